@@ -1,0 +1,109 @@
+# Everything a checkout needs. `make help` lists the targets; .ci/run calls only these names.
+# Each set of dependencies leaves a stamp in .venv, so a second call installs nothing.
+
+PYTHON ?=
+VENV := .venv
+BIN := $(VENV)/bin
+JOBS ?= 2
+LOCK_FLAGS ?=
+PYTEST_ARGS ?=
+
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+PYTEST := $(BIN)/python -m pytest
+PARALLEL := -n $(JOBS) --dist worksteal
+
+CORE := $(VENV)/.stamp-core
+DEV := $(VENV)/.stamp-dev
+ALL := $(VENV)/.stamp-all
+
+# pytest exits with 5 when nothing was collected; that is no failure of a target whose tests are
+# still to come.
+NONE_IS_FINE = || { code=$$?; [ $$code -eq 5 ] && echo "$(1)" || exit $$code; }
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+# --- set-up -----------------------------------------------------------------------------------
+
+$(BIN)/python:
+	@python=$$(sh requirements/find-python.sh $(PYTHON)) || exit 1; \
+	echo "Creating $(VENV) with $$("$$python" --version) ..."; \
+	"$$python" -m venv $(VENV)
+
+$(CORE): pyproject.toml requirements/core.txt | $(BIN)/python
+	@echo "Installing the core dependencies and logstore itself ..."
+	@$(PIP) install --require-hashes -r requirements/core.txt
+	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(DEV): requirements/dev.txt $(CORE)
+	@echo "Installing the development tools ..."
+	@$(PIP) install --require-hashes -r requirements/dev.txt
+	@touch $@
+
+# Spark comes as a source package: built with the setuptools installed (and hashed) above.
+$(ALL): requirements/all.txt $(CORE)
+	@echo "Installing the development tools and Spark (about 1 GB, a minute or two) ..."
+	@$(PIP) install --require-hashes --no-build-isolation -r requirements/all.txt
+	@touch $(DEV) $@
+
+.PHONY: help install demo test check format lint mypy interop golden boundscheck nojit-coverage lock clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+install: $(CORE) ## create .venv with the core dependencies and the logstore command
+	@echo "Ready: $(BIN)/logstore --help"
+
+demo: $(CORE) ## install, then run the main job on a small real story
+	@$(BIN)/logstore demo
+
+# --- tests ------------------------------------------------------------------------------------
+
+test: $(ALL) ## install development tools and Spark, then run the whole default suite
+	@$(PYTEST) $(PARALLEL) $(PYTEST_ARGS)
+
+check: $(DEV) ## format, lint, types, import rules, then unit, property and meta tests
+	@$(BIN)/ruff format --check --quiet . || { echo "Not formatted: run make format"; exit 1; }
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+	@$(PYTEST) $(PARALLEL) $(PYTEST_ARGS) --ignore=tests/meta/test_gates.py \
+		$(wildcard tests/unit tests/property tests/meta)
+
+format: $(DEV) ## rewrite the code in the project's format
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+lint: $(DEV) ## ruff and the import rules
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/lint-imports --no-logo
+
+mypy: $(DEV) ## types of logstore and cleaner, strictly
+	@$(BIN)/mypy
+
+interop: $(DEV) ## tests against Kafka's own classes (need a JVM and Maven)
+	@$(PYTEST) -m interop $(PYTEST_ARGS) tests/interop $(call NONE_IS_FINE,no interop tests yet)
+
+golden: $(DEV) ## write the golden directories again with Kafka's own classes (needs a JVM and Maven)
+	@bash tests/interop/golden.sh
+
+boundscheck: $(DEV) ## the kernels' tests with array bounds checked
+	@NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(VENV)/numba-boundscheck \
+		$(PYTEST) $(PARALLEL) $(PYTEST_ARGS) -k "kernel or kernels" $(call NONE_IS_FINE,no kernel tests yet)
+
+nojit-coverage: $(DEV) ## coverage with the kernels run as plain Python
+	@NUMBA_DISABLE_JIT=1 $(PYTEST) $(PARALLEL) $(PYTEST_ARGS) --cov --cov-report=term --cov-report=html \
+		$(wildcard tests/unit tests/property tests/cli)
+
+# --- upkeep -----------------------------------------------------------------------------------
+
+lock: | $(BIN)/python ## write requirements/*.txt again (LOCK_FLAGS=--upgrade for newer versions)
+	@requirements/lock.sh $(LOCK_FLAGS)
+
+clean: ## remove caches, builds and .venv
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache \
+		.hypothesis .coverage htmlcov
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,86 @@
+"""Building the map: which offset is the latest of each key in the dirty section (§5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from cleaner import kernels
+
+if TYPE_CHECKING:
+    from cleaner.chunks import ChunkReader
+    from cleaner.offset_map import OffsetMap
+    from logstore.log import Log
+
+
+class MapBuild:
+    """One build over [first dirty offset, upper bound).
+
+    Attributes
+    ----------
+    bytes_read, messages_read : int
+        Of the chunks and records that were mapped whole.
+    full : bool
+        Whether the map was full before the range ended.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        first_dirty_offset: int,
+        upper_bound_offset: int,
+        offset_map: OffsetMap,
+        reader: ChunkReader,
+    ) -> None:
+        self._log = log
+        self._start = first_dirty_offset
+        self._end = upper_bound_offset
+        self._map = offset_map
+        self._reader = reader
+        self.bytes_read = 0
+        self.full = False
+
+    @property
+    def messages_read(self) -> int:
+        """Records mapped or passed over so far."""
+        return int(self._map.state[kernels.STATE_MESSAGES])
+
+    def steps(self) -> Iterator[int]:
+        """Run the build; yield the bytes of each chunk before it is mapped.
+
+        Afterwards the map's `latest_offset` is the last offset it speaks for: the end of the
+        range, gaps jumped, or the last record put before the map was full.
+
+        Raises
+        ------
+        CorruptRecordError, UnsupportedFormatError
+            A batch is damaged.
+        UnsupportedTransactionsError
+            A batch has a producer id or is a control batch.
+        """
+        offset_map = self._map
+        offset_map.latest_offset = self._start - 1
+        segments = self._log.segments.between(self._start, self._end)
+        for slot, segment in enumerate(segments):
+            position = segment.offset_index.lookup(self._start).position
+            for chunk in self._reader.chunks(segment, position):
+                yield chunk.size_bytes
+                status, row = kernels.map_batches(
+                    chunk.data,
+                    chunk.table,
+                    0,
+                    chunk.rows,
+                    self._start,
+                    offset_map.slots,
+                    offset_map.state,
+                    offset_map.k0,
+                    offset_map.k1,
+                )
+                if status == kernels.DAMAGED:
+                    chunk.refuse(row)
+                if status == kernels.MAP_FULL:
+                    self.full = True
+                    return
+                self.bytes_read += chunk.size_bytes
+            following = segments[slot + 1].base_offset if slot + 1 < len(segments) else self._end
+            offset_map.latest_offset = following - 1

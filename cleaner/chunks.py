@@ -1,0 +1,212 @@
+"""Reading segments in chunks of whole, verified batches, for mapping and for rewriting."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NoReturn
+
+import numpy as np
+
+from cleaner import kernels
+from cleaner.errors import UnsupportedTransactionsError
+from logstore.errors import CorruptRecordError
+from logstore.fetch import decode_stored
+from logstore.record.batch import DECOMPRESSION_LIMIT, RecordBatch
+from logstore.record.codecs import Codec, decompress
+from logstore.record.layout import CODEC_MASK, CONTROL_BIT, HEADER_SIZE, LOG_OVERHEAD
+from logstore.record.walk import walk_headers
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from logstore.segment import LogSegment
+
+
+class Chunk:
+    """Whole batches of one segment in a buffer, one table row a batch.
+
+    Attributes
+    ----------
+    data : (n,) uint8
+        The chunk's bytes, then decompressed sections.
+    table : (rows, TABLE_COLUMNS) int64
+        See `kernels`.
+    position : int
+        Where the chunk begins in the segment's file.
+    size_bytes : int
+        Bytes of its whole batches.
+    """
+
+    __slots__ = ("data", "position", "segment", "size_bytes", "table")
+
+    def __init__(
+        self,
+        segment: LogSegment,
+        position: int,
+        size_bytes: int,
+        data: NDArray[np.uint8],
+        table: NDArray[np.int64],
+    ) -> None:
+        self.segment = segment
+        self.position = position
+        self.size_bytes = size_bytes
+        self.data = data
+        self.table = table
+
+    @property
+    def rows(self) -> int:
+        """Batches in the chunk."""
+        return len(self.table)
+
+    @property
+    def record_count(self) -> int:
+        """Records of all its batches."""
+        return int(self.table[:, kernels.COL_RECORD_COUNT].sum())
+
+    def refuse(self, row: int) -> NoReturn:
+        """Raise the error of a batch that a kernel could not read."""
+        raise_damage(self.segment, self.position + int(self.table[row, kernels.COL_POSITION]))
+
+
+class ChunkReader:
+    """Reads chunks through one reused buffer.
+
+    Parameters
+    ----------
+    io_buffer_bytes : int
+        Bytes read at a time. A batch that is larger makes the buffer grow to it, whatever
+        `max.message.bytes` says now; after its segment the buffer shrinks back.
+    """
+
+    def __init__(self, io_buffer_bytes: int) -> None:
+        self._io_buffer_bytes = max(io_buffer_bytes, HEADER_SIZE)
+        self._buffer = np.empty(self._io_buffer_bytes, np.uint8)
+        self._table = np.empty((0, kernels.TABLE_COLUMNS), np.int64)
+
+    @property
+    def buffer_bytes(self) -> int:
+        """Present size of the buffer."""
+        return len(self._buffer)
+
+    def chunks(
+        self, segment: LogSegment, start: int = 0, *, verify: bool = True
+    ) -> Iterator[Chunk]:
+        """Yield the chunks of a segment from position `start` on; each is valid until the next.
+
+        Parameters
+        ----------
+        verify : bool
+            Check the CRC of every batch; lengths, magic and counts are always checked.
+
+        Raises
+        ------
+        CorruptRecordError, UnsupportedFormatError
+            A batch is damaged or torn; names file and position.
+        UnsupportedTransactionsError
+            A batch has a producer id or is a control batch.
+        """
+        position = start
+        while position < segment.size_bytes:
+            chunk = self._read(segment, position, verify)
+            yield chunk
+            position += chunk.size_bytes
+        self._shrink()
+
+    def _read(self, segment: LogSegment, position: int, verify: bool) -> Chunk:
+        wanted = min(self._io_buffer_bytes, segment.size_bytes - position)
+        while True:
+            view = memoryview(self._buffer)[:wanted]  # type: ignore[arg-type]  # a buffer
+            count = segment.file.read_into(view, position)
+            rows_max = count // HEADER_SIZE + 1
+            if len(self._table) < rows_max:
+                self._table = np.empty((rows_max, kernels.TABLE_COLUMNS), np.int64)
+            status, rows, end = kernels.scan_batches(self._buffer, 0, count, verify, self._table)
+            if status != kernels.OK:
+                raise_damage(segment, position + end)
+            if rows:
+                return self._finish(segment, position, end, self._table[:rows])
+            if count < wanted:
+                raise_damage(segment, position)
+            wanted = self._grow(segment, position, count)
+
+    def _grow(self, segment: LogSegment, position: int, count: int) -> int:
+        """Make room for the batch at `position`, which is larger than the buffer."""
+        if count < LOG_OVERHEAD:
+            raise_damage(segment, position)
+        size = LOG_OVERHEAD + int(kernels.read_i32(self._buffer, 8))
+        if size > segment.size_bytes - position or size <= count:
+            raise_damage(segment, position)
+        if size > len(self._buffer):
+            self._buffer = np.empty(size, np.uint8)
+        return size
+
+    def _shrink(self) -> None:
+        if len(self._buffer) > self._io_buffer_bytes:
+            self._buffer = np.empty(self._io_buffer_bytes, np.uint8)
+
+    def _finish(
+        self, segment: LogSegment, position: int, size_bytes: int, table: NDArray[np.int64]
+    ) -> Chunk:
+        attributes = table[:, kernels.COL_ATTRIBUTES]
+        if (table[:, kernels.COL_PRODUCER_ID] >= 0).any() or (attributes & CONTROL_BIT).any():
+            raise UnsupportedTransactionsError(
+                f"{segment.log_path}: batches of idempotent or transactional producers "
+                "are not cleaned yet"
+            )
+        compressed = np.flatnonzero(attributes & CODEC_MASK)
+        data = self._buffer
+        if len(compressed):
+            data = self._decompress(segment, position, size_bytes, table, compressed)
+        chunk = Chunk(segment, position, size_bytes, data, table)
+        sections = table[:, kernels.COL_SECTION_END] - table[:, kernels.COL_SECTION_START]
+        unfit = np.flatnonzero(table[:, kernels.COL_RECORD_COUNT] > sections)
+        if len(unfit):
+            chunk.refuse(int(unfit[0]))
+        return chunk
+
+    def _decompress(
+        self,
+        segment: LogSegment,
+        position: int,
+        size_bytes: int,
+        table: NDArray[np.int64],
+        compressed: NDArray[np.intp],
+    ) -> NDArray[np.uint8]:
+        """Append the sections of compressed batches behind the chunk's bytes."""
+        parts: list[bytes | memoryview] = [memoryview(self._buffer)[:size_bytes]]  # type: ignore[arg-type]
+        end = size_bytes
+        for row in compressed.tolist():
+            start = int(table[row, kernels.COL_POSITION]) + HEADER_SIZE
+            stop = int(table[row, kernels.COL_POSITION] + table[row, kernels.COL_SIZE])
+            try:
+                codec = Codec(int(table[row, kernels.COL_ATTRIBUTES]) & CODEC_MASK)
+                section = decompress(
+                    codec, self._buffer[start:stop].tobytes(), limit=DECOMPRESSION_LIMIT
+                )
+            except CorruptRecordError as error:
+                if error.path is None:
+                    error.path = segment.log_path
+                    error.position = position + start - HEADER_SIZE
+                raise
+            parts.append(section)
+            table[row, kernels.COL_SECTION_START] = end
+            end += len(section)
+            table[row, kernels.COL_SECTION_END] = end
+        return np.frombuffer(bytearray().join(parts), np.uint8)
+
+
+def raise_damage(segment: LogSegment, position: int) -> NoReturn:
+    """Raise what is wrong with the batch at `position`, as reading it step by step finds out."""
+    at = next(walk_headers(segment.file, segment.log_path, position, segment.size_bytes), None)
+    if at is not None:
+        batch: RecordBatch = segment.read_batch(at)
+        batch.ensure_valid()
+        decode_stored(batch)
+    raise CorruptRecordError(
+        "the segment ends inside a batch" if at is None else "the batch cannot be read",
+        path=segment.log_path,
+        position=position,
+        check="whole_batch",
+        expected=segment.size_bytes,
+        found=position,
+    )

@@ -1,0 +1,65 @@
+"""What a cleaner needs to know besides each log's own configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from logstore.errors import InvalidConfigurationError
+from logstore.types import INT32_MAX
+
+if TYPE_CHECKING:
+    from logstore.config import BrokerConfig
+
+KAFKA_ENTRY_BYTES = 24
+"""Bytes of an entry of Kafka's map: a 16-byte hash and an offset; capacity is counted in it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanerConfig:
+    """Settings of one cleaner thread.
+
+    Attributes
+    ----------
+    dedupe_buffer_bytes : int
+        Memory that the map counts its keys by: this thread's share.
+    load_factor : float
+        Part of the counted slots that may be filled, in (0, 1].
+    io_buffer_bytes : int
+        Bytes read at a time; a larger batch is read whole all the same.
+    """
+
+    dedupe_buffer_bytes: int = 128 * 1024 * 1024
+    load_factor: float = 0.9
+    io_buffer_bytes: int = 1 << 20
+
+    def __post_init__(self) -> None:
+        if not 0 < self.load_factor <= 1:
+            raise InvalidConfigurationError(
+                f"log.cleaner.io.buffer.load.factor must be in (0, 1], not {self.load_factor}"
+            )
+        if int(self.slots * self.load_factor) < 1 or self.slots * self.load_factor <= 1:
+            raise InvalidConfigurationError(
+                f"a dedupe buffer of {self.dedupe_buffer_bytes} bytes holds no key: "
+                "no progress is possible"
+            )
+
+    @classmethod
+    def from_broker(cls, broker: BrokerConfig) -> CleanerConfig:
+        """Take one thread's share of a broker's cleaner settings."""
+        threads = max(1, broker.log_cleaner_threads)
+        return cls(
+            dedupe_buffer_bytes=min(broker.log_cleaner_dedupe_buffer_size // threads, INT32_MAX),
+            load_factor=broker.log_cleaner_io_buffer_load_factor,
+            io_buffer_bytes=max(broker.log_cleaner_io_buffer_size // threads // 2, 64 * 1024),
+        )
+
+    @property
+    def slots(self) -> int:
+        """Entries that Kafka's map would have in the same memory."""
+        return self.dedupe_buffer_bytes // KAFKA_ENTRY_BYTES
+
+    @property
+    def max_keys(self) -> int:
+        """Distinct keys a pass takes before it stops."""
+        return int(self.slots * self.load_factor)

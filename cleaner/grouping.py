@@ -1,0 +1,57 @@
+"""Which segments are merged into one (cleaner-semantics §6.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from logstore.types import INT32_MAX
+
+if TYPE_CHECKING:
+    from logstore.config import LogConfig
+    from logstore.segment import LogSegment
+
+
+def group_segments(
+    segments: Sequence[LogSegment], config: LogConfig, upper_bound_offset: int
+) -> list[list[LogSegment]]:
+    """Group neighbours greedily, each group to become one segment.
+
+    Parameters
+    ----------
+    segments : sequence of LogSegment
+        The sources, in order.
+    upper_bound_offset : int
+        End of the round, exclusive: bounds the last source's offsets.
+
+    Notes
+    -----
+    Sizes are those before cleaning. A group takes the next segment while log, offset index and
+    time index stay within the topic's limits and all offsets within 31 bits of its base.
+    """
+    groups: list[list[LogSegment]] = []
+    log_bytes = index_bytes = time_index_bytes = 0
+    for slot, segment in enumerate(segments):
+        sizes = (
+            segment.size_bytes,
+            segment.offset_index.size_bytes,
+            segment.time_index.size_bytes,
+        )
+        following = segments[slot + 1].base_offset if slot + 1 < len(segments) else None
+        last_offset = (upper_bound_offset if following is None else following) - 1
+        fits = (
+            bool(groups)
+            and log_bytes + sizes[0] <= config.segment_bytes
+            and index_bytes + sizes[1] <= config.segment_index_bytes
+            and time_index_bytes + sizes[2] <= config.segment_index_bytes
+            and (sizes[0] == 0 or last_offset - groups[-1][0].base_offset <= INT32_MAX)
+        )
+        if fits:
+            groups[-1].append(segment)
+            log_bytes += sizes[0]
+            index_bytes += sizes[1]
+            time_index_bytes += sizes[2]
+        else:
+            groups.append([segment])
+            log_bytes, index_bytes, time_index_bytes = sizes
+    return groups

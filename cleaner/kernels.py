@@ -1,0 +1,625 @@
+"""Compiled loops of the cleaner: scan batches, map keys, classify records, assemble output.
+
+A chunk of a segment lies in `data`; decompressed sections are appended behind it, so that every
+records section is an extent of the same array. One row of `table` stands for one batch of the
+chunk; the `COL_*` constants name its columns. Positions are bytes from the start of `data`,
+ends exclusive. Source: cleaner-semantics §5, §6, §8.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from logstore.jit import kernel, load_u64
+from logstore.record.kernels import copy_bytes, crc32c, read_varint, varint_size, write_varint
+
+Bytes = NDArray[np.uint8]
+Int64s = NDArray[np.int64]
+UInt64s = NDArray[np.uint64]
+
+# -- the batch table -------------------------------------------------------------------------
+
+COL_POSITION = 0
+COL_SIZE = 1
+COL_BASE_OFFSET = 2
+COL_LAST_OFFSET = 3
+COL_ATTRIBUTES = 4
+COL_BASE_TIMESTAMP = 5
+COL_MAX_TIMESTAMP = 6
+COL_PRODUCER_ID = 7
+COL_RECORD_COUNT = 8
+COL_SECTION_START = 9
+COL_SECTION_END = 10
+COL_VERDICT = 11  # in: one of VERDICT_*
+COL_DISCARD = 12  # in: DISCARD_* of all the batch's records
+COL_FORM = 13  # out: one of FORM_*
+COL_KEPT = 14  # out: records kept
+COL_OUT_BASE_TIMESTAMP = 15  # out: baseTimestamp of a rebuilt batch
+COL_OUT_MAX_TIMESTAMP = 16  # out: maxTimestamp of the batch as written
+COL_OUT_SIZE = 17  # out: upper bound after classify, exact after assemble
+COL_FIRST_RECORD = 18  # out: index of the batch's first record in the record arrays
+COL_OUT_HORIZON = 19  # out: 1 if a rebuilt batch carries a delete horizon
+COL_PARSED = 20  # out: records that have a code; 0 when all were discarded unread
+TABLE_COLUMNS = 21
+
+VERDICT_DELETE_EMPTY = 0
+VERDICT_RETAIN_EMPTY = 1
+
+DISCARD_NONE = 0
+DISCARD_ABORTED = 1
+DISCARD_EXPIRING = 2  # a control batch whose records go once a horizon has passed
+
+FORM_DROPPED = 0
+FORM_VERBATIM = 1
+FORM_REBUILT = 2
+FORM_EMPTY = 3
+
+# -- fates of records ------------------------------------------------------------------------
+
+RETAINED = 0
+SUPERSEDED = 1
+TOMBSTONE_EXPIRED = 2
+ABORTED = 3
+CONTROL_EXPIRED = 4
+NULL_KEY = 5
+FATES = 6
+
+# -- statuses --------------------------------------------------------------------------------
+
+OK = 0
+DAMAGED = 1
+MAP_FULL = 2
+COMPRESSED = 3
+
+# -- offset map: state words and slot layout -------------------------------------------------
+
+STATE_ENTRIES = 0
+STATE_LATEST_OFFSET = 1
+STATE_LIMIT = 2
+STATE_MESSAGES = 3
+STATE_BASE = 4
+STATE_WORDS = 5
+
+OFFSET_BITS = 40
+MAX_OFFSET_SPAN = 2**OFFSET_BITS - 2
+SLACK_SLOTS = 4096
+
+_CODEC_MASK = 0x07
+_APPEND_TIME = 0x08
+_CONTROL = 0x20
+_HORIZON = 0x40
+_HEADER_SIZE = 61
+
+
+@kernel
+def read_i32(data: Bytes, position: int) -> Any:
+    """Read a big-endian signed 32-bit integer."""
+    word = np.uint32(0)
+    for index in range(4):
+        word = (word << np.uint32(8)) | np.uint32(data[position + index])
+    return np.int64(np.int32(word))
+
+
+@kernel
+def read_i64(data: Bytes, position: int) -> Any:
+    """Read a big-endian signed 64-bit integer."""
+    word = np.uint64(0)
+    for index in range(8):
+        word = (word << np.uint64(8)) | np.uint64(data[position + index])
+    return np.int64(word)
+
+
+@kernel
+def write_be(out: Bytes, position: int, value: Any, size: int) -> int:
+    """Write the low `size` bytes of `value`, big-endian; return the position after them."""
+    word = np.uint64(value)
+    for index in range(size):
+        shift = np.uint64(8 * (size - 1 - index))
+        out[position + index] = np.uint8((word >> shift) & np.uint64(0xFF))
+    return position + size
+
+
+@kernel
+def scan_batches(data: Bytes, start: int, end: int, check_crc: bool, table: Int64s) -> Any:
+    """Walk the whole batches of `data[start:end]` into `table`, verifying each.
+
+    Parameters
+    ----------
+    check_crc : bool
+        Whether to compare the stored CRC-32C; lengths and magic are always checked.
+    table : (rows, TABLE_COLUMNS) int64, out
+
+    Returns
+    -------
+    (status, rows, position)
+        Rows filled, and the position after the last whole batch. `DAMAGED` if the batch at
+        that position is; `OK` if the chunk ends there, perhaps inside a batch, or the table
+        is full. O(bytes) with CRCs, else O(batches).
+    """
+    rows = 0
+    position = start
+    while rows < len(table) and end - position >= 17:
+        length = read_i32(data, position + 8)
+        if length < 14:
+            return DAMAGED, rows, position
+        size = length + 12
+        if data[position + 16] != 2 or size < _HEADER_SIZE:
+            return DAMAGED, rows, position
+        if size > end - position:
+            break
+        if read_i32(data, position + 57) < 0:
+            return DAMAGED, rows, position
+        if check_crc:
+            stored = np.int64(np.uint32(read_i32(data, position + 17)))
+            if crc32c(data, position + 21, position + size) != stored:
+                return DAMAGED, rows, position
+        row = table[rows]
+        row[COL_POSITION] = position
+        row[COL_SIZE] = size
+        base_offset = read_i64(data, position)
+        row[COL_BASE_OFFSET] = base_offset
+        row[COL_LAST_OFFSET] = base_offset + read_i32(data, position + 23)
+        row[COL_ATTRIBUTES] = np.int64(data[position + 22])
+        row[COL_BASE_TIMESTAMP] = read_i64(data, position + 27)
+        row[COL_MAX_TIMESTAMP] = read_i64(data, position + 35)
+        row[COL_PRODUCER_ID] = read_i64(data, position + 43)
+        row[COL_RECORD_COUNT] = read_i32(data, position + 57)
+        row[COL_SECTION_START] = position + _HEADER_SIZE
+        row[COL_SECTION_END] = position + size
+        row[COL_VERDICT] = VERDICT_DELETE_EMPTY
+        row[COL_DISCARD] = DISCARD_NONE
+        rows += 1
+        position += size
+    return OK, rows, position
+
+
+# -- keyed hash and map ----------------------------------------------------------------------
+
+
+@kernel
+def _rotate(word: np.uint64, bits: int) -> np.uint64:
+    return (word << np.uint64(bits)) | (word >> np.uint64(64 - bits))
+
+
+@kernel
+def _sip_round(v0: np.uint64, v1: np.uint64, v2: np.uint64, v3: np.uint64) -> Any:
+    v0 += v1
+    v1 = _rotate(v1, 13) ^ v0
+    v0 = _rotate(v0, 32)
+    v2 += v3
+    v3 = _rotate(v3, 16) ^ v2
+    v0 += v3
+    v3 = _rotate(v3, 21) ^ v0
+    v2 += v1
+    v1 = _rotate(v1, 17) ^ v2
+    v2 = _rotate(v2, 32)
+    return v0, v1, v2, v3
+
+
+@kernel
+def siphash128(data: Bytes, start: int, size: int, k0: np.uint64, k1: np.uint64) -> Any:
+    """Return SipHash-1-3-128 of `data[start:start+size]` under the key (k0, k1).
+
+    Returns (low, high), both uint64. O(size), 8 bytes a round.
+    """
+    v0 = k0 ^ np.uint64(0x736F6D6570736575)
+    v1 = k1 ^ np.uint64(0x646F72616E646F6D) ^ np.uint64(0xEE)
+    v2 = k0 ^ np.uint64(0x6C7967656E657261)
+    v3 = k1 ^ np.uint64(0x7465646279746573)
+    position = start
+    end = start + size
+    while position + 8 <= end:
+        word = load_u64(data, position)
+        v3 ^= word
+        v0, v1, v2, v3 = _sip_round(v0, v1, v2, v3)
+        v0 ^= word
+        position += 8
+    word = np.uint64(size & 0xFF) << np.uint64(56)
+    shift = np.uint64(0)
+    while position < end:
+        word |= np.uint64(data[position]) << shift
+        shift += np.uint64(8)
+        position += 1
+    v3 ^= word
+    v0, v1, v2, v3 = _sip_round(v0, v1, v2, v3)
+    v0 ^= word
+    v2 ^= np.uint64(0xEE)
+    for _ in range(3):
+        v0, v1, v2, v3 = _sip_round(v0, v1, v2, v3)
+    low = v0 ^ v1 ^ v2 ^ v3
+    v1 ^= np.uint64(0xDD)
+    for _ in range(3):
+        v0, v1, v2, v3 = _sip_round(v0, v1, v2, v3)
+    return low, v0 ^ v1 ^ v2 ^ v3
+
+
+@kernel
+def _find_slot(slots: UInt64s, low: np.uint64, tag: np.uint64) -> Any:
+    """Return (slot, found): where a hash is, or where it would be inserted."""
+    home_slots = np.uint64(len(slots) - SLACK_SLOTS)
+    slot = np.int64(((low >> np.uint64(32)) * home_slots) >> np.uint64(32))
+    offset_mask = np.uint64(MAX_OFFSET_SPAN + 1)
+    while slot < len(slots):
+        word = slots[slot, 1]
+        if word & offset_mask == np.uint64(0) or slots[slot, 0] > low:
+            return slot, False
+        if slots[slot, 0] == low and word & ~offset_mask == tag:
+            return slot, True
+        slot += 1
+    return slot, False
+
+
+@kernel
+def map_get(
+    slots: UInt64s, state: Int64s, data: Bytes, start: int, size: int, k0: np.uint64, k1: np.uint64
+) -> Any:
+    """Return the offset mapped for a key, -1 if there is none. O(1) expected."""
+    low, high = siphash128(data, start, size, k0, k1)
+    tag = (high >> np.uint64(OFFSET_BITS)) << np.uint64(OFFSET_BITS)
+    slot, found = _find_slot(slots, low, tag)
+    if not found:
+        return np.int64(-1)
+    relative = np.int64(slots[slot, 1] & np.uint64(MAX_OFFSET_SPAN + 1)) - 1
+    return relative + state[STATE_BASE]
+
+
+@kernel
+def map_put(
+    slots: UInt64s,
+    state: Int64s,
+    data: Bytes,
+    start: int,
+    size: int,
+    offset: int,
+    k0: np.uint64,
+    k1: np.uint64,
+) -> int:
+    """Map a key to `offset`, whatever was there; latest offset follows.
+
+    Entries lie in the order of their hashes from their home slot on, so that a search for an
+    absent key ends early; an insertion shifts what is above it up to the next free slot.
+
+    Parameters
+    ----------
+    slots : (home slots + SLACK_SLOTS, 2) uint64, in/out
+        Word 0: 64 bits of the hash. Word 1: 24 more bits, then the offset relative to
+        `state[STATE_BASE]` plus 1 in 40 bits; 0 there marks a free slot.
+    state : (STATE_WORDS,) int64, in/out
+
+    Returns
+    -------
+    int
+        OK, or MAP_FULL when the offset does not fit or no slot is free; nothing changed then.
+    """
+    relative = offset - state[STATE_BASE]
+    if relative < 0 or relative > MAX_OFFSET_SPAN:
+        return MAP_FULL
+    low, high = siphash128(data, start, size, k0, k1)
+    tag = (high >> np.uint64(OFFSET_BITS)) << np.uint64(OFFSET_BITS)
+    slot, found = _find_slot(slots, low, tag)
+    word = tag | np.uint64(relative + 1)
+    if found:
+        slots[slot, 1] = word
+        state[STATE_LATEST_OFFSET] = offset
+        return OK
+    offset_mask = np.uint64(MAX_OFFSET_SPAN + 1)
+    free = slot
+    while free < len(slots) and slots[free, 1] & offset_mask != np.uint64(0):
+        free += 1
+    if free >= len(slots):
+        return MAP_FULL
+    while free > slot:
+        slots[free, 0] = slots[free - 1, 0]
+        slots[free, 1] = slots[free - 1, 1]
+        free -= 1
+    slots[slot, 0] = low
+    slots[slot, 1] = word
+    state[STATE_ENTRIES] += 1
+    state[STATE_LATEST_OFFSET] = offset
+    return OK
+
+
+@kernel
+def _record_fields(data: Bytes, position: int, end: int) -> Any:
+    """Take the start of a record apart.
+
+    Returns (status, record end, timestamp delta, offset delta, position of the key length, key
+    start, key size, value size); the status is OK or DAMAGED, and the value lies within.
+    """
+    bad = (DAMAGED, np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0),
+           np.int64(0))  # fmt: skip
+    size, position = read_varint(data, position, end, 5)
+    if position < 0 or size < 1 or size > end - position:
+        return bad
+    record_end = position + size
+    timestamp_delta, position = read_varint(data, position + 1, record_end, 10)
+    if position < 0:
+        return bad
+    offset_delta, position = read_varint(data, position, record_end, 5)
+    if position < 0 or offset_delta < 0:
+        return bad
+    tail = position
+    key_size, position = read_varint(data, position, record_end, 5)
+    if position < 0 or key_size > record_end - position:
+        return bad
+    key_start = position
+    if key_size > 0:
+        position += key_size
+    value_size, position = read_varint(data, position, record_end, 5)
+    if position < 0 or value_size > record_end - position:
+        return bad
+    return (OK, record_end, timestamp_delta, offset_delta, tail, key_start, key_size, value_size)
+
+
+@kernel
+def map_batches(
+    data: Bytes,
+    table: Int64s,
+    first_row: int,
+    end_row: int,
+    first_dirty_offset: int,
+    slots: UInt64s,
+    state: Int64s,
+    k0: np.uint64,
+    k1: np.uint64,
+) -> Any:
+    """Put the keys of the rows [first, end) into the map, in offset order (§5).
+
+    Control batches and discarded ones map nothing but count and move the latest offset.
+
+    Returns
+    -------
+    (status, row)
+        `OK` with `end_row`; `MAP_FULL` if a keyed record met a full map: the build ends there,
+        between two puts; `DAMAGED` if the row's records cannot be read.
+    """
+    for index in range(first_row, end_row):
+        row = table[index]
+        last_offset = row[COL_LAST_OFFSET]
+        count = row[COL_RECORD_COUNT]
+        if row[COL_ATTRIBUTES] & _CONTROL or row[COL_DISCARD] != DISCARD_NONE:
+            state[STATE_MESSAGES] += count
+        else:
+            position = row[COL_SECTION_START]
+            end = row[COL_SECTION_END]
+            base_offset = row[COL_BASE_OFFSET]
+            for _ in range(count):
+                fields = _record_fields(data, position, end)
+                if fields[0] != OK:
+                    return DAMAGED, index
+                position = fields[1]
+                offset = base_offset + fields[3]
+                key_size = fields[6]
+                if key_size >= 0 and offset >= first_dirty_offset:
+                    if state[STATE_ENTRIES] >= state[STATE_LIMIT]:
+                        return MAP_FULL, index
+                    status = map_put(slots, state, data, fields[5], key_size, offset, k0, k1)
+                    if status != OK:
+                        return MAP_FULL, index
+                state[STATE_MESSAGES] += 1
+            if position != end:
+                return DAMAGED, index
+        if last_offset >= first_dirty_offset:
+            state[STATE_LATEST_OFFSET] = last_offset
+    return OK, end_row
+
+
+# -- classify --------------------------------------------------------------------------------
+
+
+@kernel
+def classify_batches(
+    data: Bytes,
+    table: Int64s,
+    rows: int,
+    slots: UInt64s,
+    state: Int64s,
+    k0: np.uint64,
+    k1: np.uint64,
+    now_ms: int,
+    new_horizon_ms: int,
+    codes: Bytes,
+    record_starts: Int64s,
+) -> Any:
+    """Decide the fate of every record and the form of every batch of a chunk (§8).
+
+    The one place that knows what survives. `VERDICT` and `DISCARD` of each row come in; they
+    need the producers and transactions, which kernels do not know.
+
+    Parameters
+    ----------
+    now_ms, new_horizon_ms : int
+        Clock of the pass, and the delete horizon that a batch gets if it needs one.
+    codes : (n,) uint8, out
+        Fate of each record of the batches that are parsed, one batch after another.
+    record_starts : (n,) int64, out
+        Where each of them begins in `data`.
+
+    Returns
+    -------
+    (status, row)
+        `OK` with `rows`, or `DAMAGED` with the row whose records cannot be read.
+    """
+    latest_offset = state[STATE_LATEST_OFFSET]
+    next_record = 0
+    for index in range(rows):
+        row = table[index]
+        attributes = row[COL_ATTRIBUTES]
+        count = row[COL_RECORD_COUNT]
+        discard = row[COL_DISCARD]
+        is_control = attributes & _CONTROL != 0
+        has_horizon = attributes & _HORIZON != 0
+        base_timestamp = row[COL_BASE_TIMESTAMP]
+        row[COL_FIRST_RECORD] = next_record
+        expired = has_horizon and now_ms >= base_timestamp
+        kept = 0
+        kept_tombstone = False
+        first_timestamp = np.int64(0)
+        max_timestamp = np.int64(-1)
+        if discard == DISCARD_ABORTED or (discard == DISCARD_EXPIRING and expired):
+            row[COL_PARSED] = 0
+        else:
+            row[COL_PARSED] = count
+            position = row[COL_SECTION_START]
+            end = row[COL_SECTION_END]
+            append_time = attributes & _APPEND_TIME != 0
+            for _ in range(count):
+                fields = _record_fields(data, position, end)
+                if fields[0] != OK:
+                    return DAMAGED, index
+                record_starts[next_record] = position
+                position = fields[1]
+                offset = row[COL_BASE_OFFSET] + fields[3]
+                key_size = fields[6]
+                tombstone = fields[7] < 0
+                fate = RETAINED
+                if not is_control and offset <= latest_offset:
+                    if key_size < 0:
+                        fate = NULL_KEY
+                    elif map_get(slots, state, data, fields[5], key_size, k0, k1) > offset:
+                        fate = SUPERSEDED
+                    elif tombstone and expired:
+                        fate = TOMBSTONE_EXPIRED
+                codes[next_record] = fate
+                next_record += 1
+                if fate == RETAINED:
+                    timestamp = base_timestamp + fields[2]
+                    if append_time:
+                        timestamp = row[COL_MAX_TIMESTAMP]
+                    if kept == 0:
+                        first_timestamp = timestamp
+                    max_timestamp = max(max_timestamp, timestamp)
+                    kept_tombstone |= tombstone and not is_control
+                    kept += 1
+            if position != end:
+                return DAMAGED, index
+            if append_time:
+                max_timestamp = row[COL_MAX_TIMESTAMP]
+        row[COL_KEPT] = kept
+        needs_horizon = (
+            kept > 0 and not has_horizon and (kept_tombstone or discard == DISCARD_EXPIRING)
+        )
+        row[COL_OUT_MAX_TIMESTAMP] = row[COL_MAX_TIMESTAMP]
+        if kept == 0:
+            if row[COL_VERDICT] == VERDICT_RETAIN_EMPTY:
+                row[COL_FORM] = FORM_EMPTY
+                row[COL_OUT_SIZE] = _HEADER_SIZE
+            else:
+                row[COL_FORM] = FORM_DROPPED
+                row[COL_OUT_SIZE] = 0
+        elif kept == count and not needs_horizon:
+            row[COL_FORM] = FORM_VERBATIM
+            row[COL_OUT_SIZE] = row[COL_SIZE]
+        else:
+            row[COL_FORM] = FORM_REBUILT
+            row[COL_OUT_HORIZON] = 1 if needs_horizon or has_horizon else 0
+            row[COL_OUT_MAX_TIMESTAMP] = max_timestamp
+            if needs_horizon:
+                row[COL_OUT_BASE_TIMESTAMP] = new_horizon_ms
+            elif has_horizon:
+                row[COL_OUT_BASE_TIMESTAMP] = base_timestamp
+            else:
+                row[COL_OUT_BASE_TIMESTAMP] = first_timestamp
+            section_size = row[COL_SECTION_END] - row[COL_SECTION_START]
+            # A timestamp delta may grow by 9 bytes, and the length before it by 4.
+            row[COL_OUT_SIZE] = _HEADER_SIZE + section_size + 13 * kept
+    return OK, rows
+
+
+# -- assemble --------------------------------------------------------------------------------
+
+
+@kernel
+def write_kept_records(
+    data: Bytes, row: Int64s, codes: Bytes, record_starts: Int64s, out: Bytes, position: int
+) -> int:
+    """Write the kept records of one batch, timestamps relative to its new base.
+
+    Offset deltas, keys, values and headers stay as they are. Returns the position after them.
+    """
+    append_time = row[COL_ATTRIBUTES] & _APPEND_TIME != 0
+    shift = row[COL_BASE_TIMESTAMP] - row[COL_OUT_BASE_TIMESTAMP]
+    first = row[COL_FIRST_RECORD]
+    for record in range(first, first + row[COL_RECORD_COUNT]):
+        if codes[record] != RETAINED:
+            continue
+        fields = _record_fields(data, record_starts[record], row[COL_SECTION_END])
+        timestamp_delta = fields[2] + shift
+        if append_time:
+            timestamp_delta = row[COL_MAX_TIMESTAMP] - row[COL_OUT_BASE_TIMESTAMP]
+        tail = fields[4]
+        record_end = fields[1]
+        body = 1 + varint_size(timestamp_delta) + varint_size(fields[3]) + (record_end - tail)
+        position = write_varint(out, position, body)
+        out[position] = np.uint8(0)
+        position = write_varint(out, position + 1, timestamp_delta)
+        position = write_varint(out, position, fields[3])
+        position = copy_bytes(data, tail, record_end, out, position)
+    return position
+
+
+@kernel
+def write_header(data: Bytes, row: Int64s, out: Bytes, start: int, end: int) -> int:
+    """Write the header of a rebuilt or emptied batch whose records end at `end`, CRC included.
+
+    Returns `end`.
+    """
+    copy_bytes(data, row[COL_POSITION], row[COL_POSITION] + _HEADER_SIZE, out, start)
+    empty = row[COL_FORM] == FORM_EMPTY
+    attributes = row[COL_ATTRIBUTES] & 0x3F
+    if empty:
+        attributes &= ~_CODEC_MASK
+    elif row[COL_OUT_HORIZON]:
+        attributes |= _HORIZON
+    write_be(out, start + 8, end - start - 12, 4)
+    write_be(out, start + 21, attributes, 2)
+    write_be(out, start + 27, np.int64(-1) if empty else row[COL_OUT_BASE_TIMESTAMP], 8)
+    write_be(out, start + 35, row[COL_OUT_MAX_TIMESTAMP], 8)
+    write_be(out, start + 57, np.int64(0) if empty else row[COL_KEPT], 4)
+    write_be(out, start + 17, crc32c(out, start + 21, end), 4)
+    return end
+
+
+@kernel
+def assemble_batches(
+    data: Bytes,
+    table: Int64s,
+    first_row: int,
+    rows: int,
+    codes: Bytes,
+    record_starts: Int64s,
+    out: Bytes,
+    position: int,
+) -> Any:
+    """Write the surviving batches of the rows [first, rows) to `out` from `position` on.
+
+    `out` holds at least the sum of `COL_OUT_SIZE`, which becomes exact.
+
+    Returns
+    -------
+    (status, row, position)
+        `OK` with `rows`; `COMPRESSED` with the row of a rebuilt batch that needs its codec:
+        the caller writes that one and goes on behind it.
+    """
+    for index in range(first_row, rows):
+        row = table[index]
+        form = row[COL_FORM]
+        start = position
+        if form == FORM_DROPPED:
+            continue
+        if form == FORM_VERBATIM:
+            position = copy_bytes(
+                data, row[COL_POSITION], row[COL_POSITION] + row[COL_SIZE], out, position
+            )
+        elif form == FORM_EMPTY:
+            position = write_header(data, row, out, start, start + _HEADER_SIZE)
+        else:
+            if row[COL_ATTRIBUTES] & _CODEC_MASK:
+                return COMPRESSED, index, position
+            end = write_kept_records(data, row, codes, record_starts, out, start + _HEADER_SIZE)
+            position = write_header(data, row, out, start, end)
+        row[COL_OUT_SIZE] = position - start
+    return OK, rows, position

@@ -1,0 +1,138 @@
+"""The map from key to latest offset, in a fixed buffer.
+
+Kafka's count, our layout: a buffer of B bytes takes as many keys as Kafka's map would
+(24 bytes each), so that both stop at the same record; the slots themselves take 16 bytes, and
+what that saves goes into a lower load. Keys are known by 88 bits of a keyed hash.
+Source: cleaner-semantics §4.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cleaner import kernels
+from cleaner.config import KAFKA_ENTRY_BYTES
+from cleaner.errors import OffsetMapFullError
+from logstore.errors import InvalidConfigurationError
+from logstore.runtime import Random
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_PHYSICAL_LOAD = 0.6
+_SLOT_BYTES = 16
+
+
+class OffsetMap:
+    """Key → offset of the key's latest record.
+
+    Parameters
+    ----------
+    memory_bytes : int
+        The buffer that capacity is counted by.
+    load_factor : float
+        Part of the counted slots that a build may fill.
+    base_offset : int
+        No offset below is ever put; offsets are stored relative to it, in 40 bits.
+    max_entries : int, optional
+        An upper bound of the distinct keys to come, so that small jobs take little memory.
+    rng : Random, optional
+        Source of the hash key; without one every run hashes alike.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        The buffer holds no key.
+
+    Notes
+    -----
+    put and get are O(1) expected, about 50 ns inside kernels. Not thread-safe.
+    """
+
+    def __init__(
+        self,
+        memory_bytes: int,
+        load_factor: float = 0.9,
+        *,
+        base_offset: int = 0,
+        max_entries: int | None = None,
+        rng: Random | None = None,
+    ) -> None:
+        self.capacity = memory_bytes // KAFKA_ENTRY_BYTES
+        self.limit = int(self.capacity * load_factor)
+        if self.capacity * load_factor <= 1:
+            raise InvalidConfigurationError(
+                f"a dedupe buffer of {memory_bytes} bytes holds no key: no progress is possible"
+            )
+        expected = self.capacity if max_entries is None else min(self.capacity, max_entries)
+        homes = min(memory_bytes // _SLOT_BYTES, int(expected / _PHYSICAL_LOAD) + 1)
+        self.slots: NDArray[np.uint64] = np.zeros(
+            (max(1, homes) + kernels.SLACK_SLOTS, 2), np.uint64
+        )
+        self.state: NDArray[np.int64] = np.zeros(kernels.STATE_WORDS, np.int64)
+        self.state[kernels.STATE_LIMIT] = self.limit
+        self.state[kernels.STATE_BASE] = base_offset
+        self.state[kernels.STATE_LATEST_OFFSET] = -1
+        key = 0 if rng is None else rng.getrandbits(128)
+        self.k0 = np.uint64(key & 0xFFFFFFFFFFFFFFFF)
+        self.k1 = np.uint64(key >> 64)
+
+    def __len__(self) -> int:
+        return int(self.state[kernels.STATE_ENTRIES])
+
+    @property
+    def latest_offset(self) -> int:
+        """The last offset the map speaks for; -1 when nothing was put."""
+        return int(self.state[kernels.STATE_LATEST_OFFSET])
+
+    @latest_offset.setter
+    def latest_offset(self, offset: int) -> None:
+        self.state[kernels.STATE_LATEST_OFFSET] = offset
+
+    @property
+    def utilization(self) -> float:
+        """Entries over counted slots, 0 to the load factor."""
+        return len(self) / self.capacity
+
+    def put(self, key: bytes, offset: int) -> None:
+        """Map `key` to `offset`, whatever it was mapped to; `latest_offset` follows.
+
+        Raises
+        ------
+        OffsetMapFullError
+            All counted slots are in use, be the key known or not.
+        """
+        status = kernels.MAP_FULL
+        if len(self) < self.capacity:
+            status = kernels.map_put(
+                self.slots, self.state, _array(key), 0, len(key), offset, self.k0, self.k1
+            )
+        if status != kernels.OK:
+            raise OffsetMapFullError(f"the map is full with {len(self)} keys")
+
+    def get(self, key: bytes) -> int:
+        """Return the offset mapped for `key`, -1 if there is none."""
+        return int(
+            kernels.map_get(self.slots, self.state, _array(key), 0, len(key), self.k0, self.k1)
+        )
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.slots.fill(0)
+        self.state[kernels.STATE_ENTRIES] = 0
+        self.state[kernels.STATE_MESSAGES] = 0
+        self.state[kernels.STATE_LATEST_OFFSET] = -1
+
+    def _check(self) -> None:
+        """Assert that used slots are counted and lie in the order of their hashes."""
+        offset_bits = np.uint64(kernels.MAX_OFFSET_SPAN + 1)
+        used = (self.slots[:, 1] & offset_bits) != 0
+        assert int(used.sum()) == len(self)
+        hashes = self.slots[used, 0]
+        assert bool(np.all(hashes[1:] >= hashes[:-1]))
+
+
+def _array(key: bytes) -> NDArray[np.uint8]:
+    return np.frombuffer(bytearray(key), np.uint8)

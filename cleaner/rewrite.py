@@ -1,0 +1,219 @@
+"""Rewriting a group of segments into one `.cleaned` segment (§6, §8).
+
+Kernels decide and move bytes; this module feeds them chunk by chunk, compresses the batches that
+were compressed before, and appends to the destination.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cleaner import kernels
+from logstore.names import CLEANED_SUFFIX, SEGMENT_SUFFIXES, file_name
+from logstore.record.batch import seal_batch
+from logstore.record.codecs import Codec
+from logstore.record.header import BatchHeader
+from logstore.record.layout import CODEC_MASK
+from logstore.segment import BatchExtent, LogSegment
+from logstore.types import INT64_MAX
+
+if TYPE_CHECKING:
+    from cleaner.chunks import Chunk, ChunkReader
+    from cleaner.offset_map import OffsetMap
+    from logstore.log import Log
+
+
+class Rewriter:
+    """Filters batches through a built map.
+
+    Parameters
+    ----------
+    upper_bound_offset : int
+        End of the round: the batch that ends there keeps at least its header.
+    now_ms : int
+        Clock of the pass, for horizons that have come.
+    first_dirty_offset : int
+        The map's batches were verified from here on.
+
+    Attributes
+    ----------
+    bytes_read, bytes_written, messages_read, messages_written : int
+        Totals over all groups.
+    fates : (FATES,) int64
+        Records by fate.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        offset_map: OffsetMap,
+        reader: ChunkReader,
+        *,
+        first_dirty_offset: int,
+        upper_bound_offset: int,
+        now_ms: int,
+    ) -> None:
+        self._log = log
+        self._map = offset_map
+        self._reader = reader
+        self._first_dirty_offset = first_dirty_offset
+        self._upper_bound_offset = upper_bound_offset
+        self._now_ms = now_ms
+        # Saturates where Kafka overflows into a negative horizon (§8.4).
+        self._new_horizon_ms = min(now_ms + log.config.delete_retention_ms, INT64_MAX)
+        self._codes = np.empty(0, np.uint8)
+        self._record_starts = np.empty(0, np.int64)
+        self._out = np.empty(0, np.uint8)
+        self.fates = np.zeros(kernels.FATES, np.int64)
+        self.bytes_read = 0
+        self.bytes_written = 0
+        self.messages_read = 0
+        self.messages_written = 0
+
+    def steps(self, group: Sequence[LogSegment], destination: LogSegment) -> Iterator[int]:
+        """Rewrite a group; yield the bytes of each chunk before it is filtered.
+
+        Raises
+        ------
+        CorruptRecordError, UnsupportedFormatError, UnsupportedTransactionsError
+            The destination is left unfinished.
+        SegmentOverflowError
+            An offset does not fit the destination.
+        """
+        following = [s.base_offset for s in group[1:]]
+        end = self._log.segments.higher(group[-1].base_offset)
+        following.append(self._upper_bound_offset if end is None else end.base_offset)
+        for segment, next_base in zip(group, following, strict=True):
+            mapped = (
+                segment.base_offset >= self._first_dirty_offset
+                and next_base - 1 <= self._map.latest_offset
+            )
+            for chunk in self._reader.chunks(segment, verify=not mapped):
+                yield chunk.size_bytes
+                self._filter(chunk, destination)
+
+    def _filter(self, chunk: Chunk, destination: LogSegment) -> None:
+        table = chunk.table
+        rows = chunk.rows
+        last_of_round = table[:, kernels.COL_LAST_OFFSET] == self._upper_bound_offset - 1
+        table[last_of_round, kernels.COL_VERDICT] = kernels.VERDICT_RETAIN_EMPTY
+        self._reserve_records(chunk.record_count)
+        offset_map = self._map
+        status, row = kernels.classify_batches(
+            chunk.data,
+            table,
+            rows,
+            offset_map.slots,
+            offset_map.state,
+            offset_map.k0,
+            offset_map.k1,
+            self._now_ms,
+            self._new_horizon_ms,
+            self._codes,
+            self._record_starts,
+        )
+        if status == kernels.DAMAGED:
+            chunk.refuse(row)
+        size = self._assemble(chunk)
+        self._count(chunk, size)
+        if size:
+            destination.append(_extents(table), [memoryview(self._out)[:size]])  # type: ignore[arg-type]
+
+    def _reserve_records(self, count: int) -> None:
+        if count > len(self._codes):
+            self._codes = np.empty(count, np.uint8)
+            self._record_starts = np.empty(count, np.int64)
+
+    def _assemble(self, chunk: Chunk) -> int:
+        """Write the chunk's survivors to the output buffer; return their bytes."""
+        table = chunk.table
+        bound = int(table[:, kernels.COL_OUT_SIZE].sum())
+        if bound > len(self._out):
+            self._out = np.empty(bound, np.uint8)
+        row = position = 0
+        while True:
+            status, row, position = kernels.assemble_batches(
+                chunk.data,
+                table,
+                row,
+                chunk.rows,
+                self._codes,
+                self._record_starts,
+                self._out,
+                position,
+            )
+            if status == kernels.OK:
+                return int(position)
+            batch = self._rebuild_compressed(chunk, row)
+            table[row, kernels.COL_OUT_SIZE] = len(batch)
+            if position + len(batch) + int(table[row + 1 :, kernels.COL_OUT_SIZE].sum()) > len(
+                self._out
+            ):
+                grown = np.empty(2 * len(self._out) + len(batch), np.uint8)
+                grown[:position] = self._out[:position]
+                self._out = grown
+            self._out[position : position + len(batch)] = np.frombuffer(batch, np.uint8)
+            position += len(batch)
+            row += 1
+
+    def _rebuild_compressed(self, chunk: Chunk, row: int) -> bytes:
+        """Return the batch with its kept records, compressed by its own codec again."""
+        columns = chunk.table[row]
+        section = np.empty(int(columns[kernels.COL_OUT_SIZE]), np.uint8)
+        end = kernels.write_kept_records(
+            chunk.data, columns, self._codes, self._record_starts, section, 0
+        )
+        start = int(columns[kernels.COL_POSITION])
+        source = BatchHeader.unpack_from(chunk.data[start : start + 61].tobytes())
+        return seal_batch(
+            section[:end].tobytes(),
+            codec=Codec(source.attributes & CODEC_MASK),
+            base_offset=source.base_offset,
+            last_offset_delta=source.last_offset_delta,
+            record_count=int(columns[kernels.COL_KEPT]),
+            base_timestamp=int(columns[kernels.COL_OUT_BASE_TIMESTAMP]),
+            max_timestamp=int(columns[kernels.COL_OUT_MAX_TIMESTAMP]),
+            timestamp_type=source.timestamp_type,
+            partition_leader_epoch=source.partition_leader_epoch,
+            producer_id=source.producer_id,
+            producer_epoch=source.producer_epoch,
+            base_sequence=source.base_sequence,
+            is_transactional=source.is_transactional,
+            is_control=source.is_control,
+            has_delete_horizon=bool(columns[kernels.COL_OUT_HORIZON]),
+        )
+
+    def _count(self, chunk: Chunk, written: int) -> None:
+        table = chunk.table
+        parsed = int(table[:, kernels.COL_PARSED].sum())
+        self.fates += np.bincount(self._codes[:parsed], minlength=kernels.FATES)
+        unread = table[:, kernels.COL_RECORD_COUNT] - table[:, kernels.COL_PARSED]
+        aborted = table[:, kernels.COL_DISCARD] == kernels.DISCARD_ABORTED
+        self.fates[kernels.ABORTED] += int(unread[aborted].sum())
+        self.fates[kernels.CONTROL_EXPIRED] += int(unread[~aborted].sum())
+        self.bytes_read += chunk.size_bytes
+        self.bytes_written += written
+        self.messages_read += parsed
+        self.messages_written += int(table[:, kernels.COL_KEPT].sum())
+
+
+def create_destination(log: Log, base_offset: int) -> LogSegment:
+    """Create an empty `.cleaned` segment; what an earlier attempt left there is removed."""
+    fs = log.runtime.fs
+    for kind in SEGMENT_SUFFIXES:
+        path = f"{log.directory}/{file_name(base_offset, kind)}{CLEANED_SUFFIX}"
+        if fs.exists(path):
+            fs.remove(path)
+    return LogSegment(
+        log.runtime, log.directory, base_offset, log.config, suffix=CLEANED_SUFFIX, create=True
+    )
+
+
+def _extents(table: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> list[BatchExtent]:
+    """Return the extents of the batches that were written."""
+    written = table[table[:, kernels.COL_FORM] != kernels.FORM_DROPPED]
+    columns = (kernels.COL_LAST_OFFSET, kernels.COL_OUT_MAX_TIMESTAMP, kernels.COL_OUT_SIZE)
+    return [BatchExtent(*row) for row in written[:, columns].tolist()]

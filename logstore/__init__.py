@@ -1,0 +1,109 @@
+"""A Kafka partition log and log cleaner, file for file Kafka's.
+
+The public names, loaded when first used, so that `import logstore` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from logstore.broker import Broker, CleanReport, ConsumerRecord, RecordMetadata
+    from logstore.errors import (
+        CorruptRecordError,
+        InvalidConfigurationError,
+        InvalidProducerEpochError,
+        InvalidRecordError,
+        InvalidTimestampError,
+        InvalidTopicError,
+        InvalidTxnStateError,
+        KafkaStorageError,
+        LogStoreError,
+        MessageSizeTooLargeError,
+        OffsetOutOfRangeError,
+        OutOfOrderSequenceNumberError,
+        PolicyViolationError,
+        RecordListTooLargeError,
+        TopicAlreadyExistsError,
+        UnknownTopicOrPartitionError,
+        UnsupportedFormatError,
+    )
+    from logstore.runtime.clock import SystemClock, VirtualClock
+    from logstore.types import TimestampType, TopicPartition
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Broker": "logstore.broker",
+    "CleanReport": "logstore.broker",
+    "ConsumerRecord": "logstore.broker",
+    "RecordMetadata": "logstore.broker",
+    "SystemClock": "logstore.runtime.clock",
+    "VirtualClock": "logstore.runtime.clock",
+    "TimestampType": "logstore.types",
+    "TopicPartition": "logstore.types",
+} | dict.fromkeys(
+    (
+        "CorruptRecordError",
+        "InvalidConfigurationError",
+        "InvalidProducerEpochError",
+        "InvalidRecordError",
+        "InvalidTimestampError",
+        "InvalidTopicError",
+        "InvalidTxnStateError",
+        "KafkaStorageError",
+        "LogStoreError",
+        "MessageSizeTooLargeError",
+        "OffsetOutOfRangeError",
+        "OutOfOrderSequenceNumberError",
+        "PolicyViolationError",
+        "RecordListTooLargeError",
+        "TopicAlreadyExistsError",
+        "UnknownTopicOrPartitionError",
+        "UnsupportedFormatError",
+    ),
+    "logstore.errors",
+)
+
+__all__ = [
+    "Broker",
+    "CleanReport",
+    "ConsumerRecord",
+    "CorruptRecordError",
+    "InvalidConfigurationError",
+    "InvalidProducerEpochError",
+    "InvalidRecordError",
+    "InvalidTimestampError",
+    "InvalidTopicError",
+    "InvalidTxnStateError",
+    "KafkaStorageError",
+    "LogStoreError",
+    "MessageSizeTooLargeError",
+    "OffsetOutOfRangeError",
+    "OutOfOrderSequenceNumberError",
+    "PolicyViolationError",
+    "RecordListTooLargeError",
+    "RecordMetadata",
+    "SystemClock",
+    "TimestampType",
+    "TopicAlreadyExistsError",
+    "TopicPartition",
+    "UnknownTopicOrPartitionError",
+    "UnsupportedFormatError",
+    "VirtualClock",
+]
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401  # any public name
+    """Load a public name from its module (PEP 562)."""
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'logstore' has no attribute {name!r}")
+    value = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,87 @@
+"""Records as the broker hands them out and takes them in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from logstore.errors import InvalidRecordError
+from logstore.log import NewRecord
+from logstore.record.records import Header
+from logstore.types import TimestampType
+
+
+class RecordMetadata(NamedTuple):
+    """Where a record was stored; `timestamp` in Unix ms."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+
+
+class ConsumerRecord(NamedTuple):
+    """A record as a consumer sees it; `key` and `value` are None when null."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    timestamp_type: TimestampType
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...]
+
+
+RecordLike = NewRecord | tuple[Any, ...] | Mapping[str, Any] | ConsumerRecord
+"""What `append_many` takes: (key, value[, timestamp[, headers]]), or the same by name."""
+
+
+def to_new_record(item: RecordLike) -> NewRecord:
+    """Understand one record to append.
+
+    Raises
+    ------
+    InvalidRecordError
+        Key or value is neither bytes nor None, or a field is unknown.
+    """
+    if isinstance(item, NewRecord):
+        return item
+    if isinstance(item, ConsumerRecord):
+        return NewRecord(item.key, item.value, item.timestamp, item.headers)
+    if isinstance(item, Mapping):
+        unknown = set(item) - set(NewRecord._fields)
+        if unknown or "value" not in item:
+            raise InvalidRecordError(f"not a record: {item!r}")
+        return new_record(**item)
+    if not isinstance(item, tuple | list) or not 2 <= len(item) <= len(NewRecord._fields):  # type: ignore[redundant-expr]  # callers may break the type
+        raise InvalidRecordError(f"not a record (key, value[, timestamp[, headers]]): {item!r}")
+    return new_record(*item)
+
+
+def new_record(
+    key: bytes | None,
+    value: bytes | None,
+    timestamp: int | None = None,
+    headers: Iterable[Header] = (),
+) -> NewRecord:
+    """Check the types of a record's fields.
+
+    Raises
+    ------
+    InvalidRecordError
+    """
+    for name, field in (("key", key), ("value", value)):
+        if field is not None and not isinstance(field, bytes):
+            raise InvalidRecordError(f"{name} must be bytes or None, not {type(field).__name__}")
+    checked = []
+    for header in headers or ():
+        header_name, header_value = header
+        if not isinstance(header_name, str):
+            raise InvalidRecordError(f"a header's name must be str, not {header_name!r}")
+        if header_value is not None and not isinstance(header_value, bytes):
+            raise InvalidRecordError(f"a header's value must be bytes or None: {header_value!r}")
+        checked.append((header_name, header_value))
+    if timestamp is not None and (isinstance(timestamp, bool) or not isinstance(timestamp, int)):
+        raise InvalidRecordError(f"timestamp must be an int in ms, not {timestamp!r}")
+    return NewRecord(key, value, timestamp, tuple(checked))

@@ -1,0 +1,408 @@
+"""Configuration of topics and of the engine, with Kafka's keys, defaults and precedence.
+
+A topic's value comes from its override, else from the broker key that stands for it, else from
+the table (`logstore.config_table`). Values are read as Kafka reads them; what cannot be obeyed
+is refused here, once, so that the rest of the engine trusts what it is handed.
+Source: storage-format §16, cleaner-semantics §12.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from logstore.config_ignored import has_no_effect
+from logstore.config_keys import Value, render, to_text
+from logstore.config_legacy import translate_broker, translate_policy
+from logstore.config_table import BROKER_KEYS, COMPACT, DELETE, TOPIC_KEYS
+from logstore.errors import InvalidConfigurationError
+from logstore.runtime.fs import FileSystem
+from logstore.types import INT64_MAX, TimestampType
+
+MIN_DEDUPE_BYTES_PER_THREAD = 1 << 20
+"""Each cleaner thread needs more than this for its offset map."""
+
+ORIGIN_TOPIC = "topic"
+ORIGIN_BROKER = "broker"
+ORIGIN_DEFAULT = "default"
+
+
+def _topic(key: str) -> Any:  # noqa: ANN401  # a dataclass default of the field's own type
+    return TOPIC_KEYS[key].default
+
+
+def _broker(key: str) -> Any:  # noqa: ANN401  # see _topic
+    return BROKER_KEYS[key].default
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogConfig:
+    """The configuration in force for the logs of one topic.
+
+    Every field is a topic key with its dots turned into underscores; units, ranges and meanings
+    are the rows of `config_table.TOPIC_KEYS`. `LogConfig()` is the defaults.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        A value is out of its range, or max.compaction.lag.ms < min.compaction.lag.ms.
+    """
+
+    segment_bytes: int = _topic("segment.bytes")
+    segment_ms: int = _topic("segment.ms")
+    segment_jitter_ms: int = _topic("segment.jitter.ms")
+    segment_index_bytes: int = _topic("segment.index.bytes")
+    index_interval_bytes: int = _topic("index.interval.bytes")
+    flush_messages: int = _topic("flush.messages")
+    flush_ms: int = _topic("flush.ms")
+    retention_bytes: int = _topic("retention.bytes")
+    retention_ms: int = _topic("retention.ms")
+    max_message_bytes: int = _topic("max.message.bytes")
+    delete_retention_ms: int = _topic("delete.retention.ms")
+    min_compaction_lag_ms: int = _topic("min.compaction.lag.ms")
+    max_compaction_lag_ms: int = _topic("max.compaction.lag.ms")
+    file_delete_delay_ms: int = _topic("file.delete.delay.ms")
+    min_cleanable_dirty_ratio: float = _topic("min.cleanable.dirty.ratio")
+    cleanup_policy: tuple[str, ...] = _topic("cleanup.policy")
+    compression_type: str = _topic("compression.type")
+    compression_gzip_level: int = _topic("compression.gzip.level")
+    compression_lz4_level: int = _topic("compression.lz4.level")
+    compression_zstd_level: int = _topic("compression.zstd.level")
+    preallocate: bool = _topic("preallocate")
+    message_timestamp_type: TimestampType = _topic("message.timestamp.type")  # noqa: RUF009  # the row's value is immutable
+    message_timestamp_before_max_ms: int = _topic("message.timestamp.before.max.ms")
+    message_timestamp_after_max_ms: int = _topic("message.timestamp.after.max.ms")
+    message_timestamp_difference_max_ms: int = _topic("message.timestamp.difference.max.ms")
+    unclean_leader_election_enable: bool = _topic("unclean.leader.election.enable")
+    min_insync_replicas: int = _topic("min.insync.replicas")
+    compaction_strategy: str = _topic("compaction.strategy")
+    compaction_strategy_header: str = _topic("compaction.strategy.header")
+
+    def __post_init__(self) -> None:
+        for key in TOPIC_KEYS.values():
+            key.check(getattr(self, key.attribute))
+        if self.max_compaction_lag_ms < self.min_compaction_lag_ms:
+            raise InvalidConfigurationError(
+                f"max.compaction.lag.ms = {self.max_compaction_lag_ms} must not be below"
+                f" min.compaction.lag.ms = {self.min_compaction_lag_ms}"
+            )
+
+    @property
+    def compact(self) -> bool:
+        """Whether the policy includes compaction."""
+        return COMPACT in self.cleanup_policy
+
+    @property
+    def delete(self) -> bool:
+        """Whether the policy includes deletion by age and size."""
+        return DELETE in self.cleanup_policy
+
+    @property
+    def max_segment_ms(self) -> int:
+        """Age in ms at which a segment is rolled: a compacted log must keep its maximum lag."""
+        if not self.compact:
+            return self.segment_ms
+        return min(self.segment_ms, self.max_compaction_lag_ms)
+
+    @property
+    def timestamp_before_max_ms(self) -> int:
+        """Most ms that a create time may lie in the past; the deprecated key may set it."""
+        if self.message_timestamp_before_max_ms != INT64_MAX:
+            return self.message_timestamp_before_max_ms
+        return self.message_timestamp_difference_max_ms
+
+    @property
+    def timestamp_after_max_ms(self) -> int:
+        """Most ms that a create time may lie in the future; the deprecated key may set it."""
+        if self.message_timestamp_after_max_ms != INT64_MAX:
+            return self.message_timestamp_after_max_ms
+        return self.message_timestamp_difference_max_ms
+
+
+class TopicDefault(NamedTuple):
+    """A topic key's value as a broker sets it, and the broker key that does."""
+
+    value: Value
+    broker_key: str
+
+
+class ConfigValue(NamedTuple):
+    """One effective value: as text, where it comes from, and what it means.
+
+    `origin` is `topic`, `broker` or `default`; `broker_key` names the key with the second.
+    """
+
+    value: str
+    origin: str
+    doc: str
+    broker_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig:
+    """The configuration of the engine as a whole.
+
+    Fields are broker keys with their dots turned into underscores (`config_table.BROKER_KEYS`),
+    and three more:
+
+    Attributes
+    ----------
+    log_dirs : tuple of str
+        From log.dirs, else log.dir; empty if neither is set, and then the caller chooses.
+    topic_defaults : Mapping of str to TopicDefault
+        By topic key: what the broker sets for all topics.
+    notes : tuple of str
+        What a user should be told about the properties: old names, unknown and ignored keys.
+    """
+
+    log_dirs: tuple[str, ...] = _broker("log.dirs")
+    log_retention_check_interval_ms: int = _broker("log.retention.check.interval.ms")
+    log_initial_task_delay_ms: int = _broker("log.initial.task.delay.ms")
+    log_flush_scheduler_interval_ms: int = _broker("log.flush.scheduler.interval.ms")
+    log_flush_offset_checkpoint_interval_ms: int = _broker(
+        "log.flush.offset.checkpoint.interval.ms"
+    )
+    log_flush_start_offset_checkpoint_interval_ms: int = _broker(
+        "log.flush.start.offset.checkpoint.interval.ms"
+    )
+    replica_high_watermark_checkpoint_interval_ms: int = _broker(
+        "replica.high.watermark.checkpoint.interval.ms"
+    )
+    num_recovery_threads_per_data_dir: int = _broker("num.recovery.threads.per.data.dir")
+    producer_id_expiration_ms: int = _broker("producer.id.expiration.ms")
+    producer_id_expiration_check_interval_ms: int = _broker(
+        "producer.id.expiration.check.interval.ms"
+    )
+    log_dir_failure_timeout_ms: int = _broker("log.dir.failure.timeout.ms")
+    log_cleaner_enable: bool = _broker("log.cleaner.enable")
+    log_cleaner_threads: int = _broker("log.cleaner.threads")
+    log_cleaner_io_max_bytes_per_second: float = _broker("log.cleaner.io.max.bytes.per.second")
+    log_cleaner_dedupe_buffer_size: int = _broker("log.cleaner.dedupe.buffer.size")
+    log_cleaner_io_buffer_size: int = _broker("log.cleaner.io.buffer.size")
+    log_cleaner_io_buffer_load_factor: float = _broker("log.cleaner.io.buffer.load.factor")
+    log_cleaner_backoff_ms: int = _broker("log.cleaner.backoff.ms")
+    logstore_kafka_exact: bool = _broker("logstore.kafka.exact")
+    topic_defaults: Mapping[str, TopicDefault] = dataclasses.field(default_factory=dict, hash=False)
+    notes: tuple[str, ...] = dataclasses.field(default=(), compare=False)
+
+    def __post_init__(self) -> None:
+        for key in BROKER_KEYS.values():
+            if key.attribute in _BROKER_FIELDS:
+                key.check(getattr(self, key.attribute))
+        threads = self.log_cleaner_threads
+        if not self.log_cleaner_enable or threads == 0:
+            return
+        if self.log_cleaner_dedupe_buffer_size // threads <= MIN_DEDUPE_BYTES_PER_THREAD:
+            raise InvalidConfigurationError(
+                f"log.cleaner.dedupe.buffer.size = {self.log_cleaner_dedupe_buffer_size} is not"
+                f" allowed: each of {threads} cleaner threads needs more than"
+                f" {MIN_DEDUPE_BYTES_PER_THREAD} bytes"
+            )
+
+    @property
+    def message_max_bytes(self) -> int:
+        """Largest batch in bytes by default; bounds how far a cleaner's buffers may grow."""
+        default = self.topic_defaults.get("max.message.bytes")
+        value = TOPIC_KEYS["max.message.bytes"].default if default is None else default.value
+        assert isinstance(value, int)
+        return value
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, object]) -> BrokerConfig:
+        """Build from a broker's properties.
+
+        Parameters
+        ----------
+        properties : Mapping
+            Broker keys; values as text, or as Python numbers and booleans.
+
+        Returns
+        -------
+        BrokerConfig
+            `notes` tells what was translated, unknown or without effect.
+
+        Raises
+        ------
+        InvalidConfigurationError
+            A value of a key that has an effect is not allowed.
+        """
+        texts, notes = translate_broker(_to_texts(properties))
+        values = {key: row.parse(texts[key]) for key, row in BROKER_KEYS.items() if key in texts}
+        if "log.dirs" not in values and (log_dir := values.get("log.dir")):
+            values["log.dirs"] = (str(log_dir),)
+        unknown = [key for key in texts if key not in BROKER_KEYS and not has_no_effect(key)]
+        notes += [
+            f"unknown broker key {key} is ignored; the nearest is {_nearest_broker_key(key)}"
+            for key in unknown
+        ]
+        idle = [key for key in texts if key not in BROKER_KEYS and has_no_effect(key)]
+        if idle:
+            notes.append(f"broker keys without effect here: {', '.join(sorted(idle))}")
+        fields: dict[str, Any] = {
+            BROKER_KEYS[key].attribute: value
+            for key, value in values.items()
+            if BROKER_KEYS[key].attribute in _BROKER_FIELDS
+        }
+        return cls(topic_defaults=_topic_defaults(values), notes=tuple(notes), **fields)
+
+
+_BROKER_FIELDS = frozenset(field.name for field in dataclasses.fields(BrokerConfig))
+
+
+def read_properties(fs: FileSystem, path: str) -> dict[str, str]:
+    """Read a Java properties file.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        There is no such file, or it is malformed.
+    """
+    # Few commands are given a file, and the library takes its time to load.
+    import javaproperties
+
+    try:
+        file = fs.open(path)
+    except FileNotFoundError as error:
+        raise InvalidConfigurationError(f"there is no configuration file {path}") from error
+    try:
+        data = file.read(0, file.size())
+    finally:
+        file.close()
+    try:
+        return javaproperties.loads(data.decode("latin-1"))
+    except ValueError as error:
+        raise InvalidConfigurationError(f"{path} is no properties file: {error}") from error
+
+
+def normalize_overrides(overrides: Mapping[str, object]) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Check a topic's overrides one by one and spell them as Kafka does today.
+
+    Parameters
+    ----------
+    overrides : Mapping
+        Topic keys; values as text, or as Python numbers, booleans and lists.
+
+    Returns
+    -------
+    overrides : dict of str to str
+        Current names and values, fit to be stored.
+    notes : tuple of str
+        Which old names were translated.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        A key is unknown (the message has the nearest one), or a value is not allowed.
+    """
+    normal: dict[str, str] = {}
+    notes: list[str] = []
+    for given, text in _to_texts(overrides).items():
+        key, text = translate_policy(given, text, "cleanup.policy", notes)
+        if key not in TOPIC_KEYS:
+            raise InvalidConfigurationError(
+                f"unknown topic configuration {key!r}; the nearest is {_nearest_topic_key(key)!r}"
+            )
+        if key in normal and given != key:
+            continue
+        normal[key] = render(TOPIC_KEYS[key].parse(text))
+    return normal, tuple(notes)
+
+
+def effective_config(
+    overrides: Mapping[str, object], broker: BrokerConfig | None = None
+) -> LogConfig:
+    """Return the configuration in force for a topic.
+
+    Parameters
+    ----------
+    overrides : Mapping
+        The topic's own values, as `normalize_overrides` takes them.
+    broker : BrokerConfig, optional
+        Where the topic says nothing; Kafka's defaults if None.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        A key is unknown, a value is not allowed, or two values contradict each other.
+    """
+    values = _resolve(overrides, broker or BrokerConfig())
+    fields: dict[str, Any] = {
+        TOPIC_KEYS[key].attribute: resolved.value for key, resolved in values.items()
+    }
+    return LogConfig(**fields)
+
+
+def describe(
+    overrides: Mapping[str, object], broker: BrokerConfig | None = None
+) -> dict[str, ConfigValue]:
+    """Return every topic key's effective value as text, its origin and its meaning.
+
+    Raises as `effective_config` does, contradictions apart: what is in force can be shown.
+    """
+    return {
+        key: ConfigValue(
+            render(resolved.value), resolved.origin, TOPIC_KEYS[key].doc, resolved.broker_key
+        )
+        for key, resolved in _resolve(overrides, broker or BrokerConfig()).items()
+    }
+
+
+class _Resolved(NamedTuple):
+    value: Value
+    origin: str
+    broker_key: str | None
+
+
+def _resolve(overrides: Mapping[str, object], broker: BrokerConfig) -> dict[str, _Resolved]:
+    own, _ = normalize_overrides(overrides)
+    resolved = {}
+    for key, row in TOPIC_KEYS.items():
+        if key in own:
+            resolved[key] = _Resolved(row.parse(own[key]), ORIGIN_TOPIC, None)
+        elif key in broker.topic_defaults:
+            value, broker_key = broker.topic_defaults[key]
+            resolved[key] = _Resolved(value, ORIGIN_BROKER, broker_key)
+        else:
+            resolved[key] = _Resolved(row.default, ORIGIN_DEFAULT, None)
+    return resolved
+
+
+def _topic_defaults(values: Mapping[str, Value]) -> dict[str, TopicDefault]:
+    defaults = {}
+    for topic_key in TOPIC_KEYS.values():
+        for synonym in topic_key.synonyms:
+            if synonym.key not in values:
+                continue
+            value = values[synonym.key]
+            if isinstance(value, int) and synonym.factor != 1:
+                value *= synonym.factor
+            if topic_key.key == "retention.ms" and isinstance(value, int):
+                value = max(value, -1)
+            defaults[topic_key.key] = TopicDefault(value, synonym.key)
+            break
+    return defaults
+
+
+def _to_texts(values: Mapping[str, object]) -> dict[str, str]:
+    return {key.strip(): to_text(value) for key, value in values.items()}
+
+
+def _nearest_topic_key(key: str) -> str:
+    for row in TOPIC_KEYS.values():
+        if any(synonym.key == key for synonym in row.synonyms):
+            return row.key
+    return _nearest(key, TOPIC_KEYS)
+
+
+def _nearest_broker_key(key: str) -> str:
+    if key in TOPIC_KEYS:
+        return TOPIC_KEYS[key].synonyms[0].key
+    return _nearest(key, BROKER_KEYS)
+
+
+def _nearest(key: str, names: Iterable[str]) -> str:
+    import difflib  # only a mistake needs it
+
+    return difflib.get_close_matches(key, list(names), n=1, cutoff=0.0)[0]

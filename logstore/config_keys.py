@@ -1,0 +1,203 @@
+"""What a configuration key is: its type, range and synonyms, and how its values are read.
+
+The keys themselves are the rows of `logstore.config_table`.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from typing import NamedTuple
+
+from logstore.errors import InvalidConfigurationError
+from logstore.types import INT32_MAX, INT64_MAX, TimestampType
+
+Value = bool | int | float | str | tuple[str, ...] | TimestampType
+"""A parsed value; `Kind` says which of these a key has."""
+
+Ranges = tuple[tuple[float | None, float | None], ...]
+"""Allowed numbers: closed intervals, None for "no bound"; empty allows all."""
+
+
+class Kind(enum.Enum):
+    """Type of a value, by Kafka's name for it."""
+
+    BOOLEAN = "boolean"
+    INT = "int"
+    LONG = "long"
+    DOUBLE = "double"
+    STRING = "string"
+    LIST = "list"
+
+
+class Synonym(NamedTuple):
+    """A broker key that sets the default of a topic key, after multiplying by `factor`."""
+
+    key: str
+    factor: int = 1
+    kind: Kind | None = None
+    ranges: Ranges | None = None
+
+
+class ConfigKey(NamedTuple):
+    """One key.
+
+    Attributes
+    ----------
+    default : Value
+        Parsed, as the configuration objects hold it.
+    ranges : Ranges
+        For numbers; on top of the 32 or 64 bits of the kind.
+    values : tuple of str
+        For strings and the elements of lists; empty allows all.
+    synonyms : tuple of Synonym
+        For topic keys, the first that a broker sets holds.
+    blank_is_default : bool
+        For strings; an empty one is read as the default.
+    """
+
+    key: str
+    kind: Kind
+    default: Value
+    doc: str
+    ranges: Ranges = ()
+    values: tuple[str, ...] = ()
+    synonyms: tuple[Synonym, ...] = ()
+    blank_is_default: bool = False
+
+    @property
+    def attribute(self) -> str:
+        """The Python name: dots become underscores."""
+        return self.key.replace(".", "_")
+
+    @property
+    def range_text(self) -> str:
+        """What is allowed, in words."""
+        if self.kind is Kind.BOOLEAN:
+            return "true or false"
+        if self.values:
+            return f"{'a list of' if self.kind is Kind.LIST else 'one of'} {', '.join(self.values)}"
+        if self.kind in (Kind.STRING, Kind.LIST):
+            return "any text"
+        number = {Kind.INT: "a 32-bit integer", Kind.LONG: "a 64-bit integer"}
+        parts = [number.get(self.kind, "a number")]
+        bounds = " or ".join(map(_range_text, self.ranges))
+        return " ".join([*parts, bounds]) if bounds else parts[0]
+
+    def parse(self, text: str, *, key: str | None = None) -> Value:
+        """Return the value that `text` stands for, by Kafka's rules, blanks around it ignored.
+
+        Parameters
+        ----------
+        text : str
+        key : str, optional
+            The name to complain about, if the value came under another one.
+
+        Raises
+        ------
+        InvalidConfigurationError
+            Names the key, the value and what is allowed.
+        """
+        text = text.strip()
+        value = self._convert(text)
+        if value is None or not self._allows(value):
+            raise InvalidConfigurationError(
+                f"{key or self.key} = {text!r} is not allowed: it must be {self.range_text}"
+            )
+        return value
+
+    def check(self, value: object) -> None:
+        """Raise `InvalidConfigurationError` unless `value` is a parsed value of this key."""
+        if not self._has_type(value) or not self._allows(value):
+            raise InvalidConfigurationError(
+                f"{self.key} = {value!r} is not allowed: it must be {self.range_text}"
+            )
+
+    def _convert(self, text: str) -> Value | None:
+        match self.kind:
+            case Kind.BOOLEAN:
+                return {"true": True, "false": False}.get(text.lower())
+            case Kind.INT | Kind.LONG:
+                return _parse_integer(text)
+            case Kind.DOUBLE:
+                return _parse_double(text)
+            case Kind.LIST:
+                parts = [part.strip() for part in text.split(",")] if text else []
+                return tuple(dict.fromkeys(parts))
+            case Kind.STRING:
+                if isinstance(self.default, TimestampType):
+                    return {kind.kafka_name: kind for kind in TimestampType}.get(text)
+                return str(self.default) if self.blank_is_default and not text else text
+
+    def _has_type(self, value: object) -> bool:
+        expected = {Kind.DOUBLE: (int, float), Kind.LIST: (tuple,)}.get(
+            self.kind, (type(self.default),)
+        )
+        return isinstance(value, expected) and (
+            self.kind is Kind.BOOLEAN or not isinstance(value, bool)
+        )
+
+    def _allows(self, value: object) -> bool:
+        if isinstance(value, tuple):
+            return not self.values or set(value) <= set(self.values)
+        if isinstance(value, bool | TimestampType):
+            return True
+        if isinstance(value, int | float):
+            largest = {Kind.INT: INT32_MAX, Kind.LONG: INT64_MAX}.get(self.kind, math.inf)
+            return -largest - 1 <= value <= largest and (
+                not self.ranges or any(_is_within(value, *bounds) for bounds in self.ranges)
+            )
+        return not self.values or value in self.values
+
+
+def render(value: Value) -> str:
+    """Return a value as a configuration file spells it; `ConfigKey.parse` reads it back."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ",".join(value)
+    if isinstance(value, TimestampType):
+        return value.kafka_name
+    return str(value)
+
+
+def to_text(value: object) -> str:
+    """Return the text of a value given as Python object: numbers, booleans, sequences, strings."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < INT64_MAX:
+        return str(int(value))
+    if isinstance(value, list | tuple | set | frozenset):
+        parts = sorted(value) if isinstance(value, set | frozenset) else value
+        return ",".join(map(str, parts))
+    if isinstance(value, bool | TimestampType):
+        return render(value)
+    return str(value)
+
+
+def _parse_integer(text: str) -> int | None:
+    digits = text[1:] if text[:1] in ("+", "-") else text
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= 19):
+        return None
+    return int(text)
+
+
+def _parse_double(text: str) -> float | None:
+    if not text.isascii() or "_" in text:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return None if math.isnan(value) else value
+
+
+def _is_within(value: float, low: float | None, high: float | None) -> bool:
+    return (low is None or low <= value) and (high is None or value <= high)
+
+
+def _range_text(bounds: tuple[float | None, float | None]) -> str:
+    low, high = bounds
+    if low == high:
+        return f"of {low}"
+    if high is None:
+        return f"of at least {low}"
+    return f"of at most {high}" if low is None else f"from {low} to {high}"

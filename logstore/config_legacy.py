@@ -1,0 +1,99 @@
+"""Old names of configuration keys and values, as the texts behind this engine spell them.
+
+KAFKA-631 proposed `topic.cleanup.policy` with the policy `dedupe`, a pool of cleaner threads with
+a buffer each and two throughput limits; operators' guides know `log.cleanup.interval.mins`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from logstore.config_keys import ConfigKey, Kind
+from logstore.config_table import AT_LEAST_1, BROKER_KEYS, COMPACT, MINUTE_MS
+
+
+def translate_policy(key: str, text: str, current: str, notes: list[str]) -> tuple[str, str]:
+    """Return a key and its value with old names of the cleanup policy replaced.
+
+    Parameters
+    ----------
+    key, text : str
+        As given.
+    current : str
+        Today's name of the policy: cleanup.policy, or log.cleanup.policy for a broker.
+    notes : list of str
+        What was translated is added.
+    """
+    if key == "topic.cleanup.policy":
+        notes.append(f"topic.cleanup.policy is an old name of {current}")
+        key = current
+    if key == current and "dedupe" in (parts := [part.strip() for part in text.split(",")]):
+        notes.append(f"{current}: dedupe is an old name of {COMPACT}")
+        text = ",".join(COMPACT if part == "dedupe" else part for part in parts)
+    return key, text
+
+
+def translate_broker(texts: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """Return broker properties under today's names, and notes on what was translated.
+
+    A key given under both names keeps the value of today's.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        A number under an old name does not parse or is below 1.
+    """
+    current = dict(texts)
+    notes: list[str] = []
+
+    def replace(olds: Iterable[str], key: str, text: str, remark: str = "") -> None:
+        names = " and ".join(olds)
+        if key in current:
+            notes.append(f"{names}: ignored, since {key} is set")
+            return
+        current[key] = text
+        notes.append(f"{names}: old, read as {key} = {text}{remark}")
+
+    if (threads := current.pop("cleaner.thread.pool.size", None)) is not None:
+        replace(["cleaner.thread.pool.size"], "log.cleaner.threads", threads)
+    if (minutes := current.pop("log.cleanup.interval.mins", None)) is not None:
+        interval_ms = MINUTE_MS * _old_number("log.cleanup.interval.mins", minutes)
+        replace(["log.cleanup.interval.mins"], "log.retention.check.interval.ms", str(interval_ms))
+    if (buffer := current.pop("cleaner.buffer.size.bytes", None)) is not None:
+        per_thread = _old_number("cleaner.buffer.size.bytes", buffer)
+        threads_row = BROKER_KEYS["log.cleaner.threads"]
+        count = threads_row.parse(current.get(threads_row.key, str(threads_row.default)))
+        assert isinstance(count, int)
+        replace(
+            ["cleaner.buffer.size.bytes"],
+            "log.cleaner.dedupe.buffer.size",
+            str(per_thread * max(count, 1)),
+            f" ({per_thread} for each thread)",
+        )
+    limits = {
+        key: _old_number(key, current.pop(key))
+        for key in ("cleaner.max.read.throughput", "cleaner.max.write.throughput")
+        if key in current
+    }
+    if limits:
+        replace(
+            limits,
+            "log.cleaner.io.max.bytes.per.second",
+            str(min(limits.values())),
+            " (one limit for reading and writing together, so neither is exceeded)",
+        )
+    if "topic.cleanup.policy" in current:
+        text = current.pop("topic.cleanup.policy")
+        replace(["topic.cleanup.policy"], "log.cleanup.policy", text)
+    if "log.cleanup.policy" in current:
+        _, current["log.cleanup.policy"] = translate_policy(
+            "log.cleanup.policy", current["log.cleanup.policy"], "log.cleanup.policy", notes
+        )
+    return current, notes
+
+
+def _old_number(key: str, text: str) -> int:
+    row = ConfigKey(key, Kind.LONG, 1, "", AT_LEAST_1)
+    value = row.parse(text)
+    assert isinstance(value, int)
+    return value

@@ -1,0 +1,287 @@
+"""A file of entries of one size: opened when first used, counted, searched, cut.
+
+All three indexes are such files. One writer at a time (the log's lock), any number of reader
+threads without a lock: an entry is written before the count is raised, and the count is lowered
+before the file is cut. A reader caught in between sees fewer entries, never other ones.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator
+from typing import ClassVar, NamedTuple
+
+from logstore.runtime.fs import File, FileSystem
+
+FENCE_ENTRIES = 64
+"""Every so many entries one key is kept in memory, so that a search costs one small read."""
+
+PAGE_ENTRIES = 128
+"""Most entries that the last read of a search brings in; a wider range is halved first."""
+
+CHUNK_ENTRIES = 2048
+"""Entries an iteration reads at a time."""
+
+Row = tuple[int, ...]
+"""The numbers of one entry, as stored (offsets still relative)."""
+
+
+class Column(NamedTuple):
+    """One number of every entry: its encoding, and its first byte within the entry."""
+
+    number: struct.Struct
+    start: int
+
+
+class EntryFile:
+    """Entries of one size, and the life of the file that holds them.
+
+    Parameters
+    ----------
+    fs : FileSystem
+        Where the file lives.
+    path : str
+        Its name; need not exist. Nothing is opened before the first use.
+    base_offset : int
+        The segment's base offset.
+    writable : bool
+        Whether the file may be created and changed; otherwise a missing file reads as empty.
+
+    Notes
+    -----
+    Once closed or deleted an index stays so, and use raises `ValueError`: a late reader must
+    not create the file of a segment that is gone.
+    """
+
+    ENTRY: ClassVar[struct.Struct]
+    KEY: ClassVar[Column]
+
+    def __init__(self, fs: FileSystem, path: str, base_offset: int, *, writable: bool) -> None:
+        self._fs = fs
+        self._path = path
+        self._base_offset = base_offset
+        self._writable = writable
+        # Guards opening, renaming and the fences; a search that needs none of them takes none.
+        self._lock = threading.Lock()
+        self._file: File | None = None
+        self._closed = False
+        self._length = 0
+        self._entries = 0
+        self._loaded = 0
+        self._last: Row | None = None
+        self._fences = array("q")
+
+    @property
+    def path(self) -> str:
+        """Name of the file; assign it when the directory moved, or use `rename_to`."""
+        return self._path
+
+    @path.setter
+    def path(self, path: str) -> None:
+        with self._lock:
+            self._path = path
+
+    @property
+    def base_offset(self) -> int:
+        """The segment's base offset."""
+        return self._base_offset
+
+    @property
+    def exists_on_disk(self) -> bool:
+        """Whether the file exists; opens and creates nothing."""
+        return self._fs.exists(self._path)
+
+    @property
+    def is_file_open(self) -> bool:
+        """Whether the file has been opened and not closed since."""
+        return self._file is not None
+
+    def flush(self) -> None:
+        """Make what was written durable; an index never opened has nothing to flush."""
+        if self._file is not None and self._writable:
+            self._file.sync()
+
+    def close(self) -> None:
+        """Close for good; closing twice, or without ever opening, is allowed."""
+        self.close_handler()
+
+    def close_handler(self) -> None:
+        """Give up the file as it is, for good (a failed disk, a deletion)."""
+        with self._lock:
+            file, self._file = self._file, None
+            self._closed = True
+            if file is not None:
+                file.close()
+
+    def delete_if_exists(self) -> bool:
+        """Close for good and remove the file; return whether there was one."""
+        self.close_handler()
+        if not self.exists_on_disk:
+            return False
+        self._fs.remove(self._path)
+        return True
+
+    def rename_to(self, path: str) -> None:
+        """Move the file, if it exists, and use `path` from now on; an open file stays open."""
+        with self._lock:
+            if self._fs.exists(self._path):
+                self._fs.rename(self._path, path)
+            self._path = path
+
+    def _ready(self) -> File | None:
+        """Return the open file, or None where a missing one reads as empty."""
+        file = self._file
+        return file if file is not None else self._open(create=False)
+
+    def _open(self, *, create: bool) -> File | None:
+        with self._lock:
+            if self._closed:
+                raise ValueError(f"{self._path}: index is closed")
+            if self._file is None:
+                file, is_new = self._open_or_create(create=create)
+                if file is None:
+                    return None
+                self._length = file.size()
+                self._entries = self._loaded = 0 if is_new else self._length // self.ENTRY.size
+                self._last = self._row(file, self._entries - 1) if self._entries else None
+                # Published last: who sees the file sees its count.
+                self._file = file
+            return self._file
+
+    def _open_or_create(self, *, create: bool) -> tuple[File | None, bool]:
+        try:
+            return self._fs.open(self._path, write=self._writable), False
+        except FileNotFoundError:
+            return (self._create(), True) if create else (None, False)
+
+    def _create(self) -> File:
+        return self._fs.open(self._path, create=True)
+
+    def _writing(self) -> File:
+        """Return the file, made if missing, for a change to it."""
+        if not self._writable:
+            raise ValueError(f"{self._path}: index is read-only")
+        file = self._file if self._file is not None else self._open(create=True)
+        assert file is not None
+        return file
+
+    def _put(self, row: Row) -> None:
+        """Write `row` as the entry after the last one."""
+        file = self._writing()
+        end = self._entries * self.ENTRY.size
+        file.write_at([self.ENTRY.pack(*row)], end)
+        self._length = max(self._length, end + self.ENTRY.size)
+        self._last = row
+        self._entries += 1
+
+    def _cut(self, entries: int) -> None:
+        """Forget all but the first `entries` entries; their bytes are the caller's to remove."""
+        file = self._writing()
+        self._last = self._row(file, entries - 1) if entries else None
+        with self._lock:
+            # Another array, since readers may be searching this one.
+            self._fences = self._fences[: -(-entries // FENCE_ENTRIES)]
+            self._entries = entries
+        self._loaded = min(self._loaded, entries)
+
+    def _set_length(self, length: int) -> None:
+        file = self._writing()
+        if length != self._length:
+            file.truncate(length)
+            self._length = length
+
+    def _row(self, file: File, slot: int) -> Row:
+        return self.ENTRY.unpack(file.read(slot * self.ENTRY.size, self.ENTRY.size))
+
+    def _rows(self, first: int = 0) -> Iterator[Row]:
+        """Yield the entries from slot `first` to the last one there is at the start."""
+        file = self._ready()
+        end = self._entries
+        size = self.ENTRY.size
+        while file is not None and first < end:
+            count = min(CHUNK_ENTRIES, end - first)
+            data = file.read(first * size, count * size)
+            yield from self.ENTRY.iter_unpack(data[: len(data) - len(data) % size])
+            if len(data) < count * size:
+                return
+            first += count
+
+    def _search(self, column: Column, bound: int) -> tuple[int, Row | None, Row | None]:
+        """Find the first entry whose number in `column` is not below `bound`.
+
+        Returns
+        -------
+        slot : int
+            Its slot, or the count of entries if there is none.
+        before, at : Row or None
+            The entries in slots `slot - 1` and `slot`, where such exist.
+
+        Notes
+        -----
+        The column must not fall; where it does (zeros after a crash) the answer is some slot.
+        In the key column a look at the fences and one read; in another one log2(entries / page)
+        reads more. A read that comes short means that the index was cut meanwhile: what is
+        missing counts as not below the bound.
+        """
+        file = self._ready()
+        if file is None:
+            return 0, None, None
+        size = self.ENTRY.size
+        (number, start), end = column, self._entries
+        low, high = 0, end
+        if column is self.KEY:
+            fences = self._fences_for(file, end)
+            block = bisect_left(fences, bound)
+            high = min(end, block * FENCE_ENTRIES)
+            low = min(high, max(0, (block - 1) * FENCE_ENTRIES + 1))
+        while high - low > PAGE_ENTRIES:
+            middle = (low + high) // 2
+            data = file.read(middle * size + start, number.size)
+            if len(data) == number.size and number.unpack(data)[0] < bound:
+                low = middle + 1
+            else:
+                high = middle
+        # One read with both neighbours, so that what is returned was compared.
+        first = max(0, low - 1)
+        page = file.read(first * size, (min(high + 1, end) - first) * size)
+        # A cut lowers the count before it touches the file: what the count denies may be zeros.
+        count = min(len(page) // size, self._entries - first)
+        rows = range(start, count * size, size)
+        row = bisect_left(rows, bound, key=lambda at: number.unpack_from(page, at)[0])
+        before = self.ENTRY.unpack_from(page, (row - 1) * size) if row else None
+        at = self.ENTRY.unpack_from(page, row * size) if row < len(rows) else None
+        return first + row, before, at
+
+    def _fences_for(self, file: File, entries: int) -> array[int]:
+        """Return the keys of slots 0, 64, 128, ... that precede slot `entries`."""
+        fences = self._fences
+        if len(fences) * FENCE_ENTRIES >= entries:
+            return fences
+        with self._lock:
+            fences = self._fences
+            first = len(fences) * FENCE_ENTRIES
+            size = self.ENTRY.size
+            # The count of now, not the caller's: the index may have been cut since.
+            data = file.read(first * size, max(0, self._entries - first) * size)
+            number, start = self.KEY
+            for at in range(start, len(data) // size * size, FENCE_ENTRIES * size):
+                fences.append(number.unpack_from(data, at)[0])
+            return fences
+
+    def _check(self) -> None:
+        """Assert the invariants; loaded entries are taken on trust (storage-format §7.1)."""
+        assert not (self._closed and self._file is not None)
+        if self._file is None:
+            return
+        assert 0 <= self._loaded <= self._entries
+        assert self._length == self._file.size()
+        assert self._entries * self.ENTRY.size <= self._length
+        assert (self._last is None) == (self._entries == 0)
+        assert self._last is None or self._last == self._row(self._file, self._entries - 1)
+        assert len(self._fences) <= -(-self._entries // FENCE_ENTRIES)
+        for block, key in enumerate(self._fences):
+            at = block * FENCE_ENTRIES * self.ENTRY.size + self.KEY.start
+            assert self.KEY.number.unpack(self._file.read(at, self.KEY.number.size)) == (key,)

@@ -1,0 +1,129 @@
+"""The one place that knows numba: the `kernel` decorator and two machine instructions.
+
+Modules named `kernels.py` import it, and are themselves imported only when a kernel is about
+to run, so that small work never pays numba's start-up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+
+import llvmlite.binding
+import numba
+import numpy as np
+from llvmlite import ir
+from numba.core import types
+from numba.core.cgutils import get_or_insert_function
+from numba.extending import intrinsic
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_config: Any = numba.config  # its names are made from the environment at run time
+
+_CRC32C_POLYNOMIAL = 0x82F63B78
+
+
+def _target_has(feature: str) -> bool:
+    """Tell whether numba compiles for a processor with `feature`, by default the machine's own."""
+    if _config.DISABLE_JIT:
+        return False
+    configured = _config.CPU_FEATURES
+    if configured is not None:
+        return f"+{feature}" in configured.split(",")
+    return bool(llvmlite.binding.get_host_cpu_features().get(feature, False))
+
+
+HAS_CRC_INSTRUCTION = _target_has("sse4.2")
+"""Whether kernels use the processor's CRC-32C instruction; tables do the work elsewhere."""
+
+
+def kernel(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile `function` on first call: cached on disk, running without the GIL.
+
+    The signature stays visible to mypy. Kernels validate nothing: callers check, allocate and
+    name the result. Overflow wraps and bounds are unchecked, as in C, unless
+    `NUMBA_BOUNDSCHECK=1`.
+    """
+    return cast("Callable[P, R]", numba.njit(cache=True, nogil=True)(function))
+
+
+@intrinsic
+def _load_u64(typing_context: Any, array: Any, position: Any) -> Any:
+    """Load 8 bytes of a uint8 array at any `position` as a little-endian uint64."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        struct = context.make_array(signature.args[0])(context, builder, arguments[0])
+        pointer = builder.gep(struct.data, [arguments[1]])
+        word = builder.load(builder.bitcast(pointer, ir.IntType(64).as_pointer()))
+        word.align = 1
+        return word
+
+    return types.uint64(array, types.intp), generate
+
+
+@intrinsic
+def _crc32c_instruction(typing_context: Any, crc: Any, word: Any) -> Any:
+    """Advance a CRC-32C register by the 8 bytes of `word` (SSE4.2)."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        i64 = ir.IntType(64)
+        function = get_or_insert_function(
+            builder.module, ir.FunctionType(i64, [i64, i64]), "llvm.x86.sse42.crc32.64.64"
+        )
+        return builder.call(function, arguments)
+
+    return types.uint64(types.uint64, types.uint64), generate
+
+
+def _load_u64_in_python(array: NDArray[np.uint8], position: int) -> np.uint64:
+    """Do the same where `NUMBA_DISABLE_JIT=1` runs kernels as plain Python."""
+    return np.uint64(int.from_bytes(array[position : position + 8].tobytes(), "little"))
+
+
+def _crc_tables() -> NDArray[np.uint32]:
+    """Return the (8, 256) tables of the slicing-by-8 method."""
+    tables = np.zeros((8, 256), np.uint32)
+    for byte in range(256):
+        crc = byte
+        for _ in range(8):
+            crc = (crc >> 1) ^ (_CRC32C_POLYNOMIAL if crc & 1 else 0)
+        tables[0, byte] = crc
+    for row in range(1, 8):
+        previous = tables[row - 1]
+        tables[row] = (previous >> np.uint32(8)) ^ tables[0][previous & np.uint32(0xFF)]
+    return tables
+
+
+CRC_TABLES = _crc_tables()
+
+
+@kernel
+def _crc32c_u64_by_tables(crc: np.uint64, word: np.uint64) -> np.uint64:
+    """Advance a CRC-32C register by 8 bytes where the processor has no instruction for it."""
+    mixed = crc ^ word
+    result = np.uint32(0)
+    for byte in range(8):
+        shift = np.uint64(8 * byte)
+        result ^= CRC_TABLES[7 - byte, np.int64((mixed >> shift) & np.uint64(0xFF))]
+    return np.uint64(result)
+
+
+load_u64 = cast(
+    "Callable[[NDArray[np.uint8], int], np.uint64]",
+    _load_u64_in_python if _config.DISABLE_JIT else _load_u64,
+)
+"""For kernels: load 8 bytes of a uint8 array at any position as a little-endian uint64.
+
+The caller guarantees `position + 8 <= len(array)`; nothing checks it.
+"""
+
+crc32c_u64 = cast(
+    "Callable[[np.uint64, np.uint64], np.uint64]",
+    _crc32c_instruction if HAS_CRC_INSTRUCTION else _crc32c_u64_by_tables,
+)
+"""For kernels: advance a CRC-32C register by the 8 bytes of a little-endian word."""

@@ -1,0 +1,197 @@
+"""Byte table of a producer snapshot, `<20-digit offset>.snapshot`.
+
+Offset  Size  Field
+     0     2  version i16, 1
+     2     4  crc u32, CRC-32C of bytes 6 to the end
+     6     4  entry count i32
+    10    46  entries, each:
+               0   8  producerId i64
+               8   2  producerEpoch i16
+              10   4  lastSequence i32, -1 without a batch
+              14   8  lastOffset i64, -1 without a batch
+              22   4  offsetDelta i32, 0 without a batch
+              26   8  timestamp i64, of the last activity
+              34   4  coordinatorEpoch i32
+              38   8  currentTxnFirstOffset i64, -1 outside a transaction
+
+All big-endian. A snapshot holds the state with every batch below its offset applied. It is
+derived data: a damaged one is deleted and an older one used. Source: storage-format §9.2.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from logstore.checkpoint import read_bytes
+from logstore.errors import CorruptSnapshotError
+from logstore.names import DELETED_SUFFIX, SNAPSHOT_SUFFIX, file_name, parse_segment_file
+from logstore.record.crc32c import crc32c
+from logstore.runtime.fs import FileSystem
+
+SNAPSHOT_VERSION = 1
+
+_HEADER = struct.Struct(">hIi")
+_ENTRY = struct.Struct(">qhiqiqiq")
+CRC_POSITION = 2
+CRC_START = CRC_POSITION + 4
+HEADER_SIZE = CRC_START + 4
+ENTRY_SIZE = _ENTRY.size
+assert HEADER_SIZE == _HEADER.size == 10
+assert ENTRY_SIZE == 46
+
+
+class SnapshotEntry(NamedTuple):
+    """One producer as a snapshot stores it; -1 stands for "none" as the table above says."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+    coordinator_epoch: int
+    current_txn_first_offset: int
+
+
+def encode_snapshot(entries: Iterable[SnapshotEntry]) -> bytes:
+    """Return the bytes of a snapshot; the order of the entries means nothing."""
+    body = b"".join(_ENTRY.pack(*entry) for entry in entries)
+    counted = struct.pack(">i", len(body) // ENTRY_SIZE) + body
+    return struct.pack(">hI", SNAPSHOT_VERSION, crc32c(counted)) + counted
+
+
+def decode_snapshot(data: bytes, path: str | None = None) -> list[SnapshotEntry]:
+    """Decode a snapshot.
+
+    Parameters
+    ----------
+    data : bytes
+        The whole file.
+    path : str, optional
+        For the error's message.
+
+    Raises
+    ------
+    CorruptSnapshotError
+        Too short, an unknown version, a wrong CRC, or a count that does not fit the length.
+    """
+    if len(data) < HEADER_SIZE:
+        raise CorruptSnapshotError(
+            f"{len(data)} bytes are no snapshot",
+            path=path,
+            check="length",
+            expected=HEADER_SIZE,
+            found=len(data),
+        )
+    version, crc, count = _HEADER.unpack_from(data)
+    if version != SNAPSHOT_VERSION:
+        raise CorruptSnapshotError(
+            f"unknown snapshot version {version}",
+            path=path,
+            position=0,
+            check="version",
+            expected=SNAPSHOT_VERSION,
+            found=version,
+        )
+    computed = crc32c(data[CRC_START:])
+    if computed != crc:
+        raise CorruptSnapshotError(
+            f"stored CRC {crc} differs from computed {computed}",
+            path=path,
+            position=CRC_POSITION,
+            check="crc",
+            expected=crc,
+            found=computed,
+        )
+    if len(data) != HEADER_SIZE + count * ENTRY_SIZE:
+        raise CorruptSnapshotError(
+            f"{count} entries do not fill {len(data)} bytes",
+            path=path,
+            position=CRC_START,
+            check="entry count",
+            expected=(len(data) - HEADER_SIZE) / ENTRY_SIZE,
+            found=count,
+        )
+    return [SnapshotEntry._make(fields) for fields in _ENTRY.iter_unpack(data[HEADER_SIZE:])]
+
+
+class SnapshotFiles:
+    """The snapshot files of one partition.
+
+    Parameters
+    ----------
+    fs : FileSystem
+    directory : str
+        The partition's directory, which exists; listed once, here.
+    """
+
+    def __init__(self, fs: FileSystem, directory: str) -> None:
+        self._fs = fs
+        self._directory = directory
+        self._offsets: set[int] = set()
+        self.reload()
+
+    @property
+    def offsets(self) -> list[int]:
+        """Offsets of the files, rising."""
+        return sorted(self._offsets)
+
+    @property
+    def latest_offset(self) -> int | None:
+        """Offset of the newest file, None if there is none."""
+        return max(self._offsets, default=None)
+
+    def reload(self) -> None:
+        """List the directory anew."""
+        self._offsets.clear()
+        for name in self._fs.list_dir(self._directory):
+            parsed = parse_segment_file(name)
+            if parsed is not None and name == file_name(parsed.base_offset, SNAPSHOT_SUFFIX):
+                self._offsets.add(parsed.base_offset)
+
+    def relocate(self, directory: str) -> None:
+        """Follow the partition's directory to another name; touches no file."""
+        self._directory = directory
+
+    def path(self, offset: int) -> str:
+        """Return the path of the snapshot with all batches below `offset` applied."""
+        return f"{self._directory}/{file_name(offset, SNAPSHOT_SUFFIX)}"
+
+    def read(self, offset: int) -> list[SnapshotEntry]:
+        """Return the entries of a snapshot; raises as `decode_snapshot` does."""
+        path = self.path(offset)
+        return decode_snapshot(read_bytes(self._fs, path), path)
+
+    def write(self, offset: int, entries: Iterable[SnapshotEntry], *, sync: bool) -> str:
+        """Write a snapshot, over one of the same offset; return its path.
+
+        Not atomic: a torn file fails its CRC and is passed over.
+        """
+        path = self.path(offset)
+        file = self._fs.open(path, write=True, create=True)
+        try:
+            file.truncate(0)
+            file.append([encode_snapshot(entries)])
+            if sync:
+                file.sync()
+        finally:
+            file.close()
+        self._offsets.add(offset)
+        return path
+
+    def delete(self, offset: int) -> None:
+        """Remove the snapshot of `offset`, if there is one."""
+        self._offsets.discard(offset)
+        if self._fs.exists(self.path(offset)):
+            self._fs.remove(self.path(offset))
+
+    def mark_deleted(self, offset: int) -> str | None:
+        """Rename a snapshot to `.snapshot.deleted`; return the new path, None without a file."""
+        self._offsets.discard(offset)
+        path = self.path(offset)
+        if not self._fs.exists(path):
+            return None
+        self._fs.rename(path, path + DELETED_SUFFIX)
+        return path + DELETED_SUFFIX

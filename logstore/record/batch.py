@@ -1,0 +1,348 @@
+"""A record batch: checked, decoded and built.
+
+`RecordBatch` is a view over the bytes of one whole batch; `build_batch` makes those bytes.
+Batches of up to 64 records are decoded in plain Python, larger ones by kernels; those who build
+large ones encode columns (`logstore.record.columns`) and `seal_batch` them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from logstore.errors import CorruptRecordError, InvalidRecordError
+from logstore.record import layout
+from logstore.record.codecs import Codec, compress, decompress
+from logstore.record.crc32c import crc32c
+from logstore.record.header import BatchHeader
+from logstore.record.records import SMALL_BATCH_RECORDS, Record, decode_records, encode_records
+from logstore.types import (
+    INT32_MAX,
+    NO_PARTITION_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    TimestampType,
+)
+
+if TYPE_CHECKING:
+    from logstore.record.columns import RecordColumns
+
+DECOMPRESSION_LIMIT = 1 << 30
+"""Greatest size in bytes that a compressed section may unfold to, unless told otherwise."""
+
+
+class RecordBatch:
+    """One whole batch of magic 2 in `data`.
+
+    Parameters
+    ----------
+    data : bytes
+        The batch from its baseOffset to its last byte. Fewer than 61 bytes are accepted, as a
+        walk accepts them, and refused by `ensure_valid`.
+    path, position : str, int, optional
+        Where the batch was read, for error messages.
+    """
+
+    __slots__ = ("data", "header", "path", "position")
+
+    def __init__(self, data: bytes, path: str | None = None, position: int | None = None) -> None:
+        self.data = data
+        self.path = path
+        self.position = position
+        if len(data) < layout.HEADER_SIZE:
+            data = data.ljust(layout.HEADER_SIZE, b"\0")
+        self.header = BatchHeader.unpack_from(data)
+
+    def __repr__(self) -> str:
+        header = self.header
+        return (
+            f"RecordBatch(offsets {header.base_offset}..{header.last_offset}, "
+            f"{header.record_count} records, {len(self.data)} bytes)"
+        )
+
+    @property
+    def codec(self) -> Codec:
+        """The compression codec.
+
+        Raises
+        ------
+        CorruptRecordError
+            The attributes name codec 5, 6 or 7.
+        """
+        return Codec(self.header.codec_id)
+
+    def computed_crc(self) -> int:
+        """Return the CRC-32C of the bytes that the stored one covers."""
+        return crc32c(self.data[layout.ATTRIBUTES_POSITION :])
+
+    def is_valid(self) -> bool:
+        """Tell whether the size is at least a header's and the CRC matches."""
+        return len(self.data) >= layout.HEADER_SIZE and self.computed_crc() == self.header.crc
+
+    def ensure_valid(self) -> None:
+        """Raise `CorruptRecordError` unless size and CRC are right (storage-format §4.3)."""
+        self._ensure_has_header()
+        computed = self.computed_crc()
+        if computed != self.header.crc:
+            raise CorruptRecordError(
+                f"batch at offset {self.header.base_offset} has a bad CRC "
+                f"(stored crc = {self.header.crc}, computed crc = {computed})",
+                path=self.path,
+                position=self.position,
+                check="crc",
+                expected=self.header.crc,
+                found=computed,
+            )
+
+    def section(self, limit: int = DECOMPRESSION_LIMIT) -> bytes | memoryview:
+        """Return the records section, decompressed; at most `limit` bytes."""
+        body = memoryview(self.data)[layout.HEADER_SIZE :]
+        codec = self.codec
+        if codec is Codec.NONE:
+            return body
+        return decompress(codec, body, limit=limit)
+
+    def records(self) -> list[Record]:
+        """Decode all records.
+
+        Raises
+        ------
+        InvalidRecordError
+            The section breaks a read rule of storage-format §2.
+        CorruptRecordError
+            The batch is smaller than its header, or the compressed block is damaged.
+        """
+        self._ensure_has_header()
+        header = self.header
+        if header.record_count == 0 and len(self.data) == layout.HEADER_SIZE:
+            return []
+        if header.record_count > SMALL_BATCH_RECORDS:
+            return self.columns().to_records()
+        return decode_records(
+            self.section(),
+            header.record_count,
+            header.base_offset,
+            header.base_timestamp,
+            self._append_time,
+        )
+
+    def columns(self) -> RecordColumns:
+        """Decode all records into columns, by a kernel; errors as `records`."""
+        from logstore.record.columns import decode_section
+
+        self._ensure_has_header()
+        header = self.header
+        return decode_section(
+            self.section(),
+            header.record_count,
+            header.base_offset,
+            header.base_timestamp,
+            self._append_time,
+        )
+
+    @property
+    def _append_time(self) -> int | None:
+        """The timestamp of every record, if the log set it."""
+        if self.header.timestamp_type is TimestampType.LOG_APPEND_TIME:
+            return self.header.max_timestamp
+        return None
+
+    def _ensure_has_header(self) -> None:
+        if len(self.data) < layout.HEADER_SIZE:
+            raise CorruptRecordError(
+                f"batch of {len(self.data)} bytes is smaller than its header",
+                path=self.path,
+                position=self.position,
+                check="batch_size",
+                expected=layout.HEADER_SIZE,
+                found=len(self.data),
+            )
+
+
+def seal_batch(
+    section: bytes | memoryview,
+    *,
+    codec: Codec = Codec.NONE,
+    level: int | None = None,
+    base_offset: int = 0,
+    last_offset_delta: int,
+    record_count: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME,
+    partition_leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    is_transactional: bool = False,
+    is_control: bool = False,
+    has_delete_horizon: bool = False,
+) -> bytes:
+    """Compress an uncompressed records section and put a header with its CRC before it.
+
+    Raises
+    ------
+    ValueError
+        `base_timestamp` is negative and not -1.
+    """
+    if base_timestamp < NO_TIMESTAMP:
+        raise ValueError(f"invalid message timestamp {base_timestamp}")
+    body = section if codec is Codec.NONE else compress(codec, section, level)
+    attributes = (
+        int(codec)
+        | layout.TIMESTAMP_TYPE_BIT * int(timestamp_type)
+        | layout.TRANSACTIONAL_BIT * is_transactional
+        | layout.CONTROL_BIT * is_control
+        | layout.DELETE_HORIZON_BIT * has_delete_horizon
+    )
+    header = BatchHeader(
+        base_offset=base_offset,
+        batch_length=layout.HEADER_SIZE + len(body) - layout.LOG_OVERHEAD,
+        partition_leader_epoch=partition_leader_epoch,
+        magic=layout.MAGIC,
+        crc=0,
+        attributes=attributes,
+        last_offset_delta=last_offset_delta,
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        record_count=record_count,
+    )
+    crc = crc32c(body, crc32c(header.pack()[layout.ATTRIBUTES_POSITION :]))
+    return b"".join((header._replace(crc=crc).pack(), body))
+
+
+def build_batch(
+    records: Sequence[Record],
+    *,
+    codec: Codec = Codec.NONE,
+    level: int | None = None,
+    base_offset: int | None = None,
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME,
+    append_time: int | None = None,
+    delete_horizon_ms: int | None = None,
+    last_offset: int | None = None,
+    partition_leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    is_transactional: bool = False,
+    is_control: bool = False,
+) -> bytes:
+    """Build one batch from records whose offsets rise.
+
+    Parameters
+    ----------
+    records : sequence of Record
+        At least one; a builder without records yields no batch.
+    base_offset, last_offset : int, optional
+        The span that the header claims; by default the first and last record's offsets.
+    timestamp_type, append_time : TimestampType, int
+        With `LOG_APPEND_TIME` the header's maxTimestamp is `append_time`, in ms; the deltas
+        keep the records' own timestamps.
+    delete_horizon_ms : int, optional
+        Becomes baseTimestamp, and sets attribute bit 6 (KIP-534).
+
+    Raises
+    ------
+    InvalidRecordError
+        There are no records, or their offsets do not rise within 31 bits of the base and up to
+        `last_offset`.
+    ValueError
+        The first timestamp or the horizon is negative and not -1.
+    """
+    if not records:
+        raise InvalidRecordError("a batch needs at least one record")
+    first_offset = records[0].offset if base_offset is None else base_offset
+    final_offset = records[-1].offset if last_offset is None else last_offset
+    _check_offsets(first_offset, [record.offset for record in records], final_offset)
+    base_timestamp = records[0].timestamp if delete_horizon_ms is None else delete_horizon_ms
+    if timestamp_type is TimestampType.LOG_APPEND_TIME and append_time is not None:
+        max_timestamp = append_time
+    else:
+        max_timestamp = max(record.timestamp for record in records)
+    return seal_batch(
+        encode_records(records, first_offset, base_timestamp),
+        codec=codec,
+        level=level,
+        base_offset=first_offset,
+        last_offset_delta=final_offset - first_offset,
+        record_count=len(records),
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+        timestamp_type=timestamp_type,
+        partition_leader_epoch=partition_leader_epoch,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        is_transactional=is_transactional,
+        is_control=is_control,
+        has_delete_horizon=delete_horizon_ms is not None,
+    )
+
+
+def _check_offsets(first: int, offsets: Sequence[int], last: int) -> None:
+    """Refuse offsets that a header spanning [first, last] cannot claim, or that do not rise."""
+    if not first <= offsets[0] <= offsets[-1] <= last <= first + INT32_MAX:
+        raise InvalidRecordError(
+            f"records of offsets {offsets[0]} to {offsets[-1]} do not fit "
+            f"a batch of {first} to {last}"
+        )
+    if any(before >= after for before, after in pairwise(offsets)):
+        raise InvalidRecordError("the offsets of a batch's records must rise")
+
+
+def empty_batch(source: BatchHeader) -> bytes:
+    """Return the 61 bytes that remain when a batch keeps its header only (storage-format §1).
+
+    Offsets, leader epoch, producer fields, timestamp type and transaction bits are kept; codec
+    and horizon are cleared, baseTimestamp is -1, maxTimestamp stays the source's.
+    """
+    return seal_batch(
+        b"",
+        base_offset=source.base_offset,
+        last_offset_delta=source.last_offset_delta,
+        record_count=0,
+        base_timestamp=NO_TIMESTAMP,
+        max_timestamp=source.max_timestamp,
+        timestamp_type=source.timestamp_type,
+        partition_leader_epoch=source.partition_leader_epoch,
+        producer_id=source.producer_id,
+        producer_epoch=source.producer_epoch,
+        base_sequence=source.base_sequence,
+        is_transactional=source.is_transactional,
+        is_control=source.is_control,
+    )
+
+
+def with_offset_and_epoch(data: bytes, base_offset: int, partition_leader_epoch: int) -> bytes:
+    """Return the batch with another base offset and leader epoch; the CRC covers neither."""
+    header = BatchHeader.unpack_from(data)._replace(
+        base_offset=base_offset, partition_leader_epoch=partition_leader_epoch
+    )
+    return header.pack() + data[layout.HEADER_SIZE :]
+
+
+def with_max_timestamp(data: bytes, timestamp_type: TimestampType, max_timestamp: int) -> bytes:
+    """Return the batch with timestamp type and maxTimestamp set, and its CRC renewed.
+
+    Equal type and value give back the same bytes. Base timestamp and deltas stay. Source:
+    storage-format §1, "in-place edits".
+    """
+    header = BatchHeader.unpack_from(data)
+    if header.timestamp_type is timestamp_type and header.max_timestamp == max_timestamp:
+        return data
+    attributes = header.attributes & ~layout.TIMESTAMP_TYPE_BIT & 0xFF
+    if timestamp_type is TimestampType.LOG_APPEND_TIME:
+        attributes |= layout.TIMESTAMP_TYPE_BIT
+    header = header._replace(
+        attributes=(header.attributes & ~0xFF) | attributes, max_timestamp=max_timestamp
+    )
+    body = data[layout.HEADER_SIZE :]
+    crc = crc32c(body, crc32c(header.pack()[layout.ATTRIBUTES_POSITION :]))
+    return header._replace(crc=crc).pack() + body

@@ -1,0 +1,234 @@
+"""Records as columns: arrays of offsets, timestamps and extents over one arena of bytes.
+
+The one form in which many records cross module borders. A `BytesColumn` is keys or values of
+n records without n objects; `RecordColumns` is a decoded section.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from logstore.errors import InvalidRecordError
+from logstore.record import kernels
+from logstore.record.records import Header, Record, decode_headers, encode_headers
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_NO_HEADERS = np.frombuffer(b"\0", np.uint8)
+_MIN_RECORD_SIZE = 7
+
+_DECODE_ERRORS = {
+    kernels.PREMATURE_END: "premature end: fewer records than the header counts",
+    kernels.BAD_VARINT: "a varint is too long or runs past the end of its record",
+    kernels.BAD_RECORD_SIZE: "a record's size does not fit the bytes left",
+    kernels.BAD_OFFSET_DELTA: "negative offset delta",
+    kernels.FIELD_OVERRUN: "a key, value or header runs past the end of its record",
+    kernels.BAD_HEADER_COUNT: "a header count is negative or cannot fit the bytes left",
+    kernels.BAD_HEADER_KEY_SIZE: "negative header key length",
+    kernels.RECORD_NOT_CONSUMED: "bytes left unread in a record",
+    kernels.RECORDS_REMAINING: "records remaining after the last one counted",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BytesColumn:
+    """n byte strings or nulls.
+
+    Attributes
+    ----------
+    data : (m,) uint8
+        The arena.
+    starts : (n,) int64
+        First byte of each string in `data`; meaningless for nulls.
+    sizes : (n,) int32
+        Bytes of each string, -1 for null.
+    """
+
+    data: NDArray[np.uint8]
+    starts: NDArray[np.int64]
+    sizes: NDArray[np.int32]
+
+    @classmethod
+    def from_list(cls, values: Iterable[bytes | None]) -> BytesColumn:
+        """Copy byte strings and Nones into a new column. O(n + bytes)."""
+        items = list(values)
+        sizes = np.fromiter(
+            (-1 if item is None else len(item) for item in items), np.int32, len(items)
+        )
+        joined = b"".join([item for item in items if item])
+        ends = np.cumsum(np.maximum(sizes, 0), dtype=np.int64)
+        starts = np.zeros(len(items), np.int64)
+        starts[1:] = ends[:-1]
+        return cls(np.frombuffer(joined, np.uint8), starts, sizes)
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def __getitem__(self, row: int) -> bytes | None:
+        size = int(self.sizes[row])
+        if size < 0:
+            return None
+        start = int(self.starts[row])
+        return self.data[start : start + size].tobytes()
+
+    def slice(self, start: int, stop: int) -> BytesColumn:
+        """Return rows [start, stop) over the same arena."""
+        return BytesColumn(self.data, self.starts[start:stop], self.sizes[start:stop])
+
+
+@dataclass(frozen=True, slots=True)
+class RecordColumns:
+    """The records of one batch, decoded.
+
+    Attributes
+    ----------
+    data : (m,) uint8
+        The records section, decompressed; keys, values and headers are extents of it.
+    offsets, timestamps : (n,) int64
+        Absolute offsets, and timestamps in ms.
+    extents : (n, 7) int64
+        As `kernels.decode_records` writes them.
+    """
+
+    data: NDArray[np.uint8]
+    offsets: NDArray[np.int64]
+    timestamps: NDArray[np.int64]
+    extents: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    @property
+    def keys(self) -> BytesColumn:
+        """The keys."""
+        return self._column(2)
+
+    @property
+    def values(self) -> BytesColumn:
+        """The values."""
+        return self._column(4)
+
+    def _column(self, field: int) -> BytesColumn:
+        starts = np.ascontiguousarray(self.extents[:, field])
+        return BytesColumn(self.data, starts, self.extents[:, field + 1].astype(np.int32))
+
+    def headers(self, row: int) -> tuple[Header, ...]:
+        """Return the headers of one record."""
+        start, end = int(self.extents[row, 6]), int(self.extents[row, 1])
+        if end - start == 1:
+            return ()
+        return decode_headers(self.data[start:end].tobytes(), 0, end - start)[0]
+
+    def to_records(self) -> list[Record]:
+        """Return the records as objects. O(n + bytes)."""
+        raw = self.data.tobytes()
+        records = []
+        for offset, timestamp, extent in zip(
+            self.offsets.tolist(), self.timestamps.tolist(), self.extents.tolist(), strict=True
+        ):
+            _, end, key_start, key_size, value_start, value_size, headers_start = extent
+            records.append(
+                Record(
+                    offset,
+                    timestamp,
+                    None if key_size < 0 else raw[key_start : key_start + key_size],
+                    None if value_size < 0 else raw[value_start : value_start + value_size],
+                    () if end - headers_start == 1 else decode_headers(raw, headers_start, end)[0],
+                )
+            )
+        return records
+
+
+def decode_section(
+    section: bytes | memoryview,
+    count: int,
+    base_offset: int,
+    base_timestamp: int,
+    append_time: int | None = None,
+) -> RecordColumns:
+    """Decode an uncompressed records section into columns.
+
+    Same arguments and errors as `records.decode_records`, its oracle; a kernel does the work.
+    """
+    if count < 0:
+        raise InvalidRecordError(f"negative record count {count}")
+    data = _read_only(np.frombuffer(section, np.uint8))
+    # Judged before memory is taken for what a damaged header counts.
+    if count * _MIN_RECORD_SIZE > len(data):
+        raise InvalidRecordError(f"premature end: {count} records cannot fit {len(data)} bytes")
+    extents = np.empty((count, 7), np.int64)
+    deltas = np.empty((count, 2), np.int64)
+    status, row = kernels.decode_records(
+        data, 0, len(data), count, base_offset, base_timestamp, extents, deltas
+    )
+    if status != kernels.OK:
+        raise InvalidRecordError(f"record {row} of {count}: {_DECODE_ERRORS[status]}")
+    offsets = np.ascontiguousarray(deltas[:, 0])
+    if append_time is None:
+        timestamps = np.ascontiguousarray(deltas[:, 1])
+    else:
+        timestamps = np.full(count, append_time, np.int64)
+    return RecordColumns(data, offsets, timestamps, extents)
+
+
+def _read_only(data: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Return a read-only view, so that kernels are compiled for one kind of array only."""
+    view = data.view()
+    view.flags.writeable = False
+    return view
+
+
+def headers_column(headers: Sequence[Sequence[Header]] | None, count: int) -> BytesColumn:
+    """Return encoded header bytes a record; None means that no record has headers."""
+    if headers is None:
+        return BytesColumn(_NO_HEADERS, np.zeros(count, np.int64), np.ones(count, np.int32))
+    return BytesColumn.from_list([encode_headers(each) for each in headers])
+
+
+def encode_section(
+    timestamps: NDArray[np.int64],
+    keys: BytesColumn,
+    values: BytesColumn,
+    headers: BytesColumn,
+    base_timestamp: int,
+    first_delta: int = 0,
+) -> memoryview:
+    """Encode columns as the uncompressed section of one batch; offsets are dense.
+
+    Parameters
+    ----------
+    timestamps : (n,) int64
+        In ms; stored relative to `base_timestamp`.
+    keys, values : BytesColumn
+        n rows each; null where the size is -1.
+    headers : BytesColumn
+        Encoded headers, as `headers_column` gives them.
+    first_delta : int
+        Offset delta of the first record.
+    """
+    deltas = timestamps - np.int64(base_timestamp)
+    size = kernels.encoded_records_size(
+        first_delta, deltas, keys.sizes, values.sizes, headers.sizes
+    )
+    out = np.empty(size, np.uint8)
+    written = kernels.encode_records(
+        first_delta,
+        deltas,
+        _read_only(keys.data),
+        keys.starts,
+        keys.sizes,
+        _read_only(values.data),
+        values.starts,
+        values.sizes,
+        _read_only(headers.data),
+        headers.starts,
+        headers.sizes,
+        out,
+    )
+    assert written == size, "encode_records and encoded_records_size must agree"
+    return memoryview(out)  # type: ignore[arg-type]  # a NumPy array is a buffer

@@ -1,0 +1,168 @@
+"""Keys and values of control records, above all of transaction markers.
+
+Key     0  version i16 (0)   2  type i16
+Value   0  version i16 (0)   2  coordinatorEpoch i32        (types ABORT and COMMIT only)
+
+All big-endian. A version above 0 is read as version 0, whose fields it must begin with; bytes
+after those fields are ignored. Source: storage-format §3.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from logstore.errors import InvalidRecordError
+
+if TYPE_CHECKING:
+    # Only looked at: this module stays free of the codecs that a batch brings along.
+    from logstore.record.batch import RecordBatch
+
+CURRENT_VERSION = 0
+
+_KEY = struct.Struct(">hh")
+_END_TXN_VALUE = struct.Struct(">hi")
+CONTROL_KEY_SIZE = _KEY.size
+END_TXN_VALUE_SIZE = _END_TXN_VALUE.size
+assert (CONTROL_KEY_SIZE, END_TXN_VALUE_SIZE) == (4, 6)
+
+
+class ControlType(enum.IntEnum):
+    """Kind of a control record; the numbers are on disk, do not change them.
+
+    `UNKNOWN` stands for every number without a name and is never written.
+    """
+
+    UNKNOWN = -1
+    ABORT = 0
+    COMMIT = 1
+    LEADER_CHANGE = 2
+    SNAPSHOT_HEADER = 3
+    SNAPSHOT_FOOTER = 4
+    KRAFT_VERSION = 5
+    KRAFT_VOTERS = 6
+
+    @property
+    def is_end_txn(self) -> bool:
+        """Whether a record of this kind ends its producer's transaction."""
+        return self in (ControlType.ABORT, ControlType.COMMIT)
+
+
+class ControlKey(NamedTuple):
+    """A control record's key; `type_id` is the number as stored, named or not."""
+
+    version: int
+    type_id: int
+
+    @property
+    def control_type(self) -> ControlType:
+        """The named kind, `UNKNOWN` for a number without a name."""
+        try:
+            return ControlType(self.type_id)
+        except ValueError:
+            return ControlType.UNKNOWN
+
+
+class EndTxnMarker(NamedTuple):
+    """The end of a transaction: `ABORT` or `COMMIT`, and the epoch of who decided it."""
+
+    control_type: ControlType
+    coordinator_epoch: int
+
+    @property
+    def is_abort(self) -> bool:
+        """Whether the transaction was aborted."""
+        return self.control_type is ControlType.ABORT
+
+
+def decode_control_key(key: bytes | memoryview | None) -> ControlKey:
+    """Decode the key of a control record.
+
+    Parameters
+    ----------
+    key : bytes or memoryview or None
+        The record's key; None when it has none.
+
+    Raises
+    ------
+    InvalidRecordError
+        The key is null, shorter than 4 bytes, or of a negative version.
+    """
+    if key is None or len(key) < CONTROL_KEY_SIZE:
+        found = "no key" if key is None else f"a key of {len(key)} bytes"
+        raise InvalidRecordError(
+            f"a control record needs a key of at least {CONTROL_KEY_SIZE} bytes, found {found}"
+        )
+    version, type_id = _KEY.unpack_from(key)
+    if version < CURRENT_VERSION:
+        raise InvalidRecordError(f"control record key has the negative version {version}")
+    return ControlKey(version, type_id)
+
+
+def decode_end_txn_marker(
+    key: bytes | memoryview | None, value: bytes | memoryview | None
+) -> EndTxnMarker | None:
+    """Decode a control record as a transaction marker.
+
+    Parameters
+    ----------
+    key, value : bytes or memoryview or None
+        Those of the one record of the control batch.
+
+    Returns
+    -------
+    EndTxnMarker or None
+        None when the record is of another kind, known or not; its value is not looked at.
+
+    Raises
+    ------
+    InvalidRecordError
+        The key is malformed, or the value of a marker is null, shorter than 6 bytes, or of a
+        negative version.
+    """
+    control_type = decode_control_key(key).control_type
+    if not control_type.is_end_txn:
+        return None
+    if value is None or len(value) < END_TXN_VALUE_SIZE:
+        found = "none" if value is None else f"{len(value)} bytes"
+        raise InvalidRecordError(
+            f"{control_type.name} marker needs a value of at least {END_TXN_VALUE_SIZE} bytes,"
+            f" found {found}"
+        )
+    version, coordinator_epoch = _END_TXN_VALUE.unpack_from(value)
+    if version < CURRENT_VERSION:
+        raise InvalidRecordError(f"{control_type.name} marker has the negative version {version}")
+    return EndTxnMarker(control_type, coordinator_epoch)
+
+
+def encode_control_key(control_type: ControlType) -> bytes:
+    """Return the 4 bytes of a control record's key."""
+    assert control_type is not ControlType.UNKNOWN, "an unknown control type cannot be written"
+    return _KEY.pack(CURRENT_VERSION, control_type)
+
+
+def encode_end_txn_value(marker: EndTxnMarker) -> bytes:
+    """Return the 6 bytes of a transaction marker's value."""
+    assert marker.control_type.is_end_txn, f"{marker.control_type.name} does not end a transaction"
+    return _END_TXN_VALUE.pack(CURRENT_VERSION, marker.coordinator_epoch)
+
+
+def end_txn_marker_of(batch: RecordBatch) -> EndTxnMarker | None:
+    """Return the transaction marker that a batch holds.
+
+    Returns
+    -------
+    EndTxnMarker or None
+        None for a data batch, another kind of control batch, or a control batch whose record
+        compaction removed.
+
+    Raises
+    ------
+    InvalidRecordError
+        The record, its key or its value is malformed.
+    """
+    if not batch.header.is_control or batch.header.record_count == 0:
+        return None
+    record = batch.records()[0]
+    return decode_end_txn_marker(record.key, record.value)

@@ -1,0 +1,102 @@
+"""The header of a record batch as a value, and the questions it answers.
+
+Plain Python over `struct`: a header walk needs neither NumPy nor numba.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from logstore.record import layout
+from logstore.types import INT32_MAX, NO_SEQUENCE, TimestampType
+
+
+class BatchHeader(NamedTuple):
+    """The 61 bytes of a batch header, field by field (storage-format §1)."""
+
+    base_offset: int
+    batch_length: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @classmethod
+    def unpack_from(cls, buffer: bytes | bytearray | memoryview, position: int = 0) -> BatchHeader:
+        """Read the header at `position`; the caller has checked that 61 bytes are there."""
+        return cls._make(layout.HEADER.unpack_from(buffer, position))
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of the whole batch in bytes, header included."""
+        return self.batch_length + layout.LOG_OVERHEAD
+
+    @property
+    def last_offset(self) -> int:
+        """Offset of the last record the batch ever had, inclusive."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        """First offset after the batch."""
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def codec_id(self) -> int:
+        """Number of the compression codec, 0 to 7; above 4 none is defined."""
+        return self.attributes & layout.CODEC_MASK
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        """Who set the timestamps."""
+        return TimestampType(bool(self.attributes & layout.TIMESTAMP_TYPE_BIT))
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether the batch belongs to a transaction."""
+        return bool(self.attributes & layout.TRANSACTIONAL_BIT)
+
+    @property
+    def is_control(self) -> bool:
+        """Whether the batch holds a control record, such as a transaction marker."""
+        return bool(self.attributes & layout.CONTROL_BIT)
+
+    @property
+    def has_delete_horizon(self) -> bool:
+        """Whether baseTimestamp is a delete horizon (KIP-534)."""
+        return bool(self.attributes & layout.DELETE_HORIZON_BIT)
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """When tombstones and markers of this batch may go, in Unix ms; None if unset."""
+        return self.base_timestamp if self.has_delete_horizon else None
+
+    @property
+    def has_producer_id(self) -> bool:
+        """Whether an idempotent or transactional producer, or a coordinator, wrote it."""
+        return self.producer_id >= 0
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence of the last record the batch ever had, -1 if it has no sequences."""
+        return increment_sequence(self.base_sequence, self.last_offset_delta)
+
+    def pack(self) -> bytes:
+        """Return the 61 bytes."""
+        return layout.HEADER.pack(*self)
+
+
+def increment_sequence(sequence: int, increment: int) -> int:
+    """Return `sequence + increment`, wrapping from 2^31-1 to 0; -1 stays -1."""
+    if sequence == NO_SEQUENCE:
+        return NO_SEQUENCE
+    if sequence > INT32_MAX - increment:
+        return increment - (INT32_MAX - sequence) - 1
+    return sequence + increment

@@ -1,0 +1,185 @@
+"""Records one by one in plain Python: the path of small batches and the kernels' oracle.
+
+A record is a length, attributes, timestamp and offset deltas, key, value and headers, all
+varints but the attributes (storage-format §2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from logstore.errors import InvalidRecordError
+from logstore.record.varint import decode_varint, decode_varlong, encode_varint, wrap_int64
+
+Header = tuple[str, bytes | None]
+"""A record header: name and value. Order matters and names may repeat."""
+
+SMALL_BATCH_RECORDS = 64
+"""Up to this many records are coded in plain Python; above it a kernel pays off."""
+
+
+class Record(NamedTuple):
+    """One record as stored; `key` and `value` are None when null.
+
+    Header names that are not UTF-8 keep their bytes through `surrogateescape`.
+    """
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...] = ()
+
+
+def encode_headers(headers: Sequence[Header]) -> bytes:
+    """Return the header count and the headers, as they end a record."""
+    if not headers:
+        return b"\x00"
+    parts = [encode_varint(len(headers))]
+    for name, value in headers:
+        name_bytes = name.encode("utf-8", "surrogateescape")
+        parts.append(encode_varint(len(name_bytes)))
+        parts.append(name_bytes)
+        if value is None:
+            parts.append(b"\x01")
+        else:
+            parts.append(encode_varint(len(value)))
+            parts.append(value)
+    return b"".join(parts)
+
+
+def encode_record(
+    timestamp_delta: int,
+    offset_delta: int,
+    key: bytes | None,
+    value: bytes | None,
+    headers: bytes = b"\x00",
+) -> bytes:
+    """Return one record, length prefix included; `headers` as `encode_headers` gives them."""
+    body = b"".join(
+        (
+            b"\x00",
+            encode_varint(timestamp_delta),
+            encode_varint(offset_delta),
+            b"\x01" if key is None else encode_varint(len(key)) + key,
+            b"\x01" if value is None else encode_varint(len(value)) + value,
+            headers,
+        )
+    )
+    return encode_varint(len(body)) + body
+
+
+def encode_records(records: Iterable[Record], base_offset: int, base_timestamp: int) -> bytes:
+    """Return the records section of a batch, uncompressed.
+
+    The caller keeps offsets within 31 bits above the base; timestamp deltas wrap at 64 bits.
+    """
+    return b"".join(
+        encode_record(
+            wrap_int64(record.timestamp - base_timestamp),
+            record.offset - base_offset,
+            record.key,
+            record.value,
+            encode_headers(record.headers),
+        )
+        for record in records
+    )
+
+
+def decode_headers(
+    section: bytes | memoryview, position: int, end: int
+) -> tuple[tuple[Header, ...], int]:
+    """Read header count and headers at `position`; return them and the position after."""
+    count, position = decode_varint(section, position, end)
+    if count < 0:
+        raise InvalidRecordError(f"negative header count {count}")
+    if count > end - position:
+        raise InvalidRecordError(f"{count} headers cannot fit the {end - position} bytes left")
+    headers: list[Header] = []
+    for _ in range(count):
+        size, position = decode_varint(section, position, end)
+        if size < 0:
+            raise InvalidRecordError(f"negative header key length {size}")
+        name, position = _take(section, position, size, end, "header key")
+        size, position = decode_varint(section, position, end)
+        value = None
+        if size >= 0:
+            value, position = _take(section, position, size, end, "header value")
+        headers.append((name.decode("utf-8", "surrogateescape"), value))
+    return tuple(headers), position
+
+
+def decode_records(
+    section: bytes | memoryview,
+    count: int,
+    base_offset: int,
+    base_timestamp: int,
+    append_time: int | None = None,
+) -> list[Record]:
+    """Decode the `count` records of an uncompressed section.
+
+    Parameters
+    ----------
+    section : bytes-like
+        All bytes after the batch header, decompressed.
+    count, base_offset, base_timestamp : int
+        From the batch header.
+    append_time : int, optional
+        The batch's maxTimestamp when it was stamped by the log: every record's timestamp.
+        Otherwise base and delta are added, wrapping at 64 bits as in Java.
+
+    Raises
+    ------
+    InvalidRecordError
+        A read rule of storage-format §2 is violated; the message says which.
+    """
+    if count < 0:
+        raise InvalidRecordError(f"negative record count {count}")
+    records: list[Record] = []
+    position = 0
+    end = len(section)
+    for _ in range(count):
+        if position >= end:
+            raise InvalidRecordError(
+                f"premature end: {len(records)} of {count} records in {end} bytes"
+            )
+        size, position = decode_varint(section, position, end)
+        record_end = position + size
+        if size < 1 or record_end > end:
+            raise InvalidRecordError(
+                f"record of {size} bytes in a section with {end - position} left"
+            )
+        timestamp_delta, position = decode_varlong(section, position + 1, record_end)
+        offset_delta, position = decode_varint(section, position, record_end)
+        if offset_delta < 0:
+            raise InvalidRecordError(f"negative offset delta {offset_delta}")
+        key_size, position = decode_varint(section, position, record_end)
+        key = value = None
+        if key_size >= 0:
+            key, position = _take(section, position, key_size, record_end, "key")
+        value_size, position = decode_varint(section, position, record_end)
+        if value_size >= 0:
+            value, position = _take(section, position, value_size, record_end, "value")
+        headers, position = decode_headers(section, position, record_end)
+        if position != record_end:
+            raise InvalidRecordError(
+                f"record of {size} bytes has {record_end - position} bytes left unread"
+            )
+        if append_time is None:
+            timestamp = wrap_int64(base_timestamp + timestamp_delta)
+        else:
+            timestamp = append_time
+        offset = wrap_int64(base_offset + offset_delta)
+        records.append(Record(offset, timestamp, key, value, headers))
+    if position != end:
+        raise InvalidRecordError(f"records remaining: {end - position} bytes after {count} records")
+    return records
+
+
+def _take(
+    section: bytes | memoryview, position: int, size: int, end: int, what: str
+) -> tuple[bytes, int]:
+    if size > end - position:
+        raise InvalidRecordError(f"{what} of {size} bytes in a record with {end - position} left")
+    return bytes(section[position : position + size]), position + size

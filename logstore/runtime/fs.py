@@ -1,0 +1,285 @@
+"""Files and directories, behind an interface that disk, memory and overlays share.
+
+Paths are strings with `/`. A `File` addresses bytes by position and has no cursor. What must
+survive a crash is followed by `File.sync` (contents) or `FileSystem.sync_dir` (names).
+Failures are plain `OSError`s here; the log turns them into `KafkaStorageError`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from logstore.runtime.clock import Clock
+
+Buffer = bytes | bytearray | memoryview
+"""What can be written: any contiguous run of bytes."""
+
+IOV_MAX = 1024
+"""Most buffers one vectored write may carry on Linux."""
+
+
+class FileStat(NamedTuple):
+    """What the engine asks of a file: length in bytes and modification time in Unix ms."""
+
+    size: int
+    mtime_ms: int
+
+
+class File(Protocol):
+    """One open file.
+
+    A file stays readable through its `File` after it was renamed or removed.
+    """
+
+    def size(self) -> int:
+        """Return the length in bytes."""
+        ...
+
+    def read_into(self, view: memoryview, position: int) -> int:
+        """Fill `view` from `position` on; return the bytes read, fewer only at the end."""
+        ...
+
+    def read(self, position: int, size: int) -> bytes:
+        """Return up to `size` bytes from `position` on, fewer only at the end."""
+        ...
+
+    def append(self, buffers: Sequence[Buffer]) -> int:
+        """Write all `buffers` one after another at the end; return the position of the first."""
+        ...
+
+    def write_at(self, buffers: Sequence[Buffer], position: int) -> None:
+        """Write all `buffers` from `position` on; a gap before it reads as zeros."""
+        ...
+
+    def truncate(self, size: int) -> None:
+        """Cut to `size` bytes, or extend to it with zeros."""
+        ...
+
+    def sync(self) -> None:
+        """Make the contents durable."""
+        ...
+
+    def close(self) -> None:
+        """Give up the handle; closing twice is allowed."""
+        ...
+
+
+class FileSystem(Protocol):
+    """A tree of directories and files."""
+
+    def open(self, path: str, *, write: bool = False, create: bool = False) -> File:
+        """Open a file; `create` makes it (empty) when missing and implies `write`.
+
+        Raises
+        ------
+        FileNotFoundError
+            The file, or with `create` its directory, does not exist.
+        """
+        ...
+
+    def exists(self, path: str) -> bool:
+        """Tell whether a file or directory of that name exists."""
+        ...
+
+    def is_dir(self, path: str) -> bool:
+        """Tell whether `path` is a directory."""
+        ...
+
+    def list_dir(self, path: str) -> list[str]:
+        """Return the names in a directory, sorted."""
+        ...
+
+    def stat(self, path: str) -> FileStat:
+        """Return length and modification time of a file."""
+        ...
+
+    def set_mtime(self, path: str, mtime_ms: int) -> None:
+        """Set a file's modification time in Unix milliseconds."""
+        ...
+
+    def rename(self, source: str, target: str) -> None:
+        """Rename a file or directory atomically, replacing a file of the target's name."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """Remove a file."""
+        ...
+
+    def make_dirs(self, path: str) -> None:
+        """Create a directory and the missing ones above it; an existing one is fine."""
+        ...
+
+    def remove_dir(self, path: str) -> None:
+        """Remove an empty directory."""
+        ...
+
+    def sync_dir(self, path: str) -> None:
+        """Make the names in a directory durable."""
+        ...
+
+
+class DiskFileSystem:
+    """The machine's files.
+
+    Parameters
+    ----------
+    clock : Clock, optional
+        When its wall time is not the machine's, creating a file and every write stamp it, so
+        that rules that read modification times (retention, mtime fallback) see one clock only.
+    """
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._stamp = None if clock is None or clock.follows_system else clock
+
+    def open(self, path: str, *, write: bool = False, create: bool = False) -> File:
+        """Open a file; see `FileSystem.open`."""
+        flags = os.O_CLOEXEC | (os.O_RDWR if write or create else os.O_RDONLY)
+        if create:
+            flags |= os.O_CREAT
+        is_new = create and self._stamp is not None and not os.path.lexists(path)
+        file = DiskFile(os.open(path, flags, 0o644), self._stamp)
+        if is_new:
+            file.touch()
+        elif file.is_directory():
+            file.close()
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        return file
+
+    def exists(self, path: str) -> bool:
+        """Tell whether a file or directory of that name exists."""
+        return os.path.lexists(path)
+
+    def is_dir(self, path: str) -> bool:
+        """Tell whether `path` is a directory."""
+        return os.path.isdir(path)  # noqa: PTH112  # strings are the paths of this interface
+
+    def list_dir(self, path: str) -> list[str]:
+        """Return the names in a directory, sorted."""
+        return sorted(os.listdir(path))  # noqa: PTH208  # see is_dir
+
+    def stat(self, path: str) -> FileStat:
+        """Return length and modification time of a file."""
+        status = os.stat(path)  # noqa: PTH116  # see is_dir
+        return FileStat(status.st_size, status.st_mtime_ns // 1_000_000)
+
+    def set_mtime(self, path: str, mtime_ms: int) -> None:
+        """Set access and modification time in Unix milliseconds."""
+        try:
+            os.utime(path, ns=(mtime_ms * 1_000_000, mtime_ms * 1_000_000))
+        except OSError as error:  # alone of its kind it does not name the file
+            raise OSError(error.errno, error.strerror, path) from error
+
+    def rename(self, source: str, target: str) -> None:
+        """Rename atomically, replacing a file of the target's name."""
+        os.replace(source, target)  # noqa: PTH105  # see is_dir
+
+    def remove(self, path: str) -> None:
+        """Remove a file."""
+        os.unlink(path)  # noqa: PTH108  # see is_dir
+
+    def make_dirs(self, path: str) -> None:
+        """Create a directory and the missing ones above it."""
+        os.makedirs(path, exist_ok=True)  # noqa: PTH103  # see is_dir
+
+    def remove_dir(self, path: str) -> None:
+        """Remove an empty directory."""
+        os.rmdir(path)  # noqa: PTH106  # see is_dir
+
+    def sync_dir(self, path: str) -> None:
+        """Make the names in a directory durable."""
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+class DiskFile:
+    """A file descriptor and nothing else; positions are explicit, so threads may share it."""
+
+    __slots__ = ("_descriptor", "_stamp")
+
+    def __init__(self, descriptor: int, stamp: Clock | None) -> None:
+        self._descriptor = descriptor
+        self._stamp = stamp
+
+    def size(self) -> int:
+        """Return the length in bytes."""
+        return os.fstat(self._descriptor).st_size
+
+    def read_into(self, view: memoryview, position: int) -> int:
+        """Fill `view` from `position` on; return the bytes read, fewer only at the end."""
+        done = 0
+        while done < len(view):
+            count = os.preadv(self._descriptor, [view[done:]], position + done)
+            if count == 0:
+                break
+            done += count
+        return done
+
+    def read(self, position: int, size: int) -> bytes:
+        """Return up to `size` bytes from `position` on, fewer only at the end."""
+        data = os.pread(self._descriptor, size, position)
+        if len(data) in (0, size):
+            return data
+        parts = [data]
+        done = len(data)
+        while done < size and (data := os.pread(self._descriptor, size - done, position + done)):
+            parts.append(data)
+            done += len(data)
+        return b"".join(parts)
+
+    def append(self, buffers: Sequence[Buffer]) -> int:
+        """Write all `buffers` at the end; return the position of the first byte."""
+        position = self.size()
+        self.write_at(buffers, position)
+        return position
+
+    def write_at(self, buffers: Sequence[Buffer], position: int) -> None:
+        """Write all `buffers` from `position` on, going on after short writes."""
+        pending = [view.cast("B") for buffer in buffers if (view := memoryview(buffer)).nbytes]
+        if not pending:
+            return
+        while pending:
+            count = os.pwritev(self._descriptor, pending[:IOV_MAX], position)
+            position += count
+            while count and count >= len(pending[0]):
+                count -= len(pending.pop(0))
+            if count:
+                pending[0] = pending[0][count:]
+        self.touch()
+
+    def truncate(self, size: int) -> None:
+        """Cut to `size` bytes, or extend to it with zeros (sparse where the disk can)."""
+        os.ftruncate(self._descriptor, size)
+        self.touch()
+
+    def sync(self) -> None:
+        """Make the contents durable."""
+        if self._descriptor < 0:  # `fsync` alone would call that a ValueError
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        os.fsync(self._descriptor)
+
+    def close(self) -> None:
+        """Close the descriptor; a second call does nothing."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        """Close what a lost reference left open."""
+        self.close()
+
+    def is_directory(self) -> bool:
+        """Tell whether a directory was opened, which only reading allows."""
+        return stat.S_ISDIR(os.fstat(self._descriptor).st_mode)
+
+    def touch(self) -> None:
+        """Date the file by the clock that stands in for the machine's, if there is one."""
+        if self._stamp is not None:
+            now_ns = self._stamp.now_ms() * 1_000_000
+            os.utime(self._descriptor, ns=(now_ns, now_ns))

@@ -1,0 +1,394 @@
+"""Files in memory: immutable blocks and one growing tail, so that views never break.
+
+A `MemoryBytes` is the contents of one file. Full blocks of 256 KiB are sealed as `bytes` and
+shared by snapshots; only the tail is still written. Zeros past what was written cost nothing,
+so a preallocated 10 MiB index of three entries takes the space of three entries.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+from typing import NoReturn, Protocol
+
+from logstore.runtime.clock import Clock, SystemClock
+from logstore.runtime.fs import Buffer, File, FileStat
+
+BLOCK_SIZE = 256 * 1024
+
+_ZERO_BLOCK = bytes(BLOCK_SIZE)
+
+
+class Contents(Protocol):
+    """What a `MemoryFile` is a handle on."""
+
+    mtime_ms: int
+
+    @property
+    def size(self) -> int:
+        """Length in bytes."""
+        ...
+
+    def read(self, position: int, size: int) -> bytes:
+        """Return up to `size` bytes from `position` on."""
+        ...
+
+    def read_into(self, view: memoryview, position: int) -> int:
+        """Fill `view` from `position` on; return the bytes read."""
+        ...
+
+    def write_at(self, data: memoryview, position: int) -> None:
+        """Write `data`, which is not empty, from `position` on."""
+        ...
+
+    def truncate(self, size: int) -> None:
+        """Cut to `size`, or extend to it with zeros."""
+        ...
+
+
+class MemoryBytes:
+    """The bytes of one in-memory file.
+
+    Holds: every sealed block is `BLOCK_SIZE` long; `written` counts the bytes of the sealed
+    blocks and of the tail; `size >= written`, and bytes in `[written, size)` are zeros that
+    take no space.
+
+    Notes
+    -----
+    One thread writes, any number read meanwhile without a lock. For their sake a writer puts
+    bytes in place first, then raises `written`, then `size`, and readers look in the opposite
+    order; blocks and tail are replaced together. A read beside a truncation may end early, as
+    one on a disk does.
+    """
+
+    __slots__ = ("_blocks_and_tail", "mtime_ms", "size", "written")
+
+    def __init__(self, mtime_ms: int = 0) -> None:
+        self._blocks_and_tail: tuple[list[bytes], bytearray] = ([], bytearray())
+        self.written = 0
+        self.size = 0
+        self.mtime_ms = mtime_ms
+
+    def copy(self) -> MemoryBytes:
+        """Return an independent copy that shares the sealed blocks."""
+        twin = MemoryBytes(self.mtime_ms)
+        blocks, tail = self._blocks_and_tail
+        twin._blocks_and_tail = (list(blocks), tail[: self.written % BLOCK_SIZE])
+        twin.written = self.written
+        twin.size = self.size
+        return twin
+
+    def read(self, position: int, size: int) -> bytes:
+        """Return up to `size` bytes from `position` on."""
+        size = min(size, self.size - position)
+        if size <= 0:
+            return b""
+        block, start = divmod(position, BLOCK_SIZE)
+        if start + size <= BLOCK_SIZE and position + size <= self.written:
+            blocks, tail = self._blocks_and_tail
+            source = blocks[block] if block < len(blocks) else tail
+            return bytes(memoryview(source)[start : start + size])
+        data = bytearray(size)
+        count = self.read_into(memoryview(data), position)
+        return bytes(memoryview(data)[:count])
+
+    def read_into(self, view: memoryview, position: int) -> int:
+        """Fill `view` from `position` on; return the bytes read."""
+        wanted = min(len(view), self.size - position)
+        if wanted <= 0:
+            return 0
+        stored = min(wanted, self.written - position)
+        blocks, tail = self._blocks_and_tail
+        done = 0
+        while done < stored:
+            block, start = divmod(position + done, BLOCK_SIZE)
+            source = blocks[block] if block < len(blocks) else tail
+            piece = memoryview(source)[start : min(BLOCK_SIZE, start + stored - done)]
+            if not piece:
+                return done
+            view[done : done + len(piece)] = piece
+            done += len(piece)
+        while done < wanted:
+            count = min(wanted - done, BLOCK_SIZE)
+            view[done : done + count] = memoryview(_ZERO_BLOCK)[:count]
+            done += count
+        return wanted
+
+    def write_at(self, data: memoryview, position: int) -> None:
+        """Write `data` from `position` on."""
+        while position > self.written:
+            gap = min(position - self.written, BLOCK_SIZE - self.written % BLOCK_SIZE)
+            self._extend(memoryview(_ZERO_BLOCK)[:gap])
+        overlap = min(len(data), self.written - position)
+        if overlap:
+            self._overwrite(data[:overlap], position)
+        self._extend(data[overlap:])
+        self.size = max(self.size, self.written)
+
+    def truncate(self, size: int) -> None:
+        """Cut to `size`, or extend to it with zeros."""
+        if size < self.written:
+            blocks, tail = self._blocks_and_tail
+            block, keep = divmod(size, BLOCK_SIZE)
+            source = blocks[block] if block < len(blocks) else tail
+            self.size = size
+            self.written = size
+            self._blocks_and_tail = (blocks[:block], bytearray(memoryview(source)[:keep]))
+        self.size = size
+
+    def _overwrite(self, data: memoryview, position: int) -> None:
+        blocks, tail = self._blocks_and_tail
+        done = 0
+        while done < len(data):
+            block, start = divmod(position + done, BLOCK_SIZE)
+            count = min(len(data) - done, BLOCK_SIZE - start)
+            if block < len(blocks):
+                changed = bytearray(blocks[block])
+                changed[start : start + count] = data[done : done + count]
+                blocks[block] = bytes(changed)
+            else:
+                tail[start : start + count] = data[done : done + count]
+            done += count
+
+    def _extend(self, data: memoryview) -> None:
+        done = 0
+        while done < len(data):
+            blocks, tail = self._blocks_and_tail
+            start = self.written % BLOCK_SIZE
+            count = min(len(data) - done, BLOCK_SIZE - start)
+            piece = data[done : done + count]
+            end = start + count
+            if count == BLOCK_SIZE:
+                blocks.append(_ZERO_BLOCK if piece.obj is _ZERO_BLOCK else bytes(piece))
+            else:
+                if end > len(tail):
+                    # A larger buffer replaces the old one, which views may still hold.
+                    grown = bytearray(min(BLOCK_SIZE, max(end, 2 * len(tail), 512)))
+                    grown[:start] = memoryview(tail)[:start]
+                    tail = grown
+                tail[start:end] = piece
+                if end == BLOCK_SIZE:
+                    # Readers that hold the old pair find the block in the list or in the tail.
+                    blocks.append(bytes(tail))
+                    tail = bytearray()
+                self._blocks_and_tail = (blocks, tail)
+            self.written += count
+            done += count
+
+
+class MemoryFile:
+    """A handle on the contents of a file in memory; it keeps them alive after a remove.
+
+    Like a descriptor it refuses to write unless opened for that, and any use once closed.
+    """
+
+    __slots__ = ("_clock", "_contents", "_writable")
+
+    def __init__(self, contents: Contents, clock: Clock, *, writable: bool = True) -> None:
+        self._contents: Contents | None = contents
+        self._clock = clock
+        self._writable = writable
+
+    def size(self) -> int:
+        """Return the length in bytes."""
+        return self._readable().size
+
+    def read_into(self, view: memoryview, position: int) -> int:
+        """Fill `view` from `position` on; return the bytes read, fewer only at the end."""
+        return self._readable().read_into(view, position)
+
+    def read(self, position: int, size: int) -> bytes:
+        """Return up to `size` bytes from `position` on, fewer only at the end."""
+        return self._readable().read(position, size)
+
+    def append(self, buffers: Sequence[Buffer]) -> int:
+        """Write all `buffers` at the end; return the position of the first byte."""
+        position = self._readable().size
+        self.write_at(buffers, position)
+        return position
+
+    def write_at(self, buffers: Sequence[Buffer], position: int) -> None:
+        """Write all `buffers` from `position` on."""
+        contents = self._written_to()
+        for buffer in buffers:
+            view = memoryview(buffer)
+            if view.nbytes:
+                contents.write_at(view.cast("B"), position)
+                position += view.nbytes
+                contents.mtime_ms = self._clock.now_ms()
+
+    def truncate(self, size: int) -> None:
+        """Cut to `size` bytes, or extend to it with zeros."""
+        contents = self._written_to()
+        contents.truncate(size)
+        contents.mtime_ms = self._clock.now_ms()
+
+    def sync(self) -> None:
+        """Do nothing: memory is as durable as it gets."""
+        self._readable()
+
+    def close(self) -> None:
+        """Give up the handle; the contents belong to the file system."""
+        self._contents = None
+
+    def _readable(self) -> Contents:
+        if self._contents is None:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        return self._contents
+
+    def _written_to(self) -> Contents:
+        if not self._writable:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        return self._readable()
+
+
+class MemoryFileSystem:
+    """A tree of files in memory.
+
+    Parameters
+    ----------
+    clock : Clock, optional
+        Dates the files; the system clock by default.
+
+    Notes
+    -----
+    One thread at a time may change the names below one directory; listing and opening beside
+    it is safe.
+    """
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock: Clock = clock if clock is not None else SystemClock()
+        self._files: dict[str, MemoryBytes] = {}
+        self._children: dict[str, set[str]] = {"": set(), "/": set()}
+
+    def fork(self) -> MemoryFileSystem:
+        """Return an independent copy; sealed blocks are shared, so it costs little."""
+        twin = MemoryFileSystem(self._clock)
+        twin._files = {path: contents.copy() for path, contents in list(self._files.items())}
+        twin._children = {path: set(names) for path, names in list(self._children.items())}
+        return twin
+
+    def open(self, path: str, *, write: bool = False, create: bool = False) -> File:
+        """Open a file; see `FileSystem.open`."""
+        contents = self._files.get(path)
+        if contents is None:
+            if path in self._children:
+                fail(errno.EISDIR, path)
+            if not create:
+                fail(errno.ENOENT, path)
+            contents = MemoryBytes(self._clock.now_ms())
+            self._link(path)
+            self._files[path] = contents
+        return MemoryFile(contents, self._clock, writable=write or create)
+
+    def exists(self, path: str) -> bool:
+        """Tell whether a file or directory of that name exists."""
+        return path in self._files or path in self._children
+
+    def is_dir(self, path: str) -> bool:
+        """Tell whether `path` is a directory."""
+        return path in self._children
+
+    def list_dir(self, path: str) -> list[str]:
+        """Return the names in a directory, sorted."""
+        if path not in self._children:
+            fail(errno.ENOTDIR if path in self._files else errno.ENOENT, path)
+        return sorted(self._children[path])
+
+    def stat(self, path: str) -> FileStat:
+        """Return length and modification time of a file."""
+        contents = self._contents(path)
+        return FileStat(contents.size, contents.mtime_ms)
+
+    def set_mtime(self, path: str, mtime_ms: int) -> None:
+        """Set a file's modification time in Unix milliseconds."""
+        self._contents(path).mtime_ms = mtime_ms
+
+    def rename(self, source: str, target: str) -> None:
+        """Rename atomically, replacing a file of the target's name."""
+        if source in self._children:
+            self._rename_dir(source, target)
+            return
+        contents = self._contents(source)
+        if target in self._children:
+            fail(errno.EISDIR, target)
+        self._link(target)
+        if target != source:
+            self._files[target] = contents
+            self._unlink(source)
+            del self._files[source]
+
+    def remove(self, path: str) -> None:
+        """Remove a file."""
+        self._contents(path)
+        del self._files[path]
+        self._unlink(path)
+
+    def make_dirs(self, path: str) -> None:
+        """Create a directory and the missing ones above it."""
+        if path in self._children:
+            return
+        if path in self._files:
+            fail(errno.EEXIST, path)
+        parent, _ = split_path(path)
+        self.make_dirs(parent)
+        self._children[path] = set()
+        self._link(path)
+
+    def remove_dir(self, path: str) -> None:
+        """Remove an empty directory."""
+        if self.list_dir(path):
+            fail(errno.ENOTEMPTY, path)
+        del self._children[path]
+        self._unlink(path)
+
+    def sync_dir(self, path: str) -> None:
+        """Check that the directory exists; memory needs no more."""
+        self.list_dir(path)
+
+    def _contents(self, path: str) -> MemoryBytes:
+        contents = self._files.get(path)
+        if contents is None:
+            fail(errno.EISDIR if path in self._children else errno.ENOENT, path)
+        return contents
+
+    def _link(self, path: str) -> None:
+        parent, name = split_path(path)
+        if parent not in self._children:
+            fail(errno.ENOTDIR if parent in self._files else errno.ENOENT, path)
+        self._children[parent].add(name)
+
+    def _unlink(self, path: str) -> None:
+        parent, name = split_path(path)
+        self._children[parent].discard(name)
+
+    def _rename_dir(self, source: str, target: str) -> None:
+        prefix = source + "/"
+        if target.startswith(prefix):
+            fail(errno.EINVAL, target)
+        if target in self._files:
+            fail(errno.ENOTDIR, target)
+        if target == source:
+            return
+        if self._children.get(target):
+            fail(errno.ENOTEMPTY, target)
+        self._link(target)
+        for path in [p for p in list(self._files) if p.startswith(prefix)]:
+            self._files[target + path[len(source) :]] = self._files.pop(path)
+        for path in [p for p in list(self._children) if p == source or p.startswith(prefix)]:
+            self._children[target + path[len(source) :]] = self._children.pop(path)
+        self._unlink(source)
+
+
+def split_path(path: str) -> tuple[str, str]:
+    """Return the directory and the name of `path`; the directory of a bare name is empty."""
+    parent, slash, name = path.rpartition("/")
+    if slash and not parent:
+        parent = "/"
+    return parent, name
+
+
+def fail(code: int, path: str) -> NoReturn:
+    """Raise the `OSError` that the machine's own file system would raise with `code`."""
+    raise OSError(code, os.strerror(code), path)

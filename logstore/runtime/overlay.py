@@ -1,0 +1,266 @@
+"""A writable layer in memory over a file system that stays as it is.
+
+Read-only commands open a log over an overlay: recovery truncates, renames and rebuilds here,
+by the same code as on a disk, and nothing beneath changes. A file of the base costs memory only
+for what is written to it: its prefix is read through, its tail lives in the overlay.
+"""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections.abc import Callable
+
+from logstore.runtime.clock import Clock, SystemClock
+from logstore.runtime.fs import File, FileStat, FileSystem
+from logstore.runtime.memfs import MemoryBytes, MemoryFile, fail, split_path
+
+
+class OverlayBytes:
+    """A file of the overlay: a prefix of a base file, then bytes of its own.
+
+    The base file is open only while a handle on this one is.
+
+    Parameters
+    ----------
+    open_base : callable, optional
+        Opens the base file for reading; None for a file that only the overlay has.
+    prefix : int
+        Bytes of the base file, from its start, that show through.
+    mtime_ms : int
+        Modification time in Unix ms.
+
+    Notes
+    -----
+    Holds: prefix is 0 without a base file. Prefix and tail are replaced together, so that
+    threads may read while one writes.
+    """
+
+    __slots__ = ("_base", "_handles", "_lock", "_open_base", "_prefix_and_tail", "mtime_ms")
+
+    def __init__(self, open_base: Callable[[], File] | None, prefix: int, mtime_ms: int) -> None:
+        self._open_base = open_base
+        self._base: File | None = None
+        self._handles = 0
+        # Re-entrant: a lost handle is closed by the garbage collector, at any moment.
+        self._lock = threading.RLock()
+        self._prefix_and_tail = (prefix, MemoryBytes())
+        self.mtime_ms = mtime_ms
+
+    @property
+    def size(self) -> int:
+        """Length in bytes."""
+        prefix, tail = self._prefix_and_tail
+        return prefix + tail.size
+
+    def acquire(self) -> None:
+        """Count one more handle; the first opens the base file."""
+        with self._lock:
+            if self._base is None and self._open_base is not None:
+                self._base = self._open_base()
+            self._handles += 1
+
+    def release(self) -> None:
+        """Count one handle less; the last closes the base file."""
+        with self._lock:
+            self._handles -= 1
+            if self._handles == 0 and self._base is not None:
+                self._base.close()
+                self._base = None
+
+    def read(self, position: int, size: int) -> bytes:
+        """Return up to `size` bytes from `position` on."""
+        prefix, tail = self._prefix_and_tail
+        if self._base is not None and position + size <= prefix:
+            return self._base.read(position, size)
+        if position >= prefix:
+            return tail.read(position - prefix, size)
+        data = bytearray(max(0, min(size, prefix + tail.size - position)))
+        count = self.read_into(memoryview(data), position)
+        return bytes(memoryview(data)[:count])
+
+    def read_into(self, view: memoryview, position: int) -> int:
+        """Fill `view` from `position` on; return the bytes read."""
+        prefix, tail = self._prefix_and_tail
+        done = 0
+        if self._base is not None and position < prefix:
+            wanted = min(len(view), prefix - position)
+            done = self._base.read_into(view[:wanted], position)
+            if done < wanted:
+                return done
+        return done + tail.read_into(view[done:], position + done - prefix)
+
+    def write_at(self, data: memoryview, position: int) -> None:
+        """Write `data` from `position` on, taking what follows there out of the base."""
+        prefix, tail = self._prefix_and_tail
+        if position < prefix and self._base is not None:
+            moved = memoryview(bytearray(prefix - position))
+            self._base.read_into(moved, position)
+            whole = MemoryBytes()
+            whole.write_at(moved, 0)
+            whole.write_at(memoryview(tail.read(0, tail.written)), len(moved))
+            whole.truncate(len(moved) + tail.size)
+            prefix, tail = position, whole
+            self._prefix_and_tail = (prefix, tail)
+        tail.write_at(data, position - prefix)
+
+    def truncate(self, size: int) -> None:
+        """Cut to `size`, or extend to it with zeros."""
+        prefix, tail = self._prefix_and_tail
+        if size < prefix:
+            self._prefix_and_tail = (size, MemoryBytes())
+        else:
+            tail.truncate(size - prefix)
+
+
+class OverlayFile(MemoryFile):
+    """A handle on an `OverlayBytes`."""
+
+    __slots__ = ("_release",)
+
+    def __init__(self, contents: OverlayBytes, clock: Clock, *, writable: bool = True) -> None:
+        self._release: Callable[[], None] | None = None
+        super().__init__(contents, clock, writable=writable)
+        contents.acquire()
+        self._release = contents.release
+
+    def close(self) -> None:
+        """Give up the handle; the contents belong to the overlay."""
+        super().close()
+        release, self._release = self._release, None
+        if release is not None:
+            release()
+
+    def __del__(self) -> None:
+        """Close what a lost reference left open."""
+        self.close()
+
+
+class OverlayFileSystem:
+    """Changes kept in memory over `base`, which is only read.
+
+    Parameters
+    ----------
+    base : FileSystem
+        What shows through. A file keeps the length it had when it was first opened here.
+    clock : Clock, optional
+        Dates the overlay's files; the system clock by default.
+
+    Notes
+    -----
+    Directories cannot be renamed, and those of the base not removed; nothing that opens a log
+    does that.
+    """
+
+    def __init__(self, base: FileSystem, clock: Clock | None = None) -> None:
+        self._base = base
+        self._clock: Clock = clock if clock is not None else SystemClock()
+        self._nodes: dict[str, OverlayBytes | None] = {}
+        self._dirs: set[str] = set()
+
+    def open(self, path: str, *, write: bool = False, create: bool = False) -> File:
+        """Open a file; see `FileSystem.open`."""
+        contents = self._node(path, create=create)
+        return OverlayFile(contents, self._clock, writable=write or create)
+
+    def exists(self, path: str) -> bool:
+        """Tell whether a file or directory of that name exists."""
+        if path in self._dirs:
+            return True
+        if path in self._nodes:
+            return self._nodes[path] is not None
+        return self._base.exists(path)
+
+    def is_dir(self, path: str) -> bool:
+        """Tell whether `path` is a directory."""
+        return path in self._dirs or (path not in self._nodes and self._base.is_dir(path))
+
+    def list_dir(self, path: str) -> list[str]:
+        """Return the names in a directory, sorted."""
+        if not self.is_dir(path):
+            fail(errno.ENOTDIR if self.exists(path) else errno.ENOENT, path)
+        names = set(self._base.list_dir(path)) if self._base.is_dir(path) else set()
+        for node_path, contents in list(self._nodes.items()):
+            parent, name = split_path(node_path)
+            if parent == path:
+                if contents is None:
+                    names.discard(name)
+                else:
+                    names.add(name)
+        for directory in list(self._dirs):
+            parent, name = split_path(directory)
+            if parent == path:
+                names.add(name)
+        return sorted(names)
+
+    def stat(self, path: str) -> FileStat:
+        """Return length and modification time of a file."""
+        if path not in self._nodes:
+            return self._base.stat(path)
+        contents = self._node(path)
+        return FileStat(contents.size, contents.mtime_ms)
+
+    def set_mtime(self, path: str, mtime_ms: int) -> None:
+        """Set a file's modification time in Unix milliseconds."""
+        self._node(path).mtime_ms = mtime_ms
+
+    def rename(self, source: str, target: str) -> None:
+        """Rename a file, replacing one of the target's name."""
+        if self.is_dir(source):
+            fail(errno.EROFS, source)
+        contents = self._node(source)
+        if self.is_dir(target):
+            fail(errno.EISDIR, target)
+        self._check_parent(target)
+        self._nodes[target] = contents
+        if target != source:
+            self._nodes[source] = None
+
+    def remove(self, path: str) -> None:
+        """Remove a file."""
+        self._node(path)
+        self._nodes[path] = None
+
+    def make_dirs(self, path: str) -> None:
+        """Create a directory and the missing ones above it."""
+        missing = []
+        while path and not self.is_dir(path):
+            if self.exists(path):
+                fail(errno.EEXIST, path)
+            missing.append(path)
+            path, _ = split_path(path)
+        self._dirs.update(missing)
+
+    def remove_dir(self, path: str) -> None:
+        """Remove an empty directory of the overlay."""
+        if self.list_dir(path):
+            fail(errno.ENOTEMPTY, path)
+        if path not in self._dirs:
+            fail(errno.EROFS, path)
+        self._dirs.discard(path)
+
+    def sync_dir(self, path: str) -> None:
+        """Check that the directory exists; an overlay is never durable."""
+        self.list_dir(path)
+
+    def _node(self, path: str, *, create: bool = False) -> OverlayBytes:
+        contents = self._nodes.get(path)
+        if contents is not None:
+            return contents
+        if self.is_dir(path):
+            fail(errno.EISDIR, path)
+        if path not in self._nodes and self._base.exists(path):
+            status = self._base.stat(path)
+            contents = OverlayBytes(lambda: self._base.open(path), status.size, status.mtime_ms)
+        elif create:
+            self._check_parent(path)
+            contents = OverlayBytes(None, 0, self._clock.now_ms())
+        else:
+            fail(errno.ENOENT, path)
+        self._nodes[path] = contents
+        return contents
+
+    def _check_parent(self, path: str) -> None:
+        parent, _ = split_path(path)
+        if parent and not self.is_dir(parent):
+            fail(errno.ENOTDIR if self.exists(parent) else errno.ENOENT, path)

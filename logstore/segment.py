@@ -1,0 +1,566 @@
+"""One segment of a partition: a `.log` file, its indexes, and what is known of its times.
+
+A segment appends chunks it is given, never looks inside them, and indexes sparsely by bytes
+(storage-format §8). Its owner, the log, holds the lock; readers come without one and stay
+within the bytes that were published to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+from logstore.errors import CorruptRecordError, KafkaStorageError, SegmentOverflowError
+from logstore.index import OffsetIndex, TimeIndex, TransactionIndex
+from logstore.names import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    file_name,
+)
+from logstore.record.batch import RecordBatch
+from logstore.record.walk import BatchAt, read_batch, walk_headers
+from logstore.types import INT32_MAX, INT64_MAX, NO_TIMESTAMP, OffsetPosition, TimestampOffset
+
+if TYPE_CHECKING:
+    from logstore.config import LogConfig
+    from logstore.record.header import BatchHeader
+    from logstore.runtime import Clock, File, FileSystem, Random, Runtime
+    from logstore.runtime.fs import Buffer
+    from logstore.types import AbortedTxn
+
+
+class RollReason(Enum):
+    """Why the active segment gives way to a new one (storage-format §8.3)."""
+
+    SIZE = "segment.bytes"
+    TIME = "segment.ms"
+    OFFSET_INDEX_FULL = "offset index full"
+    TIME_INDEX_FULL = "time index full"
+    OFFSET_SPAN = "relative offset"
+
+
+class SegmentRead(NamedTuple):
+    """Bytes of one segment, and where they stand."""
+
+    data: bytes
+    position: int
+    first_batch_size: int
+
+    @property
+    def first_entry_incomplete(self) -> bool:
+        """Whether not even the first batch is whole."""
+        return len(self.data) < self.first_batch_size
+
+
+class BatchPosition(NamedTuple):
+    """Where the first batch at or after an offset stands."""
+
+    base_offset: int
+    position: int
+    size_bytes: int
+
+
+class BatchExtent(NamedTuple):
+    """What a segment must know of a batch to append it.
+
+    `last_offset` is inclusive and keys the offset index entry, `max_timestamp` is in ms.
+    """
+
+    last_offset: int
+    max_timestamp: int
+    size_bytes: int
+
+    @classmethod
+    def of(cls, header: BatchHeader) -> BatchExtent:
+        """Return the extent of the batch with that header."""
+        return cls(header.last_offset, header.max_timestamp, header.size_bytes)
+
+
+class LogSegment:
+    """A `.log` file with its offset, time and transaction index.
+
+    Parameters
+    ----------
+    runtime : Runtime
+        Files, clock, and the source of the roll jitter.
+    directory : str
+        The partition's directory.
+    base_offset : int
+        Lower bound of the offsets inside; names the files.
+    config : LogConfig
+        Index sizes and interval, roll limits, preallocation.
+    suffix : str
+        Appended to every file name (`.cleaned` while a cleaner writes the segment).
+    create : bool
+        Make a new `.log`; else it must exist.
+    writable : bool
+        Whether appends may come; a closed segment is opened for reading first and re-opened
+        for writing only if it becomes the active one.
+
+    Notes
+    -----
+    Creating or opening one touches the `.log` only; an index file appears when it is first
+    used. `size_bytes` counts data, not the zeros of a preallocated file.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        directory: str,
+        base_offset: int,
+        config: LogConfig,
+        *,
+        suffix: str = "",
+        create: bool = False,
+    ) -> None:
+        self._fs: FileSystem = runtime.fs
+        self._clock: Clock = runtime.clock
+        self._rng: Random = runtime.rng
+        self.directory = directory
+        self.base_offset = base_offset
+        self.config = config
+        self.suffix = suffix
+        self._file: File | None = None
+        self.created_ms = self._clock.now_ms()
+        self._rolling_based_timestamp: int | None = None
+        self._bytes_since_last_index_entry = 0
+        self._max_timestamp: TimestampOffset | None = None
+        self.roll_jitter_ms = _draw_jitter(config, self._rng)
+        if create:
+            self._file = self._fs.open(self.log_path, create=True)
+            self._file.truncate(config.segment_bytes if config.preallocate else 0)
+            self.size_bytes = 0
+        else:
+            self.size_bytes = self._fs.stat(self.log_path).size
+            if self.size_bytes > INT32_MAX:
+                raise CorruptRecordError(
+                    f"a segment of {self.size_bytes} bytes is larger than 2^31-1",
+                    path=self.log_path,
+                    check="segment_size",
+                    expected=INT32_MAX,
+                    found=self.size_bytes,
+                )
+        self.offset_index = OffsetIndex(
+            self._fs,
+            self._path(INDEX_SUFFIX),
+            base_offset,
+            max_index_bytes=config.segment_index_bytes,
+            writable=True,
+        )
+        self.time_index = TimeIndex(
+            self._fs,
+            self._path(TIME_INDEX_SUFFIX),
+            base_offset,
+            max_index_bytes=config.segment_index_bytes,
+            writable=True,
+        )
+        self.txn_index = TransactionIndex(self._fs, self._path(TXN_INDEX_SUFFIX), base_offset)
+
+    def __repr__(self) -> str:
+        return f"LogSegment(base_offset={self.base_offset}, size_bytes={self.size_bytes})"
+
+    # -- files ---------------------------------------------------------------------------
+
+    def _path(self, kind: str) -> str:
+        return f"{self.directory}/{file_name(self.base_offset, kind)}{self.suffix}"
+
+    @property
+    def log_path(self) -> str:
+        """Path of the `.log` file under its present name."""
+        return self._path(LOG_SUFFIX)
+
+    @property
+    def file(self) -> File:
+        """The open `.log` file; opened at first use."""
+        if self._file is None:
+            self._file = self._fs.open(self.log_path, write=True)
+        return self._file
+
+    @property
+    def last_modified_ms(self) -> int:
+        """Modification time of the `.log` file, in Unix ms."""
+        return self._fs.stat(self.log_path).mtime_ms
+
+    def set_last_modified_ms(self, mtime_ms: int) -> None:
+        """Date the `.log` file and both sparse indexes."""
+        for path in (self.log_path, self.offset_index.path, self.time_index.path):
+            if self._fs.exists(path):
+                self._fs.set_mtime(path, mtime_ms)
+
+    def change_suffix(self, suffix: str) -> None:
+        """Rename every file of the segment that exists to end in `suffix` instead.
+
+        Open handles stay valid, so readers that hold the segment go on.
+        """
+        source = self.log_path
+        self.suffix = suffix
+        self._fs.rename(source, self.log_path)
+        self.offset_index.rename_to(self._path(INDEX_SUFFIX))
+        self.time_index.rename_to(self._path(TIME_INDEX_SUFFIX))
+        self.txn_index.rename_to(self._path(TXN_INDEX_SUFFIX))
+
+    def delete_if_exists(self) -> None:
+        """Close and remove every file of the segment."""
+        self.close_handlers()
+        if self._fs.exists(self.log_path):
+            self._fs.remove(self.log_path)
+        self.offset_index.delete_if_exists()
+        self.time_index.delete_if_exists()
+        self.txn_index.delete_if_exists()
+
+    def flush(self) -> None:
+        """Make log and indexes durable."""
+        self.file.sync()
+        self.offset_index.flush()
+        self.time_index.flush()
+        self.txn_index.flush()
+
+    def close(self) -> None:
+        """Write the last time index entry, trim indexes and log, and close the files."""
+        if self._max_timestamp is not None:
+            self._append_last_time_entry()
+        self.offset_index.close()
+        self.time_index.close()
+        self.txn_index.close()
+        if self._file is not None:
+            self._trim_log()
+            self._file.close()
+            self._file = None
+
+    def close_handlers(self) -> None:
+        """Close the files as they are, trimming nothing."""
+        self.offset_index.close_handler()
+        self.time_index.close_handler()
+        self.txn_index.close()
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def on_become_inactive(self) -> None:
+        """Finish a segment that is being rolled: last time entry, trimmed files."""
+        self._append_last_time_entry()
+        self.offset_index.trim_to_valid_size()
+        self.time_index.trim_to_valid_size()
+        self._trim_log()
+
+    def _trim_log(self) -> None:
+        if self.file.size() > self.size_bytes:
+            self.file.truncate(self.size_bytes)
+
+    def _append_last_time_entry(self) -> None:
+        last = self.max_timestamp_so_far
+        self.time_index.maybe_append(last.timestamp, last.offset, skip_full_check=True)
+
+    # -- append and roll -----------------------------------------------------------------
+
+    def can_append_offset(self, offset: int) -> bool:
+        """Tell whether `offset` fits the 31 bits relative to the base."""
+        return 0 <= offset - self.base_offset <= INT32_MAX
+
+    def append(self, batches: Sequence[BatchExtent], buffers: Sequence[Buffer]) -> int:
+        """Append whole batches in one write (storage-format §8.1).
+
+        Parameters
+        ----------
+        batches : sequence of BatchExtent
+            The batches that the buffers hold, in order; their sizes add up to the bytes.
+        buffers : sequence of bytes-like
+            The bytes, cut anywhere.
+
+        Returns
+        -------
+        int
+            Position of the first byte.
+
+        Raises
+        ------
+        SegmentOverflowError
+            The last offset does not fit the segment; nothing was written.
+        KafkaStorageError
+            The write failed; the file was cut back to its former size where possible.
+
+        Notes
+        -----
+        Sparse entries follow each batch, not each append, as Kafka does since 3.9.1: whenever
+        more than `index.interval.bytes` went before a batch since the last entry, the batch
+        gets one. So the index files depend on the `.log` alone, reopenings apart.
+        """
+        position = self.size_bytes
+        if not batches:
+            return position
+        if not self.can_append_offset(batches[-1].last_offset):
+            raise SegmentOverflowError(
+                f"offset {batches[-1].last_offset} does not fit segment {self.base_offset}"
+            )
+        largest = self.max_timestamp_so_far
+        self._write(buffers, position)
+        if position == 0:
+            self._rolling_based_timestamp = batches[0].max_timestamp
+        at = position
+        for last_offset, max_timestamp, size in batches:
+            if max_timestamp > largest.timestamp:
+                largest = TimestampOffset(max_timestamp, last_offset)
+            if self._bytes_since_last_index_entry > self.config.index_interval_bytes:
+                self.offset_index.append(last_offset, at)
+                self.time_index.maybe_append(*largest)
+                self._bytes_since_last_index_entry = 0
+            self._bytes_since_last_index_entry += size
+            at += size
+        self._max_timestamp = largest
+        self.size_bytes = at
+        return position
+
+    def _write(self, buffers: Sequence[Buffer], position: int) -> None:
+        try:
+            self.file.write_at(buffers, position)
+        except OSError as error:
+            try:
+                self.file.truncate(position)
+            except OSError:
+                pass  # the directory goes offline; recovery will cut the tail
+            raise KafkaStorageError(f"{self.log_path}: cannot append: {error}") from error
+
+    def roll_reason(
+        self, append_bytes: int, max_timestamp: int, max_offset: int, now_ms: int
+    ) -> RollReason | None:
+        """Decide whether an append must go to a new segment (storage-format §8.3).
+
+        Parameters
+        ----------
+        append_bytes : int
+            Size of the append.
+        max_timestamp, max_offset : int
+            Largest timestamp (ms) and last offset (inclusive) of the append.
+        now_ms : int
+            Wall time.
+        """
+        config = self.config
+        if self.size_bytes > config.segment_bytes - append_bytes:
+            return RollReason.SIZE
+        if self.size_bytes > 0:
+            waited = self.time_waited_for_roll(now_ms, max_timestamp)
+            if waited > config.max_segment_ms - self.roll_jitter_ms:
+                return RollReason.TIME
+        if self.offset_index.is_full:
+            return RollReason.OFFSET_INDEX_FULL
+        if self.time_index.is_full:
+            return RollReason.TIME_INDEX_FULL
+        if not self.can_append_offset(max_offset):
+            return RollReason.OFFSET_SPAN
+        return None
+
+    def time_waited_for_roll(self, now_ms: int, message_timestamp: int) -> int:
+        """Return ms that count towards `segment.ms`: by record time if known, else wall time."""
+        first = self._first_timestamp()
+        if first is not None and first >= 0:
+            return message_timestamp - first
+        return now_ms - self.created_ms
+
+    def first_batch_timestamp(self) -> int:
+        """Return maxTimestamp of the first batch, or 2^63-1 when there is none or it is < 0."""
+        first = self._first_timestamp()
+        return first if first is not None and first >= 0 else INT64_MAX
+
+    def _first_timestamp(self) -> int | None:
+        if self._rolling_based_timestamp is None:
+            first = next(self.batches(), None)
+            if first is not None:
+                self._rolling_based_timestamp = first.header.max_timestamp
+        return self._rolling_based_timestamp
+
+    # -- times ---------------------------------------------------------------------------
+
+    @property
+    def max_timestamp_so_far(self) -> TimestampOffset:
+        """Largest record timestamp and its offset; from the time index after a reload."""
+        if self._max_timestamp is None:
+            self._max_timestamp = self.time_index.last_entry
+        return self._max_timestamp
+
+    @property
+    def largest_timestamp(self) -> int:
+        """Largest record timestamp in ms; the file's modification time when there is none."""
+        largest = self.max_timestamp_so_far.timestamp
+        return largest if largest >= 0 else self.last_modified_ms
+
+    def find_offset_by_timestamp(
+        self, timestamp: int, start_offset: int
+    ) -> tuple[TimestampOffset, int] | None:
+        """Find the first record at or after a time and at or above `start_offset`.
+
+        Returns
+        -------
+        (TimestampOffset, int) or None
+            The record's timestamp and offset, and its batch's leader epoch.
+        """
+        indexed = self.time_index.lookup(timestamp)
+        start = self.offset_index.lookup(max(indexed.offset, start_offset))
+        for at in self.batches(start.position):
+            if at.header.max_timestamp < timestamp:
+                continue
+            for record in self.read_batch(at).records():
+                if record.timestamp >= timestamp and record.offset >= start_offset:
+                    found = TimestampOffset(record.timestamp, record.offset)
+                    return found, at.header.partition_leader_epoch
+        return None
+
+    # -- read ----------------------------------------------------------------------------
+
+    def batches(self, start: int = 0, end: int | None = None) -> Iterator[BatchAt]:
+        """Yield positions and headers of the batches in [start, end) bytes."""
+        end = self.size_bytes if end is None else end
+        return walk_headers(self.file, self.log_path, start, end)
+
+    def read_batch(self, at: BatchAt) -> RecordBatch:
+        """Read a whole batch that `batches` named."""
+        return read_batch(self.file, self.log_path, at.position, at.header.size_bytes)
+
+    def translate_offset(self, offset: int, start_position: int = 0) -> BatchPosition | None:
+        """Find the first batch whose last offset is at or above `offset`, or None."""
+        indexed = self.offset_index.lookup(offset)
+        for at in self.batches(max(indexed.position, start_position)):
+            if at.header.last_offset >= offset:
+                return BatchPosition(at.header.base_offset, at.position, at.header.size_bytes)
+        return None
+
+    def read(
+        self,
+        start_offset: int,
+        max_size: int,
+        *,
+        max_position: int | None = None,
+        min_one_message: bool = False,
+    ) -> SegmentRead | None:
+        """Read whole and perhaps one torn batch from the batch that holds `start_offset` on.
+
+        Parameters
+        ----------
+        max_size : int
+            Most bytes to return, except that `min_one_message` always gives the first batch.
+        max_position : int, optional
+            Position not to read beyond, exclusive; the segment's size by default.
+
+        Returns
+        -------
+        SegmentRead or None
+            None when every batch lies below `start_offset`.
+
+        Raises
+        ------
+        ValueError
+            `max_size` is negative.
+        """
+        if max_size < 0:
+            raise ValueError(f"invalid maximum size {max_size} for a read of {self!r}")
+        end = self.size_bytes if max_position is None else max_position
+        found = self.translate_offset(start_offset)
+        if found is None:
+            return None
+        limit = max(max_size, found.size_bytes) if min_one_message else max_size
+        length = max(0, min(end - found.position, limit))
+        data = self.file.read(found.position, length) if length else b""
+        return SegmentRead(data, found.position, found.size_bytes)
+
+    def read_next_offset(self) -> int:
+        """Return the offset after the last batch; the base when there is none."""
+        next_offset = self.base_offset
+        start = self.offset_index.lookup(self.offset_index.last_offset).position
+        for at in self.batches(start):
+            next_offset = at.header.next_offset
+        return next_offset
+
+    def fetch_upper_bound_offset(self, start: OffsetPosition, size: int) -> int | None:
+        """Return an indexed offset at or beyond `size` bytes after `start`, or None."""
+        bound = self.offset_index.fetch_upper_bound_offset(start, size)
+        return None if bound is None else bound.offset
+
+    def collect_aborted_txns(
+        self, fetch_offset: int, upper_bound_offset: int
+    ) -> tuple[list[AbortedTxn], bool]:
+        """Return aborted transactions overlapping [fetch, upper), and whether that is all."""
+        return self.txn_index.collect_aborted_txns(fetch_offset, upper_bound_offset)
+
+    # -- recovery and truncation ---------------------------------------------------------
+
+    def truncate_to(self, offset: int) -> int:
+        """Cut the segment before the first batch that reaches `offset` (storage-format §8.6).
+
+        Returns
+        -------
+        int
+            Bytes cut; 0 when no batch reaches `offset`.
+        """
+        found = self.translate_offset(offset)
+        max_timestamp_known = self._max_timestamp is not None
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self.txn_index.truncate_to(offset)
+        self.resize_indexes()
+        cut = 0
+        if found is not None:
+            cut = self.size_bytes - found.position
+            self.file.truncate(found.position)
+            self.size_bytes = found.position
+        if self.size_bytes == 0:
+            self.created_ms = self._clock.now_ms()
+            self._rolling_based_timestamp = None
+        self._bytes_since_last_index_entry = 0
+        if max_timestamp_known:
+            self._max_timestamp = self._scan_max_timestamp()
+        return cut
+
+    def _scan_max_timestamp(self) -> TimestampOffset:
+        last = self.time_index.last_entry
+        start = self.offset_index.lookup(last.offset).position
+        for at in self.batches(start):
+            if at.header.max_timestamp > last.timestamp:
+                last = TimestampOffset(at.header.max_timestamp, at.header.last_offset)
+        return last
+
+    def resize_indexes(self) -> None:
+        """Give both sparse indexes their full length again, keeping the entries."""
+        self.offset_index.resize(self.config.segment_index_bytes)
+        self.time_index.resize(self.config.segment_index_bytes)
+
+    def truncate_file(self, size_bytes: int) -> None:
+        """Cut the `.log` to `size_bytes`, leaving the indexes to the caller (recovery)."""
+        self.file.truncate(size_bytes)
+        self.size_bytes = size_bytes
+
+    def finish_recovery(self, max_timestamp: TimestampOffset) -> None:
+        """End a recovery: last time index entry, trimmed indexes, fresh counters."""
+        self._max_timestamp = max_timestamp
+        self._rolling_based_timestamp = None
+        self._bytes_since_last_index_entry = 0
+        self.offset_index.trim_to_valid_size()
+        self._append_last_time_entry()
+        self.time_index.trim_to_valid_size()
+
+    def _check(self) -> None:
+        """Assert every invariant of the segment; for tests and `LOGSTORE_VERIFY=1`."""
+        assert 0 <= self.size_bytes <= INT32_MAX
+        assert self.file.size() >= self.size_bytes
+        previous_last = self.base_offset - 1
+        end = 0
+        largest = NO_TIMESTAMP
+        for at in self.batches():
+            assert at.position == end
+            assert at.header.last_offset > previous_last, "offsets rise from batch to batch"
+            assert self.can_append_offset(at.header.last_offset)
+            previous_last = at.header.last_offset
+            end = at.end_position
+            largest = max(largest, at.header.max_timestamp)
+        assert end == self.size_bytes, "whole batches fill the file"
+        assert self.max_timestamp_so_far.timestamp <= max(largest, NO_TIMESTAMP)
+        for entry in self.offset_index:
+            assert entry.position < max(self.size_bytes, 1)
+
+
+def _draw_jitter(config: LogConfig, rng: Random) -> int:
+    if config.segment_jitter_ms == 0:
+        return 0
+    bound = min(config.segment_jitter_ms, config.segment_ms)
+    return abs(rng.getrandbits(32) - 2**31) % bound

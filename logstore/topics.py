@@ -1,0 +1,113 @@
+"""The topics of a data directory: names, partitions and overrides, kept across runs.
+
+Kept in `logstore-topics.json` in the first directory. A partition folder that no stored topic
+names was copied from a broker; it is adopted with the defaults in force.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from logstore.checkpoint import read_bytes, write_atomically
+from logstore.errors import CorruptCheckpointError, TopicAlreadyExistsError
+from logstore.names import validate_topic_name
+from logstore.runtime.fs import FileSystem
+
+TOPICS_FILE = "logstore-topics.json"
+_VERSION = 1
+
+INTERNAL_COMPACTED_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic as stored or adopted.
+
+    Attributes
+    ----------
+    partitions : tuple of int
+        Partition numbers, rising; a copied topic may lack some.
+    configs : mapping of str to str
+        Overrides by Kafka's keys.
+    adopted : bool
+        Found as folders only; nothing runs on it in the background.
+    """
+
+    name: str
+    partitions: tuple[int, ...]
+    configs: Mapping[str, str] = field(default_factory=dict)
+    adopted: bool = False
+
+
+class TopicStore:
+    """Reads and replaces `logstore-topics.json`."""
+
+    def __init__(self, fs: FileSystem, log_dir: str) -> None:
+        self._fs = fs
+        self.path = f"{log_dir}/{TOPICS_FILE}"
+        self._topics = self._read()
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._topics
+
+    def get(self, name: str) -> Topic | None:
+        """Return a stored topic."""
+        return self._topics.get(name)
+
+    def all(self) -> list[Topic]:
+        """Return the stored topics by name."""
+        return [self._topics[name] for name in sorted(self._topics)]
+
+    def create(self, name: str, partitions: Iterable[int], configs: Mapping[str, str]) -> Topic:
+        """Store a new topic; durable on return.
+
+        Raises
+        ------
+        InvalidTopicError, TopicAlreadyExistsError
+        """
+        validate_topic_name(name)
+        if name in self._topics:
+            raise TopicAlreadyExistsError(f"topic '{name}' already exists")
+        topic = Topic(name, tuple(sorted(partitions)), dict(configs))
+        self._topics[name] = topic
+        self._write()
+        return topic
+
+    def _read(self) -> dict[str, Topic]:
+        if not self._fs.exists(self.path):
+            return {}
+        try:
+            document = json.loads(read_bytes(self._fs, self.path))
+            if document["version"] != _VERSION:
+                raise CorruptCheckpointError(
+                    "unknown version",
+                    path=self.path,
+                    check="version",
+                    expected=_VERSION,
+                    found=document["version"],
+                )
+            return {
+                name: Topic(
+                    name,
+                    tuple(int(number) for number in stored["partitions"]),
+                    {str(key): str(value) for key, value in stored["configs"].items()},
+                )
+                for name, stored in document["topics"].items()
+            }
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise CorruptCheckpointError(
+                f"not a topics file: {error}", path=self.path, check="json"
+            ) from error
+
+    def _write(self) -> None:
+        document = {
+            "version": _VERSION,
+            "topics": {
+                topic.name: {"partitions": list(topic.partitions), "configs": dict(topic.configs)}
+                for topic in self.all()
+            },
+        }
+        text = json.dumps(document, indent=2) + "\n"
+        write_atomically(self._fs, self.path, text.encode())

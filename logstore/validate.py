@@ -1,0 +1,240 @@
+"""What an append must satisfy before it may touch the log (storage-format §12).
+
+Pure functions: they raise a `RequestError`, or return what the log is to write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from logstore.errors import (
+    CorruptRecordError,
+    InvalidRecordError,
+    InvalidTimestampError,
+    MessageSizeTooLargeError,
+    OffsetsOutOfOrderError,
+    RecordListTooLargeError,
+    UnexpectedAppendOffsetError,
+)
+from logstore.record.batch import (
+    RecordBatch,
+    build_batch,
+    with_max_timestamp,
+    with_offset_and_epoch,
+)
+from logstore.record.codecs import Codec
+from logstore.record.records import SMALL_BATCH_RECORDS
+from logstore.record.walk import walk_buffer
+from logstore.types import INT64_MAX, NO_TIMESTAMP, AppendOrigin, TimestampType
+
+if TYPE_CHECKING:
+    from logstore.config import LogConfig
+
+NULL_KEY = "Compacted topic cannot accept message without key"
+_ERRORS_SHOWN = 20
+
+
+def target_codec(config: LogConfig, source: Codec) -> Codec:
+    """Return the codec to store with: the topic's, or the producer's own."""
+    if config.compression_type == "producer":
+        return source
+    if config.compression_type == "uncompressed":
+        return Codec.NONE
+    return Codec.from_name(config.compression_type)
+
+
+def codec_level(config: LogConfig, codec: Codec) -> int | None:
+    """Return the topic's level for a codec, None where the codec has none."""
+    return {
+        Codec.GZIP: config.compression_gzip_level,
+        Codec.LZ4: config.compression_lz4_level,
+        Codec.ZSTD: config.compression_zstd_level,
+    }.get(codec)
+
+
+def check_keys(null_rows: Sequence[int], config: LogConfig) -> None:
+    """Refuse records without a key on a compacted topic; the whole batch is refused.
+
+    Parameters
+    ----------
+    null_rows : sequence of int
+        Indexes of the records whose key is null.
+    """
+    if null_rows and config.compact:
+        raise InvalidRecordError(
+            f"{NULL_KEY} (record {null_rows[0]} of the batch)",
+            record_errors=[(int(row), NULL_KEY) for row in null_rows[:_ERRORS_SHOWN]],
+        )
+
+
+def check_timestamps(timestamps: Sequence[int], config: LogConfig, now_ms: int) -> None:
+    """Refuse create times outside [now - before.max, now + after.max]; -1 passes.
+
+    A topic of LogAppendTime has no such bounds, the log sets the time; a timestamp below -1 is
+    refused everywhere, since no batch header can hold it.
+    """
+    if timestamps_in_bounds(min(timestamps), max(timestamps), config, now_ms):
+        return
+    earliest, latest = _bounds(config, now_ms)
+    errors = [
+        (row, f"Timestamp {timestamp} is outside [{earliest}, {latest}]")
+        for row, timestamp in enumerate(timestamps)
+        if timestamp != NO_TIMESTAMP and not earliest <= timestamp <= latest
+    ]
+    if errors:
+        row, message = errors[0]
+        raise InvalidTimestampError(
+            f"record {row}: {message}", record_errors=errors[:_ERRORS_SHOWN]
+        )
+
+
+def timestamps_in_bounds(lowest: int, highest: int, config: LogConfig, now_ms: int) -> bool:
+    """Tell from the extremes alone that no record of a batch is out of bounds."""
+    earliest, latest = _bounds(config, now_ms)
+    return lowest >= earliest and highest <= latest
+
+
+def _bounds(config: LogConfig, now_ms: int) -> tuple[int, int]:
+    if config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
+        return NO_TIMESTAMP, INT64_MAX
+    earliest = max(now_ms - config.timestamp_before_max_ms, NO_TIMESTAMP)
+    return earliest, now_ms + config.timestamp_after_max_ms
+
+
+def check_batch_size(size_bytes: int, config: LogConfig) -> None:
+    """Refuse a batch above `max.message.bytes`, or one that no segment can hold."""
+    if size_bytes > config.max_message_bytes:
+        raise MessageSizeTooLargeError(
+            f"a batch of {size_bytes} bytes exceeds max.message.bytes {config.max_message_bytes}"
+        )
+    check_set_size(size_bytes, config)
+
+
+def check_set_size(size_bytes: int, config: LogConfig) -> None:
+    """Refuse a set of batches that no segment can hold."""
+    if size_bytes > config.segment_bytes:
+        raise RecordListTooLargeError(
+            f"a set of {size_bytes} bytes exceeds segment.bytes {config.segment_bytes}"
+        )
+
+
+def whole_batches(data: bytes) -> list[RecordBatch]:
+    """Take a request's bytes apart; a torn tail is dropped, a damaged batch refused."""
+    batches = list(walk_buffer(data))
+    for batch in batches:
+        batch.ensure_valid()
+    return batches
+
+
+def prepare_leader_batch(
+    batches: Sequence[RecordBatch],
+    origin: AppendOrigin,
+    config: LogConfig,
+    now_ms: int,
+    base_offset: int,
+    leader_epoch: int,
+) -> bytes:
+    """Validate one ready-made batch and return the bytes to store.
+
+    Raises
+    ------
+    InvalidRecordError, InvalidTimestampError, MessageSizeTooLargeError, CorruptRecordError
+        The batch breaks a rule of storage-format §12; the log is unchanged.
+    """
+    if len(batches) != 1:
+        raise InvalidRecordError(f"an append takes exactly one batch, not {len(batches)}")
+    batch = batches[0]
+    header = batch.header
+    check_batch_size(len(batch.data), config)
+    if origin is AppendOrigin.CLIENT:
+        _check_client_header(batch)
+    if header.is_control:
+        return with_offset_and_epoch(batch.data, base_offset, leader_epoch)
+    timestamps, offsets, null_rows = _facts(batch)
+    check_keys(null_rows, config)
+    append_time = config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
+    if append_time and header.timestamp_type is TimestampType.LOG_APPEND_TIME:
+        raise InvalidTimestampError("a producer's batch cannot carry LogAppendTime")
+    check_timestamps(timestamps, config, now_ms)
+    max_timestamp = now_ms if append_time else max(timestamps)
+    codec = batch.codec
+    wanted = target_codec(config, codec)
+    dense = offsets == list(range(header.base_offset, header.next_offset))
+    if wanted is codec and (codec is Codec.NONE or dense):
+        stamped = with_max_timestamp(batch.data, config.message_timestamp_type, max_timestamp)
+        return with_offset_and_epoch(stamped, base_offset, leader_epoch)
+    rebuilt = build_batch(
+        [
+            record._replace(offset=base_offset + delta)
+            for delta, record in enumerate(batch.records())
+        ],
+        codec=wanted,
+        level=codec_level(config, wanted),
+        timestamp_type=config.message_timestamp_type,
+        append_time=now_ms,
+        partition_leader_epoch=leader_epoch,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+        is_transactional=header.is_transactional,
+    )
+    check_batch_size(len(rebuilt), config)
+    return rebuilt
+
+
+def check_replicated_batches(
+    batches: Sequence[RecordBatch], log_end_offset: int, config: LogConfig
+) -> None:
+    """Check a follower's batches: offsets given, rising, not below the log's end.
+
+    Raises
+    ------
+    OffsetsOutOfOrderError, UnexpectedAppendOffsetError, RecordListTooLargeError
+    """
+    previous = -1
+    for batch in batches:
+        if batch.header.last_offset <= previous:
+            raise OffsetsOutOfOrderError(
+                f"offset {batch.header.last_offset} follows {previous} in one append"
+            )
+        previous = batch.header.last_offset
+    first = batches[0].header.base_offset
+    if first < log_end_offset:
+        raise UnexpectedAppendOffsetError(
+            f"first offset {first} is below the log end offset {log_end_offset}",
+            first_offset=first,
+            last_offset=previous,
+        )
+    check_set_size(sum(len(batch.data) for batch in batches), config)
+
+
+def _check_client_header(batch: RecordBatch) -> None:
+    header = batch.header
+    if header.base_offset != 0:
+        raise InvalidRecordError(f"a client's batch has base offset 0, not {header.base_offset}")
+    if header.record_count <= 0 or header.record_count != header.last_offset_delta + 1:
+        raise InvalidRecordError(
+            f"{header.record_count} records do not fit last offset delta {header.last_offset_delta}"
+        )
+    if header.is_control:
+        raise InvalidRecordError("clients may not write control batches")
+    if header.has_producer_id:
+        raise InvalidRecordError(
+            "batches of idempotent and transactional producers are not accepted from clients yet"
+        )
+
+
+def _facts(batch: RecordBatch) -> tuple[Sequence[int], list[int], list[int]]:
+    """Return the batch's timestamps, its offsets, and the indexes of records without a key."""
+    header = batch.header
+    try:
+        if header.record_count <= SMALL_BATCH_RECORDS:
+            records = batch.records()
+            null_rows = [row for row, record in enumerate(records) if record.key is None]
+            return [r.timestamp for r in records], [r.offset for r in records], null_rows
+        columns = batch.columns()
+    except CorruptRecordError as error:
+        raise InvalidRecordError(str(error)) from error
+    null_rows = (columns.extents[:, 3] < 0).nonzero()[0].tolist()
+    return columns.timestamps.tolist(), columns.offsets.tolist(), null_rows

@@ -1,0 +1,187 @@
+"""Columns of records: rows, arenas, and agreement with `records.py` at its edges."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from logstore.errors import InvalidRecordError
+from logstore.record import kernels
+from logstore.record.columns import (
+    BytesColumn,
+    decode_section,
+    encode_section,
+    headers_column,
+)
+from logstore.record.records import Record, encode_records
+from tests.support import golden
+
+NO_JIT = not hasattr(kernels.crc32c, "signatures")
+VALUES = [b"a", None, b"", b"long" * 100, None]
+RECORDS = [
+    Record(5, 1000, b"k1", b"v1"),
+    Record(6, 900, None, b"", (("h", b"1"), ("h", None))),
+    Record(7, 2**50, b"", None),
+]
+
+
+def columns_of(records):
+    return (
+        np.array([record.timestamp for record in records], np.int64),
+        BytesColumn.from_list([record.key for record in records]),
+        BytesColumn.from_list([record.value for record in records]),
+        headers_column([record.headers for record in records], len(records)),
+    )
+
+
+def test_a_bytes_column_gives_back_its_rows():
+    column = BytesColumn.from_list(iter(VALUES))
+    assert len(column) == 5
+    assert [column[row] for row in range(5)] == VALUES
+    assert column.sizes.tolist() == [1, -1, 0, 400, -1]
+    assert (column.data.dtype, column.starts.dtype, column.sizes.dtype) == (
+        np.uint8,
+        np.int64,
+        np.int32,
+    )
+
+
+@pytest.mark.parametrize("values", ([], [None], [b""], [None, b"", None]))
+def test_a_bytes_column_may_hold_no_bytes(values):
+    column = BytesColumn.from_list(values)
+    assert [column[row] for row in range(len(column))] == values
+    assert column.data.size == 0
+
+
+def test_a_slice_shares_the_arena():
+    column = BytesColumn.from_list(VALUES)
+    part = column.slice(1, 4)
+    assert [part[row] for row in range(3)] == VALUES[1:4]
+    assert part.data is column.data
+
+
+@pytest.mark.parametrize("kind", (bytes, bytearray, lambda raw: memoryview(bytearray(raw))))
+def test_a_section_decodes_into_columns(kind):
+    columns = decode_section(kind(encode_records(RECORDS, 5, 1000)), 3, 5, 1000)
+    assert len(columns) == 3
+    assert columns.to_records() == RECORDS
+    assert columns.offsets.tolist() == [5, 6, 7]
+    assert columns.timestamps.tolist() == [1000, 900, 2**50]
+    assert [columns.keys[row] for row in range(3)] == [b"k1", None, b""]
+    assert [columns.values[row] for row in range(3)] == [b"v1", b"", None]
+    assert [columns.headers(row) for row in range(3)] == [r.headers for r in RECORDS]
+
+
+def test_whole_records_are_extents_too():
+    section = encode_records(RECORDS, 5, 1000)
+    columns = decode_section(section, 3, 5, 1000)
+    parts = [section[start:end] for start, end in columns.extents[:, :2].tolist()]
+    assert [len(part) for part in parts] == [part[0] // 2 + 1 for part in parts]
+    # The extents leave out nothing but the length prefix of the record after.
+    assert b"".join(parts) == section
+
+
+def test_arrays_are_contiguous_so_that_kernels_are_compiled_once():
+    columns = decode_section(encode_records(RECORDS, 5, 1000), 3, 5, 1000)
+    keys = columns.keys
+    for array in (columns.offsets, columns.timestamps, keys.starts, keys.sizes):
+        assert array.flags.c_contiguous
+
+
+def test_append_time_replaces_every_timestamp():
+    columns = decode_section(encode_records(RECORDS, 5, 1000), 3, 5, 1000, append_time=77)
+    assert columns.timestamps.tolist() == [77] * 3
+    assert {record.timestamp for record in columns.to_records()} == {77}
+
+
+def test_an_empty_section_holds_no_records():
+    assert decode_section(b"", 0, 0, 0).to_records() == []
+
+
+def test_golden_section_decodes_and_encodes():
+    columns = decode_section(golden.G1[61:], 3, 0, 1000)
+    assert columns.to_records() == list(golden.G1_RECORDS)
+    assert bytes(encode_section(*columns_of(golden.G1_RECORDS), 1000)) == golden.G1[61:]
+
+
+@pytest.mark.parametrize(
+    ("count", "message"),
+    (
+        (-1, "negative record count -1"),
+        (2, "records remaining"),
+        (4, "premature end"),
+        (2**31 - 1, "premature end"),
+    ),
+)
+def test_s003_counts_that_do_not_fit_the_bytes(count, message):
+    """S-003, by kernel."""
+    with pytest.raises(InvalidRecordError, match=message):
+        decode_section(encode_records(RECORDS, 5, 1000), count, 5, 1000)
+
+
+def test_a_count_that_lies_takes_no_memory():
+    section = encode_records(RECORDS, 5, 1000)
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidRecordError):
+            decode_section(section, 2**31 - 1, 5, 1000)
+        assert tracemalloc.get_traced_memory()[1] < 100_000
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("first_delta", (0, 1, 63, 64, 2**31 - 4))
+def test_columns_encode_like_records(first_delta):
+    base = 5 - first_delta
+    section = encode_section(*columns_of(RECORDS), 1000, first_delta)
+    assert bytes(section) == encode_records(RECORDS, base, 1000)
+
+
+def test_no_headers_at_all_need_no_list():
+    records = [record._replace(headers=()) for record in RECORDS]
+    timestamps, keys, values, _ = columns_of(records)
+    section = encode_section(timestamps, keys, values, headers_column(None, 3), 1000)
+    assert bytes(section) == encode_records(records, 5, 1000)
+
+
+def test_decoded_columns_encode_again_in_any_order_of_rows():
+    """Rows are extents: an arena may hold them out of order, twice, or not at all."""
+    columns = decode_section(encode_records(RECORDS, 5, 1000), 3, 5, 1000)
+    keys, values = columns.keys, columns.values
+    rows = np.array([2, 0, 0], np.int64)
+    section = encode_section(
+        columns.timestamps[rows],
+        BytesColumn(keys.data, keys.starts[rows], keys.sizes[rows]),
+        BytesColumn(values.data, values.starts[rows], values.sizes[rows]),
+        headers_column(None, 3),
+        1000,
+    )
+    expected = [
+        RECORDS[row]._replace(offset=number, headers=()) for number, row in enumerate([2, 0, 0])
+    ]
+    assert bytes(section) == encode_records(expected, 0, 1000)
+
+
+@pytest.mark.skipif(NO_JIT, reason="plain Python warns of overflow instead of wrapping")
+def test_extreme_timestamps_wrap():
+    records = [Record(0, stamp, None, None) for stamp in (2**63 - 1, -(2**63), 0, -1)]
+    for number, record in enumerate(records):
+        records[number] = record._replace(offset=number)
+    for base in (2**63 - 1, -(2**63), -1):
+        section = encode_section(*columns_of(records), base)
+        assert bytes(section) == encode_records(records, 0, base)
+        assert decode_section(section, 4, 0, base).to_records() == records
+
+
+@pytest.mark.skipif(NO_JIT, reason="nothing is compiled")
+def test_writable_and_read_only_arenas_share_one_compilation():
+    encode_section(*columns_of(RECORDS), 1000)
+    encode = len(kernels.encode_records.signatures)
+    timestamps, keys, values, _ = columns_of(RECORDS)
+    writable = BytesColumn(keys.data.copy(), keys.starts, keys.sizes)
+    section = encode_section(timestamps, writable, values, headers_column(None, 3), 1000)
+    assert len(kernels.encode_records.signatures) == encode
+    decode_section(bytes(section), 3, 0, 1000)
+    decode = len(kernels.decode_records.signatures)
+    decode_section(section, 3, 0, 1000)
+    assert len(kernels.decode_records.signatures) == decode

@@ -1,0 +1,259 @@
+"""Kernels of logstore.record and the instructions of logstore.jit, case by case.
+
+What holds for any input is in tests/property/test_record_kernels.py.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import google_crc32c
+import numpy as np
+import pytest
+
+from logstore import jit
+from logstore.record import kernels
+from logstore.record.records import encode_headers, encode_record
+from logstore.record.varint import encode_varint
+from tests.support import golden
+
+ROOT = Path(__file__).resolve().parents[3]
+CHECK = b"123456789"
+NO_JIT = not hasattr(kernels.crc32c, "signatures")
+
+
+def array(data):
+    return np.frombuffer(data, np.uint8)
+
+
+def decode(section, count, base_offset=0, base_timestamp=0):
+    extents = np.full((max(count, 1), 7), -99, np.int64)
+    deltas = np.full((max(count, 1), 2), -99, np.int64)
+    status, row = kernels.decode_records(
+        array(section), 0, len(section), count, base_offset, base_timestamp, extents, deltas
+    )
+    return status, row, extents, deltas
+
+
+def with_body(*parts):
+    body = b"".join(parts)
+    return encode_varint(len(body)) + body
+
+
+# --- CRC-32C ----------------------------------------------------------------------------------
+
+
+def test_crc32c_of_the_catalogues_check_string():
+    assert kernels.crc32c(array(CHECK), 0, 9) == 0xE3069283
+
+
+def test_crc32c_of_golden_batches():
+    for data in golden.BATCHES.values():
+        assert kernels.crc32c(array(data), 21, len(data)) == int.from_bytes(data[17:21], "big")
+
+
+def test_crc32c_of_every_short_slice():
+    """Each way to split a range into words and single bytes, at each alignment."""
+    data = bytes(range(7, 40))
+    for start in range(len(data)):
+        for end in range(start, len(data) + 1):
+            assert kernels.crc32c(array(data), start, end) == google_crc32c.value(data[start:end])
+
+
+def test_both_word_steps_agree():
+    """The processor's instruction, if it has one, and the tables."""
+    assert jit.CRC_TABLES.shape == (8, 256)
+    data = bytes(range(64))
+    register = 0xFFFFFFFF
+    for position in range(0, 64, 8):
+        word = np.uint64(int.from_bytes(data[position : position + 8], "little"))
+        register = int(jit._crc32c_u64_by_tables(np.uint64(register), word))
+        assert register ^ 0xFFFFFFFF == google_crc32c.value(data[: position + 8])
+        assert kernels.crc32c(array(data), 0, position + 8) == register ^ 0xFFFFFFFF
+
+
+def run_python(code, **environment):
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+PROBE = """
+import numpy as np
+from logstore import jit
+from logstore.record import kernels
+from logstore.record.columns import BytesColumn, decode_section, encode_section, headers_column
+data = np.arange(251, dtype=np.uint8)
+print(jit.HAS_CRC_INSTRUCTION, kernels.crc32c(data, 3, 251))
+column = BytesColumn.from_list([b"k", None])
+section = encode_section(np.array([5, -6]), column, column, headers_column(None, 2), 0)
+print(bytes(section).hex(), len(decode_section(section, 2, 0, 0).to_records()))
+"""
+
+
+@pytest.mark.parametrize(
+    "environment",
+    (
+        {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""},
+        {"NUMBA_DISABLE_JIT": "1"},
+    ),
+    ids=("by tables", "as plain Python"),
+)
+def test_kernels_work_without_the_instruction_and_without_the_compiler(environment):
+    has_instruction, crc, section, count = run_python(PROBE, **environment)
+    assert has_instruction == "False"
+    assert int(crc) == google_crc32c.value(bytes(range(3, 251)))
+    expected = encode_record(5, 0, b"k", b"k") + encode_record(-6, 1, None, None)
+    assert (section, count) == (expected.hex(), "2")
+
+
+# --- varints ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "value",
+    (0, -1, 1, 63, -64, 64, -65, 8191, 8192, 2**31 - 1, -(2**31), 2**31, 2**63 - 1, -(2**63)),
+)
+def test_write_varint_read_varint_and_varint_size_agree(value):
+    out = np.zeros(12, np.uint8)
+    encoded = encode_varint(value)
+    assert kernels.varint_size(np.int64(value)) == len(encoded)
+    assert kernels.write_varint(out, 1, np.int64(value)) == 1 + len(encoded)
+    assert out.tobytes() == b"\0" + encoded + bytes(11 - len(encoded))
+    assert kernels.read_varint(out, 1, 12, 10) == (value, 1 + len(encoded))
+    assert kernels.read_varint(out, 1, len(encoded), 10)[1] == -1
+
+
+def test_read_varint_refuses_what_is_too_long():
+    assert kernels.read_varint(array(b"\x80" * 4 + b"\0"), 0, 5, 5) == (0, 5)
+    assert kernels.read_varint(array(b"\x80" * 5 + b"\0"), 0, 6, 5)[1] == -1
+    assert kernels.read_varint(array(b"\x80" * 9 + b"\0"), 0, 10, 10) == (0, 10)
+    assert kernels.read_varint(array(b"\x80" * 10 + b"\0"), 0, 11, 10)[1] == -1
+    assert kernels.read_varint(array(b""), 0, 0, 5)[1] == -1
+
+
+def test_read_varint_drops_bits_beyond_the_32nd():
+    assert kernels.read_varint(array(b"\xff\xff\xff\xff\x7f"), 0, 5, 5) == (-(2**31), 5)
+    assert kernels.read_varint(array(b"\xff\xff\xff\xff\x7f"), 0, 5, 10) == (-(2**34), 5)
+
+
+def test_copy_bytes_moves_a_range():
+    out = np.zeros(6, np.uint8)
+    assert kernels.copy_bytes(array(b"abcdef"), 1, 4, out, 2) == 5
+    assert out.tobytes() == b"\0\0bcd\0"
+    assert kernels.copy_bytes(array(b"abcdef"), 2, 2, out, 6) == 6
+
+
+# --- records ----------------------------------------------------------------------------------
+
+
+def test_check_headers_walks_to_their_end():
+    raw = b"\xff" + encode_headers((("h", b"12"), ("", None), ("n", b""))) + b"\xff"
+    assert kernels.check_headers(array(raw), 1, len(raw)) == (kernels.OK, len(raw) - 1)
+    assert kernels.check_headers(array(b"\0"), 0, 1) == (kernels.OK, 1)
+
+
+@pytest.mark.parametrize(
+    ("raw", "status"),
+    (
+        (b"", kernels.BAD_VARINT),
+        (encode_varint(-1), kernels.BAD_HEADER_COUNT),
+        (encode_varint(2) + b"\0", kernels.BAD_HEADER_COUNT),
+        (encode_varint(1) + b"\x80", kernels.BAD_VARINT),
+        (encode_varint(1) + b"\1\1", kernels.BAD_HEADER_KEY_SIZE),
+        (encode_varint(1) + b"\2", kernels.FIELD_OVERRUN),
+        (encode_varint(1) + b"\0", kernels.BAD_VARINT),
+        (encode_varint(1) + b"\0\4v", kernels.FIELD_OVERRUN),
+    ),
+)
+def test_check_headers_names_the_check_that_failed(raw, status):
+    assert kernels.check_headers(array(raw), 0, len(raw))[0] == status
+
+
+def test_decode_records_writes_extents_and_absolute_deltas():
+    section = encode_record(5, 0, b"key", None) + encode_record(-3, 2, None, b"")
+    status, row, extents, deltas = decode(section, 2, base_offset=100, base_timestamp=1000)
+    assert (status, row) == (kernels.OK, 2)
+    assert extents.tolist() == [[0, 10, 5, 3, 9, -1, 9], [10, 17, 15, -1, 16, 0, 16]]
+    assert deltas.tolist() == [[100, 1005], [102, 997]]
+
+
+def test_decode_records_reads_only_its_range():
+    record = encode_record(5, 0, b"key", None)
+    data = b"\xff\xff" + record + b"\xff"
+    extents, deltas = np.zeros((1, 7), np.int64), np.zeros((1, 2), np.int64)
+    status, _ = kernels.decode_records(array(data), 2, 2 + len(record), 1, 0, 0, extents, deltas)
+    assert status == kernels.OK
+    assert extents[0, :2].tolist() == [2, 12]
+
+
+def test_decode_records_of_none():
+    assert decode(b"", 0)[:2] == (kernels.OK, 0)
+    assert decode(b"\0", 0)[:2] == (kernels.RECORDS_REMAINING, 0)
+
+
+@pytest.mark.skipif(NO_JIT, reason="plain Python warns of overflow instead of wrapping")
+def test_decode_records_wraps_like_java():
+    status, _, _, deltas = decode(encode_record(2**63 - 1, 1, None, None), 1, 2**63 - 1, 10)
+    assert status == kernels.OK
+    assert deltas.tolist() == [[-(2**63), -(2**63) + 9]]
+
+
+@pytest.mark.parametrize(
+    ("section", "status"),
+    (
+        (b"", kernels.PREMATURE_END),
+        (b"\x80", kernels.BAD_VARINT),
+        (b"\x00", kernels.BAD_RECORD_SIZE),
+        (b"\x01", kernels.BAD_RECORD_SIZE),
+        (b"\x0e" + bytes(6), kernels.BAD_RECORD_SIZE),
+        (with_body(b"\0"), kernels.BAD_VARINT),
+        (with_body(b"\0\0"), kernels.BAD_VARINT),
+        (with_body(b"\0\0\0"), kernels.BAD_VARINT),
+        (with_body(b"\0\0\0\1"), kernels.BAD_VARINT),
+        # A record that ends where its header count should stand, at the very end of the data.
+        (with_body(b"\0\0\0\1\1"), kernels.BAD_VARINT),
+        (with_body(b"\0\0\0\1\2v"), kernels.BAD_VARINT),
+        (with_body(b"\0\0\1\1\1\0"), kernels.BAD_OFFSET_DELTA),
+        (with_body(b"\0\0\0\4k"), kernels.FIELD_OVERRUN),
+        (with_body(b"\0\0\0\1\4v"), kernels.FIELD_OVERRUN),
+        (with_body(b"\0\0\0\1\1\1"), kernels.BAD_HEADER_COUNT),
+        (with_body(b"\0\0\0\1\1\2\1\1"), kernels.BAD_HEADER_KEY_SIZE),
+        (with_body(b"\0\0\0\1\1\0\0"), kernels.RECORD_NOT_CONSUMED),
+        (encode_record(0, 0, None, None) + b"\0", kernels.RECORDS_REMAINING),
+    ),
+)
+def test_decode_records_names_the_check_that_failed(section, status):
+    assert decode(section, 1)[0] == status
+
+
+def test_decode_records_names_the_record():
+    good = encode_record(0, 0, b"k", b"v")
+    assert decode(good + good + b"\x01", 3)[:2] == (kernels.BAD_RECORD_SIZE, 2)
+    assert decode(good, 2)[:2] == (kernels.PREMATURE_END, 1)
+
+
+def test_encode_records_fills_what_encoded_records_size_says():
+    empty = encode_headers(())
+    keys, values = array(b"xkey"), array(b"value")
+    columns = (
+        (keys, np.array([1, 0], np.int64), np.array([3, -1], np.int32)),
+        (values, np.array([0, 5], np.int64), np.array([5, 0], np.int32)),
+        (array(empty), np.array([0, 0], np.int64), np.array([1, 1], np.int32)),
+    )
+    timestamps = np.array([2**40, -1], np.int64)
+    expected = encode_record(2**40, 8, b"key", b"value") + encode_record(-1, 9, None, b"")
+    sizes = [column[2] for column in columns]
+    assert kernels.encoded_records_size(8, timestamps, *sizes) == len(expected)
+    out = np.full(len(expected) + 1, 0xEE, np.uint8)
+    flat = [each for column in columns for each in column]
+    assert kernels.encode_records(8, timestamps, *flat, out) == len(expected)
+    assert out.tobytes() == expected + b"\xee"

@@ -1,0 +1,114 @@
+"""Clocks: what moves with what. And the bundle that hands them out."""
+
+import random
+import threading
+import time
+
+import pytest
+
+from logstore.runtime import (
+    Clock,
+    DiskFileSystem,
+    FixedWallClock,
+    MemoryFileSystem,
+    Runtime,
+    SystemClock,
+    VirtualClock,
+)
+from logstore.runtime.clock import VIRTUAL_EPOCH_MS
+
+
+def test_system_clock_is_the_machines():
+    clock: Clock = SystemClock()
+    before = time.time_ns() // 1_000_000
+    assert before <= clock.now_ms() <= time.time_ns() // 1_000_000
+    first = clock.monotonic_ns()
+    clock.sleep(0.002)
+    assert clock.monotonic_ns() - first >= 2_000_000
+    assert clock.follows_system
+
+
+def test_fixed_wall_clock_stands_while_monotonic_time_runs():
+    clock: Clock = FixedWallClock(1_700_000_000_000)
+    first = clock.monotonic_ns()
+    clock.sleep(0.002)
+    assert clock.now_ms() == 1_700_000_000_000
+    assert clock.monotonic_ns() > first
+    assert not clock.follows_system
+
+
+def test_virtual_clock_starts_in_2024_and_moves_only_when_told():
+    clock: Clock = VirtualClock()
+    assert clock.now_ms() == VIRTUAL_EPOCH_MS == 1_704_067_200_000
+    assert not clock.follows_system
+    before = time.monotonic()
+    clock.sleep(86_400)
+    assert time.monotonic() - before < 10
+    assert clock.now_ms() == VIRTUAL_EPOCH_MS + 86_400_000
+
+
+def test_advance_adds_its_units_up_and_returns_the_new_time():
+    clock = VirtualClock(0)
+    first = clock.monotonic_ns()
+    assert clock.advance(days=1, hours=2, minutes=3, seconds=4, ms=5) == 93_784_005
+    assert clock.monotonic_ns() - first == 93_784_005 * 1_000_000
+
+
+def test_parts_of_milliseconds_add_up():
+    clock = VirtualClock(0)
+    for _ in range(4):
+        clock.advance(ms=0.25)
+    assert clock.now_ms() == 1
+    clock.advance(seconds=0.1)
+    clock.advance(seconds=0.2)
+    assert clock.monotonic_ns() == 301_000_000
+
+
+def test_long_virtual_times_stay_exact():
+    clock = VirtualClock(1_700_000_000_001)
+    assert clock.advance(days=365_000, ms=1) == 1_700_000_000_002 + 365_000 * 86_400_000
+
+
+def test_advance_refuses_to_go_back():
+    clock = VirtualClock(1000)
+    with pytest.raises(ValueError, match="set_ms"):
+        clock.advance(seconds=2, ms=-2001)
+    assert clock.now_ms() == 1000
+
+
+def test_a_wall_clock_stepped_back_leaves_monotonic_time():
+    clock = VirtualClock(1_000)
+    first = clock.monotonic_ns()
+    clock.set_ms(5_000)
+    assert (clock.now_ms(), clock.monotonic_ns() - first) == (5_000, 4_000_000_000)
+    clock.set_ms(2_000)
+    assert (clock.now_ms(), clock.monotonic_ns() - first) == (2_000, 4_000_000_000)
+    clock.advance(ms=1)
+    assert (clock.now_ms(), clock.monotonic_ns() - first) == (2_001, 4_001_000_000)
+
+
+def test_runtime_is_the_machine_unless_told_otherwise():
+    runtime = Runtime()
+    assert isinstance(runtime.clock, SystemClock)
+    assert isinstance(runtime.fs, DiskFileSystem)
+    clock, fs = VirtualClock(), MemoryFileSystem()
+    runtime = Runtime(clock=clock, fs=fs, rng=random.Random(7))
+    assert (runtime.clock, runtime.fs) == (clock, fs)
+    assert runtime.rng.random() == random.Random(7).random()
+
+
+def test_locks_are_re_entrant_and_exclude_other_threads():
+    lock = Runtime().lock()
+    entered = []
+
+    def enter():
+        with lock:
+            entered.append(True)
+
+    with lock, lock:
+        thread = threading.Thread(target=enter)
+        thread.start()
+        thread.join(0.05)
+        assert entered == []
+    thread.join()
+    assert entered == [True]
