@@ -48,7 +48,7 @@ $(ALL): requirements/all.txt $(CORE)
 	@$(PIP) install --require-hashes --no-build-isolation -r requirements/all.txt
 	@touch $(DEV) $@
 
-.PHONY: help install demo test check format lint mypy interop golden boundscheck nojit-coverage lock clean
+.PHONY: help install demo test check format lint mypy interop golden boundscheck nojit-coverage docs lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -97,6 +97,9 @@ boundscheck: $(DEV) ## the kernels' tests with array bounds checked
 nojit-coverage: $(DEV) ## coverage with the kernels run as plain Python
 	@NUMBA_DISABLE_JIT=1 $(PYTEST) $(PARALLEL) $(PYTEST_ARGS) --cov --cov-report=term --cov-report=html \
 		$(wildcard tests/unit tests/property tests/cli)
+
+docs: $(DEV) ## write docs/CLI.md again from the program's help
+	@PYTHONPATH=. $(BIN)/python tests/support/cli_docs.py
 
 # --- upkeep -----------------------------------------------------------------------------------
 

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from cleaner import kernels
+from cleaner.chunks import ChunkReader, end_of
+from cleaner.map_kernels import STATE_MESSAGES
 
 if TYPE_CHECKING:
-    from cleaner.chunks import ChunkReader
     from cleaner.offset_map import OffsetMap
     from logstore.log import Log
 
@@ -43,7 +44,7 @@ class MapBuild:
     @property
     def messages_read(self) -> int:
         """Records mapped or passed over so far."""
-        return int(self._map.state[kernels.STATE_MESSAGES])
+        return int(self._map.state[STATE_MESSAGES])
 
     def steps(self) -> Iterator[int]:
         """Run the build; yield the bytes of each chunk before it is mapped.
@@ -60,10 +61,10 @@ class MapBuild:
         """
         offset_map = self._map
         offset_map.latest_offset = self._start - 1
-        segments = self._log.segments.between(self._start, self._end)
-        for slot, segment in enumerate(segments):
-            position = segment.offset_index.lookup(self._start).position
-            for chunk in self._reader.chunks(segment, position):
+        for segment in self._log.segments.between(self._start, self._end):
+            end = end_of(segment, self._log)
+            position = segment.indexed_position(self._start)
+            for chunk in self._reader.chunks(segment, end, position):
                 yield chunk.size_bytes
                 status, row = kernels.map_batches(
                     chunk.data,
@@ -82,5 +83,4 @@ class MapBuild:
                     self.full = True
                     return
                 self.bytes_read += chunk.size_bytes
-            following = segments[slot + 1].base_offset if slot + 1 < len(segments) else self._end
-            offset_map.latest_offset = following - 1
+            offset_map.latest_offset = min(end, self._end) - 1

@@ -1,4 +1,8 @@
-"""Reading segments in chunks of whole, verified batches, for mapping and for rewriting."""
+"""Reading segments in chunks of whole, verified batches, for mapping and for rewriting.
+
+Nothing that is read is trusted: a batch's CRC, lengths and counts are checked here, and that its
+offsets rise and lie where its segment's do, so that what follows can rely on them.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +13,8 @@ import numpy as np
 
 from cleaner import kernels
 from cleaner.errors import UnsupportedTransactionsError
-from logstore.errors import CorruptRecordError
-from logstore.fetch import decode_stored
-from logstore.record.batch import DECOMPRESSION_LIMIT, RecordBatch
+from logstore.errors import CorruptRecordError, SegmentOverflowError
+from logstore.record.batch import RecordBatch, decode_stored
 from logstore.record.codecs import Codec, decompress
 from logstore.record.layout import CODEC_MASK, CONTROL_BIT, HEADER_SIZE, LOG_OVERHEAD
 from logstore.record.walk import walk_headers
@@ -19,7 +22,11 @@ from logstore.record.walk import walk_headers
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from logstore.log import Log
     from logstore.segment import LogSegment
+
+UNFOLDED_BYTES = 16 * 1024 * 1024
+"""Decompressed bytes after which a chunk ends early; one batch may always exceed it."""
 
 
 class Chunk:
@@ -89,25 +96,32 @@ class ChunkReader:
         return len(self._buffer)
 
     def chunks(
-        self, segment: LogSegment, start: int = 0, *, verify: bool = True
+        self, segment: LogSegment, end_offset: int, start: int = 0, *, verify: bool = True
     ) -> Iterator[Chunk]:
         """Yield the chunks of a segment from position `start` on; each is valid until the next.
 
         Parameters
         ----------
+        end_offset : int
+            See `end_of`; offsets from there on are damage.
         verify : bool
-            Check the CRC of every batch; lengths, magic and counts are always checked.
+            Check the CRC of every batch; lengths, magic, counts and offsets are always checked.
 
         Raises
         ------
         CorruptRecordError, UnsupportedFormatError
-            A batch is damaged or torn; names file and position.
+            A batch is damaged, torn or out of place; names file and position.
+        SegmentOverflowError
+            An offset is more than 31 bits above the segment's base.
         UnsupportedTransactionsError
             A batch has a producer id or is a control batch.
         """
         position = start
+        next_offset = segment.base_offset
         while position < segment.size_bytes:
             chunk = self._read(segment, position, verify)
+            _check_offsets(chunk, next_offset, end_offset)
+            next_offset = int(chunk.table[-1, kernels.COL_LAST_OFFSET]) + 1
             yield chunk
             position += chunk.size_bytes
         self._shrink()
@@ -117,7 +131,7 @@ class ChunkReader:
         while True:
             view = memoryview(self._buffer)[:wanted]  # type: ignore[arg-type]  # a buffer
             count = segment.file.read_into(view, position)
-            rows_max = count // HEADER_SIZE + 1
+            rows_max = min(count, self._io_buffer_bytes) // HEADER_SIZE + 1
             if len(self._table) < rows_max:
                 self._table = np.empty((rows_max, kernels.TABLE_COLUMNS), np.int64)
             status, rows, end = kernels.scan_batches(self._buffer, 0, count, verify, self._table)
@@ -156,7 +170,10 @@ class ChunkReader:
         compressed = np.flatnonzero(attributes & CODEC_MASK)
         data = self._buffer
         if len(compressed):
-            data = self._decompress(segment, position, size_bytes, table, compressed)
+            data, rows = self._decompress(segment, position, size_bytes, table, compressed)
+            if rows < len(table):
+                size_bytes = int(table[rows, kernels.COL_POSITION])
+                table = table[:rows]
         chunk = Chunk(segment, position, size_bytes, data, table)
         sections = table[:, kernels.COL_SECTION_END] - table[:, kernels.COL_SECTION_START]
         unfit = np.flatnonzero(table[:, kernels.COL_RECORD_COUNT] > sections)
@@ -171,17 +188,27 @@ class ChunkReader:
         size_bytes: int,
         table: NDArray[np.int64],
         compressed: NDArray[np.intp],
-    ) -> NDArray[np.uint8]:
-        """Append the sections of compressed batches behind the chunk's bytes."""
+    ) -> tuple[NDArray[np.uint8], int]:
+        """Append the sections of compressed batches behind the chunk's bytes.
+
+        Returns the bytes, and how many rows of the table they serve: fewer than all when the
+        sections unfold to more than a chunk should hold.
+        """
+        rows = len(table)
         parts: list[bytes | memoryview] = [memoryview(self._buffer)[:size_bytes]]  # type: ignore[arg-type]
         end = size_bytes
         for row in compressed.tolist():
+            if end - size_bytes >= UNFOLDED_BYTES:
+                rows = row
+                break
             start = int(table[row, kernels.COL_POSITION]) + HEADER_SIZE
             stop = int(table[row, kernels.COL_POSITION] + table[row, kernels.COL_SIZE])
             try:
                 codec = Codec(int(table[row, kernels.COL_ATTRIBUTES]) & CODEC_MASK)
                 section = decompress(
-                    codec, self._buffer[start:stop].tobytes(), limit=DECOMPRESSION_LIMIT
+                    codec,
+                    self._buffer[start:stop].tobytes(),
+                    limit=segment.config.logstore_decompression_max_bytes,
                 )
             except CorruptRecordError as error:
                 if error.path is None:
@@ -192,7 +219,39 @@ class ChunkReader:
             table[row, kernels.COL_SECTION_START] = end
             end += len(section)
             table[row, kernels.COL_SECTION_END] = end
-        return np.frombuffer(bytearray().join(parts), np.uint8)
+        return np.frombuffer(bytearray().join(parts), np.uint8), rows
+
+
+def end_of(segment: LogSegment, log: Log) -> int:
+    """Return where a segment's offsets end, exclusive: at the next segment, or the log's end."""
+    following = log.segments.higher(segment.base_offset)
+    return log.log_end_offset if following is None else following.base_offset
+
+
+def _check_offsets(chunk: Chunk, next_offset: int, end_offset: int) -> None:
+    """Refuse batches that do not rise from `next_offset` on, or reach `end_offset`."""
+    first = chunk.table[:, kernels.COL_BASE_OFFSET]
+    last = chunk.table[:, kernels.COL_LAST_OFFSET]
+    segment = chunk.segment
+    misplaced = (last >= end_offset) | (first < next_offset)
+    misplaced[1:] |= first[1:] <= last[:-1]
+    rows = np.flatnonzero(misplaced)
+    if len(rows):
+        row = int(rows[0])
+        raise CorruptRecordError(
+            f"a batch of offsets {first[row]} to {last[row]} stands where offsets from "
+            f"{next_offset if row == 0 else last[row - 1] + 1} up to {end_offset} belong",
+            path=segment.log_path,
+            position=chunk.position + int(chunk.table[row, kernels.COL_POSITION]),
+            check="offsets",
+            expected=end_offset,
+            found=int(last[row]),
+        )
+    if not segment.can_append_offset(int(last[-1])):
+        raise SegmentOverflowError(
+            f"{segment.log_path}: offset {last[-1]} is more than 31 bits above the base; such a "
+            "segment must be split before it is cleaned"
+        )
 
 
 def raise_damage(segment: LogSegment, position: int) -> NoReturn:
@@ -201,9 +260,16 @@ def raise_damage(segment: LogSegment, position: int) -> NoReturn:
     if at is not None:
         batch: RecordBatch = segment.read_batch(at)
         batch.ensure_valid()
-        decode_stored(batch)
+        decode_stored(batch, segment.config.logstore_decompression_max_bytes)
+        raise CorruptRecordError(
+            f"the batch or a record in it lies outside the offsets {at.header.base_offset} to "
+            f"{at.header.last_offset} of its header",
+            path=segment.log_path,
+            position=position,
+            check="offsets",
+        )
     raise CorruptRecordError(
-        "the segment ends inside a batch" if at is None else "the batch cannot be read",
+        "the segment ends inside a batch",
         path=segment.log_path,
         position=position,
         check="whole_batch",

@@ -49,35 +49,37 @@ def clean_pass(
     first_dirty_offset : int
         Everything below was cleaned before.
     upper_bound_offset : int
-        Base of the first segment not to touch; at most the active segment's. When it equals
-        `first_dirty_offset`, the clean section is rewritten once, for its expired tombstones.
+        Base of the first segment not to touch; at most the active segment's. When it is not
+        above `first_dirty_offset`, nothing is mapped and the clean section below it is
+        rewritten once, for its expired tombstones.
 
     Returns
     -------
     CleanerStats
-        `end_offset` is the next first dirty offset; below the upper bound if the map was full.
+        `end_offset` is the next first dirty offset, never below this one; below the upper
+        bound if the map was full.
 
     Raises
     ------
     CleaningAbortedError
         Thrown in by the driver. Groups that were swapped stay; the unfinished one is removed.
     UnsupportedTransactionsError
-        As if aborted.
-    CorruptRecordError, UnsupportedFormatError, KafkaStorageError
+        As if aborted. In the dirty section such batches are met before anything is changed.
+    CorruptRecordError, UnsupportedFormatError, SegmentOverflowError, KafkaStorageError, OSError
         The unfinished `.cleaned` files stay for the loader to remove.
 
     Notes
     -----
     Memory: the map and the I/O buffers, whatever the log's size. Source: cleaner-semantics §1.
     """
+    log.check_open()
     clock = log.runtime.clock
     now_ms = clock.now_ms()
     started_ns = clock.monotonic_ns()
-    first_base = log.segments.first.base_offset
     offset_map = OffsetMap(
         config.dedupe_buffer_bytes,
         config.load_factor,
-        base_offset=first_base,
+        base_offset=first_dirty_offset,
         max_entries=upper_bound_offset - first_dirty_offset,
         rng=log.runtime.rng,
     )
@@ -90,6 +92,8 @@ def clean_pass(
         done += size
     mapped_ns = clock.monotonic_ns()
     end_offset = offset_map.latest_offset + 1
+    assert end_offset <= max(first_dirty_offset, upper_bound_offset)
+    assert end_offset > first_dirty_offset or first_dirty_offset >= upper_bound_offset
     rewriter = Rewriter(
         log,
         offset_map,
@@ -98,7 +102,7 @@ def clean_pass(
         upper_bound_offset=upper_bound_offset,
         now_ms=now_ms,
     )
-    sources = [s for s in log.segments if s.base_offset < end_offset]
+    sources = [s for s in log.segments if s.base_offset < min(end_offset, upper_bound_offset)]
     groups = group_segments(sources, log.config, upper_bound_offset)
     total = sum(segment.size_bytes for segment in sources)
     done = 0
@@ -110,6 +114,9 @@ def clean_pass(
                 done += size
         except (CleaningAbortedError, UnsupportedTransactionsError, GeneratorExit):
             destination.delete_if_exists()
+            raise
+        except BaseException:
+            destination.close_handlers()
             raise
         _finish_destination(destination, group[-1])
         log.replace_segments([destination], group)

@@ -27,6 +27,11 @@ class CleanerConfig:
         Part of the counted slots that may be filled, in (0, 1].
     io_buffer_bytes : int
         Bytes read at a time; a larger batch is read whole all the same.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        The load factor is out of range, or the buffer holds no key.
     """
 
     dedupe_buffer_bytes: int = 128 * 1024 * 1024
@@ -38,7 +43,7 @@ class CleanerConfig:
             raise InvalidConfigurationError(
                 f"log.cleaner.io.buffer.load.factor must be in (0, 1], not {self.load_factor}"
             )
-        if int(self.slots * self.load_factor) < 1 or self.slots * self.load_factor <= 1:
+        if self.slots * self.load_factor <= 1:
             raise InvalidConfigurationError(
                 f"a dedupe buffer of {self.dedupe_buffer_bytes} bytes holds no key: "
                 "no progress is possible"

@@ -13,8 +13,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from logstore.jit import kernel, load_u64
-from logstore.record.kernels import copy_bytes, crc32c, read_varint, varint_size, write_varint
+from cleaner.map_kernels import MAX_OFFSET_SPAN as MAX_OFFSET_SPAN  # to be named from here too
+from cleaner.map_kernels import (
+    STATE_ENTRIES,
+    STATE_LATEST_OFFSET,
+    STATE_LIMIT,
+    STATE_MESSAGES,
+    map_get,
+    map_put,
+)
+from logstore.jit import borrowed, kernel
+from logstore.record.kernels import (
+    check_headers,
+    copy_bytes,
+    crc32c,
+    read_varint,
+    varint_size,
+    write_varint,
+)
+from logstore.types import INT64_MAX
 
 Bytes = NDArray[np.uint8]
 Int64s = NDArray[np.int64]
@@ -74,19 +91,6 @@ DAMAGED = 1
 MAP_FULL = 2
 COMPRESSED = 3
 
-# -- offset map: state words and slot layout -------------------------------------------------
-
-STATE_ENTRIES = 0
-STATE_LATEST_OFFSET = 1
-STATE_LIMIT = 2
-STATE_MESSAGES = 3
-STATE_BASE = 4
-STATE_WORDS = 5
-
-OFFSET_BITS = 40
-MAX_OFFSET_SPAN = 2**OFFSET_BITS - 2
-SLACK_SLOTS = 4096
-
 _CODEC_MASK = 0x07
 _APPEND_TIME = 0x08
 _CONTROL = 0x20
@@ -129,7 +133,8 @@ def scan_batches(data: Bytes, start: int, end: int, check_crc: bool, table: Int6
     Parameters
     ----------
     check_crc : bool
-        Whether to compare the stored CRC-32C; lengths and magic are always checked.
+        Whether to compare the stored CRC-32C; lengths, magic, record count and that the
+        offsets do not run backwards (or past 2^63) are always checked.
     table : (rows, TABLE_COLUMNS) int64, out
 
     Returns
@@ -150,6 +155,10 @@ def scan_batches(data: Bytes, start: int, end: int, check_crc: bool, table: Int6
             return DAMAGED, rows, position
         if size > end - position:
             break
+        base_offset = read_i64(data, position)
+        last_offset_delta = read_i32(data, position + 23)
+        if base_offset < 0 or last_offset_delta < 0 or base_offset > INT64_MAX - last_offset_delta:
+            return DAMAGED, rows, position
         if read_i32(data, position + 57) < 0:
             return DAMAGED, rows, position
         if check_crc:
@@ -159,9 +168,8 @@ def scan_batches(data: Bytes, start: int, end: int, check_crc: bool, table: Int6
         row = table[rows]
         row[COL_POSITION] = position
         row[COL_SIZE] = size
-        base_offset = read_i64(data, position)
         row[COL_BASE_OFFSET] = base_offset
-        row[COL_LAST_OFFSET] = base_offset + read_i32(data, position + 23)
+        row[COL_LAST_OFFSET] = base_offset + last_offset_delta
         row[COL_ATTRIBUTES] = np.int64(data[position + 22])
         row[COL_BASE_TIMESTAMP] = read_i64(data, position + 27)
         row[COL_MAX_TIMESTAMP] = read_i64(data, position + 35)
@@ -176,150 +184,7 @@ def scan_batches(data: Bytes, start: int, end: int, check_crc: bool, table: Int6
     return OK, rows, position
 
 
-# -- keyed hash and map ----------------------------------------------------------------------
-
-
-@kernel
-def _rotate(word: np.uint64, bits: int) -> np.uint64:
-    return (word << np.uint64(bits)) | (word >> np.uint64(64 - bits))
-
-
-@kernel
-def _sip_round(v0: np.uint64, v1: np.uint64, v2: np.uint64, v3: np.uint64) -> Any:
-    v0 += v1
-    v1 = _rotate(v1, 13) ^ v0
-    v0 = _rotate(v0, 32)
-    v2 += v3
-    v3 = _rotate(v3, 16) ^ v2
-    v0 += v3
-    v3 = _rotate(v3, 21) ^ v0
-    v2 += v1
-    v1 = _rotate(v1, 17) ^ v2
-    v2 = _rotate(v2, 32)
-    return v0, v1, v2, v3
-
-
-@kernel
-def siphash128(data: Bytes, start: int, size: int, k0: np.uint64, k1: np.uint64) -> Any:
-    """Return SipHash-1-3-128 of `data[start:start+size]` under the key (k0, k1).
-
-    Returns (low, high), both uint64. O(size), 8 bytes a round.
-    """
-    v0 = k0 ^ np.uint64(0x736F6D6570736575)
-    v1 = k1 ^ np.uint64(0x646F72616E646F6D) ^ np.uint64(0xEE)
-    v2 = k0 ^ np.uint64(0x6C7967656E657261)
-    v3 = k1 ^ np.uint64(0x7465646279746573)
-    position = start
-    end = start + size
-    while position + 8 <= end:
-        word = load_u64(data, position)
-        v3 ^= word
-        v0, v1, v2, v3 = _sip_round(v0, v1, v2, v3)
-        v0 ^= word
-        position += 8
-    word = np.uint64(size & 0xFF) << np.uint64(56)
-    shift = np.uint64(0)
-    while position < end:
-        word |= np.uint64(data[position]) << shift
-        shift += np.uint64(8)
-        position += 1
-    v3 ^= word
-    v0, v1, v2, v3 = _sip_round(v0, v1, v2, v3)
-    v0 ^= word
-    v2 ^= np.uint64(0xEE)
-    for _ in range(3):
-        v0, v1, v2, v3 = _sip_round(v0, v1, v2, v3)
-    low = v0 ^ v1 ^ v2 ^ v3
-    v1 ^= np.uint64(0xDD)
-    for _ in range(3):
-        v0, v1, v2, v3 = _sip_round(v0, v1, v2, v3)
-    return low, v0 ^ v1 ^ v2 ^ v3
-
-
-@kernel
-def _find_slot(slots: UInt64s, low: np.uint64, tag: np.uint64) -> Any:
-    """Return (slot, found): where a hash is, or where it would be inserted."""
-    home_slots = np.uint64(len(slots) - SLACK_SLOTS)
-    slot = np.int64(((low >> np.uint64(32)) * home_slots) >> np.uint64(32))
-    offset_mask = np.uint64(MAX_OFFSET_SPAN + 1)
-    while slot < len(slots):
-        word = slots[slot, 1]
-        if word & offset_mask == np.uint64(0) or slots[slot, 0] > low:
-            return slot, False
-        if slots[slot, 0] == low and word & ~offset_mask == tag:
-            return slot, True
-        slot += 1
-    return slot, False
-
-
-@kernel
-def map_get(
-    slots: UInt64s, state: Int64s, data: Bytes, start: int, size: int, k0: np.uint64, k1: np.uint64
-) -> Any:
-    """Return the offset mapped for a key, -1 if there is none. O(1) expected."""
-    low, high = siphash128(data, start, size, k0, k1)
-    tag = (high >> np.uint64(OFFSET_BITS)) << np.uint64(OFFSET_BITS)
-    slot, found = _find_slot(slots, low, tag)
-    if not found:
-        return np.int64(-1)
-    relative = np.int64(slots[slot, 1] & np.uint64(MAX_OFFSET_SPAN + 1)) - 1
-    return relative + state[STATE_BASE]
-
-
-@kernel
-def map_put(
-    slots: UInt64s,
-    state: Int64s,
-    data: Bytes,
-    start: int,
-    size: int,
-    offset: int,
-    k0: np.uint64,
-    k1: np.uint64,
-) -> int:
-    """Map a key to `offset`, whatever was there; latest offset follows.
-
-    Entries lie in the order of their hashes from their home slot on, so that a search for an
-    absent key ends early; an insertion shifts what is above it up to the next free slot.
-
-    Parameters
-    ----------
-    slots : (home slots + SLACK_SLOTS, 2) uint64, in/out
-        Word 0: 64 bits of the hash. Word 1: 24 more bits, then the offset relative to
-        `state[STATE_BASE]` plus 1 in 40 bits; 0 there marks a free slot.
-    state : (STATE_WORDS,) int64, in/out
-
-    Returns
-    -------
-    int
-        OK, or MAP_FULL when the offset does not fit or no slot is free; nothing changed then.
-    """
-    relative = offset - state[STATE_BASE]
-    if relative < 0 or relative > MAX_OFFSET_SPAN:
-        return MAP_FULL
-    low, high = siphash128(data, start, size, k0, k1)
-    tag = (high >> np.uint64(OFFSET_BITS)) << np.uint64(OFFSET_BITS)
-    slot, found = _find_slot(slots, low, tag)
-    word = tag | np.uint64(relative + 1)
-    if found:
-        slots[slot, 1] = word
-        state[STATE_LATEST_OFFSET] = offset
-        return OK
-    offset_mask = np.uint64(MAX_OFFSET_SPAN + 1)
-    free = slot
-    while free < len(slots) and slots[free, 1] & offset_mask != np.uint64(0):
-        free += 1
-    if free >= len(slots):
-        return MAP_FULL
-    while free > slot:
-        slots[free, 0] = slots[free - 1, 0]
-        slots[free, 1] = slots[free - 1, 1]
-        free -= 1
-    slots[slot, 0] = low
-    slots[slot, 1] = word
-    state[STATE_ENTRIES] += 1
-    state[STATE_LATEST_OFFSET] = offset
-    return OK
+# -- records, map ----------------------------------------------------------------------------
 
 
 @kernel
@@ -327,8 +192,10 @@ def _record_fields(data: Bytes, position: int, end: int) -> Any:
     """Take the start of a record apart.
 
     Returns (status, record end, timestamp delta, offset delta, position of the key length, key
-    start, key size, value size); the status is OK or DAMAGED, and the value lies within.
+    start, key size, value size); the status is OK or DAMAGED, and key, value and headers fill
+    the record.
     """
+    data = borrowed(data)
     bad = (DAMAGED, np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0),
            np.int64(0))  # fmt: skip
     size, position = read_varint(data, position, end, 5)
@@ -351,6 +218,11 @@ def _record_fields(data: Bytes, position: int, end: int) -> Any:
     value_size, position = read_varint(data, position, record_end, 5)
     if position < 0 or value_size > record_end - position:
         return bad
+    headers = position + max(value_size, np.int64(0))
+    if headers + 1 != record_end or data[headers] != 0:
+        status, position = check_headers(data, headers, record_end)
+        if status != OK or position != record_end:
+            return bad
     return (OK, record_end, timestamp_delta, offset_delta, tail, key_start, key_size, value_size)
 
 
@@ -376,6 +248,10 @@ def map_batches(
         `OK` with `end_row`; `MAP_FULL` if a keyed record met a full map: the build ends there,
         between two puts; `DAMAGED` if the row's records cannot be read.
     """
+    data = borrowed(data)
+    table = borrowed(table)
+    slots = borrowed(slots)
+    state = borrowed(state)
     for index in range(first_row, end_row):
         row = table[index]
         last_offset = row[COL_LAST_OFFSET]
@@ -392,12 +268,13 @@ def map_batches(
                     return DAMAGED, index
                 position = fields[1]
                 offset = base_offset + fields[3]
+                if offset > last_offset:
+                    return DAMAGED, index
                 key_size = fields[6]
                 if key_size >= 0 and offset >= first_dirty_offset:
                     if state[STATE_ENTRIES] >= state[STATE_LIMIT]:
                         return MAP_FULL, index
-                    status = map_put(slots, state, data, fields[5], key_size, offset, k0, k1)
-                    if status != OK:
+                    if not map_put(slots, state, data, fields[5], key_size, offset, k0, k1):
                         return MAP_FULL, index
                 state[STATE_MESSAGES] += 1
             if position != end:
@@ -443,6 +320,10 @@ def classify_batches(
     (status, row)
         `OK` with `rows`, or `DAMAGED` with the row whose records cannot be read.
     """
+    data = borrowed(data)
+    table = borrowed(table)
+    slots = borrowed(slots)
+    state = borrowed(state)
     latest_offset = state[STATE_LATEST_OFFSET]
     next_record = 0
     for index in range(rows):
@@ -473,6 +354,8 @@ def classify_batches(
                 record_starts[next_record] = position
                 position = fields[1]
                 offset = row[COL_BASE_OFFSET] + fields[3]
+                if offset > row[COL_LAST_OFFSET]:
+                    return DAMAGED, index
                 key_size = fields[6]
                 tombstone = fields[7] < 0
                 fate = RETAINED
@@ -540,6 +423,8 @@ def write_kept_records(
 
     Offset deltas, keys, values and headers stay as they are. Returns the position after them.
     """
+    data = borrowed(data)
+    out = borrowed(out)
     append_time = row[COL_ATTRIBUTES] & _APPEND_TIME != 0
     shift = row[COL_BASE_TIMESTAMP] - row[COL_OUT_BASE_TIMESTAMP]
     first = row[COL_FIRST_RECORD]
@@ -604,6 +489,11 @@ def assemble_batches(
         `OK` with `rows`; `COMPRESSED` with the row of a rebuilt batch that needs its codec:
         the caller writes that one and goes on behind it.
     """
+    data = borrowed(data)
+    table = borrowed(table)
+    codes = borrowed(codes)
+    record_starts = borrowed(record_starts)
+    out = borrowed(out)
     for index in range(first_row, rows):
         row = table[index]
         form = row[COL_FORM]

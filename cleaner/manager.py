@@ -26,6 +26,9 @@ from logstore.errors import (
     CorruptCheckpointError,
     CorruptionError,
     InvalidConfigurationError,
+    InvalidOffsetError,
+    KafkaStorageError,
+    SegmentOverflowError,
     UnsupportedFormatError,
 )
 from logstore.types import INT64_MAX, TopicPartition
@@ -41,6 +44,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 OFFSET_STRATEGY = "offset"
+
+_FOR_GOOD = (CorruptionError, UnsupportedFormatError, SegmentOverflowError, InvalidOffsetError)
+"""What a further attempt would meet again; the log serves on, but is not cleaned any more."""
 
 ProgressListener = Callable[[TopicPartition, "PassProgress"], None]
 
@@ -71,6 +77,7 @@ class LogCleanerManager:
         self._logs = logs
         self._broker_config = broker_config
         self.config = CleanerConfig.from_broker(broker_config)
+        self._uncleanable: dict[TopicPartition, str] = {}
 
     # -- checkpoint ----------------------------------------------------------------------
 
@@ -109,7 +116,15 @@ class LogCleanerManager:
             self._runtime.clock.now_ms(),
             cleaner_enabled=self._broker_config.log_cleaner_enable,
             force=force,
+            uncleanable=self._uncleanable.get(log.topic_partition),
         )
+
+    def _decide(self, log: Log, *, force: bool = False) -> CleaningDecision:
+        """Decide about a log, and replace its stored checkpoint if that lies outside the log."""
+        decision = self.decision_of(log, force=force)
+        if decision.state.checkpoint_repaired and log.config.compact:
+            self._write_checkpoint(log.topic_partition, decision.state.first_dirty_offset)
+        return decision
 
     # -- cleaning ------------------------------------------------------------------------
 
@@ -136,9 +151,9 @@ class LogCleanerManager:
             _refuse_other_strategies(log)
         for log in logs:
             if (
-                log.config.compact
-                and log.active_segment.size_bytes
+                log.active_segment.size_bytes
                 and (roll or self._is_idle(log))
+                and self.decision_of(log, force=force).is_candidate
             ):
                 log.roll()
         if force:
@@ -162,36 +177,33 @@ class LogCleanerManager:
         self, logs: Sequence[Log], outcome: CleanOutcome, progress: ProgressListener | None
     ) -> None:
         """Clean the most urgent log, again and again, until none is due."""
-        pending = list(logs)
-        passes: dict[TopicPartition, int] = {}
-        while pending:
-            decisions = [(self.decision_of(log), log) for log in pending]
-            for decision, log in decisions:
-                if decision.state.checkpoint_repaired and log.config.compact:
-                    self._write_checkpoint(log.topic_partition, decision.state.first_dirty_offset)
-            due = [(decision, log) for decision, log in decisions if decision.will_clean]
-            for decision, log in decisions:
+        exact = self._broker_config.logstore_kafka_exact
+        decisions = {log: self._decide(log) for log in logs}
+        passes = dict.fromkeys(logs, 0)
+        while decisions:
+            for log, decision in list(decisions.items()):
                 if decision.binding is not None:
-                    pending.remove(log)
-                    if log.topic_partition not in passes:
+                    del decisions[log]
+                    if not passes[log]:
                         outcome.not_cleaned.append((log.topic_partition, decision.binding))
-            if not due:
+            if not decisions:
                 return
-            decision, log = min(due, key=lambda item: selection_order(item[0]))
-            number = passes.get(log.topic_partition, 0) + 1
-            passes[log.topic_partition] = number
-            if not self._pass(log, decision.state, number, outcome, progress):
-                pending.remove(log)
+            log = min(decisions, key=lambda log: selection_order(decisions[log], kafka_exact=exact))
+            passes[log] += 1
+            if self._pass(log, decisions[log].state, passes[log], outcome, progress):
+                decisions[log] = self._decide(log)
+            else:
+                del decisions[log]
 
     def _force(self, log: Log, outcome: CleanOutcome, progress: ProgressListener | None) -> None:
         """Clean one log as far as it goes, in as many passes as the map needs."""
-        decision = self.decision_of(log, force=True)
+        decision = self._decide(log, force=True)
         if decision.binding is not None:
             outcome.not_cleaned.append((log.topic_partition, decision.binding))
             return
         number = 1
         while self._pass(log, decision.state, number, outcome, progress):
-            decision = self.decision_of(log, force=True)
+            decision = self._decide(log, force=True)
             if decision.state.first_dirty_offset >= decision.state.upper_bound_offset:
                 return
             number += 1
@@ -208,9 +220,12 @@ class LogCleanerManager:
         from cleaner.clean import clean_pass
 
         tp = log.topic_partition
-        upper_bound = max(state.upper_bound_offset, state.first_dirty_offset)
         steps = clean_pass(
-            log, self.config, state.first_dirty_offset, upper_bound, pass_number=number
+            log,
+            self.config,
+            state.first_dirty_offset,
+            state.upper_bound_offset,
+            pass_number=number,
         )
         try:
             while True:
@@ -224,11 +239,16 @@ class LogCleanerManager:
                 (tp, Gate("unsupported_transactions", False, None, None, str(error)))
             )
             return False
-        except (CorruptionError, UnsupportedFormatError) as error:
+        except _FOR_GOOD as error:
             logger.warning("cleaning of %s failed: %s", tp, error)
+            self._uncleanable[tp] = str(error)
             self._write_checkpoint(tp, state.first_dirty_offset)
             outcome.not_cleaned.append((tp, Gate("uncleanable", False, None, None, str(error))))
             return False
+        except OSError as error:
+            raise KafkaStorageError(f"{tp}: cannot clean: {error}") from error
+        finally:
+            steps.close()  # what a progress listener raises ends the pass like an abort
         self._write_checkpoint(tp, stats.end_offset)
         outcome.passes.append(stats)
         return True

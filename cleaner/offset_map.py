@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cleaner import kernels
+from cleaner import map_kernels
 from cleaner.config import KAFKA_ENTRY_BYTES
 from cleaner.errors import OffsetMapFullError
 from logstore.errors import InvalidConfigurationError
@@ -48,7 +48,7 @@ class OffsetMap:
 
     Notes
     -----
-    put and get are O(1) expected, about 50 ns inside kernels. Not thread-safe.
+    put and get are O(1) expected, about 50 ns inside map_kernels. Not thread-safe.
     """
 
     def __init__(
@@ -69,27 +69,27 @@ class OffsetMap:
         expected = self.capacity if max_entries is None else min(self.capacity, max_entries)
         homes = min(memory_bytes // _SLOT_BYTES, int(expected / _PHYSICAL_LOAD) + 1)
         self.slots: NDArray[np.uint64] = np.zeros(
-            (max(1, homes) + kernels.SLACK_SLOTS, 2), np.uint64
+            (max(1, homes) + map_kernels.SLACK_SLOTS, 2), np.uint64
         )
-        self.state: NDArray[np.int64] = np.zeros(kernels.STATE_WORDS, np.int64)
-        self.state[kernels.STATE_LIMIT] = self.limit
-        self.state[kernels.STATE_BASE] = base_offset
-        self.state[kernels.STATE_LATEST_OFFSET] = -1
+        self.state: NDArray[np.int64] = np.zeros(map_kernels.STATE_WORDS, np.int64)
+        self.state[map_kernels.STATE_LIMIT] = self.limit
+        self.state[map_kernels.STATE_BASE] = base_offset
+        self.state[map_kernels.STATE_LATEST_OFFSET] = -1
         key = 0 if rng is None else rng.getrandbits(128)
         self.k0 = np.uint64(key & 0xFFFFFFFFFFFFFFFF)
         self.k1 = np.uint64(key >> 64)
 
     def __len__(self) -> int:
-        return int(self.state[kernels.STATE_ENTRIES])
+        return int(self.state[map_kernels.STATE_ENTRIES])
 
     @property
     def latest_offset(self) -> int:
         """The last offset the map speaks for; -1 when nothing was put."""
-        return int(self.state[kernels.STATE_LATEST_OFFSET])
+        return int(self.state[map_kernels.STATE_LATEST_OFFSET])
 
     @latest_offset.setter
     def latest_offset(self, offset: int) -> None:
-        self.state[kernels.STATE_LATEST_OFFSET] = offset
+        self.state[map_kernels.STATE_LATEST_OFFSET] = offset
 
     @property
     def utilization(self) -> float:
@@ -104,30 +104,28 @@ class OffsetMap:
         OffsetMapFullError
             All counted slots are in use, be the key known or not.
         """
-        status = kernels.MAP_FULL
-        if len(self) < self.capacity:
-            status = kernels.map_put(
-                self.slots, self.state, _array(key), 0, len(key), offset, self.k0, self.k1
-            )
-        if status != kernels.OK:
+        fits = len(self) < self.capacity and map_kernels.map_put(
+            self.slots, self.state, _array(key), 0, len(key), offset, self.k0, self.k1
+        )
+        if not fits:
             raise OffsetMapFullError(f"the map is full with {len(self)} keys")
 
     def get(self, key: bytes) -> int:
         """Return the offset mapped for `key`, -1 if there is none."""
         return int(
-            kernels.map_get(self.slots, self.state, _array(key), 0, len(key), self.k0, self.k1)
+            map_kernels.map_get(self.slots, self.state, _array(key), 0, len(key), self.k0, self.k1)
         )
 
     def clear(self) -> None:
         """Forget everything."""
         self.slots.fill(0)
-        self.state[kernels.STATE_ENTRIES] = 0
-        self.state[kernels.STATE_MESSAGES] = 0
-        self.state[kernels.STATE_LATEST_OFFSET] = -1
+        self.state[map_kernels.STATE_ENTRIES] = 0
+        self.state[map_kernels.STATE_MESSAGES] = 0
+        self.state[map_kernels.STATE_LATEST_OFFSET] = -1
 
     def _check(self) -> None:
         """Assert that used slots are counted and lie in the order of their hashes."""
-        offset_bits = np.uint64(kernels.MAX_OFFSET_SPAN + 1)
+        offset_bits = np.uint64(map_kernels.MAX_OFFSET_SPAN + 1)
         used = (self.slots[:, 1] & offset_bits) != 0
         assert int(used.sum()) == len(self)
         hashes = self.slots[used, 0]

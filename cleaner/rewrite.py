@@ -12,16 +12,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cleaner import kernels
+from cleaner.chunks import Chunk, ChunkReader, end_of
 from logstore.names import CLEANED_SUFFIX, SEGMENT_SUFFIXES, file_name
-from logstore.record.batch import seal_batch
-from logstore.record.codecs import Codec
-from logstore.record.header import BatchHeader
-from logstore.record.layout import CODEC_MASK
+from logstore.record.codecs import Codec, compress
+from logstore.record.layout import CODEC_MASK, HEADER_SIZE
 from logstore.segment import BatchExtent, LogSegment
 from logstore.types import INT64_MAX
 
 if TYPE_CHECKING:
-    from cleaner.chunks import Chunk, ChunkReader
     from cleaner.offset_map import OffsetMap
     from logstore.log import Log
 
@@ -83,15 +81,13 @@ class Rewriter:
         SegmentOverflowError
             An offset does not fit the destination.
         """
-        following = [s.base_offset for s in group[1:]]
-        end = self._log.segments.higher(group[-1].base_offset)
-        following.append(self._upper_bound_offset if end is None else end.base_offset)
-        for segment, next_base in zip(group, following, strict=True):
+        for segment in group:
+            end = end_of(segment, self._log)
             mapped = (
                 segment.base_offset >= self._first_dirty_offset
-                and next_base - 1 <= self._map.latest_offset
+                and end - 1 <= self._map.latest_offset
             )
-            for chunk in self._reader.chunks(segment, verify=not mapped):
+            for chunk in self._reader.chunks(segment, end, verify=not mapped):
                 yield chunk.size_bytes
                 self._filter(chunk, destination)
 
@@ -147,44 +143,28 @@ class Rewriter:
             )
             if status == kernels.OK:
                 return int(position)
-            batch = self._rebuild_compressed(chunk, row)
-            table[row, kernels.COL_OUT_SIZE] = len(batch)
-            if position + len(batch) + int(table[row + 1 :, kernels.COL_OUT_SIZE].sum()) > len(
-                self._out
-            ):
-                grown = np.empty(2 * len(self._out) + len(batch), np.uint8)
+            body = self._compressed_body(chunk, row)
+            end = position + HEADER_SIZE + len(body)
+            left = int(table[row + 1 :, kernels.COL_OUT_SIZE].sum())
+            if end + left > len(self._out):
+                grown = np.empty(2 * end + left, np.uint8)
                 grown[:position] = self._out[:position]
                 self._out = grown
-            self._out[position : position + len(batch)] = np.frombuffer(batch, np.uint8)
-            position += len(batch)
+            self._out[end - len(body) : end] = np.frombuffer(body, np.uint8)
+            kernels.write_header(chunk.data, table[row], self._out, position, end)
+            table[row, kernels.COL_OUT_SIZE] = end - position
+            position = end
             row += 1
 
-    def _rebuild_compressed(self, chunk: Chunk, row: int) -> bytes:
-        """Return the batch with its kept records, compressed by its own codec again."""
+    def _compressed_body(self, chunk: Chunk, row: int) -> bytes:
+        """Return the kept records of a batch, compressed by its own codec again."""
         columns = chunk.table[row]
         section = np.empty(int(columns[kernels.COL_OUT_SIZE]), np.uint8)
         end = kernels.write_kept_records(
             chunk.data, columns, self._codes, self._record_starts, section, 0
         )
-        start = int(columns[kernels.COL_POSITION])
-        source = BatchHeader.unpack_from(chunk.data[start : start + 61].tobytes())
-        return seal_batch(
-            section[:end].tobytes(),
-            codec=Codec(source.attributes & CODEC_MASK),
-            base_offset=source.base_offset,
-            last_offset_delta=source.last_offset_delta,
-            record_count=int(columns[kernels.COL_KEPT]),
-            base_timestamp=int(columns[kernels.COL_OUT_BASE_TIMESTAMP]),
-            max_timestamp=int(columns[kernels.COL_OUT_MAX_TIMESTAMP]),
-            timestamp_type=source.timestamp_type,
-            partition_leader_epoch=source.partition_leader_epoch,
-            producer_id=source.producer_id,
-            producer_epoch=source.producer_epoch,
-            base_sequence=source.base_sequence,
-            is_transactional=source.is_transactional,
-            is_control=source.is_control,
-            has_delete_horizon=bool(columns[kernels.COL_OUT_HORIZON]),
-        )
+        codec = Codec(int(columns[kernels.COL_ATTRIBUTES]) & CODEC_MASK)
+        return compress(codec, section[:end].tobytes())
 
     def _count(self, chunk: Chunk, written: int) -> None:
         table = chunk.table

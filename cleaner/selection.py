@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from logstore.segment import LogSegment
 
 
+_STANDING_GATES = ("policy", "cleaner_disabled", "unsupported_transactions", "uncleanable")
+"""Gates that neither time nor appends can open."""
+
+
 class Gate(NamedTuple):
     """One condition between a partition and its cleaning.
 
@@ -92,6 +96,11 @@ class CleaningDecision:
         return self.binding is None
 
     @property
+    def is_candidate(self) -> bool:
+        """Whether the log is one to be cleaned at all, if not now."""
+        return all(gate.open for gate in self.gates if gate.gate in _STANDING_GATES)
+
+    @property
     def binding(self) -> Gate | None:
         """The first closed gate, None when all are open."""
         return next((gate for gate in self.gates if not gate.open), None)
@@ -119,7 +128,7 @@ def cleanable_state(
     if log.active_segment.base_offset < first_dirty:
         clean_bytes += log.active_segment.size_bytes
     cleanable = log.segments.between(min(first_dirty, upper_bound), upper_bound)
-    delay, overdue = _max_lag(log, closed, cleanable, first_dirty, now_ms)
+    delay, overdue = _max_lag(log, cleanable, first_dirty, now_ms)
     return CleanableState(
         topic_partition=log.topic_partition,
         first_dirty_offset=first_dirty,
@@ -165,17 +174,13 @@ def _upper_bound(log: Log, closed: Sequence[LogSegment], limit: int) -> int:
 
 
 def _max_lag(
-    log: Log,
-    closed: Sequence[LogSegment],
-    cleanable: Sequence[LogSegment],
-    first_dirty: int,
-    now_ms: int,
+    log: Log, cleanable: Sequence[LogSegment], first_dirty: int, now_ms: int
 ) -> tuple[int, int]:
     """Return the delay beyond `max.compaction.lag.ms`, and the overdue bytes (§2.4)."""
     limit = now_ms - log.config.max_compaction_lag_ms
     if limit <= 0:
         return 0, 0
-    dirty = [s for s in log.segments.from_offset(first_dirty) if s in closed]
+    dirty = [s for s in log.segments.from_offset(first_dirty) if s is not log.active_segment]
     firsts = [t for s in dirty if 0 < (t := s.first_batch_timestamp()) < INT64_MAX]
     delay = max(0, limit - min(firsts)) if firsts else 0
     overdue = sum(s.size_bytes for s in cleanable if 0 < s.first_batch_timestamp() < limit)
@@ -189,6 +194,7 @@ def decide(
     *,
     cleaner_enabled: bool = True,
     force: bool = False,
+    uncleanable: str | None = None,
 ) -> CleaningDecision:
     """Decide whether a log is due.
 
@@ -199,6 +205,8 @@ def decide(
     force : bool
         Ignore dirty ratio and both lags, and clean even an empty dirty range as long as there
         is a clean section.
+    uncleanable : str, optional
+        Why an earlier cleaning failed for good; also a forced one keeps away then.
     """
     state = cleanable_state(log, checkpoint, now_ms, ignore_lag=force)
     config = log.config
@@ -213,6 +221,7 @@ def decide(
             f"log.cleaner.enable is {str(cleaner_enabled).lower()}",
         ),
         _transactions_gate(log),
+        Gate("uncleanable", uncleanable is None, None, None, uncleanable or "no cleaning failed"),
         Gate("empty", log.size_bytes > 0, log.size_bytes, 1, f"{log.size_bytes} bytes in the log"),
         _range_gate(log, state, force=force),
     ]
@@ -271,8 +280,14 @@ def _ratio_gate(log: Log, state: CleanableState) -> Gate:
     )
 
 
-def selection_order(decision: CleaningDecision) -> tuple[float, float, str, int]:
-    """Return the key by which due logs are ordered: most overdue, then dirtiest (KIP-354)."""
+def selection_order(
+    decision: CleaningDecision, *, kafka_exact: bool = False
+) -> tuple[float, float, str, int]:
+    """Return the key by which due logs are ordered: most overdue, then dirtiest (KIP-354).
+
+    Kafka itself, and so `logstore.kafka.exact`, looks at the dirty ratio alone.
+    """
     state = decision.state
     tp = state.topic_partition
-    return (-state.must_clean_ratio, -state.cleanable_ratio, tp.topic, tp.partition)
+    overdue = 0.0 if kafka_exact else state.must_clean_ratio
+    return (-overdue, -state.cleanable_ratio, tp.topic, tp.partition)

@@ -230,6 +230,13 @@ class OffsetCheckpoint:
             rows = read_rows(self._fs, self.path, 3)
         offsets = {}
         for row in rows:
+            if not _is_topic(row.fields[0]):
+                raise CorruptCheckpointError(
+                    f"line {row.line}: {row.fields[0]!r} is no topic",
+                    path=self.path,
+                    check="topic",
+                    found=row.fields[0],
+                )
             partition = parse_number(self.path, row, 1, "partition", bits=32)
             offset = parse_number(self.path, row, 2, "offset", bits=64)
             offsets[TopicPartition(row.fields[0], partition)] = offset
@@ -238,11 +245,15 @@ class OffsetCheckpoint:
     def write(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Replace all entries, sorted by topic and partition; durable on return."""
         for topic, _ in offsets:
-            assert topic, "a topic needs a name"
-            assert not any(map(str.isspace, topic)), f"{topic!r} would break its line"
+            assert _is_topic(topic), f"{topic!r} would break its line"
         rows = [(tp.topic, tp.partition, offsets[tp]) for tp in sorted(offsets)]
         with self._lock:
             write_rows(self._fs, self.path, rows)
+
+
+def _is_topic(text: str) -> bool:
+    """Tell whether a name can stand in a line: not empty, no blank of any kind."""
+    return bool(text) and not any(map(str.isspace, text))
 
 
 def is_clean_shutdown(fs: FileSystem, log_dir: str) -> bool:

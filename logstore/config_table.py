@@ -268,6 +268,14 @@ _TOPIC_ROWS = (
         "Header whose 8-byte big-endian number decides under the strategy header; blank: offset.",
         synonyms=(Synonym("log.cleaner.compaction.strategy.header"),),
     ),
+    ConfigKey(
+        "logstore.decompression.max.bytes",
+        Kind.INT,
+        256 << 20,
+        "This engine's own: bytes that one compressed batch may unfold to; more is damage.",
+        AT_LEAST_1,
+        synonyms=(Synonym("logstore.decompression.max.bytes"),),
+    ),
 )
 
 TOPIC_KEYS: Mapping[str, ConfigKey] = {row.key: row for row in _TOPIC_ROWS}

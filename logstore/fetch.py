@@ -11,11 +11,16 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from logstore.errors import CorruptRecordError, InvalidRecordError, OffsetOutOfRangeError
-from logstore.record.batch import RecordBatch
+from logstore.errors import (
+    CorruptRecordError,
+    InvalidRecordError,
+    KafkaStorageError,
+    OffsetOutOfRangeError,
+)
+from logstore.record.batch import RecordBatch, decode_stored
 from logstore.record.control import ControlType, decode_control_key
 from logstore.record.records import Record
-from logstore.record.walk import walk_buffer
+from logstore.record.walk import check_place, misplaced, walk_buffer
 from logstore.types import NO_TIMESTAMP, OffsetPosition
 
 if TYPE_CHECKING:
@@ -61,6 +66,9 @@ class FetchResult(NamedTuple):
     position: int
 
 
+_NOTHING = FetchResult(b"", False, (), None, 0)
+
+
 class ListedOffset(NamedTuple):
     """Answer to a ListOffsets query; timestamp and epoch are -1 where they mean nothing."""
 
@@ -100,8 +108,11 @@ class LogReader:
         ------
         OffsetOutOfRangeError
             With both bounds.
+        KafkaStorageError
+            The disk failed, or the log is closed or offline.
         """
         log = self._log
+        log.check_open()
         end_offset = log.log_end_offset
         if not log.log_start_offset <= start_offset <= end_offset:
             raise OffsetOutOfRangeError(
@@ -112,10 +123,22 @@ class LogReader:
                 log_end_offset=end_offset,
             )
         upper = self._upper_offset(isolation)
-        empty = FetchResult(b"", False, (), None, 0)
         if start_offset >= upper:
-            return empty
-        for segment in log.segments.from_offset(start_offset):
+            return _NOTHING
+        try:
+            return self._read(start_offset, upper, max_bytes, isolation, min_one_message)
+        except OSError as error:
+            raise KafkaStorageError(f"{log.topic_partition}: cannot read: {error}") from error
+
+    def _read(
+        self,
+        start_offset: int,
+        upper: int,
+        max_bytes: int,
+        isolation: Isolation,
+        min_one_message: bool,
+    ) -> FetchResult:
+        for segment in self._log.segments.from_offset(start_offset):
             max_position = self._max_position(segment, upper)
             found = segment.read(
                 start_offset,
@@ -130,7 +153,7 @@ class LogReader:
                 aborted = self._aborted(segment, start_offset, found.position, len(found.data))
             incomplete = found.first_entry_incomplete and len(found.data) > 0
             return FetchResult(found.data, incomplete, aborted, segment.log_path, found.position)
-        return empty
+        return _NOTHING
 
     def _upper_offset(self, isolation: Isolation) -> int:
         log = self._log
@@ -195,17 +218,25 @@ class LogReader:
         self, start_offset: int, end_offset: int | None, isolation: Isolation
     ) -> Iterator[tuple[RecordBatch, tuple[AbortedRange, ...]]]:
         offset = start_offset
+        previous = -1
         while end_offset is None or offset < end_offset:
             result = self.read(offset, FETCH_BYTES, isolation=isolation, min_one_message=True)
             if not result.data:
                 return
             before = offset
             for batch in walk_buffer(result.data, result.path, result.position):
-                if end_offset is not None and batch.header.base_offset >= end_offset:
+                header = batch.header
+                if end_offset is not None and header.base_offset >= end_offset:
                     return
-                if batch.header.last_offset >= offset:
+                check_place(header, previous, batch.path, batch.position or 0)
+                previous = header.last_offset
+                if previous >= self._log.log_end_offset:
+                    raise misplaced(
+                        header.base_offset, previous, offset, batch.path, batch.position or 0
+                    )
+                if previous >= offset:
                     yield batch, result.aborted
-                    offset = batch.header.next_offset
+                    offset = header.next_offset
             if offset == before:
                 return
 
@@ -242,17 +273,27 @@ class LogReader:
                 continue
             if header.is_transactional and header.producer_id in aborted_producers:
                 continue
-            for record in decode_stored(batch):
+            for record in decode_stored(batch, self._decompression_limit):
                 if record.offset >= start_offset and (
                     end_offset is None or record.offset < end_offset
                 ):
                     yield batch, record
 
+    @property
+    def _decompression_limit(self) -> int:
+        return self._log.config.logstore_decompression_max_bytes
+
     def _end_transaction(self, batch: RecordBatch, aborted_producers: set[int]) -> None:
-        records = decode_stored(batch)
+        records = decode_stored(batch, self._decompression_limit)
         if not records:
             return
-        if decode_control_key(records[0].key).control_type is ControlType.ABORT:
+        try:
+            control_type = decode_control_key(records[0].key).control_type
+        except InvalidRecordError as error:
+            raise CorruptRecordError(
+                str(error), path=batch.path, position=batch.position, check="control_record"
+            ) from error
+        if control_type is ControlType.ABORT:
             aborted_producers.discard(batch.header.producer_id)
 
     def offset_for_timestamp(self, target: int) -> ListedOffset | None:
@@ -268,8 +309,18 @@ class LogReader:
         -------
         ListedOffset or None
             None when no record is at or after the time.
+
+        Raises
+        ------
+        InvalidRecordError
+            A negative time without a meaning.
+        CorruptRecordError
+            A batch on the way is damaged.
+        KafkaStorageError
+            As `read`.
         """
         log = self._log
+        log.check_open()
         if target in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
             entries = log.epochs.entries
             first = entries[0] if entries else None
@@ -283,10 +334,17 @@ class LogReader:
             )
         if target == LATEST_TIERED_TIMESTAMP:
             return ListedOffset(NO_TIMESTAMP, -1, -1)
-        if target == MAX_TIMESTAMP:
-            return self._offset_of_max_timestamp()
-        if target < 0:
+        if target < MAX_TIMESTAMP:
             raise InvalidRecordError(f"unknown ListOffsets timestamp {target}")
+        try:
+            if target == MAX_TIMESTAMP:
+                return self._offset_of_max_timestamp()
+            return self._offset_at_or_after(target)
+        except OSError as error:
+            raise KafkaStorageError(f"{log.topic_partition}: cannot read: {error}") from error
+
+    def _offset_at_or_after(self, target: int) -> ListedOffset | None:
+        log = self._log
         for segment in log.segments:
             if segment.largest_timestamp >= target:
                 found = segment.find_offset_by_timestamp(target, log.log_start_offset)
@@ -303,33 +361,14 @@ class LogReader:
         target = best.max_timestamp_so_far
         if target.timestamp < 0:
             return None
-        start = best.offset_index.lookup(target.offset)
-        for at in best.batches(start.position):
+        for at in best.batches(best.indexed_position(target.offset)):
             if at.header.max_timestamp != target.timestamp:
                 continue
-            for record in decode_stored(best.read_batch(at)):
+            batch = best.read_batch(at)
+            batch.ensure_valid()
+            for record in decode_stored(batch, self._decompression_limit):
                 if record.timestamp == target.timestamp:
                     return ListedOffset(
                         record.timestamp, record.offset, at.header.partition_leader_epoch
                     )
         return None
-
-
-def decode_stored(batch: RecordBatch) -> list[Record]:
-    """Decode a batch read from a log: whatever breaks a read rule is damage at rest.
-
-    Raises
-    ------
-    CorruptRecordError
-        Names file and position of the batch.
-    """
-    try:
-        return batch.records()
-    except InvalidRecordError as error:
-        raise CorruptRecordError(
-            str(error), path=batch.path, position=batch.position, check="record_structure"
-        ) from error
-    except CorruptRecordError as error:
-        if error.path is None:
-            error.path, error.position = batch.path, batch.position
-        raise

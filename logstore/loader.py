@@ -8,10 +8,11 @@ are an overlay, so the same code computes recovery without performing it.
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.epochs import LeaderEpochCache
-from logstore.errors import CorruptCheckpointError, CorruptIndexError, InvalidOffsetError
+from logstore.errors import CorruptCheckpointError, CorruptIndexError, CorruptRecordError
 from logstore.log import Log
 from logstore.names import (
     CLEANED_SUFFIX,
@@ -25,7 +26,10 @@ from logstore.names import (
     parse_segment_file,
 )
 from logstore.producer_state import ProducerStateManager
+from logstore.record.layout import HEADER_SIZE_UP_TO_MAGIC, MAGIC, MAGIC_POSITION
+from logstore.record.walk import walk_headers
 from logstore.recovery import recover_segment, replay_batches
+from logstore.runtime import directory_of
 from logstore.segment import LogSegment
 from logstore.segments import LogSegments
 
@@ -81,10 +85,13 @@ class LogLoader:
 
     def load(self) -> Log:
         """Run every stage and return the log."""
+        self._refuse_old_formats()
         self._remove_leftovers()
         self._finish_swaps()
         self._load_segment_files()
         if not len(self.segments):
+            # A new directory lasts no longer than its own name does.
+            self.fs.sync_dir(directory_of(self.directory))
             self._create_segment(self.log_start_offset)
         if not self.clean and not self.directory.endswith(DELETE_DIR_SUFFIX):
             self._recover_segments()
@@ -98,7 +105,8 @@ class LogLoader:
         )
         log_start = max(self.log_start_offset, self.segments.first.base_offset)
         self.epochs.truncate_from_end(end_offset, flush=True)
-        self.epochs.truncate_from_start(log_start, flush=True)
+        # By the checkpoint, as Kafka does: an epoch may begin below the first segment's base.
+        self.epochs.truncate_from_start(self.log_start_offset, flush=True)
         self._rebuild_producer_state(log_start, end_offset)
         return Log(
             self.runtime,
@@ -113,6 +121,21 @@ class LogLoader:
             recovery_point=recovery_point,
             findings=self.findings,
         )
+
+    def _refuse_old_formats(self) -> None:
+        """Raise `UnsupportedFormatError` before anything changes if a `.log` begins with one.
+
+        Logs of old formats begin with them; recovery refuses those that stand elsewhere.
+        """
+        for path, _ in self._files(kind=LOG_SUFFIX):
+            file = self.fs.open(path)
+            try:
+                head = file.read(0, HEADER_SIZE_UP_TO_MAGIC)
+                if len(head) == HEADER_SIZE_UP_TO_MAGIC and head[MAGIC_POSITION] < MAGIC:
+                    with suppress(CorruptRecordError):
+                        next(walk_headers(file, path), None)
+            finally:
+                file.close()
 
     # -- steps 1 to 4: leftovers and swaps -----------------------------------------------
 
@@ -152,12 +175,14 @@ class LogLoader:
 
     def _finish_swaps(self) -> None:
         """Delete what complete `.swap` segments supersede, then strip the suffix (3, 4)."""
-        swaps = self._files(kind=LOG_SUFFIX, state=SWAP_SUFFIX)
+        swaps = {parts.base_offset for _, parts in self._files(kind=LOG_SUFFIX, state=SWAP_SUFFIX)}
         if swaps:
-            lowest = min(parts.base_offset for _, parts in swaps)
-            highest = max(self._next_offset_of_swap(parts.base_offset) for _, parts in swaps)
+            lowest = min(swaps)
+            highest = max(self._next_offset_of_swap(base_offset) for base_offset in swaps)
             for path, parts in self._files(state=""):
-                if parts.kind in SEGMENT_SUFFIXES and lowest <= parts.base_offset < highest:
+                # The base itself counts even if the cleaned segment is empty.
+                superseded = lowest <= parts.base_offset < highest or parts.base_offset in swaps
+                if parts.kind in SEGMENT_SUFFIXES and superseded:
                     self._remove(path, "finished_swap", "a cleaned segment takes its place")
         for path, _ in self._files(state=SWAP_SUFFIX):
             target = path.removesuffix(SWAP_SUFFIX)
@@ -203,13 +228,7 @@ class LogLoader:
     def _recover(self, segment: LogSegment) -> int:
         """Recover one segment; return the bytes that were cut."""
         state = self._producer_state_at(segment.base_offset)
-        try:
-            result = recover_segment(segment, state, self.epochs)
-        except InvalidOffsetError as error:
-            lost = segment.size_bytes
-            segment.truncate_to(segment.base_offset)
-            self._note("truncated_tail", segment.log_path, f"all {lost} bytes cut: {error}")
-            return lost
+        result = recover_segment(segment, state, self.epochs)
         # The next segment's recovery starts from here instead of replaying this one.
         state.take_snapshot()
         if result.truncated_bytes:

@@ -10,10 +10,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from logstore.errors import InvalidRecordError, KafkaStorageError
+from logstore.append import (
+    NOTHING_APPENDED,
+    AppendInfo,
+    ColumnsDraft,
+    NewRecord,
+    Placement,
+    RecordsDraft,
+    check_producers,
+    draft_records,
+)
+from logstore.errors import KafkaStorageError
 from logstore.fetch import FetchResult, Isolation, ListedOffset, LogReader
 from logstore.names import (
     CLEANED_SUFFIX,
@@ -22,24 +33,13 @@ from logstore.names import (
     SWAP_SUFFIX,
     file_name,
 )
-from logstore.record.batch import RecordBatch, build_batch, seal_batch
+from logstore.record.batch import RecordBatch
 from logstore.record.codecs import Codec
-from logstore.record.records import SMALL_BATCH_RECORDS, Header, Record
-from logstore.recovery import apply_and_index
+from logstore.recovery import apply_to_segment
 from logstore.runtime.environment import VERIFY
-from logstore.segment import BatchExtent, LogSegment, RollReason
+from logstore.segment import BatchExtent, LogSegment
 from logstore.types import NO_TIMESTAMP, AppendOrigin, TimestampType, TopicPartition
-from logstore.validate import (
-    check_batch_size,
-    check_keys,
-    check_replicated_batches,
-    check_timestamps,
-    codec_level,
-    prepare_leader_batch,
-    target_codec,
-    timestamps_in_bounds,
-    whole_batches,
-)
+from logstore.validate import check_replicated_batches, prepare_leader_batch, whole_batches
 
 if TYPE_CHECKING:
     import numpy as np
@@ -50,51 +50,13 @@ if TYPE_CHECKING:
     from logstore.loader import Finding
     from logstore.producer_state import ProducerStateManager
     from logstore.record.columns import BytesColumn
+    from logstore.record.records import Record
     from logstore.runtime import Runtime
     from logstore.segments import LogSegments
 
+__all__ = ["AppendInfo", "Log", "NewRecord"]
+
 logger = logging.getLogger(__name__)
-
-
-class NewRecord(NamedTuple):
-    """A record to append; a timestamp of None means the log's clock."""
-
-    key: bytes | None
-    value: bytes | None
-    timestamp: int | None = None
-    headers: tuple[Header, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class AppendInfo:
-    """What an append did.
-
-    Attributes
-    ----------
-    first_offset, last_offset : int
-        Offsets assigned, both inclusive; -1 when nothing was appended.
-    max_timestamp : int
-        Largest timestamp stored, in ms.
-    log_append_time : int
-        The time stamped on a LogAppendTime topic, else -1.
-    records : int
-        Records appended.
-    size_bytes : int
-        Bytes written to the `.log`.
-    roll_reason : RollReason or None
-        Why a new segment was started first, if one was.
-    """
-
-    first_offset: int
-    last_offset: int
-    max_timestamp: int
-    log_append_time: int
-    records: int
-    size_bytes: int
-    roll_reason: RollReason | None
-
-
-NOTHING_APPENDED = AppendInfo(-1, -1, NO_TIMESTAMP, NO_TIMESTAMP, 0, 0, None)
 
 
 class _Deletion(NamedTuple):
@@ -138,6 +100,7 @@ class Log:
         self._high_watermark = log_start_offset
         self._deletions: list[_Deletion] = []
         self._closed = False
+        self._offline_reason: str | None = None
         self.reader = LogReader(self)
         self.set_high_watermark(log_end_offset)
 
@@ -211,7 +174,8 @@ class Log:
         RecordListTooLargeError
             The log is unchanged.
         KafkaStorageError
-            The disk failed.
+            The disk failed. If the write itself did, nothing was appended and the log can be
+            used on; whatever else fails takes it offline.
 
         Notes
         -----
@@ -220,44 +184,7 @@ class Log:
         if not records:
             return NOTHING_APPENDED
         now_ms = self.runtime.clock.now_ms()
-        timestamps = [now_ms if r.timestamp is None else r.timestamp for r in records]
-        if len(records) > SMALL_BATCH_RECORDS:
-            import numpy as np
-
-            from logstore.record.columns import BytesColumn, headers_column
-
-            headers = (
-                headers_column([r.headers for r in records], len(records))
-                if any(r.headers for r in records)
-                else None
-            )
-            return self.append_columns(
-                BytesColumn.from_list([r.key for r in records]),
-                BytesColumn.from_list([r.value for r in records]),
-                np.array(timestamps, np.int64),
-                headers,
-                codec,
-            )
-        null_rows = [row for row, record in enumerate(records) if record.key is None]
-        with self.lock:
-            config = self.config
-            check_keys(null_rows, config)
-            check_timestamps(timestamps, config, now_ms)
-            base = self._log_end_offset
-            stored = target_codec(config, codec)
-            data = build_batch(
-                [
-                    Record(base + row, timestamp, record.key, record.value, record.headers)
-                    for row, (record, timestamp) in enumerate(zip(records, timestamps, strict=True))
-                ],
-                codec=stored,
-                level=codec_level(config, stored),
-                timestamp_type=config.message_timestamp_type,
-                append_time=now_ms,
-                partition_leader_epoch=self.leader_epoch,
-            )
-            check_batch_size(len(data), config)
-            return self._append_leader_batch(data, now_ms)
+        return self._append_draft(draft_records(records, now_ms), codec, now_ms)
 
     def append_columns(
         self,
@@ -284,47 +211,21 @@ class Log:
         RecordListTooLargeError, KafkaStorageError
             As `append_records`.
         """
-        import numpy as np
-
-        from logstore.record.columns import encode_section, headers_column
-
-        count = len(values)
-        if len(keys) != count:
-            raise InvalidRecordError(f"{len(keys)} keys do not fit {count} values")
-        if count == 0:
+        if len(values) == 0:
             return NOTHING_APPENDED
         now_ms = self.runtime.clock.now_ms()
         if timestamps is None:
-            timestamps = np.full(count, now_ms, np.int64)
-        if headers is None:
-            headers = headers_column(None, count)
-        if len(timestamps) != count or len(headers) != count:
-            raise InvalidRecordError(f"timestamps and headers must have {count} rows each")
-        first_timestamp = int(timestamps[0])
-        section = encode_section(timestamps, keys, values, headers, first_timestamp)
+            import numpy as np
+
+            timestamps = np.full(len(values), now_ms, np.int64)
+        return self._append_draft(ColumnsDraft(keys, values, timestamps, headers), codec, now_ms)
+
+    def _append_draft(
+        self, draft: RecordsDraft | ColumnsDraft, codec: Codec, now_ms: int
+    ) -> AppendInfo:
         with self.lock:
-            config = self.config
-            if config.compact:
-                check_keys((keys.sizes < 0).nonzero()[0].tolist(), config)
-            largest = int(timestamps.max())
-            if not timestamps_in_bounds(int(timestamps.min()), largest, config, now_ms):
-                check_timestamps(timestamps.tolist(), config, now_ms)
-            append_time = config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
-            stored = target_codec(config, codec)
-            data = seal_batch(
-                section,
-                codec=stored,
-                level=codec_level(config, stored),
-                base_offset=self._log_end_offset,
-                last_offset_delta=count - 1,
-                record_count=count,
-                base_timestamp=first_timestamp,
-                max_timestamp=now_ms if append_time else largest,
-                timestamp_type=config.message_timestamp_type,
-                partition_leader_epoch=self.leader_epoch,
-            )
-            check_batch_size(len(data), config)
-            return self._append_leader_batch(data, now_ms)
+            place = Placement(self.config, self._log_end_offset, self.leader_epoch, now_ms)
+            return self._append_batches([RecordBatch(draft.seal(codec, place))], now_ms)
 
     def append_batches(
         self,
@@ -348,8 +249,12 @@ class Log:
         RequestError, CorruptRecordError, UnsupportedFormatError
             The log is unchanged.
         KafkaStorageError
-            The disk failed.
+            As `append_records`.
+        ValueError
+            `leader_epoch` is negative.
         """
+        if leader_epoch is not None and leader_epoch < 0:
+            raise ValueError(f"a leader epoch cannot be negative: {leader_epoch}")
         batches = whole_batches(data)
         if not batches:
             return NOTHING_APPENDED
@@ -365,28 +270,29 @@ class Log:
                 batches = [RecordBatch(prepared)]
             return self._append_batches(batches, now_ms)
 
-    def _append_leader_batch(self, data: bytes, now_ms: int) -> AppendInfo:
-        return self._append_batches([RecordBatch(data)], now_ms)
-
     def _append_batches(self, batches: Sequence[RecordBatch], now_ms: int) -> AppendInfo:
         """Write validated batches with offsets in place. The lock is held."""
-        self._check_open()
+        self.check_open()
+        markers = check_producers(self.producer_state, batches)
         headers = [batch.header for batch in batches]
         largest = max(headers, key=lambda header: header.max_timestamp)
         size = sum(len(batch.data) for batch in batches)
         last_offset = headers[-1].last_offset
-        reason = self.active_segment.roll_reason(size, largest.max_timestamp, last_offset, now_ms)
-        if reason is not None:
-            self.roll(headers[0].base_offset)
-        for header in headers:
-            self.epochs.assign(header.partition_leader_epoch, header.base_offset)
-        segment = self.active_segment
-        segment.append(
-            [BatchExtent.of(header) for header in headers], [batch.data for batch in batches]
-        )
-        self._log_end_offset = last_offset + 1
-        for batch in batches:
-            apply_and_index(segment, self.producer_state, batch)
+        with self._storage("append"):
+            reason = self.active_segment.roll_reason(
+                size, largest.max_timestamp, last_offset, now_ms
+            )
+            if reason is not None:
+                self.roll(headers[0].base_offset)
+            for header in headers:
+                self.epochs.assign(header.partition_leader_epoch, header.base_offset)
+            segment = self.active_segment
+            segment.append(
+                [BatchExtent.of(header) for header in headers], [batch.data for batch in batches]
+            )
+            self._log_end_offset = last_offset + 1
+            for header, marker in zip(headers, markers, strict=True):
+                apply_to_segment(segment, self.producer_state, header, marker)
         self.producer_state.map_end_offset = self._log_end_offset
         self.set_high_watermark(self._log_end_offset)
         if self._log_end_offset - self.recovery_point >= self.config.flush_messages:
@@ -419,26 +325,28 @@ class Log:
         LogSegment
             The new active segment; an empty active one of the same base is recreated.
         """
-        with self.lock:
-            self._check_open()
+        with self.lock, self._storage("roll"):
+            self.check_open()
             base = max(expected_next_offset or 0, self._log_end_offset)
             active = self.active_segment
             assert base >= active.base_offset, "a roll never goes back"
             if base == active.base_offset:
                 assert active.size_bytes == 0, "only an empty segment is replaced at its base"
-                self.segments.remove(base)
                 active.delete_if_exists()
-            self._delete_stale_files(base)
-            if base != active.base_offset:
+            else:
                 active.on_become_inactive()
+            self._delete_stale_files(base)
             self.producer_state.map_end_offset = base
             self.producer_state.take_snapshot()
+            # Before the new file appears: a segment that a crash empties must be the last one.
+            # Forced, since trimming changed the indexes even if no record is new.
+            self.flush(base, force=base != active.base_offset)
             segment = LogSegment(self.runtime, self.directory, base, self.config, create=True)
             self.segments.add(segment)
             self._log_end_offset = base
-            self.flush(base)
             if VERIFY:
-                active._check()
+                if active.base_offset != base:
+                    active._check()
                 self._check()
             return segment
 
@@ -491,38 +399,78 @@ class Log:
 
     # -- durability ----------------------------------------------------------------------
 
-    def flush(self, up_to: int | None = None) -> None:
-        """Make everything below `up_to` (exclusive; the log end by default) durable."""
+    def flush(self, up_to: int | None = None, *, force: bool = False) -> None:
+        """Make the log durable and move the recovery point up.
+
+        Parameters
+        ----------
+        up_to : int, optional
+            End of what must be durable, exclusive; the log end by default.
+        force : bool
+            Sync the active segment even if nothing was appended to it.
+        """
         with self.lock:
+            self.check_open()
             target = self._log_end_offset if up_to is None else up_to
-            if target <= self.recovery_point:
+            if target <= self.recovery_point and not force:
                 return
-            try:
-                for segment in self.segments.between(self.recovery_point, target):
+            segments = set(self.segments.between(self.recovery_point, target))
+            if force:
+                segments.add(self.active_segment)
+            with self._storage("flush"):
+                for segment in sorted(segments, key=lambda each: each.base_offset):
                     segment.flush()
                 self.runtime.fs.sync_dir(self.directory)
-            except OSError as error:
-                raise KafkaStorageError(f"{self.directory}: cannot flush: {error}") from error
-            self.recovery_point = target
+            self.recovery_point = max(target, self.recovery_point)
 
     def close(self) -> None:
         """Flush, snapshot the producers, trim and close every file.
 
-        Files that were scheduled for deletion are removed now.
+        Files that were scheduled for deletion are removed now. A log that is offline gives up
+        its files as they are.
+
+        Raises
+        ------
+        KafkaStorageError
+            The disk failed; the log is offline, and closed by a second call.
         """
         with self.lock:
             if self._closed:
                 return
-            self.flush()
-            self.producer_state.take_snapshot()
-            for segment in self.segments:
-                segment.close()
-            self.delete_expired_files(force=True)
+            if self._offline_reason is None:
+                with self._storage("close"):
+                    # Finished before the flush, so that a clean stop finds trimmed indexes.
+                    self.active_segment.on_become_inactive()
+                    self.flush(force=True)
+                    self.producer_state.take_snapshot()
+                    for segment in self.segments:
+                        segment.close()
+                    self.delete_expired_files(force=True)
+            else:
+                for segment in (*self.segments, *(d.segment for d in self._deletions)):
+                    segment.close_handlers()
             self._closed = True
 
-    def _check_open(self) -> None:
+    @property
+    def is_offline(self) -> bool:
+        """Whether a failure of the disk put an end to the use of this log."""
+        return self._offline_reason is not None
+
+    def check_open(self) -> None:
+        """Raise `KafkaStorageError` if the log was closed or is offline."""
+        if self._offline_reason is not None:
+            raise KafkaStorageError(f"{self.topic_partition} is offline: {self._offline_reason}")
         if self._closed:
             raise KafkaStorageError(f"{self.topic_partition}: the log is closed")
+
+    @contextmanager
+    def _storage(self, what: str) -> Iterator[None]:
+        """Take the log offline if a file operation inside fails halfway."""
+        try:
+            yield
+        except OSError as error:
+            self._offline_reason = f"cannot {what}: {error}"
+            raise KafkaStorageError(f"{self.topic_partition}: cannot {what}: {error}") from error
 
     # -- swap ----------------------------------------------------------------------------
 
@@ -542,15 +490,18 @@ class Log:
         -----
         The order of renames makes every intermediate state recoverable from names alone:
         `.cleaned` becomes `.swap` from the highest base down, the old files become `.deleted`,
-        then `.swap` is stripped and the directory synced. Offsets do not change.
+        then `.swap` is stripped. Each step waits until the one before is durable, since a disk
+        may reorder names: else an index could come without its log, or an old segment stand
+        beside the one that replaced it. Offsets do not change.
         """
-        with self.lock:
-            self._check_open()
+        with self.lock, self._storage("replace segments"):
+            self.check_open()
             old = sorted(
                 (s for s in old_segments if s.base_offset in self.segments),
                 key=lambda s: s.base_offset,
             )
             new = sorted(new_segments, key=lambda s: s.base_offset)
+            self.runtime.fs.sync_dir(self.directory)
             for segment in reversed(new):
                 assert segment.suffix == CLEANED_SUFFIX
                 segment.change_suffix(SWAP_SUFFIX)
@@ -563,6 +514,7 @@ class Log:
                     self.segments.remove(segment.base_offset)
                     self.producer_state.delete_snapshot(segment.base_offset)
                 self._schedule_deletion(segment)
+            self.runtime.fs.sync_dir(self.directory)
             for segment in new:
                 segment.change_suffix("")
             self.runtime.fs.sync_dir(self.directory)
@@ -578,10 +530,10 @@ class Log:
 
     def delete_expired_files(self, *, force: bool = False) -> int:
         """Remove `.deleted` files whose `file.delete.delay.ms` is over; return how many."""
-        with self.lock:
+        with self.lock, self._storage("delete segments"):
             now_ms = self.runtime.clock.now_ms()
             due = [d for d in self._deletions if force or d.due_ms <= now_ms]
-            self._deletions = [d for d in self._deletions if d not in due]
+            self._deletions = [d for d in self._deletions if not (force or d.due_ms <= now_ms)]
             for deletion in due:
                 deletion.segment.delete_if_exists()
             return len(due)
@@ -590,7 +542,7 @@ class Log:
         """Assert every invariant that ties segments and offsets together."""
         view = self.segments.view
         assert view, "a log has at least one segment"
-        for segment, following in zip(view, view[1:], strict=False):
+        for segment, following in pairwise(view):
             assert segment.base_offset < following.base_offset
         assert view[0].base_offset <= self.log_start_offset or len(view) == 1
         assert self.log_start_offset <= self._high_watermark <= self._log_end_offset

@@ -8,7 +8,7 @@ is opened as a whole, since the marker it gets in the end speaks for all of it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from logstore.checkpoint import (
@@ -32,6 +32,7 @@ from logstore.errors import (
 from logstore.loader import open_log
 from logstore.log import Log
 from logstore.names import parse_partition_dir, validate_topic_name
+from logstore.runtime import make_dirs_durably
 from logstore.topics import INTERNAL_COMPACTED_TOPICS, Topic, TopicStore
 from logstore.types import TopicPartition
 
@@ -43,7 +44,18 @@ logger = logging.getLogger(__name__)
 
 
 class LogDirectory:
-    """One data directory: its partitions, its checkpoints, how it was left."""
+    """One data directory: its partitions, its checkpoints, how it was left.
+
+    Attributes
+    ----------
+    clean : bool
+        Whether the last process closed it in good order.
+    fresh : bool
+        Whether it held no partition when this process came.
+    half_opened : set of TopicPartition
+        Those that the disk failed to open: their files may be in between, so that they must be
+        recovered, by the next attempt or by the next start.
+    """
 
     def __init__(self, runtime: Runtime, path: str, *, read_only: bool) -> None:
         self.runtime = runtime
@@ -52,7 +64,7 @@ class LogDirectory:
         if not fs.is_dir(path):
             if read_only:
                 raise InvalidConfigurationError(f"data directory {path} does not exist")
-            fs.make_dirs(path)
+            make_dirs_durably(fs, path)
         self.clean = is_clean_shutdown(fs, path)
         self.recovery_points = self._read(RECOVERY_POINTS)
         self.log_starts = self._read(LOG_START_OFFSETS)
@@ -62,6 +74,7 @@ class LogDirectory:
             if (tp := parse_partition_dir(name)) is not None and fs.is_dir(f"{path}/{name}")
         }
         self.fresh = not self.partitions
+        self.half_opened: set[TopicPartition] = set()
         if not read_only:
             take_clean_shutdown(fs, path)
 
@@ -96,14 +109,14 @@ class LogDirectory:
         self,
         name: str,
         offsets: Mapping[TopicPartition, int],
-        replaced: Sequence[TopicPartition] | object = (),
+        replaced: Iterable[TopicPartition] = (),
     ) -> None:
         checkpoint = self.checkpoint(name)
         try:
             stored = checkpoint.read()
         except CorruptCheckpointError:
             stored = {}
-        gone = set(replaced)  # type: ignore[call-overload]
+        gone = set(replaced)
         kept = {
             tp: offset for tp, offset in stored.items() if tp in self.partitions and tp not in gone
         }
@@ -210,15 +223,33 @@ class LogManager:
             self.log(TopicPartition(name, number))
         return topic
 
+    def create_partitions(self, name: str, total: int) -> Topic:
+        """Let a stored topic have the partitions 0 to `total` - 1, keeping those it has.
+
+        Raises
+        ------
+        UnknownTopicOrPartitionError
+            The topic is not stored.
+        """
+        stored = self.topic_store.get(name)
+        if stored is None:
+            raise UnknownTopicOrPartitionError(f"unknown topic '{name}'")
+        numbers = sorted({*stored.partitions, *range(total)})
+        topic = self.topic_store.set_partitions(name, numbers)
+        for number in numbers:
+            self.log(TopicPartition(name, number))
+        return topic
+
     def override(self, topic: str, configs: Mapping[str, str]) -> None:
         """Lay configs over a topic's own for as long as this manager lives.
 
         Raises
         ------
-        InvalidConfigurationError
+        InvalidConfigurationError, UnknownTopicOrPartitionError
+            Nothing was changed.
         """
+        config = effective_config({**self.topic(topic).configs, **configs}, self.broker_config)
         self._overrides[topic] = dict(configs)
-        config = self.topic_config(topic)
         for tp, log in self._logs.items():
             if tp.topic == topic:
                 log.set_config(config)
@@ -260,19 +291,23 @@ class LogManager:
             directory = min(self.directories, key=lambda each: len(each.partitions))
             directory.partitions.add(topic_partition)
             self._homes[topic_partition] = directory
+        half_opened = topic_partition in directory.half_opened
         try:
-            return open_log(
+            log = open_log(
                 self.runtime,
                 directory.partition_path(topic_partition),
                 topic_partition,
                 self.topic_config(topic.name),
-                clean=directory.clean or directory.fresh,
+                clean=(directory.clean or directory.fresh) and not half_opened,
                 recovery_point=directory.recovery_points.get(topic_partition, 0),
                 log_start_offset=directory.log_starts.get(topic_partition, 0),
                 producer_id_expiration_ms=self.broker_config.producer_id_expiration_ms,
             )
         except OSError as error:
+            directory.half_opened.add(topic_partition)
             raise KafkaStorageError(f"{topic_partition}: cannot open: {error}") from error
+        directory.half_opened.discard(topic_partition)
+        return log
 
     def partitions(
         self, topic: str | None = None, partition: int | None = None
@@ -305,12 +340,33 @@ class LogManager:
     # -- closing -------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Flush and close every log, write the checkpoints, mark the directories clean."""
-        for log in self._logs.values():
-            log.close()
+        """Flush and close every log, write the checkpoints, mark the directories clean.
+
+        Raises
+        ------
+        KafkaStorageError
+            The disk failed. The other logs are closed all the same, and the directories of
+            those that failed, now or when opened, are not marked clean: the next start recovers
+            them.
+        """
+        failures: list[KafkaStorageError] = []
+        good: dict[TopicPartition, Log] = {}
+        for tp, log in self._logs.items():
+            try:
+                log.close()
+            except KafkaStorageError as error:
+                failures.append(error)
+            if not log.is_offline:
+                good[tp] = log
         if not self.read_only:
             for directory in self.directories:
-                logs = {tp: log for tp, log in self._logs.items() if self._homes[tp] is directory}
-                directory.write_checkpoints(logs)
-                mark_clean_shutdown(self.runtime.fs, directory.path)
+                own = [tp for tp in self._logs if self._homes[tp] is directory]
+                try:
+                    directory.write_checkpoints({tp: good[tp] for tp in own if tp in good})
+                    if all(tp in good for tp in own) and not directory.half_opened:
+                        mark_clean_shutdown(self.runtime.fs, directory.path)
+                except OSError as error:
+                    failures.append(KafkaStorageError(f"{directory.path}: cannot close: {error}"))
         self._logs.clear()
+        if failures:
+            raise failures[0]

@@ -25,8 +25,10 @@ STRAY_DIR_SUFFIX = "-stray"
 
 MAX_TOPIC_LENGTH = 249
 
-_SEGMENT_FILE = re.compile(r"^(\d+)(\.log|\.index|\.timeindex|\.txnindex|\.snapshot)(\.\w+)?$")
-_LEGAL_TOPIC = re.compile(r"^[a-zA-Z0-9._-]+$")
+_SEGMENT_FILE = re.compile(
+    r"([0-9]+)(\.log|\.index|\.timeindex|\.txnindex|\.snapshot)(\.\w+)?", re.ASCII
+)
+_LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 class SegmentFile(NamedTuple):
@@ -44,7 +46,7 @@ def file_name(base_offset: int, kind: str) -> str:
 
 def parse_segment_file(name: str) -> SegmentFile | None:
     """Take a segment's or snapshot's file name apart; None if it is not one."""
-    match = _SEGMENT_FILE.match(name)
+    match = _SEGMENT_FILE.fullmatch(name)
     if match is None:
         return None
     return SegmentFile(int(match[1]), match[2], match[3] or "")
@@ -71,7 +73,7 @@ def validate_topic_name(name: str) -> None:
         raise InvalidTopicError(
             f"topic name of {len(name)} characters is longer than {MAX_TOPIC_LENGTH}"
         )
-    if not _LEGAL_TOPIC.match(name):
+    if not _LEGAL_TOPIC.fullmatch(name):
         raise InvalidTopicError(
             f"topic name {name!r} has characters other than ASCII letters, digits, '.', '_' and '-'"
         )

@@ -21,7 +21,7 @@ derived data: a damaged one is deleted and an older one used. Source: storage-fo
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from logstore.checkpoint import read_bytes
@@ -62,7 +62,9 @@ def encode_snapshot(entries: Iterable[SnapshotEntry]) -> bytes:
     return struct.pack(">hI", SNAPSHOT_VERSION, crc32c(counted)) + counted
 
 
-def decode_snapshot(data: bytes, path: str | None = None) -> list[SnapshotEntry]:
+def decode_snapshot(
+    data: bytes, path: str | None = None, end_offset: int | None = None
+) -> list[SnapshotEntry]:
     """Decode a snapshot.
 
     Parameters
@@ -71,11 +73,14 @@ def decode_snapshot(data: bytes, path: str | None = None) -> list[SnapshotEntry]
         The whole file.
     path : str, optional
         For the error's message.
+    end_offset : int, optional
+        The snapshot's offset: it knows batches below it only.
 
     Raises
     ------
     CorruptSnapshotError
-        Too short, an unknown version, a wrong CRC, or a count that does not fit the length.
+        Too short, an unknown version, a wrong CRC, a count that does not fit the length, or
+        producers that no log leads to.
     """
     if len(data) < HEADER_SIZE:
         raise CorruptSnapshotError(
@@ -114,7 +119,37 @@ def decode_snapshot(data: bytes, path: str | None = None) -> list[SnapshotEntry]
             expected=(len(data) - HEADER_SIZE) / ENTRY_SIZE,
             found=count,
         )
-    return [SnapshotEntry._make(fields) for fields in _ENTRY.iter_unpack(data[HEADER_SIZE:])]
+    entries = [SnapshotEntry._make(fields) for fields in _ENTRY.iter_unpack(data[HEADER_SIZE:])]
+    _check_entries(entries, end_offset, path)
+    return entries
+
+
+def _check_entries(
+    entries: Sequence[SnapshotEntry], end_offset: int | None, path: str | None
+) -> None:
+    """Refuse what no log leads to, though the CRC be right."""
+    producers: set[int] = set()
+    transactions: set[int] = set()
+    for slot, entry in enumerate(entries):
+        txn_offset = entry.current_txn_first_offset
+        reach = max(entry.last_offset, txn_offset)
+        reason = None
+        if entry.producer_id < 0 or entry.producer_id in producers:
+            reason = f"producer {entry.producer_id} is negative or there twice"
+        elif txn_offset >= 0 and txn_offset in transactions:
+            reason = f"two transactions begin at offset {txn_offset}"
+        elif end_offset is not None and reach >= end_offset:
+            reason = f"it knows offset {reach}, but ends at {end_offset}"
+        if reason is not None:
+            raise CorruptSnapshotError(
+                reason,
+                path=path,
+                position=HEADER_SIZE + slot * ENTRY_SIZE,
+                check="entry",
+                found=tuple(entry),
+            )
+        producers.add(entry.producer_id)
+        transactions.add(txn_offset)
 
 
 class SnapshotFiles:
@@ -162,7 +197,7 @@ class SnapshotFiles:
     def read(self, offset: int) -> list[SnapshotEntry]:
         """Return the entries of a snapshot; raises as `decode_snapshot` does."""
         path = self.path(offset)
-        return decode_snapshot(read_bytes(self._fs, path), path)
+        return decode_snapshot(read_bytes(self._fs, path), path, offset)
 
     def write(self, offset: int, entries: Iterable[SnapshotEntry], *, sync: bool) -> str:
         """Write a snapshot, over one of the same offset; return its path.

@@ -8,8 +8,8 @@ within the bytes that were published to them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from logstore.errors import CorruptRecordError, KafkaStorageError, SegmentOverflowError
 from logstore.index import OffsetIndex, TimeIndex, TransactionIndex
@@ -20,63 +20,34 @@ from logstore.names import (
     TXN_INDEX_SUFFIX,
     file_name,
 )
-from logstore.record.batch import RecordBatch
-from logstore.record.walk import BatchAt, read_batch, walk_headers
+from logstore.record.batch import RecordBatch, decode_stored
+from logstore.record.walk import BatchAt, check_place, read_batch, walk_headers
+from logstore.segment_values import (
+    UNKNOWN_POSITION,
+    BatchExtent,
+    BatchPosition,
+    RollReason,
+    SegmentRead,
+)
 from logstore.types import INT32_MAX, INT64_MAX, NO_TIMESTAMP, OffsetPosition, TimestampOffset
 
 if TYPE_CHECKING:
     from logstore.config import LogConfig
-    from logstore.record.header import BatchHeader
     from logstore.runtime import Clock, File, FileSystem, Random, Runtime
     from logstore.runtime.fs import Buffer
     from logstore.types import AbortedTxn
 
+__all__ = [
+    "UNKNOWN_POSITION",
+    "BatchExtent",
+    "BatchPosition",
+    "LogSegment",
+    "RollReason",
+    "SegmentRead",
+]
 
-class RollReason(Enum):
-    """Why the active segment gives way to a new one (storage-format §8.3)."""
-
-    SIZE = "segment.bytes"
-    TIME = "segment.ms"
-    OFFSET_INDEX_FULL = "offset index full"
-    TIME_INDEX_FULL = "time index full"
-    OFFSET_SPAN = "relative offset"
-
-
-class SegmentRead(NamedTuple):
-    """Bytes of one segment, and where they stand."""
-
-    data: bytes
-    position: int
-    first_batch_size: int
-
-    @property
-    def first_entry_incomplete(self) -> bool:
-        """Whether not even the first batch is whole."""
-        return len(self.data) < self.first_batch_size
-
-
-class BatchPosition(NamedTuple):
-    """Where the first batch at or after an offset stands."""
-
-    base_offset: int
-    position: int
-    size_bytes: int
-
-
-class BatchExtent(NamedTuple):
-    """What a segment must know of a batch to append it.
-
-    `last_offset` is inclusive and keys the offset index entry, `max_timestamp` is in ms.
-    """
-
-    last_offset: int
-    max_timestamp: int
-    size_bytes: int
-
-    @classmethod
-    def of(cls, header: BatchHeader) -> BatchExtent:
-        """Return the extent of the batch with that header."""
-        return cls(header.last_offset, header.max_timestamp, header.size_bytes)
+COPY_BYTES = 1 << 20
+"""Bytes that `append_from_file` copies at a time; a larger batch is copied alone."""
 
 
 class LogSegment:
@@ -96,9 +67,13 @@ class LogSegment:
         Appended to every file name (`.cleaned` while a cleaner writes the segment).
     create : bool
         Make a new `.log`; else it must exist.
-    writable : bool
-        Whether appends may come; a closed segment is opened for reading first and re-opened
-        for writing only if it becomes the active one.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is no such `.log`.
+    CorruptRecordError
+        It is larger than 2^31-1 bytes.
 
     Notes
     -----
@@ -252,7 +227,9 @@ class LogSegment:
 
     def _append_last_time_entry(self) -> None:
         last = self.max_timestamp_so_far
-        self.time_index.maybe_append(last.timestamp, last.offset, skip_full_check=True)
+        # An index too small for even the reserved entry stays without it.
+        with suppress(SegmentOverflowError):
+            self.time_index.maybe_append(last.timestamp, last.offset, skip_full_check=True)
 
     # -- append and roll -----------------------------------------------------------------
 
@@ -296,32 +273,77 @@ class LogSegment:
                 f"offset {batches[-1].last_offset} does not fit segment {self.base_offset}"
             )
         largest = self.max_timestamp_so_far
-        self._write(buffers, position)
-        if position == 0:
-            self._rolling_based_timestamp = batches[0].max_timestamp
+        counter = self._bytes_since_last_index_entry
+        entries = []
         at = position
         for last_offset, max_timestamp, size in batches:
             if max_timestamp > largest.timestamp:
                 largest = TimestampOffset(max_timestamp, last_offset)
-            if self._bytes_since_last_index_entry > self.config.index_interval_bytes:
-                self.offset_index.append(last_offset, at)
-                self.time_index.maybe_append(*largest)
-                self._bytes_since_last_index_entry = 0
-            self._bytes_since_last_index_entry += size
+            if counter > self.config.index_interval_bytes:
+                entries.append((OffsetPosition(last_offset, at), largest))
+                counter = 0
+            counter += size
             at += size
+        try:
+            self.file.write_at(buffers, position)
+            for place, largest_so_far in entries:
+                if self.offset_index.is_full or self.time_index.is_full:
+                    break  # the next append rolls
+                self.offset_index.append(*place)
+                self.time_index.maybe_append(*largest_so_far)
+        except OSError as error:
+            self._take_back(position, batches[0].last_offset if entries else None)
+            raise KafkaStorageError(f"{self.log_path}: cannot append: {error}") from error
+        if position == 0:
+            self._rolling_based_timestamp = batches[0].max_timestamp
+        self._bytes_since_last_index_entry = counter
         self._max_timestamp = largest
         self.size_bytes = at
         return position
 
-    def _write(self, buffers: Sequence[Buffer], position: int) -> None:
-        try:
-            self.file.write_at(buffers, position)
-        except OSError as error:
-            try:
-                self.file.truncate(position)
-            except OSError:
-                pass  # the directory goes offline; recovery will cut the tail
-            raise KafkaStorageError(f"{self.log_path}: cannot append: {error}") from error
+    def _take_back(self, position: int, indexed_from: int | None) -> None:
+        """Undo an append whose write failed halfway.
+
+        What cannot be undone on the disk lies beyond the published size and entries: the next
+        append writes over it, closing trims it, recovery cuts it.
+        """
+        with suppress(OSError):
+            self.file.truncate(position)
+        if indexed_from is not None:
+            for index in (self.offset_index, self.time_index):
+                with suppress(OSError):
+                    index.truncate_to(indexed_from)
+
+    def append_from_file(self, source: File, path: str, start: int = 0) -> int:
+        """Append the batches of another `.log` as far as their offsets fit this segment.
+
+        Parameters
+        ----------
+        source : File
+            Whole batches, open for reading; `path` names it in errors.
+        start : int
+            Position of the first batch to take.
+
+        Returns
+        -------
+        int
+            Bytes appended; fewer than there are from `start` on if an offset does not fit.
+        """
+        position = start
+        chunk: list[BatchExtent] = []
+        size = 0
+        for at in walk_headers(source, path, start):
+            if not self.can_append_offset(at.header.last_offset):
+                break
+            if chunk and size + at.header.size_bytes > COPY_BYTES:
+                self.append(chunk, [source.read(position, size)])
+                position += size
+                chunk, size = [], 0
+            chunk.append(BatchExtent.of(at.header))
+            size += at.header.size_bytes
+        if chunk:
+            self.append(chunk, [source.read(position, size)])
+        return position + size - start
 
     def roll_reason(
         self, append_bytes: int, max_timestamp: int, max_offset: int, now_ms: int
@@ -395,13 +417,18 @@ class LogSegment:
         -------
         (TimestampOffset, int) or None
             The record's timestamp and offset, and its batch's leader epoch.
+
+        Raises
+        ------
+        CorruptRecordError
         """
-        indexed = self.time_index.lookup(timestamp)
-        start = self.offset_index.lookup(max(indexed.offset, start_offset))
-        for at in self.batches(start.position):
+        first = max(self.time_index.lookup(timestamp).offset, start_offset)
+        for at in self.batches(self.indexed_position(first)):
             if at.header.max_timestamp < timestamp:
                 continue
-            for record in self.read_batch(at).records():
+            batch = self.read_batch(at)
+            batch.ensure_valid()
+            for record in decode_stored(batch, self.config.logstore_decompression_max_bytes):
                 if record.timestamp >= timestamp and record.offset >= start_offset:
                     found = TimestampOffset(record.timestamp, record.offset)
                     return found, at.header.partition_leader_epoch
@@ -420,11 +447,18 @@ class LogSegment:
 
     def translate_offset(self, offset: int, start_position: int = 0) -> BatchPosition | None:
         """Find the first batch whose last offset is at or above `offset`, or None."""
-        indexed = self.offset_index.lookup(offset)
-        for at in self.batches(max(indexed.position, start_position)):
-            if at.header.last_offset >= offset:
+        previous = self.base_offset - 1
+        for at in self.batches(max(self.indexed_position(offset), start_position)):
+            check_place(at.header, previous, self.log_path, at.position)
+            previous = at.header.last_offset
+            if previous >= offset:
                 return BatchPosition(at.header.base_offset, at.position, at.header.size_bytes)
         return None
+
+    def indexed_position(self, offset: int) -> int:
+        """Return a position to scan for `offset` from; 0 if the index points outside the data."""
+        position = self.offset_index.lookup(offset).position
+        return position if 0 <= position < self.size_bytes else 0
 
     def read(
         self,
@@ -442,6 +476,7 @@ class LogSegment:
             Most bytes to return, except that `min_one_message` always gives the first batch.
         max_position : int, optional
             Position not to read beyond, exclusive; the segment's size by default.
+            `UNKNOWN_POSITION` reads nothing, and only tells where the batch stands.
 
         Returns
         -------
@@ -466,11 +501,11 @@ class LogSegment:
 
     def read_next_offset(self) -> int:
         """Return the offset after the last batch; the base when there is none."""
-        next_offset = self.base_offset
-        start = self.offset_index.lookup(self.offset_index.last_offset).position
-        for at in self.batches(start):
-            next_offset = at.header.next_offset
-        return next_offset
+        previous = self.base_offset - 1
+        for at in self.batches(self.indexed_position(self.offset_index.last_offset)):
+            check_place(at.header, previous, self.log_path, at.position)
+            previous = at.header.last_offset
+        return previous + 1
 
     def fetch_upper_bound_offset(self, start: OffsetPosition, size: int) -> int | None:
         """Return an indexed offset at or beyond `size` bytes after `start`, or None."""
@@ -514,8 +549,7 @@ class LogSegment:
 
     def _scan_max_timestamp(self) -> TimestampOffset:
         last = self.time_index.last_entry
-        start = self.offset_index.lookup(last.offset).position
-        for at in self.batches(start):
+        for at in self.batches(self.indexed_position(last.offset)):
             if at.header.max_timestamp > last.timestamp:
                 last = TimestampOffset(at.header.max_timestamp, at.header.last_offset)
         return last

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from logstore.checkpoint import read_bytes, write_atomically
-from logstore.errors import CorruptCheckpointError, TopicAlreadyExistsError
+from logstore.errors import CorruptCheckpointError, InvalidTopicError, TopicAlreadyExistsError
 from logstore.names import validate_topic_name
 from logstore.runtime.fs import FileSystem
+from logstore.types import INT32_MAX
 
 TOPICS_FILE = "logstore-topics.json"
 _VERSION = 1
@@ -75,6 +77,13 @@ class TopicStore:
         self._write()
         return topic
 
+    def set_partitions(self, name: str, partitions: Iterable[int]) -> Topic:
+        """Replace the partition numbers of a stored topic; durable on return."""
+        topic = replace(self._topics[name], partitions=tuple(sorted(partitions)))
+        self._topics[name] = topic
+        self._write()
+        return topic
+
     def _read(self) -> dict[str, Topic]:
         if not self._fs.exists(self.path):
             return {}
@@ -88,15 +97,15 @@ class TopicStore:
                     expected=_VERSION,
                     found=document["version"],
                 )
-            return {
-                name: Topic(
-                    name,
-                    tuple(int(number) for number in stored["partitions"]),
-                    {str(key): str(value) for key, value in stored["configs"].items()},
-                )
-                for name, stored in document["topics"].items()
-            }
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            return {name: _parse_topic(name, stored) for name, stored in document["topics"].items()}
+        except (
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,
+            RecursionError,  # what the parser raises at a thousand brackets
+            InvalidTopicError,
+        ) as error:
             raise CorruptCheckpointError(
                 f"not a topics file: {error}", path=self.path, check="json"
             ) from error
@@ -111,3 +120,17 @@ class TopicStore:
         }
         text = json.dumps(document, indent=2) + "\n"
         write_atomically(self._fs, self.path, text.encode())
+
+
+def _parse_topic(name: str, stored: Any) -> Topic:  # noqa: ANN401  # whatever the JSON held
+    """Return a stored topic whose name can be a folder's and whose partitions are numbers."""
+    validate_topic_name(name)
+    numbers = stored["partitions"]
+    if not isinstance(numbers, list) or not all(
+        type(number) is int and 0 <= number <= INT32_MAX for number in numbers
+    ):
+        raise ValueError(f"partitions of {name!r} are no list of numbers")
+    if len(set(numbers)) != len(numbers):
+        raise ValueError(f"a partition of {name!r} is listed twice")
+    configs = {str(key): str(value) for key, value in stored["configs"].items()}
+    return Topic(name, tuple(sorted(numbers)), configs)

@@ -26,7 +26,7 @@ from logstore.record.batch import (
 from logstore.record.codecs import Codec
 from logstore.record.records import SMALL_BATCH_RECORDS
 from logstore.record.walk import walk_buffer
-from logstore.types import INT64_MAX, NO_TIMESTAMP, AppendOrigin, TimestampType
+from logstore.types import INT32_MAX, INT64_MAX, NO_TIMESTAMP, AppendOrigin, TimestampType
 
 if TYPE_CHECKING:
     from logstore.config import LogConfig
@@ -99,7 +99,7 @@ def _bounds(config: LogConfig, now_ms: int) -> tuple[int, int]:
     if config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
         return NO_TIMESTAMP, INT64_MAX
     earliest = max(now_ms - config.timestamp_before_max_ms, NO_TIMESTAMP)
-    return earliest, now_ms + config.timestamp_after_max_ms
+    return earliest, min(now_ms + config.timestamp_after_max_ms, INT64_MAX)
 
 
 def check_batch_size(size_bytes: int, config: LogConfig) -> None:
@@ -149,12 +149,19 @@ def prepare_leader_batch(
     check_batch_size(len(batch.data), config)
     if origin is AppendOrigin.CLIENT:
         _check_client_header(batch)
-    if header.is_control:
-        return with_offset_and_epoch(batch.data, base_offset, leader_epoch)
-    timestamps, offsets, null_rows = _facts(batch)
-    check_keys(null_rows, config)
     append_time = config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
-    if append_time and header.timestamp_type is TimestampType.LOG_APPEND_TIME:
+    if header.is_control:
+        # Never recompressed, whatever `compression.type` says.
+        data = batch.data
+        if append_time:
+            data = with_max_timestamp(data, TimestampType.LOG_APPEND_TIME, now_ms)
+        return with_offset_and_epoch(data, base_offset, leader_epoch)
+    limit = config.logstore_decompression_max_bytes
+    timestamps, offsets, null_rows = _facts(batch, limit)
+    check_keys(null_rows, config)
+    if header.timestamp_type is TimestampType.LOG_APPEND_TIME and (
+        append_time or NO_TIMESTAMP in timestamps
+    ):
         raise InvalidTimestampError("a producer's batch cannot carry LogAppendTime")
     check_timestamps(timestamps, config, now_ms)
     max_timestamp = now_ms if append_time else max(timestamps)
@@ -167,7 +174,7 @@ def prepare_leader_batch(
     rebuilt = build_batch(
         [
             record._replace(offset=base_offset + delta)
-            for delta, record in enumerate(batch.records())
+            for delta, record in enumerate(batch.records(limit))
         ],
         codec=wanted,
         level=codec_level(config, wanted),
@@ -191,21 +198,32 @@ def check_replicated_batches(
     Raises
     ------
     OffsetsOutOfOrderError, UnexpectedAppendOffsetError, RecordListTooLargeError
+    InvalidRecordError
+        A header that no leader writes: a negative leader epoch or last offset delta, or batches
+        that no single segment can hold.
     """
     previous = -1
-    for batch in batches:
-        if batch.header.last_offset <= previous:
-            raise OffsetsOutOfOrderError(
-                f"offset {batch.header.last_offset} follows {previous} in one append"
-            )
-        previous = batch.header.last_offset
     first = batches[0].header.base_offset
+    for batch in batches:
+        header = batch.header
+        if header.partition_leader_epoch < 0 or header.last_offset_delta < 0:
+            raise InvalidRecordError(
+                f"a replicated batch at offset {header.base_offset} has leader epoch "
+                f"{header.partition_leader_epoch} and last offset delta {header.last_offset_delta}"
+            )
+        if header.base_offset <= previous:
+            raise OffsetsOutOfOrderError(
+                f"offset {header.base_offset} follows {previous} in one append"
+            )
+        previous = header.last_offset
     if first < log_end_offset:
         raise UnexpectedAppendOffsetError(
             f"first offset {first} is below the log end offset {log_end_offset}",
             first_offset=first,
             last_offset=previous,
         )
+    if previous - first > INT32_MAX or previous >= INT64_MAX:
+        raise InvalidRecordError(f"offsets {first} to {previous} do not fit one segment")
     check_set_size(sum(len(batch.data) for batch in batches), config)
 
 
@@ -225,15 +243,15 @@ def _check_client_header(batch: RecordBatch) -> None:
         )
 
 
-def _facts(batch: RecordBatch) -> tuple[Sequence[int], list[int], list[int]]:
+def _facts(batch: RecordBatch, limit: int) -> tuple[Sequence[int], list[int], list[int]]:
     """Return the batch's timestamps, its offsets, and the indexes of records without a key."""
     header = batch.header
     try:
         if header.record_count <= SMALL_BATCH_RECORDS:
-            records = batch.records()
+            records = batch.records(limit)
             null_rows = [row for row, record in enumerate(records) if record.key is None]
             return [r.timestamp for r in records], [r.offset for r in records], null_rows
-        columns = batch.columns()
+        columns = batch.columns(limit)
     except CorruptRecordError as error:
         raise InvalidRecordError(str(error)) from error
     null_rows = (columns.extents[:, 3] < 0).nonzero()[0].tolist()

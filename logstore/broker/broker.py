@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Self
 
 from logstore.broker.partitioner import Partitioner
 from logstore.broker.records import (
@@ -17,13 +17,13 @@ from logstore.broker.records import (
     new_record,
     to_new_record,
 )
+from logstore.broker.writer import AppendedRange, BatchWriter
 from logstore.config import BrokerConfig, ConfigValue, describe
 from logstore.errors import InvalidConfigurationError
 from logstore.fetch import Isolation
 from logstore.log import Log, NewRecord
 from logstore.manager import LogManager
 from logstore.record.codecs import Codec
-from logstore.record.layout import HEADER_SIZE, MAX_RECORD_OVERHEAD
 from logstore.runtime import (
     Clock,
     DiskFileSystem,
@@ -43,21 +43,7 @@ if TYPE_CHECKING:
     from logstore.broker.reports import CleanReport
     from logstore.record.records import Header
 
-BATCH_BYTES = 16_384
-"""Where `append_many` closes a batch unless told otherwise: `batch.size` of Kafka's producer."""
-
 MEMORY_DIR = "/memory"
-
-
-class AppendedRange(NamedTuple):
-    """What one `append_many` stored in one partition; offsets are inclusive."""
-
-    topic: str
-    partition: int
-    first_offset: int
-    last_offset: int
-    records: int
-    bytes: int
 
 
 class Broker:
@@ -142,6 +128,16 @@ class Broker:
         self._refuse_if_read_only("create a topic")
         texts = {key: str(value) for key, value in (configs or {}).items()}
         return self.manager.create_topic(name, partitions, texts)
+
+    def create_partitions(self, topic: str, total: int) -> Topic:
+        """Let a topic have at least the partitions 0 to `total` - 1; no data move.
+
+        Raises
+        ------
+        UnknownTopicOrPartitionError
+        """
+        self._refuse_if_read_only("create partitions")
+        return self.manager.create_partitions(topic, total)
 
     def topics(self) -> list[Topic]:
         """Return all topics by name, adopted ones included."""
@@ -242,10 +238,27 @@ class Broker:
             A batch was refused; the batches before it stay.
         """
         self._refuse_if_read_only("append")
-        writer = BatchWriter(self, topic, compression, batch_records)
+        writer = self.batch_writer(topic, compression=compression, batch_records=batch_records)
         for item in records:
             writer.add(to_new_record(item), partition)
         return writer.finish()
+
+    def batch_writer(
+        self, topic: str, *, compression: str = "none", batch_records: int | None = None
+    ) -> BatchWriter:
+        """Return what `append_many` fills, for callers that append as they go.
+
+        Its batches must be finished, with `BatchWriter.finish`, before the broker closes.
+        """
+        self._refuse_if_read_only("append")
+        return BatchWriter(
+            topic,
+            self.manager.topic(topic).partitions,
+            lambda number: self.manager.log(TopicPartition(topic, number)),
+            self._partitioner,
+            codec=_codec(compression),
+            batch_records=batch_records,
+        )
 
     def _partition_for(self, topic: str, record: NewRecord, partition: int | None) -> int:
         if partition is not None:
@@ -363,93 +376,6 @@ class Broker:
     def _refuse_if_read_only(self, what: str) -> None:
         if self.read_only:
             raise InvalidConfigurationError(f"cannot {what}: the broker was opened read-only")
-
-
-class BatchWriter:
-    """Collects records into batches, one open batch a partition."""
-
-    def __init__(
-        self, broker: Broker, topic: str, compression: str, batch_records: int | None
-    ) -> None:
-        if batch_records is not None and batch_records < 1:
-            raise InvalidConfigurationError(f"batch records must be at least 1: {batch_records}")
-        self._broker = broker
-        self._topic = topic
-        self._codec = _codec(compression)
-        self._batch_records = batch_records
-        self._numbers = broker.topic(topic).partitions
-        self._open: dict[int, list[NewRecord]] = {}
-        self._open_bytes: dict[int, int] = {}
-        self._null_key_partition: int | None = None
-        self._done: dict[int, AppendedRange] = {}
-
-    def add(self, record: NewRecord, partition: int | None) -> None:
-        """Take a record; appends a batch when one is full."""
-        number = self._choose(record, partition)
-        size = estimated_size(record)
-        pending = self._open.setdefault(number, [])
-        if pending and self._is_full(number, size):
-            self.flush(number)
-            pending = self._open.setdefault(number, [])
-        pending.append(record)
-        self._open_bytes[number] = self._open_bytes.get(number, HEADER_SIZE) + size
-        if self._batch_records is not None and len(pending) >= self._batch_records:
-            self.flush(number)
-
-    def flush(self, number: int) -> None:
-        """Append the open batch of a partition."""
-        pending = self._open.pop(number, [])
-        self._open_bytes.pop(number, None)
-        if number == self._null_key_partition:
-            self._null_key_partition = None
-        if not pending:
-            return
-        log = self._broker.log(self._topic, number)
-        info = log.append_records(pending, self._codec)
-        before = self._done.get(number)
-        self._done[number] = AppendedRange(
-            self._topic,
-            number,
-            info.first_offset if before is None else before.first_offset,
-            info.last_offset,
-            info.records + (0 if before is None else before.records),
-            info.size_bytes + (0 if before is None else before.bytes),
-        )
-
-    def finish(self) -> list[AppendedRange]:
-        """Append all open batches and return what was stored, also after an error."""
-        for number in list(self._open):
-            self.flush(number)
-        return self.appended
-
-    @property
-    def appended(self) -> list[AppendedRange]:
-        """What was stored so far, one range a partition."""
-        return [self._done[number] for number in sorted(self._done)]
-
-    def _choose(self, record: NewRecord, partition: int | None) -> int:
-        if partition is not None:
-            return partition
-        if record.key is not None:
-            return self._broker._partitioner.of_key(record.key, self._numbers)
-        if self._null_key_partition is None:
-            self._null_key_partition = self._broker._partitioner.for_null_keys(self._numbers)
-        return self._null_key_partition
-
-    def _is_full(self, number: int, size: int) -> bool:
-        if self._batch_records is not None:
-            limit = self._broker.log(self._topic, number).config.max_message_bytes
-        else:
-            limit = BATCH_BYTES
-        return self._open_bytes[number] + size > limit
-
-
-def estimated_size(record: NewRecord) -> int:
-    """Return an upper bound of a record's bytes in an uncompressed batch."""
-    size = MAX_RECORD_OVERHEAD + len(record.key or b"") + len(record.value or b"")
-    for name, value in record.headers:
-        size += 10 + 4 * len(name) + len(value or b"")
-    return size
 
 
 def _codec(compression: str) -> Codec:

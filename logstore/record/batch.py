@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from logstore.errors import CorruptRecordError, InvalidRecordError
 from logstore.record import layout
-from logstore.record.codecs import Codec, compress, decompress
+from logstore.record.codecs import DEFAULT_LIMIT, Codec, compress, decompress
 from logstore.record.crc32c import crc32c
 from logstore.record.header import BatchHeader
 from logstore.record.records import SMALL_BATCH_RECORDS, Record, decode_records, encode_records
@@ -29,9 +29,6 @@ from logstore.types import (
 
 if TYPE_CHECKING:
     from logstore.record.columns import RecordColumns
-
-DECOMPRESSION_LIMIT = 1 << 30
-"""Greatest size in bytes that a compressed section may unfold to, unless told otherwise."""
 
 
 class RecordBatch:
@@ -97,46 +94,56 @@ class RecordBatch:
                 found=computed,
             )
 
-    def section(self, limit: int = DECOMPRESSION_LIMIT) -> bytes | memoryview:
-        """Return the records section, decompressed; at most `limit` bytes."""
+    def section(self, limit: int = DEFAULT_LIMIT) -> bytes | memoryview:
+        """Return the records section, decompressed; more than `limit` bytes are damage."""
         body = memoryview(self.data)[layout.HEADER_SIZE :]
-        codec = self.codec
-        if codec is Codec.NONE:
-            return body
-        return decompress(codec, body, limit=limit)
+        if not body and self.header.record_count == 0:
+            return body  # left by compaction; whatever codec the header names
+        try:
+            codec = self.codec
+            return body if codec is Codec.NONE else decompress(codec, body, limit=limit)
+        except CorruptRecordError as error:
+            error.path, error.position = self.path, self.position
+            raise
 
-    def records(self) -> list[Record]:
+    def records(self, limit: int = DEFAULT_LIMIT) -> list[Record]:
         """Decode all records.
+
+        Parameters
+        ----------
+        limit : int
+            Bytes that a compressed section may unfold to (`logstore.decompression.max.bytes`).
 
         Raises
         ------
         InvalidRecordError
             The section breaks a read rule of storage-format §2.
         CorruptRecordError
-            The batch is smaller than its header, or the compressed block is damaged.
+            The batch is smaller than its header, the compressed block is damaged, or it unfolds
+            to more than `limit`.
         """
         self._ensure_has_header()
         header = self.header
         if header.record_count == 0 and len(self.data) == layout.HEADER_SIZE:
             return []
         if header.record_count > SMALL_BATCH_RECORDS:
-            return self.columns().to_records()
+            return self.columns(limit).to_records()
         return decode_records(
-            self.section(),
+            self.section(limit),
             header.record_count,
             header.base_offset,
             header.base_timestamp,
             self._append_time,
         )
 
-    def columns(self) -> RecordColumns:
-        """Decode all records into columns, by a kernel; errors as `records`."""
+    def columns(self, limit: int = DEFAULT_LIMIT) -> RecordColumns:
+        """Decode all records into columns, by a kernel; limit and errors as `records`."""
         from logstore.record.columns import decode_section
 
         self._ensure_has_header()
         header = self.header
         return decode_section(
-            self.section(),
+            self.section(limit),
             header.record_count,
             header.base_offset,
             header.base_timestamp,
@@ -160,6 +167,27 @@ class RecordBatch:
                 expected=layout.HEADER_SIZE,
                 found=len(self.data),
             )
+
+
+def decode_stored(batch: RecordBatch, limit: int) -> list[Record]:
+    """Decode a batch read from a log: whatever breaks a read rule is damage at rest.
+
+    Parameters
+    ----------
+    limit : int
+        Bytes that a compressed section may unfold to.
+
+    Raises
+    ------
+    CorruptRecordError
+        Names file and position of the batch.
+    """
+    try:
+        return batch.records(limit)
+    except InvalidRecordError as error:
+        raise CorruptRecordError(
+            str(error), path=batch.path, position=batch.position, check="record_structure"
+        ) from error
 
 
 def seal_batch(

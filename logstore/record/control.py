@@ -23,6 +23,9 @@ CURRENT_VERSION = 0
 
 _KEY = struct.Struct(">hh")
 _END_TXN_VALUE = struct.Struct(">hi")
+CONTROL_SECTION_MAX = 1 << 20
+"""Bytes that a compressed control batch may unfold to; it holds one small record."""
+
 CONTROL_KEY_SIZE = _KEY.size
 END_TXN_VALUE_SIZE = _END_TXN_VALUE.size
 assert (CONTROL_KEY_SIZE, END_TXN_VALUE_SIZE) == (4, 6)
@@ -164,5 +167,5 @@ def end_txn_marker_of(batch: RecordBatch) -> EndTxnMarker | None:
     """
     if not batch.header.is_control or batch.header.record_count == 0:
         return None
-    record = batch.records()[0]
+    record = batch.records(CONTROL_SECTION_MAX)[0]
     return decode_end_txn_marker(record.key, record.value)

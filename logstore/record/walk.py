@@ -16,6 +16,7 @@ from logstore.record import layout
 from logstore.record.batch import RecordBatch
 from logstore.record.header import BatchHeader
 from logstore.runtime.fs import File
+from logstore.types import INT64_MAX
 
 _READ_AHEAD = 64 * 1024
 _LARGE_BATCH = 8 * 1024
@@ -130,6 +131,30 @@ def walk_headers(
         yield BatchAt(position, header)
         position += size
         read_ahead = 4 * layout.HEADER_SIZE if size > _LARGE_BATCH else _READ_AHEAD
+
+
+def check_place(header: BatchHeader, previous: int, path: str | None, position: int) -> None:
+    """Raise `CorruptRecordError` unless a batch's offsets lie above `previous`, and do not fall.
+
+    The CRC does not cover a base offset; that offsets rise is what can be known of it.
+    """
+    first, last = header.base_offset, header.last_offset
+    if not previous < first <= last < INT64_MAX:
+        raise misplaced(first, last, previous + 1, path, position)
+
+
+def misplaced(
+    first: int, last: int, expected: int, path: str | None, position: int
+) -> CorruptRecordError:
+    """Return the error of a batch whose offsets do not stand where it does."""
+    return CorruptRecordError(
+        f"a batch of offsets {first} to {last} stands where offsets from {expected} on belong",
+        path=path,
+        position=position,
+        check="offset_order",
+        expected=expected,
+        found=first,
+    )
 
 
 def read_batch(file: File, path: str, position: int, size: int) -> RecordBatch:

@@ -7,7 +7,14 @@ on wall time or virtual time.
 
 from logstore.runtime.clock import Clock, FixedWallClock, SystemClock, VirtualClock
 from logstore.runtime.environment import Random, Runtime, random_source
-from logstore.runtime.fs import DiskFileSystem, File, FileStat, FileSystem
+from logstore.runtime.fs import (
+    DiskFileSystem,
+    File,
+    FileStat,
+    FileSystem,
+    directory_of,
+    make_dirs_durably,
+)
 from logstore.runtime.memfs import MemoryFileSystem
 from logstore.runtime.overlay import OverlayFileSystem
 from logstore.runtime.readonly import ReadOnlyFileSystem
@@ -26,5 +33,7 @@ __all__ = [
     "Runtime",
     "SystemClock",
     "VirtualClock",
+    "directory_of",
+    "make_dirs_durably",
     "random_source",
 ]

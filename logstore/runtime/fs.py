@@ -11,6 +11,7 @@ import errno
 import os
 import stat
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple, Protocol
 
 from logstore.runtime.clock import Clock
@@ -141,7 +142,7 @@ class DiskFileSystem:
         if create:
             flags |= os.O_CREAT
         is_new = create and self._stamp is not None and not os.path.lexists(path)
-        file = DiskFile(os.open(path, flags, 0o644), self._stamp)
+        file = DiskFile(os.open(path, flags, 0o644), path, self._stamp)
         if is_new:
             file.touch()
         elif file.is_directory():
@@ -171,7 +172,7 @@ class DiskFileSystem:
         try:
             os.utime(path, ns=(mtime_ms * 1_000_000, mtime_ms * 1_000_000))
         except OSError as error:  # alone of its kind it does not name the file
-            raise OSError(error.errno, error.strerror, path) from error
+            raise _named(error, path) from error
 
     def rename(self, source: str, target: str) -> None:
         """Rename atomically, replacing a file of the target's name."""
@@ -191,31 +192,47 @@ class DiskFileSystem:
 
     def sync_dir(self, path: str) -> None:
         """Make the names in a directory durable."""
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        descriptor = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(descriptor)
+        except OSError as error:
+            raise _named(error, path) from error
         finally:
             os.close(descriptor)
 
 
+def _named(error: OSError, path: str) -> OSError:
+    return OSError(error.errno, error.strerror, path)
+
+
 class DiskFile:
-    """A file descriptor and nothing else; positions are explicit, so threads may share it."""
+    """A file descriptor; positions are explicit, so threads may share it.
 
-    __slots__ = ("_descriptor", "_stamp")
+    Errors bear the name under which the file was opened.
+    """
 
-    def __init__(self, descriptor: int, stamp: Clock | None) -> None:
+    __slots__ = ("_descriptor", "_path", "_stamp")
+
+    def __init__(self, descriptor: int, path: str, stamp: Clock | None) -> None:
         self._descriptor = descriptor
+        self._path = path
         self._stamp = stamp
 
     def size(self) -> int:
         """Return the length in bytes."""
-        return os.fstat(self._descriptor).st_size
+        try:
+            return os.fstat(self._descriptor).st_size
+        except OSError as error:
+            raise _named(error, self._path) from error
 
     def read_into(self, view: memoryview, position: int) -> int:
         """Fill `view` from `position` on; return the bytes read, fewer only at the end."""
         done = 0
         while done < len(view):
-            count = os.preadv(self._descriptor, [view[done:]], position + done)
+            try:
+                count = os.preadv(self._descriptor, [view[done:]], position + done)
+            except OSError as error:
+                raise _named(error, self._path) from error
             if count == 0:
                 break
             done += count
@@ -223,15 +240,21 @@ class DiskFile:
 
     def read(self, position: int, size: int) -> bytes:
         """Return up to `size` bytes from `position` on, fewer only at the end."""
-        data = os.pread(self._descriptor, size, position)
+        data = self._read(position, size)
         if len(data) in (0, size):
             return data
         parts = [data]
         done = len(data)
-        while done < size and (data := os.pread(self._descriptor, size - done, position + done)):
+        while done < size and (data := self._read(position + done, size - done)):
             parts.append(data)
             done += len(data)
         return b"".join(parts)
+
+    def _read(self, position: int, size: int) -> bytes:
+        try:
+            return os.pread(self._descriptor, size, position)
+        except OSError as error:
+            raise _named(error, self._path) from error
 
     def append(self, buffers: Sequence[Buffer]) -> int:
         """Write all `buffers` at the end; return the position of the first byte."""
@@ -245,7 +268,10 @@ class DiskFile:
         if not pending:
             return
         while pending:
-            count = os.pwritev(self._descriptor, pending[:IOV_MAX], position)
+            try:
+                count = os.pwritev(self._descriptor, pending[:IOV_MAX], position)
+            except OSError as error:
+                raise _named(error, self._path) from error
             position += count
             while count and count >= len(pending[0]):
                 count -= len(pending.pop(0))
@@ -255,14 +281,20 @@ class DiskFile:
 
     def truncate(self, size: int) -> None:
         """Cut to `size` bytes, or extend to it with zeros (sparse where the disk can)."""
-        os.ftruncate(self._descriptor, size)
+        try:
+            os.ftruncate(self._descriptor, size)
+        except OSError as error:
+            raise _named(error, self._path) from error
         self.touch()
 
     def sync(self) -> None:
         """Make the contents durable."""
         if self._descriptor < 0:  # `fsync` alone would call that a ValueError
-            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
-        os.fsync(self._descriptor)
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF), self._path)
+        try:
+            os.fsync(self._descriptor)
+        except OSError as error:
+            raise _named(error, self._path) from error
 
     def close(self) -> None:
         """Close the descriptor; a second call does nothing."""
@@ -283,3 +315,30 @@ class DiskFile:
         if self._stamp is not None:
             now_ns = self._stamp.now_ms() * 1_000_000
             os.utime(self._descriptor, ns=(now_ns, now_ns))
+
+
+def make_dirs_durably(fs: FileSystem, path: str) -> None:
+    """Create a directory and the missing ones above it; durable on return.
+
+    Files in a directory last only as long as its own name does, so that each new name needs a
+    sync of the directory above. One whose sync fails is removed again, lest the next attempt
+    take it for durable.
+    """
+    missing = []
+    while path and not fs.is_dir(path):
+        missing.append(path)
+        path = directory_of(path)
+    for each in reversed(missing):
+        fs.make_dirs(each)
+        try:
+            fs.sync_dir(directory_of(each))
+        except OSError:
+            with suppress(OSError):
+                fs.remove_dir(each)
+            raise
+
+
+def directory_of(path: str) -> str:
+    """Return the directory that `path` stands in; empty for a bare name."""
+    directory, slash, _ = path.rpartition("/")
+    return directory or slash

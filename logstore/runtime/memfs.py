@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NoReturn, Protocol
 
 from logstore.runtime.clock import Clock, SystemClock
@@ -268,6 +268,16 @@ class MemoryFileSystem:
         twin._files = {path: contents.copy() for path, contents in list(self._files.items())}
         twin._children = {path: set(names) for path, names in list(self._children.items())}
         return twin
+
+    def walk(self) -> Iterator[tuple[str, MemoryBytes | None]]:
+        """Yield every path with the file's contents, None for directories; parents first."""
+        for path in sorted(self._files.keys() | self._children.keys() - {"", "/"}):
+            yield path, self._files.get(path)
+
+    def put(self, path: str, contents: MemoryBytes) -> None:
+        """Make `contents` the file of that name, whose directory exists."""
+        self._link(path)
+        self._files[path] = contents
 
     def open(self, path: str, *, write: bool = False, create: bool = False) -> File:
         """Open a file; see `FileSystem.open`."""

@@ -8,6 +8,6 @@ set --
 if [ -n "$version" ]; then
     set -- "-Dkafka.version=$version"
 fi
-mvn -q -f "$here/pom.xml" "$@" clean compile dependency:build-classpath \
-    -Dmdep.outputFile="$here/target/classpath"
-exec java -cp "$here/target/classes:$(cat "$here/target/classpath")" golden.GoldenWriter "$out"
+mvn -q -f "$here/pom.xml" -Pkafka3 "$@" clean compile dependency:build-classpath \
+    -Dmdep.outputFile="$here/target/writer/classpath"
+exec java -cp "$here/target/writer/classes:$(cat "$here/target/writer/classpath")" golden.GoldenWriter "$out"

@@ -50,6 +50,7 @@ TOPIC_DEFAULTS = {
     "min.insync.replicas": "1",
     "compaction.strategy": "offset",
     "compaction.strategy.header": "",
+    "logstore.decompression.max.bytes": "268435456",
 }
 BROKER_DEFAULTS = {
     "log_dirs": (),

@@ -79,7 +79,7 @@ def test_short_reads_and_writes_are_continued(tmp_path, monkeypatch):
 def test_a_lost_handle_gives_its_descriptor_back(tmp_path):
     write_file(DiskFileSystem(), f"{tmp_path}/a", b"abc")
     descriptor = os.open(f"{tmp_path}/a", os.O_RDONLY)
-    file = DiskFile(descriptor, None)
+    file = DiskFile(descriptor, f"{tmp_path}/a", None)
     del file
     with pytest.raises(OSError):
         os.fstat(descriptor)

@@ -1,0 +1,169 @@
+"""Compiled loops of the offset map: keyed hash, search, insertion.
+
+`slots` is (home slots + SLACK_SLOTS, 2) uint64. Word 0 of a slot: 64 bits of the key's hash. Word
+1: 24 more bits, then the offset relative to `state[STATE_BASE]` plus 1 in 40 bits; 0 there marks a
+free slot. Entries lie in the order of their hashes from their home slot on, so that a search for
+an absent key ends early. `state` is (STATE_WORDS,) int64. Source: cleaner-semantics §4.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from logstore.jit import borrowed, kernel, load_u64
+
+Bytes = NDArray[np.uint8]
+Int64s = NDArray[np.int64]
+UInt64s = NDArray[np.uint64]
+
+STATE_ENTRIES = 0
+STATE_LATEST_OFFSET = 1
+STATE_LIMIT = 2
+STATE_MESSAGES = 3
+STATE_BASE = 4
+STATE_WORDS = 5
+
+OFFSET_BITS = 40
+MAX_OFFSET_SPAN = 2**OFFSET_BITS - 2
+SLACK_SLOTS = 4096
+
+
+@kernel
+def _rotate(word: np.uint64, bits: int) -> np.uint64:
+    """Rotate a word to the left."""
+    return (word << np.uint64(bits)) | (word >> np.uint64(64 - bits))
+
+
+@kernel
+def _sip_round(
+    v0: np.uint64, v1: np.uint64, v2: np.uint64, v3: np.uint64
+) -> tuple[np.uint64, np.uint64, np.uint64, np.uint64]:
+    """Mix the four words of the state once."""
+    v0 += v1
+    v1 = _rotate(v1, 13) ^ v0
+    v0 = _rotate(v0, 32)
+    v2 += v3
+    v3 = _rotate(v3, 16) ^ v2
+    v0 += v3
+    v3 = _rotate(v3, 21) ^ v0
+    v2 += v1
+    v1 = _rotate(v1, 17) ^ v2
+    v2 = _rotate(v2, 32)
+    return v0, v1, v2, v3
+
+
+@kernel
+def siphash128(
+    data: Bytes, start: int, size: int, k0: np.uint64, k1: np.uint64
+) -> tuple[np.uint64, np.uint64]:
+    """Return SipHash-1-3-128 of `data[start:start+size]` under the key (k0, k1).
+
+    Returns (low, high), both uint64. O(size), 8 bytes a round.
+    """
+    v0 = k0 ^ np.uint64(0x736F6D6570736575)
+    v1 = k1 ^ np.uint64(0x646F72616E646F6D) ^ np.uint64(0xEE)
+    v2 = k0 ^ np.uint64(0x6C7967656E657261)
+    v3 = k1 ^ np.uint64(0x7465646279746573)
+    position = start
+    end = start + size
+    while position + 8 <= end:
+        word = load_u64(data, position)
+        v3 ^= word
+        v0, v1, v2, v3 = _sip_round(v0, v1, v2, v3)
+        v0 ^= word
+        position += 8
+    word = np.uint64(size & 0xFF) << np.uint64(56)
+    shift = np.uint64(0)
+    while position < end:
+        word |= np.uint64(data[position]) << shift
+        shift += np.uint64(8)
+        position += 1
+    v3 ^= word
+    v0, v1, v2, v3 = _sip_round(v0, v1, v2, v3)
+    v0 ^= word
+    v2 ^= np.uint64(0xEE)
+    for _ in range(3):
+        v0, v1, v2, v3 = _sip_round(v0, v1, v2, v3)
+    low = v0 ^ v1 ^ v2 ^ v3
+    v1 ^= np.uint64(0xDD)
+    for _ in range(3):
+        v0, v1, v2, v3 = _sip_round(v0, v1, v2, v3)
+    return low, v0 ^ v1 ^ v2 ^ v3
+
+
+@kernel
+def _find_slot(slots: UInt64s, low: np.uint64, tag: np.uint64) -> tuple[np.int64, bool]:
+    """Return (slot, found): where a hash is, or where it would be inserted."""
+    home_slots = np.uint64(len(slots) - SLACK_SLOTS)
+    slot = np.int64(((low >> np.uint64(32)) * home_slots) >> np.uint64(32))
+    offset_mask = np.uint64(MAX_OFFSET_SPAN + 1)
+    while slot < len(slots):
+        word = slots[slot, 1]
+        if word & offset_mask == np.uint64(0) or slots[slot, 0] > low:
+            return slot, False
+        if slots[slot, 0] == low and word & ~offset_mask == tag:
+            return slot, True
+        slot += 1
+    return slot, False
+
+
+@kernel
+def map_get(
+    slots: UInt64s, state: Int64s, data: Bytes, start: int, size: int, k0: np.uint64, k1: np.uint64
+) -> int:
+    """Return the offset mapped for a key, -1 if there is none. O(1) expected."""
+    slots = borrowed(slots)
+    low, high = siphash128(data, start, size, k0, k1)
+    tag = (high >> np.uint64(OFFSET_BITS)) << np.uint64(OFFSET_BITS)
+    slot, found = _find_slot(slots, low, tag)
+    if not found:
+        return np.int64(-1)
+    relative = np.int64(slots[slot, 1] & np.uint64(MAX_OFFSET_SPAN + 1)) - 1
+    return relative + state[STATE_BASE]
+
+
+@kernel
+def map_put(
+    slots: UInt64s,
+    state: Int64s,
+    data: Bytes,
+    start: int,
+    size: int,
+    offset: int,
+    k0: np.uint64,
+    k1: np.uint64,
+) -> bool:
+    """Map a key to `offset`, whatever was there; latest offset follows.
+
+    An insertion shifts what lies above it up to the next free slot. False, and nothing changed,
+    when the offset does not fit or no slot is free.
+    """
+    slots = borrowed(slots)
+    state = borrowed(state)
+    relative = offset - state[STATE_BASE]
+    if relative < 0 or relative > MAX_OFFSET_SPAN:
+        return False
+    low, high = siphash128(data, start, size, k0, k1)
+    tag = (high >> np.uint64(OFFSET_BITS)) << np.uint64(OFFSET_BITS)
+    slot, found = _find_slot(slots, low, tag)
+    word = tag | np.uint64(relative + 1)
+    if found:
+        slots[slot, 1] = word
+        state[STATE_LATEST_OFFSET] = offset
+        return True
+    offset_mask = np.uint64(MAX_OFFSET_SPAN + 1)
+    free = slot
+    while free < len(slots) and slots[free, 1] & offset_mask != np.uint64(0):
+        free += 1
+    if free >= len(slots):
+        return False
+    while free > slot:
+        slots[free, 0] = slots[free - 1, 0]
+        slots[free, 1] = slots[free - 1, 1]
+        free -= 1
+    slots[slot, 0] = low
+    slots[slot, 1] = word
+    state[STATE_ENTRIES] += 1
+    state[STATE_LATEST_OFFSET] = offset
+    return True

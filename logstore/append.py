@@ -1,0 +1,271 @@
+"""What is appended: records, columns or ready-made batches, on their way to the bytes of a log.
+
+A draft holds what can be prepared without the log's lock; sealing it, under the lock, applies
+the topic's rules and gives the bytes of one batch with its offsets in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from logstore.errors import InvalidRecordError, InvalidTimestampError, InvalidTxnStateError
+from logstore.record.batch import RecordBatch, build_batch, seal_batch
+from logstore.record.control import EndTxnMarker, end_txn_marker_of
+from logstore.record.records import SMALL_BATCH_RECORDS, Header, Record
+from logstore.types import INT64_MAX, NO_TIMESTAMP, TimestampType
+from logstore.validate import (
+    check_batch_size,
+    check_keys,
+    check_timestamps,
+    codec_level,
+    target_codec,
+    timestamps_in_bounds,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from logstore.config import LogConfig
+    from logstore.producer_state import ProducerStateManager
+    from logstore.record.codecs import Codec
+    from logstore.record.columns import BytesColumn
+    from logstore.segment_values import RollReason
+
+
+class NewRecord(NamedTuple):
+    """A record to append; a timestamp of None means the log's clock."""
+
+    key: bytes | None
+    value: bytes | None
+    timestamp: int | None = None
+    headers: tuple[Header, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AppendInfo:
+    """What an append did.
+
+    Attributes
+    ----------
+    first_offset, last_offset : int
+        Offsets assigned, both inclusive; -1 when nothing was appended.
+    max_timestamp : int
+        Largest timestamp stored, in ms.
+    log_append_time : int
+        The time stamped on a LogAppendTime topic, else -1.
+    records : int
+        Records appended.
+    size_bytes : int
+        Bytes written to the `.log`.
+    roll_reason : RollReason or None
+        Why a new segment was started first, if one was.
+    """
+
+    first_offset: int
+    last_offset: int
+    max_timestamp: int
+    log_append_time: int
+    records: int
+    size_bytes: int
+    roll_reason: RollReason | None
+
+
+NOTHING_APPENDED = AppendInfo(-1, -1, NO_TIMESTAMP, NO_TIMESTAMP, 0, 0, None)
+
+
+class Placement(NamedTuple):
+    """Where and under which rules a draft becomes a batch: all that the log's lock guards."""
+
+    config: LogConfig
+    base_offset: int
+    leader_epoch: int
+    now_ms: int
+
+
+class RecordsDraft:
+    """A few records, to be encoded in plain Python; timestamps are set."""
+
+    def __init__(self, records: Sequence[NewRecord], timestamps: Sequence[int]) -> None:
+        self._records = records
+        self._timestamps = timestamps
+
+    def seal(self, codec: Codec, place: Placement) -> bytes:
+        """Validate and encode; see `ColumnsDraft.seal`."""
+        config, base, leader_epoch, now_ms = place
+        if config.compact:
+            check_keys([row for row, r in enumerate(self._records) if r.key is None], config)
+        check_timestamps(self._timestamps, config, now_ms)
+        stored = target_codec(config, codec)
+        data = build_batch(
+            [
+                Record(base + row, timestamp, record.key, record.value, record.headers)
+                for row, (record, timestamp) in enumerate(
+                    zip(self._records, self._timestamps, strict=True)
+                )
+            ],
+            codec=stored,
+            level=codec_level(config, stored),
+            timestamp_type=config.message_timestamp_type,
+            append_time=now_ms,
+            partition_leader_epoch=leader_epoch,
+        )
+        check_batch_size(len(data), config)
+        return data
+
+
+class ColumnsDraft:
+    """Columns, their section encoded by a kernel.
+
+    Parameters
+    ----------
+    keys, values : BytesColumn
+        n rows each, n at least 1.
+    timestamps : (n,) int64
+        In ms.
+    headers : BytesColumn, optional
+        Encoded headers, n rows; None means that no record has any.
+
+    Raises
+    ------
+    InvalidRecordError
+        The columns differ in length.
+    """
+
+    def __init__(
+        self,
+        keys: BytesColumn,
+        values: BytesColumn,
+        timestamps: NDArray[np.int64],
+        headers: BytesColumn | None = None,
+    ) -> None:
+        from logstore.record.columns import encode_section, headers_column
+
+        count = len(values)
+        if headers is None:
+            headers = headers_column(None, count)
+        if not len(keys) == len(timestamps) == len(headers) == count:
+            raise InvalidRecordError(
+                f"columns differ in length: {len(keys)} keys, {count} values,"
+                f" {len(timestamps)} timestamps, {len(headers)} headers"
+            )
+        self._count = count
+        self._keys = keys
+        self._timestamps = timestamps
+        self._first_timestamp = int(timestamps[0])
+        self._section = encode_section(timestamps, keys, values, headers, self._first_timestamp)
+
+    def seal(self, codec: Codec, place: Placement) -> bytes:
+        """Validate, compress and put the header on.
+
+        Parameters
+        ----------
+        codec : Codec
+            The producer's; `compression.type` may overrule it.
+        place : Placement
+            Offset of the first record, leader epoch, and the topic's rules.
+
+        Raises
+        ------
+        InvalidRecordError, InvalidTimestampError, MessageSizeTooLargeError,
+        RecordListTooLargeError
+        """
+        config, base, leader_epoch, now_ms = place
+        if config.compact:
+            check_keys((self._keys.sizes < 0).nonzero()[0].tolist(), config)
+        largest = int(self._timestamps.max())
+        if not timestamps_in_bounds(int(self._timestamps.min()), largest, config, now_ms):
+            check_timestamps(self._timestamps.tolist(), config, now_ms)
+        append_time = config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
+        stored = target_codec(config, codec)
+        data = seal_batch(
+            self._section,
+            codec=stored,
+            level=codec_level(config, stored),
+            base_offset=base,
+            last_offset_delta=self._count - 1,
+            record_count=self._count,
+            base_timestamp=self._first_timestamp,
+            max_timestamp=now_ms if append_time else largest,
+            timestamp_type=config.message_timestamp_type,
+            partition_leader_epoch=leader_epoch,
+        )
+        check_batch_size(len(data), config)
+        return data
+
+
+def draft_records(records: Sequence[NewRecord], now_ms: int) -> RecordsDraft | ColumnsDraft:
+    """Return the draft that suits the number of records, at least one.
+
+    Raises
+    ------
+    InvalidTimestampError
+        A timestamp is no 64-bit number.
+    """
+    timestamps = [now_ms if r.timestamp is None else r.timestamp for r in records]
+    if len(records) <= SMALL_BATCH_RECORDS:
+        return RecordsDraft(records, timestamps)
+    import numpy as np
+
+    from logstore.record.columns import BytesColumn, headers_column
+
+    for row, timestamp in enumerate(timestamps):
+        if not NO_TIMESTAMP <= timestamp <= INT64_MAX:
+            message = f"Timestamp {timestamp} is outside [{NO_TIMESTAMP}, {INT64_MAX}]"
+            raise InvalidTimestampError(f"record {row}: {message}", record_errors=[(row, message)])
+    headers = None
+    if any(r.headers for r in records):
+        headers = headers_column([r.headers for r in records], len(records))
+    return ColumnsDraft(
+        BytesColumn.from_list([r.key for r in records]),
+        BytesColumn.from_list([r.value for r in records]),
+        np.array(timestamps, np.int64),
+        headers,
+    )
+
+
+def check_producers(
+    producer_state: ProducerStateManager, batches: Sequence[RecordBatch]
+) -> list[EndTxnMarker | None]:
+    """Check, changing nothing, that batches may follow what is known of their producers.
+
+    Parameters
+    ----------
+    batches : sequence of RecordBatch
+        One append, offsets in place.
+
+    Returns
+    -------
+    list of EndTxnMarker or None
+        The marker of each batch, None for a data batch.
+
+    Raises
+    ------
+    InvalidTxnStateError
+        A non-transactional batch while its producer's transaction is open.
+    InvalidRecordError, CorruptRecordError
+        A control record is malformed.
+    """
+    markers = [end_txn_marker_of(batch) for batch in batches]
+    # Whether a transaction is open after the batches of this very append.
+    is_open: dict[int, bool] = {}
+    for batch, marker in zip(batches, markers, strict=True):
+        header = batch.header
+        producer_id = header.producer_id
+        if not header.has_producer_id:
+            continue
+        if header.is_control:
+            if marker is not None:
+                is_open[producer_id] = False
+        elif header.is_transactional:
+            is_open[producer_id] = True
+        elif producer_id not in is_open:
+            producer_state.validate(header)
+        elif is_open[producer_id]:
+            raise InvalidTxnStateError(
+                f"producer {producer_id} writes outside a transaction at offset"
+                f" {header.base_offset} while a transaction of the same append is open"
+            )
+    return markers

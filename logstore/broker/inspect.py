@@ -1,0 +1,440 @@
+"""What is in a partition: the values behind `logstore inspect`.
+
+Reads batch headers only, unless asked to look deeper; needs neither NumPy nor numba for that.
+Source of the section names: cleaner-semantics §2.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from logstore.errors import CorruptionError, UnsupportedFormatError
+from logstore.fetch import Isolation
+from logstore.names import LOG_SUFFIX, parse_partition_dir, parse_segment_file
+from logstore.record import layout
+from logstore.record.batch import RecordBatch, decode_stored
+from logstore.record.codecs import DEFAULT_LIMIT, Codec
+from logstore.record.records import Record
+from logstore.record.walk import BatchAt, read_batch, walk_headers
+from logstore.types import NO_TIMESTAMP, TopicPartition
+
+if TYPE_CHECKING:
+    from cleaner.selection import CleanableState
+    from logstore.broker.broker import Broker
+    from logstore.log import Log
+    from logstore.runtime import File, FileSystem
+    from logstore.segment import LogSegment
+
+CLEAN = "clean"
+DIRTY = "dirty"
+UNCLEANABLE = "uncleanable"
+ACTIVE = "active"
+SECTIONS = (CLEAN, DIRTY, UNCLEANABLE, ACTIVE)
+
+CORRUPT_BATCH = "corrupt_batch"
+"""Action of a finding that nothing mends: a damaged batch below the recovery point."""
+
+_BLOCK_BYTES = 1 << 18
+_LARGE_BATCH = 1 << 13
+
+# Of a header: base offset, batch length, magic, last offset delta, largest time, record count.
+_HEADER_FACTS = struct.Struct(">qi4xb6xi8xq14xi")
+assert _HEADER_FACTS.size == layout.HEADER_SIZE
+
+
+class BatchTotals(NamedTuple):
+    """What the batches of a file add up to.
+
+    `last_offset` is inclusive, and -1 like `max_timestamp` (ms) where there is no batch;
+    `end_position` is the position after the last whole batch.
+    """
+
+    batches: int = 0
+    records: int = 0
+    last_offset: int = -1
+    max_timestamp: int = NO_TIMESTAMP
+    end_position: int = 0
+
+
+class SegmentSummary(NamedTuple):
+    """One segment; `last_offset` of an empty one is its base minus 1."""
+
+    base_offset: int
+    last_offset: int
+    size_bytes: int
+    batches: int
+    records: int
+    max_timestamp: int
+    section: str
+
+
+class FindingSummary(NamedTuple):
+    """What opening the partition found and would mend."""
+
+    action: str
+    path: str
+    detail: str
+
+
+class PartitionSummary(NamedTuple):
+    """One partition; the names are those of `logstore inspect --format json`.
+
+    Attributes
+    ----------
+    records : int
+        By the batch headers, control records included.
+    live_keys, tombstones : int or None
+        Keys whose latest record has a value, and records without one; None unless counted.
+    recovery : tuple of FindingSummary
+        What opening the directory for writing would do, and damage that it would not touch.
+    """
+
+    topic: str
+    partition: int
+    log_start_offset: int
+    log_end_offset: int
+    high_watermark: int
+    last_stable_offset: int
+    first_dirty_offset: int
+    first_uncleanable_offset: int
+    cleanable_ratio: float
+    records: int
+    live_keys: int | None
+    tombstones: int | None
+    recovery: tuple[FindingSummary, ...]
+    segments: tuple[SegmentSummary, ...]
+    directory: str
+    cleanup_policy: str
+
+    @property
+    def size_bytes(self) -> int:
+        """Data bytes of all segments."""
+        return sum(segment.size_bytes for segment in self.segments)
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether a batch is damaged that recovery would not cut off."""
+        return any(finding.action == CORRUPT_BATCH for finding in self.recovery)
+
+    def section_bytes(self) -> dict[str, int]:
+        """Return data bytes by section."""
+        sizes = dict.fromkeys(SECTIONS, 0)
+        for segment in self.segments:
+            sizes[segment.section] += segment.size_bytes
+        return sizes
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON object of `logstore inspect`."""
+        return {
+            "topic": self.topic,
+            "partition": self.partition,
+            "log_start_offset": self.log_start_offset,
+            "log_end_offset": self.log_end_offset,
+            "high_watermark": self.high_watermark,
+            "last_stable_offset": self.last_stable_offset,
+            "first_dirty_offset": self.first_dirty_offset,
+            "first_uncleanable_offset": self.first_uncleanable_offset,
+            "cleanable_ratio": self.cleanable_ratio,
+            "records": self.records,
+            "live_keys": self.live_keys,
+            "tombstones": self.tombstones,
+            "recovery": [finding._asdict() for finding in self.recovery],
+            "segments": [segment._asdict() for segment in self.segments],
+            "directory": self.directory,
+            "cleanup_policy": self.cleanup_policy,
+        }
+
+
+# -- partitions ----------------------------------------------------------------------------
+
+
+def inspect_partition(
+    broker: Broker, topic_partition: TopicPartition, *, deep: bool = False
+) -> PartitionSummary:
+    """Look at one partition.
+
+    Parameters
+    ----------
+    broker : Broker
+        Opened read-only, unless recovery may be performed.
+    deep : bool
+        Decode and verify every record up to the log end, to count keys and tombstones. Holds
+        16 bytes and their overhead a live key.
+
+    Raises
+    ------
+    UnknownTopicOrPartitionError
+    CorruptionError, UnsupportedFormatError
+        The partition cannot be opened. Damage found later is told in `recovery` instead.
+    KafkaStorageError
+        The disk failed.
+
+    Notes
+    -----
+    About 0.5 µs a batch without `deep`.
+    """
+    log = broker.manager.log(topic_partition)
+    state = broker.cleaner.state_of(log)
+    recovery = [FindingSummary(*finding) for finding in log.findings]
+    segments = []
+    for segment in log.segments:
+        try:
+            totals = batch_totals(segment.file, segment.log_path, segment.size_bytes)
+        except (CorruptionError, UnsupportedFormatError) as error:
+            recovery.append(FindingSummary(CORRUPT_BATCH, segment.log_path, str(error)))
+            totals = BatchTotals()
+        segments.append(_summary(log, segment, state, totals))
+    live_keys = tombstones = None
+    if deep:
+        try:
+            live_keys, tombstones = count_keys(log)
+        except (CorruptionError, UnsupportedFormatError) as error:
+            path = getattr(error, "path", None) or log.directory
+            recovery.append(FindingSummary(CORRUPT_BATCH, path, str(error)))
+    return PartitionSummary(
+        topic=topic_partition.topic,
+        partition=topic_partition.partition,
+        log_start_offset=log.log_start_offset,
+        log_end_offset=log.log_end_offset,
+        high_watermark=log.high_watermark,
+        last_stable_offset=log.last_stable_offset,
+        first_dirty_offset=state.first_dirty_offset,
+        first_uncleanable_offset=state.first_uncleanable_offset,
+        cleanable_ratio=state.cleanable_ratio,
+        records=sum(segment.records for segment in segments),
+        live_keys=live_keys,
+        tombstones=tombstones,
+        recovery=tuple(recovery),
+        segments=tuple(segments),
+        directory=log.directory,
+        cleanup_policy=",".join(log.config.cleanup_policy),
+    )
+
+
+def _summary(
+    log: Log, segment: LogSegment, state: CleanableState, totals: BatchTotals
+) -> SegmentSummary:
+    return SegmentSummary(
+        segment.base_offset,
+        totals.last_offset if totals.batches else segment.base_offset - 1,
+        segment.size_bytes,
+        totals.batches,
+        totals.records,
+        totals.max_timestamp,
+        section_of(log, segment, state),
+    )
+
+
+def section_of(log: Log, segment: LogSegment, state: CleanableState) -> str:
+    """Return where a segment stands between clean and active.
+
+    `clean` lies below the first dirty offset as a whole; `dirty` holds offsets from there on
+    and can be cleaned; `uncleanable` starts at or above the bound of a cleaning.
+    """
+    following = log.segments.higher(segment.base_offset)
+    if following is None:
+        return ACTIVE
+    if following.base_offset <= state.first_dirty_offset:
+        return CLEAN
+    return DIRTY if segment.base_offset < state.upper_bound_offset else UNCLEANABLE
+
+
+def count_keys(log: Log) -> tuple[int, int]:
+    """Return (keys whose latest record has a value, records without a value).
+
+    Reads [log start, log end) as an uncommitted reader does, CRCs verified; control records and
+    records without a key count for no key.
+
+    Raises
+    ------
+    CorruptRecordError
+        A batch is damaged; names file and position.
+    """
+    import xxhash
+
+    digest = xxhash.xxh3_128_digest
+    live: set[bytes] = set()
+    tombstones = 0
+    for _, record in log.records(log.log_start_offset, isolation=Isolation.LOG_END):
+        if record.value is None:
+            tombstones += 1
+            if record.key is not None:
+                live.discard(digest(record.key))
+        elif record.key is not None:
+            live.add(digest(record.key))
+    return len(live), tombstones
+
+
+# -- batches -------------------------------------------------------------------------------
+
+
+def batch_totals(file: File, path: str, end: int | None = None) -> BatchTotals:
+    """Add up the headers of the whole batches of a file below position `end`.
+
+    Raises
+    ------
+    CorruptRecordError, UnsupportedFormatError
+        As `walk_headers`, whose fast twin for sound files this is.
+    """
+    if end is None:
+        end = file.size()
+    unpack = _HEADER_FACTS.unpack_from
+    header_size, overhead = layout.HEADER_SIZE, layout.LOG_OVERHEAD
+    least_length = header_size - overhead
+    batches = records = position = length = 0
+    last_offset = -1
+    largest = NO_TIMESTAMP
+    block = b""
+    block_start = 0
+    while end - position >= header_size:
+        inside = position - block_start
+        if inside + header_size > len(block):
+            # Large batches are stepped over, small ones read through a block at a time.
+            wanted = _BLOCK_BYTES if length < _LARGE_BATCH else header_size
+            block = file.read(position, min(wanted, end - position))
+            block_start, inside = position, 0
+            if len(block) < header_size:
+                break
+        base_offset, length, magic, delta, max_timestamp, count = unpack(block, inside)
+        if magic != layout.MAGIC or length < least_length or length + overhead > end - position:
+            break
+        batches += 1
+        records += count
+        last_offset = base_offset + delta
+        if max_timestamp > largest:
+            largest = max_timestamp
+        position += length + overhead
+    # The end of the file, or something odd: the walk that knows every rule judges it.
+    for at in walk_headers(file, path, position, end):
+        batches += 1
+        records += at.header.record_count
+        last_offset = at.header.last_offset
+        largest = max(largest, at.header.max_timestamp)
+        position = at.end_position
+    return BatchTotals(batches, records, last_offset, largest, position)
+
+
+class BatchSource(NamedTuple):
+    """A `.log` file to list: where it belongs, and its bytes up to `end`.
+
+    `topic_partition` and `base_offset` are None where the names do not tell.
+    """
+
+    topic_partition: TopicPartition | None
+    base_offset: int | None
+    path: str
+    file: File
+    end: int
+    decompression_limit: int = DEFAULT_LIMIT
+
+
+def sources_of(broker: Broker, topic_partition: TopicPartition) -> Iterator[BatchSource]:
+    """Yield the segments of a partition, from the first on."""
+    for segment in broker.manager.log(topic_partition).segments:
+        yield BatchSource(
+            topic_partition,
+            segment.base_offset,
+            segment.log_path,
+            segment.file,
+            segment.size_bytes,
+            segment.config.logstore_decompression_max_bytes,
+        )
+
+
+def source_of_file(fs: FileSystem, path: str) -> BatchSource:
+    """Open one `.log` file, whatever state its name says it is in.
+
+    Raises
+    ------
+    FileNotFoundError
+    """
+    directory, _, name = path.rpartition("/")
+    parts = parse_segment_file(name)
+    is_log = parts is not None and parts.kind == LOG_SUFFIX
+    file = fs.open(path)
+    return BatchSource(
+        parse_partition_dir(directory.rpartition("/")[2]),
+        parts.base_offset if parts is not None and is_log else None,
+        path,
+        file,
+        file.size(),
+    )
+
+
+def describe_batches(source: BatchSource) -> Iterator[dict[str, Any]]:
+    """Yield the batches of a file by the names of kafka-dump-log, each with its CRC checked.
+
+    Raises
+    ------
+    CorruptRecordError, UnsupportedFormatError
+        The walk met bytes that are no batch, after the sound ones before.
+    """
+    for at, batch in _walk(source):
+        header = at.header
+        yield {
+            "baseOffset": header.base_offset,
+            "lastOffset": header.last_offset,
+            "count": header.record_count,
+            "baseSequence": header.base_sequence,
+            "lastSequence": header.last_sequence,
+            "producerId": header.producer_id,
+            "producerEpoch": header.producer_epoch,
+            "partitionLeaderEpoch": header.partition_leader_epoch,
+            "isTransactional": header.is_transactional,
+            "isControl": header.is_control,
+            "deleteHorizonMs": header.delete_horizon_ms,
+            "position": at.position,
+            "timestampType": header.timestamp_type.kafka_name,
+            "maxTimestamp": header.max_timestamp,
+            "size": header.size_bytes,
+            "magic": header.magic,
+            "compresscodec": codec_name(header.codec_id),
+            "crc": header.crc,
+            "isvalid": batch.is_valid(),
+            "segment": source.base_offset,
+        }
+
+
+def codec_name(codec_id: int) -> str:
+    """Return kafka-dump-log's name of a codec, a number for those that do not exist."""
+    try:
+        return Codec(codec_id).kafka_name
+    except CorruptionError:
+        return str(codec_id)
+
+
+class StoredRecord(NamedTuple):
+    """A record as it lies in a file."""
+
+    batch: RecordBatch
+    position: int
+    record: Record
+
+
+def stored_records(source: BatchSource, start_offset: int = 0) -> Iterator[StoredRecord]:
+    """Yield the records of a file from `start_offset` on, control records included.
+
+    Raises
+    ------
+    CorruptRecordError, UnsupportedFormatError
+        A batch is damaged; names file and position.
+    """
+    for at, batch in _walk(source):
+        if at.header.last_offset < start_offset:
+            continue
+        batch.ensure_valid()
+        for record in decode_stored(batch, source.decompression_limit):
+            if record.offset >= start_offset:
+                yield StoredRecord(batch, at.position, record)
+
+
+def _walk(source: BatchSource) -> Iterator[tuple[BatchAt, RecordBatch]]:
+    for at in walk_headers(source.file, source.path, 0, source.end):
+        yield at, read_batch(source.file, source.path, at.position, at.header.size_bytes)
+
+
+def invalid_tail_bytes(source: BatchSource) -> int:
+    """Return the bytes after the last whole batch of a file whose batches are sound."""
+    return source.end - batch_totals(source.file, source.path, source.end).end_position

@@ -1,0 +1,293 @@
+"""`logstore append`: records from a file or standard input into a topic."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Callable, Iterator
+from typing import IO, TYPE_CHECKING
+
+import click
+
+from logstore.cli.options import (
+    Settings,
+    checked_partition,
+    command,
+    config_option,
+    partition_option,
+    topic_overrides,
+)
+from logstore.cli.output import emit_json, emit_lines, format_size, note, one_line, plural
+from logstore.cli.progress import ProgressBar
+
+if TYPE_CHECKING:
+    from logstore.broker import Broker
+    from logstore.broker.writer import AppendedRange, BatchWriter
+    from logstore.cli.lines import Parser
+    from logstore.config import LogConfig
+    from logstore.log import NewRecord
+
+CREATED_PARTITIONS_MAX = 1000
+"""Partitions that a line's number may bring about with --create; a typo should not cost more."""
+
+_PROGRESS_LINES = 4096
+
+
+@command(
+    "append",
+    examples=[
+        """echo '{"key": "1", "value": "ann"}' | logstore append users --create""",
+        "logstore append users updates.jsonl --compression zstd",
+        "logstore append users table.tsv --input-format tsv --partition 0",
+        "logstore read users --format jsonl | logstore append copy --create",
+    ],
+)
+@click.argument("topic")
+@click.argument("file", type=click.File("rb"), default="-")
+@partition_option("Where records go whose line names none. Default: by the key's hash.")
+@click.option(
+    "--input-format",
+    type=click.Choice(("jsonl", "tsv")),
+    default="jsonl",
+    show_default=True,
+    help=r"jsonl: objects as `read` writes them. tsv: key, tab, value; \N is null.",
+)
+@click.option(
+    "--compression",
+    type=click.Choice(("none", "gzip", "snappy", "lz4", "zstd")),
+    default="none",
+    show_default=True,
+    help="Codec of the batches; the topic's compression.type may overrule it.",
+)
+@click.option(
+    "--batch-records",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Records a batch. Default: as many as fit 16 KiB.",
+)
+@click.option("--create", is_flag=True, help="Create the topic, with the partitions it needs.")
+@click.option("--skip-invalid", is_flag=True, help="Pass over lines that cannot be appended.")
+@click.option("--json-values", is_flag=True, help="Store numbers, objects … as their JSON text.")
+@config_option("A topic configuration for this run (with --create: to keep); repeatable.")
+def append(
+    settings: Settings,
+    topic: str,
+    file: IO[bytes],
+    partition: int | None,
+    input_format: str,
+    compression: str,
+    batch_records: int | None,
+    create: bool,
+    skip_invalid: bool,
+    json_values: bool,
+    configs: tuple[tuple[str, str], ...],
+) -> int:
+    """Append records to TOPIC from FILE, or from standard input.
+
+    A record goes to the partition its line names, else to --partition, else to the one that
+    Kafka's default partitioner chooses for its key. A line without a timestamp gets the
+    clock's. In jsonl, `value` must be there (null is a tombstone); a missing `key` is null.
+
+    The first line that cannot be appended ends the run with its number, after the lines before
+    it were appended; --skip-invalid counts such lines and goes on.
+    """
+    from logstore.cli.lines import parser
+
+    overrides = topic_overrides(configs)
+    with settings.open_broker(create=create) as broker:
+        created = create and _create(broker, topic, partition, overrides)
+        checked_partition(broker, topic, None if created else partition)
+        if overrides and not created:
+            broker.override_configs(topic, overrides)
+        run = _Run(
+            broker,
+            broker.batch_writer(topic, compression=compression, batch_records=batch_records),
+            partition,
+            may_grow=created,
+            skip_invalid=skip_invalid,
+        )
+        try:
+            run.append_lines(parser(input_format, json_values=json_values), file)
+        except KeyboardInterrupt:
+            run.finish()
+            click.echo(f"interrupted; appended {plural(run.taken, 'record')}", err=True)
+            raise
+        appended = run.finish()
+    _report(settings, appended, run.skipped)
+    if run.failure is not None:
+        click.echo(f"error: {run.failure}", err=True)
+        return 1
+    return 0
+
+
+def _create(broker: Broker, topic: str, partition: int | None, overrides: dict[str, str]) -> bool:
+    """Create the topic unless it is there; tell whether it was created."""
+    if any(each.name == topic for each in broker.topics()):
+        return False
+    broker.create_topic(topic, 1 if partition is None else partition + 1, overrides)
+    return True
+
+
+class _Run:
+    """One pass over the input."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        writer: BatchWriter,
+        partition: int | None,
+        *,
+        may_grow: bool,
+        skip_invalid: bool,
+    ) -> None:
+        self.writer = writer
+        self.taken = 0
+        self.skipped = 0
+        self.failure: str | None = None
+        self._broker = broker
+        self._partition = partition
+        self._may_grow = may_grow
+        self._skip_invalid = skip_invalid
+        self._check = _record_check(broker, writer.topic)
+
+    def append_lines(self, parser: Parser, file: IO[bytes]) -> None:
+        """Append line after line, up to the first bad one unless those are skipped."""
+        from logstore.cli.lines import MalformedLineError, numbered_lines
+        from logstore.errors import RequestError
+
+        parse, is_blank = parser
+        check, add = self._check, self.writer.add
+        known = set(self.writer.partitions)
+        with ProgressBar() as bar:
+            lines = _watched(file, bar, self) if bar.visible else file
+            for number, line in numbered_lines(lines):
+                if is_blank(line):
+                    continue
+                try:
+                    record, partition = parse(line)
+                    if partition is None:
+                        partition = self._partition
+                    elif partition not in known:
+                        known = self._grow(partition)
+                    if check is not None:
+                        check(record)
+                    add(record, partition)
+                except (MalformedLineError, RequestError) as error:
+                    if not self._may_skip(number, error):
+                        return
+                else:
+                    self.taken += 1
+
+    def finish(self) -> list[AppendedRange]:
+        """Append what is pending; return what was stored."""
+        from logstore.errors import RequestError
+
+        try:
+            return self.writer.finish()
+        except RequestError as error:
+            self.failure = self.failure or f"the last batch was refused: {error}"
+            return self.writer.appended
+
+    def _may_skip(self, number: int, error: Exception) -> bool:
+        if self._skip_invalid:
+            self.skipped += 1
+            return True
+        self.failure = f"line {number}: {one_line(_reason(error))}"
+        return False
+
+    def _grow(self, partition: int) -> set[int]:
+        """Let a topic that this run created have a partition that a line names."""
+        from logstore.errors import UnknownTopicOrPartitionError
+
+        topic = self.writer.topic
+        if not self._may_grow or partition >= CREATED_PARTITIONS_MAX:
+            raise UnknownTopicOrPartitionError(f"topic '{topic}' has no partition {partition}")
+        grown = self._broker.create_partitions(topic, partition + 1)
+        self.writer.partitions = grown.partitions
+        return set(grown.partitions)
+
+
+def _watched(file: IO[bytes], bar: ProgressBar, run: _Run) -> Iterator[bytes]:
+    """Yield the lines of a file and show how far they are."""
+    total = _size_of(file)
+    done = 0
+    for number, line in enumerate(file):
+        yield line
+        done += len(line)
+        if number % _PROGRESS_LINES == 0:
+            bar.update("appending", done, total, plural(run.taken, "record"))
+
+
+def _size_of(file: IO[bytes]) -> int | None:
+    """Return the bytes of a regular file; None for a pipe or a terminal."""
+    try:
+        status = os.fstat(file.fileno())
+    except (OSError, ValueError):
+        return None
+    return status.st_size if stat.S_ISREG(status.st_mode) else None
+
+
+def _record_check(broker: Broker, topic: str) -> Callable[[NewRecord], None] | None:
+    """Return what refuses a record before it enters a batch; None if nothing can.
+
+    The log would refuse the same, but the whole batch, and could not name the line.
+    """
+    from logstore.types import INT64_MAX, TimestampType
+    from logstore.validate import check_keys, check_timestamps
+
+    config: LogConfig = broker.manager.topic_config(topic)
+    clock = broker.clock
+    is_bounded = config.message_timestamp_type is TimestampType.CREATE_TIME and (
+        min(config.timestamp_before_max_ms, config.timestamp_after_max_ms) < INT64_MAX
+    )
+    if not config.compact and not is_bounded:
+        return None
+
+    def check(record: NewRecord) -> None:
+        if record.key is None:
+            check_keys([0], config)
+        if is_bounded and record.timestamp is not None:
+            check_timestamps([record.timestamp], config, clock.now_ms())
+
+    return check
+
+
+def _reason(error: Exception) -> str:
+    """Return why one record was refused, without its place in a batch of one."""
+    from logstore.errors import InvalidRecordError, LogStoreError
+
+    text = str(error)
+    if isinstance(error, InvalidRecordError) and error.record_errors:
+        text = error.record_errors[0][1]
+    return f"{text} ({error.kafka_error})" if isinstance(error, LogStoreError) else text
+
+
+def _report(settings: Settings, appended: list[AppendedRange], skipped: int) -> None:
+    items = [each._asdict() for each in appended]
+    if settings.output == "json":
+        emit_json({"appended": items, "skipped": skipped})
+    elif settings.output == "jsonl":
+        emit_lines(json.dumps(item) for item in items)
+        if skipped:
+            note(f"{plural(skipped, 'line')} skipped")
+    else:
+        _show(appended, skipped)
+
+
+def _show(appended: list[AppendedRange], skipped: int) -> None:
+    # A handful of lines needs no table, and rich takes longer to load than they take to append.
+    for each in appended:
+        span = (
+            f"offset {each.first_offset}"
+            if each.first_offset == each.last_offset
+            else f"offsets {each.first_offset}-{each.last_offset}"
+        )
+        print(
+            f"{each.topic}-{each.partition}: {plural(each.records, 'record')} at {span}, "
+            f"{format_size(each.bytes)}"
+        )
+    if not appended:
+        print("nothing appended")
+    if skipped:
+        print(f"{plural(skipped, 'line')} skipped")

@@ -1,0 +1,194 @@
+"""`logstore clean`: compact partitions by key."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from logstore.cli.options import (
+    Settings,
+    checked_partition,
+    command,
+    config_option,
+    partition_option,
+    topic_overrides,
+)
+from logstore.cli.output import (
+    emit,
+    emit_json,
+    emit_lines,
+    format_count,
+    format_size,
+    plural,
+)
+from logstore.cli.progress import ProgressBar
+from logstore.cli.tables import Table, can_print, paint
+
+if TYPE_CHECKING:
+    from cleaner.clean import PassProgress
+    from logstore.broker.reports import CleanReport
+    from logstore.types import TopicPartition
+
+REASONS = {
+    "policy": "its cleanup.policy does not compact",
+    "cleaner_disabled": "log.cleaner.enable is false",
+    "empty": "it is empty",
+    "dirty_ratio": "not dirty enough",
+    "min_compaction_lag": "its dirty data is too young",
+    "max_compaction_lag": "not overdue",
+    "last_stable_offset": "a transaction is open",
+    "active_segment": "nothing to clean below the active segment",
+    "uncleanable": "cleaning it failed",
+    "paused": "cleaning is paused",
+    "offset_map": "the offset map is too small",
+    "unsupported_transactions": "transactions are not cleaned yet",
+}
+"""Gates in words."""
+
+PHASES = {"map": "mapping", "rewrite": "rewriting"}
+
+UNCLEANABLE = "uncleanable"
+UNSUPPORTED = "unsupported_transactions"
+
+
+@command(
+    "clean",
+    examples=[
+        "logstore clean",
+        "logstore clean users --force --roll",
+        "logstore clean users --partition 0 --force --format json",
+        "logstore clean users --config min.cleanable.dirty.ratio=0.1",
+    ],
+)
+@click.argument("topic", required=False)
+@partition_option("Which one of the topic's. Default: all.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Whatever can be cleaned, whether due or not: dirty ratio and compaction lags are "
+    "ignored, and with nothing dirty the clean section is rewritten once.",
+)
+@click.option("--roll", is_flag=True, help="Roll the active segments first.")
+@config_option("A topic configuration for this run; repeatable.")
+def clean(
+    settings: Settings,
+    topic: str | None,
+    partition: int | None,
+    force: bool,
+    roll: bool,
+    configs: tuple[tuple[str, str], ...],
+) -> int:
+    """Compact TOPIC, or all topics: keep the latest record of each key.
+
+    Without --force what is due is cleaned, the most urgent first, until nothing is. A cleaning
+    never touches the active segment, nor anything from the last stable offset on. What was not
+    cleaned is listed with the reason.
+    """
+    if partition is not None and topic is None:
+        raise click.UsageError("--partition needs a topic")
+    overrides = topic_overrides(configs)
+    with settings.open_broker() as broker:
+        if topic is not None:
+            checked_partition(broker, topic, partition)
+        if overrides:
+            names = [each.name for each in broker.topics()] if topic is None else [topic]
+            for name in names:
+                broker.override_configs(name, overrides)
+        with ProgressBar() as bar:
+            report = broker.clean(
+                topic,
+                partition,
+                force=force,
+                roll=roll,
+                progress=_listener(bar) if bar.visible else None,
+            )
+    _print(settings, report)
+    reasons = {each.reason for each in report.not_cleaned}
+    was_named = topic is not None and force and UNSUPPORTED in reasons
+    return 1 if UNCLEANABLE in reasons or was_named else 0
+
+
+class _Listener:
+    """Turns the cleaner's progress into bars, one a phase of a pass."""
+
+    def __init__(self, bar: ProgressBar) -> None:
+        self._bar = bar
+        self._current = ""
+        self._passes = 0
+
+    def __call__(self, topic_partition: TopicPartition, step: PassProgress) -> None:
+        if step.phase == "map" and not self._current.startswith(f"{topic_partition} map"):
+            self._passes += 1
+        self._current = f"{topic_partition} {step.phase}"
+        name = f"{PHASES.get(step.phase, step.phase)} {topic_partition}"
+        detail = f"pass {self._passes}" if self._passes > 1 else ""
+        self._bar.update(name, step.bytes_done, step.bytes_total, detail)
+
+
+def _listener(bar: ProgressBar) -> _Listener:
+    return _Listener(bar)
+
+
+# -- output --------------------------------------------------------------------------------
+
+
+def _print(settings: Settings, report: CleanReport) -> None:
+    if settings.output == "json":
+        emit_json(report.to_json())
+    elif settings.output == "jsonl":
+        document = report.to_json()
+        emit_lines(json.dumps(item) for item in document["cleaned"] + document["not_cleaned"])
+    else:
+        _show(report)
+
+
+def _show(report: CleanReport) -> None:
+    passes = report.to_json()["cleaned"]
+    if passes:
+        has_passes = any(item["pass"] > 1 for item in passes)
+        numbers = ["pass"] if has_passes else []
+        numbers += ["offsets", "segments", "size", "records"]
+        table = Table(("partition", *numbers, "fates"), right=numbers, wrap=True)
+        emit_lines(table.lines(_pass_row(item, has_passes=has_passes) for item in passes))
+        emit(_total(passes))
+    else:
+        emit("nothing was cleaned")
+    if report.not_cleaned:
+        emit("")
+        table = Table(("not cleaned", "reason", "detail"), wrap=True)
+        emit_lines(
+            table.lines(
+                (
+                    f"{each.topic}-{each.partition}",
+                    REASONS.get(each.reason, each.reason),
+                    each.text,
+                )
+                for each in report.not_cleaned
+            )
+        )
+
+
+def _pass_row(item: dict[str, Any], *, has_passes: bool) -> tuple[str, ...]:
+    arrow = "→" if can_print("→") else "->"
+    fates = {name: count for name, count in item["fates"].items() if count and name != "retained"}
+    dropped = ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in fates.items())
+    return (
+        f"{item['topic']}-{item['partition']}",
+        *([str(item["pass"])] if has_passes else []),
+        f"{item['first_dirty_offset']}..{item['end_offset']}",
+        f"{item['segments_before']} {arrow} {item['segments_after']}",
+        f"{format_size(item['bytes_read'])} {arrow} {format_size(item['bytes_written'])}",
+        f"{format_count(item['messages_read'])} {arrow} {format_count(item['messages_written'])}",
+        f"{dropped or 'all retained'}; map {item['map_utilization']:.1%} full, "
+        f"{item['index_ms'] + item['clean_ms']:,} ms",
+    )
+
+
+def _total(passes: list[dict[str, Any]]) -> str:
+    before = sum(item["bytes_read"] for item in passes)
+    after = sum(item["bytes_written"] for item in passes)
+    share = f"{1 - after / before:.1%}" if before else "0%"
+    freed = paint(f"{format_size(before - after)} freed", "bold green")
+    return f"\n{plural(len(passes), 'pass', 'passes')}: {freed} ({share} of what was read)"

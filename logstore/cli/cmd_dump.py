@@ -1,0 +1,144 @@
+"""`logstore dump`: the text of kafka-dump-log."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from logstore.cli.options import Settings, command
+from logstore.cli.output import note, one_line
+
+if TYPE_CHECKING:
+    from logstore.dump import DumpLine
+
+_PENDING_LINES = 512
+
+
+@command(
+    "dump",
+    examples=[
+        "logstore dump kafka-logs/users-0/00000000000000000000.log",
+        "logstore dump kafka-logs/users-0/*.log --print-data-log",
+        "logstore dump kafka-logs/users-0/*.index --verify-index-only",
+        "logstore dump --deep-iteration --files users-0/00000000000000000000.log,"
+        "users-0/00000000000000000000.timeindex",
+    ],
+)
+@click.argument("paths", nargs=-1, metavar="FILE...")
+@click.option(
+    "--files",
+    "listed",
+    multiple=True,
+    metavar="FILE,FILE",
+    help="More files, separated by commas, as kafka-dump-log takes them.",
+)
+@click.option(
+    "--deep-iteration", is_flag=True, help="Show records too; set by --print-data-log as well."
+)
+@click.option(
+    "--print-data-log", is_flag=True, help="Show keys and values, decoded as UTF-8, unescaped."
+)
+@click.option(
+    "--verify-index-only", is_flag=True, help="Verify indexes without showing their entries."
+)
+@click.option(
+    "--index-sanity-check", is_flag=True, help="Check of indexes what needs no look at the log."
+)
+@click.option(
+    "--max-message-size",
+    type=click.IntRange(0),
+    metavar="BYTES",
+    default=5 * 1024 * 1024,
+    help="Bytes read to find the batch an index entry points at.  [default: 5242880]",
+)
+@click.option(
+    "--max-bytes",
+    type=click.IntRange(0),
+    metavar="BYTES",
+    default=2**31 - 1,
+    help="Bytes read of each .log file.  [default: all]",
+)
+@click.option(
+    "--skip-record-metadata", is_flag=True, help="Of records show keys and values only."
+)
+def dump(
+    settings: Settings,
+    paths: tuple[str, ...],
+    listed: tuple[str, ...],
+    deep_iteration: bool,
+    print_data_log: bool,
+    verify_index_only: bool,
+    index_sanity_check: bool,
+    max_message_size: int,
+    max_bytes: int,
+    skip_record_metadata: bool,
+) -> int:
+    """Show .log, .index, .timeindex, .txnindex and .snapshot files as kafka-dump-log does.
+
+    The text is Kafka's to the letter, for people and scripts that know it; what it finds
+    wrong with indexes and offsets comes on standard error, after all files. An index that was
+    written by appends of several batches is reported there although it is sound. `check`
+    judges; `inspect --batches` gives JSON.
+    """
+    from logstore.dump import DumpOptions, dump_files
+    from logstore.runtime import DiskFileSystem, ReadOnlyFileSystem
+
+    files = [*paths, *(name for each in listed for name in each.split(",") if name)]
+    if not files:
+        raise click.UsageError("Missing argument 'FILE...'")
+    for name in files:
+        if not Path(name).exists():
+            raise click.UsageError(f"there is no file {name}")
+        if Path(name).is_dir():
+            raise click.UsageError(f"{name} is a directory; dump takes its files")
+    if not settings.as_table:
+        note("dump has one format, kafka-dump-log's text; inspect --batches gives JSON")
+    options = DumpOptions(
+        deep_iteration=deep_iteration,
+        print_data_log=print_data_log,
+        verify_index_only=verify_index_only,
+        index_sanity_check=index_sanity_check,
+        skip_record_metadata=skip_record_metadata,
+        max_message_size=max_message_size,
+        max_bytes=max_bytes,
+        working_dir=str(Path.cwd()),
+    )
+    return _print(dump_files(ReadOnlyFileSystem(DiskFileSystem()), files, options))
+
+
+def _print(lines: Iterable[DumpLine]) -> int:
+    """Print each line on its stream, in order where both are a terminal."""
+    from logstore.dump import Stream
+
+    # As Java's print streams do: what the encoding lacks becomes a question mark.
+    reconfigure = getattr(sys.stdout, "reconfigure", None)
+    if reconfigure is not None:
+        reconfigure(errors="replace")
+    exit_code = 0
+    pending: list[str] = []
+    for line in lines:
+        if line.stream is Stream.OUTPUT:
+            pending.append(line.text)
+            if len(pending) < _PENDING_LINES:
+                continue
+        _flush(pending)
+        if line.stream is not Stream.OUTPUT:
+            sys.stdout.flush()
+            text = line.text
+            if line.stream is Stream.FAILURE:
+                text = f"error: {one_line(text)}"
+            print(text, file=sys.stderr)
+            exit_code = max(exit_code, line.exit_code)
+    _flush(pending)
+    return exit_code
+
+
+def _flush(pending: list[str]) -> None:
+    if pending:
+        pending.append("")
+        sys.stdout.write("\n".join(pending))
+        pending.clear()

@@ -1,0 +1,393 @@
+"""`logstore inspect`: what is in a data directory, a topic, a partition or a file."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from logstore.cli.options import (
+    Settings,
+    checked_partition,
+    command,
+    partition_option,
+    unknown_topic,
+)
+from logstore.cli.output import (
+    display_bytes,
+    emit,
+    emit_items,
+    emit_json,
+    emit_lines,
+    note,
+    one_line,
+    plural,
+    record_json,
+)
+from logstore.cli.tables import Table
+from logstore.cli.times import format_time
+
+if TYPE_CHECKING:
+    from logstore.broker import Broker
+    from logstore.broker.inspect import BatchSource, PartitionSummary
+    from logstore.runtime import FileSystem
+    from logstore.types import TopicPartition
+
+
+class Target(NamedTuple):
+    """What to look at: partitions of an open broker, or one file.
+
+    `is_one` tells that a single partition was asked for, `is_topic` that a topic was.
+    """
+
+    broker: Broker | None
+    partitions: tuple[TopicPartition, ...] = ()
+    is_one: bool = False
+    is_topic: bool = False
+    file: BatchSource | None = None
+
+    def sources(self) -> Iterator[tuple[BatchSource, int]]:
+        """Yield the `.log` files, and the first offset that readers may see in each."""
+        from logstore.broker.inspect import sources_of
+
+        if self.file is not None:
+            yield self.file, 0
+        if self.broker is not None:
+            for tp in self.partitions:
+                start = self.broker.log(tp.topic, tp.partition).log_start_offset
+                for source in sources_of(self.broker, tp):
+                    yield source, start
+
+
+@command(
+    "inspect",
+    examples=[
+        "logstore inspect",
+        "logstore inspect users --partition 0 --deep",
+        "logstore inspect ./kafka-logs/users-0 --format json",
+        "logstore inspect users --partition 0 --batches --format jsonl",
+        "logstore inspect ./kafka-logs/users-0/00000000000000000000.log --records",
+    ],
+)
+@click.argument("target", required=False, metavar="[TOPIC_OR_PATH]")
+@partition_option("Which one of the topic's. Default: all.")
+@click.option(
+    "--deep",
+    is_flag=True,
+    help="Decode and verify every record: live keys (whose latest record has a value), "
+    "tombstones (records without a value).",
+)
+@click.option("--batches", is_flag=True, help="List the batches, with kafka-dump-log's names.")
+@click.option("--records", is_flag=True, help="List the records, control records included.")
+def inspect(
+    settings: Settings,
+    target: str | None,
+    partition: int | None,
+    deep: bool,
+    batches: bool,
+    records: bool,
+) -> int:
+    """Show what is in a data directory, a topic, a partition directory or a .log file.
+
+    TOPIC_OR_PATH is a topic of the data directory, else a path; `./x` is always a path.
+    Without it the whole data directory is shown. Nothing is changed: what opening for writing
+    would mend is reported under recovery. Only batch headers are read, unless --deep.
+
+    \b
+    Sections: clean        below the first dirty offset
+              dirty        what the next cleaning compacts
+              uncleanable  at or above the first uncleanable offset
+              active       the segment that takes appends
+    """  # noqa: D301  # click's marker is the backspace itself
+    if batches and records:
+        raise click.UsageError("--batches and --records exclude each other")
+    found = _resolve(settings, target, partition)
+    try:
+        if records:
+            _print_records(settings, found)
+        elif batches or found.file is not None:
+            _print_batches(settings, found)
+        else:
+            return _print_partitions(settings, found, deep=deep)
+    finally:
+        if found.broker is not None:
+            found.broker.close()
+        if found.file is not None:
+            found.file.file.close()
+    return 0
+
+
+# -- what is meant -------------------------------------------------------------------------
+
+
+def _resolve(settings: Settings, target: str | None, partition: int | None) -> Target:
+    """Find out what TOPIC_OR_PATH stands for."""
+    from logstore.cli.messages import show_messages
+
+    # What opening finds is part of the result, not a message beside it.
+    show_messages(silent=("logstore.loader",))
+    if target is not None and ("/" in target or target in (".", "..")):
+        return _resolve_path(settings, target, partition)
+    fs = _files()
+    if target is not None and fs.exists(target) and not _has_data_dir(settings):
+        return _resolve_path(settings, target, partition)
+    broker = settings.open_broker(read_only=True)
+    if target is None:
+        if partition is not None:
+            raise click.UsageError("--partition needs a topic")
+        return Target(broker, tuple(broker.partitions()))
+    names = [each.name for each in broker.topics()]
+    if target in names:
+        checked_partition(broker, target, partition)
+        found = tuple(broker.partitions(target, partition))
+        return Target(broker, found, is_one=partition is not None, is_topic=partition is None)
+    named = _named_partition(broker, target)
+    if named is not None:
+        return Target(broker, (named,), is_one=True)
+    broker.close()
+    if fs.exists(target):
+        return _resolve_path(settings, target, partition)
+    from logstore.errors import UnknownTopicOrPartitionError
+
+    raise UnknownTopicOrPartitionError(unknown_topic(target, names) + " (nor is it a path)")
+
+
+def _has_data_dir(settings: Settings) -> bool:
+    directories = settings.directories(settings.broker_config())
+    fs = _files()
+    return all(fs.is_dir(directory) for directory in directories)
+
+
+def _named_partition(broker: Broker, name: str) -> TopicPartition | None:
+    from logstore.names import parse_partition_dir
+
+    parsed = parse_partition_dir(name)
+    return parsed if parsed is not None and parsed in broker.partitions() else None
+
+
+def _files() -> FileSystem:
+    from logstore.runtime import DiskFileSystem, ReadOnlyFileSystem
+
+    return ReadOnlyFileSystem(DiskFileSystem())
+
+
+def _resolve_path(settings: Settings, target: str, partition: int | None) -> Target:
+    from logstore.broker.inspect import source_of_file
+    from logstore.names import LOG_SUFFIX, parse_partition_dir
+
+    if partition is not None:
+        raise click.UsageError("--partition needs a topic, not a path")
+    fs = _files()
+    path = os.path.abspath(target)  # noqa: PTH100  # resolve() would lose a link's name
+    if not fs.exists(path):
+        raise click.UsageError(f"there is no file or directory {target}")
+    parent, _, name = path.rpartition("/")
+    if not fs.is_dir(path):
+        if LOG_SUFFIX not in name:
+            raise click.UsageError(f"{target} is no .log file")
+        return Target(None, file=source_of_file(fs, path))
+    named = parse_partition_dir(name)
+    has_partitions = any(
+        parse_partition_dir(each) is not None and fs.is_dir(f"{path}/{each}")
+        for each in fs.list_dir(path)
+    )
+    if named is not None and (_has_segments(fs, path) or not has_partitions):
+        broker = settings.open_broker(read_only=True, directories=[parent or "/"])
+        return Target(broker, (named,), is_one=True)
+    if not has_partitions:
+        raise click.UsageError(
+            f"{target} is neither a partition directory (TOPIC-NUMBER) nor holds any"
+        )
+    broker = settings.open_broker(read_only=True, directories=[path])
+    return Target(broker, tuple(broker.partitions()))
+
+
+def _has_segments(fs: FileSystem, path: str) -> bool:
+    return any(".log" in name for name in fs.list_dir(path))
+
+
+# -- partitions ----------------------------------------------------------------------------
+
+
+def _print_partitions(settings: Settings, target: Target, *, deep: bool) -> int:
+    """Print summaries; a partition that cannot be opened hides no other."""
+    from logstore.broker.inspect import inspect_partition
+    from logstore.errors import LogStoreError
+
+    assert target.broker is not None
+    summaries: list[PartitionSummary] = []
+    failures: list[tuple[TopicPartition, LogStoreError]] = []
+    for tp in target.partitions:
+        try:
+            summaries.append(inspect_partition(target.broker, tp, deep=deep))
+        except LogStoreError as error:
+            if target.is_one:
+                raise
+            failures.append((tp, error))
+    if settings.as_table:
+        from logstore.cli.show_inspect import show_many, show_one
+
+        if len(target.partitions) == 1 and summaries:
+            show_one(summaries[0])
+        else:
+            show_many(summaries)
+    else:
+        _print_json(settings, target, summaries, failures)
+    for tp, failure in failures:
+        click.echo(f"error: {tp}: {one_line(str(failure))} ({failure.kafka_error})", err=True)
+    damaged = any(summary.is_damaged for summary in summaries)
+    return max([failure.exit_code for _, failure in failures] + [int(damaged)])
+
+
+def _print_json(
+    settings: Settings,
+    target: Target,
+    summaries: list[PartitionSummary],
+    failures: list[tuple[TopicPartition, Any]],
+) -> None:
+    items = [summary.to_json() for summary in summaries]
+    items += [{**tp._asdict(), "error": error.kafka_error} for tp, error in failures]
+    if settings.output == "jsonl":
+        emit_lines(json.dumps(item) for item in items)
+    elif target.is_one:
+        emit_json(items[0])
+    elif target.is_topic and len(items) == 1:
+        # The only partition of a topic can be meant either way, so both ways lead to it.
+        emit_json({**items[0], "partitions": items})
+    else:
+        emit_json({"partitions": items})
+
+
+# -- batches and records -------------------------------------------------------------------
+
+
+def _print_batches(settings: Settings, target: Target) -> None:
+    from logstore.broker.inspect import describe_batches, invalid_tail_bytes
+
+    def items() -> Iterator[dict[str, Any]]:
+        for source, _ in target.sources():
+            for item in describe_batches(source):
+                yield item | _place(source)
+            if source is target.file and (tail := invalid_tail_bytes(source)):
+                note(f"{plural(tail, 'byte')} after the last whole batch of {source.path}")
+
+    if settings.as_table:
+        _emit_table(_BATCH_COLUMNS, _BATCH_NUMBERS, (_batch_row(item) for item in items()))
+    else:
+        emit_items((json.dumps(item) for item in items()), output=settings.output, name="batches")
+
+
+def _place(source: BatchSource) -> dict[str, Any]:
+    tp = source.topic_partition
+    return {} if tp is None else tp._asdict()
+
+
+_BATCH_COLUMNS = (
+    "segment",
+    "position",
+    "offsets",
+    "count",
+    "size",
+    "codec",
+    "max timestamp",
+    "producer",
+    "epoch",
+    "flags",
+)
+_BATCH_NUMBERS = ("segment", "position", "count", "size", "epoch")
+
+
+def _batch_row(item: dict[str, Any]) -> tuple[str, ...]:
+    flags = [
+        text
+        for text, is_set in (
+            ("BAD CRC", not item["isvalid"]),
+            ("transactional", item["isTransactional"]),
+            ("control", item["isControl"]),
+            ("append time", item["timestampType"] == "LogAppendTime"),
+        )
+        if is_set
+    ]
+    if item["deleteHorizonMs"] is not None:
+        flags.append(f"horizon {format_time(item['deleteHorizonMs'])}")
+    producer = (
+        f"{item['producerId']}/{item['producerEpoch']} seq {item['baseSequence']}"
+        if item["producerId"] >= 0
+        else "-"
+    )
+    return (
+        "-" if item["segment"] is None else str(item["segment"]),
+        str(item["position"]),
+        f"{item['baseOffset']}..{item['lastOffset']}",
+        str(item["count"]),
+        str(item["size"]),
+        item["compresscodec"],
+        format_time(item["maxTimestamp"]),
+        producer,
+        str(item["partitionLeaderEpoch"]),
+        ", ".join(flags),
+    )
+
+
+def _print_records(settings: Settings, target: Target) -> None:
+    from logstore.broker.inspect import StoredRecord, stored_records
+
+    def found() -> Iterator[tuple[BatchSource, StoredRecord]]:
+        for source, start in target.sources():
+            for stored in stored_records(source, start):
+                yield source, stored
+
+    if settings.as_table:
+        rows = (
+            (
+                str(stored.record.offset),
+                format_time(stored.record.timestamp),
+                str(stored.batch.header.base_offset),
+                str(stored.position),
+                "control" if stored.batch.header.is_control else "",
+                display_bytes(stored.record.key),
+                display_bytes(stored.record.value),
+            )
+            for _, stored in found()
+        )
+        _emit_table(
+            ("offset", "timestamp", "batch", "position", "kind", "key", "value"),
+            ("offset", "batch", "position"),
+            rows,
+        )
+        return
+    emit_items(
+        (_record_item(source, stored) for source, stored in found()),
+        output=settings.output,
+        name="records",
+    )
+
+
+def _record_item(source: BatchSource, stored: Any) -> str:  # noqa: ANN401  # a StoredRecord
+    header = stored.batch.header
+    topic, partition = source.topic_partition or (None, None)
+    return record_json(
+        topic,
+        partition,
+        header.timestamp_type,
+        stored.record,
+        batch_base_offset=header.base_offset,
+        position=stored.position,
+        is_control=header.is_control,
+    )
+
+
+def _emit_table(
+    columns: tuple[str, ...], numbers: tuple[str, ...], rows: Iterable[tuple[str, ...]]
+) -> None:
+    import itertools
+
+    rows = iter(rows)
+    first = next(rows, None)
+    if first is None:
+        emit("nothing there")
+        return
+    emit_lines(Table(columns, right=numbers).lines(itertools.chain((first,), rows)))

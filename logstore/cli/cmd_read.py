@@ -1,0 +1,198 @@
+"""`logstore read`: records in offset order."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import itertools
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from logstore.cli.options import Settings, checked_partition, command, partition_option
+from logstore.cli.output import (
+    display_bytes,
+    display_text,
+    emit_items,
+    emit_lines,
+    note,
+    record_json,
+)
+from logstore.cli.tables import Table
+from logstore.cli.times import TIME_HELP, format_time, parse_time
+
+if TYPE_CHECKING:
+    from logstore.broker import Broker, ConsumerRecord
+    from logstore.record.records import Header
+
+EARLIEST = "earliest"
+LATEST = "latest"
+_BASE64 = "base64:"
+
+
+class Start(NamedTuple):
+    """Where to begin: at an offset, at a time in Unix ms, or at an end of the log."""
+
+    offset: int | None = None
+    time_ms: int | None = None
+    is_latest: bool = False
+
+
+def to_start(ctx: click.Context, param: click.Parameter, value: str) -> Start:
+    """Understand `--from`."""
+    if value == EARLIEST:
+        return Start()
+    if value == LATEST:
+        return Start(is_latest=True)
+    try:
+        if value.startswith("@"):
+            return Start(time_ms=parse_time(value[1:]))
+        return Start(offset=int(value))
+    except ValueError as error:
+        raise click.BadParameter(
+            f"{value!r} is not {EARLIEST}, {LATEST}, an offset or @TIME ({TIME_HELP})", ctx, param
+        ) from error
+
+
+def to_key(ctx: click.Context, param: click.Parameter, value: str | None) -> bytes | None:
+    """Understand `--key`: text, or `base64:…`."""
+    if value is None:
+        return None
+    if not value.startswith(_BASE64):
+        return value.encode("utf-8", "surrogateescape")
+    try:
+        return base64.b64decode(value.removeprefix(_BASE64), validate=True)
+    except binascii.Error as error:
+        raise click.BadParameter(f"{value!r}: {error}", ctx, param) from error
+
+
+@command(
+    "read",
+    examples=[
+        "logstore read users --from 100 --until 200",
+        "logstore read users --partition 0 --from @2024-01-31T12:00:00Z --max-records 10",
+        "logstore read users --key 42 --format jsonl",
+        "logstore read users --latest-per-key --format jsonl",
+    ],
+)
+@click.argument("topic")
+@partition_option("Which one. Default: all, one after another.")
+@click.option(
+    "--from",
+    "start",
+    callback=to_start,
+    default=EARLIEST,
+    metavar="WHERE",
+    help="earliest, latest, an offset, or @TIME: the first record of that time or later."
+    "  [default: earliest]",
+)
+@click.option("--until", type=int, metavar="OFFSET", help="Stop before this offset.")
+@click.option("--max-records", type=click.IntRange(0), metavar="N", help="Stop after N records.")
+@click.option(
+    "--isolation",
+    type=click.Choice(("read_uncommitted", "read_committed")),
+    default="read_uncommitted",
+    show_default=True,
+    help="Whether records of aborted and open transactions are shown.",
+)
+@click.option(
+    "--key", callback=to_key, metavar="K", help="Only records of this key: text, or base64:…"
+)
+@click.option(
+    "--latest-per-key",
+    is_flag=True,
+    help="Only the winning record of each key, as compaction chooses it; deleted keys and "
+    "records without a key are left out. Holds one record a key in memory.",
+)
+def read(
+    settings: Settings,
+    topic: str,
+    partition: int | None,
+    start: Start,
+    until: int | None,
+    max_records: int | None,
+    isolation: str,
+    key: bytes | None,
+    latest_per_key: bool,
+) -> None:
+    """Read records of TOPIC in offset order.
+
+    Offsets that compaction removed are passed over; an offset outside the log is an error that
+    names both its bounds. Control records are not shown (see: inspect --records).
+    """
+    with settings.open_broker(read_only=True) as broker:
+        numbers = checked_partition(broker, topic, partition)
+
+        def records() -> Iterator[ConsumerRecord]:
+            for number in numbers:
+                found = broker.read(
+                    topic,
+                    number,
+                    offset=_first_offset(broker, topic, number, start),
+                    until=until,
+                    isolation=isolation,
+                    key=key,
+                )
+                if latest_per_key:
+                    yield from _latest(broker, topic, found)
+                else:
+                    yield from found
+
+        chosen = records() if max_records is None else itertools.islice(records(), max_records)
+        _print(settings, chosen)
+
+
+def _latest(
+    broker: Broker, topic: str, records: Iterator[ConsumerRecord]
+) -> Iterator[ConsumerRecord]:
+    from logstore.broker.table import latest_per_key
+
+    return latest_per_key(records, broker.manager.topic_config(topic))
+
+
+def _first_offset(broker: Broker, topic: str, partition: int, start: Start) -> int:
+    log = broker.log(topic, partition)
+    if start.offset is not None:
+        return start.offset
+    if start.time_ms is not None:
+        found = log.offset_for_timestamp(max(start.time_ms, 0))
+        return log.log_end_offset if found is None else found.offset
+    return log.log_end_offset if start.is_latest else log.log_start_offset
+
+
+def _print(settings: Settings, records: Iterator[ConsumerRecord]) -> None:
+    if not settings.as_table:
+        emit_items(
+            (
+                record_json(each.topic, each.partition, each.timestamp_type, each)
+                for each in records
+            ),
+            output=settings.output,
+            name="records",
+        )
+        return
+    first = next(records, None)
+    if first is None:
+        note("no records")
+        return
+    table = Table(
+        ("partition", "offset", "timestamp", "key", "value", "headers"), right=("offset",)
+    )
+    emit_lines(table.lines(_row(each) for each in itertools.chain((first,), records)))
+
+
+def _row(record: ConsumerRecord) -> tuple[str, ...]:
+    return (
+        f"{record.topic}-{record.partition}",
+        str(record.offset),
+        format_time(record.timestamp),
+        display_bytes(record.key),
+        display_bytes(record.value),
+        ", ".join(_header_text(header) for header in record.headers),
+    )
+
+
+def _header_text(header: Header) -> str:
+    name, value = header
+    return f"{display_text(name)}={display_bytes(value)}"

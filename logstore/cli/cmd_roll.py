@@ -1,0 +1,32 @@
+"""`logstore roll`: start a new active segment."""
+
+from __future__ import annotations
+
+import click
+
+from logstore.cli.options import Settings, checked_partition, command, partition_option
+from logstore.cli.output import emit_json
+
+
+@command(
+    "roll", examples=["logstore roll users", "logstore roll users --partition 2 --format json"]
+)
+@click.argument("topic")
+@partition_option("Which one; needed if the topic has several.")
+def roll(settings: Settings, topic: str, partition: int | None) -> None:
+    """Start a new active segment in a partition of TOPIC.
+
+    Only closed segments are cleaned, so this makes everything appended so far cleanable.
+    """
+    with settings.open_broker() as broker:
+        numbers = checked_partition(broker, topic, partition)
+        if len(numbers) > 1:
+            raise click.UsageError(
+                f"topic '{topic}' has the partitions {', '.join(map(str, numbers))}: "
+                "say which with --partition"
+            )
+        base_offset = broker.roll(topic, numbers[0])
+    if settings.as_table:
+        print(f"{topic}-{numbers[0]}: the active segment now starts at offset {base_offset}")
+    else:
+        emit_json({"topic": topic, "partition": numbers[0], "base_offset": base_offset})

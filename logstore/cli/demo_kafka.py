@@ -1,0 +1,119 @@
+"""The demo's other half: a directory that Apache Kafka wrote, cleaned here and by Kafka.
+
+`demo_data/README.md` tells where the bytes come from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from logstore.broker import Broker
+from logstore.names import SEGMENT_SUFFIXES
+from logstore.runtime import FixedWallClock
+
+if TYPE_CHECKING:
+    from cleaner.stats import CleanerStats
+
+DATA = Path(__file__).with_name("demo_data") / "kafka-3.9"
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaCase:
+    """One cleaning by Kafka, as its manifest tells it.
+
+    Attributes
+    ----------
+    topic : str
+        Its only topic, of one partition.
+    config : mapping
+        The topic's configuration.
+    cleaning_time_ms : int
+        Kafka's clock while it cleaned; delete horizons depend on it.
+    counters : mapping
+        `CleanerStats` of Kafka's pass.
+    digests : mapping
+        SHA-256 by file, of every segment file that Kafka left.
+    """
+
+    version: str
+    topic: str
+    config: dict[str, str]
+    cleaning_time_ms: int
+    counters: dict[str, Any]
+    mtimes_ms: dict[str, int]
+    digests: dict[str, str]
+
+    @classmethod
+    def load(cls) -> KafkaCase:
+        """Read what the package ships."""
+        manifest = json.loads((DATA / "manifest.json").read_bytes())
+        lines = (DATA / "after.sha256").read_text("ascii").splitlines()
+        return cls(
+            version=manifest["kafka_version"],
+            topic=manifest["topic"],
+            config=manifest["config"],
+            cleaning_time_ms=manifest["cleaning_time_ms"],
+            counters=manifest["stats"],
+            mtimes_ms=manifest["before"]["mtime_ms"],
+            digests={name: digest for digest, name in (line.split("  ") for line in lines)},
+        )
+
+    @property
+    def cleaned(self) -> tuple[int, int]:
+        """Cleaned segments, and their files; the last segment was active and is none of them."""
+        stems = [Path(name).stem for name in self.digests]
+        active = max(stems)
+        return len(set(stems)) - 1, sum(stem != active for stem in stems)
+
+    def place(self, directory: Path) -> None:
+        """Copy the directory as it was before Kafka's cleaning, with its modification times."""
+        source = DATA / "before"
+        for path in sorted(each for each in source.rglob("*") if each.is_file()):
+            target = directory / path.relative_to(source)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, target)  # not its mode: an installation may be read-only
+        for name, mtime_ms in self.mtimes_ms.items():
+            mtime_ns = mtime_ms * 1_000_000
+            os.utime(directory / f"{self.topic}-0" / name, ns=(mtime_ns, mtime_ns))
+
+    def clean(self, directory: Path) -> CleanerStats:
+        """Clean it once with the clock where Kafka's stood, and close it."""
+        with Broker(directory, clock=FixedWallClock(self.cleaning_time_ms)) as broker:
+            broker.create_topic(self.topic, 1, self.config)
+            (stats,) = broker.clean(self.topic, force=True).cleaned
+        return stats
+
+    def problem(self, directory: Path, stats: CleanerStats) -> str | None:
+        """Return the first difference from what Kafka's cleaner left, None if there is none."""
+        found = digests(directory)
+        for name in sorted({*self.digests, *found}):
+            if name not in found:
+                return f"{name}: Kafka left this file, here it is missing"
+            if name not in self.digests:
+                return f"{name}: Kafka left no such file"
+            if found[name] != self.digests[name]:
+                return f"{name}: its bytes differ from those that Kafka left"
+        for kafkas, ours in (
+            ("messagesRead", stats.messages_read),
+            ("messagesWritten", stats.messages_written),
+            ("bytesRead", stats.bytes_read),
+            ("bytesWritten", stats.bytes_written),
+        ):
+            if self.counters[kafkas] != ours:
+                return f"{kafkas}: Kafka counted {self.counters[kafkas]}, here it is {ours}"
+        return None
+
+
+def digests(directory: Path) -> dict[str, str]:
+    """Return the SHA-256 of every segment file, by its name below `directory`."""
+    return {
+        path.relative_to(directory).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(directory.rglob("*"))
+        if path.suffix in SEGMENT_SUFFIXES
+    }

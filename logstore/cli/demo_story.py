@@ -1,0 +1,210 @@
+"""The demo's doing, without a word printed: write, let time pass, clean, look, verify."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from logstore.broker import Broker
+from logstore.broker.inspect import PartitionSummary, inspect_partition
+from logstore.cli.demo_accounts import DAY_MS, Accounts, Chapter
+from logstore.runtime import SystemClock
+from logstore.types import TopicPartition
+
+if TYPE_CHECKING:
+    from cleaner.clean import PassProgress
+    from cleaner.stats import CleanerStats
+
+TOPIC = "user-accounts"
+MAX_LAG_DAYS = 7
+
+BATCH_RECORDS = 224
+"""Records a batch; about 32 KiB."""
+
+SEGMENT_BYTES_A_RECORD = 8 * (1 << 20) / 1_000_000
+"""Makes 8 MiB segments for a million records, and as many segments for any other number."""
+
+ROWS_AT_ONCE = BATCH_RECORDS * 50
+
+Progress = Callable[[str, int, int | None], None]
+"""Told a task's name, and how many of how many bytes are done."""
+
+
+def _tell_nobody(task: str, done: int, total: int | None) -> None:
+    pass
+
+
+def _tell(progress: Progress, step: PassProgress) -> None:
+    task = "reading keys" if step.phase == "map" else "compacting"
+    progress(task, step.bytes_done, step.bytes_total)
+
+
+class StoryClock(SystemClock):
+    """Wall time stands where the story stands; monotonic time runs, so passes are measured."""
+
+    follows_system = False
+
+    def __init__(self, wall_ms: int) -> None:
+        self._wall_ms = wall_ms
+
+    def now_ms(self) -> int:
+        """Return the story's time in Unix ms."""
+        return self._wall_ms
+
+    def move_to(self, wall_ms: int) -> None:
+        """Let time pass up to a moment; never back."""
+        self._wall_ms = max(self._wall_ms, wall_ms)
+
+
+class Written(NamedTuple):
+    """What writing a chapter took."""
+
+    records: int
+    size_bytes: int
+    batches: int
+    seconds: float
+
+    def __add__(self, other: object) -> Written:
+        """Add up, field by field."""
+        assert isinstance(other, Written)
+        return Written(*(a + b for a, b in zip(self, other, strict=True)))  # type: ignore[arg-type]
+
+
+class Look(NamedTuple):
+    """One day's look of the cleaner: why it left the topic alone, or cleaned it and how."""
+
+    day: int
+    why: str
+    stats: CleanerStats | None
+
+
+@dataclass(slots=True)
+class Story:
+    """A topic of user accounts, its broker, and where the story's time stands."""
+
+    accounts: Accounts
+    clock: StoryClock
+    broker: Broker
+
+    @classmethod
+    def begin(cls, directory: Path | None, accounts: Accounts, seed: int) -> Story:
+        """Create the topic at the story's first moment; without a directory, in memory."""
+        clock = StoryClock(accounts.start_ms)
+        broker = Broker(directory, clock=clock, seed=seed)
+        broker.create_topic(TOPIC, 1, topic_config(accounts.records))
+        return cls(accounts, clock, broker)
+
+    @property
+    def day(self) -> float:
+        """Days since the story began."""
+        return (self.clock.now_ms() - self.accounts.start_ms) / DAY_MS
+
+    def look(self) -> PartitionSummary:
+        """Inspect the topic's partition."""
+        return inspect_partition(self.broker, TopicPartition(TOPIC, 0))
+
+    def write(self, chapter: Chapter, progress: Progress = _tell_nobody) -> Written:
+        """Append a chapter's records, each batch at the time of its last record."""
+        log = self.broker.log(TOPIC)
+        size = batches = 0
+        seconds = 0.0
+        for start in range(chapter.start, chapter.stop, ROWS_AT_ONCE):
+            stop = min(start + ROWS_AT_ONCE, chapter.stop)
+            columns = self.accounts.columns(slice(start, stop))
+            before = time.perf_counter()
+            for first in range(0, stop - start, BATCH_RECORDS):
+                batch = columns.slice(first, min(first + BATCH_RECORDS, stop - start))
+                self.clock.move_to(int(batch.timestamps[-1]))
+                info = log.append_columns(batch.keys, batch.values, batch.timestamps)
+                size += info.size_bytes
+                batches += 1
+            seconds += time.perf_counter() - before
+            done = stop - chapter.start
+            progress("writing", size, size * chapter.records // done)
+        self.sleep_until(chapter.last_day)
+        return Written(chapter.records, size, batches, seconds)
+
+    def clean_when_due(self, progress: Progress = _tell_nobody) -> list[Look]:
+        """Let the cleaner look once a day, until it cleans; the last look has the numbers.
+
+        Raises
+        ------
+        RuntimeError
+            It found nothing to do for longer than `max.compaction.lag.ms` allows.
+        """
+        looks: list[Look] = []
+        while len(looks) <= MAX_LAG_DAYS + 1:
+            day = round(self.day)
+            why = self._why_due()
+            report = self.broker.clean(TOPIC, progress=lambda _, step: _tell(progress, step))
+            if report.cleaned:
+                looks.append(Look(day, why, report.cleaned[0]))
+                self._remove_old_files()
+                return looks
+            (passed_over,) = report.not_cleaned
+            nothing = passed_over.reason == "active_segment"
+            why = "nothing is dirty but the active segment" if nothing else passed_over.text
+            looks.append(Look(day, why, None))
+            self.sleep_until(day + 1)
+        raise RuntimeError(f"the topic was not cleaned by day {self.day:.0f}: {looks[-1].why}")
+
+    def _why_due(self) -> str:
+        """Say by the cleaner's own numbers what will make it clean now, if anything does."""
+        log = self.broker.log(TOPIC)
+        decision = self.broker.cleaner.decision_of(log)
+        state = decision.state
+        if not decision.will_clean:
+            age = self.clock.now_ms() - log.active_segment.first_batch_timestamp()
+            return f"the active segment, {_age(age)} old, was rolled and became dirty"
+        ratio = f"the dirty ratio is {state.cleanable_ratio:.2f}"
+        if state.max_compaction_delay_ms:
+            age = state.max_compaction_delay_ms + MAX_LAG_DAYS * DAY_MS
+            return f"{ratio}, but the oldest dirty record is {_age(age)} old"
+        return ratio
+
+    def _remove_old_files(self) -> None:
+        """Let `file.delete.delay.ms` pass, after which a broker removes replaced files."""
+        log = self.broker.log(TOPIC)
+        self.clock.move_to(self.clock.now_ms() + log.config.file_delete_delay_ms)
+        log.delete_expired_files()
+
+    def sleep_until(self, day: float) -> None:
+        """Let time pass up to a day of the story."""
+        self.clock.move_to(self.accounts.start_ms + round(day * DAY_MS))
+
+    def close(self) -> None:
+        """Close the broker in good order."""
+        self.broker.close()
+
+
+def _age(duration_ms: int) -> str:
+    days, rest_ms = divmod(duration_ms, DAY_MS)
+    return f"{days} d {rest_ms * 24 // DAY_MS} h"
+
+
+def topic_config(records: int) -> dict[str, str]:
+    """Return the topic's configuration; what is left out has Kafka's defaults."""
+    return {
+        "cleanup.policy": "compact",
+        "max.compaction.lag.ms": str(MAX_LAG_DAYS * DAY_MS),
+        "min.cleanable.dirty.ratio": "0.5",
+        "delete.retention.ms": str(DAY_MS),
+        "segment.bytes": str(round(records * SEGMENT_BYTES_A_RECORD)),
+    }
+
+
+def compile_kernels() -> float:
+    """Run a small story in memory, so that no later step waits for the compiler; return s."""
+    before = time.perf_counter()
+    accounts = Accounts(10_000, 0, DAY_MS)
+    story = Story.begin(None, accounts, 0)
+    for chapter in (accounts.history, accounts.closing, accounts.after_closing):
+        story.write(chapter)
+    story.clean_when_due()
+    for _ in story.broker.read(TOPIC):
+        pass
+    story.close()
+    return time.perf_counter() - before

@@ -1,0 +1,511 @@
+"""The demo's words: each chapter does a step of the story and says what came of it."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from logstore.broker import Broker
+from logstore.broker.inspect import PartitionSummary, inspect_partition
+from logstore.cli.demo_accounts import Accounts
+from logstore.cli.demo_kafka import KafkaCase
+from logstore.cli.demo_story import MAX_LAG_DAYS, TOPIC, Look, Story, Written, compile_kernels
+from logstore.cli.demo_verify import (
+    expected_offsets,
+    occurrences,
+    offsets_left,
+    search_files,
+    verify_records,
+)
+from logstore.cli.demo_view import Narrator
+from logstore.cli.output import format_count, format_size, plural
+from logstore.cli.progress import ProgressBar
+from logstore.cli.tables import can_print
+from logstore.cli.times import format_time
+from logstore.types import TopicPartition
+
+ACCOUNTS, KAFKA, KAFKA_BEFORE = DIRECTORIES = ("accounts", "kafka", "kafka-before")
+
+MIB = 1 << 20
+
+
+class Teller:
+    """Tells the story and collects its numbers.
+
+    Parameters
+    ----------
+    out : Path
+        Where the data directories are made.
+    records, seed, start_ms : int
+        See `Accounts`.
+    quiet : bool
+        Collect the numbers only.
+
+    Attributes
+    ----------
+    problems : list of str
+        What the checks found wrong.
+    """
+
+    def __init__(self, out: Path, records: int, seed: int, start_ms: int, *, quiet: bool) -> None:
+        self.out = out
+        self.seed = seed
+        self.quiet = quiet
+        self.narrator = Narrator(quiet=quiet)
+        self.problems: list[str] = []
+        self._started = time.perf_counter()
+        self._accounts = Accounts(records, seed, start_ms)
+        self._holder = self._accounts.name(self._accounts.erased)
+        self._written = Written(0, 0, 0, 0.0)
+        self._passes: list[Look] = []
+        self._found: list[dict[str, int]] = []
+        self._scale_bytes = 1
+        self._numbers: dict[str, Any] = {}
+
+    def tell(self) -> dict[str, Any]:
+        """Tell everything and return the summary of `--format json`."""
+        self._introduce()
+        story = Story.begin(self.out / ACCOUNTS, self._accounts, self.seed)
+        try:
+            self._write(story)
+            self._clean_first(story)
+            self._close_accounts(story)
+            self._wait_for_max_lag(story)
+            self._wait_for_horizon(story)
+        finally:
+            story.close()
+        self._compare()
+        self._clean_kafkas()
+        self._verify()
+        self._explore()
+        return self._summary()
+
+    # -- chapters ------------------------------------------------------------------------
+
+    def _introduce(self) -> None:
+        say = self.narrator
+        say.title("KIP-354: data that must be gone in time")
+        say.gap()
+        say.text(
+            f"The topic {TOPIC} keeps the state of each user's account. The key is the user, the "
+            "value has name, e-mail and phone. The topic is compacted: only the latest record of "
+            "each key stays, and nothing of a key whose latest record is a tombstone (null value)."
+        )
+        say.gap()
+        say.rows(
+            ("configuration", "value", "meaning"),
+            (
+                ("cleanup.policy", "compact", "keep the latest record of each key"),
+                ("min.cleanable.dirty.ratio", "0.5", "clean when half of the log is dirty,"),
+                ("max.compaction.lag.ms", f"{MAX_LAG_DAYS}d", "or when a record waited this long"),
+                ("delete.retention.ms", "1d", "tombstones stay readable this long"),
+            ),
+        )
+        with say.waiting("Compiling the kernels, once on this machine ..."):
+            seconds = compile_kernels()
+        self._numbers["kernels_s"] = round(seconds, 3)
+        say.gap()
+        if seconds > 3:
+            say.text(f"The kernels were compiled in {seconds:.1f} s; from now on they are cached.")
+        else:
+            say.text(f"The kernels were ready in {seconds:.1f} s.")
+
+    def _write(self, story: Story) -> None:
+        say = self.narrator
+        chapter = self._accounts.history
+        say.step(
+            f"Write {format_count(chapter.records)} updates of "
+            f"{format_count(self._accounts.count_users(slice(chapter.stop)))} accounts, "
+            f"in {chapter.last_day:g} days"
+        )
+        with self._progress() as bar:
+            written = story.write(chapter, bar.update)
+        self._written = written
+        self._numbers["write"] = {
+            "records": written.records,
+            "bytes": written.size_bytes,
+            "batches": written.batches,
+            "seconds": round(written.seconds, 3),
+            "records_per_s": round(written.records / written.seconds),
+            "mib_per_s": round(written.size_bytes / MIB / written.seconds, 1),
+        }
+        say.text(
+            f"{format_size(written.size_bytes)} in {plural(written.batches, 'batch', 'batches')}, "
+            f"written in {written.seconds:.2f} s: "
+            f"{format_count(round(written.records / written.seconds))} records/s, "
+            f"{written.size_bytes / MIB / written.seconds:.0f} MiB/s."
+        )
+        say.gap()
+        summary = story.look()
+        self._scale_bytes = max(segment.size_bytes for segment in summary.segments)
+        say.picture(summary, self._scale_bytes)
+        say.gap()
+        say.text(
+            f"Some users are updated more often than others. One is {self._holder}; this is how "
+            "often the e-mail address and the key stand in the files:"
+        )
+        self._search()
+
+    def _clean_first(self, story: Story) -> None:
+        say = self.narrator
+        say.step("Clean")
+        say.text("Nothing was cleaned yet, so all closed segments are dirty: the topic is due.")
+        say.gap()
+        before = story.look().section_bytes()
+        self._clean(story)
+        say.gap()
+        say.sizes((("before", before), ("after", story.look().section_bytes())))
+        say.gap()
+        self._search()
+
+    def _close_accounts(self, story: Story) -> None:
+        say = self.narrator
+        accounts = self._accounts
+        chapters = (accounts.closing, accounts.after_closing)
+        say.step(f"{plural(len(accounts.closed), 'account')} are closed")
+        for chapter in chapters:
+            self._written += story.write(chapter)
+        say.text(
+            f"{format_count(sum(chapter.records for chapter in chapters))} more records arrive. "
+            f"{format_count(len(accounts.closed))} of them are tombstones: these users left, "
+            f"{self._holder} too, and want their data erased. But old values stay on disk until "
+            "compaction runs."
+        )
+        say.gap()
+        say.picture(story.look(), self._scale_bytes)
+        say.gap()
+        self._search()
+
+    def _wait_for_max_lag(self, story: Story) -> None:
+        say = self.narrator
+        say.step("Time passes: max.compaction.lag.ms")
+        say.text(
+            "Nobody writes any more, so the dirty ratio stays too low. Before KIP-354 the old "
+            "values would have stayed for as long. The cleaner looks once a day."
+        )
+        say.gap()
+        look = self._clean(story)
+        assert look.stats is not None
+        say.gap()
+        say.text(
+            "The values of closed accounts are gone. The tombstones stay for delete.retention.ms, "
+            "so that readers hear of them: their batches got a delete horizon, "
+            f"day {look.day + 1}. The replaced files go after file.delete.delay.ms, a minute."
+        )
+        self._search()
+        expected = expected_offsets(self._accounts, look.stats.end_offset, with_tombstones=True)
+        expected = expected[expected < self._accounts.latest.start]
+        left = offsets_left(story.broker, TOPIC)
+        tombstones = int(self._accounts.tombstones[left].sum())
+        self._judge(
+            f"{plural(len(left), 'record')} left, at the expected offsets: the latest of each key, "
+            f"{plural(tombstones, 'tombstone')} among them",
+            None
+            if np.array_equal(left, expected)
+            else f"day {look.day}: the offsets of the {plural(len(left), 'record')} left are not "
+            f"the {format_count(len(expected))} expected ones",
+        )
+
+    def _wait_for_horizon(self, story: Story) -> None:
+        say = self.narrator
+        say.step("Time passes: delete.retention.ms")
+        say.text(
+            "The active segment is never cleaned. But when its first record gets too old, "
+            "max.compaction.lag.ms rolls it. This cleaning comes after the delete horizon and "
+            "drops the tombstones, too."
+        )
+        say.gap()
+        story.sleep_until(self._passes[-1].day + 1)
+        self._clean(story)
+        self._search()
+        chapter = self._accounts.latest
+        self._written += story.write(chapter)
+        say.gap()
+        say.text(
+            f"Life goes on: {format_count(chapter.records)} more updates by day {story.day:g}."
+        )
+
+    def _compare(self) -> None:
+        say = self.narrator
+        say.step("Before and after")
+        with Broker(self.out / ACCOUNTS, read_only=True) as broker:
+            after = inspect_partition(broker, TopicPartition(TOPIC, 0))
+            left = self._accounts.count_users(offsets_left(broker, TOPIC))
+        say.picture(after, self._scale_bytes)
+        say.gap()
+        say.sizes(
+            (
+                ("written", {"dirty": self._written.size_bytes}),
+                ("left", after.section_bytes()),
+            )
+        )
+        say.gap()
+        keys = self._accounts.count_users(slice(None))
+        pairs = (
+            ("records", self._written.records, after.records, format_count),
+            ("data", self._written.size_bytes, after.size_bytes, format_size),
+            ("keys", keys, left, format_count),
+        )
+        say.rows(
+            ("", "written", "left", "gone"),
+            [
+                (name, show(before), show(now), f"{100 * (before - now) / before:.1f} %")
+                for name, before, now, show in pairs
+            ],
+            right=("written", "left", "gone"),
+        )
+        say.gap()
+        say.rows(
+            ("pass", "day", "read", "superseded", "expired", "retained", "segments", "MiB/s"),
+            [_pass_row(number, look) for number, look in enumerate(self._passes, 1)],
+            right=("pass", "day", "read", "superseded", "expired", "retained", "MiB/s"),
+        )
+        self._numbers["before"] = {
+            "records": self._written.records,
+            "bytes": self._written.size_bytes,
+            "keys": keys,
+        }
+        self._numbers["after"] = {
+            "records": after.records,
+            "bytes": after.size_bytes,
+            "keys": left,
+            "segments": len(after.segments),
+        }
+        self._numbers["saved_ratio"] = round(1 - after.size_bytes / self._written.size_bytes, 4)
+
+    def _clean_kafkas(self) -> None:
+        say = self.narrator
+        case = KafkaCase.load()
+        say.step(f"A directory that Apache Kafka {case.version} wrote")
+        say.text(
+            "Kafka's own cleaner has cleaned a copy of it. Here it is cleaned with the clock at "
+            f"the same moment, {format_time(case.cleaning_time_ms)}."
+        )
+        case.place(self.out / KAFKA_BEFORE)
+        case.place(self.out / KAFKA)
+        before = _inspect(self.out / KAFKA, case.topic)
+        scale = max(segment.size_bytes for segment in before.segments)
+        say.gap()
+        say.picture(before, scale)
+        stats = case.clean(self.out / KAFKA)
+        say.gap()
+        say.picture(_inspect(self.out / KAFKA, case.topic), scale)
+        problem = case.problem(self.out / KAFKA, stats)
+        segments, files = case.cleaned
+        self._numbers["kafka"] = {
+            "version": case.version,
+            "identical": problem is None,
+            "segments": segments,
+            "files": files,
+        }
+        say.gap()
+        self._judge(
+            f"identical to Kafka's own cleaner: {plural(segments, 'segment')}, "
+            f"{plural(files, 'file')}, byte for byte",
+            problem and f"this is not what Kafka's own cleaner left: {problem}",
+        )
+
+    def _verify(self) -> None:
+        say = self.narrator
+        accounts = self._accounts
+        say.step("Verify")
+        say.text(
+            "The directory is opened anew. What it must hold follows from what was written, by a "
+            "dict of the last record of each key; the cleaner is not asked."
+        )
+        say.gap()
+        expected = expected_offsets(accounts, accounts.latest.start, with_tombstones=False)
+        with (
+            Broker(self.out / ACCOUNTS, read_only=True) as broker,
+            say.waiting("Reading every record back ..."),
+        ):
+            verdict = verify_records(broker, TOPIC, accounts, expected)
+        self._numbers["verified_records"] = verdict.records
+        self._judge(
+            f"{plural(verdict.records, 'record')} of {plural(verdict.keys, 'key')} read back: "
+            "offset, timestamp, key and value are right, none is missing, none too many",
+            verdict.problem and f"reading back, after {verdict.records}: {verdict.problem}",
+        )
+        with say.waiting("Searching the files ..."):
+            traces = search_files(self.out / ACCOUNTS, accounts)
+        closed = plural(len(accounts.closed), "closed account")
+        problem = None
+        if traces.closed:
+            problem = f"{traces.closed} of {closed} can still be found, one in {traces.where}"
+        elif traces.accounts != accounts.count_users(expected):
+            problem = f"the files hold {format_count(traces.accounts)} accounts, not as expected"
+        self._judge(
+            f"{plural(traces.files, 'file')} searched, {format_size(traces.size_bytes)}: no key "
+            f"and no e-mail of the {closed}, but those of all "
+            f"{format_count(traces.accounts)} others",
+            problem,
+        )
+        self._numbers["search"] = {
+            "files": traces.files,
+            "bytes": traces.size_bytes,
+            "accounts": traces.accounts,
+            "closed_accounts": traces.closed,
+        }
+
+    def _explore(self) -> None:
+        say = self.narrator
+        if self.problems:
+            say.step(f"Failed: {plural(len(self.problems), 'check')}")
+        else:
+            say.step(f"Done in {time.perf_counter() - self._started:.0f} s. Explore what is left:")
+        erased = self._accounts.key(self._accounts.erased).decode()
+        case = KafkaCase.load()
+        logstore = _program()
+        accounts, kafka, before = (
+            f"--data-dir {shlex.quote(str(self.out / name))}" for name in DIRECTORIES
+        )
+        configs = " ".join(
+            f"--config {key}={value}"
+            for key, value in case.config.items()
+            if key != "delete.retention.ms"
+        )
+        say.commands(
+            (
+                ("the segments, and what is in them", f"{logstore} inspect {TOPIC} {accounts}"),
+                (
+                    "the first records left",
+                    f"{logstore} read {TOPIC} {accounts} --max-records 3",
+                ),
+                (
+                    f"nothing of {self._holder}",
+                    f"{logstore} read {TOPIC} {accounts} --key {erased}",
+                ),
+                ("why it is not due now", f"{logstore} clean {TOPIC} {accounts}"),
+                (
+                    "clean it all the same, the active segment too",
+                    f"{logstore} clean {TOPIC} {accounts} --force --roll",
+                ),
+                ("what Kafka wrote", f"{logstore} inspect {case.topic} {before}"),
+                (
+                    "clean it as Kafka did",
+                    f"{logstore} clean {case.topic} {before} --force "
+                    f"--now {case.cleaning_time_ms} {configs}",
+                ),
+                ("the same after the demo's cleaning", f"{logstore} inspect {case.topic} {kafka}"),
+            )
+        )
+
+    # -- steps ---------------------------------------------------------------------------
+
+    def _progress(self) -> ProgressBar:
+        bar = ProgressBar()
+        bar.visible = bar.visible and not self.quiet
+        return bar
+
+    def _clean(self, story: Story) -> Look:
+        """Let the cleaner look until it cleans, and say what it saw and did."""
+        say = self.narrator
+        with self._progress() as bar:
+            looks = story.clean_when_due(bar.update)
+        last = looks[-1]
+        self._passes.append(last)
+        waited = [look for look in looks if look.stats is None]
+        lines = []
+        if waited:
+            days = f"day {waited[0].day}"
+            if len(waited) > 1:
+                days += f" to {waited[-1].day}"
+            lines.append((days, f"left alone: {waited[-1].why}"))
+        lines.append((f"day {last.day}", f"cleaned: {last.why}"))
+        say.pairs(lines)
+        stats = last.stats
+        assert stats is not None
+        fates = stats.fates
+        expired = fates["tombstone_expired"]
+        say.gap()
+        say.text(
+            f"{plural(stats.messages_read, 'record')} read: "
+            f"{format_count(fates['superseded'])} superseded by a later one of their key, "
+            + (f"{plural(expired, 'tombstone')} past the delete horizon, " if expired else "")
+            + f"{format_count(fates['retained'])} retained. "
+            f"{plural(stats.segments_before, 'segment')} became {stats.segments_after}, "
+            f"{format_size(stats.bytes_read)} became {format_size(stats.bytes_written)}."
+        )
+        return last
+
+    def _search(self) -> None:
+        """Count how often the erased user's e-mail address and key stand in the files."""
+        accounts = self._accounts
+        email, key = accounts.email(accounts.erased), accounts.key(accounts.erased)
+        found = {
+            needle.decode(): occurrences(self.out / ACCOUNTS, needle) for needle in (email, key)
+        }
+        self._found.append({"email": found[email.decode()], "key": found[key.decode()]})
+        self.narrator.text(
+            "On disk: " + ", ".join(f"{name} {plural(n, 'time')}" for name, n in found.items()),
+            style="yellow" if any(found.values()) else "green",
+        )
+
+    def _judge(self, praise: str, problem: str | None) -> None:
+        if problem is None:
+            self.narrator.passed(praise)
+        else:
+            self.problems.append(problem)
+            self.narrator.failed(problem)
+
+    def _summary(self) -> dict[str, Any]:
+        accounts = self._accounts
+        return {
+            "ok": not self.problems,
+            "problems": self.problems,
+            "seconds": round(time.perf_counter() - self._started, 3),
+            "seed": self.seed,
+            "records": accounts.records,
+            "closed_accounts": len(accounts.closed),
+            **self._numbers,
+            "passes": [
+                {"day": look.day, "why": look.why, **look.stats.to_json()}
+                for look in self._passes
+                if look.stats is not None
+            ],
+            "erased": {
+                "key": accounts.key(accounts.erased).decode(),
+                "email": accounts.email(accounts.erased).decode(),
+                "found": self._found,
+            },
+            "data_dirs": {name: str(self.out / name) for name in DIRECTORIES},
+        }
+
+
+def _pass_row(number: int, look: Look) -> tuple[str, ...]:
+    stats = look.stats
+    assert stats is not None
+    fates = stats.fates
+    seconds = max(stats.index_ms + stats.clean_ms, 1) / 1000
+    return (
+        str(number),
+        str(look.day),
+        format_count(stats.messages_read),
+        format_count(fates["superseded"]),
+        format_count(fates["tombstone_expired"]),
+        format_count(fates["retained"]),
+        f"{stats.segments_before} → {stats.segments_after}"
+        if can_print("→")
+        else f"{stats.segments_before} to {stats.segments_after}",
+        f"{stats.bytes_read / MIB / seconds:.0f}",
+    )
+
+
+def _inspect(directory: Path, topic: str) -> PartitionSummary:
+    with Broker(directory, read_only=True) as broker:
+        return inspect_partition(broker, TopicPartition(topic, 0))
+
+
+def _program() -> str:
+    """Return how to call this program again from here."""
+    called = Path(sys.argv[0])
+    found = shutil.which(called.name)
+    if called.name != "logstore" or (found and Path(found).resolve() == called.resolve()):
+        return "logstore"
+    return shlex.quote(str(called))

@@ -1,0 +1,237 @@
+"""The entry point: finds a command, runs it, turns what goes wrong into a message and a code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from logstore.cli.options import Group
+from logstore.cli.output import one_line
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+ENTRY_POINTS = "logstore.commands"
+_METADATA_SUFFIXES = (".dist-info", ".egg-info")
+
+EXIT_REFUSED = 1
+EXIT_IO = 3
+EXIT_INTERRUPTED = 130
+
+COMMANDS = {
+    "topic": ("logstore.cli.cmd_topic:topic", "Create, list and describe topics."),
+    "append": ("logstore.cli.cmd_append:append", "Append records from a file or standard input."),
+    "read": ("logstore.cli.cmd_read:read", "Read records in offset order."),
+    "roll": ("logstore.cli.cmd_roll:roll", "Start a new active segment."),
+    "clean": ("logstore.cli.cmd_clean:clean", "Compact partitions by key."),
+    "inspect": ("logstore.cli.cmd_inspect:inspect", "Show what is in a log directory."),
+    "check": ("logstore.cli.cmd_check:check", "Verify files and their relations."),
+    "dump": ("logstore.cli.cmd_dump:dump", "Show files as kafka-dump-log does."),
+    "warmup": ("logstore.cli.cmd_warmup:warmup", "Compile the kernels ahead of their first use."),
+    "demo": ("logstore.cli.cmd_demo:demo", "Run the main job on a small real story."),
+}
+
+
+class Root(Group):
+    """The program: its own commands, and those that other packages register."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return own commands that exist, then registered ones."""
+        return [name for name, _ in self.short_helps(ctx)]
+
+    def short_helps(self, ctx: click.Context) -> list[tuple[str, str]]:
+        """Return (name, one-line help); registered commands are not imported for it."""
+        own = [(name, text) for name, (place, text) in self.lazy.items() if _exists(place)]
+        others = [
+            (name, f"From {package}.") for name, package in registered() if name not in self.lazy
+        ]
+        return own + others
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command, own or registered."""
+        if cmd_name in self.lazy:
+            return super().get_command(ctx, cmd_name) if _exists(self.lazy[cmd_name][0]) else None
+        if cmd_name in dict(registered()):
+            return _load_registered(cmd_name)
+        return None
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:  # noqa: ANN401  # as click has it
+        """Run, and leave with the exit code of CONTRACT §3."""
+        args = list(sys.argv[1:] if args is None else args)
+        if not standalone_mode:
+            return super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
+        sys.exit(self._run(args, prog_name or "logstore", complete_var, extra))
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command; a reader that closed its end of the pipe has seen enough."""
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            _forget_output()
+            return 0
+        return result
+
+    def _run(
+        self,
+        args: list[str],
+        prog_name: str,
+        complete_var: str | None,
+        extra: dict[str, Any],
+    ) -> int:
+        debug = "--debug" in args
+        try:
+            result = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
+        except (click.Abort, KeyboardInterrupt):
+            return EXIT_INTERRUPTED
+        except click.UsageError as error:
+            return _usage_failure(error)
+        except click.ClickException as error:
+            return _failure(error.format_message(), error.exit_code)
+        except Exception as error:
+            if debug:
+                import traceback
+
+                traceback.print_exc()
+            return _report(error)
+        finally:
+            if "logstore.cli.messages" in sys.modules:
+                from logstore.cli.messages import stop_messages
+
+                stop_messages()
+        return result if isinstance(result, int) else 0
+
+
+def _usage_failure(error: click.UsageError) -> int:
+    message = error.format_message()
+    if error.ctx is not None:
+        message = f"{message.rstrip('.')} (see: {error.ctx.command_path} --help)"
+    return _failure(message, error.exit_code)
+
+
+def _report(error: Exception) -> int:
+    from logstore.errors import LogStoreError
+
+    if isinstance(error, LogStoreError):
+        name = error.kafka_error
+        hint = "" if name == LogStoreError.kafka_error else f" ({name})"
+        return _failure(f"{error}{hint}", error.exit_code)
+    if isinstance(error, OSError):
+        return _failure(str(error), EXIT_IO)
+    kind = type(error).__name__
+    return _failure(
+        f"unexpected {kind}: {error}; this is a defect, --debug shows where", EXIT_REFUSED
+    )
+
+
+def _failure(message: str, code: int) -> int:
+    print(f"error: {one_line(message)}", file=sys.stderr)
+    return code
+
+
+def _forget_output() -> None:
+    """Send what is still buffered nowhere, so that leaving does not fail again."""
+    try:
+        descriptor = sys.stdout.fileno()
+    except (OSError, ValueError):
+        return
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, descriptor)
+    os.close(nowhere)
+
+
+def _exists(place: str) -> bool:
+    """Tell whether one of our own modules is there, without importing it."""
+    module = place.partition(":")[0].rpartition(".")[2]
+    # pathlib would take longer to load than all of this module.
+    return os.path.exists(f"{os.path.dirname(__file__)}/{module}.py")  # noqa: PTH110, PTH120
+
+
+def registered() -> list[tuple[str, str]]:
+    """Return (name, distribution) of the commands that installed packages register.
+
+    Reads their metadata as it lies beside them: `importlib.metadata`, which takes longer to
+    load than all of this program's help, comes in when one of them is called.
+    """
+    found: dict[str, str] = {}
+    for place in dict.fromkeys(sys.path):
+        for metadata in _metadata_dirs(place):
+            try:
+                with open(f"{place}/{metadata}/entry_points.txt", encoding="utf-8") as file:  # noqa: PTH123  # see _exists
+                    text = file.read()
+            except (OSError, UnicodeDecodeError):
+                continue
+            if f"[{ENTRY_POINTS}]" in text:
+                for name in _names_in_section(text):
+                    found.setdefault(name, metadata.partition("-")[0])
+    return sorted(found.items())
+
+
+def _metadata_dirs(place: str) -> list[str]:
+    try:
+        return [name for name in os.listdir(place or ".") if name.endswith(_METADATA_SUFFIXES)]  # noqa: PTH208
+    except OSError:
+        return []
+
+
+def _names_in_section(text: str) -> list[str]:
+    names = []
+    is_ours = False
+    for line in text.splitlines():
+        if line.startswith("["):
+            is_ours = line.strip() == f"[{ENTRY_POINTS}]"
+        elif is_ours and "=" in line:
+            names.append(line.partition("=")[0].strip())
+    return names
+
+
+def _load_registered(name: str) -> click.Command:
+    from importlib.metadata import entry_points
+
+    for point in entry_points(group=ENTRY_POINTS, name=name):
+        return _load(point)
+    raise click.ClickException(f"command '{name}' is registered, but cannot be found")
+
+
+def _load(point: EntryPoint) -> click.Command:
+    try:
+        found = point.load()
+    except Exception as error:
+        raise click.ClickException(
+            f"command '{point.name}' ({point.value}) cannot be loaded: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+    if not isinstance(found, click.Command):
+        raise click.ClickException(f"command '{point.name}' ({point.value}) is no click command")
+    return found
+
+
+@click.command(
+    cls=Root,
+    lazy=COMMANDS,
+    name="logstore",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    examples=[
+        "logstore topic create users --config cleanup.policy=compact",
+        """echo '{"key": "1", "value": "ann"}' | logstore append users""",
+        "logstore clean users --force --roll",
+        "logstore inspect users",
+    ],
+)
+@click.version_option(package_name="kafka-logstore", prog_name="logstore")
+def main() -> None:
+    """Work on Kafka log directories: a partition log and log cleaner whose files are Kafka's.
+
+    A directory may be a broker's or this program's own. Commands that read never write.
+    """

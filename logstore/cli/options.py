@@ -1,0 +1,407 @@
+"""What every command shares: its options, the settings they make, the look of its help."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import click
+from click.core import ParameterSource
+
+from logstore.cli.times import TIME_HELP, parse_duration, parse_time
+
+if TYPE_CHECKING:
+    from logstore.broker import Broker
+    from logstore.config import BrokerConfig
+    from logstore.runtime import Clock
+
+DEFAULT_DATA_DIR = "logstore-data"
+DATA_DIR_VARIABLE = "LOGSTORE_DATA_DIR"
+FORMATS = ("table", "json", "jsonl")
+
+_SHARED_KEY = "logstore.shared"
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+# -- values of options -----------------------------------------------------------------------
+
+
+def to_time(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+    """Return the Unix ms of a TIME option."""
+    if value is None:
+        return None
+    try:
+        return parse_time(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx, param) from error
+
+
+def to_pairs(
+    ctx: click.Context, param: click.Parameter, values: Sequence[str]
+) -> tuple[tuple[str, str], ...]:
+    """Return the pairs of a repeated KEY=VALUE; a `.ms` key may be given as `7d` or `12h`."""
+    pairs = []
+    for given in values:
+        key, sign, text = given.partition("=")
+        key = key.strip()
+        if not sign or not key:
+            raise click.BadParameter(f"{given!r} is not KEY=VALUE", ctx, param)
+        if key.endswith(".ms") and text.strip()[-1:].isalpha():
+            try:
+                text = str(parse_duration(text))
+            except ValueError as error:
+                raise click.BadParameter(f"{key}: {error}", ctx, param) from error
+        pairs.append((key, text))
+    return tuple(pairs)
+
+
+# -- settings ------------------------------------------------------------------------------
+
+
+class Settings(NamedTuple):
+    """The shared options of one call.
+
+    Attributes
+    ----------
+    data_dirs : tuple of str
+        As given or found in the environment; empty if neither.
+    config_file : str or None
+        A Kafka `server.properties`.
+    now_ms : int or None
+        Fixed wall time in Unix ms.
+    output : str
+        `table`, `json` or `jsonl`.
+    debug : bool
+        Show tracebacks.
+    """
+
+    data_dirs: tuple[str, ...] = ()
+    config_file: str | None = None
+    now_ms: int | None = None
+    output: str = "table"
+    debug: bool = False
+
+    @property
+    def as_table(self) -> bool:
+        """Whether a human reads the output."""
+        return self.output == "table"
+
+    def clock(self) -> Clock:
+        """Return the machine's clock, or one whose wall time stands still."""
+        from logstore.runtime import FixedWallClock, SystemClock
+
+        return SystemClock() if self.now_ms is None else FixedWallClock(self.now_ms)
+
+    def broker_config(self) -> BrokerConfig:
+        """Read the broker's properties; what has no effect is told once."""
+        from logstore.cli.output import note
+        from logstore.config import BrokerConfig, read_properties
+        from logstore.runtime import DiskFileSystem
+
+        if self.config_file is None:
+            return BrokerConfig.from_properties({})
+        config = BrokerConfig.from_properties(read_properties(DiskFileSystem(), self.config_file))
+        for text in config.notes:
+            note(text)
+        return config
+
+    def directories(self, config: BrokerConfig) -> tuple[str, ...]:
+        """Return the data directories: given, else `log.dirs`, else `./logstore-data`."""
+        return self.data_dirs or config.log_dirs or (DEFAULT_DATA_DIR,)
+
+    def open_broker(
+        self,
+        *,
+        read_only: bool = False,
+        create: bool = False,
+        directories: Sequence[str] | None = None,
+    ) -> Broker:
+        """Open the data directories.
+
+        Parameters
+        ----------
+        create : bool
+            Make those that are missing; a slip of the pen should not.
+
+        Raises
+        ------
+        InvalidConfigurationError
+            The configuration is wrong, or a directory is missing.
+        """
+        from logstore.broker import Broker
+        from logstore.cli.messages import show_messages
+        from logstore.errors import InvalidConfigurationError
+        from logstore.runtime import DiskFileSystem
+
+        show_messages()
+        config = self.broker_config()
+        if directories is None:
+            directories = self.directories(config)
+        fs = DiskFileSystem()
+        missing = [path for path in directories if not fs.exists(path)]
+        if missing and not create:
+            raise InvalidConfigurationError(
+                f"data directory {missing[0]} does not exist; --data-dir names another"
+            )
+        return Broker(
+            list(directories), clock=self.clock(), broker_config=config, read_only=read_only
+        )
+
+
+def checked_partition(broker: Broker, topic: str, partition: int | None) -> list[int]:
+    """Return the partition numbers meant by TOPIC and --partition.
+
+    Raises
+    ------
+    UnknownTopicOrPartitionError
+        The message names the nearest topics.
+    """
+    from logstore.errors import UnknownTopicOrPartitionError
+
+    names = [each.name for each in broker.topics()]
+    if topic not in names:
+        raise UnknownTopicOrPartitionError(unknown_topic(topic, names))
+    return [tp.partition for tp in broker.partitions(topic, partition)]
+
+
+def unknown_topic(topic: str, names: Sequence[str]) -> str:
+    """Return the message for a topic that does not exist."""
+    import difflib
+
+    near = difflib.get_close_matches(topic, names, n=3, cutoff=0.5)
+    if near:
+        return f"unknown topic '{topic}'; did you mean {' or '.join(near)}?"
+    if not names:
+        return f"unknown topic '{topic}'; the data directory has no topics"
+    shown = ", ".join(names[:5]) + (" …" if len(names) > 5 else "")
+    return f"unknown topic '{topic}'; there are: {shown}"
+
+
+def topic_overrides(pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """Check topic keys given as KEY=VALUE; old names are translated with a note.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        A key is unknown (the message names the nearest), or a value is not allowed.
+    """
+    if not pairs:
+        return {}
+    from logstore.cli.output import note
+    from logstore.config import normalize_overrides
+
+    overrides, notes = normalize_overrides(dict(pairs))
+    for text in notes:
+        note(text)
+    return overrides
+
+
+# -- commands ------------------------------------------------------------------------------
+
+
+class SharedOption(click.Option):
+    """An option of every command; listed apart in its help."""
+
+
+def _shared_options() -> list[click.Parameter]:
+    return [
+        SharedOption(
+            ["--data-dir", "data_dirs"],
+            multiple=True,
+            metavar="DIR",
+            help="Kafka log directory; repeatable. Default: "
+            f"${DATA_DIR_VARIABLE}, log.dirs of the config file, ./{DEFAULT_DATA_DIR}.",
+        ),
+        SharedOption(
+            ["--config-file"], metavar="FILE", help="A Kafka server.properties with defaults."
+        ),
+        SharedOption(
+            ["--now", "now_ms"],
+            callback=to_time,
+            metavar="TIME",
+            help=f"Fix wall time: {TIME_HELP}.",
+        ),
+        SharedOption(
+            ["--format", "output"],
+            type=click.Choice(FORMATS),
+            default="table",
+            help="Output. jsonl: one item a line.  [default: table]",
+        ),
+        SharedOption(["--debug"], is_flag=True, help="Show the traceback of an error."),
+    ]
+
+
+def _settings(ctx: click.Context, values: Mapping[str, Any]) -> Settings:
+    """Lay this level's options over those given to the groups above it."""
+    above = ctx.parent.meta.get(_SHARED_KEY) if ctx.parent is not None else None
+    if above is None:
+        found = os.environ.get(DATA_DIR_VARIABLE, "")
+        above = Settings(tuple(path for path in found.split(os.pathsep) if path))
+    given = {
+        name: value
+        for name, value in values.items()
+        if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    }
+    settings = above._replace(**given)
+    ctx.meta[_SHARED_KEY] = settings
+    return settings
+
+
+def _take_shared(ctx: click.Context, params: Iterable[click.Parameter]) -> Settings:
+    names = [p.name for p in params if isinstance(p, SharedOption) and p.name]
+    return _settings(ctx, {name: ctx.params.pop(name) for name in names if name in ctx.params})
+
+
+class Command(click.Command):
+    """A command with the shared options and examples in its help.
+
+    Parameters
+    ----------
+    examples : sequence of str
+        Whole command lines.
+    """
+
+    def __init__(self, *args: Any, examples: Sequence[str] = (), **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.examples = tuple(examples)
+        self.params.extend(_shared_options())
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Call the function with `Settings` as the context's object."""
+        ctx.obj = _take_shared(ctx, self.params)
+        return super().invoke(ctx)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write examples, the command's own options, then the shared ones."""
+        write_examples(formatter, self.examples)
+        write_options(self, ctx, formatter)
+
+
+def write_examples(formatter: click.HelpFormatter, examples: Sequence[str]) -> None:
+    """Write the examples section of a help text."""
+    if examples:
+        with formatter.section("Examples"):
+            for example in examples:
+                formatter.write(f"{'':>{formatter.current_indent}}{example}\n")
+
+
+def write_options(
+    command: click.Command, ctx: click.Context, formatter: click.HelpFormatter
+) -> None:
+    """Write the sections of own and shared options of a help text."""
+    own: list[tuple[str, str]] = []
+    shared: list[tuple[str, str]] = []
+    for param in command.get_params(ctx):
+        record = param.get_help_record(ctx)
+        if record is not None and isinstance(param, click.Option):
+            (shared if isinstance(param, SharedOption) else own).append(record)
+    for heading, rows in (("Options", own), ("Shared options", shared)):
+        if rows:
+            with formatter.section(heading):
+                formatter.write_dl(rows, col_max=28)
+
+
+def command(name: str, *, examples: Sequence[str]) -> Callable[[Callable[..., Any]], Command]:
+    """Make a function a command; it gets the `Settings` first, then its parameters."""
+
+    def decorate(function: Callable[..., Any]) -> Command:
+        return click.command(name, cls=Command, examples=examples)(click.pass_obj(function))
+
+    return decorate
+
+
+def config_option(help_text: str) -> Callable[[_F], _F]:
+    """Return the repeatable `--config KEY=VALUE` of commands that take topic keys."""
+    return click.option(
+        "--config", "configs", callback=to_pairs, multiple=True, metavar="K=V", help=help_text
+    )
+
+
+def partition_option(help_text: str, *, required: bool = False) -> Callable[[_F], _F]:
+    """Return `--partition N`."""
+    return click.option(
+        "--partition",
+        type=click.IntRange(0),
+        metavar="N",
+        required=required,
+        help=help_text,
+    )
+
+
+# -- groups --------------------------------------------------------------------------------
+
+
+class Group(click.Group):
+    """A group that imports a command's module only when that command is used.
+
+    Parameters
+    ----------
+    lazy : mapping
+        Name → (`module:attribute`, one-line help).
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        lazy: Mapping[str, tuple[str, str]],
+        examples: Sequence[str] = (),
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self.lazy = dict(lazy)
+        self.examples = tuple(examples)
+        self.params.extend(_shared_options())
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Keep the shared options given before the command for it."""
+        _take_shared(ctx, self.params)
+        return super().invoke(ctx)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order of the table."""
+        return list(self.lazy)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command."""
+        if cmd_name not in self.lazy:
+            return None
+        import importlib
+
+        module, _, attribute = self.lazy[cmd_name][0].partition(":")
+        found = getattr(importlib.import_module(module), attribute)
+        assert isinstance(found, click.Command)
+        return found
+
+    def short_helps(self, ctx: click.Context) -> list[tuple[str, str]]:
+        """Return (name, one-line help) of all commands, importing none."""
+        return [(name, help_line) for name, (_, help_line) in self.lazy.items()]
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands."""
+        rows = self.short_helps(ctx)
+        if rows:
+            with formatter.section("Commands"):
+                formatter.write_dl(rows)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write examples, commands and options."""
+        self.format_commands(ctx, formatter)
+        write_examples(formatter, self.examples)
+        write_options(self, ctx, formatter)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Refuse an unknown command with the nearest ones."""
+        name = args[0]
+        found = self.get_command(ctx, name)
+        if found is not None:
+            return name, found, args[1:]
+        if not name.startswith("-"):
+            import difflib
+
+            near = difflib.get_close_matches(name, self.list_commands(ctx), n=2)
+            hint = f"; did you mean {' or '.join(near)}?" if near else ""
+            ctx.fail(f"no such command '{name}'{hint}")
+        return super().resolve_command(ctx, args)

@@ -1,0 +1,225 @@
+"""What commands print: JSON, notes, numbers; and bytes as text."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from json.encoder import encode_basestring_ascii as _quote
+from typing import TYPE_CHECKING, Any
+
+from logstore.cli.tables import can_print
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from logstore.broker.records import ConsumerRecord
+    from logstore.record.records import Header, Record
+
+__all__ = [
+    "can_print",
+    "display_bytes",
+    "display_text",
+    "emit",
+    "emit_items",
+    "emit_json",
+    "emit_lines",
+    "format_count",
+    "format_size",
+    "header_json",
+    "note",
+    "one_line",
+    "plural",
+    "record_json",
+    "table",
+]
+
+_CHUNK_LINES = 512
+
+
+# -- streams -------------------------------------------------------------------------------
+
+
+def emit(text: str) -> None:
+    """Write a line to standard output."""
+    sys.stdout.write(f"{text}\n")
+
+
+def emit_json(value: object) -> None:
+    """Write a value as one JSON document."""
+    emit(json.dumps(value))
+
+
+def note(text: str) -> None:
+    """Tell the user something beside the result, on standard error."""
+    print(f"note: {one_line(text)}", file=sys.stderr)
+
+
+def one_line(text: str) -> str:
+    """Return a message without line breaks."""
+    return " ".join(text.split())
+
+
+def emit_lines(lines: Iterable[str]) -> None:
+    """Write many lines, some hundred at a time."""
+    pending: list[str] = []
+    for line in lines:
+        pending.append(line)
+        if len(pending) >= _CHUNK_LINES:
+            _flush(pending)
+    _flush(pending)
+
+
+def emit_items(items: Iterable[str], *, output: str, name: str) -> None:
+    """Write JSON items as they come: a line each (`jsonl`), or `{name: [...]}` (`json`).
+
+    An error on the way leaves a whole document of the items before it; one before the first
+    item leaves nothing.
+    """
+    if output == "jsonl":
+        emit_lines(items)
+        return
+    pending: list[str] = []
+    opened = False
+    try:
+        for item in items:
+            pending.append(f", {item}" if opened else f'{{"{name}": [{item}')
+            opened = True
+            if len(pending) >= _CHUNK_LINES:
+                sys.stdout.write("".join(pending))
+                pending.clear()
+    except BaseException:
+        if opened:
+            emit("".join(pending) + "]}")
+        raise
+    emit("".join(pending) + "]}" if opened else f'{{"{name}": []}}')
+
+
+def _flush(lines: list[str]) -> None:
+    if lines:
+        lines.append("")
+        sys.stdout.write("\n".join(lines))
+        lines.clear()
+
+
+# -- bytes and records ---------------------------------------------------------------------
+
+
+def header_json(header: Header) -> list[Any]:
+    """Return `[name, value]`; what is not UTF-8 becomes `{"base64": …}`."""
+    name, value = header
+    return [_text_or_base64(name.encode("utf-8", "surrogateescape")), _text_or_base64(value)]
+
+
+def record_json(
+    topic: str | None,
+    partition: int | None,
+    timestamp_type: int,
+    record: Record | ConsumerRecord,
+    **extra: object,
+) -> str:
+    """Return a record as a JSON object on one line, `extra` after its own names.
+
+    The same text as `json.dumps` of the object, in a third of the time.
+    """
+    headers = json.dumps([header_json(each) for each in record.headers]) if record.headers else "[]"
+    more = "".join(f", {_quote(name)}: {json.dumps(value)}" for name, value in extra.items())
+    return (
+        f'{{"topic": {_quote(topic) if topic is not None else "null"}, '
+        f'"partition": {partition if partition is not None else "null"}, '
+        f'"offset": {record.offset}, "timestamp": {record.timestamp}, '
+        f'"timestamp_type": {timestamp_type:d}, '
+        f"{_bytes_member('key', record.key)}, {_bytes_member('value', record.value)}, "
+        f'"headers": {headers}{more}}}'
+    )
+
+
+def _bytes_member(name: str, data: bytes | None) -> str:
+    if data is None:
+        return f'"{name}": null'
+    try:
+        return f'"{name}": {_quote(data.decode())}'
+    except UnicodeDecodeError:
+        return f'"{name}_base64": "{_base64(data)}"'
+
+
+def _text_or_base64(data: bytes | None) -> str | dict[str, str] | None:
+    if data is None:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": _base64(data)}
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")
+
+
+def display_bytes(data: bytes | None) -> str:
+    """Return bytes for human eyes: control characters escaped, binary as `base64:…`."""
+    if data is None:
+        return "∅"
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return f"base64:{_base64(data)}"
+    return display_text(text)
+
+
+def display_text(text: str) -> str:
+    """Return text whose control characters, which a terminal would obey, are escaped."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+# -- numbers -------------------------------------------------------------------------------
+
+
+def format_size(size_bytes: int) -> str:
+    """Return `812 B`, `4.2 KiB`, `1.5 GiB`."""
+    if size_bytes < 1024:
+        return f"{size_bytes} B"
+    size = float(size_bytes)
+    for unit in ("KiB", "MiB", "GiB", "TiB"):
+        size /= 1024
+        if size < 1024 or unit == "TiB":
+            break
+    return f"{size:.1f} {unit}"
+
+
+def format_count(count: int) -> str:
+    """Return a number with its thousands set apart."""
+    return f"{count:,}"
+
+
+def plural(count: int, noun: str, nouns: str | None = None) -> str:
+    """Return `1 record`, `2 records`."""
+    return f"{format_count(count)} {noun if count == 1 else nouns or noun + 's'}"
+
+
+# -- rich ----------------------------------------------------------------------------------
+
+
+def table(*columns: str, right: Sequence[str] = (), title: str | None = None) -> Table:
+    """Return an empty table of rich, to be part of a larger picture.
+
+    Loads rich; a command that only lists something uses `logstore.cli.tables`.
+    """
+    from rich import box
+    from rich.table import Table
+
+    result = Table(
+        box=box.SIMPLE_HEAD if can_print("─") else box.ASCII,
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        header_style="bold",
+        pad_edge=False,
+        show_edge=False,
+    )
+    for column in columns:
+        result.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    return result

@@ -1,0 +1,65 @@
+"""Progress bars on standard error, where it is a terminal; nothing otherwise."""
+
+from __future__ import annotations
+
+import sys
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+
+class ProgressBar:
+    """A bar per task, made when first heard of; silent unless a terminal watches."""
+
+    def __init__(self) -> None:
+        self.visible = sys.stderr.isatty()
+        self._progress: Progress | None = None
+        self._tasks: dict[str, TaskID] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+
+    def update(self, task: str, done: int, total: int | None, detail: str = "") -> None:
+        """Show that `done` of `total` bytes of a task are behind us; total None: unknown."""
+        if not self.visible:
+            return
+        if self._progress is None:
+            self._progress = _new_progress()
+            self._progress.start()
+        if task not in self._tasks:
+            self._tasks[task] = self._progress.add_task(task, total=total, detail=detail)
+        self._progress.update(self._tasks[task], completed=done, total=total, detail=detail)
+
+
+def _new_progress() -> Progress:
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TransferSpeedColumn,
+    )
+
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=30),
+        DownloadColumn(binary_units=True),
+        TransferSpeedColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[detail]}"),
+        console=Console(stderr=True),
+        transient=True,
+    )

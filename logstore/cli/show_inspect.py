@@ -1,0 +1,192 @@
+"""Pictures of partitions: a header block, a bar of sections, a table of segments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from logstore.broker.inspect import CORRUPT_BATCH
+from logstore.cli.output import emit, emit_lines, format_count, format_size, plural
+from logstore.cli.tables import Cell, Styled, Table, can_print, output_width, paint
+from logstore.cli.times import format_time
+
+if TYPE_CHECKING:
+    from logstore.broker.inspect import PartitionSummary, SegmentSummary
+
+STYLES = {"clean": "green", "dirty": "yellow", "uncleanable": "magenta", "active": "cyan"}
+_GLYPHS = {"clean": "█", "dirty": "▓", "uncleanable": "▒", "active": "░"}
+_ASCII_GLYPHS = {"clean": "#", "dirty": "x", "uncleanable": "-", "active": "."}
+_BAR_WIDTH_MAX = 80
+_SMALL_BAR_WIDTH = 12
+_SEGMENTS_SHOWN = 40
+_WIDE = 96
+
+
+def show_one(summary: PartitionSummary) -> None:
+    """Print everything about one partition."""
+    name = paint(f"{summary.topic}-{summary.partition}", "bold")
+    policy = f"cleanup.policy {summary.cleanup_policy or 'empty'}"
+    emit(f"{name}  {policy}  {paint(summary.directory, 'dim')}\n")
+    emit_lines(_facts(summary))
+    emit("")
+    emit_lines(section_bar(summary.section_bytes(), width=min(_BAR_WIDTH_MAX, output_width())))
+    emit("")
+    emit_lines(_segment_lines(summary.segments))
+    _print_recovery([summary])
+
+
+def show_many(summaries: Sequence[PartitionSummary]) -> None:
+    """Print a line a partition."""
+    if not summaries:
+        emit("no partitions")
+        return
+    has_counts = any(each.live_keys is not None for each in summaries)
+    columns = ["partition", "policy", "offsets", "records", "size", "segments", "dirty", "sections"]
+    columns += ["live keys", "tombstones"] if has_counts else []
+    table = Table(
+        columns,
+        right=("offsets", "records", "size", "segments", "dirty", "live keys", "tombstones"),
+    )
+    emit_lines(table.lines(_overview_row(each, has_counts=has_counts) for each in summaries))
+    total = sum(each.size_bytes for each in summaries)
+    emit(f"\n{plural(len(summaries), 'partition')}, {format_size(total)}")
+    _print_recovery(summaries)
+
+
+def _overview_row(summary: PartitionSummary, *, has_counts: bool) -> list[Cell]:
+    row: list[Cell] = [
+        Styled(f"{summary.topic}-{summary.partition}", "bold"),
+        summary.cleanup_policy or "empty",
+        f"{summary.log_start_offset}..{summary.log_end_offset}",
+        format_count(summary.records),
+        format_size(summary.size_bytes),
+        str(len(summary.segments)),
+        f"{summary.cleanable_ratio:.0%}",
+        _small_bar(summary.section_bytes()),
+    ]
+    if has_counts:
+        row += [_counted(summary.live_keys), _counted(summary.tombstones)]
+    return row
+
+
+def _small_bar(sizes: Mapping[str, int]) -> Styled:
+    """Return a bar for a cell, in the colour of its largest section."""
+    glyphs = _glyphs()
+    shares = _shares(sizes, _SMALL_BAR_WIDTH)
+    text = "".join(glyphs[section] * columns for section, columns in shares.items())
+    largest = max(shares, key=lambda section: shares[section], default="")
+    return Styled(text, STYLES.get(largest, ""))
+
+
+def section_bar(sizes: Mapping[str, int], *, width: int) -> Iterator[str]:
+    """Yield a bar whose parts are as long as the sections are large, and its legend.
+
+    Parameters
+    ----------
+    sizes : mapping of str to int
+        Bytes by section; each that has any gets at least one column.
+    """
+    glyphs = _glyphs()
+    shares = _shares(sizes, width)
+    if not shares:
+        yield paint("no data", "dim")
+        return
+    yield "".join(
+        paint(glyphs[section] * columns, STYLES[section]) for section, columns in shares.items()
+    )
+    yield "   ".join(
+        f"{paint(glyphs[section], STYLES[section])} {section} {format_size(sizes[section])}"
+        for section in shares
+    )
+
+
+def _glyphs() -> Mapping[str, str]:
+    return _GLYPHS if can_print("".join(_GLYPHS.values())) else _ASCII_GLYPHS
+
+
+def _shares(sizes: Mapping[str, int], width: int) -> dict[str, int]:
+    """Divide `width` columns in proportion among the sections with data, at least one each."""
+    filled = {section: size for section, size in sizes.items() if size > 0}
+    total = sum(filled.values())
+    shares = {section: max(1, size * width // total) for section, size in filled.items()}
+    if shares:
+        largest = max(shares, key=lambda section: shares[section])
+        shares[largest] = max(1, shares[largest] + width - sum(shares.values()))
+    return shares
+
+
+def _facts(summary: PartitionSummary) -> Iterator[str]:
+    """Yield the header block: two columns of names and numbers."""
+    left = [
+        ("log start offset", format_count(summary.log_start_offset)),
+        ("log end offset", format_count(summary.log_end_offset)),
+        ("high watermark", format_count(summary.high_watermark)),
+        ("last stable offset", format_count(summary.last_stable_offset)),
+        ("first dirty offset", format_count(summary.first_dirty_offset)),
+        ("first uncleanable offset", format_count(summary.first_uncleanable_offset)),
+    ]
+    right = [
+        ("size", format_size(summary.size_bytes)),
+        ("segments", format_count(len(summary.segments))),
+        ("records", format_count(summary.records)),
+        ("live keys", _counted(summary.live_keys)),
+        ("tombstones", _counted(summary.tombstones)),
+        ("dirty ratio", f"{summary.cleanable_ratio:.4f}"),
+    ]
+    widths = [max(len(pair[part]) for pair in side) for side in (left, right) for part in (0, 1)]
+    for (name, value), (other, other_value) in zip(left, right, strict=True):
+        yield (
+            f"{paint(name.ljust(widths[0]), 'dim')}  {value.rjust(widths[1])}"
+            f"      {paint(other.ljust(widths[2]), 'dim')}  {other_value.rjust(widths[3])}"
+        )
+
+
+def _counted(count: int | None) -> str:
+    return "? (--deep)" if count is None else format_count(count)
+
+
+def _segment_lines(segments: Sequence[SegmentSummary]) -> Iterator[str]:
+    is_narrow = output_width() < _WIDE
+    offsets = ("base", "last") if is_narrow else ("base offset", "last offset")
+    numbers = (*offsets, "size", "batches", "records")
+    table = Table((*numbers, "max timestamp", "section"), right=numbers)
+
+    def row(segment: SegmentSummary) -> tuple[Cell, ...]:
+        time = format_time(segment.max_timestamp)
+        return (
+            str(segment.base_offset),
+            str(segment.last_offset) if segment.batches else "-",
+            format_size(segment.size_bytes),
+            format_count(segment.batches),
+            format_count(segment.records),
+            time.partition(".")[0] if is_narrow else time,
+            Styled(segment.section, STYLES[segment.section]),
+        )
+
+    hidden = len(segments) - _SEGMENTS_SHOWN
+    if hidden <= 0:
+        return table.lines(map(row, segments))
+    half = _SEGMENTS_SHOWN // 2
+    rows = [*map(row, segments[:half])]
+    rows.append(("...", "", "", "", "", "", f"{plural(hidden, 'segment')} more"))
+    rows += map(row, segments[-half:])
+    return table.lines(rows)
+
+
+def _print_recovery(summaries: Sequence[PartitionSummary]) -> None:
+    """Print what opening for writing would mend, and damage that it would not."""
+    findings = [finding for summary in summaries for finding in summary.recovery]
+    if not findings:
+        return
+    emit(paint("\nRecovery: what opening for writing would do (nothing was changed)", "yellow"))
+    table = Table(("action", "file", "detail"), wrap=True)
+    emit_lines(
+        table.lines(
+            (
+                Styled(each.action, "bold red" if each.action == CORRUPT_BATCH else "yellow"),
+                "/".join(each.path.rsplit("/", 2)[-2:]),
+                each.detail,
+            )
+            for each in findings
+        )
+    )

@@ -1,0 +1,160 @@
+"""Tables for human eyes: aligned columns, a rule under the headings, colour on a terminal.
+
+Our own, since rich takes longer to load than most commands to run; rich draws what moves.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+PIPED_WIDTH = 240
+"""Columns of an output that no terminal bounds; text is not wrapped for a pipe's sake."""
+
+GAP = "  "
+_SAMPLE_ROWS = 200
+_INDENT = "    "
+_WRAP_MIN = 24
+
+
+class Styled(NamedTuple):
+    """Text with colours: names joined by blanks, as in `bold green`."""
+
+    text: str
+    style: str
+
+
+Cell = str | Styled
+
+_CODES = {
+    "bold": "1",
+    "dim": "2",
+    "red": "31",
+    "green": "32",
+    "yellow": "33",
+    "magenta": "35",
+    "cyan": "36",
+}
+
+
+def has_colour() -> bool:
+    """Tell whether standard output is a terminal that wants colours."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+
+
+def paint(text: str, style: str) -> str:
+    """Return text in a style, if standard output shows colours."""
+    if not style or not text or not has_colour():
+        return text
+    codes = ";".join(_CODES[name] for name in style.split())
+    return f"\x1b[{codes}m{text}\x1b[0m"
+
+
+def output_width() -> int:
+    """Return the columns of the terminal, of `COLUMNS`, or as many as a pipe may need."""
+    if not sys.stdout.isatty() and not os.environ.get("COLUMNS"):
+        return PIPED_WIDTH
+    from shutil import get_terminal_size
+
+    return get_terminal_size().columns
+
+
+def can_print(text: str) -> bool:
+    """Tell whether standard output's encoding has these characters."""
+    try:
+        text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def rule(width: int) -> str:
+    """Return a horizontal line."""
+    return ("─" if can_print("─") else "-") * width
+
+
+class Table:
+    """Rows under headings; widths are those of the first rows, so any number may follow.
+
+    Parameters
+    ----------
+    columns : sequence of str
+        Headings.
+    right : sequence of str
+        Columns of numbers.
+    wrap : bool
+        Fold the last column into the width of the terminal; where little is left of that, it
+        goes beneath its row.
+    """
+
+    def __init__(
+        self, columns: Sequence[str], *, right: Sequence[str] = (), wrap: bool = False
+    ) -> None:
+        self._columns = columns
+        self._right = [column in right for column in columns]
+        self._wrap = wrap
+
+    def lines(self, rows: Iterable[Sequence[Cell]]) -> Iterator[str]:
+        """Yield heading, rule and a line or more for each row."""
+        rows = iter(rows)
+        first = list(itertools.islice(rows, _SAMPLE_ROWS))
+        widths = [
+            max(len(heading), max((len(_text(row[place])) for row in first), default=0))
+            for place, heading in enumerate(self._columns)
+        ]
+        total = output_width()
+        room = total - sum(widths[:-1]) - len(GAP) * (len(widths) - 1)
+        is_beneath = self._wrap and room < min(widths[-1], _WRAP_MIN)
+        if is_beneath:
+            room, widths[-1] = total - len(_INDENT), 0
+        elif self._wrap:
+            widths[-1] = min(widths[-1], room)
+        headings = [Styled(heading, "bold") for heading in self._columns]
+        if is_beneath:
+            headings[-1] = Styled("", "")
+        yield self._line(headings, widths)
+        yield paint(rule(len(GAP) * (len(widths) - 1) + sum(widths)), "dim")
+        for row in itertools.chain(first, rows):
+            if not self._wrap:
+                yield self._line(row, widths)
+            elif is_beneath:
+                yield self._line([*row[:-1], ""], widths)
+                yield from (paint(f"{_INDENT}{part}", "dim") for part in _folded(row[-1], room))
+            else:
+                part, *others = _folded(row[-1], room) or [""]
+                yield self._line([*row[:-1], _restyled(row[-1], part)], widths)
+                for other in others:
+                    yield self._line([*[""] * (len(row) - 1), _restyled(row[-1], other)], widths)
+
+    def _line(self, row: Sequence[Cell], widths: Sequence[int]) -> str:
+        parts = []
+        for place, (cell, width, right) in enumerate(zip(row, widths, self._right, strict=True)):
+            text, style = cell if isinstance(cell, Styled) else (cell, "")
+            blanks = " " * (width - len(text))
+            painted = paint(text, style)
+            if right:
+                parts.append(blanks + painted)
+            else:
+                parts.append(painted if place == len(widths) - 1 else painted + blanks)
+        return GAP.join(parts).rstrip()
+
+
+def _folded(cell: Cell, width: int) -> list[str]:
+    """Return a cell's text in lines of at most `width` columns."""
+    text = _text(cell)
+    if len(text) <= width:
+        return [text] if text else []
+    from textwrap import wrap
+
+    return wrap(text, max(width, 1))
+
+
+def _restyled(cell: Cell, text: str) -> Cell:
+    return Styled(text, cell.style) if isinstance(cell, Styled) else text
+
+
+def _text(cell: Cell) -> str:
+    return cell.text if isinstance(cell, Styled) else cell

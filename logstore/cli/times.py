@@ -1,0 +1,84 @@
+"""Times and durations as users write and read them."""
+
+from __future__ import annotations
+
+import re
+
+_INTEGER = re.compile(r"[+-]?\d+")
+_UNITS_MS = {
+    "ms": 1,
+    "s": 1000,
+    "m": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+    "w": 7 * 86_400_000,
+}
+_PART = re.compile(r"(\d+)(ms|[smhdw])")
+_DURATION = re.compile(r"(?:\d+(?:ms|[smhdw]))+")
+
+TIME_HELP = "Unix ms, or ISO 8601 such as 2024-01-31, 2024-01-31T12:00:00Z (no zone: UTC)"
+
+
+def parse_time(text: str) -> int:
+    """Return Unix milliseconds.
+
+    Parameters
+    ----------
+    text : str
+        Milliseconds, or ISO 8601: a date, or date and time with `Z`, an offset or nothing,
+        which is UTC. Digits below a millisecond are cut off.
+
+    Raises
+    ------
+    ValueError
+        With a message for the user.
+    """
+    text = text.strip()
+    if _INTEGER.fullmatch(text):
+        return int(text)
+    from datetime import UTC, datetime, timedelta
+
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ValueError(f"{text!r} is no time: give {TIME_HELP}") from error
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+
+
+def parse_duration(text: str) -> int:
+    """Return milliseconds of `1500`, `7d`, `12h`, `5m`, `30s`, `250ms`, or several: `1d12h`.
+
+    Raises
+    ------
+    ValueError
+        With a message for the user.
+    """
+    text = text.strip()
+    if _INTEGER.fullmatch(text):
+        return int(text)
+    if not _DURATION.fullmatch(text):
+        raise ValueError(f"{text!r} is no duration: give ms, or 7d, 12h, 5m, 30s, 250ms")
+    return sum(int(number) * _UNITS_MS[unit] for number, unit in _PART.findall(text))
+
+
+def format_time(time_ms: int) -> str:
+    """Return `2024-01-31 12:00:00.000Z`; `-` for none (a negative time)."""
+    if time_ms < 0:
+        return "-"
+    import time
+
+    try:
+        parts = time.gmtime(time_ms // 1000)
+    except (OverflowError, ValueError, OSError):
+        return str(time_ms)
+    return f"{time.strftime('%Y-%m-%d %H:%M:%S', parts)}.{time_ms % 1000:03d}Z"
+
+
+def format_duration(duration_ms: int) -> str:
+    """Return a duration in the largest unit that divides it: `7d`, `90s`, `1500ms`."""
+    for unit in ("d", "h", "m", "s"):
+        if duration_ms and duration_ms % _UNITS_MS[unit] == 0:
+            return f"{duration_ms // _UNITS_MS[unit]}{unit}"
+    return f"{duration_ms}ms"

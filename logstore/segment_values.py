@@ -1,0 +1,59 @@
+"""Small values that segments take and give."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from logstore.record.header import BatchHeader
+
+UNKNOWN_POSITION = -1
+"""As `max_position` of a read: the bound is not known, so nothing but the place is returned."""
+
+
+class RollReason(Enum):
+    """Why the active segment gives way to a new one (storage-format §8.3)."""
+
+    SIZE = "segment.bytes"
+    TIME = "segment.ms"
+    OFFSET_INDEX_FULL = "offset index full"
+    TIME_INDEX_FULL = "time index full"
+    OFFSET_SPAN = "relative offset"
+
+
+class SegmentRead(NamedTuple):
+    """Bytes of one segment, and where they stand."""
+
+    data: bytes
+    position: int
+    first_batch_size: int
+
+    @property
+    def first_entry_incomplete(self) -> bool:
+        """Whether not even the first batch is whole."""
+        return len(self.data) < self.first_batch_size
+
+
+class BatchPosition(NamedTuple):
+    """Where the first batch at or after an offset stands."""
+
+    base_offset: int
+    position: int
+    size_bytes: int
+
+
+class BatchExtent(NamedTuple):
+    """What a segment must know of a batch to append it.
+
+    `last_offset` is inclusive and keys the offset index entry, `max_timestamp` is in ms.
+    """
+
+    last_offset: int
+    max_timestamp: int
+    size_bytes: int
+
+    @classmethod
+    def of(cls, header: BatchHeader) -> BatchExtent:
+        """Return the extent of the batch with that header."""
+        return cls(header.last_offset, header.max_timestamp, header.size_bytes)

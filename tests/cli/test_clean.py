@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.cli.conftest import GOLDEN, lines
+
+STATS = {
+    "topic",
+    "partition",
+    "pass",
+    "strategy",
+    "first_dirty_offset",
+    "end_offset",
+    "segments_before",
+    "segments_after",
+    "bytes_read",
+    "bytes_written",
+    "messages_read",
+    "messages_written",
+    "map_entries",
+    "map_utilization",
+    "fates",
+    "index_ms",
+    "clean_ms",
+}
+
+
+@pytest.fixture
+def users(run):
+    """A compacted topic of 30 records of 10 keys, all in the active segment."""
+    run("topic", "create", "users", "--config", "cleanup.policy=compact")
+    run("append", "users", input=lines(*({"key": str(n % 10), "value": str(n)} for n in range(30))))
+    return "users"
+
+
+def test_roll_starts_a_segment_at_the_log_end(run, users):
+    rolled = run("roll", users, "--format", "json")
+    assert rolled.json == {"topic": users, "partition": 0, "base_offset": 30}
+    assert "starts at offset 30" in run("roll", users).stdout
+
+
+def test_roll_needs_a_partition_where_there_are_several(run):
+    run("topic", "create", "t", "--partitions", 2)
+    assert "say which with --partition" in run("roll", "t", code=2).stderr
+    assert run("roll", "t", "--partition", 1, "--format", "json").json["partition"] == 1
+    assert "has no partition 2" in run("roll", "t", "--partition", 2, code=2).stderr
+
+
+def test_forced_clean_of_a_rolled_log(run, users):
+    report = run("clean", users, "--force", "--roll", "--format", "json").json
+    [done] = report["cleaned"]
+    assert done.keys() == STATS
+    assert (done["messages_read"], done["messages_written"]) == (30, 10)
+    assert sum(done["fates"].values()) == 30
+    assert (report["dry_run"], report["not_cleaned"]) == (False, [])
+    assert report["passes_needed"] == {"users-0": 1}
+    found = run("read", users, "--format", "jsonl").jsonl
+    assert [record["offset"] for record in found] == list(range(20, 30))
+
+
+def test_table_of_a_clean(run, users):
+    text = run("clean", users, "--force", "--roll").stdout
+    assert "users-0" in text
+    assert "30 → 10" in text
+    assert "superseded 20" in text
+    assert "1 pass: " in text
+
+
+def test_what_is_not_due_is_listed_with_its_reason(run, users):
+    run("topic", "create", "events")
+    report = run("clean", "--format", "json").json
+    assert report["cleaned"] == []
+    assert {(n["topic"], n["reason"]) for n in report["not_cleaned"]} == {
+        ("events", "policy"),
+        ("users", "active_segment"),
+    }
+    text = run("clean").stdout
+    assert text.startswith("nothing was cleaned\n")
+    assert "its cleanup.policy does not compact" in text
+    assert [item["topic"] for item in run("clean", "--format", "jsonl").jsonl] == [
+        "events",
+        "users",
+    ]
+
+
+def test_config_holds_for_this_run(run, users):
+    run("roll", users)
+    report = run("clean", "--config", "min.cleanable.dirty.ratio=1.0", "--format", "json").json
+    assert [item["reason"] for item in report["not_cleaned"]] == ["dirty_ratio"]
+    report = run("clean", "--config", "min.cleanable.dirty.ratio=0.1", "--format", "json").json
+    assert [item["topic"] for item in report["cleaned"]] == ["users"]
+
+
+def test_now_decides_whether_tombstones_expire(run):
+    run("topic", "create", "t", "--config", "cleanup.policy=compact")
+    run("append", "t", "--now", "2024-01-01", input=lines({"key": "k", "value": None}))
+    run("clean", "t", "--force", "--roll", "--now", "2024-01-01T01:00:00Z")
+    assert len(run("read", "t", "--format", "jsonl").jsonl) == 1
+    run("clean", "t", "--force", "--now", "2024-01-02T00:59:59Z")
+    assert len(run("read", "t", "--format", "jsonl").jsonl) == 1
+    report = run("clean", "t", "--force", "--now", "2024-01-02T01:00:01Z", "--format", "json").json
+    assert report["cleaned"][0]["fates"]["tombstone_expired"] == 1
+    assert run("read", "t", "--format", "jsonl").jsonl == []
+
+
+def test_clean_gives_kafka_s_bytes(run, golden):
+    """The golden pair `clean-small`: what Kafka's cleaner made of `before` is what ours makes."""
+    directory = golden("clean-small/before")
+    manifest = json.loads((GOLDEN / "clean-small" / "manifest.json").read_text())
+    run(
+        "clean",
+        "golden",
+        "--force",
+        *("--data-dir", directory),
+        *("--now", manifest["cleaning_time_ms"]),
+        *(part for pair in manifest["config"].items() for part in ("--config", "=".join(pair))),
+    )
+    after = GOLDEN / "clean-small" / "after" / "data" / "golden-0"
+    for path in sorted(after.glob("*.log")):
+        assert (directory / "golden-0" / path.name).read_bytes() == path.read_bytes()
+
+
+def test_transactions_asked_for_by_name_are_refused(run, golden):
+    arguments = ("--data-dir", golden("transactions"), "--config", "cleanup.policy=compact")
+    report = run("clean", "golden", "--force", *arguments, "--format", "json", code=1).json
+    assert [item["reason"] for item in report["not_cleaned"]] == ["unsupported_transactions"]
+    run("clean", "golden", *arguments)
+    run("clean", "--force", *arguments)
+    assert "transactions are not cleaned yet" in run("clean", *arguments).stdout
+
+
+def test_damage_makes_a_partition_uncleanable(run, golden):
+    directory = golden("clean-small/before")
+    path = directory / "golden-0" / f"{0:020}.log"
+    data = bytearray(path.read_bytes())
+    data[70] ^= 1
+    path.write_bytes(data)
+    arguments = ("--data-dir", directory, "--config", "cleanup.policy=compact")
+    failed = run("clean", "golden", "--force", *arguments, "--format", "json", code=1)
+    assert [item["reason"] for item in failed.json["not_cleaned"]] == ["uncleanable"]
+    assert failed.stderr.startswith("warning: ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    (
+        (("--partition", "0"), "--partition needs a topic"),
+        (("userz",), "did you mean users?"),
+        (("users", "--partition", "7"), "has no partition 7"),
+        (("users", "--config", "segment.byte=1"), "nearest is 'segment.bytes'"),
+        (("users", "--config", "compaction.strategy=header"), "not supported yet"),
+    ),
+)
+def test_wrong_usage(run, users, arguments, message):
+    if "compaction.strategy=header" in arguments:
+        arguments = (*arguments, "--config", "compaction.strategy.header=v")
+    assert message in run("clean", *arguments, code=2).stderr
+
+
+def test_warmup_compiles(run):
+    assert run("warmup", "--format", "json").json["elapsed_ms"] >= 0
+    assert "kernels ready" in run("warmup").stdout

@@ -1,0 +1,338 @@
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from logstore.broker.inspect import batch_totals
+from logstore.errors import CorruptRecordError
+from logstore.record.walk import walk_headers
+from logstore.runtime import DiskFileSystem
+from tests.cli.conftest import GOLDEN, lines
+
+CASES = (
+    "codec-none",
+    "codec-gzip",
+    "segments",
+    "log-append-time",
+    "idempotent",
+    "transactions",
+    "holes",
+)
+PARTITION = [
+    *("topic", "partition", "log_start_offset", "log_end_offset", "high_watermark"),
+    *("last_stable_offset", "first_dirty_offset", "first_uncleanable_offset", "cleanable_ratio"),
+    *("records", "live_keys", "tombstones", "recovery", "segments"),
+]
+SEGMENT = [
+    *("base_offset", "last_offset", "size_bytes", "batches", "records", "max_timestamp"),
+    "section",
+]
+BATCH = [
+    *("baseOffset", "lastOffset", "count", "baseSequence", "lastSequence", "producerId"),
+    *("producerEpoch", "partitionLeaderEpoch", "isTransactional", "isControl"),
+    *("deleteHorizonMs", "position", "timestampType", "maxTimestamp", "size", "magic"),
+    *("compresscodec", "crc", "isvalid"),
+]
+
+
+def manifest(case):
+    return json.loads((GOLDEN / case / "manifest.json").read_text())
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_partition_s_numbers_are_kafka_s(run, case):
+    found = run("inspect", GOLDEN / case / "data" / "golden-0", "--format", "json").json
+    wanted = manifest(case)
+    assert list(found)[: len(PARTITION)] == PARTITION
+    for name in ("log_start_offset", "log_end_offset", "last_stable_offset"):
+        assert found[name] == wanted[name]
+    assert found["high_watermark"] == wanted["log_end_offset"]
+    assert [[s["base_offset"], s["size_bytes"]] for s in found["segments"]] == wanted["segments"]
+    assert all(list(segment) == SEGMENT for segment in found["segments"])
+    assert found["recovery"] == []
+    assert (found["live_keys"], found["tombstones"]) == (None, None)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_batches_are_those_that_kafka_lists(run, case):
+    found = run(
+        "inspect",
+        *("golden", "--partition", 0),
+        *("--data-dir", GOLDEN / case / "data"),
+        *("--batches", "--format", "jsonl"),
+    ).jsonl
+    for batch in found:
+        assert list(batch)[: len(BATCH)] == BATCH
+        batch["timestampType"] = ("CreateTime", "LogAppendTime").index(batch["timestampType"])
+        del batch["topic"], batch["partition"]
+    wanted = [json.loads(line) for line in (GOLDEN / case / "batches.jsonl").open()]
+    assert found == wanted
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_records_include_control_records_and_where_they_lie(run, case):
+    path = GOLDEN / case / "data" / "golden-0"
+    found = run("inspect", path, "--records", "--format", "jsonl").jsonl
+    wanted = [json.loads(line) for line in (GOLDEN / case / "records.jsonl").open()]
+    names = ("offset", "timestamp", "timestamp_type", "batch_base_offset", "is_control")
+    assert [[r[n] for n in names] for r in found] == [[r[n] for n in names] for r in wanted]
+    batches = run("inspect", path, "--batches", "--format", "jsonl").jsonl
+    positions = {batch["baseOffset"]: batch["position"] for batch in batches}
+    assert all(r["position"] == positions[r["batch_base_offset"]] for r in found)
+
+
+def test_sections_follow_checkpoint_and_active_segment(run):
+    found = run("inspect", GOLDEN / "clean-segments" / "before" / "data" / "golden-0").stdout
+    assert "dirty" in found
+    document = run(
+        "inspect", GOLDEN / "clean-segments" / "after" / "data" / "golden-0", "--format", "json"
+    ).json
+    sections = [segment["section"] for segment in document["segments"]]
+    assert set(sections[:-1]) == {"clean"}
+    assert sections[-1] == "active"
+    assert document["cleanable_ratio"] == 0
+
+
+def test_open_transaction_makes_what_follows_uncleanable(run, golden):
+    directory = golden("transactions")
+    run("roll", "golden", "--data-dir", directory)
+    found = run("inspect", "golden", "--partition", 0, "--data-dir", directory, "--format", "json")
+    sections = [(s["base_offset"], s["section"]) for s in found.json["segments"]]
+    assert sections == [
+        (0, "dirty"),
+        (15, "dirty"),
+        (30, "dirty"),
+        (45, "uncleanable"),
+        (53, "active"),
+    ]
+    assert found.json["segments"][-1]["last_offset"] == 52
+
+
+def test_deep_counts_live_keys_and_tombstones(run):
+    items = [
+        ("a", "1"),
+        ("b", "1"),
+        ("a", None),
+        ("c", None),
+        (None, "x"),
+        ("c", "2"),
+        (None, None),
+    ]
+    run("append", "t", "--create", input=lines(*({"key": k, "value": v} for k, v in items)))
+    found = run("inspect", "t", "--deep", "--format", "json").json
+    assert (found["live_keys"], found["tombstones"]) == (2, 3)
+    assert (found["records"], found["log_end_offset"]) == (7, 7)
+    assert "live keys" in run("inspect", "--deep").stdout
+
+
+def test_shapes_of_json(run):
+    run("topic", "create", "one")
+    run("topic", "create", "two", "--partitions", 2)
+    everything = run("inspect", "--format", "json").json
+    assert [f"{p['topic']}-{p['partition']}" for p in everything["partitions"]] == [
+        "one-0",
+        "two-0",
+        "two-1",
+    ]
+    partition = run("inspect", "two", "--partition", 1, "--format", "json").json
+    assert partition == everything["partitions"][2]
+    assert run("inspect", "two-1", "--format", "json").json == partition
+    assert run("inspect", "two", "--format", "json").json == {
+        "partitions": everything["partitions"][1:]
+    }
+    # The only partition of a topic is found either way.
+    only = run("inspect", "one", "--format", "json").json
+    assert only == {**everything["partitions"][0], "partitions": everything["partitions"][:1]}
+    assert run("inspect", "--format", "jsonl").jsonl == everything["partitions"]
+
+
+def test_topic_wins_over_path_and_path_over_nothing(run, data_dir, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run("append", "t-0", "--create", input=lines({"value": "topic"}))
+    shutil.copytree(GOLDEN / "segments" / "data" / "golden-0", tmp_path / "t-0")
+    assert run("inspect", "t-0", "--format", "json").json["records"] == 1
+    assert run("inspect", "./t-0", "--format", "json").json["records"] == 300
+    assert run("inspect", tmp_path / "t-0" / "", "--format", "json").json["records"] == 300
+    monkeypatch.chdir(tmp_path / "t-0")
+    assert run("inspect", ".", "--format", "json").json["records"] == 300
+    monkeypatch.chdir(GOLDEN / "segments" / "data")
+    assert run("inspect", "golden-0", "--format", "json").json["records"] == 300
+
+
+def test_path_needs_no_data_directory(run, golden, monkeypatch):
+    monkeypatch.chdir(golden("segments"))
+    assert run("inspect", "golden-0", "--format", "json").json["log_start_offset"] == 45
+    assert "partitions" in run("inspect", ".", "--format", "json").json
+
+
+def test_file_lists_its_batches_or_records(run, tmp_path):
+    path = GOLDEN / "segments" / "data" / "golden-0" / f"{0:020}.log"
+    batches = run("inspect", path, "--format", "jsonl").jsonl
+    assert [batch["segment"] for batch in batches] == [0] * 17
+    assert "segment" in run("inspect", path).stdout
+    assert len(run("inspect", path, "--records", "--format", "json").json["records"]) == 41
+    assert "v" in run("inspect", path, "--records").stdout
+    loose = tmp_path / "some.log.deleted"
+    loose.write_bytes(path.read_bytes() + b"torn tail of a crash")
+    found = run("inspect", loose, "--format", "json")
+    assert found.json["batches"][0]["segment"] is None
+    assert "20 bytes after the last whole batch" in found.stderr
+    record = run("inspect", loose, "--records", "--format", "jsonl").jsonl[0]
+    assert (record["topic"], record["partition"]) == (None, None)
+
+
+def test_batch_with_a_bad_crc_is_listed_as_invalid(run, golden):
+    directory = golden("segments")
+    path = directory / "golden-0" / f"{83:020}.log"
+    data = bytearray(path.read_bytes())
+    data[61] ^= 1
+    path.write_bytes(data)
+    batches = run("inspect", path, "--format", "jsonl").jsonl
+    assert [batch["isvalid"] for batch in batches] == [False] + [True] * 16
+    assert "BAD CRC" in run("inspect", path).stdout
+    run("inspect", path, "--records", code=1)
+    deep = run("inspect", directory / "golden-0", "--deep", "--format", "json", code=1).json
+    assert deep["live_keys"] is None
+    assert [finding["action"] for finding in deep["recovery"]] == ["corrupt_batch"]
+    assert "corrupt_batch" in run("inspect", directory / "golden-0", "--deep", code=1).stdout
+
+
+def test_damage_that_ends_the_walk_is_a_finding_and_hides_no_other_segment(run, golden):
+    directory = golden("segments")
+    path = directory / "golden-0" / f"{126:020}.log"
+    data = bytearray(path.read_bytes())
+    data[16] = 9
+    path.write_bytes(data)
+    found = run("inspect", directory / "golden-0", "--format", "json", code=1).json
+    [finding] = found["recovery"]
+    assert finding["action"] == "corrupt_batch"
+    assert "magic 9" in finding["detail"]
+    assert [s["batches"] for s in found["segments"]] == [17, 17, 17, 0, 17, 17, 16, 2]
+
+
+def test_partition_that_cannot_be_opened_hides_no_other(run, data_dir):
+    run("append", "bad", "--create", input=lines({"value": "x"}))
+    run("append", "good", "--create", input=lines({"value": "x"}))
+    good = run("inspect", "good", "--partition", 0, "--format", "json").json
+    with (data_dir / "bad-0" / f"{0:020}.log").open("r+b") as file:
+        file.seek(16)
+        file.write(b"\x09")
+    found = run("inspect", "--format", "json", code=1)
+    assert found.json["partitions"] == [
+        good,
+        {"topic": "bad", "partition": 0, "error": "CORRUPT_MESSAGE"},
+    ]
+    assert found.stderr.startswith("error: bad-0: ")
+    assert "good-0" in run("inspect", code=1).stdout
+    run("inspect", "bad-0", code=1)
+
+
+def test_recovery_is_reported_and_not_performed(run, golden):
+    directory = golden("segments")
+    partition = directory / "golden-0"
+    (directory / ".kafka_cleanshutdown").unlink()
+    with (partition / f"{293:020}.log").open("ab") as file:
+        file.write(b"\0" * 30)
+    (partition / f"{83:020}.index").unlink()
+    (partition / f"{0:020}.log.deleted").write_bytes(b"x")
+    found = run("inspect", partition, "--format", "json")
+    actions = {finding["action"] for finding in found.json["recovery"]}
+    assert actions == {"truncated_tail", "rebuilt_index", "removed_leftover"}
+    assert all({"action", "path", "detail"} == f.keys() for f in found.json["recovery"])
+    assert found.stderr == ""
+    assert found.json["log_end_offset"] == 300
+    text = run("inspect", partition).stdout
+    assert "Recovery: what opening for writing would do" in text
+    assert "truncated_tail" in text
+
+
+def test_many_segments_are_shortened_in_the_table_only(run):
+    run("topic", "create", "t", "--config", "segment.bytes=100")
+    run("append", "t", "--batch-records", 1, input=lines(*({"value": "x"} for _ in range(60))))
+    assert len(run("inspect", "t", "--format", "json").json["segments"]) == 60
+    assert "20 segments more" in run("inspect", "t").stdout
+
+
+def test_empty_data_directory(run, data_dir):
+    data_dir.mkdir()
+    assert run("inspect").stdout == "no partitions\n"
+    assert run("inspect", "--format", "json").json == {"partitions": []}
+
+
+def test_empty_partition(run):
+    run("topic", "create", "t")
+    [segment] = run("inspect", "t", "--format", "json").json["segments"]
+    assert segment == {
+        "base_offset": 0,
+        "last_offset": -1,
+        "size_bytes": 0,
+        "batches": 0,
+        "records": 0,
+        "max_timestamp": -1,
+        "section": "active",
+    }
+    assert "no data" in run("inspect", "t").stdout
+    assert run("inspect", "t", "--batches").stdout == "nothing there\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    (
+        (("userz",), "unknown topic 'userz'"),
+        (("./none",), "there is no file or directory"),
+        (("t", "--partition", "3"), "has no partition 3"),
+        (("--partition", "0"), "--partition needs a topic"),
+        (("./", "--partition", "0"), "--partition needs a topic"),
+        (("t", "--batches", "--records"), "exclude each other"),
+        (("/",), "neither a partition directory"),
+        ((__file__,), "no .log file"),
+    ),
+)
+def test_wrong_usage(run, arguments, message):
+    run("topic", "create", "t")
+    refused = run("inspect", *arguments, code=2)
+    assert message in refused.stderr
+    assert refused.stdout == ""
+
+
+def test_missing_data_directory_is_wrong_usage(run):
+    assert "does not exist" in run("inspect", code=2).stderr
+
+
+@pytest.mark.parametrize(
+    "path", sorted(GOLDEN.glob("*/data/golden-0/*.log")), ids=lambda p: f"{p.parts[-4]}-{p.stem}"
+)
+def test_fast_totals_agree_with_the_walk(path):
+    file = DiskFileSystem().open(str(path))
+    walked = list(walk_headers(file, str(path)))
+    totals = batch_totals(file, str(path))
+    assert totals.batches == len(walked)
+    assert totals.records == sum(at.header.record_count for at in walked)
+    if walked:
+        assert totals.last_offset == walked[-1].header.last_offset
+        assert totals.max_timestamp == max(at.header.max_timestamp for at in walked)
+        assert totals.end_position == walked[-1].end_position
+
+
+@pytest.mark.parametrize("cut", range(0, 200, 7))
+def test_fast_totals_agree_with_the_walk_on_torn_files(tmp_path, cut):
+    data = (GOLDEN / "segments" / "data" / "golden-0" / f"{293:020}.log").read_bytes()
+    path = tmp_path / "torn.log"
+    path.write_bytes(data[: len(data) - cut])
+    file = DiskFileSystem().open(str(path))
+    walked = list(walk_headers(file, str(path)))
+    assert batch_totals(file, str(path)).batches == len(walked)
+
+
+@pytest.mark.parametrize(("position", "value"), ((16, 7), (8, 0x80), (11, 3)))
+def test_fast_totals_refuse_what_the_walk_refuses(tmp_path, position, value):
+    data = bytearray((GOLDEN / "segments" / "data" / "golden-0" / f"{0:020}.log").read_bytes())
+    data[position] = value
+    data[8 if position == 11 else position] = 0 if position == 11 else value
+    path = tmp_path / "bad.log"
+    path.write_bytes(data)
+    file = DiskFileSystem().open(str(path))
+    with pytest.raises(CorruptRecordError):
+        batch_totals(file, str(path))

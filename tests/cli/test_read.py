@@ -1,0 +1,183 @@
+from __future__ import annotations
+
+import base64
+import json
+
+import pytest
+
+from tests.cli.conftest import GOLDEN, lines
+
+READABLE = ("codec-none", "codec-zstd", "segments", "log-append-time", "idempotent", "holes")
+
+
+@pytest.fixture
+def topic(run):
+    """Ten records in `t`, one a batch, at offsets 0 to 9 and times 1000, 2000 …"""
+    items = [
+        {"key": f"k{n % 3}", "value": None if n == 8 else f"v{n}", "timestamp": 1000 * (n + 1)}
+        for n in range(10)
+    ]
+    run("append", "t", "--create", "--batch-records", 1, input=lines(*items))
+    return "t"
+
+
+def offsets(run, *arguments):
+    return [r["offset"] for r in run("read", "t", "--format", "jsonl", *arguments).jsonl]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    (
+        ((), list(range(10))),
+        (("--from", "earliest"), list(range(10))),
+        (("--from", "latest"), []),
+        (("--from", "7"), [7, 8, 9]),
+        (("--from", "10"), []),
+        (("--from", "@3000"), list(range(2, 10))),
+        (("--from", "@3001"), list(range(3, 10))),
+        (("--from", "@1970-01-01T00:00:09Z"), [8, 9]),
+        (("--from", "@99999"), []),
+        (("--from", "@-5"), list(range(10))),
+        (("--until", "3"), [0, 1, 2]),
+        (("--from", "3", "--until", "3"), []),
+        (("--from", "5", "--until", "100"), [5, 6, 7, 8, 9]),
+        (("--max-records", "2"), [0, 1]),
+        (("--max-records", "0"), []),
+        (("--key", "k1"), [1, 4, 7]),
+        (("--key", "base64:azE="), [1, 4, 7]),
+        (("--key", "k1", "--max-records", "2"), [1, 4]),
+        (("--key", "none"), []),
+        (("--latest-per-key",), [7, 9]),
+        (("--latest-per-key", "--until", "8"), [5, 6, 7]),
+        (("--latest-per-key", "--max-records", "1"), [7]),
+    ),
+)
+def test_which_records_are_read(run, topic, arguments, expected):
+    assert offsets(run, *arguments) == expected
+
+
+@pytest.mark.parametrize("offset", ("11", "-1"))
+def test_offset_outside_the_log_is_refused_with_both_bounds(run, topic, offset):
+    for output in ("table", "json", "jsonl"):
+        refused = run("read", topic, f"--from={offset}", "--format", output, code=1)
+        assert refused.stdout == ""
+        assert "[0, 10]" in refused.stderr
+        assert "OFFSET_OUT_OF_RANGE" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    (
+        (("t", "--from", "yesterday"), "earliest, latest, an offset or @TIME"),
+        (("t", "--from", "@yesterday"), "earliest, latest, an offset or @TIME"),
+        (("t", "--key", "base64:?"), "base64"),
+        (("t", "--isolation", "committed"), "--isolation"),
+        (("t", "--partition", "1"), "has no partition 1"),
+        (("tt",), "did you mean t?"),
+        ((), "Missing argument"),
+    ),
+)
+def test_wrong_usage(run, topic, arguments, message):
+    refused = run("read", *arguments, code=2)
+    assert message in refused.stderr
+    assert refused.stdout == ""
+
+
+def test_json_is_one_object(run, topic):
+    document = run("read", topic, "--format", "json").json
+    assert [record["offset"] for record in document["records"]] == list(range(10))
+    assert run("read", topic, "--from", "latest", "--format", "json").json == {"records": []}
+
+
+def test_table_escapes_what_a_terminal_would_obey(run):
+    item = {"key": "\x1b[31m", "value": "a\nb", "headers": [["h\x07", None]], "timestamp": 0}
+    run("append", "t", "--create", input=lines(item))
+    text = run("read", "t").stdout
+    assert "\x1b" not in text
+    assert text.splitlines()[2].split() == [
+        "t-0",
+        "0",
+        "1970-01-01",
+        "00:00:00.000Z",
+        "\\x1b[31m",
+        "a\\nb",
+        "h\\x07=∅",
+    ]
+
+
+def test_nothing_to_read_is_told(run, topic):
+    found = run("read", topic, "--from", "latest")
+    assert (found.stdout, found.stderr) == ("", "note: no records\n")
+
+
+def test_partitions_are_read_one_after_another(run):
+    items = [{"value": str(n), "partition": n % 3} for n in range(9)]
+    run("append", "t", "--create", input=lines(*items))
+    found = run("read", "t", "--format", "jsonl").jsonl
+    assert [r["partition"] for r in found] == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+    assert offsets(run, "--max-records", "4") == [0, 1, 2, 0]
+    assert offsets(run, "--partition", "2") == [0, 1, 2]
+
+
+def test_latest_per_key_is_refused_under_a_strategy_not_built(run):
+    run("topic", "create", "t", "--config", "compaction.strategy=timestamp")
+    run("append", "t", input=lines({"key": "k", "value": "v"}))
+    refused = run("read", "t", "--latest-per-key", code=1)
+    assert "compaction.strategy timestamp" in refused.stderr
+
+
+def as_golden(record):
+    """Return a record of ours as the golden files write it."""
+
+    def field(name):
+        if name in record:
+            return None if record[name] is None else encoded(record[name].encode())
+        return encoded(base64.b64decode(record[f"{name}_base64"]))
+
+    return {
+        **{name: record[name] for name in ("offset", "timestamp", "timestamp_type")},
+        "key": field("key"),
+        "value": field("value"),
+    }
+
+
+def encoded(data):
+    import hashlib
+
+    if len(data) > 4096:
+        return {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
+    return base64.b64encode(data).decode()
+
+
+@pytest.mark.parametrize("case", READABLE)
+def test_golden_directory_reads_to_what_kafka_wrote(run, case):
+    found = run("read", "golden", "--data-dir", GOLDEN / case / "data", "--format", "jsonl").jsonl
+    wanted = [json.loads(line) for line in (GOLDEN / case / "records.jsonl").open()]
+    for record in wanted:
+        del record["headers"], record["batch_base_offset"], record["is_control"]
+    assert [as_golden(record) for record in found] == wanted
+
+
+def test_read_committed_gives_what_a_consumer_of_kafka_gets(run):
+    case = GOLDEN / "transactions"
+    found = run(
+        "read",
+        "golden",
+        *("--data-dir", case / "data"),
+        *("--isolation", "read_committed"),
+        *("--format", "jsonl"),
+    ).jsonl
+    wanted = [json.loads(line)["offset"] for line in (case / "committed.jsonl").open()]
+    assert [record["offset"] for record in found] == wanted
+
+
+def test_corrupt_batch_ends_the_reading_after_the_records_before_it(run, golden):
+    directory = golden("segments")
+    path = directory / "golden-0" / f"{83:020}.log"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    broken = run("read", "golden", "--data-dir", directory, "--format", "json", code=1)
+    assert 45 <= broken.json["records"][-1]["offset"] < 126
+    assert broken.stderr.startswith(f"error: {path} at position ")
+    assert "CORRUPT_MESSAGE" in broken.stderr

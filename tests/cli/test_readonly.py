@@ -1,0 +1,75 @@
+"""Commands that read change nothing: a hash of the tree, times included, before and after."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from tests.cli.conftest import tree_hash
+
+COMMANDS = (
+    ("topic", "list"),
+    ("topic", "describe", "golden"),
+    ("read", "golden"),
+    ("read", "golden", "--isolation", "read_committed", "--format", "jsonl"),
+    ("read", "golden", "--latest-per-key"),
+    ("read", "golden", "--from", "@1700000000000", "--max-records", "3"),
+    ("inspect",),
+    ("inspect", "golden", "--deep", "--format", "json"),
+    ("inspect", "golden", "--batches"),
+    ("inspect", "golden", "--records"),
+    ("inspect", "{dir}/golden-0", "--deep"),
+    ("inspect", "{dir}/golden-0/00000000000000000000.log"),
+)
+
+
+def sound(directory):
+    pass
+
+
+def torn_tail(directory):
+    (directory / ".kafka_cleanshutdown").unlink()
+    with sorted((directory / "golden-0").glob("*.log"))[-1].open("ab") as file:
+        file.write(b"\1" * 40)
+
+
+def missing_indexes(directory):
+    first = sorted((directory / "golden-0").glob("*.log"))[0]
+    first.with_suffix(".index").unlink()
+    first.with_suffix(".timeindex").unlink()
+
+
+def leftovers(directory):
+    """A cleaning that was interrupted after its `.swap` was complete, and other litter."""
+    first, *_ = sorted((directory / "golden-0").glob("*.log"))
+    shutil.copy(first, f"{first}.swap")
+    for name in (f"{7:020}.log.deleted", f"{first.name}.deleted", f"{900:020}.log.cleaned"):
+        (directory / "golden-0" / name).write_bytes(b"left behind")
+    (directory / "golden-0" / f"{5000:020}.index").write_bytes(b"")
+
+
+def no_checkpoints(directory):
+    for path in directory.glob("*checkpoint"):
+        path.unlink()
+    for path in (directory / "golden-0").glob("*.snapshot"):
+        path.unlink()
+
+
+@pytest.mark.parametrize("damage", (sound, torn_tail, missing_indexes, leftovers, no_checkpoints))
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_tree_is_the_same_after(run, golden, command, damage):
+    case = "transactions" if damage is not leftovers else "segments"
+    directory = golden(case)
+    damage(directory)
+    before = tree_hash(directory)
+    run(*(part.format(dir=directory) for part in command), "--data-dir", directory)
+    assert tree_hash(directory) == before
+
+
+def test_missing_directory_is_not_created(run, data_dir):
+    reading = (("topic", "list"), ("read", "t"), ("inspect",), ("inspect", "t"))
+    writing = (("append", "t"), ("roll", "t"), ("clean",), ("clean", "t", "--force"))
+    for command in (*reading, *writing):
+        assert "does not exist" in run(*command, input="", code=2).stderr
+    assert not data_dir.exists()

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import pytest
+
+from logstore.cli.times import format_duration, format_time, parse_duration, parse_time
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    (
+        ("0", 0),
+        ("1700000000123", 1_700_000_000_123),
+        ("-1", -1),
+        ("2024-01-01", 1_704_067_200_000),
+        ("2024-01-01T00:00:00Z", 1_704_067_200_000),
+        ("2024-01-01T00:00:00", 1_704_067_200_000),
+        ("2024-01-01T01:30:00+01:30", 1_704_067_200_000),
+        ("2024-01-01T00:00:00.123456Z", 1_704_067_200_123),
+        ("1969-12-31T23:59:59.999Z", -1),
+        (" 2024-01-01 00:00:00 ", 1_704_067_200_000),
+    ),
+)
+def test_time_is_ms_or_iso_8601_without_zone_utc(text, expected):
+    assert parse_time(text) == expected
+
+
+@pytest.mark.parametrize("text", ("", "yesterday", "2024-13-01", "1.5", "2024-01-01T25:00Z"))
+def test_what_is_no_time_is_refused(text):
+    with pytest.raises(ValueError, match="is no time"):
+        parse_time(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    (
+        ("1500", 1500),
+        ("7d", 604_800_000),
+        ("12h", 43_200_000),
+        ("5m", 300_000),
+        ("30s", 30_000),
+        ("250ms", 250),
+        ("1d12h", 129_600_000),
+        ("2w", 1_209_600_000),
+        ("-1", -1),
+    ),
+)
+def test_duration_is_ms_or_with_units(text, expected):
+    assert parse_duration(text) == expected
+
+
+@pytest.mark.parametrize("text", ("", "d", "7 d", "1.5h", "3y", "s30"))
+def test_what_is_no_duration_is_refused(text):
+    with pytest.raises(ValueError, match="is no duration"):
+        parse_duration(text)
+
+
+def test_times_are_shown_in_utc_to_the_millisecond():
+    assert format_time(1_700_000_000_007) == "2023-11-14 22:13:20.007Z"
+    assert format_time(-1) == "-"
+    assert format_time(2**63 - 1).startswith("292278994-08-17")
+
+
+def test_durations_are_shown_in_the_largest_exact_unit():
+    assert format_duration(604_800_000) == "7d"
+    assert format_duration(90_000) == "90s"
+    assert format_duration(1501) == "1501ms"
+    assert format_duration(0) == "0ms"

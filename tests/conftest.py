@@ -1,0 +1,28 @@
+"""Settings of all tests: invariants on, Hypothesis profiles, a world in memory and on the disk."""
+
+import os
+
+# Read once, when logstore is imported: every change of a log is followed by its `_check()`.
+os.environ["LOGSTORE_VERIFY"] = "1"
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from tests.support.builders import World, disk_world, memory_world
+
+settings.register_profile("dev", max_examples=20, deadline=None)
+settings.register_profile("ci", derandomize=True, deadline=None)
+settings.register_profile(
+    "nightly",
+    max_examples=5000,
+    stateful_step_count=200,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+@pytest.fixture(params=("memory", "disk"))
+def world(request: pytest.FixtureRequest, tmp_path) -> World:
+    """Return an empty directory with a virtual clock, once in memory and once on the disk."""
+    return memory_world() if request.param == "memory" else disk_world(tmp_path)

@@ -1,0 +1,399 @@
+"""Crashes and failures at every operation of a scenario.
+
+`enumerate_crashes` runs a scenario once to count its operations, then once for each, crashing
+there, and builds from the crashed file system every state that may be left: contents dropped,
+kept, torn, zeroed or scattered, names undone, kept or in part. Each state is opened for writing,
+judged (`journal.check_broker`), opened again after a second crash, crashed in the middle of its
+recovery, and used on. `enumerate_failures` lets each operation fail instead.
+"""
+
+from __future__ import annotations
+
+import copy
+import errno
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from logstore.broker import Broker
+from logstore.checkpoint import CLEAN_SHUTDOWN
+from logstore.errors import LogStoreError
+from logstore.runtime import MemoryFileSystem
+from logstore.runtime.faultfs import (
+    Contents,
+    CrashMode,
+    Fault,
+    FaultyFileSystem,
+    Kind,
+    Names,
+    SimulatedCrash,
+)
+from tests.crash.journal import (
+    Journal,
+    Session,
+    SessionEnd,
+    check_broker,
+    found_in,
+    offsets,
+    open_broker,
+)
+
+KEPT = CrashMode(Contents.KEPT, Names.KEPT)
+DROPPED = CrashMode(Contents.DROPPED, Names.UNDONE)
+
+
+class Scenario(Protocol):
+    """Drives a session from an empty disk."""
+
+    __name__: str
+
+    def __call__(self, session: Session) -> None: ...
+
+
+@dataclass(frozen=True)
+class Profile:
+    """How much is tried at each point.
+
+    Attributes
+    ----------
+    stride : int
+        Try every so manieth point.
+    cuts : int
+        At so many bytes, or all if there are fewer, unsynced data are torn.
+    seeds : int
+        Scattered contents and subsets of names, each.
+    all_deep : bool
+        Look deep (a second recovery, further use) into every state, not only into the corners:
+        contents dropped or kept, names undone or kept.
+    recoveries : bool
+        At the corners crash at each operation of the recovery too.
+    """
+
+    stride: int = 1
+    cuts: int = 4
+    seeds: int = 1
+    all_deep: bool = False
+    recoveries: bool = False
+
+
+BOUNDED = Profile(stride=2)
+FULL = Profile(cuts=100, seeds=6, all_deep=True, recoveries=True)
+OF_RECOVERIES = Profile(cuts=2)
+
+CORNERS = {
+    (contents, names)
+    for contents in (Contents.DROPPED, Contents.KEPT)
+    for names in (Names.UNDONE, Names.KEPT)
+}
+
+
+@dataclass
+class Tally:
+    """What was tried."""
+
+    points: int = 0
+    states: int = 0
+    distinct: int = 0
+    recovery_points: int = 0
+    recovery_states: int = 0
+    failures: int = 0
+    seen: set[tuple[object, ...]] = field(default_factory=set, repr=False)
+
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(
+            self.points + other.points,
+            self.states + other.states,
+            self.distinct + other.distinct,
+            self.recovery_points + other.recovery_points,
+            self.recovery_states + other.recovery_states,
+            self.failures + other.failures,
+        )
+
+
+def run(scenario: Scenario, *, crash_at: int | None = None) -> tuple[FaultyFileSystem, Journal]:
+    """Run a scenario, to its end or to the crash; return the disk and the journal of then."""
+    journal = Journal()
+    fs = FaultyFileSystem(journal.clock)
+    if crash_at is None:
+        scenario(Session(fs, journal))
+        return fs, journal
+    fs.crash_at(crash_at)
+    try:
+        scenario(Session(fs, journal))
+    except SimulatedCrash:
+        return fs, journal
+    raise AssertionError(f"operation {crash_at} did not come, or its crash was swallowed")
+
+
+def enumerate_crashes(scenario: Scenario, profile: Profile = BOUNDED) -> Tally:
+    """Crash at each operation in each mode, and judge what is left.
+
+    Raises
+    ------
+    AssertionError
+        Names operation and mode; `reproduce` builds that state again.
+    """
+    whole, reference = run(scenario)
+    tally = Tally()
+    points = range(reference.first_operation, whole.operation_count + 1)
+    for number in points[:: profile.stride]:
+        fs, journal = run(scenario, crash_at=number)
+        tally.points += 1
+        for mode in modes(fs, profile):
+            tally.states += 1
+            image = fs.crash(mode)
+            key = (fingerprint(image), journal.state)
+            if key in tally.seen:
+                continue
+            tally.seen.add(key)
+            tally.distinct += 1
+            try:
+                judge(image, mode, journal, reference, profile, tally)
+            except Exception as error:
+                operation = fs.operations[-1]
+                raise AssertionError(
+                    f"{scenario.__name__}, crash at {operation}, {mode}: {error!r}"
+                ) from error
+    return tally
+
+
+def reproduce(
+    scenario: Scenario, number: int, mode: CrashMode
+) -> tuple[MemoryFileSystem, Journal, Journal]:
+    """Return the image of one crash, its journal and the whole run's, to look into a failure."""
+    _, reference = run(scenario)
+    fs, journal = run(scenario, crash_at=number)
+    return fs.crash(mode), journal, reference
+
+
+def modes(fs: FaultyFileSystem, profile: Profile) -> Iterator[CrashMode]:
+    """Yield the modes that can leave different states of `fs`."""
+    units, names = fs.pending_units, fs.pending_names
+    contents = [(Contents.DROPPED, 0, 0)]
+    if units:
+        contents += [(Contents.KEPT, 0, 0), (Contents.ZEROED, 0, 0)]
+        contents += [(Contents.TORN, cut, 0) for cut in cuts(fs, profile)]
+        contents += [(Contents.SCATTERED, 0, seed) for seed in range(profile.seeds)]
+    directories = [(Names.UNDONE, 0, 0)]
+    if names:
+        directories += [(Names.KEPT, 0, 0)]
+        directories += [(Names.PREFIX, kept, 0) for kept in range(1, names)]
+        if names > 1:
+            directories += [(Names.SUBSET, 0, seed) for seed in range(profile.seeds)]
+    for how, cut, seed in contents:
+        for what, kept, other_seed in directories:
+            yield CrashMode(how, what, cut=cut, names_kept=kept, seed=seed * 1000 + other_seed)
+
+
+def cuts(fs: FaultyFileSystem, profile: Profile) -> list[int]:
+    """Return where to tear: after each change, and within; all bytes if they are few."""
+    units = fs.pending_units
+    if units <= profile.cuts:
+        return list(range(1, units))
+    last = max(1, fs.operations[-1].size if fs.operations[-1].kind is Kind.WRITE else 1)
+    # The last write most of all: it is the one that the crash interrupts.
+    start = max(0, units - last)
+    chosen = {start, start + 1, units - 1}
+    step = max(1, (units - start) // max(1, profile.cuts // 2))
+    chosen |= set(range(start, units, step))
+    chosen |= set(range(1, start, max(1, start // max(1, profile.cuts // 2))))
+    return sorted(cut for cut in chosen if 0 < cut < units)
+
+
+def judge(
+    image: MemoryFileSystem,
+    mode: CrashMode,
+    journal: Journal,
+    reference: Journal,
+    profile: Profile,
+    tally: Tally,
+) -> None:
+    """Open a state for writing, check it, and see that recovery is complete."""
+    at_corner = (mode.contents, mode.names) in CORNERS
+    journal = copy.deepcopy(journal)
+    fs = FaultyFileSystem(journal.clock, image)
+    broker = open_broker(fs, journal.clock)
+    check_broker(broker, journal, reference)
+    found = found_in(broker)
+    if profile.recoveries and at_corner:
+        check_crashes_of_recovery(image, found, journal, reference, tally)
+    if profile.all_deep or at_corner:
+        check_second_recovery(fs, found, journal, reference)
+        check_further_use(broker, fs, journal, reference)
+
+
+def check_second_recovery(
+    fs: FaultyFileSystem, found: dict, journal: Journal, reference: Journal
+) -> None:
+    """Assert that what was recovered stays, and that a second recovery has nothing to do."""
+    was_clean = any(op.path.endswith(CLEAN_SHUTDOWN) for op in fs.operations)
+    for mode in (KEPT, DROPPED):
+        image = fs.crash(mode)
+        # After a clean stop nothing was recovered yet: the next start is the first to do so.
+        for must_be_same in (False, True) if mode is KEPT and was_clean else (mode is KEPT,):
+            again = FaultyFileSystem(journal.clock, image)
+            broker = open_broker(again, journal.clock)
+            check_broker(broker, journal, reference)
+            assert_same(found_in(broker), found, "a second recovery changed the contents")
+            before, image = image, again.crash(KEPT)
+            if must_be_same:
+                assert_same(files(image), files(before), "a second recovery changed files")
+
+
+def check_crashes_of_recovery(
+    image: MemoryFileSystem, found: dict, journal: Journal, reference: Journal, tally: Tally
+) -> None:
+    """Crash at each operation of a recovery; the next one must come to the same end."""
+    number = 1
+    while True:
+        fs = FaultyFileSystem(journal.clock, image)
+        fs.crash_at(number)
+        try:
+            open_broker(fs, journal.clock)
+        except SimulatedCrash:
+            tally.recovery_points += 1
+        else:
+            return
+        for mode in modes(fs, OF_RECOVERIES):
+            left = fs.crash(mode)
+            tally.recovery_states += 1
+            key = (fingerprint(left), journal.state, "recovery")
+            if key in tally.seen:
+                continue
+            tally.seen.add(key)
+            broker = open_broker(FaultyFileSystem(journal.clock, left), journal.clock)
+            what = f"a recovery that crashed at {fs.operations[-1]}, {mode},"
+            try:
+                check_broker(broker, journal, reference)
+            except Exception as error:
+                raise AssertionError(f"{what} left: {error!r}") from error
+            assert_same(found_in(broker), found, f"{what} came to another end")
+        number += 1
+
+
+def check_further_use(
+    broker: Broker, fs: FaultyFileSystem, journal: Journal, reference: Journal
+) -> None:
+    """Append, flush and crash once more: nothing that recovery dropped comes back."""
+    session = Session(fs, journal)
+    session._broker = broker
+    for tp in broker.partitions():
+        if tp.partition == 0:
+            partition = journal.partition(tp)
+            end = broker.manager.log(tp).log_end_offset
+            # What was lost gives way to what is written now.
+            for offset in [o for o in partition.acknowledged if o >= end]:
+                del partition.acknowledged[offset]
+            for offset in [o for o in partition.tried if o >= end]:
+                del partition.tried[offset]
+            session.append((b"later", b"x" * 20), topic=tp.topic)
+            session.append((b"later still", b"y"), topic=tp.topic)
+            session.flush(tp.topic)
+    for mode in (DROPPED, KEPT):
+        again = FaultyFileSystem(journal.clock, fs.crash(mode))
+        check_broker(open_broker(again, journal.clock), journal, reference)
+
+
+def assert_same(found: dict, expected: dict, what: str) -> None:
+    for tp in expected.keys() | found.keys():
+        assert found.get(tp) == expected.get(tp), f"{what}: {found.get(tp)}, was {expected.get(tp)}"
+
+
+# --- failures -----------------------------------------------------------------------------------
+
+
+def enumerate_failures(scenario: Scenario, *, stride: int = 1, go_on: bool = False) -> Tally:
+    """Let each operation fail once with EIO, ENOSPC and, if it writes, short of its end.
+
+    Each failure must surface as a storage error that names a file, unless the scenario succeeds
+    all the same; whatever was acknowledged must be there afterwards.
+
+    Parameters
+    ----------
+    go_on : bool
+        Try the rest of the scenario after the failure.
+    """
+    whole, reference = run(scenario)
+    tally = Tally()
+    for operation in whole.operations[reference.first_operation - 1 :: stride]:
+        for code, written in failures_of(operation.kind, operation.size):
+            tally.points += 1
+            fault = Fault(code, skip=operation.number - 1, written=written)
+            try:
+                check_failure(scenario, operation.number, fault, reference, go_on=go_on)
+            except Exception as error:
+                raise AssertionError(
+                    f"{scenario.__name__}, {operation} fails with {errno.errorcode[code]}"
+                    f" after {written} bytes: {error!r}"
+                ) from error
+            tally.failures += fault.hits
+    return tally
+
+
+def failures_of(kind: Kind, size: int) -> Iterator[tuple[int, int]]:
+    yield errno.EIO, 0
+    if kind in {Kind.CREATE, Kind.WRITE, Kind.MAKE_DIR, Kind.TRUNCATE, Kind.RENAME}:
+        yield errno.ENOSPC, 0
+    if kind is Kind.WRITE:
+        for written in sorted({1, size // 2, size - 1} - {0}):
+            yield errno.ENOSPC, written
+
+
+def check_failure(
+    scenario: Scenario, number: int, fault: Fault, reference: Journal, *, go_on: bool
+) -> None:
+    journal = Journal()
+    fs = FaultyFileSystem(journal.clock)
+    fs.add_fault(fault)
+    session = Session(fs, journal, go_on=go_on)
+    surfaced: Exception | None = None
+    try:
+        scenario(session)
+    except SessionEnd:
+        pass
+    except (LogStoreError, OSError) as error:
+        surfaced = error
+    assert surfaced is None or surfaced in journal.failures, f"no storage error: {surfaced!r}"
+    assert fault.hits == 1
+    failed = fs.operations[number - 1]
+    for error in journal.failures[:1]:
+        assert failed.path in str(error), f"does not name {failed.path}: {error!r}"
+    fs.clear_faults()
+    if journal.failures and session._broker is not None:
+        check_readable(session._broker, journal)
+    for mode in (KEPT, DROPPED):
+        left = FaultyFileSystem(journal.clock, fs.crash(mode))
+        check_broker(open_broker(left, journal.clock), journal, reference)
+
+
+def check_readable(broker: Broker, journal: Journal) -> None:
+    """Assert that a broker whose disk failed once still shows only what it acknowledged."""
+    for tp, partition in journal.partitions.items():
+        for log in broker.manager.open_logs():
+            if log.topic_partition == tp and not log.is_offline and not partition.is_cleaning:
+                there = offsets(log)
+                assert there == partition.present, f"{there} is not {partition.present}"
+
+
+# --- files --------------------------------------------------------------------------------------
+
+
+def files(image: MemoryFileSystem) -> dict[str, tuple[int, bytes] | None]:
+    """Return length and written bytes of every file; None for directories."""
+    return {
+        path: None if contents is None else (contents.size, contents.read(0, contents.written))
+        for path, contents in image.walk()
+    }
+
+
+def fingerprint(image: MemoryFileSystem) -> bytes:
+    digest = hashlib.blake2b(digest_size=16)
+    for path, contents in sorted(files(image).items()):
+        digest.update(path.encode() + b"\0")
+        if contents is not None:
+            size, data = contents
+            # A file of zeros is one, however many of them were written.
+            stripped = data.rstrip(b"\0")
+            digest.update(f"{size} {len(stripped)} ".encode() + stripped)
+    return digest.digest()

@@ -1,0 +1,68 @@
+"""Every scenario crashed at its operations in all modes, and each operation failed.
+
+The default suite tries every second operation and few torn places; `-m long` tries everything,
+with crashes during recovery.
+"""
+
+import pytest
+
+from tests.crash import scenarios
+from tests.crash.harness import BOUNDED, FULL, OF_RECOVERIES, Profile
+from tests.crash.harness import enumerate_crashes as crashes
+from tests.crash.harness import enumerate_failures as failures
+
+every_scenario = pytest.mark.parametrize(
+    "scenario", scenarios.ALL, ids=[scenario.__name__ for scenario in scenarios.ALL]
+)
+
+
+@every_scenario
+def test_a_crash_at_any_operation_loses_nothing_that_was_flushed(scenario, record_property):
+    tally = crashes(scenario, BOUNDED)
+    record_property("crashes", str(tally))
+    assert tally.points > 10
+    assert tally.distinct > 20
+
+
+@pytest.mark.parametrize("scenario", (scenarios.create_topic, scenarios.clean_to_nothing))
+def test_a_crash_during_recovery_changes_nothing_either(scenario, record_property):
+    tally = crashes(scenario, Profile(stride=9, cuts=1, recoveries=True))
+    record_property("crashes", str(tally))
+    assert tally.recovery_points > 20
+
+
+@pytest.mark.long
+@pytest.mark.timeout(7200)
+@every_scenario
+def test_a_crash_at_every_operation_in_every_mode(scenario, record_property):
+    tally = crashes(scenario, FULL)
+    record_property("crashes", str(tally))
+    assert tally.recovery_states > tally.points
+
+
+@every_scenario
+def test_an_operation_that_fails_is_reported_and_harms_nothing(scenario, record_property):
+    tally = failures(scenario, stride=2)
+    record_property("failures", tally.failures)
+    assert tally.failures == tally.points > 20
+
+
+@every_scenario
+def test_a_broker_goes_on_after_an_operation_failed(scenario, record_property):
+    tally = failures(scenario, stride=4, go_on=True)
+    record_property("failures", tally.failures)
+    assert tally.failures == tally.points > 10
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("go_on", (False, True))
+@every_scenario
+def test_each_operation_fails_once(scenario, go_on, record_property):
+    tally = failures(scenario, go_on=go_on)
+    record_property("failures", tally.failures)
+    assert tally.failures == tally.points
+
+
+def test_profiles_differ():
+    assert OF_RECOVERIES.cuts < BOUNDED.cuts < FULL.cuts

@@ -1,0 +1,95 @@
+"""Kafka's classes and this engine look at the same directories and must see the same."""
+
+import json
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.interop.directories import GOLDEN, WRITERS, Written
+from tests.support.interop import Judge
+from tests.support.interop_view import complaints, differences, view_of
+
+pytestmark = pytest.mark.interop
+
+CASES = tuple(sorted(path.parent.name for path in GOLDEN.glob("*/manifest.json")))
+
+
+def agree(judge: Judge, written: Written, scratch: Path, *, clean: bool | None = None) -> list[str]:
+    """Open a directory with both; return every difference and every complaint."""
+    theirs = judge.ask(
+        "judge", written.path, written.topic, config=written.config, now=written.now_ms,
+        dump_closed=True, **({} if clean is None else {"clean": clean}),
+    )  # fmt: skip
+    ours = view_of(
+        written.path, scratch, written.topic, written.config, written.now_ms, clean=clean
+    )
+    found = differences(theirs, ours)
+    for segment in theirs["segments"]:
+        found += segment["sanity"]
+    if theirs["was_clean"] and clean is not False:
+        found += complaints(theirs["dump"], ours)
+    # What was not closed in good order may be dumped only once it has been recovered.
+    found += complaints(theirs["dump_closed"], ours)
+    return found
+
+
+# -- what Kafka wrote ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_golden_directories_look_the_same_to_both(case, judge, scratch, row):
+    manifest = json.loads((GOLDEN / case / "manifest.json").read_text())
+    now_ms = manifest.get("closed_at_ms") or manifest["cleaning_time_ms"]
+    places = ("data",) if manifest["kind"] == "read" else ("before/data", "after/data")
+    row("golden directories, closed and as after a crash", judge, 2 * len(places))
+    for place in places:
+        written = Written(GOLDEN / case / place, manifest["config"], now_ms, "golden")
+        assert agree(judge, written, scratch) == []
+        assert agree(judge, written, scratch, clean=False) == []
+
+
+# -- what this engine wrote ----------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def written(tmp_path_factory):
+    """Return a function that writes a shape, once for all releases."""
+    root = tmp_path_factory.mktemp("ours")
+
+    @cache
+    def write(shape: str) -> Written:
+        return WRITERS[shape](root / str(len(list(root.iterdir()))))
+
+    return write
+
+
+@pytest.mark.parametrize("shape", WRITERS)
+def test_kafka_sees_what_this_engine_wrote(shape, judge, written, scratch, row):
+    row(_row_of(shape), judge)
+    assert agree(judge, written(shape), scratch) == []
+
+
+def _row_of(shape: str) -> str:
+    return next(row for start, row in ROWS if shape.startswith(start))
+
+
+ROWS = (
+    ("codec", "our directories: every codec, 0 B to 1 MiB, headers, nulls"),
+    ("recompressed", "our directories: every codec, 0 B to 1 MiB, headers, nulls"),
+    ("LogAppendTime", "our directories: LogAppendTime"),
+    ("replicated", "our directories: replicated batches, producers, transactions"),
+    ("unclean", "our directories: unclean stop, torn tails, damage, missing files"),
+    ("leftover", "our directories: leftovers of swaps and deletions"),
+    ("cleaned", "our directories: after our cleaning"),
+    ("random", "our directories: random logs, cleaned between appends"),
+    ("", "our directories: segments, indexes, reopened logs"),
+)
+
+
+@pytest.mark.parametrize(
+    "shape", [name for name in WRITERS if not name.startswith(("unclean", "cleaned, then"))]
+)
+def test_recovery_of_a_whole_log_comes_to_the_same(shape, judge, written, scratch, row):
+    row("our directories: unclean stop, torn tails, damage, missing files", judge)
+    assert agree(judge, written(shape), scratch, clean=False) == []

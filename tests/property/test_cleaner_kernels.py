@@ -1,0 +1,253 @@
+"""The cleaner's kernels against plain Python, for any batches that Hypothesis thinks of.
+
+Kernels: `read_i32`, `read_i64`, `write_be`, `siphash128`, `map_put`, `map_get`, `scan_batches`,
+`map_batches`, `classify_batches`, `assemble_batches`, `write_kept_records` and `write_header`.
+"""
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given
+
+from cleaner import kernels, map_kernels
+from cleaner.offset_map import OffsetMap
+from cleaner.stats import FATE_NAMES
+from logstore.record.batch import RecordBatch, build_batch
+from logstore.record.codecs import Codec
+from logstore.record.records import Record
+from logstore.runtime import random_source
+from logstore.types import TimestampType
+from tests.support import cleaner_oracle as oracle
+from tests.support.kernel_calls import FORMS, array, assemble, build, classify, scan, unfolded
+from tests.support.record_strategies import INT32, INT64, damaged, headers
+
+pytestmark = pytest.mark.skipif(
+    not hasattr(kernels.scan_batches, "signatures"),
+    reason="kernels run as plain Python, where overflow warns instead of wrapping",
+)
+
+NOW_MS = 10_000
+
+keys = st.one_of(st.none(), st.sampled_from([b"", b"a", b"b", b"c", b"d" * 70]))
+values = st.one_of(st.none(), st.just(b""), st.binary(max_size=3), st.integers(60, 200).map(bytes))
+times = st.one_of(st.integers(-1, 200), st.integers(NOW_MS - 2, NOW_MS + 2), st.just(2**41))
+horizons = st.one_of(st.none(), st.integers(NOW_MS - 1, NOW_MS + 1), st.sampled_from([0, 2**62]))
+
+
+@st.composite
+def stored_batches(draw, max_batches=4):
+    """Batches as they lie in a segment: holes in and between them, any codec, perhaps empty."""
+    batches = []
+    next_offset = draw(st.integers(0, 2**33))
+    for _ in range(draw(st.integers(0, max_batches))):
+        base = next_offset + draw(st.sampled_from([0, 0, 1, 50]))
+        deltas = sorted(draw(st.sets(st.integers(0, 9), min_size=1, max_size=5)))
+        records = [
+            Record(base + delta, draw(times), draw(keys), draw(values), draw(headers))
+            for delta in deltas
+        ]
+        last = records[-1].offset + draw(st.sampled_from([0, 0, 3]))
+        append_time = draw(st.one_of(st.none(), times.filter(lambda t: t >= 0)))
+        data = build_batch(
+            records,
+            codec=draw(st.sampled_from([Codec.NONE, *Codec])),
+            base_offset=base,
+            last_offset=last,
+            timestamp_type=TimestampType(append_time is not None),
+            append_time=append_time,
+            delete_horizon_ms=draw(horizons),
+            partition_leader_epoch=draw(st.integers(0, 3)),
+            is_control=draw(st.sampled_from([False] * 9 + [True])),
+        )
+        if draw(st.sampled_from([False] * 9 + [True])):
+            data = oracle.empty_batch(RecordBatch(data).header)
+        batches.append(RecordBatch(data))
+        next_offset = last + 1
+    return batches
+
+
+def loaded(batches):
+    """Data and table of a chunk of batches, sections unfolded."""
+    raw = b"".join(batch.data for batch in batches)
+    status, table, position = scan(raw)
+    assert (status, len(table), position) == (kernels.OK, len(batches), len(raw))
+    sections = [bytes(batch.section()) if batch.header.codec_id else b"" for batch in batches]
+    return unfolded(raw, table, sections), table
+
+
+# --- integers, hash, map ----------------------------------------------------------------------
+
+
+@given(small=INT32, large=INT64, lead=st.integers(0, 3))
+def test_big_endian_integers(small, large, lead):
+    data = array(
+        bytes(lead) + small.to_bytes(4, "big", signed=True) + large.to_bytes(8, "big", signed=True)
+    )
+    assert kernels.read_i32(data, lead) == small
+    assert kernels.read_i64(data, lead + 4) == large
+    out = np.zeros(len(data), np.uint8)
+    assert kernels.write_be(out, lead, np.int64(small), 4) == lead + 4
+    assert kernels.write_be(out, lead + 4, np.int64(large), 8) == len(data)
+    assert out.tobytes() == data.tobytes()
+
+
+@given(
+    data=st.binary(max_size=60),
+    lead=st.integers(0, 9),
+    k0=st.integers(0, 2**64 - 1),
+    k1=st.integers(0, 2**64 - 1),
+)
+def test_siphash128(data, lead, k0, k1):
+    found = map_kernels.siphash128(
+        array(bytes(lead) + data), lead, len(data), np.uint64(k0), np.uint64(k1)
+    )
+    assert tuple(map(int, found)) == oracle.siphash128(data, k0, k1, 1, 3)
+
+
+@given(
+    puts=st.lists(st.tuples(st.integers(0, 60), st.integers(0, 2**40 - 2)), max_size=120),
+    base=st.integers(0, 2**60),
+    homes=st.integers(0, 60),
+    seed=st.integers(0, 5),
+)
+def test_map_put_and_map_get_are_a_dict(puts, base, homes, seed):
+    """Also with far fewer home slots than keys, so that runs of neighbours grow and shift."""
+    a_map = OffsetMap(24 * 100, 0.9, base_offset=base, max_entries=homes, rng=random_source(seed))
+    expected = {}
+    for number, relative in puts:
+        a_map.put(b"%d" % number, base + relative)
+        expected[b"%d" % number] = base + relative
+        assert a_map.latest_offset == base + relative
+    assert len(a_map) == len(expected)
+    for number in range(61):
+        assert a_map.get(b"%d" % number) == expected.get(b"%d" % number, -1)
+    a_map._check()
+
+
+# --- batches ----------------------------------------------------------------------------------
+
+
+@given(batches=stored_batches(), cut=st.integers(0, 400))
+def test_scan_batches_finds_the_whole_batches_and_their_headers(batches, cut):
+    raw = b"".join(batch.data for batch in batches)
+    raw = raw[: max(0, len(raw) - cut)]
+    status, table, position = scan(raw)
+    assert status == kernels.OK
+    whole, end = [], 0
+    for batch in batches:
+        if end + len(batch.data) > len(raw):
+            break
+        whole.append(batch.header)
+        end += len(batch.data)
+    assert position == end
+    columns = {
+        kernels.COL_SIZE: [header.size_bytes for header in whole],
+        kernels.COL_BASE_OFFSET: [header.base_offset for header in whole],
+        kernels.COL_LAST_OFFSET: [header.last_offset for header in whole],
+        kernels.COL_ATTRIBUTES: [header.attributes for header in whole],
+        kernels.COL_BASE_TIMESTAMP: [header.base_timestamp for header in whole],
+        kernels.COL_MAX_TIMESTAMP: [header.max_timestamp for header in whole],
+        kernels.COL_PRODUCER_ID: [header.producer_id for header in whole],
+        kernels.COL_RECORD_COUNT: [header.record_count for header in whole],
+    }
+    for column, expected in columns.items():
+        assert table[:, column].tolist() == expected
+
+
+@given(batches=stored_batches(), skipped=st.integers(0, 30), limit=st.integers(1, 8))
+def test_map_batches_maps_what_the_oracle_maps(batches, skipped, limit):
+    data, table = loaded(batches)
+    first_dirty = batches[0].header.base_offset + skipped if batches else skipped
+    a_map = OffsetMap(24 * 100, 0.9, base_offset=first_dirty)
+    a_map.state[map_kernels.STATE_LIMIT] = limit
+    a_map.latest_offset = first_dirty - 1
+    expected = oracle.map_batches(batches, first_dirty, limit, first_dirty - 1)
+    status, row = build(data, table, first_dirty, a_map)
+    assert status == (kernels.MAP_FULL if expected.full else kernels.OK)
+    assert expected.full or row == len(batches)
+    assert a_map.latest_offset == expected.latest_offset
+    assert a_map.state[map_kernels.STATE_MESSAGES] == expected.messages
+    assert {key: a_map.get(key) for key in expected.offsets} == expected.offsets
+    assert len(a_map) == len(expected.offsets)
+
+
+@given(
+    batches=stored_batches(),
+    later=st.dictionaries(keys.filter(lambda key: key is not None), st.integers(0, 40)),
+    latest=st.integers(-1, 60),
+    choices=st.lists(
+        st.sampled_from(["", "", "", "retain", "aborted", "done"]), min_size=4, max_size=4
+    ),
+    retention=st.sampled_from([0, 5000, 2**61]),
+)
+def test_classify_and_assemble_batches_do_what_the_oracle_says(
+    batches, later, latest, choices, retention
+):
+    data, table = loaded(batches)
+    base = batches[0].header.base_offset if batches else 0
+    a_map = OffsetMap(24 * 100, 0.9, base_offset=base)
+    for key, relative in later.items():
+        a_map.put(key, base + relative)
+    a_map.latest_offset = base + latest
+    mapping = oracle.Mapping(
+        {key: base + relative for key, relative in later.items()}, base + latest, 0, full=False
+    )
+    new_horizon = NOW_MS + retention
+    sentences = []
+    for row, (batch, choice) in enumerate(zip(batches, choices, strict=False)):
+        control = batch.header.is_control
+        retain, aborted = choice == "retain", choice == "aborted" and not control
+        done = choice == "done" and control
+        table[row, kernels.COL_VERDICT] = kernels.VERDICT_RETAIN_EMPTY if retain else 0
+        table[row, kernels.COL_DISCARD] = (
+            kernels.DISCARD_ABORTED if aborted else kernels.DISCARD_EXPIRING if done else 0
+        )
+        sentences.append(
+            oracle.judge(
+                batch,
+                mapping,
+                NOW_MS,
+                new_horizon,
+                retain_empty=retain,
+                aborted=aborted,
+                marker_done=done,
+            )
+        )
+    status, rows, codes, starts = classify(data, table, a_map, NOW_MS, new_horizon)
+    assert (status, rows) == (kernels.OK, len(batches))
+    fates = [FATE_NAMES[code] for code in codes[: table[:, kernels.COL_PARSED].sum()]]
+    assert fates == [fate for sentence in sentences for fate in sentence.fates]
+    forms = [FORMS[form] for form in table[:, kernels.COL_FORM]]
+    assert forms == [sentence.form for sentence in sentences]
+    assert table[:, kernels.COL_KEPT].tolist() == [
+        RecordBatch(each.output).header.record_count if each.output else 0 for each in sentences
+    ]
+    outputs = assemble(data, table, codes, starts)
+    for output, sentence, batch in zip(outputs, sentences, batches, strict=True):
+        if sentence.form == "rebuilt" and batch.header.codec_id:
+            assert output == bytes(RecordBatch(sentence.output).section())
+        else:
+            assert output == sentence.output
+
+
+@given(batches=stored_batches().filter(bool), data=st.data())
+def test_no_kernel_reads_or_writes_beyond_hostile_batches(batches, data):
+    """Under NUMBA_BOUNDSCHECK=1 an access outside an array raises; the arrays fit exactly."""
+    raw = b"".join(batch.data for batch in batches)
+    raw = data.draw(damaged(raw))
+    _, table, position = scan(raw, check_crc=False)
+    assert position <= len(raw)
+    rows = table[:, kernels.COL_RECORD_COUNT] <= (
+        table[:, kernels.COL_SECTION_END] - table[:, kernels.COL_SECTION_START]
+    )
+    table = table[rows]  # a chunk reader refuses the others
+    a_map = OffsetMap(24 * 100, 0.9, base_offset=0)
+    status, row = build(array(raw), table, 0, a_map)
+    assert status in (kernels.OK, kernels.DAMAGED, kernels.MAP_FULL)
+    assert len(a_map) <= 90
+    status, row, codes, starts = classify(array(raw), table, a_map, NOW_MS, NOW_MS + 1)
+    if status == kernels.DAMAGED:
+        table = table[:row]
+    outputs = assemble(array(raw), table, codes, starts)
+    for output, kept in zip(outputs, table[:, kernels.COL_KEPT], strict=True):
+        assert bool(output) == bool(kept)

@@ -1,0 +1,245 @@
+"""Batches, segments and logs for tests, made in one line each.
+
+A `World` is a runtime with a virtual clock and an empty directory, in memory or on the disk; it
+opens segments and logs there, and shows the files as a dict.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from logstore.checkpoint import read_bytes
+from logstore.config import LogConfig
+from logstore.loader import open_log
+from logstore.log import Log
+from logstore.record.batch import RecordBatch, build_batch
+from logstore.record.codecs import Codec
+from logstore.record.control import (
+    ControlType,
+    EndTxnMarker,
+    encode_control_key,
+    encode_end_txn_value,
+)
+from logstore.record.records import Record
+from logstore.record.walk import walk_buffer
+from logstore.runtime import DiskFileSystem, FileSystem, MemoryFileSystem, Runtime, VirtualClock
+from logstore.segment import BatchExtent, LogSegment
+from logstore.types import TimestampType, TopicPartition
+
+TP = TopicPartition("t", 0)
+
+CODECS = tuple(Codec)
+
+MIB = 1 << 20
+
+
+# -- batches ---------------------------------------------------------------------------------
+
+
+def batch(
+    first: int,
+    last: int | None = None,
+    *,
+    timestamp: int | Sequence[int] = 1000,
+    key: bytes | None = b"k",
+    value: bytes | None = None,
+    leader_epoch: int = 0,
+    **fields: object,
+) -> bytes:
+    """Build a batch of the offsets `first` to `last`, both inclusive; one record by default.
+
+    Every record has `key` (its offset appended if it is `b"k"`) and `value` (`v<offset>` by
+    default); `timestamp` is one for all or one a record. Other fields are `build_batch`'s.
+    """
+    offsets = range(first, (first if last is None else last) + 1)
+    times = [timestamp] * len(offsets) if isinstance(timestamp, int) else list(timestamp)
+    records = [
+        Record(
+            offset,
+            time,
+            b"k%d" % offset if key == b"k" else key,
+            b"v%d" % offset if value is None else value,
+        )
+        for offset, time in zip(offsets, times, strict=True)
+    ]
+    return build_batch(records, partition_leader_epoch=leader_epoch, **fields)
+
+
+def data_batch(
+    first: int, last: int, producer_id: int, *, sequence: int = 0, epoch: int = 0, **fields: object
+) -> bytes:
+    """Build a transactional batch of a producer."""
+    return batch(
+        first,
+        last,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+        is_transactional=True,
+        **fields,
+    )
+
+
+def marker(
+    offset: int,
+    producer_id: int,
+    control_type: ControlType,
+    *,
+    epoch: int = 0,
+    coordinator_epoch: int = 0,
+    timestamp: int = 1000,
+    leader_epoch: int = 0,
+) -> bytes:
+    """Build the batch of a transaction marker."""
+    value = encode_end_txn_value(EndTxnMarker(control_type, coordinator_epoch))
+    return build_batch(
+        [Record(offset, timestamp, encode_control_key(control_type), value)],
+        partition_leader_epoch=leader_epoch,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        is_transactional=True,
+        is_control=True,
+    )
+
+
+def abort(offset: int, producer_id: int, **fields: int) -> bytes:
+    """Build an ABORT marker."""
+    return marker(offset, producer_id, ControlType.ABORT, **fields)
+
+
+def commit(offset: int, producer_id: int, **fields: int) -> bytes:
+    """Build a COMMIT marker."""
+    return marker(offset, producer_id, ControlType.COMMIT, **fields)
+
+
+def old_message(magic: int = 1, offset: int = 0, payload: bytes = b"x" * 20) -> bytes:
+    """Build a sound message of an old format: its own CRC-32 fits."""
+    import zlib
+
+    checked = bytes([magic]) + payload
+    size = 4 + len(checked)
+    crc = zlib.crc32(checked)
+    return offset.to_bytes(8, "big") + size.to_bytes(4, "big") + crc.to_bytes(4, "big") + checked
+
+
+def batches_of(data: bytes) -> list[RecordBatch]:
+    """Take a buffer of whole batches apart."""
+    return list(walk_buffer(data))
+
+
+def offsets_of(data: bytes) -> list[int]:
+    """Return the offsets of all records in a buffer of batches."""
+    return [record.offset for each in walk_buffer(data) for record in each.records()]
+
+
+# -- segments and logs -----------------------------------------------------------------------
+
+
+def append(segment: LogSegment, *batches: bytes) -> int:
+    """Append batches to a segment in one chunk; return its position."""
+    extents = [BatchExtent.of(RecordBatch(data).header) for data in batches]
+    return segment.append(extents, list(batches))
+
+
+@dataclass
+class World:
+    """A runtime and an empty directory in it."""
+
+    runtime: Runtime
+    directory: str
+    clock: VirtualClock
+
+    @property
+    def fs(self) -> FileSystem:
+        return self.runtime.fs
+
+    def segment(self, base_offset: int, *, create: bool = True, **config: object) -> LogSegment:
+        """Create (or open) a segment; indexes of 1000 bytes unless told otherwise."""
+        config.setdefault("segment_index_bytes", 1000)
+        return LogSegment(
+            self.runtime, self.directory, base_offset, LogConfig(**config), create=create
+        )
+
+    def log(
+        self,
+        *,
+        clean: bool = True,
+        recovery_point: int = 0,
+        log_start_offset: int = 0,
+        runtime: Runtime | None = None,
+        **config: object,
+    ) -> Log:
+        """Open the log in the directory; indexes of 4000 bytes unless told otherwise."""
+        config.setdefault("segment_index_bytes", 4000)
+        return open_log(
+            runtime or self.runtime,
+            self.directory,
+            TP,
+            LogConfig(**config),
+            clean=clean,
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
+        )
+
+    def path(self, name: str) -> str:
+        return f"{self.directory}/{name}"
+
+    def files(self, *suffixes: str) -> dict[str, bytes]:
+        """Return the contents of the directory's files, by default of all."""
+        return {
+            name: read_bytes(self.fs, self.path(name))
+            for name in self.fs.list_dir(self.directory)
+            if not suffixes or name.endswith(suffixes)
+        }
+
+    def write(self, name: str, data: bytes) -> None:
+        """Replace (or make) a file."""
+        file = self.fs.open(self.path(name), create=True)
+        file.truncate(0)
+        file.write_at([data], 0)
+        file.close()
+
+    def put(self, files: dict[str, bytes]) -> None:
+        """Make the directory hold exactly these files."""
+        for name in self.fs.list_dir(self.directory):
+            self.fs.remove(self.path(name))
+        for name, data in files.items():
+            self.write(name, data)
+
+
+def memory_world(seed: int = 0) -> World:
+    """Return a world in memory."""
+    clock = VirtualClock()
+    fs = MemoryFileSystem(clock)
+    fs.make_dirs("/data/t-0")
+    return World(Runtime(clock, fs, random.Random(seed)), "/data/t-0", clock)
+
+
+def disk_world(path: Path, seed: int = 0) -> World:
+    """Return a world below a directory of the disk."""
+    clock = VirtualClock()
+    directory = path / "t-0"
+    directory.mkdir()
+    return World(Runtime(clock, DiskFileSystem(clock), random.Random(seed)), str(directory), clock)
+
+
+def log_name(base_offset: int) -> str:
+    """Return the name of a segment's `.log`."""
+    return f"{base_offset:020d}.log"
+
+
+def records_of(log: Log, start: int | None = None) -> list[Record]:
+    """Read all data records of a log."""
+    start = log.log_start_offset if start is None else start
+    return [record for _, record in log.records(start)]
+
+
+def stamped(records: Iterable[Record], timestamp: int) -> list[Record]:
+    """Return the records as a LogAppendTime topic gives them."""
+    return [record._replace(timestamp=timestamp) for record in records]
+
+
+LOG_APPEND_TIME = TimestampType.LOG_APPEND_TIME

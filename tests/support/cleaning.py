@@ -1,0 +1,147 @@
+"""Short ways to fill, clean and look at a compacted log in tests."""
+
+from __future__ import annotations
+
+from cleaner.clean import clean_pass
+from cleaner.config import CleanerConfig
+from cleaner.stats import CleanerStats
+from logstore.log import Log, NewRecord
+from logstore.record.batch import RecordBatch
+from logstore.record.codecs import Codec
+from logstore.segment import LogSegment
+from logstore.types import AppendOrigin
+from tests.support.builders import World
+
+ALL_KEYS = CleanerConfig(dedupe_buffer_bytes=24 * 100_000)
+"""Room for everything that a small test writes."""
+
+
+def map_of(slots: int, load_factor: float = 0.9, **settings: int) -> CleanerConfig:
+    """A cleaner whose map has `slots` slots."""
+    return CleanerConfig(dedupe_buffer_bytes=24 * slots, load_factor=load_factor, **settings)
+
+
+def compacted(world: World, **config: object) -> Log:
+    """Open the world's log with policy compact; deleted files go at the next chance."""
+    config.setdefault("cleanup_policy", ("compact",))
+    return world.log(file_delete_delay_ms=0, **config)
+
+
+# -- filling -----------------------------------------------------------------------------------
+
+
+def put(log: Log, *pairs: tuple, codec: Codec = Codec.NONE) -> None:
+    """Append one batch of `(key, value[, timestamp[, headers]])`."""
+    log.append_records([NewRecord(*pair) for pair in pairs], codec)
+
+
+def put_each(log: Log, *pairs: tuple) -> None:
+    """Append one batch a record."""
+    for pair in pairs:
+        put(log, pair)
+
+
+def put_batches(log: Log, *batches: bytes) -> None:
+    """Append ready-made batches as a follower does, offsets and all."""
+    log.append_batches(b"".join(batches), AppendOrigin.REPLICATION)
+
+
+# -- cleaning ----------------------------------------------------------------------------------
+
+
+def drive(steps) -> CleanerStats:
+    """Run a pass to its end."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            return done.value
+
+
+def run_pass(
+    log: Log,
+    first_dirty: int = 0,
+    upper_bound: int | None = None,
+    config: CleanerConfig = ALL_KEYS,
+) -> CleanerStats:
+    """Run one pass, by default over everything below the active segment."""
+    if upper_bound is None:
+        upper_bound = log.active_segment.base_offset
+    stats = drive(clean_pass(log, config, first_dirty, upper_bound))
+    assert sum(stats.fates.values()) >= stats.messages_read
+    assert stats.fates["retained"] == stats.messages_written
+    log.delete_expired_files()
+    return stats
+
+
+def run_passes(log: Log, config: CleanerConfig, first_dirty: int = 0) -> list[CleanerStats]:
+    """Run passes until everything below the active segment is clean."""
+    upper_bound = log.active_segment.base_offset
+    done = []
+    while first_dirty < upper_bound:
+        done.append(run_pass(log, first_dirty, upper_bound, config))
+        assert done[-1].end_offset > first_dirty
+        first_dirty = done[-1].end_offset
+    return done
+
+
+# -- looking -----------------------------------------------------------------------------------
+
+
+def batches_in(log: Log) -> list[RecordBatch]:
+    """All physical batches, also empty ones."""
+    return [segment.read_batch(at) for segment in log.segments for at in segment.batches()]
+
+
+def contents(log: Log) -> list[tuple[int, bytes | None, bytes | None]]:
+    """(offset, key, value) of every physical record."""
+    return [
+        (record.offset, record.key, record.value)
+        for batch in batches_in(log)
+        for record in batch.records()
+    ]
+
+
+def offsets_in(log: Log) -> list[int]:
+    """Offsets of every physical record."""
+    return [offset for offset, _, _ in contents(log)]
+
+
+def ends_in(log: Log) -> list[int]:
+    """Last offset of every physical batch."""
+    return [batch.header.last_offset for batch in batches_in(log)]
+
+
+def bases_of(log: Log) -> list[int]:
+    """Base offsets of the segments."""
+    return [segment.base_offset for segment in log.segments]
+
+
+def closed_size(log: Log) -> int:
+    """Bytes of all segments but the active one."""
+    return sum(segment.size_bytes for segment in log.segments.view[:-1])
+
+
+def files_of(log: Log, segment: LogSegment) -> tuple[bytes, bytes, bytes]:
+    """`.log`, `.index` and `.timeindex` of a segment as they lie in the file system."""
+    return tuple(
+        bytes_at(log, path)
+        for path in (segment.log_path, segment.offset_index.path, segment.time_index.path)
+    )
+
+
+def bytes_at(log: Log, path: str) -> bytes:
+    """The contents of one file."""
+    fs = log.runtime.fs
+    file = fs.open(path)
+    data = file.read(0, fs.stat(path).size)
+    file.close()
+    return data
+
+
+def snapshot(world: World) -> dict[str, tuple[bytes, int]]:
+    """Bytes and modification time of every file of the partition."""
+    return {
+        name: (data, world.fs.stat(world.path(name)).mtime_ms)
+        for name, data in world.files().items()
+    }

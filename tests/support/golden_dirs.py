@@ -1,0 +1,151 @@
+"""The golden directories written by Kafka (tests/data/README.md): names, contents, copies."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from logstore.checkpoint import read_bytes
+from logstore.config import BrokerConfig
+from logstore.log import Log
+from logstore.manager import LogManager
+from logstore.record.records import Record
+from logstore.runtime import (
+    DiskFileSystem,
+    FileSystem,
+    MemoryFileSystem,
+    OverlayFileSystem,
+    ReadOnlyFileSystem,
+    Runtime,
+    VirtualClock,
+)
+from logstore.segment import LogSegment
+from logstore.types import TopicPartition
+
+ROOT = Path(__file__).resolve().parents[1] / "data" / "kafka-3.9"
+TP = TopicPartition("golden", 0)
+
+READ_CASES = tuple(sorted(path.parent.name for path in ROOT.glob("*/data")))
+CLEAN_CASES = tuple(sorted(path.parent.name for path in ROOT.glob("clean-*/before")))
+
+
+def manifest(case: str) -> dict[str, Any]:
+    """Return a case's manifest."""
+    return json.loads((ROOT / case / "manifest.json").read_text())
+
+
+def lines(case: str, name: str) -> list[Any]:
+    """Return the items of one of a case's `.jsonl` files."""
+    return [json.loads(line) for line in (ROOT / case / name).read_text().splitlines()]
+
+
+def encoded(data: bytes | None) -> object:
+    """Return bytes as the `.jsonl` files show them."""
+    if data is None:
+        return None
+    if len(data) > 4096:
+        return {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
+    return base64.b64encode(data).decode()
+
+
+def record_line(record: Record, batch: Any) -> dict[str, object]:
+    """Return a record as `records.jsonl` shows it."""
+    return {
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+        "timestamp_type": int(batch.header.timestamp_type),
+        "key": encoded(record.key),
+        "value": encoded(record.value),
+        "headers": [[name, encoded(value)] for name, value in record.headers],
+        "batch_base_offset": batch.header.base_offset,
+        "is_control": batch.header.is_control,
+    }
+
+
+def batch_lines(segment: LogSegment) -> list[dict[str, object]]:
+    """Return a segment's batches as `batches.jsonl` shows them."""
+    found = []
+    for at in segment.batches():
+        header = at.header
+        batch = segment.read_batch(at)
+        found.append(
+            {
+                "segment": segment.base_offset,
+                "baseOffset": header.base_offset,
+                "lastOffset": header.last_offset,
+                "count": header.record_count,
+                "baseSequence": header.base_sequence,
+                "lastSequence": header.last_sequence,
+                "producerId": header.producer_id,
+                "producerEpoch": header.producer_epoch,
+                "partitionLeaderEpoch": header.partition_leader_epoch,
+                "isTransactional": header.is_transactional,
+                "isControl": header.is_control,
+                "deleteHorizonMs": header.delete_horizon_ms,
+                "position": at.position,
+                "timestampType": int(header.timestamp_type),
+                "maxTimestamp": header.max_timestamp,
+                "size": header.size_bytes,
+                "magic": header.magic,
+                "compresscodec": batch.codec.name.lower(),
+                "crc": header.crc,
+                "isvalid": batch.is_valid(),
+            }
+        )
+    return found
+
+
+def copy_to_memory(data_dir: Path, clock: VirtualClock) -> MemoryFileSystem:
+    """Return the files of a data directory, below `/data`, in memory."""
+    fs = MemoryFileSystem(clock)
+    fs.make_dirs("/data")
+    for path in sorted(data_dir.rglob("*")):
+        target = f"/data/{path.relative_to(data_dir)}"
+        if path.is_dir():
+            fs.make_dirs(target)
+        else:
+            file = fs.open(target, create=True)
+            file.append([path.read_bytes()])
+            file.close()
+    return fs
+
+
+def open_read_only(data_dir: Path, clock: VirtualClock) -> tuple[LogManager, Log]:
+    """Open a data directory where it stands, changing nothing."""
+    fs = OverlayFileSystem(ReadOnlyFileSystem(DiskFileSystem()), clock)
+    manager = LogManager(Runtime(clock, fs), [str(data_dir)], BrokerConfig(), read_only=True)
+    return manager, manager.log(TP)
+
+
+def open_writable(
+    fs: FileSystem,
+    clock: VirtualClock,
+    path: str = "/data",
+    broker_config: BrokerConfig | None = None,
+) -> LogManager:
+    """Open a copy of a data directory for writing."""
+    return LogManager(Runtime(clock, fs), [path], broker_config or BrokerConfig())
+
+
+def broker_config_of(case: str) -> BrokerConfig:
+    """Return a case's topic settings as the broker's defaults, where that is possible."""
+    keys = {"index.interval.bytes": "log.index.interval.bytes"}
+    settings = manifest(case)["config"]
+    return BrokerConfig.from_properties(
+        {broker: settings[key] for key, broker in keys.items() if key in settings}
+    )
+
+
+def tree(fs: FileSystem, path: str = "/data") -> dict[str, bytes]:
+    """Return the contents of all files below a directory by their paths below it."""
+    found = {}
+    for name in fs.list_dir(path):
+        if fs.is_dir(f"{path}/{name}"):
+            below = tree(fs, f"{path}/{name}")
+            found.update({f"{name}/{inner}": data for inner, data in below.items()})
+        else:
+            found[name] = read_bytes(fs, f"{path}/{name}")
+    return found

@@ -1,0 +1,214 @@
+"""Kafka's own classes behind a pipe: builds the judge once, starts it, speaks to it.
+
+The judge is a Java process (`tests/interop/src`) that answers one JSON object a line; a second
+release of Kafka is a second build of the same sources. Without a JDK or Maven, or without a
+network the first time, `Unavailable` says so and the tests skip; under `LOGSTORE_INTEROP_REQUIRED=1`
+they fail instead.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+PROJECT = Path(__file__).parent.parent / "interop"
+BUILDS = PROJECT / "target"
+"""Git-ignored; what is here is built once for each state of the sources."""
+
+REQUIRED = os.environ.get("LOGSTORE_INTEROP_REQUIRED") == "1"
+
+MAVEN_TIMEOUT_S = 420
+
+
+class Release(NamedTuple):
+    """A release of Kafka: the Maven profile that pins it, and whether its dump tool is apart."""
+
+    profile: str
+    separate_dump_tool: bool
+
+
+KAFKA_3 = Release("kafka3", separate_dump_tool=False)
+KAFKA_4 = Release("kafka4", separate_dump_tool=True)
+RELEASES = (KAFKA_3, KAFKA_4)
+
+
+class Unavailable(Exception):
+    """This machine cannot run Kafka's classes; the message says what is missing."""
+
+
+class JudgeError(Exception):
+    """A command failed inside Kafka; `trace` is the Java stack trace."""
+
+    def __init__(self, message: str, trace: str) -> None:
+        super().__init__(message)
+        self.trace = trace
+
+    def __str__(self) -> str:
+        return f"{self.args[0]}\n{self.trace}"
+
+
+# -- building ------------------------------------------------------------------------------------
+
+
+def build(release: Release) -> list[str]:
+    """Return the command that starts a release's judge, compiling it if its sources changed.
+
+    Raises
+    ------
+    Unavailable
+        No JDK or Maven here, or Maven could not fetch what it needs.
+    RuntimeError
+        The Java sources do not compile.
+    """
+    missing = [name for name in ("java", "javac", "mvn") if shutil.which(name) is None]
+    if missing:
+        raise Unavailable(f"not on the PATH: {', '.join(missing)} (a JDK 17 and Maven are needed)")
+    BUILDS.mkdir(exist_ok=True)
+    with _locked(BUILDS / f"{release.profile}.lock"):
+        folder = BUILDS / release.profile
+        _make(
+            folder,
+            ["pom.xml", f"src/{release.profile}", "src/main"],
+            ["-f", "pom.xml", f"-P{release.profile}", f"-Dinterop.build={folder}", "compile"],
+        )
+    command = ["java", "-XX:+UseSerialGC", "-Xmx1g"]
+    if (memory := fast_scratch()) is not None:
+        command.append(f"-Djava.io.tmpdir={memory}")
+    if release.separate_dump_tool:
+        with _locked(BUILDS / "dump-tool.lock"):
+            tool = BUILDS / "dump-tool"
+            _make(tool, ["dump-tool.xml"], ["-f", "dump-tool.xml"])
+        command.append(f"-Djudge.dump.classpath={_class_path(tool)}")
+    return [*command, "-cp", f"{folder / 'classes'}:{_class_path(folder)}", "judge.Judge"]
+
+
+def _make(folder: Path, sources: list[str], maven: list[str]) -> None:
+    """Run Maven unless `folder` holds what these sources gave and its jars are still there."""
+    stamp = folder / "stamp"
+    digest = _digest(sources)
+    if stamp.is_file() and stamp.read_text() == digest:
+        jars = _class_path(folder).split(":")
+        if all(Path(jar).is_file() for jar in jars):
+            return
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    output = folder / "classpath"
+    arguments = [*maven, "dependency:build-classpath", "-Dmdep.includeScope=runtime"]
+    try:
+        done = subprocess.run(
+            ["mvn", "-q", "-B", *arguments, f"-Dmdep.outputFile={output}"],
+            cwd=PROJECT,
+            capture_output=True,
+            text=True,
+            timeout=MAVEN_TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise Unavailable(f"Maven did not finish within {MAVEN_TIMEOUT_S} s") from error
+    if done.returncode:
+        said = (done.stdout + done.stderr).strip()
+        if "COMPILATION ERROR" in said:
+            raise RuntimeError(said)
+        first = next((line for line in said.splitlines() if "ERROR" in line), said)
+        raise Unavailable(f"Maven failed: {first}")
+    stamp.write_text(digest)
+
+
+def _class_path(folder: Path) -> str:
+    return (folder / "classpath").read_text().strip()
+
+
+def _digest(sources: list[str]) -> str:
+    digest = hashlib.sha256()
+    for source in sources:
+        path = PROJECT / source
+        files = [path] if path.is_file() else sorted(path.rglob("*.java"))
+        for file in files:
+            digest.update(str(file.relative_to(PROJECT)).encode())
+            digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """One builder at a time, also among parallel test processes."""
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def fast_scratch() -> str | None:
+    """Return a directory in memory for data that live for a moment; None if there is none.
+
+    Both engines sync what they write, often; on a disk that is most of the time they take.
+    """
+    memory = Path("/dev/shm")
+    roomy = memory.is_dir() and shutil.disk_usage(memory).free > 2 << 30
+    return str(memory) if roomy and os.access(memory, os.W_OK) else None
+
+
+# -- speaking ------------------------------------------------------------------------------------
+
+
+class Judge:
+    """A running judge. Commands and answers are described in `tests/interop/README.md`."""
+
+    def __init__(self, command: list[str]) -> None:
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+        self.kafka_version: str = self._answer()["kafka_version"]
+
+    @classmethod
+    def start(cls, release: Release) -> Self:
+        """Build if need be, and start.
+
+        Raises
+        ------
+        Unavailable
+        """
+        return cls(build(release))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let the process end."""
+        if self._process.poll() is None:
+            self._process.stdin.write(b'{"command":"quit"}\n')
+            self._process.stdin.close()
+            self._process.wait(timeout=30)
+        self._process.stdout.close()
+
+    def ask(self, command: str, data_dir: Path, topic: str, **arguments: Any) -> dict[str, Any]:
+        """Send a command about partition 0 of a topic; return its result.
+
+        Raises
+        ------
+        JudgeError
+            Kafka's classes threw something.
+        """
+        request = {"command": command, "data_dir": str(data_dir), "topic": topic, **arguments}
+        self._process.stdin.write(json.dumps(request).encode() + b"\n")
+        self._process.stdin.flush()
+        return self._answer()
+
+    def _answer(self) -> dict[str, Any]:
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"the judge ended with status {self._process.wait(timeout=30)}")
+        answer = json.loads(line)
+        if not answer["ok"]:
+            raise JudgeError(answer["error"], answer["trace"])
+        return answer["result"]

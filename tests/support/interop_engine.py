@@ -1,0 +1,123 @@
+"""This engine's side of the comparison with Kafka: fill a log, clean it, by the judge's words."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cleaner.clean import clean_pass
+from cleaner.config import CleanerConfig
+from cleaner.selection import cleanable_state
+from cleaner.stats import CleanerStats
+from logstore import Broker, VirtualClock
+from logstore.checkpoint import CLEANER_OFFSETS, OffsetCheckpoint
+from logstore.log import Log, NewRecord
+from logstore.record.codecs import Codec
+from logstore.runtime import DiskFileSystem
+from logstore.topics import TopicStore
+from logstore.types import AppendOrigin, TopicPartition
+
+Operation = Mapping[str, Any]
+
+
+def open_broker(
+    data_dir: Path,
+    topic: str,
+    config: Mapping[str, str],
+    now_ms: int,
+    broker_config: Mapping[str, str] | None = None,
+) -> Broker:
+    """Open a data directory with `config` in force for its topic from the first moment."""
+    clock = VirtualClock(now_ms)
+    data_dir.mkdir(parents=True, exist_ok=True)
+    store = TopicStore(DiskFileSystem(clock), str(data_dir))
+    Path(store.path).unlink(missing_ok=True)
+    TopicStore(DiskFileSystem(clock), str(data_dir)).create(topic, [0], config)
+    return Broker(data_dir, clock=clock, broker_config=broker_config)
+
+
+def write(
+    data_dir: Path,
+    topic: str,
+    config: Mapping[str, str],
+    now_ms: int,
+    operations: Sequence[Operation],
+) -> int:
+    """Fill partition 0 as the judge's command `write` does; return the clock at the end."""
+    with open_broker(data_dir, topic, config, now_ms) as broker:
+        log = broker.log(topic)
+        for operation in operations:
+            _apply(log, broker.clock, operation)
+        return broker.clock.now_ms()
+
+
+def _apply(log: Log, clock: VirtualClock, operation: Operation) -> None:
+    match operation["op"]:
+        case "append":
+            records = [_record(row) for row in operation["records"]]
+            log.append_records(records, Codec.from_name(operation.get("codec", "none")))
+        case "replicate":
+            log.append_batches(base64.b64decode(operation["batches"]), AppendOrigin.REPLICATION)
+        case "roll":
+            log.roll()
+        case "advance":
+            clock.advance(ms=operation["ms"])
+        case other:
+            raise ValueError(f"unknown operation {other}")
+
+
+def _record(row: Sequence[Any]) -> NewRecord:
+    timestamp, key, value, *headers = row
+    named = tuple((name, _bytes(data)) for name, data in headers[0]) if headers else ()
+    return NewRecord(_bytes(key), _bytes(value), timestamp, named)
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else base64.b64decode(text)
+
+
+def clean_once(
+    data_dir: Path,
+    topic: str,
+    config: Mapping[str, str],
+    now_ms: int,
+    cleaner: CleanerConfig,
+) -> tuple[Any, CleanerStats | None]:
+    """Select and run one pass; write its checkpoint.
+
+    Returns
+    -------
+    CleanableState, CleanerStats or None
+        What selection measured, and the pass; None when there was nothing to clean.
+    """
+    with open_broker(data_dir, topic, config, now_ms) as broker:
+        log = broker.log(topic)
+        checkpoint = OffsetCheckpoint(broker.runtime.fs, f"{data_dir}/{CLEANER_OFFSETS}")
+        stored = checkpoint.read().get(TopicPartition(topic, 0))
+        state = cleanable_state(log, stored, now_ms)
+        if not state.cleanable_bytes:
+            return state, None
+        steps = clean_pass(log, cleaner, state.first_dirty_offset, state.upper_bound_offset)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as done:
+                stats: CleanerStats = done.value
+                break
+        checkpoint.write({TopicPartition(topic, 0): stats.end_offset})
+        return state, stats
+
+
+def kafka_stats(stats: CleanerStats) -> dict[str, int]:
+    """Return the counters that Kafka counts too, by Kafka's names."""
+    return {
+        "mapBytesRead": stats.map_bytes_read,
+        "mapMessagesRead": stats.map_messages_read,
+        "bytesRead": stats.bytes_read,
+        "messagesRead": stats.messages_read,
+        "bytesWritten": stats.bytes_written,
+        "messagesWritten": stats.messages_written,
+        "invalidMessagesRead": stats.invalid_messages_read,
+    }

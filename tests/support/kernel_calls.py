@@ -1,0 +1,99 @@
+"""The cleaner's kernels as tests call them: bytes in, lists out."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cleaner import kernels
+from cleaner.offset_map import OffsetMap
+from logstore.record.layout import CODEC_MASK, HEADER_SIZE
+
+FORMS = ("dropped", "verbatim", "rebuilt", "empty")
+
+
+def array(data: bytes) -> np.ndarray:
+    """A writable array of exactly these bytes, as large as they are."""
+    return np.frombuffer(bytearray(data), np.uint8)
+
+
+def scan(data: bytes, *, check_crc: bool = True, rows: int = 200):
+    """Status, table of the whole batches, and the position after them."""
+    table = np.empty((rows, kernels.TABLE_COLUMNS), np.int64)
+    status, found, position = kernels.scan_batches(array(data), 0, len(data), check_crc, table)
+    return status, table[:found], position
+
+
+def unfolded(data: bytes, table: np.ndarray, sections: list[bytes]) -> np.ndarray:
+    """Put decompressed sections behind the bytes, and point the table's rows there."""
+    parts = bytearray(data)
+    for row, section in zip(table, sections, strict=True):
+        if row[kernels.COL_ATTRIBUTES] & CODEC_MASK:
+            row[kernels.COL_SECTION_START] = len(parts)
+            parts += section
+            row[kernels.COL_SECTION_END] = len(parts)
+    return np.frombuffer(parts, np.uint8)
+
+
+def build(data: np.ndarray, table: np.ndarray, first_dirty: int, offset_map: OffsetMap):
+    """Run `map_batches` over all rows."""
+    return kernels.map_batches(
+        data,
+        table,
+        0,
+        len(table),
+        first_dirty,
+        offset_map.slots,
+        offset_map.state,
+        offset_map.k0,
+        offset_map.k1,
+    )
+
+
+def classify(
+    data: np.ndarray, table: np.ndarray, offset_map: OffsetMap, now_ms: int, new_horizon_ms: int
+):
+    """Run `classify_batches`; status, row, and the arrays it filled."""
+    count = int(table[:, kernels.COL_RECORD_COUNT].sum())
+    codes = np.full(count, 255, np.uint8)
+    record_starts = np.full(count, -1, np.int64)
+    status, row = kernels.classify_batches(
+        data,
+        table,
+        len(table),
+        offset_map.slots,
+        offset_map.state,
+        offset_map.k0,
+        offset_map.k1,
+        now_ms,
+        new_horizon_ms,
+        codes,
+        record_starts,
+    )
+    return status, row, codes, record_starts
+
+
+def assemble(
+    data: np.ndarray, table: np.ndarray, codes: np.ndarray, record_starts: np.ndarray
+) -> list[bytes]:
+    """What each row leaves; a compressed batch to be rebuilt gives its plain section instead."""
+    out = np.full(int(table[:, kernels.COL_OUT_SIZE].sum()), 0xAA, np.uint8)
+    row = position = 0
+    outputs: dict[int, bytes] = {}
+    while row < len(table):
+        first, start = row, position
+        status, row, position = kernels.assemble_batches(
+            data, table, row, len(table), codes, record_starts, out, position
+        )
+        at = start
+        for done in range(first, row):
+            size = int(table[done, kernels.COL_OUT_SIZE])
+            outputs[done] = out[at : at + size].tobytes()
+            at += size
+        assert at == position
+        if status == kernels.COMPRESSED:
+            section = np.empty(int(table[row, kernels.COL_OUT_SIZE]), np.uint8)
+            end = kernels.write_kept_records(data, table[row], codes, record_starts, section, 0)
+            outputs[row] = section[:end].tobytes()
+            assert end <= len(section) - HEADER_SIZE
+            row += 1
+    return [outputs[each] for each in range(len(table))]

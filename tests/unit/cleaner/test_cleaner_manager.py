@@ -1,0 +1,361 @@
+"""Selecting, passing and checkpointing over the logs of a broker."""
+
+from __future__ import annotations
+
+import pytest
+
+from cleaner.errors import CleaningAbortedError
+from logstore import Broker, TopicPartition, VirtualClock
+from logstore.errors import InvalidConfigurationError, KafkaStorageError
+from logstore.runtime import MemoryFileSystem
+from tests.support.cleaning import bases_of, contents, map_of, offsets_in
+
+USERS = TopicPartition("users", 0)
+CHECKPOINT = "/memory/cleaner-offset-checkpoint"
+HOUR_MS = 3_600_000
+
+
+def new_broker(**options: object) -> Broker:
+    clock = VirtualClock()
+    return Broker(clock=clock, fs=MemoryFileSystem(clock), seed=3, **options)
+
+
+def topic(broker: Broker, name: str = "users", **configs: object) -> None:
+    texts = {"cleanup_policy": "compact", "file_delete_delay_ms": 0} | configs
+    broker.create_topic(name, 1, {key.replace("_", "."): v for key, v in texts.items()})
+
+
+def fill(broker: Broker, name: str = "users", *, count: int = 20, keys: int = 5) -> None:
+    """Append records one a batch, then roll."""
+    for number in range(count):
+        broker.append(name, b"v%d" % number, b"k%d" % (number % keys), partition=0)
+    broker.roll(name, 0)
+
+
+def stored(broker: Broker) -> dict[TopicPartition, int]:
+    return broker.manager.directories[0].checkpoint("cleaner-offset-checkpoint").read()
+
+
+def write_checkpoint(broker: Broker, offsets: dict[TopicPartition, int]) -> None:
+    broker.manager.directories[0].checkpoint("cleaner-offset-checkpoint").write(offsets)
+
+
+def reasons(report: object) -> dict[str, str]:
+    return {each.topic: each.reason for each in report.not_cleaned}
+
+
+# --- checkpoint -------------------------------------------------------------------------------
+
+
+def test_a_pass_stores_its_end_offset() -> None:
+    broker = new_broker()
+    topic(broker)
+    fill(broker)
+    (stats,) = broker.clean("users").cleaned
+    assert (stats.first_dirty_offset, stats.end_offset) == (0, 20)
+    assert stored(broker) == {USERS: 20}
+    fill(broker, count=7)
+    (stats,) = broker.clean("users", force=True).cleaned
+    assert (stats.first_dirty_offset, stats.end_offset) == (20, 27)
+    assert stored(broker) == {USERS: 27}
+
+
+def test_other_partitions_entries_stay_and_unknown_ones_go() -> None:
+    broker = new_broker()
+    topic(broker)
+    topic(broker, "other")
+    fill(broker)
+    fill(broker, "other")
+    write_checkpoint(broker, {TopicPartition("other", 0): 9, TopicPartition("gone", 3): 4})
+    broker.clean("users")
+    assert stored(broker) == {USERS: 20, TopicPartition("other", 0): 9}
+
+
+def test_a_damaged_checkpoint_counts_as_none() -> None:
+    broker = new_broker()
+    topic(broker)
+    fill(broker)
+    file = broker.runtime.fs.open(CHECKPOINT, create=True)
+    file.write_at([b"0\nnonsense\n"], 0)
+    file.close()
+    assert broker.cleaner.checkpoint_of(USERS) is None
+    assert broker.cleaner.state_of(broker.log("users")).first_dirty_offset == 0
+    broker.clean("users")
+    assert stored(broker) == {USERS: 20}
+
+
+@pytest.mark.parametrize("force", (False, True))
+def test_s204_s205_a_checkpoint_outside_the_log_is_replaced_even_if_nothing_is_cleaned(
+    force: bool,
+) -> None:
+    broker = new_broker()
+    topic(broker)
+    broker.append("users", b"v", b"k", partition=0)
+    write_checkpoint(broker, {USERS: 500})
+    assert reasons(broker.clean("users", force=force)) == {"users": "active_segment"}
+    assert stored(broker) == {USERS: 0}
+
+
+def test_a_log_of_another_policy_keeps_its_checkpoint() -> None:
+    broker = new_broker()
+    topic(broker, cleanup_policy="delete")
+    fill(broker)
+    write_checkpoint(broker, {USERS: 500})
+    assert reasons(broker.clean("users")) == {"users": "policy"}
+    assert stored(broker) == {USERS: 500}
+
+
+# --- passes -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("force", (False, True))
+def test_partial_passes_repeat_until_done(force: bool) -> None:
+    broker = new_broker()
+    topic(broker, min_cleanable_dirty_ratio=0)
+    fill(broker, count=60, keys=12)
+    broker.cleaner.config = map_of(10, 0.5)
+    report = broker.clean("users", force=force)
+    assert [stats.end_offset for stats in report.cleaned][-1] == 60
+    assert len(report.cleaned) >= 3
+    assert [stats.pass_number for stats in report.cleaned] == [*range(1, len(report.cleaned) + 1)]
+    assert report.to_json()["passes_needed"] == {"users-0": len(report.cleaned)}
+    assert offsets_in(broker.log("users")) == list(range(48, 60))
+    assert stored(broker) == {USERS: 60}
+
+
+def test_without_force_passes_end_when_the_ratio_is_reached() -> None:
+    broker = new_broker()
+    topic(broker, min_cleanable_dirty_ratio=0.9)
+    fill(broker, count=60, keys=60)
+    broker.cleaner.config = map_of(20, 0.5)
+    report = broker.clean("users")
+    assert [stats.end_offset for stats in report.cleaned] == [10]
+    assert report.not_cleaned == ()
+    assert reasons(broker.clean("users")) == {"users": "dirty_ratio"}
+
+
+def test_a_forced_clean_of_an_empty_dirty_range_rewrites_once() -> None:
+    broker = new_broker()
+    topic(broker, delete_retention_ms=1000)
+    fill(broker)
+    broker.append("users", None, b"k0", partition=0)
+    broker.roll("users", 0)
+    assert len(broker.clean("users", force=True).cleaned) == 1
+    log = broker.log("users")
+    assert contents(log)[-1] == (20, b"k0", None)
+    assert reasons(broker.clean("users")) == {"users": "active_segment"}
+    broker.clock.advance(seconds=2)
+    (stats,) = broker.clean("users", force=True).cleaned
+    assert (stats.first_dirty_offset, stats.end_offset) == (21, 21)
+    assert offsets_in(log) == [16, 17, 18, 19]
+    assert stored(broker) == {USERS: 21}
+
+
+def test_a_forced_clean_never_touches_the_active_segment() -> None:
+    broker = new_broker()
+    topic(broker)
+    fill(broker)
+    for _ in range(5):
+        broker.append("users", b"v", b"k0", partition=0)
+    log = broker.log("users")
+    active = log.active_segment
+    write_checkpoint(broker, {USERS: 23})
+    broker.clean("users", force=True)
+    assert log.active_segment is active
+    assert offsets_in(log)[-5:] == [20, 21, 22, 23, 24]
+    assert stored(broker) == {USERS: 23}
+
+
+def test_roll_first_cleans_everything_written_so_far() -> None:
+    broker = new_broker()
+    topic(broker)
+    for number in range(4):
+        broker.append("users", b"v%d" % number, b"k", partition=0)
+    report = broker.clean("users", force=True, roll=True)
+    assert [stats.end_offset for stats in report.cleaned] == [4]
+    assert offsets_in(broker.log("users")) == [3]
+    before = bases_of(broker.log("users"))
+    broker.clean("users", force=True, roll=True)
+    assert bases_of(broker.log("users")) == before, "an empty active segment is not rolled"
+
+
+def test_a_log_that_is_refused_is_not_rolled_either() -> None:
+    broker = new_broker(broker_config={"log.cleaner.enable": False})
+    topic(broker)
+    topic(broker, "events", cleanup_policy="delete")
+    for name in ("users", "events"):
+        broker.append(name, b"v", b"k", partition=0)
+    report = broker.clean(roll=True)
+    assert reasons(report) == {"users": "cleaner_disabled", "events": "policy"}
+    assert bases_of(broker.log("users")) == bases_of(broker.log("events")) == [0]
+
+
+def test_the_most_urgent_log_comes_first() -> None:
+    broker = new_broker()
+    for name in ("few", "many", "some"):
+        topic(broker, name, min_cleanable_dirty_ratio=0.01)
+        fill(broker, name)
+    broker.clean()
+    for name, count in (("few", 3), ("many", 30), ("some", 10)):
+        fill(broker, name, count=count)
+    report = broker.clean()
+    assert [stats.topic_partition.topic for stats in report.cleaned] == ["many", "some", "few"]
+
+
+@pytest.mark.parametrize("exact", (False, True))
+def test_s211_overdue_before_dirty(exact: bool) -> None:
+    broker = new_broker(broker_config={"logstore.kafka.exact": exact})
+    topic(broker, "overdue", max_compaction_lag_ms=HOUR_MS, min_cleanable_dirty_ratio=0.99)
+    topic(broker, "dirty", min_cleanable_dirty_ratio=0.1)
+    for name in ("overdue", "dirty"):
+        fill(broker, name)
+    broker.clean(force=True)
+    fill(broker, "overdue", count=1)
+    fill(broker, "dirty", count=30)
+    broker.clock.advance(hours=2)
+    names = [stats.topic_partition.topic for stats in broker.clean().cleaned]
+    assert names == (["dirty", "overdue"] if exact else ["overdue", "dirty"])
+
+
+@pytest.mark.parametrize("exact", (False, True))
+def test_an_idle_active_segment_is_rolled_once_its_data_is_overdue(exact: bool) -> None:
+    """KIP-354; Kafka rolls on an append only, so that such data is never cleaned."""
+    broker = new_broker(broker_config={"logstore.kafka.exact": exact})
+    topic(broker, max_compaction_lag_ms=HOUR_MS)
+    for _ in range(3):
+        broker.append("users", b"v", b"k", partition=0)
+    broker.clock.advance(ms=HOUR_MS)
+    assert reasons(broker.clean()) == {"users": "active_segment"}
+    assert bases_of(broker.log("users")) == [0]
+    broker.clock.advance(ms=1)
+    report = broker.clean()
+    if exact:
+        assert reasons(report) == {"users": "active_segment"}
+        assert bases_of(broker.log("users")) == [0]
+    else:
+        assert [stats.end_offset for stats in report.cleaned] == [3]
+        assert offsets_in(broker.log("users")) == [2]
+
+
+def test_another_compaction_strategy_is_refused_before_anything_is_cleaned() -> None:
+    broker = new_broker()
+    topic(broker)
+    fill(broker)
+    topic(broker, "versioned", compaction_strategy="timestamp")
+    with pytest.raises(InvalidConfigurationError, match="timestamp is not supported yet"):
+        broker.clean()
+    assert stored(broker) == {}
+    topic(broker, "nameless", compaction_strategy="header", compaction_strategy_header="")
+    fill(broker, "nameless")
+    assert len(broker.clean("nameless").cleaned) == 1
+
+
+# --- failures ---------------------------------------------------------------------------------
+
+
+def damage(broker: Broker, position: int = 100) -> None:
+    file = broker.runtime.fs.open("/memory/users-0/00000000000000000000.log", write=True)
+    byte = file.read(position, 1)[0]
+    file.write_at([bytes([byte ^ 0x40])], position)
+    file.close()
+
+
+@pytest.mark.parametrize("force", (False, True))
+def test_a_corrupt_batch_makes_a_partition_uncleanable_and_no_other(force: bool) -> None:
+    broker = new_broker()
+    topic(broker)
+    topic(broker, "other")
+    fill(broker)
+    fill(broker, "other")
+    broker.append("users", b"later", b"k", partition=0)
+    damage(broker)
+    report = broker.clean(force=force)
+    assert [stats.topic_partition.topic for stats in report.cleaned] == ["other"]
+    assert reasons(report) == {"users": "uncleanable"}
+    (failed,) = report.not_cleaned
+    assert "00000000000000000000.log" in failed.text
+    assert stored(broker) == {USERS: 0, TopicPartition("other", 0): 20}
+    assert [r.value for r in broker.read("users", 0, offset=20)] == [b"later"]
+    broker.append("users", b"still", b"k", partition=0)
+    assert [r.value for r in broker.read("users", 0, offset=20)] == [b"later", b"still"]
+
+
+def test_an_uncleanable_partition_is_left_alone_until_it_is_opened_again() -> None:
+    broker = new_broker()
+    topic(broker)
+    fill(broker)
+    damage(broker)
+    assert reasons(broker.clean("users")) == {"users": "uncleanable"}
+    damage(broker)  # a second flip of the same bit mends it
+    for force in (False, True):
+        assert reasons(broker.clean("users", force=force)) == {"users": "uncleanable"}
+    broker.close()
+    again = Broker(clock=broker.clock, fs=broker.runtime.fs)
+    assert len(again.clean("users").cleaned) == 1
+
+
+def test_damage_in_the_clean_section_fails_the_rewrite() -> None:
+    broker = new_broker()
+    topic(broker)
+    fill(broker)
+    broker.clean("users")
+    fill(broker)
+    damage(broker, 70)
+    assert reasons(broker.clean("users", force=True)) == {"users": "uncleanable"}
+    assert stored(broker) == {USERS: 20}
+    assert any(name.endswith(".cleaned") for name in broker.runtime.fs.list_dir("/memory/users-0"))
+    broker.close()
+    Broker(clock=broker.clock, fs=broker.runtime.fs).log("users")
+    assert not [n for n in broker.runtime.fs.list_dir("/memory/users-0") if "cleaned" in n]
+
+
+def test_a_failing_disk_is_a_storage_error_and_moves_no_checkpoint(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broker = new_broker()
+    topic(broker)
+    fill(broker)
+    first = broker.log("users").segments.first
+
+    def fail(*_: object) -> int:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(type(first.file), "read_into", fail)
+    with pytest.raises(KafkaStorageError, match="users-0: cannot clean"):
+        broker.clean("users")
+    assert stored(broker) == {}
+
+
+@pytest.mark.parametrize("error", (CleaningAbortedError, KeyboardInterrupt, ValueError))
+def test_what_a_listener_raises_ends_the_pass_like_an_abort(error: type[BaseException]) -> None:
+    broker = new_broker()
+    topic(broker)
+    fill(broker)
+
+    def listen(tp: TopicPartition, progress: object) -> None:
+        assert tp == USERS
+        if progress.phase == "rewrite":
+            raise error
+
+    with pytest.raises(error):
+        broker.clean("users", progress=listen)
+    assert offsets_in(broker.log("users")) == list(range(20))
+    assert not [n for n in broker.runtime.fs.list_dir("/memory/users-0") if "cleaned" in n]
+    assert stored(broker) == {}
+    assert len(broker.clean("users").cleaned) == 1
+
+
+def test_a_hundred_logs_are_measured_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = new_broker()
+    broker.create_topic("users", 100, {"cleanup.policy": "compact"})
+    for number in range(100):
+        broker.append("users", b"v", b"k", partition=number)
+        broker.roll("users", number)
+    cleaner = broker.cleaner
+    measured = []
+    decision_of = cleaner.decision_of
+    monkeypatch.setattr(
+        cleaner, "decision_of", lambda log, **o: measured.append(log) or decision_of(log, **o)
+    )
+    assert len(broker.clean().cleaned) == 100
+    assert len(measured) == 200

@@ -1,0 +1,254 @@
+"""Directories that Kafka 3.9.2 wrote before and after its own cleaner ran, cleaned by ours."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from cleaner.clean import clean_pass
+from cleaner.config import CleanerConfig
+from cleaner.errors import UnsupportedTransactionsError
+from logstore.broker import Broker
+from logstore.record.walk import walk_buffer
+from logstore.runtime import DiskFileSystem, FixedWallClock
+from logstore.types import TopicPartition
+
+DATA = Path(__file__).resolve().parents[2] / "data" / "kafka-3.9"
+GOLDEN = TopicPartition("golden", 0)
+COMPARED = (".log", ".index", ".timeindex")
+
+
+@cache
+def manifest(case: str) -> dict:
+    return json.loads((DATA / case / "manifest.json").read_text(encoding="utf-8"))
+
+
+CASES = sorted(path.parent.name for path in DATA.glob("clean-*/manifest.json"))
+PLAIN = [case for case in CASES if not manifest(case)["transactions"]]
+TRANSACTIONAL = [case for case in CASES if manifest(case)["transactions"]]
+ONE_PASS = [case for case in PLAIN if "partial-map" not in case]
+
+
+def test_the_pairs_are_there() -> None:
+    assert len(PLAIN) >= 18
+    assert len(TRANSACTIONAL) >= 6
+
+
+def copy_of(case: str, where: Path) -> Path:
+    """A data directory with the case's files before cleaning, dated as Kafka had them."""
+    data = where / "data"
+    shutil.copytree(DATA / case / "before" / "data", data)
+    for name, mtime_ms in manifest(case)["before"]["mtime_ms"].items():
+        os.utime(data / "golden-0" / name, ns=(mtime_ms * 1_000_000, mtime_ms * 1_000_000))
+    return data
+
+
+def open_broker(case: str, data: Path) -> Broker:
+    """A broker over the directory, its clock and cleaner set as Kafka's were."""
+    expected = manifest(case)
+    clock = FixedWallClock(expected["cleaning_time_ms"])
+    broker = Broker(data, clock=clock, fs=DiskFileSystem(clock))
+    broker.override_configs("golden", expected["config"])
+    broker.cleaner.config = cleaner_config(case)
+    return broker
+
+
+def cleaner_config(case: str) -> CleanerConfig:
+    expected = manifest(case)
+    return CleanerConfig(
+        dedupe_buffer_bytes=expected["dedupe_buffer_size"],
+        load_factor=expected["dedupe_buffer_load_factor"],
+    )
+
+
+def run_one_pass(case: str, data: Path):
+    """One pass over exactly the range that Kafka cleaned."""
+    expected = manifest(case)
+    with open_broker(case, data) as broker:
+        log = broker.log("golden")
+        steps = clean_pass(
+            log,
+            cleaner_config(case),
+            expected["first_dirty_offset"],
+            expected["upper_bound_offset"],
+        )
+        while True:
+            try:
+                next(steps)
+            except StopIteration as done:
+                return done.value
+
+
+def files(partition: Path, suffixes: tuple[str, ...] = COMPARED) -> dict[str, bytes]:
+    return {p.name: p.read_bytes() for p in sorted(partition.iterdir()) if p.suffix in suffixes}
+
+
+def assert_files_are_kafkas(case: str, data: Path) -> None:
+    got = files(data / "golden-0")
+    expected = files(DATA / case / "after" / "data" / "golden-0")
+    assert got.keys() == expected.keys()
+    if manifest(case)["compression"] == "none":
+        assert got == expected
+        return
+    for name in expected:
+        if name.endswith(".log"):
+            assert_equal_unfolded(got[name], expected[name])
+        elif name.endswith(".timeindex"):
+            assert got[name] == expected[name]
+        else:
+            assert offsets_in(got[name]) == offsets_in(expected[name])
+
+
+def assert_equal_unfolded(got: bytes, expected: bytes) -> None:
+    """Compressed bytes are the codec library's affair; all else in a batch is not."""
+    ours, kafkas = list(walk_buffer(got)), list(walk_buffer(expected))
+    for our, kafka in zip(ours, kafkas, strict=True):
+        our.ensure_valid()
+        kafka.ensure_valid()
+        assert our.header._replace(batch_length=0, crc=0) == kafka.header._replace(
+            batch_length=0, crc=0
+        )
+        assert bytes(our.section()) == bytes(kafka.section())
+
+
+def offsets_in(index: bytes) -> list[bytes]:
+    return [index[at : at + 4] for at in range(0, len(index), 8)]
+
+
+@pytest.mark.parametrize("case", PLAIN)
+def test_one_pass_gives_kafkas_bytes(case: str, tmp_path: Path) -> None:
+    expected = manifest(case)
+    data = copy_of(case, tmp_path)
+    stats = run_one_pass(case, data)
+    assert_files_are_kafkas(case, data)
+    assert stats.end_offset == expected["end_offset"]
+    assert stats.map_entries == expected["map_slots_used"]
+    kafkas = dict(expected["stats"])
+    assert stats.map_utilization == pytest.approx(kafkas.pop("bufferUtilization"))
+    ours = {
+        "mapBytesRead": stats.map_bytes_read,
+        "mapMessagesRead": stats.map_messages_read,
+        "bytesRead": stats.bytes_read,
+        "messagesRead": stats.messages_read,
+        "bytesWritten": stats.bytes_written,
+        "messagesWritten": stats.messages_written,
+        "invalidMessagesRead": stats.invalid_messages_read,
+    }
+    if expected["compression"] != "none":
+        del ours["bytesWritten"], kafkas["bytesWritten"]
+    assert ours == kafkas
+    assert sum(stats.fates.values()) == stats.messages_read
+
+
+@pytest.mark.parametrize("case", PLAIN)
+def test_cleaned_segments_take_the_time_of_their_last_source(case: str, tmp_path: Path) -> None:
+    data = copy_of(case, tmp_path)
+    run_one_pass(case, data)
+    expected = manifest(case)["after"]["mtime_ms"]
+    got = {name: (data / "golden-0" / name).stat().st_mtime_ns // 1_000_000 for name in expected}
+    assert got == expected
+
+
+@pytest.mark.parametrize("case", ONE_PASS)
+def test_the_cleaner_manager_finds_range_and_checkpoint_itself(case: str, tmp_path: Path) -> None:
+    """The way `logstore clean --force` goes: D from the checkpoint, U from the log."""
+    expected = manifest(case)
+    data = copy_of(case, tmp_path)
+    with open_broker(case, data) as broker:
+        state = broker.cleaner.state_of(broker.log("golden"))
+        assert state.first_dirty_offset == expected["first_dirty_offset"]
+        assert state.first_uncleanable_offset == expected["uncleanable_offset"]
+        assert state.upper_bound_offset == expected["upper_bound_offset"]
+        report = broker.clean("golden", force=True)
+        assert [stats.end_offset for stats in report.cleaned] == [expected["end_offset"]]
+        assert report.not_cleaned == ()
+    assert_files_are_kafkas(case, data)
+    checkpoint = (data / "cleaner-offset-checkpoint").read_bytes()
+    assert checkpoint == f"0\n1\ngolden 0 {expected['end_offset']}\n".encode()
+    if case != "clean-dense-index-1":  # put back to 0 afterwards, for the pass after it
+        after = DATA / case / "after" / "data" / "cleaner-offset-checkpoint"
+        assert checkpoint == after.read_bytes()
+
+
+def test_partial_passes_of_kafka_one_after_another(tmp_path: Path) -> None:
+    """Each pass of the series begins with our result of the one before, not with Kafka's."""
+    series = ["clean-partial-map-1", "clean-partial-map-2", "clean-partial-map-3"]
+    data = copy_of(series[0], tmp_path)
+    for case in series:
+        stats = run_one_pass(case, data)
+        assert stats.end_offset == manifest(case)["end_offset"]
+        assert_files_are_kafkas(case, data)
+
+
+def test_recovery_of_a_cleaned_directory_changes_nothing(tmp_path: Path) -> None:
+    case = "clean-segments"
+    data = copy_of(case, tmp_path)
+    with open_broker(case, data) as broker:
+        broker.clean("golden", force=True)
+    (data / ".kafka_cleanshutdown").unlink()
+    with open_broker(case, data) as broker:
+        assert broker.log("golden").log_end_offset == manifest(case)["after"]["log_end_offset"]
+    got = files(data / "golden-0", (".log",))
+    assert got == files(DATA / case / "after" / "data" / "golden-0", (".log",))
+
+
+@pytest.mark.parametrize("case", ("clean-small", "clean-segments"))
+def test_the_command_line_gives_kafkas_bytes(case: str, tmp_path: Path) -> None:
+    pytest.importorskip("logstore.cli.cmd_clean")
+    expected = manifest(case)
+    data = copy_of(case, tmp_path)
+    program = "import sys; from logstore.cli.main import main; sys.exit(main())"
+    options = ["--data-dir", str(data), "--now", str(expected["cleaning_time_ms"])]
+    options += [f"--config={key}={value}" for key, value in expected["config"].items()]
+    run = subprocess.run(
+        [sys.executable, "-c", program, "clean", "golden", "--force", "--format=json", *options],
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+    assert run.returncode == 0, run.stderr
+    (stats,) = json.loads(run.stdout)["cleaned"]
+    assert stats["end_offset"] == expected["end_offset"]
+    assert stats["messages_written"] == expected["stats"]["messagesWritten"]
+    assert_files_are_kafkas(case, data)
+
+
+# --- transactions: refused until they are cleaned as well -------------------------------------
+
+
+@pytest.mark.parametrize("case", TRANSACTIONAL)
+def test_partitions_with_producers_are_refused_unchanged(case: str, tmp_path: Path) -> None:
+    data = copy_of(case, tmp_path)
+    suffixes = (*COMPARED, ".txnindex")
+    before = files(data / "golden-0", suffixes)
+    with open_broker(case, data) as broker:
+        report = broker.clean("golden", force=True, roll=True)
+        assert [each.reason for each in report.not_cleaned] == ["unsupported_transactions"]
+        assert report.cleaned == ()
+        assert broker.clean("golden").not_cleaned[0].reason == "unsupported_transactions"
+    assert files(data / "golden-0", suffixes) == before
+    checkpoint = data / "cleaner-offset-checkpoint"
+    assert (
+        checkpoint.read_bytes()
+        == (DATA / case / "before" / "data" / "cleaner-offset-checkpoint").read_bytes()
+    )
+
+
+@pytest.mark.parametrize("case", [c for c in TRANSACTIONAL if c != "clean-open-transaction"])
+def test_a_pass_that_meets_a_producer_leaves_the_files_as_they_are(
+    case: str, tmp_path: Path
+) -> None:
+    """As when the producers are forgotten, so that nothing warns before the batches are read."""
+    data = copy_of(case, tmp_path)
+    before = files(data / "golden-0")
+    with pytest.raises(UnsupportedTransactionsError):
+        run_one_pass(case, data)
+    assert files(data / "golden-0") == before
+    assert not list((data / "golden-0").glob("*.cleaned"))

@@ -1,0 +1,325 @@
+"""Cases of the cleaner's kernels that a reader can follow; the property tests draw the others."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from cleaner import kernels, map_kernels
+from cleaner.offset_map import OffsetMap
+from logstore.record.batch import RecordBatch, build_batch, seal_batch
+from logstore.record.records import Record, encode_records
+from logstore.types import TimestampType
+from tests.support import cleaner_oracle as oracle
+from tests.support.kernel_calls import FORMS, array, assemble, build, classify, scan
+
+KEY = bytes(range(16))
+K0 = int.from_bytes(KEY[:8], "little")
+K1 = int.from_bytes(KEY[8:], "little")
+
+# Of the message 00 01 02 … under the key 00 … 0f, by length. The 2-4 column is the reference
+# implementation's, the 1-3 column was made with OpenSSL's SIPHASH (c-rounds 1, d-rounds 3).
+SIPHASH_VECTORS = {
+    0: ("a3817f04ba25a8e66df67214c7550293", "e77ebcb22788a5befd62db6add303001"),
+    1: ("da87c1d86b99af44347659119b22fc45", "fc6f370460d3eda85e0573cc2b2ff063"),
+    7: ("a1f1ebbed8dbc153c0b84aa61ff08239", "1084b923f2aae0c3a62f2ec80848ab77"),
+    8: ("3b62a9ba6258f5610f83e264f31497b4", "aa12fee1d5e3dab4724f16ab35f9c799"),
+    15: ("5493e99933b0a8117e08ec0f97cfc3d9", "c17e5505b2bd526c2921cdec1e7e0109"),
+    63: ("5150d1772f50834a503e069a973fbd7c", "4c5800e34efe426f079f6b0aa75260ad"),
+}
+
+
+def digest(words: tuple) -> str:
+    return b"".join(int(word).to_bytes(8, "little") for word in words).hex()
+
+
+@pytest.mark.parametrize("size", SIPHASH_VECTORS)
+def test_the_oracle_of_siphash_agrees_with_the_vectors(size: int) -> None:
+    message = bytes(range(size))
+    official, fast = SIPHASH_VECTORS[size]
+    assert digest(oracle.siphash128(message, K0, K1, 2, 4)) == official
+    assert digest(oracle.siphash128(message, K0, K1, 1, 3)) == fast
+
+
+@pytest.mark.parametrize("size", SIPHASH_VECTORS)
+def test_siphash128_agrees_with_the_vectors(size: int) -> None:
+    data = array(b"??" + bytes(range(size)) + b"??")
+    words = map_kernels.siphash128(data, 2, size, np.uint64(K0), np.uint64(K1))
+    assert digest(words) == SIPHASH_VECTORS[size][1]
+
+
+def test_read_i32_and_read_i64_are_signed_and_big_endian() -> None:
+    data = array(bytes.fromhex("00 80000000 7fffffff fffffffe 8000000000000000 fffffffffffffffd"))
+    assert kernels.read_i32(data, 1) == -(2**31)
+    assert kernels.read_i32(data, 5) == 2**31 - 1
+    assert kernels.read_i32(data, 9) == -2
+    assert kernels.read_i64(data, 13) == -(2**63)
+    assert kernels.read_i64(data, 21) == -3
+
+
+def test_write_be_writes_low_bytes_of_any_sign() -> None:
+    out = np.zeros(16, np.uint8)
+    position = kernels.write_be(out, 1, np.int64(-2), 8)
+    position = kernels.write_be(out, position, np.int64(0x01020304), 4)
+    position = kernels.write_be(out, position, np.int64(0x40), 2)
+    assert position == 15
+    assert out.tobytes().hex() == "00" + "fffffffffffffffe" + "01020304" + "0040" + "00"
+
+
+# --- scan_batches -----------------------------------------------------------------------------
+
+
+def records(*items: tuple, base: int = 0, timestamp: int = 1000) -> list[Record]:
+    return [Record(base + at, timestamp + at, *item) for at, item in enumerate(items)]
+
+
+ONE = build_batch(records((b"a", b"1"), (b"b", b"2")), base_offset=0, last_offset=4)
+TWO = build_batch(records((b"a", b"3"), base=7), partition_leader_epoch=3)
+
+
+def test_scan_batches_fills_a_row_a_batch() -> None:
+    status, table, position = scan(ONE + TWO)
+    assert (status, len(table), position) == (kernels.OK, 2, len(ONE + TWO))
+    row = table[1]
+    assert row[kernels.COL_POSITION] == len(ONE)
+    assert row[kernels.COL_SIZE] == len(TWO)
+    assert (row[kernels.COL_BASE_OFFSET], row[kernels.COL_LAST_OFFSET]) == (7, 7)
+    assert table[0, kernels.COL_LAST_OFFSET] == 4
+    assert row[kernels.COL_PRODUCER_ID] == -1
+    assert row[kernels.COL_RECORD_COUNT] == 1
+    assert row[kernels.COL_BASE_TIMESTAMP] == row[kernels.COL_MAX_TIMESTAMP] == 1000
+    assert row[kernels.COL_SECTION_START] == len(ONE) + 61
+    assert row[kernels.COL_SECTION_END] == len(ONE + TWO)
+
+
+def test_scan_batches_stops_before_a_torn_batch_and_when_the_table_is_full() -> None:
+    for cut in range(1, len(TWO)):
+        status, table, position = scan((ONE + TWO)[:-cut])
+        assert (status, len(table), position) == (kernels.OK, 1, len(ONE))
+    status, table, position = scan(ONE + TWO + ONE, rows=2)
+    assert (status, len(table), position) == (kernels.OK, 2, len(ONE + TWO))
+
+
+def changed(batch: bytes, **fields: int) -> bytes:
+    """The batch with header fields replaced, its CRC right."""
+    header = RecordBatch(batch).header._replace(**fields)
+    whole = header.pack() + batch[61:]
+    return header._replace(crc=RecordBatch(whole).computed_crc()).pack() + batch[61:]
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    (
+        changed(TWO, batch_length=13),
+        changed(TWO, batch_length=48),
+        changed(TWO, magic=1),
+        changed(TWO, magic=3),
+        changed(TWO, record_count=-1),
+        changed(TWO, last_offset_delta=-1),
+        changed(TWO, base_offset=-8),
+        changed(TWO, base_offset=2**63 - 1, last_offset_delta=1),
+        TWO[:-1] + bytes([TWO[-1] ^ 1]),
+    ),
+    ids=("length", "header", "old", "magic", "count", "delta", "base", "overflow", "crc"),
+)
+def test_scan_batches_tells_which_batch_is_damaged(damaged: bytes) -> None:
+    status, table, position = scan(ONE + damaged + ONE)
+    assert (status, len(table), position) == (kernels.DAMAGED, 1, len(ONE))
+
+
+def test_scan_batches_may_leave_crcs_unchecked() -> None:
+    damaged = TWO[:-1] + bytes([TWO[-1] ^ 1])
+    assert scan(damaged, check_crc=False)[0] == kernels.OK
+
+
+# --- map_batches ------------------------------------------------------------------------------
+
+
+def offset_map(capacity: int = 1000, **settings: object) -> OffsetMap:
+    return OffsetMap(24 * capacity, 0.9, **settings)
+
+
+def test_map_batches_puts_keyed_records_from_the_first_dirty_offset_on() -> None:
+    data = ONE + build_batch(records((b"a", b"x"), (None, b"y"), (b"", None), base=5))
+    _, table, _ = scan(data)
+    a_map = offset_map()
+    assert build(array(data), table, 1, a_map) == (kernels.OK, 2)
+    assert len(a_map) == 3
+    assert [a_map.get(key) for key in (b"a", b"b", b"", b"c")] == [5, 1, 7, -1]
+    assert a_map.latest_offset == 7
+    assert a_map.state[map_kernels.STATE_MESSAGES] == 5
+
+
+def test_map_batches_moves_on_over_control_and_discarded_batches() -> None:
+    control = seal_batch(b"", last_offset_delta=0, record_count=1, base_timestamp=0,
+                         max_timestamp=0, base_offset=5, is_control=True)  # fmt: skip
+    data = ONE + control + TWO
+    _, table, _ = scan(data)
+    table[2, kernels.COL_DISCARD] = kernels.DISCARD_ABORTED
+    a_map = offset_map()
+    assert build(array(data), table, 0, a_map) == (kernels.OK, 3)
+    assert a_map.get(b"a") == 0
+    assert a_map.latest_offset == 7
+    assert a_map.state[map_kernels.STATE_MESSAGES] == 4
+
+
+def test_map_batches_stops_at_the_first_keyed_record_once_full() -> None:
+    data = build_batch(records((b"a", b"1"), (b"b", b"2"), (None, b"3"), (b"a", b"4")))
+    _, table, _ = scan(data)
+    a_map = offset_map(4)
+    a_map.state[map_kernels.STATE_LIMIT] = 2
+    assert build(array(data), table, 0, a_map) == (kernels.MAP_FULL, 0)
+    assert a_map.latest_offset == 1
+    assert a_map.get(b"a") == 0
+
+
+def test_map_batches_ends_where_an_offset_is_too_far_from_the_base() -> None:
+    far = map_kernels.MAX_OFFSET_SPAN + 1
+    data = ONE + build_batch(records((b"far", b"1"), base=far))
+    _, table, _ = scan(data)
+    a_map = offset_map()
+    assert build(array(data), table, 0, a_map) == (kernels.MAP_FULL, 1)
+    assert a_map.latest_offset == 4
+    a_map = offset_map(base_offset=1)
+    assert build(array(data), table, 1, a_map) == (kernels.OK, 2)
+    assert a_map.get(b"far") == far
+
+
+@pytest.mark.parametrize(
+    "section",
+    ("", "0e", "0e00", "0e000000027a", "0200", "3200000002610230", "10000000026102310003"),
+)
+def test_sections_that_do_not_hold_their_records_are_damaged(section: str) -> None:
+    data = ONE + seal_batch(
+        bytes.fromhex(section), base_offset=5, last_offset_delta=0, record_count=1,
+        base_timestamp=0, max_timestamp=0,
+    )  # fmt: skip
+    _, table, _ = scan(data)
+    assert build(array(data), table, 0, offset_map()) == (kernels.DAMAGED, 1)
+    assert classify(array(data), table, offset_map(), 0, 0)[:2] == (kernels.DAMAGED, 1)
+
+
+def test_a_record_beyond_its_batchs_last_offset_is_damage() -> None:
+    data = changed(build_batch(records((b"a", b"1"), (b"b", b"2"))), last_offset_delta=0)
+    _, table, _ = scan(data)
+    assert build(array(data), table, 0, offset_map()) == (kernels.DAMAGED, 0)
+    assert classify(array(data), table, offset_map(), 0, 0)[:2] == (kernels.DAMAGED, 0)
+
+
+# --- map_get, map_put -------------------------------------------------------------------------
+
+
+def test_map_put_and_map_get_by_position() -> None:
+    a_map = offset_map()
+    data = array(b"..key..")
+    arguments = (a_map.slots, a_map.state, data, 2, 3)
+    assert map_kernels.map_get(*arguments, a_map.k0, a_map.k1) == -1
+    assert map_kernels.map_put(*arguments, 41, a_map.k0, a_map.k1)
+    assert map_kernels.map_put(*arguments, 42, a_map.k0, a_map.k1)
+    assert map_kernels.map_get(*arguments, a_map.k0, a_map.k1) == 42
+    assert len(a_map) == 1
+    a_map._check()
+
+
+def test_map_put_refuses_offsets_outside_its_span() -> None:
+    a_map = offset_map(base_offset=10)
+    for offset in (9, 10 + map_kernels.MAX_OFFSET_SPAN + 1):
+        arguments = (a_map.slots, a_map.state, array(b"k"), 0, 1, offset, a_map.k0, a_map.k1)
+        assert not map_kernels.map_put(*arguments)
+    assert len(a_map) == 0
+    assert a_map.latest_offset == -1
+    a_map.put(b"k", 10 + map_kernels.MAX_OFFSET_SPAN)
+    assert a_map.get(b"k") == 10 + map_kernels.MAX_OFFSET_SPAN
+
+
+def test_keys_that_share_a_home_slot_or_half_a_hash_stay_apart() -> None:
+    """Every key lands on the one home slot; order of hashes and tags must keep them apart."""
+    a_map = OffsetMap(24 * 2000, 0.9, max_entries=0)
+    keys = [b"%d" % number for number in range(1500)]
+    for offset, key in enumerate(keys):
+        a_map.put(key, offset)
+        if offset % 100 == 0:
+            a_map._check()
+    assert [a_map.get(key) for key in keys] == list(range(len(keys)))
+    assert a_map.get(b"absent") == -1
+    a_map._check()
+
+
+# --- classify_batches, assemble_batches -------------------------------------------------------
+
+
+def test_each_form_of_a_batch() -> None:
+    data = b"".join(
+        [
+            build_batch(records((b"a", b"1"), (b"b", b"1"))),  # a superseded: rebuilt
+            build_batch(records((b"c", b"1"), base=2)),  # kept: verbatim
+            build_batch(records((b"a", b"2"), base=3)),  # superseded: dropped
+            build_batch(records((b"a", b"3"), base=4)),  # superseded, to be kept empty
+            build_batch(records((b"a", b"4"), (b"d", None), base=5)),  # a new horizon: rebuilt
+        ]
+    )
+    _, table, _ = scan(data)
+    a_map = offset_map()
+    build(array(data), table, 0, a_map)
+    table[3, kernels.COL_VERDICT] = kernels.VERDICT_RETAIN_EMPTY
+    status, row, codes, starts = classify(array(data), table, a_map, 5000, 9000)
+    assert (status, row) == (kernels.OK, 5)
+    assert codes.tolist() == [1, 0, 0, 1, 1, 0, 0]
+    forms = [FORMS[form] for form in table[:, kernels.COL_FORM]]
+    assert forms == ["rebuilt", "verbatim", "dropped", "empty", "rebuilt"]
+    assert table[:, kernels.COL_KEPT].tolist() == [1, 1, 0, 0, 2]
+    outputs = assemble(array(data), table, codes, starts)
+    batches = [RecordBatch(output) if output else None for output in outputs]
+    assert [each is None or each.is_valid() for each in batches] == [True] * 5
+    assert [r.key for r in batches[0].records()] == [b"b"]
+    assert outputs[2] == b""
+    assert batches[3].header.record_count == 0
+    assert batches[3].header.base_timestamp == -1
+    assert batches[4].header.delete_horizon_ms == 9000
+    assert [r.timestamp for r in batches[4].records()] == [1000, 1001]
+
+
+def test_write_kept_records_keeps_offsets_and_moves_timestamps() -> None:
+    data = build_batch(records((b"a", b"1"), (b"b", b"2"), (b"a", b"3", (("h", None),))))
+    _, table, _ = scan(data)
+    a_map = offset_map()
+    build(array(data), table, 0, a_map)
+    _, _, codes, starts = classify(array(data), table, a_map, 0, 0)
+    out = np.zeros(200, np.uint8)
+    end = kernels.write_kept_records(array(data), table[0], codes, starts, out, 3)
+    kept = RecordBatch(data).records()[1:]
+    assert table[0, kernels.COL_OUT_BASE_TIMESTAMP] == 1001
+    assert out[3:end].tobytes() == encode_records(kept, 0, 1001)
+
+
+def test_write_header_of_an_emptied_batch_clears_codec_and_horizon() -> None:
+    source = build_batch(
+        records((b"a", None), base=9),
+        delete_horizon_ms=77,
+        partition_leader_epoch=5,
+        timestamp_type=TimestampType.LOG_APPEND_TIME,
+        append_time=1234,
+    )
+    _, table, _ = scan(source)
+    table[0, kernels.COL_FORM] = kernels.FORM_EMPTY
+    table[0, kernels.COL_OUT_MAX_TIMESTAMP] = table[0, kernels.COL_MAX_TIMESTAMP]
+    out = np.zeros(70, np.uint8)
+    assert kernels.write_header(array(source), table[0], out, 4, 65) == 65
+    batch = RecordBatch(out[4:65].tobytes())
+    assert batch.is_valid()
+    assert batch.header.attributes == 0x08
+    assert batch.header.max_timestamp == 1234
+    assert batch.header.partition_leader_epoch == 5
+    assert batch.header.last_offset == 9
+
+
+def test_assemble_batches_hands_a_compressed_batch_back() -> None:
+    """See the property tests for what the caller makes of it."""
+    data = ONE + TWO
+    _, table, _ = scan(data)
+    table[:, kernels.COL_FORM] = kernels.FORM_REBUILT
+    table[0, kernels.COL_ATTRIBUTES] = 1
+    out = np.zeros(200, np.uint8)
+    codes, starts = np.zeros(9, np.uint8), np.zeros(9, np.int64)
+    found = kernels.assemble_batches(array(data), table, 0, 2, codes, starts, out, 5)
+    assert found == (kernels.COMPRESSED, 0, 5)

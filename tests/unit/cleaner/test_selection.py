@@ -1,0 +1,327 @@
+"""Where a log's dirty section lies, whether it is due, and which gate says no."""
+
+from __future__ import annotations
+
+import pytest
+
+from cleaner.selection import (
+    CleanableState,
+    CleaningDecision,
+    cleanable_state,
+    decide,
+    selection_order,
+)
+from logstore.log import Log
+from logstore.types import TopicPartition
+from tests.support.builders import World, batch, data_batch, memory_world
+from tests.support.cleaning import compacted, put, put_batches
+
+HOUR_MS = 3_600_000
+
+
+def log_of(world: World, *sizes: int, **config: object) -> Log:
+    """A log of closed segments with so many records each, and an empty active one."""
+    log = compacted(world, **config)
+    for size in sizes:
+        for _ in range(size):
+            put(log, (b"k", b"v"))
+        log.roll()
+    return log
+
+
+def state(log: Log, checkpoint: int | None = None, **options: bool) -> CleanableState:
+    return cleanable_state(log, checkpoint, log.runtime.clock.now_ms(), **options)
+
+
+def decision(log: Log, checkpoint: int | None = None, **options: object) -> CleaningDecision:
+    return decide(log, checkpoint, log.runtime.clock.now_ms(), **options)
+
+
+def reason(log: Log, checkpoint: int | None = None, **options: object) -> str | None:
+    binding = decision(log, checkpoint, **options).binding
+    return None if binding is None else binding.gate
+
+
+# --- first dirty offset -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "first_dirty", "repaired"),
+    ((None, 0, False), (0, 0, False), (4, 4, False), (6, 6, False), (7, 0, True), (-1, 0, True)),
+)
+def test_s204_a_checkpoint_outside_the_log_is_repaired(
+    checkpoint: int | None, first_dirty: int, repaired: bool
+) -> None:
+    found = state(log_of(memory_world(), 3, 3), checkpoint)
+    assert (found.first_dirty_offset, found.checkpoint_repaired) == (first_dirty, repaired)
+
+
+def test_s204_a_checkpoint_below_the_log_start_is_repaired() -> None:
+    world = memory_world()
+    log_of(world, 3, 3).close()
+    log = compacted(world, log_start_offset=2)
+    assert state(log).first_dirty_offset == 2
+    assert not state(log).checkpoint_repaired
+    found = state(log, 1)
+    assert (found.first_dirty_offset, found.checkpoint_repaired) == (2, True)
+
+
+# --- first uncleanable offset, upper bound ----------------------------------------------------
+
+
+def test_s206_only_an_active_segment_is_not_cleaned() -> None:
+    log = compacted(memory_world())
+    put(log, (b"a", b"1"), (b"b", b"1"))
+    for checkpoint in (None, 1, 2):
+        found = state(log, checkpoint)
+        assert found.upper_bound_offset == 0
+        assert found.cleanable_bytes == 0
+        assert reason(log, checkpoint) == "active_segment"
+        assert reason(log, checkpoint, force=True) == "active_segment"
+
+
+def test_s207_the_high_watermark_limits_exactly_and_rounds_to_a_segment() -> None:
+    log = log_of(memory_world(), *[10] * 7)
+    put(log, (b"k", b"v"))
+    assert state(log).first_uncleanable_offset == 70
+    assert state(log).upper_bound_offset == 70
+    log.set_high_watermark(50)
+    assert state(log).first_uncleanable_offset == 50
+    assert state(log).upper_bound_offset == 50
+    log.set_high_watermark(55)
+    found = state(log)
+    assert (found.first_uncleanable_offset, found.upper_bound_offset) == (55, 50)
+    assert found.uncleanable_gate == "last_stable_offset"
+    assert found.cleanable_bytes == sum(s.size_bytes for s in log.segments.view[:5])
+
+
+def test_an_open_transaction_limits_what_is_clean() -> None:
+    """The partition is refused for now; its numbers are right all the same."""
+    log = compacted(memory_world())
+    put(log, (b"k", b"v"))
+    log.roll()
+    put_batches(log, data_batch(1, 2, 7), batch(3))
+    log.roll()
+    found = state(log)
+    assert (found.first_uncleanable_offset, found.upper_bound_offset) == (1, 1)
+    assert found.uncleanable_gate == "last_stable_offset"
+    assert reason(log) == "unsupported_transactions"
+    assert reason(log, force=True) == "unsupported_transactions"
+
+
+def test_min_compaction_lag_keeps_young_segments() -> None:
+    world = memory_world()
+    log = compacted(world, min_compaction_lag_ms=HOUR_MS, min_cleanable_dirty_ratio=0.0)
+    for _ in range(3):
+        put(log, (b"k", b"v"))
+        world.clock.advance(minutes=30)
+        log.roll()
+    found = state(log)
+    assert (found.first_uncleanable_offset, found.uncleanable_gate) == (2, "min_compaction_lag")
+    world.clock.advance(ms=HOUR_MS / 2 - 1)
+    assert state(log).first_uncleanable_offset == 2
+    world.clock.advance(ms=1)
+    found = state(log)
+    assert (found.first_uncleanable_offset, found.uncleanable_gate) == (3, "active_segment")
+
+
+def test_min_compaction_lag_of_exactly_the_age_lets_go() -> None:
+    world = memory_world()
+    log = compacted(world, min_compaction_lag_ms=HOUR_MS)
+    put(log, (b"k", b"v"))
+    log.roll()
+    world.clock.advance(ms=HOUR_MS - 1)
+    assert state(log).first_uncleanable_offset == 0
+    assert reason(log) == "min_compaction_lag"
+    assert state(log, ignore_lag=True).first_uncleanable_offset == 1
+    assert reason(log, force=True) is None
+    world.clock.advance(ms=1)
+    assert state(log).first_uncleanable_offset == 1
+    assert reason(log) is None
+
+
+def test_the_upper_bound_may_lie_below_the_first_dirty_offset() -> None:
+    log = log_of(memory_world(), 4, 4)
+    log.set_high_watermark(5)
+    found = state(log, 6)
+    assert (found.first_uncleanable_offset, found.upper_bound_offset) == (6, 4)
+    assert found.cleanable_bytes == 0
+    assert reason(log, 6) == "last_stable_offset"
+    assert reason(log, 6, force=True) is None, "the clean section may be rewritten"
+
+
+def test_s213_a_checkpoint_above_the_active_base_cleans_nothing() -> None:
+    log = log_of(memory_world(), 2)
+    put(log, (b"k", b"v"))
+    put(log, (b"k", b"v"))
+    found = state(log, 3)
+    assert (found.first_dirty_offset, found.checkpoint_repaired) == (3, False)
+    assert (found.upper_bound_offset, found.cleanable_bytes) == (2, 0)
+    assert found.clean_bytes == log.size_bytes
+    assert reason(log, 3) == "active_segment"
+
+
+# --- sizes and ratio --------------------------------------------------------------------------
+
+
+def test_s209_a_segment_that_holds_the_first_dirty_offset_counts_twice() -> None:
+    log = compacted(memory_world())
+    for _ in range(2):
+        for _ in range(4):
+            put(log, (b"k", b"vv"))
+        log.roll()
+    assert [segment.size_bytes for segment in log.segments] == [284, 284, 0]
+    found = state(log, 2)
+    assert (found.clean_bytes, found.cleanable_bytes) == (284, 568)
+    assert found.cleanable_ratio == 568 / 852
+
+
+def test_s210_the_ratio_must_be_exceeded() -> None:
+    for ratio, due in ((0.5, False), (0.4999, True), (1.0, False), (0.0, True)):
+        log = log_of(memory_world(), 2, 2, min_cleanable_dirty_ratio=ratio)
+        assert state(log, 2).cleanable_ratio == 0.5
+        assert decision(log, 2).will_clean is due
+    log = log_of(memory_world(), 2, 2, min_cleanable_dirty_ratio=1.0)
+    assert reason(log) == "dirty_ratio", "1 never triggers"
+    assert reason(log, force=True) is None
+
+
+def test_s210_a_ratio_of_0_still_needs_a_dirty_byte() -> None:
+    log = log_of(memory_world(), 2, 2, min_cleanable_dirty_ratio=0.0)
+    assert state(log, 4).cleanable_bytes == 0
+    assert reason(log, 4) == "active_segment"
+    assert reason(log, 4, force=True) is None, "the clean section is rewritten once"
+
+
+def test_closed_segments_of_no_bytes_count_nothing() -> None:
+    log = log_of(memory_world(), 2)
+    log.roll(10)
+    log.roll(20)
+    log.set_high_watermark(20)
+    found = state(log, 10)
+    assert (found.clean_bytes, found.cleanable_bytes, found.upper_bound_offset) == (140, 0, 20)
+
+
+# --- max compaction lag -----------------------------------------------------------------------
+
+
+def test_data_older_than_the_maximum_lag_must_be_cleaned() -> None:
+    world = memory_world()
+    log = log_of(world, 9, 1, 1, max_compaction_lag_ms=HOUR_MS, min_cleanable_dirty_ratio=0.9)
+    assert reason(log, 9) == "dirty_ratio"
+    world.clock.advance(ms=HOUR_MS)
+    assert state(log, 9).max_compaction_delay_ms == 0
+    assert reason(log, 9) == "dirty_ratio"
+    world.clock.advance(ms=5)
+    found = state(log, 9)
+    assert found.max_compaction_delay_ms == 5
+    assert found.must_clean_bytes == found.cleanable_bytes == 140
+    assert found.must_clean_ratio == found.cleanable_ratio == 140 / log.size_bytes
+    assert reason(log, 9) is None
+    assert reason(log, 11) == "active_segment", "nothing is dirty"
+
+
+def test_only_positive_first_timestamps_and_closed_segments_count_for_the_lag() -> None:
+    world = memory_world()
+    log = compacted(world, max_compaction_lag_ms=HOUR_MS)
+    for timestamp in (0, -1):
+        put(log, (b"k", b"v", timestamp))
+        log.roll()
+    put(log, (b"k", b"v", 5))
+    assert state(log).max_compaction_delay_ms == 0
+    log.roll()
+    found = state(log)
+    assert found.max_compaction_delay_ms == world.clock.now_ms() - HOUR_MS - 5
+    assert found.must_clean_bytes == log.segments.view[2].size_bytes
+
+
+# --- gates ------------------------------------------------------------------------------------
+
+
+def test_gates_and_their_order() -> None:
+    log = log_of(memory_world(), 2)
+    assert [gate.gate for gate in decision(log).gates] == [
+        "policy",
+        "cleaner_disabled",
+        "unsupported_transactions",
+        "uncleanable",
+        "empty",
+        "active_segment",
+        "dirty_ratio",
+    ]
+    assert decision(log).will_clean
+    assert [gate.gate for gate in decision(log, force=True).gates][-1] == "active_segment"
+
+
+def test_s214_other_policies_and_empty_logs_are_never_cleaned() -> None:
+    log = log_of(memory_world(), 2, cleanup_policy=("delete",))
+    assert reason(log) == reason(log, force=True) == "policy"
+    assert log_of(memory_world(), 2, cleanup_policy=("compact", "delete")).config.compact
+    assert reason(log_of(memory_world(), 2, cleanup_policy=("compact", "delete"))) is None
+    empty = compacted(memory_world())
+    assert reason(empty) == reason(empty, force=True) == "empty"
+
+
+def test_a_cleaner_that_is_off_cleans_only_by_force() -> None:
+    log = log_of(memory_world(), 2)
+    assert reason(log, cleaner_enabled=False) == "cleaner_disabled"
+    assert reason(log, cleaner_enabled=False, force=True) is None
+
+
+def test_a_log_that_failed_is_not_tried_again_even_by_force() -> None:
+    log = log_of(memory_world(), 2)
+    assert reason(log, uncleanable="bad CRC") == "uncleanable"
+    assert reason(log, uncleanable="bad CRC", force=True) == "uncleanable"
+    assert decision(log, uncleanable="bad CRC").binding.text == "bad CRC"
+    assert not decision(log, uncleanable="bad CRC").is_candidate
+
+
+def test_gates_carry_their_numbers() -> None:
+    log = log_of(memory_world(), 2, 2, min_cleanable_dirty_ratio=0.75)
+    binding = decision(log, 2).binding
+    assert (binding.value, binding.threshold) == (0.5, 0.75)
+    assert "0.5000 must exceed" in binding.text
+    binding = decision(log, 4).binding
+    assert (binding.value, binding.threshold) == (4, 4)
+    assert "starts at offset 4" in binding.text
+
+
+# --- order ------------------------------------------------------------------------------------
+
+
+def decided(name: str, clean: int, cleanable: int, must: int = 0, number: int = 0):
+    measured = CleanableState(
+        topic_partition=TopicPartition(name, number),
+        first_dirty_offset=0,
+        checkpoint_repaired=False,
+        first_uncleanable_offset=9,
+        uncleanable_gate="active_segment",
+        upper_bound_offset=9,
+        clean_bytes=clean,
+        cleanable_bytes=cleanable,
+        max_compaction_delay_ms=int(must > 0),
+        must_clean_bytes=must,
+    )
+    return CleaningDecision(measured, ())
+
+
+def test_the_dirtiest_comes_first_and_names_break_ties() -> None:
+    decisions = [
+        decided("b", 5, 5),
+        decided("a", 5, 5, number=10),
+        decided("a", 5, 5, number=9),
+        decided("c", 1, 9),
+    ]
+    order = [each.state.topic_partition for each in sorted(decisions, key=selection_order)]
+    assert order == [("c", 0), ("a", 9), ("a", 10), ("b", 0)]
+
+
+def test_s211_overdue_data_come_first_unless_kafka_itself_is_wanted() -> None:
+    overdue, dirty = decided("overdue", 9, 1, must=1), decided("dirty", 4, 6)
+    assert min([dirty, overdue], key=selection_order) is overdue
+    assert min([dirty, overdue], key=lambda d: selection_order(d, kafka_exact=True)) is dirty
+
+
+def test_a_log_of_nothing_has_no_ratio() -> None:
+    assert decided("a", 0, 0).state.cleanable_ratio == 0
+    assert decided("a", 0, 0).state.must_clean_ratio == 0

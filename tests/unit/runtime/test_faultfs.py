@@ -1,0 +1,375 @@
+"""FaultyFileSystem: the shared suite, then what crashes and failures leave."""
+
+import errno
+
+import pytest
+
+from logstore.runtime import VirtualClock
+from logstore.runtime.faultfs import (
+    Contents,
+    CrashMode,
+    Fault,
+    FaultyFileSystem,
+    Kind,
+    Names,
+    SimulatedCrash,
+)
+from tests.support.fs_suite import FileSystemSuite, Place, write_file
+
+KEPT = CrashMode(Contents.KEPT, Names.KEPT)
+NAMES_KEPT = CrashMode(Contents.DROPPED, Names.KEPT)
+
+
+class TestFaultyFileSystem(FileSystemSuite):
+    @pytest.fixture
+    def place(self):
+        fs = FaultyFileSystem()
+        fs.make_dirs("/data")
+        return Place(fs, "/data", lambda path, data: write_file(fs, path, data))
+
+
+class TestFaultyFileSystemOverAnImage(FileSystemSuite):
+    @pytest.fixture
+    def place(self):
+        fs = FaultyFileSystem()
+        fs.make_dirs("data/dir")
+        write_file(fs, "data/dir/.there", b"x")
+        copy = FaultyFileSystem(image=fs.crash(KEPT))
+        copy.remove("data/dir/.there")
+        return Place(copy, "data/dir", lambda path, data: write_file(copy, path, data))
+
+
+@pytest.fixture
+def fs():
+    """A directory with one file `a`, all durable."""
+    fs = FaultyFileSystem(VirtualClock())
+    fs.make_dirs("/data")
+    write_file(fs, "/data/a", b"0123456789")
+    return FaultyFileSystem(VirtualClock(), fs.crash(KEPT))
+
+
+def read(fs, path):
+    file = fs.open(path)
+    try:
+        return file.read(0, 10_000)
+    finally:
+        file.close()
+
+
+def after(fs, mode, path="/data/a"):
+    return read(fs.crash(mode), path)
+
+
+# --- contents -----------------------------------------------------------------------------------
+
+
+def test_what_was_not_synced_is_dropped_or_kept(fs):
+    file = fs.open("/data/a", write=True)
+    file.append([b"AB", b"CD"])
+    assert after(fs, CrashMode()) == b"0123456789"
+    assert after(fs, KEPT) == b"0123456789ABCD"
+    file.sync()
+    file.write_at([b"xy"], 0)
+    assert after(fs, CrashMode()) == b"0123456789ABCD"
+    assert read(fs, "/data/a") == b"xy23456789ABCD"
+
+
+def test_torn_contents_end_at_any_byte_in_the_order_of_writing_over_all_files(fs):
+    first, second = fs.open("/data/a", write=True), fs.open("/data/b", create=True)
+    second.append([b"uv"])
+    first.truncate(3)
+    first.append([b"XY"])
+    second.append([b"w"])
+    seen = [
+        (read(image, "/data/a"), read(image, "/data/b"))
+        for cut in range(fs.pending_units + 1)
+        for image in (fs.crash(CrashMode(Contents.TORN, Names.KEPT, cut=cut)),)
+    ]
+    assert seen == [
+        (b"0123456789", b""),
+        (b"0123456789", b"u"),
+        (b"0123456789", b"uv"),
+        (b"012", b"uv"),
+        (b"012X", b"uv"),
+        (b"012XY", b"uv"),
+        (b"012XY", b"uvw"),
+    ]
+
+
+def test_zeroed_contents_have_the_final_length_and_what_was_durable(fs):
+    file = fs.open("/data/a", write=True)
+    file.write_at([b"ab"], 1)
+    file.append([b"xyz"])
+    assert after(fs, CrashMode(Contents.ZEROED)) == b"0123456789\0\0\0"
+    file.truncate(4)
+    file.append([b"u"])
+    assert after(fs, CrashMode(Contents.ZEROED)) == b"0123\0"
+
+
+def test_scattered_contents_are_made_of_old_new_and_new_garbage_and_repeat_by_seed(fs):
+    file = fs.open("/data/a", write=True)
+    file.append([bytes([1]) * 3000])
+    seen = set()
+    for seed in range(200):
+        mode = CrashMode(Contents.SCATTERED, seed=seed)
+        left = after(fs, mode)
+        assert left == after(fs, mode)
+        assert left.startswith(b"0123456789")
+        assert len(left) <= 3010
+        seen.add(left)
+    assert len(seen) > 50
+    assert b"0123456789" in seen
+    assert any(len(left) == 3010 and set(left[10:]) == {0, 1} for left in seen)
+    assert any(len(set(left[10:])) > 2 for left in seen)
+
+
+def test_sizes_from_truncation_are_pending_too(fs):
+    file = fs.open("/data/a", write=True)
+    file.truncate(20)
+    assert after(fs, CrashMode()) == b"0123456789"
+    file.sync()
+    assert after(fs, CrashMode()) == b"0123456789" + bytes(10)
+
+
+def test_an_image_does_not_change_with_the_file_system(fs):
+    file = fs.open("/data/a", write=True)
+    image = fs.crash(KEPT)
+    file.write_at([b"zz"], 0)
+    assert read(image, "/data/a") == b"0123456789"
+    other = image.open("/data/a", write=True)
+    other.truncate(0)
+    assert read(fs, "/data/a") == b"zz23456789"
+
+
+# --- names --------------------------------------------------------------------------------------
+
+
+def test_a_name_lasts_when_its_directory_is_synced_not_when_its_file_is(fs):
+    file = fs.open("/data/b", create=True)
+    file.append([b"b"])
+    file.sync()
+    assert not fs.crash().exists("/data/b")
+    assert fs.crash(NAMES_KEPT).exists("/data/b")
+    fs.sync_dir("/data")
+    assert after(fs, CrashMode(), "/data/b") == b"b"
+
+
+def test_contents_do_not_last_when_only_the_directory_is_synced(fs):
+    write_file(fs, "/data/b", b"b")
+    fs.sync_dir("/data")
+    assert after(fs, CrashMode(), "/data/b") == b""
+
+
+def test_a_directory_and_its_files_hang_on_the_directory_above(fs):
+    fs.make_dirs("/data/t-0")
+    write_file(fs, "/data/t-0/x", b"")
+    fs.sync_dir("/data/t-0")
+    assert fs.crash().list_dir("/data") == ["a"]
+    fs.sync_dir("/data")
+    assert fs.crash().exists("/data/t-0/x")
+
+
+def test_a_rename_is_undone_or_kept_as_a_whole(fs):
+    write_file(fs, "/data/b", b"b")
+    fs.open("/data/b", write=True).sync()
+    fs.sync_dir("/data")
+    fs.rename("/data/b", "/data/a")
+    assert fs.crash().list_dir("/data") == ["a", "b"]
+    assert after(fs, CrashMode()) == b"0123456789"
+    assert fs.crash(NAMES_KEPT).list_dir("/data") == ["a"]
+    assert after(fs, NAMES_KEPT) == b"b"
+
+
+def test_a_rename_across_directories_is_whole_once_either_is_synced(fs):
+    for synced in ("/data/one", "/data/two"):
+        fs.make_dirs("/data/one")
+        fs.make_dirs("/data/two")
+        fs.sync_dir("/data")
+        write_file(fs, "/data/one/x", b"")
+        fs.rename("/data/one/x", "/data/two/y")
+        fs.sync_dir(synced)
+        image = fs.crash()
+        assert (image.list_dir("/data/one"), image.list_dir("/data/two")) == ([], ["y"])
+        fs.remove("/data/two/y")
+
+
+def test_names_are_kept_up_to_any_operation(fs):
+    write_file(fs, "/data/b", b"")
+    fs.rename("/data/a", "/data/c")
+    fs.remove("/data/b")
+    assert fs.pending_names == 3
+    seen = [
+        fs.crash(CrashMode(names=Names.PREFIX, names_kept=kept)).list_dir("/data")
+        for kept in range(4)
+    ]
+    assert seen == [["a"], ["a", "b"], ["b", "c"], ["c"]]
+
+
+def test_a_subset_of_names_keeps_the_order_of_what_happened_to_one_name(fs):
+    write_file(fs, "/data/b", b"")
+    write_file(fs, "/data/x", b"")
+    fs.rename("/data/b", "/data/c")
+    fs.remove("/data/a")
+    seen = {
+        tuple(fs.crash(CrashMode(names=Names.SUBSET, seed=seed)).list_dir("/data"))
+        for seed in range(200)
+    }
+    of_b = [(), ("b",), ("c",)]
+    expected = {
+        tuple(sorted((*a, *b, *x))) for a in ((), ("a",)) for b in of_b for x in ((), ("x",))
+    }
+    assert seen == expected
+
+
+def test_a_directory_keeps_its_files_through_a_rename(fs):
+    fs.make_dirs("/data/t-0")
+    fs.sync_dir("/data")
+    file = fs.open("/data/t-0/x", create=True)
+    fs.sync_dir("/data/t-0")
+    fs.rename("/data/t-0", "/data/t-0-delete")
+    file.append([b"late"])
+    file.sync()
+    assert fs.operations[-1].path == "/data/t-0-delete/x"
+    assert after(fs, CrashMode(), "/data/t-0/x") == b"late"
+    assert after(fs, NAMES_KEPT, "/data/t-0-delete/x") == b"late"
+
+
+# --- crashes ------------------------------------------------------------------------------------
+
+
+def story(fs):
+    file = fs.open("/data/b", create=True)
+    file.append([b"one"])
+    file.sync()
+    fs.rename("/data/b", "/data/c")
+    fs.sync_dir("/data")
+
+
+def test_operations_are_recorded(fs):
+    story(fs)
+    assert [(op.number, op.kind, op.path, op.size) for op in fs.operations] == [
+        (1, Kind.CREATE, "/data/b", 0),
+        (2, Kind.WRITE, "/data/b", 3),
+        (3, Kind.SYNC, "/data/b", 0),
+        (4, Kind.RENAME, "/data/b", 0),
+        (5, Kind.SYNC_DIR, "/data", 0),
+    ]
+    assert fs.operations[3].target == "/data/c"
+    assert fs.operation_count == 5
+
+
+@pytest.mark.parametrize("number", range(1, 6))
+def test_a_crash_comes_in_the_middle_of_the_chosen_operation(fs, number):
+    fs.crash_at(number)
+    with pytest.raises(SimulatedCrash):
+        story(fs)
+    assert fs.crashed
+    assert fs.operation_count == number
+    assert fs.crash().list_dir("/data") == ["a"]
+    kept = fs.crash(NAMES_KEPT)
+    assert kept.list_dir("/data") == (["a", "b"] if number < 4 else ["a", "c"])
+    assert read(kept, "/data/" + ("b" if number < 4 else "c")) == (b"" if number < 4 else b"one")
+
+
+def test_nothing_can_be_done_after_the_crash_and_no_except_clause_catches_it(fs):
+    handle = fs.open("/data/a", write=True)
+    fs.crash_at(1)
+
+    def remove():
+        try:
+            fs.remove("/data/a")
+        except Exception:
+            pytest.fail("caught by accident")
+
+    with pytest.raises(SimulatedCrash):
+        remove()
+    for use in (
+        lambda: handle.read(0, 1),
+        lambda: handle.append([b"x"]),
+        lambda: handle.size(),
+        lambda: handle.sync(),
+        lambda: fs.list_dir("/data"),
+        lambda: fs.exists("/data/a"),
+        lambda: fs.open("/data/a"),
+        lambda: fs.sync_dir("/data"),
+    ):
+        with pytest.raises(SimulatedCrash):
+            use()
+    handle.close()
+
+
+# --- failures -----------------------------------------------------------------------------------
+
+
+def test_a_chosen_operation_fails_once_and_changes_nothing(fs):
+    fault = fs.add_fault(Fault(errno.EIO, Kind.REMOVE, suffix="b", skip=1))
+    for name in ("a", "b"):
+        write_file(fs, f"/data/1{name}", b"")
+        write_file(fs, f"/data/2{name}", b"")
+    fs.remove("/data/1a")
+    fs.remove("/data/1b")
+    with pytest.raises(OSError, match="2b") as raised:
+        fs.remove("/data/2b")
+    assert raised.value.errno == errno.EIO
+    assert fault.hits == 1
+    assert fs.exists("/data/2b")
+    fs.remove("/data/2b")
+
+
+def test_a_persistent_failure_lasts_until_it_is_cleared(fs):
+    fault = fs.add_fault(Fault(errno.ENOSPC, persistent=True))
+    for _ in range(3):
+        with pytest.raises(OSError, match="No space"):
+            fs.rename("/data/a", "/data/b")
+    assert read(fs, "/data/a") == b"0123456789"
+    assert fault.hits == 3
+    fs.clear_faults()
+    fs.rename("/data/a", "/data/b")
+
+
+def test_a_short_write_leaves_some_bytes_and_fails(fs):
+    file = fs.open("/data/a", write=True)
+    fs.add_fault(Fault(errno.ENOSPC, Kind.WRITE, written=2))
+    with pytest.raises(OSError, match="No space"):
+        file.append([b"abc"])
+    assert read(fs, "/data/a") == b"0123456789ab"
+    assert file.append([b"cd"]) == 12
+
+
+@pytest.mark.parametrize(
+    ("kind", "use"),
+    (
+        (Kind.READ, lambda fs: read(fs, "/data/a")),
+        (Kind.OPEN, lambda fs: fs.open("/data/a")),
+        (Kind.STAT, lambda fs: fs.stat("/data/a")),
+        (Kind.LIST, lambda fs: fs.list_dir("/data")),
+    ),
+)
+def test_reads_fail_when_asked_for_and_are_not_counted(fs, kind, use):
+    fs.add_fault(Fault(errno.EIO, kind))
+    with pytest.raises(OSError, match="Input/output"):
+        use(fs)
+    use(fs)
+    assert fs.operation_count == 0
+
+
+def test_what_a_failed_sync_was_for_is_lost_though_the_next_sync_succeeds(fs):
+    file = fs.open("/data/a", write=True)
+    file.append([b"lost"])
+    fs.add_fault(Fault(errno.EIO, Kind.SYNC))
+    with pytest.raises(OSError, match="Input/output"):
+        file.sync()
+    assert read(fs, "/data/a") == b"0123456789lost"
+    file.append([b"!"])
+    file.sync()
+    assert after(fs, KEPT) == b"0123456789\0\0\0\0!"
+
+
+def test_a_failed_directory_sync_leaves_the_names_pending(fs):
+    fs.remove("/data/a")
+    fs.add_fault(Fault(errno.EIO, Kind.SYNC_DIR))
+    with pytest.raises(OSError, match="Input/output"):
+        fs.sync_dir("/data")
+    assert fs.crash().exists("/data/a")
+    fs.sync_dir("/data")
+    assert not fs.crash().exists("/data/a")

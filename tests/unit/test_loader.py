@@ -1,0 +1,659 @@
+"""Opening a partition: clean restarts, torn tails, leftovers of cleanings, derived files."""
+
+import random
+from itertools import accumulate
+
+import pytest
+
+from logstore.epochs import EpochEntry
+from logstore.errors import CorruptRecordError, SegmentOverflowError, UnsupportedFormatError
+from logstore.fetch import Isolation
+from logstore.log import NewRecord
+from logstore.producer_snapshot import decode_snapshot
+from logstore.record.batch import RecordBatch, empty_batch
+from logstore.runtime import OverlayFileSystem, ReadOnlyFileSystem, Runtime
+from logstore.types import AppendOrigin, TimestampOffset
+from tests.support.builders import (
+    abort,
+    batch,
+    batches_of,
+    commit,
+    data_batch,
+    log_name,
+    memory_world,
+    old_message,
+    records_of,
+)
+
+REPLICA = AppendOrigin.REPLICATION
+SMALL = {"segment_bytes": 300, "index_interval_bytes": 60}
+
+
+def fill(log, count, start=0):
+    for offset in range(start, start + count):
+        log.append_records([NewRecord(b"k%d" % offset, b"v", 1000 + offset)])
+
+
+def offsets(log):
+    return [record.offset for record in records_of(log)]
+
+
+def actions(log):
+    return [finding.action for finding in log.findings]
+
+
+def read_only(world):
+    """Return a runtime that computes changes over the world's files without making them."""
+    fs = OverlayFileSystem(ReadOnlyFileSystem(world.fs), world.clock)
+    return Runtime(world.clock, fs, world.runtime.rng)
+
+
+def name(base_offset, kind):
+    return f"{base_offset:020d}{kind}"
+
+
+# -- in good order ---------------------------------------------------------------------------
+
+
+def test_a_new_directory_starts_at_the_log_start(world):
+    log = world.log(log_start_offset=42)
+    assert (log.log_start_offset, log.log_end_offset, log.recovery_point) == (42, 42, 42)
+    assert log.active_segment.base_offset == 42
+    assert log.append_records([NewRecord(b"k", b"v")]).first_offset == 42
+
+
+def test_a_clean_restart_changes_nothing(world):
+    log = world.log(**SMALL)
+    fill(log, 20)
+    log.close()
+    before = world.files()
+    for _ in range(2):
+        log = world.log(**SMALL)
+        assert log.findings == ()
+        assert (log.log_end_offset, log.high_watermark, log.recovery_point) == (20, 20, 20)
+        assert offsets(log) == list(range(20))
+        log.close()
+        assert world.files() == before
+    log = world.log(**SMALL)
+    fill(log, 5, 20)
+    assert offsets(log) == list(range(25))
+    log._check()
+
+
+def test_appends_go_on_in_the_segment_they_left(world):
+    """Indexes have room again; the roll clock starts at the first batch's time."""
+    log = world.log(segment_ms=1000)
+    log.append_records([NewRecord(b"k", b"v", 5000)])
+    log.close()
+    world.clock.advance(days=30)
+    log = world.log(segment_ms=1000)
+    assert not log.active_segment.offset_index.is_full
+    assert not log.active_segment.time_index.is_full
+    assert log.append_records([NewRecord(b"k", b"v", 6000)]).roll_reason is None
+    assert log.append_records([NewRecord(b"k", b"v", 6001)]).roll_reason is not None
+
+
+def test_a_clean_start_does_not_look_at_the_data(world):
+    """Damage in the middle is found when it is read."""
+    log = world.log()
+    fill(log, 3)
+    log.close()
+    data = bytearray(world.files()[log_name(0)])
+    data[70] ^= 1
+    world.write(log_name(0), bytes(data))
+    log = world.log()
+    assert log.findings == ()
+    with pytest.raises(CorruptRecordError):
+        records_of(log)
+
+
+def test_the_log_start_is_the_checkpoint_or_the_first_base(world):
+    log = world.log(log_start_offset=5)
+    fill(log, 5)
+    log.close()
+    for checkpoint, expected in ((7, 7), (5, 5), (0, 5)):
+        log = world.log(log_start_offset=checkpoint)
+        assert log.log_start_offset == expected
+        assert offsets(log) == list(range(expected, 10))
+        log.close()
+
+
+def test_data_that_ends_below_the_log_start_gives_way_to_an_empty_log(world):
+    for clean in (True, False):
+        log = world.log(**SMALL)
+        fill(log, 9)
+        log.close()
+        log = world.log(clean=clean, log_start_offset=20, **SMALL)
+        assert (log.log_start_offset, log.log_end_offset, len(log.segments)) == (20, 20, 1)
+        assert "reset_log" in actions(log)
+        assert log.epochs.entries == ()
+        assert log.recovery_point == 0
+        assert [n for n in world.files() if n.endswith(".log")] == [log_name(20)]
+        assert log.append_records([NewRecord(b"k", b"v")]).first_offset == 20
+        log.close()
+        world.put({})
+
+
+# -- missing and damaged indexes -------------------------------------------------------------
+
+
+def test_a_missing_offset_index_has_its_segment_rebuilt(world):
+    """Only that segment is touched, and comes out as it was."""
+    log = world.log(**SMALL)
+    fill(log, 20)
+    log.close()
+    before = world.files()
+    bases = [int(n[:20]) for n in before if n.endswith(".log")]
+    assert len(bases) > 3
+    for base in bases:
+        world.put(before)
+        world.fs.remove(world.path(name(base, ".index")))
+        log = world.log(**SMALL)
+        assert actions(log) == ["rebuilt_index"]
+        assert offsets(log) == list(range(20))
+        log.close()
+        after = world.files()
+        assert {n: d for n, d in after.items() if not n.endswith(".snapshot")} == {
+            n: d for n, d in before.items() if not n.endswith(".snapshot")
+        }
+
+
+def test_a_missing_time_index_stays_empty(world):
+    """The file's own time stands in for what the index knew."""
+    log = world.log(**SMALL)
+    fill(log, 20)
+    log.close()
+    for base in [int(n[:20]) for n in world.files() if n.endswith(".log")]:
+        world.fs.remove(world.path(name(base, ".timeindex")))
+        world.fs.set_mtime(world.path(log_name(base)), 77_000)
+    log = world.log(**SMALL)
+    assert log.findings == ()
+    assert offsets(log) == list(range(20))
+    for segment in log.segments:
+        assert segment.largest_timestamp == 77_000
+        assert segment.max_timestamp_so_far == TimestampOffset(-1, segment.base_offset)
+    log.close()
+    assert log.is_offline is False
+
+
+def test_a_damaged_transaction_index_has_its_segment_rebuilt(world):
+    log = world.log()
+    log.append_batches(data_batch(0, 1, 5) + abort(2, 5) + data_batch(3, 4, 5, sequence=2), REPLICA)
+    log.append_batches(abort(5, 5), REPLICA)
+    log.close()
+    before = world.files()
+    sound = before[name(0, ".txnindex")]
+    world.write(name(0, ".txnindex"), b"\x00\x09" + sound[2:])
+    log = world.log()
+    assert actions(log) == ["rebuilt_index"]
+    assert list(log.records(0, isolation=Isolation.READ_COMMITTED)) == []
+    log.close()
+    assert world.files()[name(0, ".txnindex")] == sound
+
+
+def test_indexes_without_a_log_are_removed(world):
+    fill(world.log(), 2)
+    world.write(name(5, ".index"), bytes(8))
+    world.write(name(5, ".timeindex"), bytes(12))
+    log = world.log(clean=False)
+    assert actions(log) == ["removed_leftover"] * 2
+    assert not [n for n in world.files() if n.startswith(f"{5:020d}")]
+    assert offsets(log) == [0, 1]
+
+
+def test_noise_in_all_indexes_is_replaced_by_an_unclean_start(world):
+    log = world.log(**SMALL)
+    fill(log, 30)
+    log.close()
+    before = world.files(".index", ".timeindex", ".log")
+    rng = random.Random(1)
+    for file_name in world.files(".index", ".timeindex"):
+        world.write(file_name, rng.randbytes(96))
+    log = world.log(clean=False, **SMALL)
+    assert offsets(log) == list(range(30))
+    for offset in range(30):
+        assert log.offset_for_timestamp(1000 + offset).offset == offset
+    log.close()
+    assert world.files(".index", ".timeindex", ".log") == before
+
+
+# -- torn and damaged tails ------------------------------------------------------------------
+
+
+def check_cut(world, data, kept, **config):
+    """Open a damaged `.log` three times: to look, to mend, and mended."""
+    world.put({log_name(0): data, name(0, ".index"): b"", name(0, ".timeindex"): b""})
+    before = world.files()
+    looked = world.log(clean=False, runtime=read_only(world), **config)
+    assert world.files() == before
+    log = world.log(clean=False, **config)
+    assert looked.findings == log.findings
+    assert actions(log) == ([] if len(kept) == len(data) else ["truncated_tail"])
+    assert records_of(looked) == records_of(log)
+    assert world.files()[log_name(0)] == kept
+    assert log.log_end_offset == looked.log_end_offset
+    log._check()
+    log.active_segment._check()
+    end_offset = log.log_end_offset
+    assert log.append_records([NewRecord(b"k", b"v")]).first_offset == end_offset
+    log.close()
+    log = world.log(clean=False, **config)
+    assert log.findings == ()
+    assert log.log_end_offset == end_offset + 1
+    return end_offset
+
+
+def test_every_cut_of_the_last_batches_ends_at_a_whole_one():
+    """Files cut at each byte of the last two batches; looking changes nothing."""
+    world = memory_world()
+    first, second, third = batch(0, 2), batch(3, 4), batch(5)
+    whole = first + second + third
+    for size in range(len(first), len(whole) + 1):
+        kept = first
+        if size >= len(first + second):
+            kept += second
+        if size == len(whole):
+            kept += third
+        end_offset = check_cut(world, whole[:size], kept)
+        assert end_offset == {len(first): 3, len(first + second): 5, len(whole): 6}[len(kept)]
+    for size in range(len(first)):
+        assert check_cut(world, first[:size], b"") == 0
+
+
+def test_every_flipped_byte_under_the_crc_cuts_there():
+    """Each byte of the middle batch from its magic on, and those that hold its length."""
+    world = memory_world()
+    first, second, third = batch(0, 2), batch(3, 4), batch(5)
+    for position in (*range(8, 12), *range(16, len(second))):
+        damaged = bytearray(second)
+        damaged[position] ^= 0x5A
+        assert check_cut(world, first + bytes(damaged) + third, first) == 3
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_damage_never_loses_what_stands_before_it(seed):
+    """Noise, zeros or a hole somewhere in a log of several segments, opened twice."""
+    world = memory_world()
+    rng = random.Random(seed)
+    log = world.log(**SMALL)
+    fill(log, 30)
+    log.close()
+    files = world.files()
+    victim = rng.choice([n for n in files if n.endswith(".log")])
+    data = bytearray(files[victim])
+    start = rng.randrange(len(data))
+    end = rng.randrange(start, len(data)) + 1
+    match seed % 4:
+        case 0:
+            data[start:end] = rng.randbytes(end - start)
+        case 1:
+            data[start:end] = bytes(end - start)
+        case 2:
+            del data[start:end]
+        case 3:
+            data[start:start] = rng.randbytes(end - start)
+    world.write(victim, bytes(data))
+    before = world.files()
+    looked = world.log(clean=False, runtime=read_only(world), **SMALL)
+    assert world.files() == before
+    log = world.log(clean=False, **SMALL)
+    assert looked.findings == log.findings
+    # A hole of whole batches cannot be told from what compaction leaves, so later ones may stay.
+    survivors = offsets(log)
+    assert survivors == sorted(set(survivors)) == offsets(looked)
+    base = int(victim[:20])
+    ends = accumulate(len(each.data) for each in batches_of(files[victim]))
+    intact = base + sum(1 for each_end in ends if each_end <= start)
+    assert survivors[:intact] == list(range(intact))
+    log._check()
+    for segment in log.segments:
+        segment._check()
+    log.close()
+    again = world.log(clean=False, **SMALL)
+    assert again.findings == ()
+    assert offsets(again) == survivors
+
+
+def test_later_segments_go_with_what_was_cut(world):
+    """A log has no gap made by recovery; snapshots and epochs beyond the cut go as well."""
+    log = world.log(**SMALL)
+    for epoch in range(20):
+        log.append_batches(batch(epoch, leader_epoch=epoch), REPLICA)
+    log.close()
+    bases = [segment.base_offset for segment in log.segments]
+    victim = bases[2]
+    data = world.files()[log_name(victim)]
+    world.write(log_name(victim), data[:-1])
+    log = world.log(clean=False, **SMALL)
+    end_offset = bases[3] - 1
+    assert log.log_end_offset == end_offset
+    assert [segment.base_offset for segment in log.segments] == bases[:3]
+    assert actions(log) == ["truncated_tail"] + ["removed_segment"] * (len(bases) - 3)
+    assert log.epochs.latest == EpochEntry(end_offset - 1, end_offset - 1)
+    snapshots = [int(n[:20]) for n in world.files(".snapshot")]
+    assert max(snapshots) == end_offset
+    names = [n for n in world.files() if n[:20].isdigit()]
+    assert all(int(n[:20]) <= end_offset for n in names)
+
+
+# -- unclean stops ---------------------------------------------------------------------------
+
+
+def test_only_what_lies_beyond_the_recovery_point_is_verified(world):
+    """Damage below the recovery point is nobody's concern."""
+    log = world.log(**SMALL)
+    fill(log, 20)
+    log.close()
+    bases = [segment.base_offset for segment in log.segments]
+    data = bytearray(world.files()[log_name(0)])
+    data[-1] ^= 1
+    world.write(log_name(0), bytes(data))
+    log = world.log(clean=False, recovery_point=bases[2], **SMALL)
+    assert log.findings == ()
+    assert (log.log_end_offset, log.recovery_point) == (20, bases[2])
+    log.flush()
+    assert log.recovery_point == 20
+    log = world.log(clean=False, recovery_point=0, **SMALL)
+    assert "truncated_tail" in actions(log)
+
+
+def test_a_recovery_point_beyond_the_end_comes_down(world):
+    fill(world.log(), 3)
+    assert world.log(clean=False, recovery_point=1000).recovery_point == 3
+
+
+def test_a_log_that_was_just_dropped_comes_back_whole(world):
+    """No close, indexes full of zeros, nothing synced but what a roll did."""
+    log = world.log(**SMALL)
+    fill(log, 26)
+    files = world.files()
+    assert len(files[name(log.active_segment.base_offset, ".index")]) > 1000
+    log = world.log(clean=False, recovery_point=log.recovery_point, **SMALL)
+    assert log.findings == ()
+    assert offsets(log) == list(range(26))
+    for offset in range(26):
+        assert log.offset_for_timestamp(1000 + offset).offset == offset
+    fill(log, 4, 26)
+    assert offsets(log) == list(range(30))
+    log._check()
+
+
+def test_an_untouched_active_segment_gets_its_indexes(world):
+    log = world.log()
+    fill(log, 2)
+    log.roll()
+    assert name(2, ".index") not in world.files()
+    log = world.log(clean=False)
+    assert actions(log) == ["rebuilt_index"]
+    assert (log.log_end_offset, log.active_segment.offset_index.entries) == (2, 0)
+    log.active_segment.offset_index.sanity_check()
+
+
+def test_preallocated_zeros_are_cut(world):
+    config = {"preallocate": True, "segment_bytes": 10_000}
+    log = world.log(**config)
+    fill(log, 3)
+    size = log.size_bytes
+    log = world.log(clean=False, **config)
+    assert actions(log) == ["truncated_tail"]
+    assert (log.size_bytes, log.log_end_offset) == (size, 3)
+    fill(log, 2, 3)
+    log.close()
+    assert offsets(world.log(**config)) == list(range(5))
+
+
+# -- leftovers -------------------------------------------------------------------------------
+
+
+def cleaned_log(world):
+    """Fill three segments and write what a cleaner makes of the first two: offsets 1 and 4."""
+    log = world.log()
+    for _ in range(3):
+        fill(log, 3, log.log_end_offset)
+        log.roll()
+    log.close()
+    originals = world.files()
+    kept = {
+        log_name(0): batch(1, timestamp=1001) + batch(4, timestamp=1004),
+        name(0, ".index"): b"",
+        name(0, ".timeindex"): (1004).to_bytes(8, "big") + (4).to_bytes(4, "big"),
+    }
+    return originals, kept
+
+
+def with_suffix(files, suffix):
+    return {n + suffix: data for n, data in files.items()}
+
+
+def test_deleted_and_cleaned_files_are_removed(world):
+    originals, cleaned = cleaned_log(world)
+    deleted = {name(90, kind): b"x" for kind in (".log", ".txnindex", ".snapshot")}
+    world.put({**originals, **with_suffix(cleaned, ".cleaned"), **with_suffix(deleted, ".deleted")})
+    log = world.log()
+    assert set(actions(log)) == {"removed_leftover"}
+    assert len(log.findings) == 6
+    assert offsets(log) == list(range(9))
+    log.close()
+    assert world.files() == originals
+
+
+def test_each_stage_of_a_swap_ends_before_or_after_it(world):
+    """Two segments merged into one, interrupted at each rename that `replace_segments` makes."""
+    originals, cleaned = cleaned_log(world)
+    old = {n: d for n, d in originals.items() if n.startswith((f"{0:020d}", f"{3:020d}"))}
+    rest = {n: d for n, d in originals.items() if n not in old}
+    steps = [(n + ".cleaned", n + ".swap") for n in cleaned]
+    steps += [(n, n + ".deleted") for n in old if not n.endswith(".snapshot")]
+    steps += [(n + ".swap", n) for n in cleaned]
+    files = {**originals, **with_suffix(cleaned, ".cleaned")}
+    for done in range(len(steps) + 1):
+        if done:
+            source, target = steps[done - 1]
+            files[target] = files.pop(source)
+        world.put(files)
+        complete = done >= len(cleaned)
+        expected = [1, 4, 6, 7, 8] if complete else list(range(9))
+        assert offsets(world.log(runtime=read_only(world))) == expected
+        assert world.files() == files
+        log = world.log()
+        assert offsets(log) == expected
+        assert [s.base_offset for s in log.segments] == ([0, 6, 9] if complete else [0, 3, 6, 9])
+        assert log.log_end_offset == 9
+        log.close()
+        after = world.files(".log", ".index", ".timeindex")
+        kept = {**rest, **cleaned} if complete else originals
+        assert after == {n: d for n, d in kept.items() if not n.endswith(("snapshot", "point"))}
+        assert world.log().findings == ()
+
+
+def test_a_swap_file_of_an_unfinished_split_is_dropped(world):
+    """A `.swap` at or above the lowest `.cleaned` belongs to an incomplete set."""
+    originals, _ = cleaned_log(world)
+    split = {log_name(3): batch(3), log_name(0): batch(0)}
+    world.put(
+        {
+            **originals,
+            log_name(3) + ".swap": split[log_name(3)],
+            log_name(0) + ".cleaned": split[log_name(0)],
+        }
+    )
+    log = world.log()
+    assert offsets(log) == list(range(9))
+    log.close()
+    assert world.files() == originals
+
+
+def test_an_empty_cleaned_segment_takes_the_place_of_its_base(world):
+    """Its transaction index must not outlive the segment it belonged to."""
+    log = world.log()
+    log.append_batches(data_batch(0, 1, 5) + abort(2, 5), REPLICA)
+    log.roll()
+    fill(log, 2, 3)
+    log.close()
+    swap = {log_name(0): b"", name(0, ".index"): b"", name(0, ".timeindex"): b""}
+    world.put({**world.files(), **with_suffix(swap, ".swap")})
+    log = world.log()
+    assert offsets(log) == [3, 4]
+    assert log.segments.first.size_bytes == 0
+    assert name(0, ".txnindex") not in world.files()
+    log.close()
+
+
+def test_other_files_are_left_alone(world):
+    fill(world.log(), 1)
+    strangers = {
+        "notes.txt": b"mine",
+        "partition.metadata": b"version: 0",
+        "x.log": b"?",
+        "leader-epoch-checkpoint.tmp": b"half",
+    }
+    for file_name, data in strangers.items():
+        world.write(file_name, data)
+    log = world.log(clean=False)
+    log.close()
+    assert strangers.items() <= world.files().items()
+
+
+# -- what is refused -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("magic", (0, 1))
+@pytest.mark.parametrize("clean", (True, False))
+@pytest.mark.parametrize("base", (0, 50))
+def test_old_formats_are_refused_and_left_untouched(world, magic, clean, base):
+    """In whichever segment, beside leftovers and stale files, not a byte changes."""
+    files = {
+        log_name(0): batch(0),
+        name(0, ".index"): bytes(16),
+        log_name(50): batch(50),
+        log_name(90) + ".deleted": b"x",
+        name(77, ".snapshot"): b"x",
+        log_name(base): old_message(magic, offset=base) * 3,
+    }
+    world.put(files)
+    for runtime in (None, read_only(world)):
+        with pytest.raises(UnsupportedFormatError) as caught:
+            world.log(clean=clean, runtime=runtime)
+        assert caught.value.path == world.path(log_name(base))
+        assert (caught.value.position, caught.value.magic) == (0, magic)
+    assert world.files() == files
+
+
+def test_a_damaged_old_message_is_an_ordinary_torn_log(world):
+    world.put({log_name(0): old_message(1)[:-1] + b"!"})
+    log = world.log(clean=False)
+    assert log.log_end_offset == 0
+    assert "truncated_tail" in actions(log)
+
+
+def test_a_segment_that_needs_a_split_is_refused_and_not_cut(world):
+    data = batch(0) + batch(2**31)
+    world.put({log_name(0): data})
+    with pytest.raises(SegmentOverflowError):
+        world.log(clean=False)
+    assert world.files()[log_name(0)] == data
+
+
+# -- epochs and producers --------------------------------------------------------------------
+
+
+def test_leader_epochs_survive_and_are_rebuilt(world):
+    log = world.log()
+    for epoch, offset in ((0, 0), (3, 1), (4, 2), (9, 3)):
+        log.append_batches(batch(offset, leader_epoch=epoch), REPLICA)
+    log.close()
+    expected = log.epochs.entries
+    assert world.log().epochs.entries == expected
+    for content in (None, b"", b"not a checkpoint\n"):
+        if content is None:
+            world.fs.remove(world.path("leader-epoch-checkpoint"))
+        else:
+            world.write("leader-epoch-checkpoint", content)
+        log = world.log(clean=False)
+        assert log.epochs.entries == expected
+        log.close()
+    world.write("leader-epoch-checkpoint", b"0\n1\n5 x\n")
+    assert actions(world.log()) == ["reset_epochs"]
+
+
+def test_epochs_are_bounded_by_the_log(world):
+    """Those beyond the end go; those below the log start checkpoint end there."""
+    log = world.log()
+    for epoch in range(6):
+        log.append_batches(batch(epoch, leader_epoch=epoch), REPLICA)
+    log.close()
+    files = world.files()
+    world.write(log_name(0), b"".join(batch(e, leader_epoch=e) for e in range(4)))
+    log = world.log(clean=False)
+    assert log.epochs.latest == EpochEntry(3, 3)
+    world.put(files)
+    log = world.log(log_start_offset=3)
+    assert log.epochs.entries[0] == EpochEntry(3, 3)
+
+
+def test_producers_survive_with_and_without_snapshots(world):
+    """From the snapshot after a clean stop, by replay otherwise, also when one is damaged."""
+    log = world.log()
+    now = {"timestamp": world.clock.now_ms()}
+    log.append_batches(data_batch(0, 2, 7, epoch=2, sequence=5, **now), REPLICA)
+    log.roll()
+    end = commit(3, 7, epoch=2, coordinator_epoch=4, **now)
+    log.append_batches(end + data_batch(4, 5, 8, **now), REPLICA)
+    log.close()
+    files = world.files()
+    assert len(decode_snapshot(files[name(6, ".snapshot")])) == 2
+    expected = sorted(log.producer_state.entries(), key=lambda entry: entry.producer_id)
+    snapshots = [n for n in files if n.endswith(".snapshot")]
+    assert snapshots == [name(3, ".snapshot"), name(6, ".snapshot")]
+    for clean in (True, False):
+        for lost in ([], snapshots, snapshots[:1], snapshots[1:]):
+            world.put({n: (b"junk" if n in lost else d) for n, d in files.items()})
+            log = world.log(clean=clean)
+            found = sorted(log.producer_state.entries(), key=lambda entry: entry.producer_id)
+            assert found == expected
+            assert log.last_stable_offset == 4
+            assert log.producer_state.map_end_offset == 6
+            log.close()
+            assert world.files()[name(6, ".snapshot")] == files[name(6, ".snapshot")]
+
+
+def test_without_any_snapshot_a_clean_start_spares_the_scan(world):
+    """Nobody wrote with a producer id then; empty snapshots say so from now on."""
+    log = world.log()
+    for _ in range(3):
+        fill(log, 2, log.log_end_offset)
+        log.roll()
+    fill(log, 1, 6)
+    log.close()
+    for n in world.files(".snapshot"):
+        world.fs.remove(world.path(n))
+    log = world.log()
+    assert log.producer_state.snapshot_offsets == [4, 6, 7]
+    assert list(world.files(".snapshot")) == [name(o, ".snapshot") for o in (4, 6, 7)]
+
+
+def test_stray_snapshots_are_removed(world):
+    log = world.log()
+    fill(log, 3)
+    log.roll()
+    fill(log, 2, 3)
+    log.close()
+    snapshot = world.files()[name(5, ".snapshot")]
+    for offset in (1, 2, 4, 99):
+        world.write(name(offset, ".snapshot"), snapshot)
+    log = world.log()
+    assert log.producer_state.snapshot_offsets == [3, 5]
+    assert list(world.files(".snapshot")) == [name(3, ".snapshot"), name(5, ".snapshot")]
+
+
+def test_a_batch_whose_records_compaction_removed_still_tells_its_producer(world):
+    log = world.log()
+    now_ms = world.clock.now_ms()
+    header = RecordBatch(data_batch(0, 3, 9, sequence=4, timestamp=now_ms)).header
+    log.append_batches(empty_batch(header) + commit(4, 9, timestamp=now_ms), REPLICA)
+    log.close()
+    for n in world.files(".snapshot"):
+        world.fs.remove(world.path(n))
+    log = world.log(clean=False)
+    entry = log.producer_state.entry(9)
+    assert (entry.last_sequence, entry.last_data_offset) == (7, 3)

@@ -1,0 +1,676 @@
+"""Appending: three doors to the same bytes, and refusals that change nothing."""
+
+import random
+
+import numpy as np
+import pytest
+
+from logstore.epochs import EpochEntry
+from logstore.errors import (
+    CorruptRecordError,
+    InvalidRecordError,
+    InvalidTimestampError,
+    InvalidTxnStateError,
+    KafkaStorageError,
+    MessageSizeTooLargeError,
+    OffsetsOutOfOrderError,
+    RecordListTooLargeError,
+    UnexpectedAppendOffsetError,
+    UnsupportedFormatError,
+)
+from logstore.log import NewRecord
+from logstore.record.batch import RecordBatch, build_batch, seal_batch, with_offset_and_epoch
+from logstore.record.codecs import Codec
+from logstore.record.columns import BytesColumn, headers_column
+from logstore.record.records import Record, encode_records
+from logstore.runtime import Runtime
+from logstore.runtime.clock import VIRTUAL_EPOCH_MS
+from logstore.types import AppendOrigin, TimestampType
+from tests.support.builders import (
+    CODECS,
+    LOG_APPEND_TIME,
+    abort,
+    batch,
+    batches_of,
+    commit,
+    data_batch,
+    log_name,
+    memory_world,
+    old_message,
+    records_of,
+)
+from tests.support.faulty import FaultyFileSystem
+from tests.support.golden_dirs import READ_CASES, ROOT, lines, manifest
+
+REPLICA = AppendOrigin.REPLICATION
+COORDINATOR = AppendOrigin.COORDINATOR
+NOW = VIRTUAL_EPOCH_MS
+HEADERS = (("h", b"1"), ("h", None), ("", b""), ("ключ", b"\xff"))
+
+
+def new_records(count):
+    """Records of every shape: null and empty fields, headers, times up and down."""
+    return [
+        NewRecord(
+            (b"key-%d" % row, b"", b"k")[row % 3],
+            (b"value %d" % row * (row % 5), None, b"")[row % 3],
+            1_000_000 + (row * 7919) % 1000,
+            HEADERS[: row % 5],
+        )
+        for row in range(count)
+    ]
+
+
+def through_records(log, records, codec):
+    return log.append_records(records, codec)
+
+
+def through_columns(log, records, codec):
+    return log.append_columns(
+        BytesColumn.from_list([r.key for r in records]),
+        BytesColumn.from_list([r.value for r in records]),
+        np.array([r.timestamp for r in records], np.int64),
+        headers_column([r.headers for r in records], len(records)),
+        codec,
+    )
+
+
+def through_batches(log, records, codec):
+    data = build_batch(
+        [Record(row, r.timestamp, r.key, r.value, r.headers) for row, r in enumerate(records)],
+        codec=codec,
+    )
+    return log.append_batches(data)
+
+
+DOORS = (through_records, through_columns, through_batches)
+
+
+# -- the three doors -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("timestamp_type", tuple(TimestampType))
+@pytest.mark.parametrize("codec", CODECS)
+def test_every_door_writes_the_same_bytes(codec, timestamp_type):
+    """One record to several hundred, and what a log tells of it."""
+    written = []
+    for door in DOORS:
+        world = memory_world()
+        log = world.log(message_timestamp_type=timestamp_type, index_interval_bytes=100)
+        infos = [door(log, new_records(count), codec) for count in (1, 2, 64, 65, 300)]
+        assert [(i.first_offset, i.last_offset, i.records) for i in infos] == [
+            (0, 0, 1),
+            (1, 2, 2),
+            (3, 66, 64),
+            (67, 131, 65),
+            (132, 431, 300),
+        ]
+        stored = records_of(log)
+        log.close()
+        written.append((world.files(), infos, stored))
+    assert written[0] == written[1] == written[2]
+    expected = [record for count in (1, 2, 64, 65, 300) for record in new_records(count)]
+    now_ms = memory_world().clock.now_ms()
+    stamped = timestamp_type is LOG_APPEND_TIME
+    assert stored == [
+        Record(offset, now_ms if stamped else r.timestamp, r.key, r.value, r.headers)
+        for offset, r in enumerate(expected)
+    ]
+    assert [batch.codec for batch in batches_of(written[0][0][log_name(0)])] == [codec] * 5
+
+
+def test_an_append_tells_what_it_did(world):
+    log = world.log()
+    info = log.append_records([NewRecord(b"a", b"1", 5), NewRecord(b"b", b"2", 9)])
+    stored = world.files()[log_name(0)]
+    assert (info.first_offset, info.last_offset, info.records) == (0, 1, 2)
+    assert (info.max_timestamp, info.log_append_time, info.roll_reason) == (9, -1, None)
+    assert info.size_bytes == len(stored)
+    assert (log.log_end_offset, log.high_watermark, log.last_stable_offset) == (2, 2, 2)
+
+
+def test_the_clock_dates_records_without_a_time(world):
+    log = world.log()
+    log.append_records([NewRecord(b"a", b"1"), NewRecord(b"b", b"2", 9)])
+    log.append_columns(BytesColumn.from_list([b"a"]), BytesColumn.from_list([b"1"]))
+    now_ms = world.clock.now_ms()
+    assert [record.timestamp for record in records_of(log)] == [now_ms, 9, now_ms]
+
+
+def test_appending_nothing_changes_nothing(world):
+    """Not even a roll that is due."""
+    log = world.log(segment_ms=1000)
+    log.append_records([NewRecord(b"a", b"1", -1)])
+    world.clock.advance(ms=5000)
+    before = world.files()
+    empty = BytesColumn.from_list([])
+    for info in (log.append_records([]), log.append_columns(empty, empty), log.append_batches(b"")):
+        assert (info.first_offset, info.last_offset, info.records) == (-1, -1, 0)
+    assert log.append_batches(batch(0)[:-1]).records == 0, "a torn batch alone is nothing"
+    assert world.files() == before
+    assert len(log.segments) == 1
+
+
+def test_a_torn_batch_behind_a_whole_one_is_dropped(world):
+    log = world.log()
+    log.append_batches(batch(0, 2) + batch(0)[:10])
+    assert world.files()[log_name(0)] == batch(0, 2)
+    assert log.log_end_offset == 3
+
+
+def test_a_leader_stamps_offset_and_epoch_outside_the_crc(world):
+    log = world.log()
+    log.append_batches(batch(0, 2, leader_epoch=-1), leader_epoch=4)
+    log.append_batches(batch(0, 2, leader_epoch=99))
+    expected = batch(0, 2, leader_epoch=4) + with_offset_and_epoch(batch(0, 2), 3, 4)
+    assert world.files()[log_name(0)] == expected
+    assert log.leader_epoch == 4
+    assert log.epochs.entries == (EpochEntry(4, 0),)
+    with pytest.raises(ValueError, match="negative"):
+        log.append_batches(batch(0), leader_epoch=-1)
+
+
+# -- times -----------------------------------------------------------------------------------
+
+
+def test_log_append_time_is_stamped_in_the_header_alone(world):
+    """Bit 3 and maxTimestamp change, and the CRC with them; deltas stay."""
+    log = world.log(message_timestamp_type=LOG_APPEND_TIME)
+    data = batch(0, 2, timestamp=(5, 1, 9))
+    info = log.append_batches(data)
+    now_ms = world.clock.now_ms()
+    assert (info.max_timestamp, info.log_append_time) == (now_ms, now_ms)
+    stored = RecordBatch(world.files()[log_name(0)])
+    assert stored.header.timestamp_type is LOG_APPEND_TIME
+    assert (stored.header.base_timestamp, stored.header.max_timestamp) == (5, now_ms)
+    assert stored.data[61:] == data[61:]
+    stored.ensure_valid()
+
+
+def test_a_marker_is_stamped_and_never_recompressed(world):
+    log = world.log(message_timestamp_type=LOG_APPEND_TIME, compression_type="gzip")
+    log.append_batches(data_batch(0, 0, 5), COORDINATOR)
+    log.append_batches(commit(0, 5, timestamp=7), COORDINATOR)
+    data, marker = batches_of(world.files()[log_name(0)])
+    assert (data.codec, marker.codec) == (Codec.GZIP, Codec.NONE)
+    assert marker.header.max_timestamp == world.clock.now_ms()
+    assert marker.header.timestamp_type is LOG_APPEND_TIME
+    assert log.last_stable_offset == 2
+
+
+def test_a_producers_own_append_time_is_cleared_or_refused(world):
+    """On a CreateTime topic the bit goes; a batch whose records have no time is refused."""
+    log = world.log()
+    log.append_batches(batch(0, timestamp_type=LOG_APPEND_TIME, append_time=77))
+    stored = RecordBatch(world.files()[log_name(0)])
+    assert stored.header.timestamp_type is TimestampType.CREATE_TIME
+    assert stored.header.max_timestamp == 77
+    with pytest.raises(InvalidTimestampError):
+        log.append_batches(batch(0, timestamp_type=LOG_APPEND_TIME, append_time=-1))
+    other = memory_world().log(message_timestamp_type=LOG_APPEND_TIME)
+    with pytest.raises(InvalidTimestampError):
+        other.append_batches(batch(0, timestamp_type=LOG_APPEND_TIME, append_time=77))
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("count", (2, 70))
+def test_times_at_the_bounds_pass_and_beyond_are_named(world, door, count):
+    log = world.log(message_timestamp_before_max_ms=1000, message_timestamp_after_max_ms=1000)
+    now_ms = world.clock.now_ms()
+
+    def send(timestamp):
+        records = [NewRecord(b"k", b"v", now_ms)] * (count - 1)
+        return door(log, [*records, NewRecord(b"k", b"v", timestamp)], Codec.NONE)
+
+    for timestamp in (now_ms - 1000, now_ms + 1000, -1):
+        send(timestamp)
+    for timestamp in (now_ms - 1001, now_ms + 1001, 0):
+        with pytest.raises(InvalidTimestampError) as caught:
+            send(timestamp)
+        assert [row for row, _ in caught.value.record_errors] == [count - 1]
+    assert log.log_end_offset == 3 * count
+
+
+def test_the_deprecated_difference_bounds_times_unless_the_new_keys_do(world):
+    log = world.log(message_timestamp_difference_max_ms=500)
+    now_ms = world.clock.now_ms()
+    with pytest.raises(InvalidTimestampError):
+        log.append_records([NewRecord(b"k", b"v", now_ms - 501)])
+    log.close()
+    log = memory_world().log(
+        message_timestamp_difference_max_ms=500, message_timestamp_before_max_ms=2000
+    )
+    log.append_records([NewRecord(b"k", b"v", now_ms - 501)])
+    with pytest.raises(InvalidTimestampError):
+        log.append_records([NewRecord(b"k", b"v", now_ms + 501)])
+
+
+# -- compression -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("compression", ("uncompressed", "gzip", "snappy", "lz4", "zstd"))
+@pytest.mark.parametrize("source", CODECS)
+@pytest.mark.parametrize("door", DOORS)
+def test_the_topics_compression_overrules_the_producers(compression, source, door):
+    target = Codec.NONE if compression == "uncompressed" else Codec.from_name(compression)
+    world = memory_world()
+    log = world.log(compression_type=compression)
+    records = new_records(100)
+    door(log, records, source)
+    stored = RecordBatch(world.files()[log_name(0)])
+    assert stored.codec is target
+    stored.ensure_valid()
+    assert [tuple(r)[2:] for r in records_of(log)] == [(r.key, r.value, r.headers) for r in records]
+
+
+@pytest.mark.parametrize("codec", CODECS[1:])
+def test_a_producers_compressed_bytes_are_kept(world, codec):
+    log = world.log()
+    data = batch(0, 9, codec=codec)
+    log.append_batches(data)
+    log.append_batches(data)
+    first, second = batches_of(world.files()[log_name(0)])
+    assert first.data[61:] == second.data[61:] == data[61:]
+    assert second.header.base_offset == 10
+
+
+def test_compressed_records_with_other_offsets_are_made_dense(world):
+    """Uncompressed ones are stored as they are, which Kafka does not look at either."""
+    records = [Record(0, 5, b"a", b"1"), Record(3, 6, b"b", b"2"), Record(5, 7, b"c", b"3")]
+    section = encode_records(records, 0, 5)
+    fields = {"last_offset_delta": 2, "record_count": 3, "base_timestamp": 5, "max_timestamp": 7}
+    log = world.log()
+    log.append_batches(seal_batch(section, codec=Codec.GZIP, **fields))
+    stored = RecordBatch(world.files()[log_name(0)])
+    assert stored.codec is Codec.GZIP
+    assert [r.offset for r in stored.records()] == [0, 1, 2]
+    assert [r.value for r in stored.records()] == [b"1", b"2", b"3"]
+
+
+# -- refusals --------------------------------------------------------------------------------
+
+
+def damaged(data):
+    return data[:-1] + bytes([data[-1] ^ 1])
+
+
+def miscounted(count, last_delta, records=3):
+    section = encode_records([Record(row, 5, b"k", b"v") for row in range(records)], 0, 5)
+    return seal_batch(
+        section,
+        last_offset_delta=last_delta,
+        record_count=count,
+        base_timestamp=5,
+        max_timestamp=5,
+    )
+
+
+def with_codec(data, codec):
+    """Return the batch claiming a codec, its CRC made right again."""
+    header = RecordBatch(data).header
+    header = header._replace(attributes=header.attributes | int(codec))
+    changed = header.pack() + data[61:]
+    return header._replace(crc=RecordBatch(changed).computed_crc()).pack() + data[61:]
+
+
+def columns_of_times(log, *times):
+    column = BytesColumn.from_list([b"k"] * len(times))
+    return log.append_columns(column, column, np.array(times, np.int64))
+
+
+CLIENT_REFUSALS = {
+    "null key": (lambda log: log.append_records([NewRecord(None, b"v")]), InvalidRecordError),
+    "null key among many": (
+        lambda log: log.append_records([NewRecord(b"k", b"v")] * 99 + [NewRecord(None, b"v")]),
+        InvalidRecordError,
+    ),
+    "null key in a batch": (
+        lambda log: log.append_batches(batch(0, 3, key=None)),
+        InvalidRecordError,
+    ),
+    "null key in a compressed batch": (
+        lambda log: log.append_batches(batch(0, 99, key=None, codec=Codec.ZSTD)),
+        InvalidRecordError,
+    ),
+    "too old": (lambda log: log.append_records([NewRecord(b"k", b"v", 5)]), InvalidTimestampError),
+    "too old among many": (lambda log: columns_of_times(log, *[5] * 70), InvalidTimestampError),
+    "too new": (lambda log: log.append_batches(batch(0, timestamp=2**62)), InvalidTimestampError),
+    "negative time": (
+        lambda log: log.append_records([NewRecord(b"k", b"v", -2)]),
+        InvalidTimestampError,
+    ),
+    "negative time among many": (
+        lambda log: log.append_records([NewRecord(b"k", b"v", -2)] * 70),
+        InvalidTimestampError,
+    ),
+    "negative time in columns": (lambda log: columns_of_times(log, -2), InvalidTimestampError),
+    "time of 65 bits": (
+        lambda log: log.append_records([NewRecord(b"k", b"v", 2**63)]),
+        InvalidTimestampError,
+    ),
+    "time of 65 bits among many": (
+        lambda log: log.append_records([NewRecord(b"k", b"v", 2**63)] * 70),
+        InvalidTimestampError,
+    ),
+    "too large": (
+        lambda log: log.append_records([NewRecord(b"k", bytes(2000), NOW)]),
+        MessageSizeTooLargeError,
+    ),
+    "too large in columns": (
+        lambda log: log.append_columns(
+            BytesColumn.from_list([b"k"]), BytesColumn.from_list([bytes(2000)])
+        ),
+        MessageSizeTooLargeError,
+    ),
+    "too large as a batch": (
+        lambda log: log.append_batches(batch(0, value=bytes(2000), timestamp=NOW)),
+        MessageSizeTooLargeError,
+    ),
+    "columns of different length": (
+        lambda log: log.append_columns(
+            BytesColumn.from_list([b"k"]), BytesColumn.from_list([b"v", b"w"])
+        ),
+        InvalidRecordError,
+    ),
+    "bad CRC": (lambda log: log.append_batches(damaged(batch(0))), CorruptRecordError),
+    "bad magic": (
+        lambda log: log.append_batches(batch(0)[:16] + b"\x03" + batch(0)[17:]),
+        CorruptRecordError,
+    ),
+    "old format": (lambda log: log.append_batches(old_message(1)), UnsupportedFormatError),
+    "base offset": (lambda log: log.append_batches(batch(5, timestamp=NOW)), InvalidRecordError),
+    "two batches": (
+        lambda log: log.append_batches(batch(0, timestamp=NOW) * 2),
+        InvalidRecordError,
+    ),
+    "count below the delta": (lambda log: log.append_batches(miscounted(2, 2)), InvalidRecordError),
+    "count above the delta": (lambda log: log.append_batches(miscounted(3, 1)), InvalidRecordError),
+    "count above the records": (
+        lambda log: log.append_batches(miscounted(4, 3)),
+        InvalidRecordError,
+    ),
+    "count below the records": (
+        lambda log: log.append_batches(miscounted(2, 1)),
+        InvalidRecordError,
+    ),
+    "no records": (lambda log: log.append_batches(miscounted(0, -1, 0)), InvalidRecordError),
+    "damaged compression": (
+        lambda log: log.append_batches(with_codec(miscounted(1, 0, 1), Codec.GZIP)),
+        InvalidRecordError,
+    ),
+    "producer id": (
+        lambda log: log.append_batches(
+            batch(0, timestamp=NOW, producer_id=7, producer_epoch=0, base_sequence=0)
+        ),
+        InvalidRecordError,
+    ),
+    "control batch": (lambda log: log.append_batches(commit(0, 5)), InvalidRecordError),
+}
+
+
+@pytest.mark.parametrize("name", CLIENT_REFUSALS)
+def test_a_refusal_changes_nothing(world, name):
+    """Log, offsets and every byte on the disk stay as they were, though a roll was due."""
+    log = world.log(
+        cleanup_policy=("compact",),
+        max_message_bytes=1000,
+        message_timestamp_before_max_ms=1000,
+        message_timestamp_after_max_ms=1000,
+        segment_ms=10_000,
+    )
+    assert world.clock.now_ms() == NOW
+    log.append_records([NewRecord(b"k", b"v", -1)])
+    log.flush()
+    world.clock.advance(ms=500)
+    action, error = CLIENT_REFUSALS[name]
+    before = (world.files(), log.log_end_offset, log.high_watermark, log.recovery_point)
+    epochs, view = log.epochs.entries, log.segments.view
+    with pytest.raises(error):
+        action(log)
+    assert before == (world.files(), log.log_end_offset, log.high_watermark, log.recovery_point)
+    assert (epochs, view) == (log.epochs.entries, log.segments.view)
+    log._check()
+    assert log.append_records([NewRecord(b"k", b"v")]).first_offset == 1
+
+
+def test_a_batch_of_just_the_greatest_size_passes(world):
+    size = len(batch(0, value=b"v" * 500))
+    log = world.log(max_message_bytes=size)
+    log.append_batches(batch(0, value=b"v" * 500))
+    with pytest.raises(MessageSizeTooLargeError):
+        log.append_batches(batch(0, value=b"v" * 501))
+    log.append_batches(batch(1, value=b"v" * 501), REPLICA)
+
+
+def test_a_set_larger_than_a_segment_is_refused_for_leader_and_follower(world):
+    size = len(batch(0, value=b"v" * 500))
+    log = world.log(segment_bytes=size - 1)
+    with pytest.raises(RecordListTooLargeError):
+        log.append_batches(batch(0, value=b"v" * 500))
+    with pytest.raises(RecordListTooLargeError):
+        log.append_batches(batch(0, value=b"v" * 500), REPLICA)
+    assert log.log_end_offset == 0
+    assert log.size_bytes == 0
+
+
+def test_uncompressed_batches_may_grow_too_large_by_recompression(world):
+    """The limit holds for what would be stored as well."""
+    value = random.Random(1).randbytes(900)
+    size = len(batch(0, value=value))
+    log = world.log(max_message_bytes=size, compression_type="gzip")
+    with pytest.raises(MessageSizeTooLargeError):
+        log.append_batches(batch(0, value=value))
+    assert log.size_bytes == 0
+
+
+REPLICA_REFUSALS = {
+    "offsets that fall": (batch(20, 22) + batch(21, 30), OffsetsOutOfOrderError),
+    "the same batch twice": (batch(20) + batch(20), OffsetsOutOfOrderError),
+    "below the log end": (batch(4, 12) + batch(13), UnexpectedAppendOffsetError),
+    "no leader epoch": (batch(20, leader_epoch=-1), InvalidRecordError),
+    "negative delta": (
+        seal_batch(
+            b"",
+            base_offset=20,
+            last_offset_delta=-1,
+            record_count=0,
+            base_timestamp=5,
+            max_timestamp=5,
+            partition_leader_epoch=0,
+        ),
+        InvalidRecordError,
+    ),
+    "more than 31 bits": (batch(20) + batch(20 + 2**31), InvalidRecordError),
+    "bad CRC in the second": (batch(20) + damaged(batch(21)), CorruptRecordError),
+    "a malformed marker": (
+        batch(20) + batch(21, key=b"xx", producer_id=1, producer_epoch=0, is_control=True),
+        InvalidRecordError,
+    ),
+    "plain data in an open transaction": (
+        data_batch(20, 21, 1) + batch(22, producer_id=1, producer_epoch=0, base_sequence=2),
+        InvalidTxnStateError,
+    ),
+    "plain data in a transaction open before": (
+        batch(20, producer_id=9, producer_epoch=0, base_sequence=2),
+        InvalidTxnStateError,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REPLICA_REFUSALS)
+def test_a_follower_refuses_as_a_whole(world, name):
+    log = world.log()
+    log.append_batches(batch(0, 3) + data_batch(5, 9, 9), REPLICA)
+    log.flush()
+    data, error = REPLICA_REFUSALS[name]
+    before = (world.files(), log.log_end_offset, log.segments.view, log.epochs.entries)
+    with pytest.raises(error) as caught:
+        log.append_batches(data, REPLICA)
+    assert before == (world.files(), log.log_end_offset, log.segments.view, log.epochs.entries)
+    if error is UnexpectedAppendOffsetError:
+        assert (caught.value.first_offset, caught.value.last_offset) == (4, 13)
+    log.producer_state._check()
+    log.append_batches(batch(10), REPLICA)
+
+
+def test_a_follower_keeps_gaps_and_bytes(world):
+    log = world.log()
+    data = [
+        batch(5, 7, leader_epoch=2),
+        batch(20, codec=Codec.LZ4, leader_epoch=2),
+        batch(300, 301, leader_epoch=7),
+    ]
+    log.append_batches(data[0] + data[1], REPLICA)
+    log.append_batches(data[2], REPLICA)
+    assert world.files()[log_name(0)] == b"".join(data)
+    assert log.log_end_offset == 302
+    assert log.epochs.entries == (EpochEntry(2, 5), EpochEntry(7, 300))
+    assert [record.offset for record in records_of(log)] == [5, 6, 7, 20, 300, 301]
+
+
+# -- producers -------------------------------------------------------------------------------
+
+
+def test_one_append_may_end_a_transaction_and_go_on(world):
+    """What the batches of the append itself open and close counts."""
+    log = world.log()
+    plain = batch(3, producer_id=1, producer_epoch=0, base_sequence=2)
+    log.append_batches(data_batch(0, 1, 1) + abort(2, 1) + plain, REPLICA)
+    assert log.last_stable_offset == 4
+    assert [e[:3] for e in log.active_segment.txn_index.entries()] == [(1, 0, 2)]
+    assert log.producer_state.last_data_offset(1) == 3
+
+
+def test_transactions_move_the_last_stable_offset(world):
+    log = world.log()
+    log.append_batches(data_batch(0, 1, 1), COORDINATOR)
+    assert log.last_stable_offset == 0
+    log.append_records([NewRecord(b"k", b"v")])
+    log.append_batches(commit(0, 1), COORDINATOR)
+    assert (log.last_stable_offset, log.log_end_offset) == (4, 4)
+
+
+# -- durability ------------------------------------------------------------------------------
+
+
+def test_flush_messages_moves_the_recovery_point(world):
+    log = world.log(flush_messages=2)
+    points = []
+    for _ in range(5):
+        log.append_records([NewRecord(b"k", b"v")])
+        points.append(log.recovery_point)
+    assert points == [0, 2, 2, 4, 4]
+    other = memory_world().log()
+    other.append_records([NewRecord(b"k", b"v")])
+    assert other.recovery_point == 0
+    other.flush()
+    assert other.recovery_point == 1
+    other.flush(0)
+    assert other.recovery_point == 1, "a recovery point never goes back by a flush"
+
+
+def faulty_log(world, **config):
+    fs = FaultyFileSystem(world.fs)
+    return fs, world.log(runtime=Runtime(world.clock, fs, world.runtime.rng), **config)
+
+
+def test_a_failed_write_leaves_a_usable_log(world):
+    """The error says so, the file is cut back, and the next append takes the same offset."""
+    fs, log = faulty_log(world)
+    log.append_records([NewRecord(b"a", b"1", 5)])
+    before = world.files(".log")
+    fs.rule = lambda operation, path: operation == "write" and path.endswith(".log")
+    for door in DOORS:
+        with pytest.raises(KafkaStorageError, match="cannot append"):
+            door(log, new_records(3), Codec.NONE)
+        assert world.files(".log") == before
+        assert (log.log_end_offset, log.high_watermark) == (1, 1)
+        assert not log.is_offline
+    fs.rule = lambda *_: False
+    log._check()
+    assert log.append_records([NewRecord(b"b", b"2", 5)]).first_offset == 1
+    log.close()
+    assert [r.key for r in records_of(world.log())] == [b"a", b"b"]
+
+
+def test_a_failure_behind_the_write_takes_the_log_offline(world):
+    """The record is in the log, but what it implies could not be stored: recovery will."""
+    fs, log = faulty_log(world)
+    log.append_batches(data_batch(0, 1, 1), REPLICA)
+    fs.rule = lambda operation, path: operation == "open" and path.endswith(".txnindex")
+    with pytest.raises(KafkaStorageError):
+        log.append_batches(abort(2, 1), REPLICA)
+    fs.rule = lambda *_: False
+    assert log.is_offline
+    with pytest.raises(KafkaStorageError, match="offline"):
+        log.append_records([NewRecord(b"a", b"1")])
+    with pytest.raises(KafkaStorageError, match="offline"):
+        log.read(0, 100)
+    log.close()
+    reopened = world.log(clean=False)
+    assert [e[:3] for e in reopened.active_segment.txn_index.entries()] == [(1, 0, 2)]
+    assert reopened.last_stable_offset == 3
+
+
+def test_a_failed_sync_takes_the_log_offline(world):
+    """What a failed fsync left on the disk nobody knows."""
+    fs, log = faulty_log(world)
+    log.append_records([NewRecord(b"a", b"1")])
+    fs.rule = lambda operation, _: operation == "sync"
+    with pytest.raises(KafkaStorageError):
+        log.flush()
+    fs.rule = lambda *_: False
+    assert (log.is_offline, log.recovery_point) == (True, 0)
+
+
+def test_a_closed_log_takes_nothing(world):
+    log = world.log()
+    log.close()
+    log.close()
+    for door in DOORS:
+        with pytest.raises(KafkaStorageError, match="closed"):
+            door(log, new_records(1), Codec.NONE)
+    with pytest.raises(KafkaStorageError, match="closed"):
+        log.roll()
+    with pytest.raises(KafkaStorageError, match="closed"):
+        log.flush()
+
+
+# -- Kafka's own logs, replicated ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", READ_CASES)
+def test_replicating_kafkas_batches_gives_kafkas_files(world, case):
+    """Batch by batch into an empty log: the same segments, indexes, epochs and snapshots.
+
+    Kafka rolled by `segment.bytes` where a case sets it, by command elsewhere; `holes` also by
+    appends of several batches, whose borders the files do not tell.
+    """
+    facts = manifest(case)
+    config = {
+        key.replace(".", "_"): int(value)
+        for key, value in facts["config"].items()
+        if value.isdigit()
+    }
+    config.setdefault("max_message_bytes", 4 << 20)
+    world.clock.set_ms(facts["closed_at_ms"])
+    golden = ROOT / case / "data" / "golden-0"
+    log = world.log(segment_index_bytes=10 << 20, **config)
+    by_command = case == "holes" or "segment_bytes" not in config
+    for line in lines(case, "batches.jsonl"):
+        if by_command and line["segment"] > log.active_segment.base_offset:
+            log.roll(line["segment"])
+        path = golden / log_name(line["segment"])
+        start = line["position"]
+        log.append_batches(path.read_bytes()[start : start + line["size"]], REPLICA)
+    log.close()
+    expected = {path.name: path.read_bytes() for path in golden.iterdir()}
+    written = world.files()
+    if facts["log_start_offset"]:
+        # The epochs of a log whose start was moved begin there, and so do its snapshots.
+        for files in (expected, written):
+            files.pop("leader-epoch-checkpoint")
+            for name in [n for n in files if n.endswith(".snapshot")]:
+                files.pop(name)
+    expected.pop("partition.metadata", None)
+    assert written == expected

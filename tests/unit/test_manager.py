@@ -1,0 +1,367 @@
+"""The log manager: directories, checkpoints, the marker of a clean stop, topics and adoption."""
+
+import logging
+import random
+
+import pytest
+
+from logstore.checkpoint import (
+    CLEAN_SHUTDOWN,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+    REPLICATION_OFFSETS,
+    read_bytes,
+)
+from logstore.config import BrokerConfig
+from logstore.errors import (
+    InvalidConfigurationError,
+    InvalidTopicError,
+    KafkaStorageError,
+    TopicAlreadyExistsError,
+    UnknownTopicOrPartitionError,
+    UnsupportedFormatError,
+)
+from logstore.log import NewRecord
+from logstore.manager import LogManager
+from logstore.runtime import (
+    DiskFileSystem,
+    MemoryFileSystem,
+    OverlayFileSystem,
+    ReadOnlyFileSystem,
+    Runtime,
+    VirtualClock,
+)
+from logstore.topics import TOPICS_FILE
+from logstore.types import TopicPartition
+from tests.support.builders import batch, log_name, old_message, records_of
+from tests.support.faulty import FaultyFileSystem
+from tests.support.golden_dirs import tree
+
+A0 = TopicPartition("a", 0)
+A1 = TopicPartition("a", 1)
+B0 = TopicPartition("b", 0)
+
+
+class Home:
+    """A data directory and the runtime to open it with."""
+
+    def __init__(self, fs, path, clock):
+        self.fs = fs
+        self.path = path
+        self.clock = clock
+        self.runtime = Runtime(clock, fs, random.Random(0))
+
+    def open(self, *more, read_only=False, runtime=None, **properties):
+        if runtime is None:
+            fs = OverlayFileSystem(ReadOnlyFileSystem(self.fs)) if read_only else self.fs
+            runtime = Runtime(self.clock, fs, random.Random(0))
+        properties = {key.replace("_", "."): value for key, value in properties.items()}
+        properties.setdefault("log.index.size.max.bytes", "4000")
+        config = BrokerConfig.from_properties(properties)
+        return LogManager(runtime, [self.path, *more], config, read_only=read_only)
+
+    def files(self):
+        return tree(self.fs, self.path)
+
+    def text(self, name):
+        return read_bytes(self.fs, f"{self.path}/{name}").decode()
+
+    def write(self, name, data):
+        directory, _, _ = f"{self.path}/{name}".rpartition("/")
+        self.fs.make_dirs(directory)
+        file = self.fs.open(f"{self.path}/{name}", create=True)
+        file.truncate(0)
+        file.append([data])
+        file.close()
+
+
+@pytest.fixture(params=("memory", "disk"))
+def home(request, tmp_path):
+    clock = VirtualClock()
+    if request.param == "disk":
+        return Home(DiskFileSystem(clock), f"{tmp_path}/data", clock)
+    return Home(MemoryFileSystem(clock), "/data", clock)
+
+
+def fill(log, count):
+    for _ in range(count):
+        log.append_records([NewRecord(b"k", b"v")])
+
+
+def offsets(log):
+    return [record.offset for record in records_of(log)]
+
+
+# -- stopping and starting -------------------------------------------------------------------
+
+
+def test_an_orderly_stop_and_start(home):
+    """The marker is there after an orderly stop only, and goes at the next start."""
+    manager = home.open()
+    manager.create_topic("a", 2, {"cleanup.policy": "compact"})
+    manager.create_topic("b", 1, {})
+    fill(manager.log(A0), 3)
+    fill(manager.log(B0), 5)
+    assert CLEAN_SHUTDOWN not in home.files()
+    manager.close()
+    assert home.text(CLEAN_SHUTDOWN) == '{"version":0,"brokerEpoch":-1}'
+    assert home.text(RECOVERY_POINTS) == "0\n3\na 0 3\na 1 0\nb 0 5\n"
+    assert home.text(REPLICATION_OFFSETS) == "0\n3\na 0 3\na 1 0\nb 0 5\n"
+    assert home.text(LOG_START_OFFSETS) == "0\n0\n"
+    stored = home.files()
+
+    manager = home.open()
+    assert CLEAN_SHUTDOWN not in home.files()
+    assert [topic.name for topic in manager.topics()] == ["a", "b"]
+    assert manager.topic_config("a").compact
+    assert offsets(manager.log(B0)) == list(range(5))
+    assert manager.log(B0).findings == ()
+    manager.close()
+    assert home.files() == stored
+
+
+def test_a_kill_makes_the_next_start_recover_every_log(home):
+    manager = home.open()
+    manager.create_topic("a", 2, {})
+    fill(manager.log(A0), 3)
+    fill(manager.log(A1), 2)
+    data = home.files()[f"a-0/{log_name(0)}"]
+    home.write(f"a-0/{log_name(0)}", data[:-1])
+    manager = home.open()
+    assert {log.topic_partition for log in manager.open_logs()} == {A0, A1}
+    assert [finding.action for finding in manager.log(A0).findings] == ["truncated_tail"]
+    assert offsets(manager.log(A0)) == [0, 1]
+    assert manager.log(A1).findings == ()
+    manager.close()
+    assert CLEAN_SHUTDOWN in home.files()
+    assert home.open().log(A0).findings == ()
+
+
+def test_recovery_starts_at_the_checkpoint(home):
+    manager = home.open(log_segment_bytes="200")
+    manager.create_topic("a", 1, {})
+    log = manager.log(A0)
+    fill(log, 10)
+    log.flush()
+    manager.directory_of(A0).write_checkpoints({A0: log})
+    first = home.files()[f"a-0/{log_name(0)}"]
+    home.write(f"a-0/{log_name(0)}", first[:-1] + bytes([first[-1] ^ 1]))
+    assert home.open(log_segment_bytes="200").log(A0).findings == ()
+    home.write(RECOVERY_POINTS, b"not a checkpoint")
+    log = home.open(log_segment_bytes="200").log(A0)
+    assert "truncated_tail" in {finding.action for finding in log.findings}
+
+
+def test_logs_that_were_not_opened_keep_their_checkpoints(home):
+    manager = home.open()
+    manager.create_topic("a", 2, {})
+    fill(manager.log(A0), 3)
+    fill(manager.log(A1), 2)
+    manager.close()
+    manager = home.open()
+    assert list(manager.open_logs()) == []
+    fill(manager.log(A0), 1)
+    manager.close()
+    assert home.text(RECOVERY_POINTS) == "0\n2\na 0 4\na 1 2\n"
+
+
+def test_a_log_start_is_stored_while_it_lies_above_the_first_base(home):
+    manager = home.open()
+    manager.create_topic("a", 1, {})
+    fill(manager.log(A0), 5)
+    manager.log(A0).log_start_offset = 3
+    manager.close()
+    assert home.text(LOG_START_OFFSETS) == "0\n1\na 0 3\n"
+    manager = home.open()
+    assert manager.log(A0).log_start_offset == 3
+    assert offsets(manager.log(A0)) == [3, 4]
+    manager.log(A0).log_start_offset = 0
+    manager.close()
+    assert home.text(LOG_START_OFFSETS) == "0\n0\n"
+
+
+def test_unreadable_checkpoints_are_taken_as_empty_and_replaced(home, caplog):
+    manager = home.open()
+    manager.create_topic("a", 1, {})
+    fill(manager.log(A0), 2)
+    manager.close()
+    for name in (RECOVERY_POINTS, LOG_START_OFFSETS, REPLICATION_OFFSETS):
+        home.write(name, b"0\n5\nnonsense\n")
+    with caplog.at_level(logging.WARNING):
+        manager = home.open()
+    assert RECOVERY_POINTS in caplog.text
+    assert offsets(manager.log(A0)) == [0, 1]
+    manager.close()
+    assert home.text(RECOVERY_POINTS) == "0\n1\na 0 2\n"
+    assert home.text(REPLICATION_OFFSETS) == "0\n1\na 0 2\n"
+
+
+def test_read_only_use_changes_nothing(home):
+    """Neither in a directory of a clean stop nor in one that must be recovered."""
+    manager = home.open()
+    manager.create_topic("a", 1, {})
+    fill(manager.log(A0), 3)
+    for clean in (False, True):
+        if clean:
+            manager.close()
+        before = home.files()
+        looking = home.open(read_only=True)
+        assert offsets(looking.log(A0)) == [0, 1, 2]
+        looking.close()
+        assert home.files() == before
+    with pytest.raises(InvalidConfigurationError, match="does not exist"):
+        LogManager(home.runtime, [home.path + "x"], BrokerConfig(), read_only=True)
+
+
+def test_what_fails_to_close_leaves_its_directory_unclean(home):
+    """The other logs are closed, their checkpoints written, and the next start recovers."""
+    fs = FaultyFileSystem(home.fs)
+    manager = home.open(runtime=Runtime(home.clock, fs, random.Random(0)))
+    manager.create_topic("a", 2, {})
+    fill(manager.log(A0), 3)
+    fill(manager.log(A1), 2)
+    fs.rule = lambda operation, path: operation == "sync" and "/a-0/" in path
+    with pytest.raises(KafkaStorageError):
+        manager.close()
+    fs.rule = lambda *_: False
+    assert CLEAN_SHUTDOWN not in home.files()
+    assert "a 1 2" in home.text(RECOVERY_POINTS)
+    assert "a 0 3" not in home.text(RECOVERY_POINTS)
+    manager = home.open()
+    assert offsets(manager.log(A0)) == [0, 1, 2]
+    assert offsets(manager.log(A1)) == [0, 1]
+    manager.close()
+
+
+def test_a_log_of_an_old_format_is_refused_alone_and_left_alone(home):
+    manager = home.open()
+    manager.create_topic("a", 1, {})
+    manager.close()
+    home.write(f"b-0/{log_name(0)}", old_message(1))
+    before = home.files()
+    manager = home.open()
+    with pytest.raises(UnsupportedFormatError):
+        manager.log(B0)
+    fill(manager.log(A0), 1)
+    manager.close()
+    after = home.files()
+    assert {n: d for n, d in after.items() if n.startswith("b-0/")} == {
+        n: d for n, d in before.items() if n.startswith("b-0/")
+    }
+    with pytest.raises(UnsupportedFormatError):
+        home.open().log(B0)
+
+
+# -- directories -----------------------------------------------------------------------------
+
+
+def test_partitions_spread_over_directories_and_are_found_again(home):
+    other = home.path + "-2"
+    manager = home.open(other)
+    manager.create_topic("a", 4, {})
+    assert sorted(len(d.partitions) for d in manager.directories) == [2, 2]
+    for number in range(4):
+        fill(manager.log(TopicPartition("a", number)), number)
+    homes = {tp: manager.directory_of(tp).path for tp in manager.partitions("a")}
+    manager.close()
+    assert home.fs.exists(f"{other}/{CLEAN_SHUTDOWN}")
+    assert not home.fs.exists(f"{other}/{TOPICS_FILE}")
+    manager = home.open(other)
+    for number in range(4):
+        tp = TopicPartition("a", number)
+        assert manager.directory_of(tp).path == homes[tp]
+        assert manager.log(tp).log_end_offset == number
+
+
+def test_a_partition_in_two_directories_is_refused(home):
+    for path in (home.path, home.path + "-2"):
+        home.fs.make_dirs(f"{path}/a-0")
+    with pytest.raises(InvalidConfigurationError, match="stands in"):
+        home.open(home.path + "-2")
+
+
+def test_what_is_no_partition_is_ignored_and_kept(home):
+    names = ("a-0.0123456789abcdef0123456789abcdef-delete", "lost+found", "__cluster_metadata", "x")
+    for name in names:
+        home.fs.make_dirs(f"{home.path}/{name}")
+    home.write("meta.properties", b"version=1\n")
+    home.write("a-1", b"a file, no folder")
+    manager = home.open()
+    assert manager.topics() == []
+    manager.close()
+    assert home.text("meta.properties") == "version=1\n"
+    assert set(names) <= set(home.fs.list_dir(home.path))
+
+
+# -- topics ----------------------------------------------------------------------------------
+
+
+def test_creating_topics(home):
+    manager = home.open()
+    manager.create_topic("a", 2, {"retention.ms": "5"})
+    assert manager.partitions() == [A0, A1]
+    assert manager.partitions("a", 1) == [A1]
+    assert manager.topic_config("a").retention_ms == 5
+    for arguments, error in (
+        (("a", 1, {}), TopicAlreadyExistsError),
+        (("a/b", 1, {}), InvalidTopicError),
+        (("..", 1, {}), InvalidTopicError),
+        (("b", 0, {}), InvalidTopicError),
+        (("b", 1, {"retention.ms": "soon"}), InvalidConfigurationError),
+        (("b", 1, {"retention.msx": "1"}), InvalidConfigurationError),
+    ):
+        before = home.files()
+        with pytest.raises(error):
+            manager.create_topic(*arguments)
+        assert home.files() == before
+    for call in (
+        lambda: manager.topic("b"),
+        lambda: manager.log(B0),
+        lambda: manager.log(TopicPartition("a", 2)),
+        lambda: manager.partitions("a", 2),
+        lambda: manager.partitions("b"),
+    ):
+        with pytest.raises(UnknownTopicOrPartitionError):
+            call()
+
+
+def test_copied_folders_are_adopted(home):
+    """With the defaults in force, internal topics as compacted; creating takes them over."""
+    home.write(f"a-3/{log_name(0)}", batch(0))
+    home.write(f"__consumer_offsets-7/{log_name(0)}", b"")
+    manager = home.open(log_retention_ms="77")
+    a = manager.topic("a")
+    assert (a.adopted, a.partitions) == (True, (3,))
+    assert manager.topic_config("a").retention_ms == 77
+    assert manager.topic_config("__consumer_offsets").compact
+    assert offsets(manager.log(TopicPartition("a", 3))) == [0]
+    manager.close()
+    assert TOPICS_FILE not in home.files()
+    manager = home.open()
+    created = manager.create_topic("a", 2, {"cleanup.policy": "compact"})
+    assert (created.adopted, created.partitions) == (False, (0, 1, 3))
+    assert offsets(manager.log(TopicPartition("a", 3))) == [0]
+    assert home.files()[f"a-3/{log_name(0)}"] == batch(0)
+
+
+def test_overrides_hold_until_the_manager_goes(home):
+    manager = home.open()
+    manager.create_topic("a", 2, {"segment.bytes": "1000"})
+    log = manager.log(A0)
+    manager.override("a", {"segment.bytes": "2000", "cleanup.policy": "compact"})
+    assert (log.config.segment_bytes, log.config.compact) == (2000, True)
+    assert log.active_segment.config is log.config
+    assert manager.log(A1).config.segment_bytes == 2000
+    assert manager.overrides("a") == {"segment.bytes": "2000", "cleanup.policy": "compact"}
+    with pytest.raises(InvalidConfigurationError):
+        manager.override("a", {"segment.bytes": "many"})
+    assert manager.topic_config("a").segment_bytes == 2000, "a refused override leaves no trace"
+    manager.close()
+    assert home.open().topic_config("a").segment_bytes == 1000
+
+
+def test_a_failure_to_open_is_a_storage_error(home):
+    home.open().create_topic("a", 1, {})
+    fs = FaultyFileSystem(home.fs, lambda operation, path: operation == "open" and "/a-0/" in path)
+    with pytest.raises(KafkaStorageError, match="a-0"):
+        home.open(runtime=Runtime(home.clock, fs, random.Random(0)))
