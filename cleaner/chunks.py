@@ -16,7 +16,13 @@ from cleaner.errors import UnsupportedTransactionsError
 from logstore.errors import CorruptRecordError, SegmentOverflowError
 from logstore.record.batch import RecordBatch, decode_stored
 from logstore.record.codecs import Codec, decompress
-from logstore.record.layout import CODEC_MASK, CONTROL_BIT, HEADER_SIZE, LOG_OVERHEAD
+from logstore.record.layout import (
+    CODEC_MASK,
+    CONTROL_BIT,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MIN_RECORD_SIZE,
+)
 from logstore.record.walk import walk_headers
 
 if TYPE_CHECKING:
@@ -138,7 +144,7 @@ class ChunkReader:
             if status != kernels.OK:
                 raise_damage(segment, position + end)
             if rows:
-                return self._finish(segment, position, end, self._table[:rows])
+                return self._finish(segment, position, int(end), self._table[:rows])
             if count < wanted:
                 raise_damage(segment, position)
             wanted = self._grow(segment, position, count)
@@ -167,7 +173,11 @@ class ChunkReader:
                 f"{segment.log_path}: batches of idempotent or transactional producers "
                 "are not cleaned yet"
             )
-        compressed = np.flatnonzero(attributes & CODEC_MASK)
+        # A bare header left by compaction has nothing to unfold, whatever codec it names.
+        bare = (table[:, kernels.COL_SIZE] == HEADER_SIZE) & (
+            table[:, kernels.COL_RECORD_COUNT] == 0
+        )
+        compressed = np.flatnonzero((attributes & CODEC_MASK != 0) & ~bare)
         data = self._buffer
         if len(compressed):
             data, rows = self._decompress(segment, position, size_bytes, table, compressed)
@@ -176,7 +186,7 @@ class ChunkReader:
                 table = table[:rows]
         chunk = Chunk(segment, position, size_bytes, data, table)
         sections = table[:, kernels.COL_SECTION_END] - table[:, kernels.COL_SECTION_START]
-        unfit = np.flatnonzero(table[:, kernels.COL_RECORD_COUNT] > sections)
+        unfit = np.flatnonzero(table[:, kernels.COL_RECORD_COUNT] * MIN_RECORD_SIZE > sections)
         if len(unfit):
             chunk.refuse(int(unfit[0]))
         return chunk

@@ -111,7 +111,7 @@ def _find_slot(slots: UInt64s, low: np.uint64, tag: np.uint64) -> tuple[np.int64
 @kernel
 def map_get(
     slots: UInt64s, state: Int64s, data: Bytes, start: int, size: int, k0: np.uint64, k1: np.uint64
-) -> int:
+) -> np.int64:
     """Return the offset mapped for a key, -1 if there is none. O(1) expected."""
     slots = borrowed(slots)
     low, high = siphash128(data, start, size, k0, k1)
@@ -120,7 +120,7 @@ def map_get(
     if not found:
         return np.int64(-1)
     relative = np.int64(slots[slot, 1] & np.uint64(MAX_OFFSET_SPAN + 1)) - 1
-    return relative + state[STATE_BASE]
+    return np.int64(relative + state[STATE_BASE])
 
 
 @kernel

@@ -239,7 +239,7 @@ def check_producers(
     Returns
     -------
     list of EndTxnMarker or None
-        The marker of each batch, None for a data batch.
+        The marker of each batch, None for a data batch; empty if no batch has a producer.
 
     Raises
     ------
@@ -248,6 +248,8 @@ def check_producers(
     InvalidRecordError, CorruptRecordError
         A control record is malformed.
     """
+    if not any(batch.header.has_producer_id for batch in batches):
+        return []
     markers = [end_txn_marker_of(batch) for batch in batches]
     # Whether a transaction is open after the batches of this very append.
     is_open: dict[int, bool] = {}

@@ -256,17 +256,20 @@ class _Dump:
             for slot, entry in enumerate(index):
                 if entry.offset == base_offset and slot > 0:
                     return  # zeros that a crash left after the last entry
-                at = self._batch_at(log, log_path, entry.position)
-                if at is None:
-                    yield _failure(
-                        f"{path}: entry {slot}: no whole batch of at most"
-                        f" {options.max_message_size} bytes at position {entry.position}"
-                        f" of {log_path}"
-                    )
-                elif at.header.last_offset != entry.offset:
-                    self._report(
-                        self.reports.index_mismatches, path, entry.offset, at.header.last_offset
-                    )
+                try:
+                    at = self._batch_at(log, log_path, entry.position)
+                except LogStoreError as error:
+                    yield _failure(str(error))
+                else:
+                    if at is None:
+                        yield _failure(
+                            f"{path}: entry {slot}: no whole batch of at most"
+                            f" {options.max_message_size} bytes at position {entry.position}"
+                            f" of {log_path}"
+                        )
+                    elif at.header.last_offset != entry.offset:
+                        found = at.header.last_offset
+                        self._report(self.reports.index_mismatches, path, entry.offset, found)
                 if not options.verify_index_only:
                     yield DumpLine(f"offset: {entry.offset} position: {entry.position}")
         finally:

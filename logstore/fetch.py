@@ -284,11 +284,11 @@ class LogReader:
         return self._log.config.logstore_decompression_max_bytes
 
     def _end_transaction(self, batch: RecordBatch, aborted_producers: set[int]) -> None:
-        records = decode_stored(batch, self._decompression_limit)
-        if not records:
+        record = next(decode_stored(batch, self._decompression_limit), None)
+        if record is None:
             return
         try:
-            control_type = decode_control_key(records[0].key).control_type
+            control_type = decode_control_key(record.key).control_type
         except InvalidRecordError as error:
             raise CorruptRecordError(
                 str(error), path=batch.path, position=batch.position, check="control_record"

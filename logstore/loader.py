@@ -8,7 +8,10 @@ are an overlay, so the same code computes recovery without performing it.
 from __future__ import annotations
 
 import logging
+from collections import deque
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.epochs import LeaderEpochCache
@@ -21,6 +24,7 @@ from logstore.names import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
     SEGMENT_SUFFIXES,
+    SNAPSHOT_SUFFIX,
     SWAP_SUFFIX,
     file_name,
     parse_segment_file,
@@ -79,6 +83,7 @@ class LogLoader:
         self.log_start_offset = log_start_offset
         self.producer_id_expiration_ms = producer_id_expiration_ms
         self.findings: list[Finding] = []
+        self._unsettled = False
         self.segments = LogSegments()
         self.epochs = self._load_epochs()
         self.producer_state = self._new_producer_state()
@@ -155,6 +160,16 @@ class LogLoader:
     def _remove(self, path: str, action: str, detail: str) -> None:
         self._note(action, path, detail)
         self.fs.remove(path)
+        self._unsettled = True
+
+    def _settle(self) -> None:
+        """Make the names durable, so that what follows cannot survive without what came before.
+
+        A crash between two stages must leave a state that the next start reads the same way.
+        """
+        if self._unsettled:
+            self.fs.sync_dir(self.directory)
+            self._unsettled = False
 
     def _note(self, action: str, path: str, detail: str) -> None:
         logger.warning("%s: %s: %s", path, action, detail)
@@ -170,8 +185,10 @@ class LogLoader:
             for path, parts in self._files(state=SWAP_SUFFIX):
                 if parts.base_offset >= lowest:
                     self._remove(path, "removed_leftover", "its swap had not begun for all files")
+            self._settle()  # a `.swap` without any `.cleaned` would count as complete
         for path, _ in cleaned:
             self._remove(path, "removed_leftover", "the cleaning that wrote it did not finish")
+        self._settle()
 
     def _finish_swaps(self) -> None:
         """Delete what complete `.swap` segments supersede, then strip the suffix (3, 4)."""
@@ -180,14 +197,21 @@ class LogLoader:
             lowest = min(swaps)
             highest = max(self._next_offset_of_swap(base_offset) for base_offset in swaps)
             for path, parts in self._files(state=""):
-                # The base itself counts even if the cleaned segment is empty.
-                superseded = lowest <= parts.base_offset < highest or parts.base_offset in swaps
-                if parts.kind in SEGMENT_SUFFIXES and superseded:
+                superseded = lowest <= parts.base_offset < highest
+                if parts.kind in SEGMENT_SUFFIXES:
+                    # The base itself counts even if the cleaned segment is empty.
+                    superseded |= parts.base_offset in swaps
+                elif parts.kind != SNAPSHOT_SUFFIX:
+                    continue
+                if superseded:
                     self._remove(path, "finished_swap", "a cleaned segment takes its place")
+            self._settle()  # what is superseded must not come back beside its successor
         for path, _ in self._files(state=SWAP_SUFFIX):
             target = path.removesuffix(SWAP_SUFFIX)
             self._note("finished_swap", target, "renamed from .swap")
             self.fs.rename(path, target)
+            self._unsettled = True
+        self._settle()
 
     def _next_offset_of_swap(self, base_offset: int) -> int:
         segment = LogSegment(
@@ -212,7 +236,27 @@ class LogLoader:
             self.segments.add(segment)
             if reason := self._index_damage(segment):
                 self._note("rebuilt_index", segment.log_path, reason)
-                self._recover(segment)
+                self._rebuild_indexes(segment)
+        self._settle()
+
+    def _rebuild_indexes(self, segment: LogSegment) -> None:
+        """Recover a segment that no recovery point may ask for again.
+
+        Its indexes are built as `.cleaned` files, which a start after a crash removes: a sparse
+        index bears no checksum, and is believed where it stands. The offset index comes back
+        last, since its absence is what leads here.
+        """
+        indexes = (segment.offset_index, segment.time_index, segment.txn_index)
+        for index in indexes:
+            index.rename_to(index.path + CLEANED_SUFFIX)
+        self.fs.sync_dir(self.directory)
+        self._recover(segment)
+        segment.flush()
+        for index in reversed(indexes):
+            if index is segment.offset_index:
+                self.fs.sync_dir(self.directory)
+            index.rename_to(index.path.removesuffix(CLEANED_SUFFIX))
+        self.fs.sync_dir(self.directory)
 
     def _index_damage(self, segment: LogSegment) -> str | None:
         """Tell why a segment's indexes must be rebuilt before it is used; None if sound."""
@@ -225,10 +269,10 @@ class LogLoader:
             return str(error)
         return None
 
-    def _recover(self, segment: LogSegment) -> int:
+    def _recover(self, segment: LogSegment, before_cut: Callable[[], None] | None = None) -> int:
         """Recover one segment; return the bytes that were cut."""
         state = self._producer_state_at(segment.base_offset)
-        result = recover_segment(segment, state, self.epochs)
+        result = recover_segment(segment, state, self.epochs, before_cut=before_cut)
         # The next segment's recovery starts from here instead of replaying this one.
         state.take_snapshot()
         if result.truncated_bytes:
@@ -249,25 +293,31 @@ class LogLoader:
 
     def _recover_segments(self) -> None:
         """Verify everything from the recovery point on; after a cut, later segments go."""
-        pending = list(self.segments.from_offset(self.recovery_point))
+        pending = deque(self.segments.from_offset(self.recovery_point))
         while pending:
-            segment = pending.pop(0)
-            if not self._recover(segment):
-                continue
-            for later in pending:
-                self._drop_segment(later, f"it follows the cut in segment {segment.base_offset}")
-            return
+            segment = pending.popleft()
+            before_cut = partial(self._drop_segments, pending, segment.base_offset)
+            if self._recover(segment, before_cut):
+                return
+
+    def _drop_segments(self, segments: Iterable[LogSegment], cut_base_offset: int) -> None:
+        """Drop what follows a cut, durably: the start after a crash must not find it sound."""
+        for segment in segments:
+            self._drop_segment(segment, f"it follows the cut in segment {cut_base_offset}")
+        self._settle()
 
     def _drop_segment(self, segment: LogSegment, detail: str) -> None:
         self._note("removed_segment", segment.log_path, detail)
         self.segments.remove(segment.base_offset)
         segment.delete_if_exists()
+        self._unsettled = True
 
     def _reset_to_log_start(self, end_offset: int) -> int:
         """Start anew at the log start offset when the data ends below it."""
         detail = f"the log ends at {end_offset}, below the log start {self.log_start_offset}"
         for segment in self.segments.view:
             self._drop_segment(segment, detail)
+        self._settle()
         self.epochs.clear(flush=True)
         self.producer_state.truncate_fully_and_start_at(self.log_start_offset)
         self._create_segment(self.log_start_offset)
@@ -298,6 +348,9 @@ class LogLoader:
         for segment in self.segments.between(state.map_end_offset, offset):
             replay_batches(segment, state, state.map_end_offset, offset)
         state.map_end_offset = offset
+        # What a longer state left here is gone by now, and a cleaned segment ends below its
+        # successor's base: only this keeps the snapshot that stood at the base.
+        state.take_snapshot()
         return state
 
     def _rebuild_producer_state(self, log_start: int, end_offset: int) -> None:

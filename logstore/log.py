@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -62,6 +61,26 @@ logger = logging.getLogger(__name__)
 class _Deletion(NamedTuple):
     due_ms: int
     segment: LogSegment
+
+
+class _StorageGuard:
+    """Turns an `OSError` inside into a `KafkaStorageError` that takes the log offline."""
+
+    __slots__ = ("_log", "_what")
+
+    def __init__(self, log: Log, what: str) -> None:
+        self._log = log
+        self._what = what
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, OSError):
+            self._log.go_offline(f"cannot {self._what}: {error}")
+            raise KafkaStorageError(
+                f"{self._log.topic_partition}: cannot {self._what}: {error}"
+            ) from error
 
 
 class Log:
@@ -291,8 +310,9 @@ class Log:
                 [BatchExtent.of(header) for header in headers], [batch.data for batch in batches]
             )
             self._log_end_offset = last_offset + 1
-            for header, marker in zip(headers, markers, strict=True):
-                apply_to_segment(segment, self.producer_state, header, marker)
+            if markers:
+                for header, marker in zip(headers, markers, strict=True):
+                    apply_to_segment(segment, self.producer_state, header, marker)
         self.producer_state.map_end_offset = self._log_end_offset
         self.set_high_watermark(self._log_end_offset)
         if self._log_end_offset - self.recovery_point >= self.config.flush_messages:
@@ -463,14 +483,13 @@ class Log:
         if self._closed:
             raise KafkaStorageError(f"{self.topic_partition}: the log is closed")
 
-    @contextmanager
-    def _storage(self, what: str) -> Iterator[None]:
+    def _storage(self, what: str) -> _StorageGuard:
         """Take the log offline if a file operation inside fails halfway."""
-        try:
-            yield
-        except OSError as error:
-            self._offline_reason = f"cannot {what}: {error}"
-            raise KafkaStorageError(f"{self.topic_partition}: cannot {what}: {error}") from error
+        return _StorageGuard(self, what)
+
+    def go_offline(self, reason: str) -> None:
+        """Refuse all use from now on; only a restart, with recovery, helps."""
+        self._offline_reason = reason
 
     # -- swap ----------------------------------------------------------------------------
 

@@ -22,6 +22,8 @@ from logstore.record.walk import check_place, misplaced, walk_buffer
 from logstore.types import INT32_MAX, NO_TIMESTAMP, OffsetPosition, TimestampOffset
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from logstore.epochs import LeaderEpochCache
     from logstore.producer_state import ProducerStateManager
     from logstore.record.control import EndTxnMarker
@@ -61,7 +63,11 @@ def _apply(
 
 
 def recover_segment(
-    segment: LogSegment, producer_state: ProducerStateManager, epochs: LeaderEpochCache
+    segment: LogSegment,
+    producer_state: ProducerStateManager,
+    epochs: LeaderEpochCache,
+    *,
+    before_cut: Callable[[], None] | None = None,
 ) -> SegmentRecovery:
     """Rebuild a segment's indexes from its batches and cut the file after the last valid one.
 
@@ -74,6 +80,8 @@ def recover_segment(
         Stands at the segment's base; follows every batch.
     epochs : LeaderEpochCache
         Learns the leader epochs that are newer than its newest.
+    before_cut : callable, optional
+        Called when the file is about to be cut: once it is, nothing shows that data are missing.
 
     Raises
     ------
@@ -109,6 +117,8 @@ def recover_segment(
         epochs.assign(epoch, start_offset)
     truncated = segment.size_bytes - scan.valid_bytes
     if truncated:
+        if before_cut is not None:
+            before_cut()
         segment.truncate_file(scan.valid_bytes)
     segment.finish_recovery(scan.largest)
     return SegmentRecovery(scan.valid_bytes, truncated, scan.reason if truncated else None)

@@ -62,9 +62,7 @@ _PENDING_LINES = 512
     default=2**31 - 1,
     help="Bytes read of each .log file.  [default: all]",
 )
-@click.option(
-    "--skip-record-metadata", is_flag=True, help="Of records show keys and values only."
-)
+@click.option("--skip-record-metadata", is_flag=True, help="Of records show keys and values only.")
 def dump(
     settings: Settings,
     paths: tuple[str, ...],

@@ -7,7 +7,7 @@ large ones encode columns (`logstore.record.columns`) and `seal_batch` them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -169,7 +169,7 @@ class RecordBatch:
             )
 
 
-def decode_stored(batch: RecordBatch, limit: int) -> list[Record]:
+def decode_stored(batch: RecordBatch, limit: int) -> Iterator[Record]:
     """Decode a batch read from a log: whatever breaks a read rule is damage at rest.
 
     Parameters
@@ -177,13 +177,21 @@ def decode_stored(batch: RecordBatch, limit: int) -> list[Record]:
     limit : int
         Bytes that a compressed section may unfold to.
 
+    Returns
+    -------
+    Iterator of Record
+        All of them are checked before the first is given; they become objects one by one, as a
+        section of tiny records would take seventy times its size as a list.
+
     Raises
     ------
     CorruptRecordError
-        Names file and position of the batch.
+        At the call; names file and position of the batch.
     """
     try:
-        return batch.records(limit)
+        if batch.header.record_count > SMALL_BATCH_RECORDS:
+            return batch.columns(limit).iter_records()
+        return iter(batch.records(limit))
     except InvalidRecordError as error:
         raise CorruptRecordError(
             str(error), path=batch.path, position=batch.position, check="record_structure"

@@ -6,7 +6,7 @@ n records without n objects; `RecordColumns` is a decoded section.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,13 +14,14 @@ import numpy as np
 
 from logstore.errors import InvalidRecordError
 from logstore.record import kernels
+from logstore.record.layout import MIN_RECORD_SIZE
 from logstore.record.records import Header, Record, decode_headers, encode_headers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _NO_HEADERS = np.frombuffer(b"\0", np.uint8)
-_MIN_RECORD_SIZE = 7
+_ROWS_AT_A_TIME = 1024
 
 _DECODE_ERRORS = {
     kernels.PREMATURE_END: "premature end: fewer records than the header counts",
@@ -126,22 +127,27 @@ class RecordColumns:
 
     def to_records(self) -> list[Record]:
         """Return the records as objects. O(n + bytes)."""
+        return list(self.iter_records())
+
+    def iter_records(self) -> Iterator[Record]:
+        """Yield the records as objects, made some hundreds at a time."""
         raw = self.data.tobytes()
-        records = []
-        for offset, timestamp, extent in zip(
-            self.offsets.tolist(), self.timestamps.tolist(), self.extents.tolist(), strict=True
-        ):
-            _, end, key_start, key_size, value_start, value_size, headers_start = extent
-            records.append(
-                Record(
+        for first in range(0, len(self), _ROWS_AT_A_TIME):
+            rows = slice(first, first + _ROWS_AT_A_TIME)
+            for offset, timestamp, extent in zip(
+                self.offsets[rows].tolist(),
+                self.timestamps[rows].tolist(),
+                self.extents[rows].tolist(),
+                strict=True,
+            ):
+                _, end, key_start, key_size, value_start, value_size, headers_start = extent
+                yield Record(
                     offset,
                     timestamp,
                     None if key_size < 0 else raw[key_start : key_start + key_size],
                     None if value_size < 0 else raw[value_start : value_start + value_size],
                     () if end - headers_start == 1 else decode_headers(raw, headers_start, end)[0],
                 )
-            )
-        return records
 
 
 def decode_section(
@@ -159,7 +165,7 @@ def decode_section(
         raise InvalidRecordError(f"negative record count {count}")
     data = _read_only(np.frombuffer(section, np.uint8))
     # Judged before memory is taken for what a damaged header counts.
-    if count * _MIN_RECORD_SIZE > len(data):
+    if count * MIN_RECORD_SIZE > len(data):
         raise InvalidRecordError(f"premature end: {count} records cannot fit {len(data)} bytes")
     extents = np.empty((count, 7), np.int64)
     deltas = np.empty((count, 2), np.int64)

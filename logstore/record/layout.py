@@ -55,5 +55,8 @@ TRANSACTIONAL_BIT = 0x10
 CONTROL_BIT = 0x20
 DELETE_HORIZON_BIT = 0x40
 
+MIN_RECORD_SIZE = 7
+"""Bytes of a record with neither key, value nor headers: one for each of its seven fields."""
+
 MAX_RECORD_OVERHEAD = 21
 """Most bytes a record takes besides key, value and headers (storage-format §2)."""

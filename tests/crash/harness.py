@@ -77,7 +77,7 @@ class Profile:
     recoveries: bool = False
 
 
-BOUNDED = Profile(stride=2)
+BOUNDED = Profile(stride=3, cuts=3)
 FULL = Profile(cuts=100, seeds=6, all_deep=True, recoveries=True)
 OF_RECOVERIES = Profile(cuts=2)
 

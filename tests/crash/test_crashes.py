@@ -1,6 +1,6 @@
 """Every scenario crashed at its operations in all modes, and each operation failed.
 
-The default suite tries every second operation and few torn places; `-m long` tries everything,
+The default suite tries every third operation and few torn places; `-m long` tries everything,
 with crashes during recovery.
 """
 
@@ -26,7 +26,7 @@ def test_a_crash_at_any_operation_loses_nothing_that_was_flushed(scenario, recor
 
 @pytest.mark.parametrize("scenario", (scenarios.create_topic, scenarios.clean_to_nothing))
 def test_a_crash_during_recovery_changes_nothing_either(scenario, record_property):
-    tally = crashes(scenario, Profile(stride=9, cuts=1, recoveries=True))
+    tally = crashes(scenario, Profile(stride=40, cuts=1, recoveries=True))
     record_property("crashes", str(tally))
     assert tally.recovery_points > 20
 
@@ -42,14 +42,14 @@ def test_a_crash_at_every_operation_in_every_mode(scenario, record_property):
 
 @every_scenario
 def test_an_operation_that_fails_is_reported_and_harms_nothing(scenario, record_property):
-    tally = failures(scenario, stride=2)
+    tally = failures(scenario, stride=3)
     record_property("failures", tally.failures)
-    assert tally.failures == tally.points > 20
+    assert tally.failures == tally.points > 10
 
 
 @every_scenario
 def test_a_broker_goes_on_after_an_operation_failed(scenario, record_property):
-    tally = failures(scenario, stride=4, go_on=True)
+    tally = failures(scenario, stride=6, go_on=True)
     record_property("failures", tally.failures)
     assert tally.failures == tally.points > 10
 

@@ -129,10 +129,10 @@ def recoverable(data: bytes) -> Prefix:
     for taken in walked.batches:
         if not taken.is_sound:
             return Prefix(taken.position, refused=False)
-        if taken.last_offset > oracle.INT32_MAX and taken.base_offset > previous:
-            return Prefix(taken.position, refused=True)
         if not previous < taken.base_offset <= taken.last_offset:
             return Prefix(taken.position, refused=False)
+        if taken.last_offset > oracle.INT32_MAX:
+            return Prefix(taken.position, refused=True)
         previous = taken.last_offset
         if taken.producer_id < 0:
             continue
@@ -501,6 +501,6 @@ TARGETS = {
     "cleaning": Target(cleaning, "batches", seeds.logs, 2),
     "client_append": Target(client_append, "batches", seeds.batches, 2),
     "replica_append": Target(replica_append, "batches", one_or_many, 2),
-    "index_beside_log": Target(index_beside_log, "entries", seeds.indexes, 2),
-    "snapshot_beside_log": Target(snapshot_beside_log, "snapshot", seeds.snapshots, 2),
+    "index_beside_log": Target(index_beside_log, "entries", seeds.indexes, 1),
+    "snapshot_beside_log": Target(snapshot_beside_log, "snapshot", seeds.snapshots, 1),
 }

@@ -16,6 +16,7 @@ import pytest
 from tests.support.interop import (
     BUILDS,
     KAFKA_3,
+    KAFKA_4,
     RELEASES,
     REQUIRED,
     Judge,
@@ -28,7 +29,15 @@ RESULTS = BUILDS / "results.json"
 
 _rows_of_test: pytest.StashKey[list[tuple[str, str, int]]] = pytest.StashKey()
 _counts: dict[tuple[str, str, str], int] = Counter()
+_tests: dict[str, set[str]] = {}
 _notes: list[str] = []
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave Maven time to fetch what the first test of a release needs."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(900))
 
 
 @pytest.fixture(scope="session")
@@ -64,6 +73,12 @@ def kafka3(judges: dict[Release, Judge]) -> Judge:
 
 
 @pytest.fixture
+def kafka4(judges: dict[Release, Judge]) -> Judge:
+    """The newest release of the next major version."""
+    return _start(judges, KAFKA_4)
+
+
+@pytest.fixture
 def scratch() -> Iterator[Path]:
     """An empty directory, in memory where possible, gone after the test."""
     path = Path(tempfile.mkdtemp(prefix="interop-", dir=fast_scratch()))
@@ -95,19 +110,21 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo):
         outcome = "passed" if report.passed else "failed"
         for name, version, count in item.stash.get(_rows_of_test, []):
             _counts[name, version, outcome] += count
+            _tests.setdefault(name, set()).add(item.location[0])
     return report
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     if not _counts:
         return
-    results: dict[str, dict[str, dict[str, int]]] = {}
+    results: dict[str, dict] = {}
     if RESULTS.exists():
         results = json.loads(RESULTS.read_text())
     for name, version in {key[:2] for key in _counts}:
-        results.setdefault(version, {})[name] = {
+        results.setdefault(name, {})[version] = {
             outcome: _counts.get((name, version, outcome), 0) for outcome in ("passed", "failed")
         }
+        results[name]["tests"] = sorted(_tests[name])
     RESULTS.write_text(json.dumps(results, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
 
 

@@ -45,7 +45,7 @@ class Written:
 Writer = Callable[[Path], Written]
 
 WRITERS: dict[str, Writer] = {}
-"""All shapes by name; the part before the first dash is the row of the table they count for."""
+"""All shapes by name; how a name begins tells the row of the table it counts for."""
 
 
 def _shape(name: str) -> Callable[[Writer], Writer]:
@@ -57,12 +57,12 @@ def _shape(name: str) -> Callable[[Writer], Writer]:
 
 
 def _broker(path: Path, now_ms: int = START_MS, **config: object) -> tuple[Broker, Log]:
-    config_texts = {key.replace("_", "."): str(value) for key, value in config.items()}
-    broker = engine.open_broker(path, TOPIC, config_texts, now_ms)
+    broker = engine.open_broker(path, TOPIC, _texts(config), now_ms)
     return broker, broker.log(TOPIC)
 
 
 def _texts(config: dict[str, object]) -> dict[str, str]:
+    """Return topic overrides by Kafka's keys."""
     return {key.replace("_", "."): str(value) for key, value in config.items()}
 
 
@@ -100,13 +100,18 @@ def _every_shape(log: Log, codec: Codec) -> None:
             NewRecord(bytes((0, 1, 255)), bytes((0xC3, 0x28)), t + 99),
         ],
         [NewRecord(b"noise", noise.randbytes(300), t + 200)],
-        [NewRecord(b"16-kib", b"sixteen bytes...", t + 250)] * 1
-        + [NewRecord(b"16-kib", b"sixteen bytes..." * KIB, t + 240)],
+        [
+            NewRecord(b"16-kib", b"sixteen bytes...", t + 250),
+            NewRecord(b"16-kib", b"sixteen bytes..." * KIB, t + 240),
+        ],
         [NewRecord(b"1-mib", b"%015d\n" % 1 * (MIB // 16), t + 300)],
         [NewRecord(b"1-mib-noise", noise.randbytes(MIB), t + 301)],
         [NewRecord(b"no-timestamp", b"-1", -1), NewRecord(b"epoch", b"0", 0)],
         # More than 64 records are encoded by a kernel.
-        [NewRecord(b"many-%d" % i, b"v" * (i % 90), t + i % 7, (("n", b"%d" % i),)) for i in range(500)],
+        [
+            NewRecord(b"many-%d" % i, b"v" * (i % 90), t + i % 7, (("n", b"%d" % i),))
+            for i in range(500)
+        ],
         [NewRecord(b"many-%d" % i, None if i % 5 else b"", t - i) for i in range(65)],
         [NewRecord(b"last", b"one", t + 500)],
     )
@@ -319,8 +324,8 @@ def _torn(keep: int | None) -> Callable[[Path, Log], None]:
 
 
 for _keep in (1, 11, 17, 18, 60, 61, 100):
-    WRITERS[f"unclean stop, torn tail of {_keep} bytes"] = (
-        lambda path, keep=_keep: _unclean(path, _torn(keep))
+    WRITERS[f"unclean stop, torn tail of {_keep} bytes"] = lambda path, keep=_keep: _unclean(
+        path, _torn(keep)
     )
 WRITERS["unclean stop, a whole batch not yet indexed"] = lambda path: _unclean(path, _torn(None))
 
@@ -372,8 +377,8 @@ def _without(pattern: str) -> Callable[[Path, Log], None]:
 
 
 for _what in ("*.index", "*.timeindex", "*index", "*.snapshot", "leader-epoch-checkpoint"):
-    WRITERS[f"unclean stop without {_what}"] = (
-        lambda path, what=_what: _unclean(path, _without(what))
+    WRITERS[f"unclean stop without {_what}"] = lambda path, what=_what: _unclean(
+        path, _without(what)
     )
 
 
@@ -450,8 +455,8 @@ def _clean_and_append(path: Path, codec: Codec, slots: int, **more: object) -> W
 
 
 for _codec in Codec:
-    WRITERS[f"cleaned {_codec.name.lower()}"] = (
-        lambda path, codec=_codec: _clean_and_append(path, codec, 5000)
+    WRITERS[f"cleaned {_codec.name.lower()}"] = lambda path, codec=_codec: _clean_and_append(
+        path, codec, 5000
     )
 WRITERS["cleaned in partial passes"] = lambda path: _clean_and_append(path, Codec.NONE, 20)
 WRITERS["cleaned LogAppendTime"] = lambda path: _clean_and_append(

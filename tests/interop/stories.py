@@ -136,6 +136,7 @@ class _Teller:
         self.unkeyed = unkeyed
         self.now_ms = START_MS
         self.next_offset = 0
+        self.epoch = 0
         self.keys = rng.choice((3, 10, 40, 200, 2000))
         self.tombstones = rng.choice((0.0, 0.05, 0.3))
         self.headers = rng.choice((0.0, 0.0, 0.2))
@@ -163,9 +164,9 @@ class _Teller:
         low, high = self.shape.batches
         count = self.rng.randint(low, high) if number == 0 else self.rng.randint(0, high // 3)
         self.may_lack_keys = self.unkeyed and number == 0
-        operations = []
+        operations: list[dict[str, Any]] = [{"op": "leader_epoch", "epoch": self.epoch}]
         for _ in range(count):
-            operations.append(_OPERATIONS[self._kind()](self))
+            operations += _OPERATIONS[self._kind()](self)
             if self.rng.random() < 0.6:
                 ms = self.rng.choice((1, 10, 100, 1500))
                 operations.append({"op": "advance", "ms": ms})
@@ -175,23 +176,25 @@ class _Teller:
         if self.rng.random() < 0.7:
             operations.append({"op": "roll"})
         if self.rng.random() < 0.5:
-            operations.append(self._append())
+            operations += self._append()
         return operations
 
     def _kind(self) -> str:
         return "replicate" if self.follows and self.rng.random() < 0.4 else "append"
 
-    def _append(self) -> dict[str, Any]:
+    def _append(self) -> list[dict[str, Any]]:
         records = self._records()
         self.next_offset += len(records)
         operation = {"op": "append", "records": [_wire(record) for record in records]}
         if self.told.compressed and self.rng.random() < 0.85:
             operation["codec"] = self.rng.choice(CODECS)
-        return operation
+        return [operation]
 
-    def _replicate(self) -> dict[str, Any]:
+    def _replicate(self) -> list[dict[str, Any]]:
         """What a follower of a compacted log gets: gaps inside, between and after batches."""
         batches = []
+        if self.rng.random() < 0.2:
+            self.epoch += self.rng.randint(1, 3)
         room = self.segment_bytes
         for _ in range(self.rng.randint(1, 3)):
             records = self._records(room // 4)
@@ -203,14 +206,17 @@ class _Teller:
                 placed.append(record._replace(offset=offset))
             last = offset + self.rng.choice((0, 0, 3))
             batch = build_batch(
-                placed, base_offset=base, last_offset=last, partition_leader_epoch=0
+                placed, base_offset=base, last_offset=last, partition_leader_epoch=self.epoch
             )
             room -= len(batch)
             if room < 0 and batches:
                 break
             batches.append(batch)
             self.next_offset = last + 1
-        return {"op": "replicate", "batches": base64.b64encode(b"".join(batches)).decode()}
+        return [
+            {"op": "leader_epoch", "epoch": self.epoch},
+            {"op": "replicate", "batches": base64.b64encode(b"".join(batches)).decode()},
+        ]
 
     def _records(self, room: int | None = None) -> list[Record]:
         """At least one record, and no more than fit a segment."""
@@ -264,7 +270,7 @@ class _Teller:
         return rng.choice((self.now_ms, self.now_ms - rng.randint(0, 10**9), self.now_ms, 0, -1))
 
 
-_OPERATIONS: Mapping[str, Callable[[_Teller], dict[str, Any]]] = {
+_OPERATIONS: Mapping[str, Callable[[_Teller], list[dict[str, Any]]]] = {
     "append": _Teller._append,
     "replicate": _Teller._replicate,
 }

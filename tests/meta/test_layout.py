@@ -24,6 +24,8 @@ SCENARIO_GROUPS = {
     "G rolling": (68, 75),
     "H reads and offset lookups": (76, 83),
     "N map building and basic cleaning": (149, 165),
+    "Q swap and its crashes": (192, 197),
+    "U dump command": (236, 243),
 }
 
 

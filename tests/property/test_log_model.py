@@ -350,5 +350,6 @@ class DiskLogMachine(LogMachine):
 
 TestLogInMemory = LogMachine.TestCase
 TestLogOnDisk = DiskLogMachine.TestCase
-TestLogInMemory.settings = settings(max_examples=60, stateful_step_count=30)
-TestLogOnDisk.settings = settings(max_examples=25, stateful_step_count=30)
+# A history is worth many plain examples; the disk adds little but time.
+TestLogInMemory.settings = settings(max_examples=settings().max_examples * 6 // 10)
+TestLogOnDisk.settings = settings(max_examples=settings().max_examples // 4)

@@ -7,14 +7,16 @@ opens segments and logs there, and shows the files as a dict.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from logstore.checkpoint import read_bytes
 from logstore.config import LogConfig
+from logstore.epochs import LeaderEpochCache
 from logstore.loader import open_log
-from logstore.log import Log
+from logstore.log import Log, NewRecord
+from logstore.producer_state import ProducerStateManager
 from logstore.record.batch import RecordBatch, build_batch
 from logstore.record.codecs import Codec
 from logstore.record.control import (
@@ -25,7 +27,16 @@ from logstore.record.control import (
 )
 from logstore.record.records import Record
 from logstore.record.walk import walk_buffer
-from logstore.runtime import DiskFileSystem, FileSystem, MemoryFileSystem, Runtime, VirtualClock
+from logstore.recovery import SegmentRecovery, recover_segment
+from logstore.runtime import (
+    DiskFileSystem,
+    FileSystem,
+    MemoryFileSystem,
+    OverlayFileSystem,
+    ReadOnlyFileSystem,
+    Runtime,
+    VirtualClock,
+)
 from logstore.segment import BatchExtent, LogSegment
 from logstore.types import TimestampType, TopicPartition
 
@@ -184,6 +195,22 @@ class World:
             log_start_offset=log_start_offset,
         )
 
+    def read_only(self) -> Runtime:
+        """Return a runtime that computes changes over the same files without making them."""
+        fs = OverlayFileSystem(ReadOnlyFileSystem(self.fs), self.clock)
+        return Runtime(self.clock, fs, self.runtime.rng)
+
+    def recover(
+        self,
+        segment: LogSegment,
+        state: ProducerStateManager | None = None,
+        epochs: LeaderEpochCache | None = None,
+    ) -> SegmentRecovery:
+        """Recover a segment with a fresh producer state and epoch cache unless given."""
+        state = state or ProducerStateManager(self.fs, self.directory, TP)
+        epochs = epochs or LeaderEpochCache(self.fs, self.directory)
+        return recover_segment(segment, state, epochs)
+
     def path(self, name: str) -> str:
         return f"{self.directory}/{name}"
 
@@ -237,9 +264,28 @@ def records_of(log: Log, start: int | None = None) -> list[Record]:
     return [record for _, record in log.records(start)]
 
 
-def stamped(records: Iterable[Record], timestamp: int) -> list[Record]:
-    """Return the records as a LogAppendTime topic gives them."""
-    return [record._replace(timestamp=timestamp) for record in records]
+def offsets_in(log: Log) -> list[int]:
+    """Return the offsets of all data records of a log."""
+    return [record.offset for record in records_of(log)]
+
+
+def actions_of(log: Log) -> list[str]:
+    """Return what opening a log found, by the names of the stages."""
+    return [finding.action for finding in log.findings]
+
+
+def fill(log: Log, count: int, start: int = 0) -> None:
+    """Append records one by one, their times 1000 above their offsets."""
+    for offset in range(start, start + count):
+        log.append_records([NewRecord(b"k%d" % offset, b"v", 1000 + offset)])
+
+
+def read_offsets(
+    segment: LogSegment, start: int, max_size: int = 300, **options: object
+) -> list[int] | None:
+    """Return the offsets of the records that a segment's read gives, None for none."""
+    found = segment.read(start, max_size, **options)
+    return None if found is None else offsets_of(found.data)
 
 
 LOG_APPEND_TIME = TimestampType.LOG_APPEND_TIME

@@ -2,8 +2,8 @@
 
 The judge is a Java process (`tests/interop/src`) that answers one JSON object a line; a second
 release of Kafka is a second build of the same sources. Without a JDK or Maven, or without a
-network the first time, `Unavailable` says so and the tests skip; under `LOGSTORE_INTEROP_REQUIRED=1`
-they fail instead.
+network the first time, `Unavailable` says so and the tests skip; under
+`LOGSTORE_INTEROP_REQUIRED=1` they fail instead.
 """
 
 from __future__ import annotations

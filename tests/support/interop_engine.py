@@ -60,6 +60,9 @@ def _apply(log: Log, clock: VirtualClock, operation: Operation) -> None:
             log.append_records(records, Codec.from_name(operation.get("codec", "none")))
         case "replicate":
             log.append_batches(base64.b64decode(operation["batches"]), AppendOrigin.REPLICATION)
+        case "leader_epoch":
+            # A leader here takes its epoch from the newest batch, which follows in the story.
+            assert log.leader_epoch <= operation["epoch"]
         case "roll":
             log.roll()
         case "advance":

@@ -218,5 +218,5 @@ def test_the_transaction_indexes_name_what_the_markers_say():
 
 
 def test_there_are_golden_directories():
-    assert len(READ_CASES) == 10
-    assert len(CLEAN_CASES) == 28
+    assert len(READ_CASES) >= 10
+    assert len(CLEAN_CASES) >= 28

@@ -443,18 +443,37 @@ def test_open_transactions_of_a_snapshot_are_sorted_by_their_first_offset(fs):
 
 def test_damaged_snapshots_are_deleted_and_an_older_one_is_used(fs, caplog):
     """S-113."""
-    write(fs, 1, F1)
-    write(fs, 2, F1[:-1])
-    write(fs, 3, b"\0\2" + F1[2:])
+    write(fs, 101, F1)
+    write(fs, 102, F1[:-1])
+    write(fs, 103, b"\0\2" + F1[2:])
     state = new_state(fs)
-    state.truncate_and_reload(0, 3, NOW)
-    assert on_disk(fs) == state.snapshot_offsets == [1]
-    assert state.map_end_offset == 1
+    state.truncate_and_reload(0, 103, NOW)
+    assert on_disk(fs) == state.snapshot_offsets == [101]
+    assert state.map_end_offset == 101
     assert 1 in state.active_producers()
     assert caplog.text.count("snapshot deleted") == 2
-    write(fs, 1, b"trailing rubbish")
+    write(fs, 101, b"trailing rubbish")
     state.truncate_and_reload(0, 0, NOW)
     assert on_disk(fs) == []
+
+
+@pytest.mark.parametrize(
+    "entries",
+    (
+        [F1_ENTRIES[0], F1_ENTRIES[0]._replace(current_txn_first_offset=-1)],
+        [F1_ENTRIES[0], F1_ENTRIES[1]._replace(current_txn_first_offset=100)],
+        [F1_ENTRIES[1]._replace(producer_id=-1)],
+        [F1_ENTRIES[0]._replace(last_offset=101)],
+        [F1_ENTRIES[0]._replace(current_txn_first_offset=101)],
+    ),
+    ids=("producer twice", "two transactions", "negative", "offset beyond", "transaction beyond"),
+)
+def test_a_snapshot_that_no_log_leads_to_is_damaged(fs, entries):
+    write(fs, 101, encode_snapshot(entries))
+    state = new_state(fs)
+    state.truncate_and_reload(0, 101, NOW)
+    assert on_disk(fs) == []
+    assert state.is_empty
 
 
 def test_without_a_readable_snapshot_the_state_is_empty_at_the_log_start(fs):

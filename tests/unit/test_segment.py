@@ -10,16 +10,13 @@ from logstore.errors import (
     CorruptRecordError,
     KafkaStorageError,
     SegmentOverflowError,
-    UnsupportedFormatError,
 )
 from logstore.producer_state import ProducerStateManager
-from logstore.record.batch import RecordBatch, empty_batch
-from logstore.recovery import recover_segment
+from logstore.record.batch import RecordBatch
 from logstore.runtime import Runtime
 from logstore.segment import UNKNOWN_POSITION, BatchExtent, LogSegment, RollReason
 from logstore.types import INT32_MAX, INT64_MAX, AbortedTxn, OffsetPosition, TimestampOffset
 from tests.support.builders import (
-    LOG_APPEND_TIME,
     MIB,
     TP,
     abort,
@@ -28,25 +25,12 @@ from tests.support.builders import (
     commit,
     data_batch,
     log_name,
-    offsets_of,
-    old_message,
+    read_offsets,
 )
 from tests.support.faulty import FaultyFileSystem
 
 BASE = 40
 BIG_INDEX = 10 << 20
-
-
-def read_offsets(segment, start, max_size=300, **options):
-    found = segment.read(start, max_size, **options)
-    return None if found is None else offsets_of(found.data)
-
-
-def recover(world, segment, state=None, epochs=None):
-    """Recover with a fresh producer state and epoch cache unless given."""
-    state = state or ProducerStateManager(world.fs, world.directory, TP)
-    epochs = epochs or LeaderEpochCache(world.fs, world.directory)
-    return recover_segment(segment, state, epochs)
 
 
 # -- the scenarios ---------------------------------------------------------------------------
@@ -171,7 +155,7 @@ def test_s047_recovery_rebuilds_a_damaged_index(world, kind):
     world.write(name, sound[:5] + random.Random(47).randbytes(len(sound) - 5))
 
     segment = world.segment(0, create=False, **options)
-    assert recover(world, segment).truncated_bytes == 0
+    assert world.recover(segment).truncated_bytes == 0
     for offset in range(100):
         assert read_offsets(segment, offset, 1, min_one_message=True) == [offset]
         found, _ = segment.find_offset_by_timestamp(10 * offset, 0)
@@ -196,7 +180,7 @@ def test_s048_recovery_rebuilds_the_transaction_index(world, begun_before):
     if begun_before:
         state.update_from_batch(RecordBatch(data_batch(75, 75, 10)).header)
         state.map_end_offset = 100
-    result = recover(world, segment, state)
+    result = world.recover(segment, state)
     assert result == (segment.size_bytes, 0, None)
     first_offset = 75 if begun_before else 102
     assert segment.txn_index.entries() == [AbortedTxn(10, first_offset, 106, 100)]
@@ -212,7 +196,7 @@ def test_s049_recovery_rebuilds_leader_epochs(world):
     append(segment, batch(108, 109, leader_epoch=1))
     append(segment, batch(110, 111, leader_epoch=2))
     epochs = LeaderEpochCache(world.fs, world.directory)
-    recover(world, segment, epochs=epochs)
+    world.recover(segment, epochs=epochs)
     expected = (EpochEntry(0, 104), EpochEntry(1, 106), EpochEntry(2, 110))
     assert epochs.entries == expected
     assert LeaderEpochCache(world.fs, world.directory).entries == expected
@@ -231,7 +215,7 @@ def test_s050_recovery_cuts_at_the_first_damaged_batch(world, damaged):
         world.write(log_name(0), data[:start] + rng.randbytes(len(data) - start))
 
         segment = world.segment(0, create=False)
-        result = recover(world, segment)
+        result = world.recover(segment)
         assert result[:2] == (positions[damaged], len(data) - positions[damaged])
         assert segment.file.size() == segment.size_bytes == positions[damaged]
         assert (read_offsets(segment, 0, MIB) or []) == list(range(damaged))
@@ -527,123 +511,6 @@ def test_each_reason_to_roll(world, arguments, reason):
     append(segment, batch(0, key=b"q", value=b"v"))
     assert segment.size_bytes == 70
     assert segment.roll_reason(*arguments) is reason
-
-
-# -- recovery --------------------------------------------------------------------------------
-
-
-def test_recovery_keeps_what_is_sound(world):
-    """Nothing is cut, the indexes are those of the appends, a second run changes nothing."""
-    segment = world.segment(0, index_interval_bytes=100)
-    for offset in range(0, 90, 3):
-        append(segment, batch(offset, offset + 2, timestamp=1000 - offset % 7))
-    append(segment, empty_batch(RecordBatch(batch(90, 95)).header))
-    append(segment, batch(96, timestamp_type=LOG_APPEND_TIME, append_time=9999))
-    segment.close()
-    before = world.files()
-    recovered = []
-    for _ in range(2):
-        segment = world.segment(0, create=False, index_interval_bytes=100)
-        assert recover(world, segment) == (segment.size_bytes, 0, None)
-        assert segment.max_timestamp_so_far == TimestampOffset(9999, 96)
-        segment.close()
-        recovered.append(world.files(".log", ".index", ".timeindex"))
-    assert recovered[0] == recovered[1]
-    assert recovered[0].keys() == before.keys()
-    assert recovered[0][log_name(0)] == before[log_name(0)]
-
-
-def test_recovery_crosses_the_pieces_it_reads(world):
-    """Batches of 100 bytes to 3 MiB, so that pieces of 1 MiB end everywhere."""
-    rng = random.Random(3)
-    segment = world.segment(0, segment_index_bytes=BIG_INDEX, index_interval_bytes=4096)
-    offset = 0
-    for _ in range(40):
-        size = rng.choice((0, 100, 40_000, MIB - 100, MIB, 3 * MIB))
-        append(segment, batch(offset, value=bytes(size)))
-        offset += rng.randrange(1, 5)
-    last = segment.read_next_offset() - 1
-    entries = list(segment.offset_index)
-    assert recover(world, segment).truncated_bytes == 0
-    assert segment.read_next_offset() == last + 1
-    assert {entry.offset for entry in entries} <= {
-        at.header.last_offset for at in segment.batches()
-    }
-    segment._check()
-
-
-@pytest.mark.parametrize("zeros", (1, 17, 18, 61, 5000, 3 * MIB))
-def test_recovery_cuts_zeros(world, zeros):
-    segment = world.segment(0)
-    append(segment, batch(0))
-    world.write(log_name(0), batch(0) + bytes(zeros))
-    segment = world.segment(0, create=False)
-    assert recover(world, segment)[:2] == (len(batch(0)), zeros)
-    assert world.files()[log_name(0)] == batch(0)
-
-
-def test_recovery_cuts_batches_whose_offsets_do_not_rise(world):
-    sound = batch(5, 9) + batch(10)
-    for last in (batch(10), batch(3), batch(7, 9)):
-        world.put({log_name(5): sound + last + batch(20)})
-        segment = world.segment(5, create=False)
-        result = recover(world, segment)
-        assert result.valid_bytes == len(sound)
-        assert "stands where offsets from 11 on belong" in result.reason
-    world.put({log_name(50): batch(49)})
-    assert recover(world, world.segment(50, create=False)).valid_bytes == 0
-
-
-def test_recovery_cuts_a_malformed_marker(world):
-    bad = batch(1, key=b"xy", producer_id=5, producer_epoch=0, is_control=True)
-    world.put({log_name(0): batch(0) + bad + batch(2)})
-    result = recover(world, world.segment(0, create=False))
-    assert result.valid_bytes == len(batch(0))
-    assert "control record" in result.reason
-
-
-def test_recovery_refuses_offsets_beyond_the_segment_and_changes_nothing(world):
-    """Such a segment must be split; cutting it would lose sound data."""
-    world.put({log_name(0): batch(0) + batch(2**31), f"{0:020d}.index": bytes(8)})
-    before = world.files()
-    with pytest.raises(SegmentOverflowError, match="left as it is"):
-        recover(world, world.segment(0, create=False))
-    assert world.files() == before
-
-
-@pytest.mark.parametrize("magic", (0, 1))
-def test_recovery_refuses_old_messages_and_changes_nothing(world, magic):
-    """Also behind sound batches; a damaged one is an ordinary torn tail."""
-    message = old_message(magic, offset=1)
-    world.put({log_name(0): batch(0) + message + batch(2), f"{0:020d}.index": bytes(8)})
-    before = world.files()
-    with pytest.raises(UnsupportedFormatError) as caught:
-        recover(world, world.segment(0, create=False))
-    assert (caught.value.magic, caught.value.position) == (magic, len(batch(0)))
-    assert world.files() == before
-    world.put({log_name(0): batch(0) + message[:-1] + b"!" + batch(2)})
-    assert recover(world, world.segment(0, create=False)).valid_bytes == len(batch(0))
-
-
-def test_recovery_fits_smaller_indexes_than_the_first_writers(world):
-    segment = world.segment(0, segment_index_bytes=BIG_INDEX, index_interval_bytes=0)
-    append(segment, *[batch(offset, timestamp=offset) for offset in range(100)])
-    segment.close()
-    segment = world.segment(0, create=False, segment_index_bytes=120, index_interval_bytes=0)
-    recover(world, segment)
-    assert segment.time_index.entries == 10
-    assert segment.offset_index.entries == 9
-    assert segment.max_timestamp_so_far == TimestampOffset(99, 99)
-    assert read_offsets(segment, 99, 1, min_one_message=True) == [99]
-
-
-def test_recovery_does_not_replace_newer_epochs(world):
-    epochs = LeaderEpochCache(world.fs, world.directory)
-    epochs.assign(5, 0)
-    segment = world.segment(0)
-    append(segment, batch(0, leader_epoch=3), batch(1, leader_epoch=-1), batch(2, leader_epoch=6))
-    recover(world, segment, epochs=epochs)
-    assert epochs.entries == (EpochEntry(5, 0), EpochEntry(6, 2))
 
 
 def test_truncation_leaves_the_rest_as_it_was(world):

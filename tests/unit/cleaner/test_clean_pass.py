@@ -179,6 +179,21 @@ def test_s158_a_damaged_large_batch_fails_the_pass_and_nothing_else(damage: str)
     assert [r.key for _, r in log.records(2)] == [b"later", b"still"]
 
 
+def test_what_was_not_verified_while_mapping_is_verified_while_rewriting() -> None:
+    world = memory_world()
+    log = compacted(world)
+    put_each(log, *((key(number), b"v" * 100) for number in range(10)))
+    log.roll()
+    name = world.path(f"{0:020d}.log")
+    file = world.fs.open(name, write=True)
+    file.write_at([b"w"], log.segments.first.size_bytes - 2)
+    file.close()
+    with pytest.raises(CorruptRecordError, match="CRC") as caught:
+        run_pass(log, config=map_of(3, 0.9, io_buffer_bytes=200))
+    assert caught.value.path == name
+    assert world.files(".cleaned")
+
+
 def test_s159_a_preallocated_log_is_trimmed_to_its_content() -> None:
     log = compacted(memory_world(), segment_bytes=10_000, preallocate=True)
     put_each(log, (b"a", b"1"), (b"a", b"2"))

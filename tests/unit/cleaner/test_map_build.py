@@ -84,6 +84,15 @@ def test_gaps_before_and_after_segments_are_jumped() -> None:
         assert (len(a_map), a_map.latest_offset) == (size, end - 1)
 
 
+def test_the_map_never_speaks_beyond_the_upper_bound() -> None:
+    """Selection gives bases of segments; whoever gives another offset gets no more than it."""
+    log = compacted(memory_world())
+    put_each(log, *((key(number), b"1") for number in range(4)))
+    log.roll()
+    a_map, _ = build(log, 0, 2)
+    assert a_map.latest_offset == 1
+
+
 def test_an_empty_range_maps_nothing() -> None:
     log = compacted(memory_world())
     put(log, (b"a", b"1"))
@@ -193,6 +202,17 @@ def test_damage_is_named_with_file_position_and_check(
     assert caught.value.check == check
     assert caught.value.path.endswith(FIRST)
     assert caught.value.position in (0, BATCH_SIZE)
+
+
+@pytest.mark.parametrize(("number", "io"), ((0, 4096), (1, 64)))
+def test_offsets_rise_from_the_segments_base_on_also_from_chunk_to_chunk(
+    number: int, io: int
+) -> None:
+    world, log = two_closed_segments()
+    overwrite(world, f"{2:020d}.log", number * BATCH_SIZE, (number + 1).to_bytes(8, "big"))
+    with pytest.raises(CorruptRecordError) as caught:
+        build(log, 0, 4, io=io)
+    assert (caught.value.check, caught.value.position) == ("offsets", number * BATCH_SIZE)
 
 
 def test_a_segment_of_too_wide_a_span_is_refused_by_name() -> None:

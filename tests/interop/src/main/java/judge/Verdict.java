@@ -41,7 +41,7 @@ final class Verdict {
         Object dumpBefore = request.flag("dump", true) ? DumpTool.dump(dumpable(copy)) : null;
         Map<String, Object> verdict;
         List<List<Object>> loaded;
-        try (PartitionLog partition = PartitionLog.open(copy, request.config(), new ManualClock(request.now()))) {
+        try (PartitionLog partition = PartitionLog.openAsIs(copy, request.config(), new ManualClock(request.now()))) {
             loaded = listing(copy);
             verdict = report(partition.log(), request.flag("records", true));
         }

@@ -26,7 +26,8 @@ public final class PartitionLog implements AutoCloseable {
     private Compression codec = Compression.NONE;
     private int leaderEpoch = 0;
 
-    private PartitionLog(DataDir dataDir, Map<String, String> overrides, ManualClock clock) throws Exception {
+    private PartitionLog(DataDir dataDir, Map<String, String> overrides, ManualClock clock, Uuid topicId)
+            throws Exception {
         this.dataDir = dataDir;
         this.overrides = new TreeMap<>(overrides); // one order in every manifest
         this.clock = clock;
@@ -41,13 +42,19 @@ public final class PartitionLog implements AutoCloseable {
             scheduler,
             clock,
             clean,
-            topicId(dataDir));
+            topicId);
         settle();
     }
 
     public static PartitionLog open(DataDir dataDir, Map<String, String> overrides, ManualClock clock)
             throws Exception {
-        return new PartitionLog(dataDir, overrides, clock);
+        return new PartitionLog(dataDir, overrides, clock, topicId(dataDir));
+    }
+
+    /** The same, but no topic id is given, so none is written. */
+    public static PartitionLog openAsIs(DataDir dataDir, Map<String, String> overrides, ManualClock clock)
+            throws Exception {
+        return new PartitionLog(dataDir, overrides, clock, null);
     }
 
     public static PartitionLog create(Path path, TopicPartition partition, Map<String, String> overrides)

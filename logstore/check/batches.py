@@ -1,0 +1,207 @@
+"""What must hold inside one batch whose CRC is right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+from logstore.check.findings import ERROR, WARNING, CheckFinding, finding
+from logstore.errors import CorruptRecordError, InvalidRecordError
+from logstore.record import layout
+from logstore.record.batch import RecordBatch
+from logstore.record.control import EndTxnMarker, decode_end_txn_marker
+from logstore.record.header import BatchHeader
+from logstore.record.records import SMALL_BATCH_RECORDS, decode_records
+from logstore.record.varint import decode_varint
+from logstore.types import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    TimestampType,
+)
+
+
+class _Records(NamedTuple):
+    """What is asked of decoded records; `wrong_offset` is the first that does not rise."""
+
+    size: int
+    last_offset: int
+    wrong_offset: int | None
+    max_timestamp: int
+    key: bytes | None
+    value: bytes | None
+
+
+def verify_batch(
+    batch: RecordBatch, decompression_limit: int
+) -> Iterator[CheckFinding | EndTxnMarker]:
+    """Yield what is wrong with a batch and, if it is one, the transaction marker it holds.
+
+    Parameters
+    ----------
+    batch : RecordBatch
+        Whole, its CRC right.
+    decompression_limit : int
+        Bytes that its records may unfold to.
+    """
+    yield from _producer_fields(batch)
+    yield from _horizon(batch)
+    header = batch.header
+    try:
+        section = bytes(batch.section(decompression_limit))
+    except CorruptRecordError as error:
+        yield _wrong(batch, "codec", error.expected, error.found or error.message)
+        return
+    try:
+        records = _decode(header, section)
+    except InvalidRecordError as error:
+        yield _structure(batch, section, error)
+        return
+    yield from _offsets_and_times(batch, records)
+    if header.is_control:
+        yield from _control(batch, records)
+
+
+def _decode(header: BatchHeader, section: bytes) -> _Records:
+    """Decode all records.
+
+    Raises
+    ------
+    InvalidRecordError
+    """
+    append_time = None
+    if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
+        append_time = header.max_timestamp
+    arguments = (
+        section,
+        header.record_count,
+        header.base_offset,
+        header.base_timestamp,
+        append_time,
+    )
+    if header.record_count <= SMALL_BATCH_RECORDS:
+        records = decode_records(*arguments)
+        if not records:
+            return _Records(0, header.base_offset, None, NO_TIMESTAMP, None, None)
+        falls = (b.offset for a, b in pairwise(records) if b.offset <= a.offset)
+        return _Records(
+            len(records),
+            records[-1].offset,
+            next(falls, None),
+            max(record.timestamp for record in records),
+            records[0].key,
+            records[0].value,
+        )
+    from logstore.record.columns import decode_section
+
+    columns = decode_section(*arguments)
+    offsets = columns.offsets
+    wrong = offsets[1:][offsets[1:] <= offsets[:-1]]
+    return _Records(
+        len(columns),
+        int(offsets[-1]),
+        int(wrong[0]) if len(wrong) else None,
+        int(columns.timestamps.max()),
+        columns.keys[0],
+        columns.values[0],
+    )
+
+
+def _structure(batch: RecordBatch, section: bytes, error: InvalidRecordError) -> CheckFinding:
+    """Tell a wrong count from records that are wrong themselves."""
+    count = _count(section)
+    if count is not None and count != batch.header.record_count:
+        return _wrong(batch, "record_count", count, batch.header.record_count)
+    return _wrong(batch, "record_structure", None, str(error))
+
+
+def _count(section: bytes) -> int | None:
+    """Return the number of records by their lengths alone; None if these do not add up."""
+    position, end, count = 0, len(section), 0
+    while position < end:
+        try:
+            size, position = decode_varint(section, position, end)
+        except InvalidRecordError:
+            return None
+        if not 1 <= size <= end - position:
+            return None
+        position += size
+        count += 1
+    return count
+
+
+def _offsets_and_times(batch: RecordBatch, records: _Records) -> Iterator[CheckFinding]:
+    header = batch.header
+    if records.wrong_offset is not None:
+        yield _wrong(batch, "offset_delta", "rising offsets", records.wrong_offset)
+    elif records.size and records.last_offset > header.last_offset:
+        yield _wrong(batch, "offset_delta", header.last_offset, records.last_offset)
+    # A batch emptied by a cleaner keeps the largest timestamp it had.
+    if (
+        records.size
+        and header.timestamp_type is TimestampType.CREATE_TIME
+        and records.max_timestamp != header.max_timestamp
+    ):
+        yield _wrong(batch, "max_timestamp", records.max_timestamp, header.max_timestamp)
+
+
+def _control(batch: RecordBatch, records: _Records) -> Iterator[CheckFinding | EndTxnMarker]:
+    header = batch.header
+    if header.codec_id != 0:
+        yield _wrong(batch, "control_batch", "no compression", header.codec_id)
+    if header.base_sequence != NO_SEQUENCE:
+        yield _wrong(batch, "control_batch", NO_SEQUENCE, header.base_sequence)
+    if not records.size:
+        return  # its marker was removed by a cleaner
+    if records.size > 1 and header.is_transactional:
+        yield _wrong(batch, "control_batch", 1, records.size)
+    try:
+        marker = decode_end_txn_marker(records.key, records.value)
+    except InvalidRecordError as error:
+        yield _wrong(batch, "control_batch", None, str(error))
+        return
+    if marker is None:
+        return
+    if not (header.is_transactional and header.has_producer_id):
+        yield _wrong(batch, "control_batch", "a transactional producer", header.producer_id)
+    yield marker
+
+
+def _horizon(batch: RecordBatch) -> Iterator[CheckFinding]:
+    header = batch.header
+    if not header.has_delete_horizon:
+        return
+    if header.base_timestamp < 0:
+        yield _wrong(batch, "delete_horizon", 0, header.base_timestamp)
+    elif header.record_count == 0 and len(batch.data) == layout.HEADER_SIZE:
+        yield _wrong(batch, "delete_horizon", None, header.base_timestamp, WARNING)
+
+
+def _producer_fields(batch: RecordBatch) -> Iterator[CheckFinding]:
+    header = batch.header
+    id_, epoch, sequence = header.producer_id, header.producer_epoch, header.base_sequence
+    if id_ < 0:
+        if header.is_transactional:
+            yield _wrong(batch, "producer_fields", "a producer id", id_)
+        elif (id_, epoch, sequence) != (NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE):
+            yield _wrong(batch, "producer_fields", "-1 -1 -1", f"{id_} {epoch} {sequence}", WARNING)
+    elif epoch < 0:
+        yield _wrong(batch, "producer_fields", "an epoch", epoch)
+    elif sequence < NO_SEQUENCE:
+        yield _wrong(batch, "producer_fields", NO_SEQUENCE, sequence)
+
+
+def _wrong(
+    batch: RecordBatch, check: str, expected: object, found: object, severity: str = ERROR
+) -> CheckFinding:
+    return finding(
+        check,
+        str(batch.path),
+        batch.position,
+        offset=batch.header.base_offset,
+        expected=expected,
+        found=found,
+        severity=severity,
+    )

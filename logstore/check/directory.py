@@ -1,0 +1,390 @@
+"""Data directories: their partitions, their checkpoints, and what else lies there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from logstore.check.findings import ERROR, INFO, WARNING, CheckFinding, finding, limited
+from logstore.check.partition import LEFTOVERS, PartitionBounds, PartitionCheck
+from logstore.check.segment import CheckCounts, PartitionContext
+from logstore.check.small_files import (
+    EpochRow,
+    OffsetRow,
+    read_epochs,
+    read_offsets,
+    read_snapshot,
+)
+from logstore.checkpoint import (
+    CLEAN_SHUTDOWN,
+    CLEANER_OFFSETS,
+    LOG_START_OFFSETS,
+    PARTITION_METADATA,
+    RECOVERY_POINTS,
+    REPLICATION_OFFSETS,
+    TMP_SUFFIX,
+    is_clean_shutdown,
+    read_partition_metadata,
+)
+from logstore.config import BrokerConfig, effective_config
+from logstore.epochs import LEADER_EPOCHS
+from logstore.errors import CorruptCheckpointError, InvalidConfigurationError, InvalidTopicError
+from logstore.names import (
+    DELETE_DIR_SUFFIX,
+    FUTURE_DIR_SUFFIX,
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    STRAY_DIR_SUFFIX,
+    parse_partition_dir,
+    parse_segment_file,
+    validate_topic_name,
+)
+from logstore.record.codecs import DEFAULT_LIMIT
+from logstore.runtime.fs import FileSystem
+from logstore.topics import TOPICS_FILE, Topic, TopicStore
+from logstore.types import TopicPartition
+
+CHECKPOINTS = (RECOVERY_POINTS, REPLICATION_OFFSETS, LOG_START_OFFSETS, CLEANER_OFFSETS)
+_OWN_FILES = frozenset(
+    {*CHECKPOINTS, CLEAN_SHUTDOWN, TOPICS_FILE, "meta.properties", "bootstrap.checkpoint", ".lock"}
+)
+_IGNORED_FOLDERS = frozenset({"remote-log-index-cache", "__cluster_metadata-0"})
+_SUFFIXED_FOLDERS = (DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX, STRAY_DIR_SUFFIX)
+_COMPACT = "compact"
+_POLICY = "cleanup.policy"
+
+
+class Checker:
+    """An offline verifier of directories and files.
+
+    Parameters
+    ----------
+    fs : FileSystem
+        Only read; a `ReadOnlyFileSystem` proves it.
+    counts : CheckCounts, optional
+        Raised on the way.
+    decompression_limit : int
+        Bytes that a batch may unfold to.
+
+    Notes
+    -----
+    Each method yields findings as it goes and never stops at the first. Memory: one batch, and
+    what is known of producers and transactions, whatever the size of the log.
+    """
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        counts: CheckCounts | None = None,
+        decompression_limit: int = DEFAULT_LIMIT,
+    ) -> None:
+        self._fs = fs
+        self.counts = CheckCounts() if counts is None else counts
+        self._limit = decompression_limit
+        self._topic_ids: dict[str, tuple[bytes, str]] = {}
+
+    def data_dirs(self, paths: Sequence[str]) -> Iterator[CheckFinding]:
+        """Verify data directories that belong together; topics are stored in the first."""
+        return limited(self._data_dirs([_trimmed(path) for path in paths]))
+
+    def path(self, path: str) -> Iterator[CheckFinding]:
+        """Verify a data directory, a partition's directory or a single file.
+
+        A directory without partitions that holds segments is taken for a partition of a wrong
+        name. Of a partition, the data directory around it tells what to expect.
+
+        Raises
+        ------
+        ValueError
+            `path` is a file of a kind that is not known here.
+        """
+        path = _trimmed(path)
+        if not self._fs.is_dir(path):
+            return limited(self._file(path))
+        names = self._fs.list_dir(path)
+        named = parse_partition_dir(path.rpartition("/")[2])
+        has_segments = any(parse_segment_file(name) is not None for name in names)
+        has_partitions = any(
+            parse_partition_dir(name) is not None and self._fs.is_dir(f"{path}/{name}")
+            for name in names
+        )
+        if not has_partitions and (has_segments or named is not None):
+            return limited(self._one_partition(path, named))
+        return limited(self._data_dirs([path]))
+
+    def log_bytes(self, paths: Sequence[str]) -> int:
+        """Return the bytes of all `.log` files in or below some directories, or of a file."""
+        total = 0
+        for path in paths:
+            if self._fs.is_dir(path):
+                for name in self._fs.list_dir(path):
+                    if name.endswith(LOG_SUFFIX) or self._fs.is_dir(f"{path}/{name}"):
+                        total += self.log_bytes([f"{path}/{name}"])
+            elif path.endswith(LOG_SUFFIX):
+                total += self._fs.stat(path).size
+        return total
+
+    # -- data directories --------------------------------------------------------------------
+
+    def _data_dirs(self, paths: Sequence[str]) -> Iterator[CheckFinding]:
+        topics: dict[str, Topic] = {}
+        if paths:
+            topics, faults = self._topics(paths[0])
+            yield from faults
+        owners: dict[TopicPartition, str] = {}
+        for path in paths:
+            partitions: dict[TopicPartition, str] = {}
+            for name in self._fs.list_dir(path):
+                yield from self._name(path, name, partitions)
+            for tp, directory in partitions.items():
+                other = owners.setdefault(tp, directory)
+                if other != directory:
+                    yield finding("duplicate_partition", directory, expected=other)
+            yield from self._data_dir(path, partitions, topics)
+        yield from self._stored_partitions(paths, topics, owners)
+
+    def _name(
+        self, path: str, name: str, partitions: dict[TopicPartition, str]
+    ) -> Iterator[CheckFinding]:
+        """Judge a name in a data directory; put it among the partitions if it is one's."""
+        full = f"{path}/{name}"
+        if not self._fs.is_dir(full):
+            if name.endswith(TMP_SUFFIX):
+                yield finding("leftover_tmp", full, severity=WARNING)
+            elif name not in _OWN_FILES:
+                yield finding("foreign_file", full, severity=INFO)
+            return
+        if name in _IGNORED_FOLDERS:
+            return
+        if name.endswith(_SUFFIXED_FOLDERS) and parse_partition_dir(name.rpartition(".")[0]):
+            yield finding("leftover_folder", full, severity=INFO)
+            return
+        tp = parse_partition_dir(name)
+        if tp is not None and _is_legal(tp.topic) and name == str(tp):
+            partitions[tp] = full
+        else:
+            yield finding("folder_name", full, expected="TOPIC-NUMBER", found=name)
+
+    def _data_dir(
+        self, path: str, partitions: dict[TopicPartition, str], topics: dict[str, Topic]
+    ) -> Iterator[CheckFinding]:
+        checkpoints: dict[str, dict[TopicPartition, OffsetRow]] = {}
+        for name in CHECKPOINTS:
+            rows = checkpoints[name] = {}
+            for each in read_offsets(self._fs, f"{path}/{name}"):
+                if isinstance(each, CheckFinding):
+                    yield each
+                    continue
+                rows[each.topic_partition] = each
+                if each.topic_partition not in partitions:
+                    yield finding(
+                        "checkpoint_unknown_partition",
+                        f"{path}/{name}",
+                        each.position,
+                        offset=each.offset,
+                        found=str(each.topic_partition),
+                        severity=WARNING,
+                    )
+        for tp, directory in partitions.items():
+            yield from self._partition(path, directory, tp, checkpoints, topics)
+
+    def _partition(
+        self,
+        data_dir: str,
+        directory: str,
+        tp: TopicPartition,
+        checkpoints: dict[str, dict[TopicPartition, OffsetRow]],
+        topics: dict[str, Topic],
+    ) -> Iterator[CheckFinding]:
+        cleaned = checkpoints.get(CLEANER_OFFSETS, {}).get(tp)
+        is_clean = is_clean_shutdown(self._fs, data_dir)
+        check = PartitionCheck(
+            self._fs,
+            directory,
+            PartitionContext(
+                is_clean=is_clean,
+                first_dirty_offset=0 if cleaned is None else cleaned.offset,
+                is_compacted=_is_compacted(topics.get(tp.topic)),
+            ),
+            self.counts,
+            self._limit,
+        )
+        yield from self._guarded(directory, check.run())
+        bounds = check.bounds
+        yield from self._topic_id(directory, tp.topic, bounds.topic_id)
+        for name, rows in checkpoints.items():
+            if tp in rows:
+                # What was not flushed may be gone after an unclean stop.
+                severity = WARNING if name == REPLICATION_OFFSETS and not is_clean else ERROR
+                yield from _judge_offset(f"{data_dir}/{name}", rows[tp], bounds, severity)
+
+    def _one_partition(self, path: str, tp: TopicPartition | None) -> Iterator[CheckFinding]:
+        """Verify one partition with what the directory around it says."""
+        data_dir, slash, name = path.rpartition("/")
+        data_dir = data_dir or slash or "."
+        if tp is None or not _is_legal(tp.topic):
+            yield finding("folder_name", path, expected="TOPIC-NUMBER", found=name)
+            tp = TopicPartition(name, -1)
+        checkpoints = {
+            checkpoint: {
+                row.topic_partition: row
+                for row in read_offsets(self._fs, f"{data_dir}/{checkpoint}")
+                if isinstance(row, OffsetRow)
+            }
+            for checkpoint in CHECKPOINTS
+        }
+        topics, _ = self._topics(data_dir)
+        yield from self._partition(data_dir, path, tp, checkpoints, topics)
+
+    def _guarded(self, path: str, findings: Iterator[CheckFinding]) -> Iterator[CheckFinding]:
+        """Turn a failure of the disk into a finding, so that other partitions follow."""
+        try:
+            yield from findings
+        except OSError as error:
+            yield finding("unreadable", error.filename or path, found=error.strerror or str(error))
+
+    # -- topics ------------------------------------------------------------------------------
+
+    def _topics(self, data_dir: str) -> tuple[dict[str, Topic], list[CheckFinding]]:
+        path = f"{data_dir}/{TOPICS_FILE}"
+        try:
+            stored = {topic.name: topic for topic in TopicStore(self._fs, data_dir).all()}
+        except CorruptCheckpointError as error:
+            return {}, [finding("topics_file", path, expected=error.expected, found=error.message)]
+        faults = filter(None, map(_config_fault, stored.values()))
+        return stored, [finding("topics_file", path, found=fault) for fault in faults]
+
+    def _stored_partitions(
+        self, paths: Sequence[str], topics: dict[str, Topic], owners: dict[TopicPartition, str]
+    ) -> Iterator[CheckFinding]:
+        """Compare the topics file with the folders."""
+        for topic in topics.values():
+            path = f"{paths[0]}/{TOPICS_FILE}"
+            for number in topic.partitions:
+                tp = TopicPartition(topic.name, number)
+                if tp not in owners:
+                    yield finding(
+                        "topics_partition", path, expected=f"a folder {tp}", severity=WARNING
+                    )
+        for tp, directory in owners.items():
+            stored = topics.get(tp.topic)
+            if stored is not None and tp.partition not in stored.partitions:
+                expected = f"a partition of topic {tp.topic}"
+                yield finding("topics_partition", directory, expected=expected, severity=WARNING)
+
+    def _topic_id(
+        self, directory: str, topic: str, topic_id: bytes | None
+    ) -> Iterator[CheckFinding]:
+        if topic_id is None:
+            return
+        known, where = self._topic_ids.setdefault(topic, (topic_id, directory))
+        if known != topic_id:
+            path = f"{directory}/{PARTITION_METADATA}"
+            yield finding("topic_id", path, expected=f"that of {where}", found=topic_id.hex())
+
+    # -- single files ------------------------------------------------------------------------
+
+    def _file(self, path: str) -> Iterator[CheckFinding]:
+        directory, slash, name = path.rpartition("/")
+        directory = directory or slash or "."
+        parsed = parse_segment_file(name)
+        if parsed is not None and not parsed.state:
+            if parsed.kind == SNAPSHOT_SUFFIX:
+                entries = read_snapshot(self._fs, path, parsed.base_offset)
+                return (each for each in entries if isinstance(each, CheckFinding))
+            return self._segment_file(directory, path, parsed.base_offset)
+        if parsed is not None and parsed.state in LEFTOVERS:
+            check, severity = LEFTOVERS[parsed.state]
+            return iter([finding(check, path, offset=parsed.base_offset, severity=severity)])
+        if name == LEADER_EPOCHS:
+            return (each for each in read_epochs(self._fs, path) if not isinstance(each, EpochRow))
+        if name in CHECKPOINTS:
+            rows = read_offsets(self._fs, path)
+            return (each for each in rows if not isinstance(each, OffsetRow))
+        if name == TOPICS_FILE:
+            return iter(self._topics(directory)[1])
+        if name == PARTITION_METADATA:
+            return self._metadata_file(directory, path)
+        raise ValueError(f"{path} is no file of a log that can be verified")
+
+    def _segment_file(self, directory: str, path: str, base_offset: int) -> Iterator[CheckFinding]:
+        """Verify a segment, and yield what concerns one of its files."""
+        data_dir, slash, name = directory.rpartition("/")
+        data_dir = data_dir or slash or "."
+        tp = parse_partition_dir(name)
+        cleaned = [
+            row.offset
+            for row in read_offsets(self._fs, f"{data_dir}/{CLEANER_OFFSETS}")
+            if isinstance(row, OffsetRow) and row.topic_partition == tp
+        ]
+        context = PartitionContext(
+            is_clean=is_clean_shutdown(self._fs, data_dir),
+            first_dirty_offset=cleaned[-1] if cleaned else 0,
+            is_compacted=_is_compacted(self._topics(data_dir)[0].get(tp.topic if tp else "")),
+        )
+        check = PartitionCheck(
+            self._fs, directory, context, self.counts, self._limit, only_base_offset=base_offset
+        )
+        for each in self._guarded(path, check.run()):
+            if each.path == path:
+                yield each
+
+    def _metadata_file(self, directory: str, path: str) -> Iterator[CheckFinding]:
+        try:
+            read_partition_metadata(self._fs, directory)
+        except CorruptCheckpointError as error:
+            yield finding("partition_metadata", path, found=error.found or error.message)
+
+
+def _judge_offset(
+    path: str, row: OffsetRow, bounds: PartitionBounds, severity: str
+) -> Iterator[CheckFinding]:
+    """Judge that a checkpoint's offset lies within its log; `severity` of one beyond its end."""
+    end, start = bounds.end_offset, bounds.first_base_offset
+    if end is not None and row.offset > end:
+        yield finding(
+            "checkpoint_beyond_end",
+            path,
+            row.position,
+            offset=row.offset,
+            expected=end,
+            found=row.offset,
+            severity=severity,
+        )
+    elif start is not None and row.offset < start:
+        # It was true before old segments went, and is raised when it is written next.
+        yield finding(
+            "checkpoint_below_start",
+            path,
+            row.position,
+            offset=row.offset,
+            expected=start,
+            found=row.offset,
+            severity=INFO,
+        )
+
+
+def _is_compacted(topic: Topic | None) -> bool:
+    if topic is None:
+        return False
+    return _COMPACT in [each.strip() for each in topic.configs.get(_POLICY, "").split(",")]
+
+
+def _config_fault(topic: Topic) -> str | None:
+    """Return what is wrong with the overrides of a stored topic."""
+    try:
+        effective_config(topic.configs, BrokerConfig())
+    except InvalidConfigurationError as error:
+        return f"topic {topic.name}: {error}"
+    return None
+
+
+def _is_legal(topic: str) -> bool:
+    try:
+        validate_topic_name(topic)
+    except InvalidTopicError:
+        return False
+    return True
+
+
+def _trimmed(path: str) -> str:
+    return path.rstrip("/") or path

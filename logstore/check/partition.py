@@ -1,0 +1,272 @@
+"""One partition's directory: its segments one after another, and what lies beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import NamedTuple
+
+from logstore.check.findings import INFO, WARNING, CheckFinding, finding
+from logstore.check.segment import CheckCounts, PartitionContext, PartitionState, SegmentCheck
+from logstore.check.small_files import EpochRow, SnapshotRow, read_epochs, read_snapshot
+from logstore.checkpoint import PARTITION_METADATA, TMP_SUFFIX, read_partition_metadata
+from logstore.epochs import LEADER_EPOCHS
+from logstore.errors import CorruptCheckpointError
+from logstore.names import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    SWAP_SUFFIX,
+    file_name,
+    parse_segment_file,
+)
+from logstore.runtime.fs import FileSystem
+
+LEFTOVERS = {
+    CLEANED_SUFFIX: ("leftover_cleaned", WARNING),
+    SWAP_SUFFIX: ("leftover_swap", WARNING),
+    DELETED_SUFFIX: ("leftover_deleted", INFO),
+}
+
+
+class PartitionBounds(NamedTuple):
+    """What walking a partition found out.
+
+    Attributes
+    ----------
+    first_base_offset, end_offset : int or None
+        Where its log begins and ends; None without a segment, or where damage hides the end.
+    topic_id : bytes or None
+    """
+
+    first_base_offset: int | None
+    end_offset: int | None
+    topic_id: bytes | None
+
+
+@dataclass(slots=True)
+class _Listing:
+    """The files of a partition by kind."""
+
+    logs: dict[int, str] = field(default_factory=dict)
+    indexes: dict[int, dict[str, str]] = field(default_factory=dict)
+    snapshots: list[int] = field(default_factory=list)
+
+
+class PartitionCheck:
+    """The check of one directory.
+
+    Parameters
+    ----------
+    fs : FileSystem
+        Only read.
+    directory : str
+    context : PartitionContext
+    counts : CheckCounts
+        Raised on the way.
+    decompression_limit : int
+        Bytes that a batch may unfold to.
+    only_base_offset : int, optional
+        Look at this segment alone, and at no small file.
+    """
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        directory: str,
+        context: PartitionContext,
+        counts: CheckCounts,
+        decompression_limit: int,
+        only_base_offset: int | None = None,
+    ) -> None:
+        self._fs = fs
+        self._directory = directory
+        self._only = only_base_offset
+        self._listing = _Listing()
+        self._state = PartitionState(fs, directory, context, counts, decompression_limit)
+        self._topic_id: bytes | None = None
+
+    @property
+    def bounds(self) -> PartitionBounds:
+        """What was found out, once `run` has ended."""
+        state = self._state
+        end = state.end_offset if state.end_is_known else None
+        return PartitionBounds(min(self._listing.logs, default=None), end, self._topic_id)
+
+    def run(self) -> Iterator[CheckFinding]:
+        """Yield everything that is wrong."""
+        names = list(self._list())
+        epochs = list(self._read_epochs())
+        logs = self._listing.logs
+        snapshots = sorted(self._listing.snapshots)
+        self._begin_history(min(logs, default=0) if self._only is None else self._only)
+        if self._only is not None:
+            following = min((each for each in logs if each > self._only), default=None)
+            yield from self._segment(self._only, following, [])
+            return
+        yield from names
+        yield from self._missing_logs()
+        yield from self._metadata()
+        yield from epochs
+        for base, following in pairwise([*sorted(logs), None]):
+            assert base is not None
+            due = [each for each in snapshots if following is None or each < following]
+            snapshots = snapshots[len(due) :]
+            yield from self._segment(base, following, due)
+        for offset in snapshots:
+            yield from self._judge_snapshot(offset)
+        yield from self._beyond_end()
+
+    # -- names -------------------------------------------------------------------------------
+
+    def _path(self, name: str) -> str:
+        return f"{self._directory}/{name}"
+
+    def _list(self) -> Iterator[CheckFinding]:
+        for name in self._fs.list_dir(self._directory):
+            if name in (LEADER_EPOCHS, PARTITION_METADATA):
+                continue
+            path = self._path(name)
+            parsed = parse_segment_file(name)
+            if name.endswith(TMP_SUFFIX):
+                yield finding("leftover_tmp", path, severity=WARNING)
+            elif parsed is None or (parsed.state and parsed.state not in LEFTOVERS):
+                yield finding("foreign_file", path, severity=INFO)
+            elif parsed.state:
+                check, severity = LEFTOVERS[parsed.state]
+                yield finding(check, path, offset=parsed.base_offset, severity=severity)
+            else:
+                yield from self._register(name, parsed.base_offset, parsed.kind)
+
+    def _register(self, name: str, base_offset: int, kind: str) -> Iterator[CheckFinding]:
+        path = self._path(name)
+        proper = file_name(base_offset, kind)
+        if name != proper:
+            yield finding("file_name", path, offset=base_offset, expected=proper, found=name)
+        if kind == LOG_SUFFIX:
+            other = self._listing.logs.setdefault(base_offset, name)
+            if other != name:
+                # Looked at is the one that the engine would find by its name.
+                if name == proper:
+                    self._listing.logs[base_offset] = name
+                yield finding("duplicate_base", path, offset=base_offset, found=other)
+        elif name == proper:
+            if kind == SNAPSHOT_SUFFIX:
+                self._listing.snapshots.append(base_offset)
+            else:
+                self._listing.indexes.setdefault(base_offset, {})[kind] = name
+
+    def _missing_logs(self) -> Iterator[CheckFinding]:
+        for base_offset, files in sorted(self._listing.indexes.items()):
+            if base_offset in self._listing.logs:
+                continue
+            if any(self._has_entries(name) for name in files.values()):
+                path = self._path(file_name(base_offset, LOG_SUFFIX))
+                yield finding("missing_log", path, offset=base_offset)
+                continue
+            for name in files.values():
+                yield finding(
+                    "orphan_index", self._path(name), offset=base_offset, severity=WARNING
+                )
+
+    def _has_entries(self, name: str) -> bool:
+        """Tell whether an index begins with anything but zeros."""
+        file = self._fs.open(self._path(name))
+        try:
+            return any(file.read(0, 4096))
+        finally:
+            file.close()
+
+    # -- small files -------------------------------------------------------------------------
+
+    def _metadata(self) -> Iterator[CheckFinding]:
+        try:
+            self._topic_id = read_partition_metadata(self._fs, self._directory)
+        except CorruptCheckpointError as error:
+            path = self._path(PARTITION_METADATA)
+            yield finding("partition_metadata", path, found=error.found or error.message)
+
+    def _read_epochs(self) -> Iterator[CheckFinding]:
+        for row in read_epochs(self._fs, self._path(LEADER_EPOCHS)):
+            if isinstance(row, EpochRow):
+                self._state.epochs.append(row)
+            else:
+                self._state.epochs_are_sound = False
+                yield row
+
+    def _beyond_end(self) -> Iterator[CheckFinding]:
+        """Judge what must not lie beyond the end of the log."""
+        state = self._state
+        if not state.epochs and state.epochs_are_sound and state.last_epoch >= 0:
+            path = self._path(LEADER_EPOCHS)
+            yield finding("epoch_missing", path, found=state.last_epoch, severity=WARNING)
+        end = self.bounds.end_offset
+        if end is None:
+            return
+        for row in state.epochs:
+            start = row.start_offset
+            if start > end:
+                path = self._path(LEADER_EPOCHS)
+                yield finding(
+                    "epoch_beyond_end", path, row.position, offset=start, expected=end, found=start
+                )
+        for offset in self._listing.snapshots:
+            if offset > end:
+                path = state.path(offset, SNAPSHOT_SUFFIX)
+                yield finding(
+                    "snapshot_offset",
+                    path,
+                    offset=offset,
+                    expected=end,
+                    found=offset,
+                    severity=WARNING,
+                )
+
+    # -- producers ---------------------------------------------------------------------------
+
+    def _begin_history(self, first_base_offset: int) -> None:
+        """Begin with the producers of the snapshot at the first base, if there is one."""
+        if first_base_offset == 0:
+            return
+        history = self._state.history
+        history.is_complete = False
+        if first_base_offset in self._listing.snapshots:
+            path = self._state.path(first_base_offset, SNAPSHOT_SUFFIX)
+            rows = list(read_snapshot(self._fs, path, first_base_offset))
+            history.start_from(row.entry for row in rows if isinstance(row, SnapshotRow))
+            history.is_complete = not any(isinstance(row, CheckFinding) for row in rows)
+
+    def _judge_snapshot(self, offset: int) -> Iterator[CheckFinding]:
+        """Judge the snapshot of the moment that the history has reached."""
+        state = self._state
+        path = state.path(offset, SNAPSHOT_SUFFIX)
+        for row in read_snapshot(self._fs, path, offset):
+            if isinstance(row, CheckFinding):
+                yield row
+                continue
+            if not state.end_is_known:
+                continue
+            entry, dirty = row.entry, state.first_dirty_offset
+            for name, expected, found in state.history.contradictions(entry, dirty):
+                yield finding(
+                    "snapshot_state",
+                    path,
+                    row.position,
+                    offset=offset,
+                    expected=f"producer {entry.producer_id} {name} {expected}",
+                    found=found,
+                )
+
+    def _segment(
+        self, base_offset: int, following: int | None, snapshots: list[int]
+    ) -> Iterator[CheckFinding]:
+        name = self._listing.logs[base_offset]
+        check = SegmentCheck(
+            self._state, name, base_offset, following, snapshots, self._judge_snapshot
+        )
+        yield from check.run()
+        # Those at the end of the segment: nothing more comes before them.
+        for offset in snapshots:
+            yield from self._judge_snapshot(offset)

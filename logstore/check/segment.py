@@ -1,0 +1,386 @@
+"""One segment: its `.log` and its indexes in one walk."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from logstore.check.batches import verify_batch
+from logstore.check.findings import ERROR, INFO, WARNING, CheckFinding, finding
+from logstore.check.indexes import OffsetIndexCheck, SegmentPlace, TimeIndexCheck, TxnIndexCheck
+from logstore.check.producers import ProducerHistory
+from logstore.check.scan import ScannedBatch, SegmentScan, Unreadable
+from logstore.check.small_files import EpochRow
+from logstore.names import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, file_name
+from logstore.record.control import EndTxnMarker
+from logstore.record.header import BatchHeader
+from logstore.runtime.fs import FileSystem
+from logstore.types import INT32_MAX, INT64_MAX, AbortedTxn
+
+_PROGRESS_BYTES = 1 << 20
+
+
+class PartitionContext(NamedTuple):
+    """What the data directory says of a partition.
+
+    Attributes
+    ----------
+    is_clean : bool
+        Whether the directory was closed in good order.
+    first_dirty_offset : int
+        Of the cleaner checkpoint; 0 if there is none.
+    is_compacted : bool
+        Whether its topic is known to have the policy compact, so that records may be missing
+        anywhere.
+    """
+
+    is_clean: bool = False
+    first_dirty_offset: int = 0
+    is_compacted: bool = False
+
+
+@dataclass(slots=True)
+class CheckCounts:
+    """What was looked at; `progress` hears of a path and of all bytes read so far."""
+
+    segments: int = 0
+    batches: int = 0
+    records: int = 0
+    bytes_read: int = 0
+    progress: Callable[[str, int], None] | None = None
+
+    def advance(self, path: str, size_bytes: int) -> None:
+        """Note bytes of a `.log` that were read."""
+        self.bytes_read += size_bytes
+        if self.progress is not None:
+            self.progress(path, self.bytes_read)
+
+
+@dataclass(slots=True)
+class PartitionState:
+    """What is carried from segment to segment of one partition.
+
+    Attributes
+    ----------
+    end_offset : int or None
+        First offset after what was walked; None before the first segment.
+    end_is_known : bool
+        Whether no damage hides where the last segment walked ends.
+    has_holes : bool
+        Whether offsets were missing somewhere, so that sequences may jump.
+    """
+
+    fs: FileSystem
+    directory: str
+    context: PartitionContext
+    counts: CheckCounts
+    decompression_limit: int
+    history: ProducerHistory = field(default_factory=ProducerHistory)
+    epochs: list[EpochRow] = field(default_factory=list)
+    epochs_are_sound: bool = True
+    last_epoch: int = -1
+    epoch_fault: tuple[int, int] | None = None
+    end_offset: int | None = None
+    end_is_known: bool = True
+    has_holes: bool = False
+
+    @property
+    def first_dirty_offset(self) -> int:
+        """Offset below which records may have been compacted away."""
+        return INT64_MAX if self.context.is_compacted else self.context.first_dirty_offset
+
+    def path(self, base_offset: int, suffix: str) -> str:
+        """Return the path of a file of a segment, or of a snapshot."""
+        return f"{self.directory}/{file_name(base_offset, suffix)}"
+
+
+class SegmentCheck:
+    """The check of one segment.
+
+    Parameters
+    ----------
+    state : PartitionState
+        As the segments before left it.
+    name : str
+        Of the `.log`.
+    base_offset, following : int, int or None
+        Its base, and that of the next segment.
+    snapshots : list of int
+        Offsets of the snapshots to judge on the way, rising.
+    judge_snapshot : callable
+        Yields what is wrong with one of them; called when the walk has reached its offset.
+    """
+
+    def __init__(
+        self,
+        state: PartitionState,
+        name: str,
+        base_offset: int,
+        following: int | None,
+        snapshots: list[int],
+        judge_snapshot: Callable[[int], Iterator[CheckFinding]],
+    ) -> None:
+        self._state = state
+        self._path = f"{state.directory}/{name}"
+        self._base_offset = base_offset
+        self._following = following
+        self._snapshots = snapshots
+        self._judge_snapshot = judge_snapshot
+        self._is_open = following is None and not state.context.is_clean
+        self._is_certain = True
+        self._unread = 0
+        self._index: OffsetIndexCheck | None = None
+        self._time_index: TimeIndexCheck | None = None
+        self._txn_index = TxnIndexCheck(state.path(base_offset, TXN_INDEX_SUFFIX))
+
+    def run(self) -> Iterator[CheckFinding]:
+        """Yield everything that is wrong with the segment."""
+        state = self._state
+        state.counts.segments += 1
+        yield from self._missing_indexes()
+        yield from self._gap(self._base_offset, 0)
+        # Damage in a segment says nothing of the next one.
+        state.end_is_known = True
+        file = state.fs.open(self._path)
+        try:
+            severity = WARNING if self._is_open else ERROR
+            scan = SegmentScan(file, self._path, self._base_offset, severity)
+            if scan.size > INT32_MAX:
+                yield finding("segment_size", self._path, expected=INT32_MAX, found=scan.size)
+            place = SegmentPlace(
+                self._base_offset,
+                scan.size,
+                self._following,
+                may_be_padded=self._is_open,
+                first_dirty_offset=state.first_dirty_offset,
+            )
+            self._open_indexes(place)
+            yield from self._walk(scan)
+            yield from self._finish(scan, place)
+        finally:
+            file.close()
+            for index in (self._index, self._time_index):
+                if index is not None:
+                    index.close()
+
+    # -- indexes -----------------------------------------------------------------------------
+
+    def _missing_indexes(self) -> Iterator[CheckFinding]:
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            path = self._state.path(self._base_offset, suffix)
+            if not self._state.fs.exists(path):
+                # The active segment gets its indexes when something needs them.
+                severity = INFO if self._following is None else WARNING
+                yield finding("missing_index", path, offset=self._base_offset, severity=severity)
+
+    def _open_indexes(self, place: SegmentPlace) -> None:
+        fs = self._state.fs
+        path = self._state.path(self._base_offset, INDEX_SUFFIX)
+        if fs.exists(path):
+            self._index = OffsetIndexCheck(fs, path, place)
+        path = self._state.path(self._base_offset, TIME_INDEX_SUFFIX)
+        if fs.exists(path):
+            self._time_index = TimeIndexCheck(fs, path, place)
+
+    def _taken(self) -> Iterator[CheckFinding]:
+        for index in (self._index, self._time_index):
+            if index is not None and index.found:
+                yield from index.take()
+
+    # -- the walk ----------------------------------------------------------------------------
+
+    def _walk(self, scan: SegmentScan) -> Iterator[CheckFinding]:
+        state = self._state
+        for each, following in _with_next(scan.run()):
+            if isinstance(each, CheckFinding):
+                yield each
+            elif isinstance(each, Unreadable):
+                self._lose_track()
+                for index in (self._index, self._time_index):
+                    if index is not None:
+                        index.skip(each.position, each.end_position)
+            else:
+                state.counts.batches += 1
+                yield from self._batch(each, following)
+                self._unread += each.end_position - each.position
+                if self._unread >= _PROGRESS_BYTES:
+                    state.counts.advance(self._path, self._unread)
+                    self._unread = 0
+            yield from self._taken()
+        state.counts.advance(self._path, self._unread)
+        if not scan.end_is_known:
+            state.end_is_known = False
+
+    def _lose_track(self) -> None:
+        """Note that there is a batch of which nothing is known."""
+        self._is_certain = False
+        state = self._state
+        state.end_is_known = False
+        state.has_holes = True
+        state.history.is_complete = False
+
+    def _batch(
+        self, scanned: ScannedBatch, following: ScannedBatch | None
+    ) -> Iterator[CheckFinding]:
+        state = self._state
+        header, batch = scanned.header, scanned.batch
+        if batch is not None and (fault := self._misplaced(scanned, following)):
+            yield fault
+            batch = None
+            scanned = scanned._replace(batch=None)
+        if self._index is not None:
+            self._index.batch(scanned)
+        if self._time_index is not None:
+            self._time_index.batch(scanned)
+        if batch is None:
+            self._lose_track()  # what is wrong in it was told by now
+            return
+        while self._snapshots and header.base_offset >= self._snapshots[0]:
+            yield from self._judge_snapshot(self._snapshots.pop(0))
+        yield from self._gap(header.base_offset, scanned.position)
+        state.end_offset = header.next_offset
+        yield from self._leader_epoch(header, scanned.position)
+        state.counts.records += max(0, header.record_count)
+        marker: EndTxnMarker | None = None
+        for each in verify_batch(batch, state.decompression_limit):
+            if isinstance(each, CheckFinding):
+                yield each
+            else:
+                marker = each
+        if header.has_producer_id:
+            yield from self._producer(header, marker, scanned.position)
+        state.end_is_known = True
+
+    def _misplaced(
+        self, scanned: ScannedBatch, following: ScannedBatch | None
+    ) -> CheckFinding | None:
+        """Judge a batch's offsets by the segment's bounds and by the batches around it.
+
+        The base offset is under no CRC: one that reaches into the next batch, where that one
+        fits what came before, is wrong itself.
+        """
+        end = self._state.end_offset
+        first, last = scanned.header.base_offset, scanned.header.last_offset
+        after = None if following is None else following.header.base_offset
+
+        def wrong(check: str, expected: object, found: object) -> CheckFinding:
+            return finding(
+                check, self._path, scanned.position, offset=first, expected=expected, found=found
+            )
+
+        if scanned.header.last_offset_delta < 0:
+            return wrong("offset_delta", 0, scanned.header.last_offset_delta)
+        if first < self._base_offset:
+            return wrong("segment_bounds", self._base_offset, first)
+        if last - self._base_offset > INT32_MAX:
+            return wrong("segment_bounds", self._base_offset + INT32_MAX, last)
+        if self._following is not None and last >= self._following:
+            return wrong("segment_overlap", self._following - 1, last)
+        if end is not None and first < end:
+            return wrong("offset_order", end, first)
+        if after is not None and last >= after and (end is None or after >= end):
+            return wrong("offset_order", f"below {after}", last)
+        return None
+
+    def _gap(self, base_offset: int, position: int) -> Iterator[CheckFinding]:
+        """Judge that the next batch or segment begins where the last one ended."""
+        state = self._state
+        end = state.end_offset
+        state.end_offset = base_offset if end is None else max(end, base_offset)
+        if end is None or base_offset <= end:
+            return
+        state.has_holes = True
+        if max(end, state.first_dirty_offset) < base_offset and state.end_is_known:
+            yield finding(
+                "offset_gap",
+                self._path,
+                position,
+                offset=base_offset,
+                expected=end,
+                found=base_offset,
+                severity=WARNING,
+            )
+
+    def _leader_epoch(self, header: BatchHeader, position: int) -> Iterator[CheckFinding]:
+        """Judge a batch's leader epoch by the checkpoint, else by the batches before it.
+
+        Of batches that are wrong in one way only the first is told.
+        """
+        state = self._state
+        found = header.partition_leader_epoch
+        if not state.epochs_are_sound:
+            return
+        expected = self._epoch_of(header.base_offset)
+        if expected is None and 0 <= found < state.last_epoch:
+            expected = state.last_epoch
+        state.last_epoch = max(state.last_epoch, found) if not state.epochs else -1
+        if expected is None or found < 0 or found == expected:
+            state.epoch_fault = None
+            return
+        fault = (expected, found)
+        if fault != state.epoch_fault:
+            yield finding(
+                "leader_epoch",
+                self._path,
+                position,
+                offset=header.base_offset,
+                expected=expected,
+                found=found,
+            )
+        state.epoch_fault = fault
+
+    def _epoch_of(self, offset: int) -> int | None:
+        epochs = self._state.epochs
+        count = bisect.bisect_right(epochs, offset, key=_start_offset)
+        return epochs[count - 1].epoch if count else None
+
+    def _producer(
+        self, header: BatchHeader, marker: EndTxnMarker | None, position: int
+    ) -> Iterator[CheckFinding]:
+        state = self._state
+        if not header.is_control:
+            explained = state.has_holes or header.base_offset < state.first_dirty_offset
+            yield from state.history.data(header, self._path, position, gaps_explained=explained)
+            return
+        if marker is None:
+            return
+        if marker.is_abort:
+            self._txn_index.abort(header.producer_id, header.last_offset)
+        for each in state.history.marker(header, marker, self._path, position):
+            if isinstance(each, AbortedTxn):
+                self._txn_index.expect(each)
+            else:
+                yield each
+
+    # -- the end -----------------------------------------------------------------------------
+
+    def _finish(self, scan: SegmentScan, place: SegmentPlace) -> Iterator[CheckFinding]:
+        state = self._state
+        end_offset = self._base_offset if state.end_offset is None else state.end_offset
+        is_known = state.end_is_known
+        if self._index is not None:
+            self._index.finish(scan.end_position, end_offset, end_is_known=is_known)
+        if self._time_index is not None:
+            self._time_index.finish(end_offset, end_is_known=is_known, is_closed=not self._is_open)
+        yield from self._taken()
+        yield from self._txn_index.finish(
+            state.fs, place, is_certain=self._is_certain, is_complete=state.history.is_complete
+        )
+
+
+def _with_next(
+    items: Iterator[ScannedBatch | Unreadable | CheckFinding],
+) -> Iterator[tuple[ScannedBatch | Unreadable | CheckFinding, ScannedBatch | None]]:
+    """Yield each item with the one after it, if that is a sound batch."""
+    current = next(items, None)
+    while current is not None:
+        following = next(items, None)
+        is_sound = isinstance(following, ScannedBatch) and following.batch is not None
+        yield current, following if is_sound else None  # type: ignore[misc]  # judged above
+        current = following
+
+
+def _start_offset(row: EpochRow) -> int:
+    return row.start_offset

@@ -1,0 +1,72 @@
+"""`logstore dump`: options, streams and exit codes; the text itself is tests/unit/test_dump.py's."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cli.conftest import GOLDEN, tree_hash
+from tests.support import dump_tool
+
+FIRST = "golden-0/00000000000000000000"
+
+
+@pytest.mark.parametrize("case", dump_tool.cases())
+def test_program_prints_what_kafkas_tool_prints(run, case, monkeypatch):
+    flags, files = dump_tool.cases()[case]
+    monkeypatch.chdir(GOLDEN)
+    listed = run("dump", *flags, "--files", ",".join(files))
+    recorded = (dump_tool.RECORDED / f"{case}.out").read_bytes().decode()
+    reports = (dump_tool.RECORDED / f"{case}.err").read_bytes().decode()
+    assert listed.stdout == recorded
+    assert listed.stderr.replace(str(GOLDEN), dump_tool.WORKING_DIR) == reports
+    assert run("dump", *files, *flags) == listed
+
+
+def test_dump_changes_nothing(run, golden):
+    directory = golden("transactions")
+    before = tree_hash(directory)
+    files = sorted(path for path in (directory / "golden-0").iterdir())
+    run("dump", *files, "--print-data-log")
+    assert tree_hash(directory) == before
+
+
+def test_s240_torn_tail_is_told_on_standard_output(run, golden):
+    directory = golden("segments")
+    path = sorted((directory / "golden-0").glob("*.log"))[-1]
+    with path.open("ab") as file:
+        file.write(b"\1" * 37)
+    shown = run("dump", path)
+    assert shown.stdout.splitlines()[-1] == f"Found 37 invalid bytes at the end of {path.name}"
+
+
+def test_what_cannot_be_dumped_is_an_error_and_the_rest_follows(run, golden):
+    directory = golden("segments")
+    path = directory / f"{FIRST}.log"
+    data = bytearray(path.read_bytes())
+    data[16] = 9
+    path.write_bytes(bytes(data))
+    shown = run("dump", path, directory / f"{FIRST}.timeindex", code=1)
+    assert shown.stderr.startswith(f"error: {path} at position 0: magic 9 is not 2\n")
+    assert "timestamp: " in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    (
+        ((), "Missing argument 'FILE...'"),
+        (("none.log",), "there is no file none.log"),
+        (("{dir}",), "is a directory"),
+    ),
+)
+def test_wrong_usage(run, golden, arguments, message):
+    directory = golden("idempotent")
+    refused = run("dump", *(each.format(dir=directory) for each in arguments), code=2)
+    assert message in refused.stderr
+    assert not refused.stdout
+
+
+def test_other_formats_are_declined_with_a_note(run, golden):
+    path = golden("idempotent") / f"{FIRST}.log"
+    shown = run("dump", path, "--format", "json")
+    assert shown.stdout == run("dump", path).stdout
+    assert shown.stderr.startswith("note: dump has one format")

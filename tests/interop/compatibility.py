@@ -1,0 +1,84 @@
+"""Writes what `make interop` found into docs/COMPATIBILITY.md, between two marks.
+
+    python -m tests.interop.compatibility [RESULTS_JSON]
+
+The results are those of the last run (`tests/interop/target/results.json`). The rest of the page
+is left alone; a page without the marks gets the section at its end.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.support.interop import BUILDS, PROJECT
+
+PAGE = Path(__file__).parents[2] / "docs" / "COMPATIBILITY.md"
+BEGIN = "<!-- made by `python -m tests.interop.compatibility`: begin -->"
+END = "<!-- made by `python -m tests.interop.compatibility`: end -->"
+
+
+def section(results: dict[str, dict[str, Any]]) -> str:
+    """Return the section for the results of a run."""
+    versions = sorted({name for row in results.values() for name in row if name != "tests"})
+    dump_tool = _dump_tool_version()
+    lines = [
+        BEGIN,
+        "## What Kafka's own classes say",
+        "",
+        f"From the last `make interop`, against Kafka {' and '.join(versions)}: ✓ all agree, "
+        "◐ some, ✗ none, – not run; the number is how many directories or logs were looked at. "
+        "Kafka's classes load, read, recover, dump and clean them; files, records, batches, "
+        "indexes, offsets, epochs, producers and aborted ranges must be the same on both sides.",
+        "",
+        f"The dump tool is each release's own, but for Kafka 4, where it is that of {dump_tool}.",
+        "",
+        f"| Subject | {' | '.join(f'Kafka {version}' for version in versions)} | Tests |",
+        f"|---|{'---|' * len(versions)}---|",
+    ]
+    for name in sorted(results):
+        row = results[name]
+        cells = [_cell(row.get(version)) for version in versions]
+        tests = ", ".join(f"`{test}`" for test in row["tests"])
+        lines.append(f"| {name} | {' | '.join(cells)} | {tests} |")
+    return "\n".join([*lines, END])
+
+
+def _cell(counts: dict[str, int] | None) -> str:
+    if counts is None:
+        return "–"
+    passed, failed = counts["passed"], counts["failed"]
+    if not failed:
+        return f"✓ {passed}"
+    return f"{'◐' if passed else '✗'} {passed} of {passed + failed}"
+
+
+def _dump_tool_version() -> str:
+    text = (PROJECT / "dump-tool.xml").read_text()
+    found = re.search(r"<artifactId>kafka-tools</artifactId>\s*<version>(.*?)</version>", text)
+    assert found is not None
+    return found[1]
+
+
+def insert(page: str, made: str) -> str:
+    """Put a section in the place of the former one, or at the end."""
+    before, begin, rest = page.partition(BEGIN)
+    if not begin:
+        return f"{page.rstrip()}\n\n{made}\n"
+    _, end, after = rest.partition(END)
+    if not end:
+        raise ValueError(f"{PAGE.name} has a begin mark without an end mark")
+    return before + made + after
+
+
+def main(path: Path) -> None:
+    """Rewrite the page."""
+    results = json.loads(path.read_text())
+    PAGE.write_text(insert(PAGE.read_text(), section(results)))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else BUILDS / "results.json")

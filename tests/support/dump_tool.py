@@ -1,0 +1,71 @@
+"""Kafka's own dump tool, and what it said of some golden files (tests/data/kafka-3.9/dump).
+
+`python -m tests.support.dump_tool` records it anew. Files are named relative to
+tests/data/kafka-3.9; where the tool shows an absolute path, the recording has `DIR`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.support.golden_dirs import ROOT
+from tests.support.interop import KAFKA_3, build
+
+RECORDED = ROOT / "dump"
+WORKING_DIR = "DIR"
+MAIN_CLASS = "kafka.tools.DumpLogSegments"
+
+
+class Said(NamedTuple):
+    """What a call of the tool printed, with `DIR` for the directory it ran in."""
+
+    output: str
+    reports: str
+    exit_code: int
+
+
+def cases() -> dict[str, tuple[list[str], list[str]]]:
+    """Return name → (flags, files) of what is recorded."""
+    stored = json.loads((RECORDED / "cases.json").read_text())
+    return {name: (case["flags"], case["files"]) for name, case in stored.items()}
+
+
+def kafka_dump(flags: Sequence[str], files: Sequence[str], directory: Path = ROOT) -> Said:
+    """Run Kafka's tool in a directory.
+
+    Raises
+    ------
+    tests.support.interop.Unavailable
+    """
+    judge = build(KAFKA_3)
+    classes = judge[judge.index("-cp") + 1]
+    done = subprocess.run(
+        ["java", "-XX:+UseSerialGC", "-Dfile.encoding=UTF-8", "-cp", classes, MAIN_CLASS]
+        + [*flags, "--files", ",".join(files)],
+        cwd=directory,
+        env=os.environ | {"LC_ALL": "C.UTF-8"},
+        capture_output=True,
+        check=False,
+    )
+    reports = done.stderr.decode().replace(str(directory), WORKING_DIR)
+    return Said(done.stdout.decode(), reports, done.returncode)
+
+
+def record() -> None:
+    """Write what the tool says of every case."""
+    for name, (flags, files) in cases().items():
+        said = kafka_dump(flags, files)
+        assert said.exit_code == 0, said.reports
+        (RECORDED / f"{name}.out").write_bytes(said.output.encode())
+        (RECORDED / f"{name}.err").write_bytes(said.reports.encode())
+        sys.stdout.write(f"{name}: {len(said.output)} and {len(said.reports)} bytes\n")
+
+
+if __name__ == "__main__":
+    record()

@@ -1,0 +1,124 @@
+"""Opening a partition that a cleaning or a split left halfway, and files that are not its own."""
+
+from logstore.names import file_name
+from logstore.types import AppendOrigin
+from tests.support.builders import (
+    abort,
+    actions_of,
+    batch,
+    data_batch,
+    fill,
+    log_name,
+    offsets_in,
+)
+
+REPLICA = AppendOrigin.REPLICATION
+
+
+def cleaned_log(world):
+    """Fill three segments and write what a cleaner makes of the first two: offsets 1 and 4."""
+    log = world.log()
+    for _ in range(3):
+        fill(log, 3, log.log_end_offset)
+        log.roll()
+    log.close()
+    originals = world.files()
+    kept = {
+        log_name(0): batch(1, timestamp=1001) + batch(4, timestamp=1004),
+        file_name(0, ".index"): b"",
+        file_name(0, ".timeindex"): (1004).to_bytes(8, "big") + (4).to_bytes(4, "big"),
+    }
+    return originals, kept
+
+
+def with_suffix(files, suffix):
+    return {n + suffix: data for n, data in files.items()}
+
+
+def test_deleted_and_cleaned_files_are_removed(world):
+    originals, cleaned = cleaned_log(world)
+    deleted = {file_name(90, kind): b"x" for kind in (".log", ".txnindex", ".snapshot")}
+    world.put({**originals, **with_suffix(cleaned, ".cleaned"), **with_suffix(deleted, ".deleted")})
+    log = world.log()
+    assert set(actions_of(log)) == {"removed_leftover"}
+    assert len(log.findings) == 6
+    assert offsets_in(log) == list(range(9))
+    log.close()
+    assert world.files() == originals
+
+
+def test_each_stage_of_a_swap_ends_before_or_after_it(world):
+    """Two segments merged into one, interrupted at each rename that `replace_segments` makes."""
+    originals, cleaned = cleaned_log(world)
+    old = {n: d for n, d in originals.items() if n.startswith((f"{0:020d}", f"{3:020d}"))}
+    rest = {n: d for n, d in originals.items() if n not in old}
+    steps = [(n + ".cleaned", n + ".swap") for n in cleaned]
+    steps += [(n, n + ".deleted") for n in old if not n.endswith(".snapshot")]
+    steps += [(n + ".swap", n) for n in cleaned]
+    files = {**originals, **with_suffix(cleaned, ".cleaned")}
+    for done in range(len(steps) + 1):
+        if done:
+            source, target = steps[done - 1]
+            files[target] = files.pop(source)
+        world.put(files)
+        complete = done >= len(cleaned)
+        expected = [1, 4, 6, 7, 8] if complete else list(range(9))
+        assert offsets_in(world.log(runtime=world.read_only())) == expected
+        assert world.files() == files
+        log = world.log()
+        assert offsets_in(log) == expected
+        assert [s.base_offset for s in log.segments] == ([0, 6, 9] if complete else [0, 3, 6, 9])
+        assert log.log_end_offset == 9
+        log.close()
+        after = world.files(".log", ".index", ".timeindex")
+        kept = {**rest, **cleaned} if complete else originals
+        assert after == {n: d for n, d in kept.items() if not n.endswith(("snapshot", "point"))}
+        assert world.log().findings == ()
+
+
+def test_a_swap_file_of_an_unfinished_split_is_dropped(world):
+    """A `.swap` at or above the lowest `.cleaned` belongs to an incomplete set."""
+    originals, _ = cleaned_log(world)
+    split = {log_name(3): batch(3), log_name(0): batch(0)}
+    world.put(
+        {
+            **originals,
+            log_name(3) + ".swap": split[log_name(3)],
+            log_name(0) + ".cleaned": split[log_name(0)],
+        }
+    )
+    log = world.log()
+    assert offsets_in(log) == list(range(9))
+    log.close()
+    assert world.files() == originals
+
+
+def test_an_empty_cleaned_segment_takes_the_place_of_its_base(world):
+    """Its transaction index must not outlive the segment it belonged to."""
+    log = world.log()
+    log.append_batches(data_batch(0, 1, 5) + abort(2, 5), REPLICA)
+    log.roll()
+    fill(log, 2, 3)
+    log.close()
+    swap = {log_name(0): b"", file_name(0, ".index"): b"", file_name(0, ".timeindex"): b""}
+    world.put({**world.files(), **with_suffix(swap, ".swap")})
+    log = world.log()
+    assert offsets_in(log) == [3, 4]
+    assert log.segments.first.size_bytes == 0
+    assert file_name(0, ".txnindex") not in world.files()
+    log.close()
+
+
+def test_other_files_are_left_alone(world):
+    fill(world.log(), 1)
+    strangers = {
+        "notes.txt": b"mine",
+        "partition.metadata": b"version: 0",
+        "x.log": b"?",
+        "leader-epoch-checkpoint.tmp": b"half",
+    }
+    for stranger, data in strangers.items():
+        world.write(stranger, data)
+    log = world.log(clean=False)
+    log.close()
+    assert strangers.items() <= world.files().items()

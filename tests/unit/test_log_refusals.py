@@ -1,0 +1,276 @@
+"""Appends that are refused: each for its reason, and none leaves a trace."""
+
+import random
+
+import numpy as np
+import pytest
+
+from logstore.epochs import EpochEntry
+from logstore.errors import (
+    CorruptRecordError,
+    InvalidRecordError,
+    InvalidTimestampError,
+    InvalidTxnStateError,
+    MessageSizeTooLargeError,
+    OffsetsOutOfOrderError,
+    RecordListTooLargeError,
+    UnexpectedAppendOffsetError,
+    UnsupportedFormatError,
+)
+from logstore.log import NewRecord
+from logstore.record.batch import RecordBatch, seal_batch
+from logstore.record.codecs import Codec
+from logstore.record.columns import BytesColumn
+from logstore.record.records import Record, encode_records
+from logstore.runtime.clock import VIRTUAL_EPOCH_MS
+from logstore.types import AppendOrigin
+from tests.support.builders import (
+    batch,
+    commit,
+    data_batch,
+    log_name,
+    old_message,
+    records_of,
+)
+
+REPLICA = AppendOrigin.REPLICATION
+COORDINATOR = AppendOrigin.COORDINATOR
+NOW = VIRTUAL_EPOCH_MS
+
+
+def damaged(data):
+    return data[:-1] + bytes([data[-1] ^ 1])
+
+
+def miscounted(count, last_delta, records=3):
+    section = encode_records([Record(row, 5, b"k", b"v") for row in range(records)], 0, 5)
+    return seal_batch(
+        section,
+        last_offset_delta=last_delta,
+        record_count=count,
+        base_timestamp=5,
+        max_timestamp=5,
+    )
+
+
+def with_codec(data, codec):
+    """Return the batch claiming a codec, its CRC made right again."""
+    header = RecordBatch(data).header
+    header = header._replace(attributes=header.attributes | int(codec))
+    changed = header.pack() + data[61:]
+    return header._replace(crc=RecordBatch(changed).computed_crc()).pack() + data[61:]
+
+
+def columns_of_times(log, *times):
+    column = BytesColumn.from_list([b"k"] * len(times))
+    return log.append_columns(column, column, np.array(times, np.int64))
+
+
+CLIENT_REFUSALS = {
+    "null key": (lambda log: log.append_records([NewRecord(None, b"v")]), InvalidRecordError),
+    "null key among many": (
+        lambda log: log.append_records([NewRecord(b"k", b"v")] * 99 + [NewRecord(None, b"v")]),
+        InvalidRecordError,
+    ),
+    "null key in a batch": (
+        lambda log: log.append_batches(batch(0, 3, key=None)),
+        InvalidRecordError,
+    ),
+    "null key in a compressed batch": (
+        lambda log: log.append_batches(batch(0, 99, key=None, codec=Codec.ZSTD)),
+        InvalidRecordError,
+    ),
+    "too old": (lambda log: log.append_records([NewRecord(b"k", b"v", 5)]), InvalidTimestampError),
+    "too old among many": (lambda log: columns_of_times(log, *[5] * 70), InvalidTimestampError),
+    "too new": (lambda log: log.append_batches(batch(0, timestamp=2**62)), InvalidTimestampError),
+    "negative time": (
+        lambda log: log.append_records([NewRecord(b"k", b"v", -2)]),
+        InvalidTimestampError,
+    ),
+    "negative time among many": (
+        lambda log: log.append_records([NewRecord(b"k", b"v", -2)] * 70),
+        InvalidTimestampError,
+    ),
+    "negative time in columns": (lambda log: columns_of_times(log, -2), InvalidTimestampError),
+    "time of 65 bits": (
+        lambda log: log.append_records([NewRecord(b"k", b"v", 2**63)]),
+        InvalidTimestampError,
+    ),
+    "time of 65 bits among many": (
+        lambda log: log.append_records([NewRecord(b"k", b"v", 2**63)] * 70),
+        InvalidTimestampError,
+    ),
+    "too large": (
+        lambda log: log.append_records([NewRecord(b"k", bytes(2000), NOW)]),
+        MessageSizeTooLargeError,
+    ),
+    "too large in columns": (
+        lambda log: log.append_columns(
+            BytesColumn.from_list([b"k"]), BytesColumn.from_list([bytes(2000)])
+        ),
+        MessageSizeTooLargeError,
+    ),
+    "too large as a batch": (
+        lambda log: log.append_batches(batch(0, value=bytes(2000), timestamp=NOW)),
+        MessageSizeTooLargeError,
+    ),
+    "columns of different length": (
+        lambda log: log.append_columns(
+            BytesColumn.from_list([b"k"]), BytesColumn.from_list([b"v", b"w"])
+        ),
+        InvalidRecordError,
+    ),
+    "bad CRC": (lambda log: log.append_batches(damaged(batch(0))), CorruptRecordError),
+    "bad magic": (
+        lambda log: log.append_batches(batch(0)[:16] + b"\x03" + batch(0)[17:]),
+        CorruptRecordError,
+    ),
+    "old format": (lambda log: log.append_batches(old_message(1)), UnsupportedFormatError),
+    "base offset": (lambda log: log.append_batches(batch(5, timestamp=NOW)), InvalidRecordError),
+    "two batches": (
+        lambda log: log.append_batches(batch(0, timestamp=NOW) * 2),
+        InvalidRecordError,
+    ),
+    "count below the delta": (lambda log: log.append_batches(miscounted(2, 2)), InvalidRecordError),
+    "count above the delta": (lambda log: log.append_batches(miscounted(3, 1)), InvalidRecordError),
+    "count above the records": (
+        lambda log: log.append_batches(miscounted(4, 3)),
+        InvalidRecordError,
+    ),
+    "count below the records": (
+        lambda log: log.append_batches(miscounted(2, 1)),
+        InvalidRecordError,
+    ),
+    "no records": (lambda log: log.append_batches(miscounted(0, -1, 0)), InvalidRecordError),
+    "damaged compression": (
+        lambda log: log.append_batches(with_codec(miscounted(1, 0, 1), Codec.GZIP)),
+        InvalidRecordError,
+    ),
+    "producer id": (
+        lambda log: log.append_batches(
+            batch(0, timestamp=NOW, producer_id=7, producer_epoch=0, base_sequence=0)
+        ),
+        InvalidRecordError,
+    ),
+    "control batch": (lambda log: log.append_batches(commit(0, 5)), InvalidRecordError),
+}
+
+
+@pytest.mark.parametrize("name", CLIENT_REFUSALS)
+def test_a_refusal_changes_nothing(world, name):
+    """Log, offsets and every byte on the disk stay as they were, though a roll was due."""
+    log = world.log(
+        cleanup_policy=("compact",),
+        max_message_bytes=1000,
+        message_timestamp_before_max_ms=1000,
+        message_timestamp_after_max_ms=1000,
+        segment_ms=10_000,
+    )
+    assert world.clock.now_ms() == NOW
+    log.append_records([NewRecord(b"k", b"v", -1)])
+    log.flush()
+    world.clock.advance(ms=500)
+    action, error = CLIENT_REFUSALS[name]
+    before = (world.files(), log.log_end_offset, log.high_watermark, log.recovery_point)
+    epochs, view = log.epochs.entries, log.segments.view
+    with pytest.raises(error):
+        action(log)
+    assert before == (world.files(), log.log_end_offset, log.high_watermark, log.recovery_point)
+    assert (epochs, view) == (log.epochs.entries, log.segments.view)
+    log._check()
+    assert log.append_records([NewRecord(b"k", b"v")]).first_offset == 1
+
+
+def test_a_batch_of_just_the_greatest_size_passes(world):
+    size = len(batch(0, value=b"v" * 500))
+    log = world.log(max_message_bytes=size)
+    log.append_batches(batch(0, value=b"v" * 500))
+    with pytest.raises(MessageSizeTooLargeError):
+        log.append_batches(batch(0, value=b"v" * 501))
+    log.append_batches(batch(1, value=b"v" * 501), REPLICA)
+
+
+def test_a_set_larger_than_a_segment_is_refused_for_leader_and_follower(world):
+    size = len(batch(0, value=b"v" * 500))
+    log = world.log(segment_bytes=size - 1)
+    with pytest.raises(RecordListTooLargeError):
+        log.append_batches(batch(0, value=b"v" * 500))
+    with pytest.raises(RecordListTooLargeError):
+        log.append_batches(batch(0, value=b"v" * 500), REPLICA)
+    assert log.log_end_offset == 0
+    assert log.size_bytes == 0
+
+
+def test_uncompressed_batches_may_grow_too_large_by_recompression(world):
+    """The limit holds for what would be stored as well."""
+    value = random.Random(1).randbytes(900)
+    size = len(batch(0, value=value))
+    log = world.log(max_message_bytes=size, compression_type="gzip")
+    with pytest.raises(MessageSizeTooLargeError):
+        log.append_batches(batch(0, value=value))
+    assert log.size_bytes == 0
+
+
+REPLICA_REFUSALS = {
+    "offsets that fall": (batch(20, 22) + batch(21, 30), OffsetsOutOfOrderError),
+    "the same batch twice": (batch(20) + batch(20), OffsetsOutOfOrderError),
+    "below the log end": (batch(4, 12) + batch(13), UnexpectedAppendOffsetError),
+    "no leader epoch": (batch(20, leader_epoch=-1), InvalidRecordError),
+    "negative delta": (
+        seal_batch(
+            b"",
+            base_offset=20,
+            last_offset_delta=-1,
+            record_count=0,
+            base_timestamp=5,
+            max_timestamp=5,
+            partition_leader_epoch=0,
+        ),
+        InvalidRecordError,
+    ),
+    "more than 31 bits": (batch(20) + batch(20 + 2**31), InvalidRecordError),
+    "bad CRC in the second": (batch(20) + damaged(batch(21)), CorruptRecordError),
+    "a malformed marker": (
+        batch(20) + batch(21, key=b"xx", producer_id=1, producer_epoch=0, is_control=True),
+        InvalidRecordError,
+    ),
+    "plain data in an open transaction": (
+        data_batch(20, 21, 1) + batch(22, producer_id=1, producer_epoch=0, base_sequence=2),
+        InvalidTxnStateError,
+    ),
+    "plain data in a transaction open before": (
+        batch(20, producer_id=9, producer_epoch=0, base_sequence=2),
+        InvalidTxnStateError,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REPLICA_REFUSALS)
+def test_a_follower_refuses_as_a_whole(world, name):
+    log = world.log()
+    log.append_batches(batch(0, 3) + data_batch(5, 9, 9), REPLICA)
+    log.flush()
+    data, error = REPLICA_REFUSALS[name]
+    before = (world.files(), log.log_end_offset, log.segments.view, log.epochs.entries)
+    with pytest.raises(error) as caught:
+        log.append_batches(data, REPLICA)
+    assert before == (world.files(), log.log_end_offset, log.segments.view, log.epochs.entries)
+    if error is UnexpectedAppendOffsetError:
+        assert (caught.value.first_offset, caught.value.last_offset) == (4, 13)
+    log.producer_state._check()
+    log.append_batches(batch(10), REPLICA)
+
+
+def test_a_follower_keeps_gaps_and_bytes(world):
+    log = world.log()
+    data = [
+        batch(5, 7, leader_epoch=2),
+        batch(20, codec=Codec.LZ4, leader_epoch=2),
+        batch(300, 301, leader_epoch=7),
+    ]
+    log.append_batches(data[0] + data[1], REPLICA)
+    log.append_batches(data[2], REPLICA)
+    assert world.files()[log_name(0)] == b"".join(data)
+    assert log.log_end_offset == 302
+    assert log.epochs.entries == (EpochEntry(2, 5), EpochEntry(7, 300))
+    assert [record.offset for record in records_of(log)] == [5, 6, 7, 20, 300, 301]
