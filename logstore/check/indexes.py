@@ -152,7 +152,7 @@ class _IndexCheck:
         position, end = slot * self.ENTRY.size, count * self.ENTRY.size
         start = position
         while position < end and (piece := self._file.read(position, min(1 << 20, end - position))):
-            if any(piece):
+            if piece.strip(b"\0"):
                 return False
             position += len(piece)
         if not self.place.may_be_padded:

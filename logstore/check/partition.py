@@ -87,12 +87,13 @@ class PartitionCheck:
         self._listing = _Listing()
         self._state = PartitionState(fs, directory, context, counts, decompression_limit)
         self._topic_id: bytes | None = None
+        self._has_ended = False
 
     @property
     def bounds(self) -> PartitionBounds:
         """What was found out, once `run` has ended."""
         state = self._state
-        end = state.end_offset if state.end_is_known else None
+        end = state.end_offset if state.end_is_known and self._has_ended else None
         return PartitionBounds(min(self._listing.logs, default=None), end, self._topic_id)
 
     def run(self) -> Iterator[CheckFinding]:
@@ -117,6 +118,7 @@ class PartitionCheck:
             yield from self._segment(base, following, due)
         for offset in snapshots:
             yield from self._judge_snapshot(offset)
+        self._has_ended = True
         yield from self._beyond_end()
 
     # -- names -------------------------------------------------------------------------------
@@ -266,7 +268,12 @@ class PartitionCheck:
         check = SegmentCheck(
             self._state, name, base_offset, following, snapshots, self._judge_snapshot
         )
-        yield from check.run()
+        try:
+            yield from check.run()
+        except OSError as error:
+            self._state.lose_track()
+            path = error.filename or self._path(name)
+            yield finding("unreadable", path, found=error.strerror or str(error))
         # Those at the end of the segment: nothing more comes before them.
         for offset in snapshots:
             yield from self._judge_snapshot(offset)

@@ -292,7 +292,7 @@ class SegmentScan:
 
     def _is_zero(self, position: int) -> bool:
         while position < self.size and (piece := self._file.read(position, _BLOCK)):
-            if any(piece):
+            if piece.strip(b"\0"):
                 return False
             position += len(piece)
         return True

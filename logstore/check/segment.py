@@ -91,6 +91,12 @@ class PartitionState:
         """Offset below which records may have been compacted away."""
         return INT64_MAX if self.context.is_compacted else self.context.first_dirty_offset
 
+    def lose_track(self) -> None:
+        """Note that there are batches of which nothing is known."""
+        self.end_is_known = False
+        self.has_holes = True
+        self.history.is_complete = False
+
     def path(self, base_offset: int, suffix: str) -> str:
         """Return the path of a file of a segment, or of a snapshot."""
         return f"{self.directory}/{file_name(base_offset, suffix)}"
@@ -214,12 +220,8 @@ class SegmentCheck:
             state.end_is_known = False
 
     def _lose_track(self) -> None:
-        """Note that there is a batch of which nothing is known."""
         self._is_certain = False
-        state = self._state
-        state.end_is_known = False
-        state.has_holes = True
-        state.history.is_complete = False
+        self._state.lose_track()
 
     def _batch(
         self, scanned: ScannedBatch, following: ScannedBatch | None
@@ -244,11 +246,16 @@ class SegmentCheck:
         yield from self._leader_epoch(header, scanned.position)
         state.counts.records += max(0, header.record_count)
         marker: EndTxnMarker | None = None
+        is_sound = True
         for each in verify_batch(batch, state.decompression_limit):
             if isinstance(each, CheckFinding):
+                is_sound = False
                 yield each
             else:
                 marker = each
+        if header.is_control and marker is None and not is_sound:
+            # It may have ended a transaction.
+            self._is_certain = state.history.is_complete = False
         if header.has_producer_id:
             yield from self._producer(header, marker, scanned.position)
         state.end_is_known = True

@@ -1,4 +1,4 @@
-"""`logstore dump`: options, streams and exit codes; the text itself is tests/unit/test_dump.py's."""
+"""`logstore dump`: options, streams and exit codes; tests/unit/test_dump.py has the text itself."""
 
 from __future__ import annotations
 

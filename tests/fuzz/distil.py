@@ -24,6 +24,7 @@ Line = tuple[str, int, int]
 def lines_of(findings: Findings, data: bytes) -> set[Line]:
     """Run a target on an input; return the steps from line to line that it takes."""
     steps: set[Line] = set()
+    previous = 0
 
     def local(frame, event, _):
         nonlocal previous
@@ -35,7 +36,6 @@ def lines_of(findings: Findings, data: bytes) -> set[Line]:
     def trace(frame, _event, _):
         return local if frame.f_code.co_filename.startswith(ENGINE) else None
 
-    previous = 0
     sys.settrace(trace)
     try:
         findings.execute(data)

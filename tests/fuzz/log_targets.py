@@ -75,7 +75,7 @@ class Readable(NamedTuple):
 def plain_section(taken: oracle.Batch) -> bytes:
     """The records of a batch, decompressed by the code under test (its own target compares)."""
     body = taken.data[61:]
-    if taken.codec == 0 or (not body and taken.count == 0):
+    if taken.codec == 0 or (not body and taken.record_count == 0):
         return body
     return bytes(decompress(Codec(taken.codec), body, limit=LIMIT))
 
@@ -85,7 +85,7 @@ def records_in(taken: oracle.Batch) -> list[Record] | None:
     try:
         return oracle.decode(
             plain_section(taken),
-            taken.count,
+            taken.record_count,
             taken.base_offset,
             taken.base_timestamp,
             taken.append_time,

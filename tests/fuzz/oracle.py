@@ -32,7 +32,7 @@ class Batch(NamedTuple):
     base_timestamp: int
     max_timestamp: int
     producer_id: int
-    count: int
+    record_count: int
 
     @property
     def last_offset(self) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gzip
 import zlib
+from contextlib import suppress
 from itertools import pairwise
 
 from cleaner import kernels
@@ -62,11 +63,10 @@ def _decode(
     plain: bytes, count: int, base_offset: int, base_timestamp: int, append_time: int | None
 ) -> str:
     arguments = (count, base_offset, base_timestamp, append_time)
-    try:
+    expected: list[Record] | None = None
+    with suppress(oracle.BadRecordError):
         expected = oracle.decode(plain, *arguments)
-    except oracle.BadRecordError:
-        expected = None
-    found = []
+    found: list[list[Record] | None] = []
     for decoder in (decode_records, lambda *args: decode_section(*args).to_records()):
         try:
             found.append(decoder(plain, *arguments))
@@ -243,7 +243,7 @@ def _scan(data: bytes) -> None:
         wanted = []
         for each in walked.batches:
             sized = len(each.data) >= 61 and each.base_offset >= 0 and each.delta >= 0
-            fits = each.last_offset <= oracle.INT64_MAX and each.count >= 0
+            fits = each.last_offset <= oracle.INT64_MAX and each.record_count >= 0
             if not (sized and fits and (each.is_sound or not check_crc)):
                 break
             wanted.append(each)
@@ -384,7 +384,7 @@ def index(data: bytes) -> str:
             assert tuple(answer) == tuple(below[-1] if below else nothing), key
         else:
             assert answer in entries or not below or answer[1] in (0, base)
-    if kind == 0:
+    if isinstance(found, OffsetIndex):
         found.fetch_upper_bound_offset(OffsetPosition(base, 0), 100)
     before = found.entries
     found.truncate_to(base + 10)

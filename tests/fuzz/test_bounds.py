@@ -227,7 +227,7 @@ def test_records_of_a_bomb_take_a_small_multiple_of_the_limit() -> None:
     )
     assert len(data.data) < 1000
     assert peak_of(data.columns) < 16 * len(section)
-    last = []
+    last: list[Record] = []
     assert peak_of(lambda: last.extend(deque(decode_stored(data, MIB), 1))) < 17 * len(section)
     assert last == [Record(0, 0, None, None)]
     assert peak_of(data.records) < 80 * len(section)

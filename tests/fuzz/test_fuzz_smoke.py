@@ -12,6 +12,7 @@ import pytest
 
 from tests.fuzz import campaign, distil
 from tests.fuzz.campaign import TARGETS, Findings, corpus_of, mutants
+from tests.fuzz.contract import Target
 
 MUTATIONS_PER_WEIGHT = 25
 
@@ -66,7 +67,7 @@ def test_a_failure_is_counted_kept_and_made_small(monkeypatch, tmp_path) -> None
             raise ZeroDivisionError
         return "ok"
 
-    monkeypatch.setitem(TARGETS, "broken", campaign.Target(fails_at_ab, "text", lambda: [b""], 1))
+    monkeypatch.setitem(TARGETS, "broken", Target(fails_at_ab, "text", lambda: [b""], 1))
     monkeypatch.setattr(campaign, "CRASHES", tmp_path)
     findings = Findings("broken")
     for data in (b"x" * 9 + b"ab" + b"y" * 7, b"fine", b"xxab"):
@@ -79,6 +80,7 @@ def test_a_failure_is_counted_kept_and_made_small(monkeypatch, tmp_path) -> None
 
 def test_an_input_that_reaches_further_is_kept(monkeypatch, tmp_path) -> None:
     monkeypatch.setattr(distil, "CORPUS", tmp_path)
+    monkeypatch.setattr(campaign, "CORPUS", tmp_path)
     odd = b'{"version": 2, "topics": {}}'
     assert distil.distil("topics", [odd, odd, TARGETS["topics"].seeds()[1]]) == 1
     assert [path.read_bytes() for path in (tmp_path / "topics").iterdir()] == [odd]

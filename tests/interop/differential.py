@@ -168,19 +168,19 @@ def _compare_pass(place: Place, before: Path, judge: Judge, scratch: Path) -> Ta
         shutil.rmtree(copy, ignore_errors=True)
         shutil.copytree(before, copy)
     cleaned = judge.ask(
-        "clean", kafka_dir, told.topic, config=told.config, now=now_ms,
+        "clean", kafka_dir, told.topic, config=told.clean_config, now=now_ms,
         dedupe_bytes=told.dedupe_bytes, load_factor=told.load_factor,
-        io_buffer=told.io_buffer_bytes,
+        io_buffer=told.io_buffer_bytes, max_io_buffer=told.io_buffer_bytes,
     )  # fmt: skip
     theirs = cleaned["passes"][0]
-    state, stats = engine.clean_once(our_dir, told.topic, told.config, now_ms, _cleaner(told))
+    state, stats = engine.clean_once(our_dir, told.topic, told.clean_config, now_ms, _cleaner(told))
     _compare_decision(place, theirs, state)
     if (stats is None) != (theirs["stats"] is None):
         raise Difference(f"{place}: only one of the two found something to clean\n{told.title}")
     tally = None
     if stats is not None:
         tally = compare_directories(
-            str(place), told.config, kafka_dir, our_dir, told.topic, theirs["end_offset"]
+            str(place), told.clean_config, kafka_dir, our_dir, told.topic, theirs["end_offset"]
         )
         ignored = set()
         if tally.recompressed:
@@ -204,7 +204,7 @@ def _clean_alone(place: Place, judge: Judge, scratch: Path) -> None:
     told = place.story
     now_ms = told.rounds[place.number].clean_ms
     our_dir = scratch / "ours"
-    engine.clean_once(our_dir, told.topic, told.config, now_ms, _cleaner(told))
+    engine.clean_once(our_dir, told.topic, told.clean_config, now_ms, _cleaner(told))
     theirs = judge.ask("judge", our_dir, told.topic, config=told.config, now=now_ms)
     ours = view_of(our_dir, scratch / "view", told.topic, told.config, now_ms)
     found = differences(theirs, ours) + complaints(theirs["dump"], ours)
@@ -435,6 +435,8 @@ def main(first: int, end: int) -> int:
         total, failed = run_seeds(range(first, end), judge, scratch)
     if failed:
         failed.append(f"their directories are in {scratch}")
+    else:
+        scratch.rmdir()
     sys.stdout.write("\n".join([*failed, f"{total}", ""]))
     return 1 if failed else 0
 

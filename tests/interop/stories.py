@@ -70,6 +70,9 @@ class Story:
     fill_config: dict[str, str]
     """In force during the first round's appends."""
 
+    clean_config: dict[str, str]
+    """In force while cleaning."""
+
     dedupe_bytes: int
     load_factor: float
     io_buffer_bytes: int
@@ -82,7 +85,7 @@ class Story:
         return (
             f"seed {self.seed}: {'compressed, ' if self.compressed else ''}"
             f"{len(self.rounds)} rounds, {self.dedupe_bytes // 24} slots at {self.load_factor}, "
-            f"{self.config}"
+            f"{self.clean_config}"
         )
 
 
@@ -92,11 +95,14 @@ def story(seed: int) -> Story:
     shape = SHAPES[rng.choices((0, 1, 2, 3), (5, 5, 2, 1))[0]]
     config = _config(rng, shape)
     unkeyed = rng.random() < 0.12
+    # Batches may be larger than what the topic would take by now.
+    shrunk = {"max.message.bytes": "100"} if rng.random() < 0.15 else {}
     told = Story(
         seed=seed,
         topic="diff",
         config=config,
         fill_config={**config, "cleanup.policy": "delete"} if unkeyed else config,
+        clean_config={**config, **shrunk},
         dedupe_bytes=24 * (rng.randint(4, 60) if rng.random() < 0.5 else 50_000),
         load_factor=rng.choice((0.9, 0.9, 0.5, 1.0)),
         io_buffer_bytes=rng.choice(shape.io_buffer_bytes),
@@ -121,6 +127,8 @@ def _config(rng: random.Random, shape: Shape) -> dict[str, str]:
         config["segment.ms"] = str(rng.randint(500, 10_000))
     if rng.random() < 0.1:
         config["max.compaction.lag.ms"] = str(rng.randint(30_000, 60_000))
+    if rng.random() < 0.1:
+        config["preallocate"] = "true"
     if rng.random() < 0.2:
         config["segment.index.bytes"] = str(rng.randint(24, 240))
     return config

@@ -96,7 +96,7 @@ def test_the_broker_cleans_as_far_as_kafka(seed, kafka3, scratch, row):
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_many_random_logs(kafka3, scratch, row, total):
-    row("random logs cleaned by both, pass by pass, to the byte", kafka3, len(LONG_SEEDS))
+    row("random logs cleaned by both, long profile", kafka3, len(LONG_SEEDS))
     tally, failed = run_seeds(LONG_SEEDS, kafka3, scratch)
     total.add(tally)
     assert not failed, "\n".join(failed)

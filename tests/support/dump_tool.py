@@ -45,9 +45,9 @@ def kafka_dump(flags: Sequence[str], files: Sequence[str], directory: Path = ROO
     """
     judge = build(KAFKA_3)
     classes = judge[judge.index("-cp") + 1]
+    java = ("java", "-XX:+UseSerialGC", "-Dfile.encoding=UTF-8", "-cp", classes, MAIN_CLASS)
     done = subprocess.run(
-        ["java", "-XX:+UseSerialGC", "-Dfile.encoding=UTF-8", "-cp", classes, MAIN_CLASS]
-        + [*flags, "--files", ",".join(files)],
+        [*java, *flags, "--files", ",".join(files)],
         cwd=directory,
         env=os.environ | {"LC_ALL": "C.UTF-8"},
         capture_output=True,

@@ -14,6 +14,7 @@ import json
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -80,8 +81,6 @@ def build(release: Release) -> list[str]:
             ["-f", "pom.xml", f"-P{release.profile}", f"-Dinterop.build={folder}", "compile"],
         )
     command = ["java", "-XX:+UseSerialGC", "-Xmx1g"]
-    if (memory := fast_scratch()) is not None:
-        command.append(f"-Djava.io.tmpdir={memory}")
     if release.separate_dump_tool:
         with _locked(BUILDS / "dump-tool.lock"):
             tool = BUILDS / "dump-tool"
@@ -162,8 +161,13 @@ class Judge:
     """A running judge. Commands and answers are described in `tests/interop/README.md`."""
 
     def __init__(self, command: list[str]) -> None:
+        self._scratch = tempfile.mkdtemp(prefix="judge-", dir=fast_scratch())
+        java, *arguments = command
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            [java, f"-Djava.io.tmpdir={self._scratch}", *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
         )
         self.kafka_version: str = self._answer()["kafka_version"]
 
@@ -190,6 +194,7 @@ class Judge:
             self._process.stdin.close()
             self._process.wait(timeout=30)
         self._process.stdout.close()
+        shutil.rmtree(self._scratch, ignore_errors=True)
 
     def ask(self, command: str, data_dir: Path, topic: str, **arguments: Any) -> dict[str, Any]:
         """Send a command about partition 0 of a topic; return its result.

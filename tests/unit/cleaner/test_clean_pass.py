@@ -506,66 +506,7 @@ def test_a_negative_timestamp_in_a_compressed_batch_is_rebuilt() -> None:
     assert batches_in(log)[0].is_valid()
 
 
-# --- worked examples --------------------------------------------------------------------------
-
-
-def e1_log() -> tuple[World, Log]:
-    world = memory_world()
-    log = compacted(world, delete_retention_ms=1000, index_interval_bytes=1)
-    put(log, (b"a", b"0", T), (b"b", b"0", T + 1))
-    put(log, (b"a", None, T + 2), (b"b", b"1", T + 3))
-    put(log, (b"c", b"1", T + 4))
-    log.roll()
-    return world, log
-
-
-def test_e1_a_tombstone_in_two_passes() -> None:
-    """`.index` as Kafka writes it since 3.9.1, an entry a batch: see `clean-dense-index`."""
-    world, log = e1_log()
-    assert files_of(log, log.segments.first) == golden.E1_INPUT[:3]
-    world.clock.set_ms(T + 10)
-    run_pass(log)
-    data, index, time_index = files_of(log, log.segments.first)
-    assert (data, time_index) == (golden.E1_PASS_1.log, golden.E1_PASS_1.timeindex)
-    assert index == bytes.fromhex("0000000400000050")
-    world.clock.set_ms(T + 1010)
-    run_pass(log)
-    data, index, time_index = files_of(log, log.segments.first)
-    assert (data, time_index) == (golden.E1_PASS_2.log, golden.E1_PASS_2.timeindex)
-    assert index == bytes.fromhex("0000000400000047")
-    world.clock.set_ms(T + 10_000)
-    before = files_of(log, log.segments.first)
-    run_pass(log)
-    assert files_of(log, log.segments.first) == before
-
-
-def test_e3_segments_and_stats() -> None:
-    world = memory_world()
-    log = compacted(world, segment_bytes=300)
-    for number in range(12):
-        put(log, (b"k%d" % (number % 6), b"v%d" % number))
-        world.clock.advance(seconds=1)
-    log.roll()
-    assert bases_of(log) == [0, 4, 8, 12]
-    modified = {s.base_offset: s.last_modified_ms for s in log.segments}
-    stats = run_pass(log)
-    assert (stats.messages_read, stats.bytes_read) == (12, 866)
-    assert (stats.messages_written, stats.bytes_written) == (6, 434)
-    assert (stats.map_messages_read, stats.map_bytes_read) == (12, 866)
-    assert (stats.segments_before, stats.segments_after) == (3, 3)
-    assert [(s.base_offset, s.size_bytes) for s in log.segments] == [
-        (0, 0),
-        (4, 144),
-        (8, 290),
-        (12, 0),
-    ]
-    assert offsets_in(log) == [6, 7, 8, 9, 10, 11]
-    world.clock.advance(days=1)
-    stats = run_pass(log, 12, 12)
-    assert (stats.segments_before, stats.segments_after) == (3, 2)
-    assert [(s.base_offset, s.size_bytes) for s in log.segments] == [(0, 144), (8, 290), (12, 0)]
-    assert log.segments.first.last_modified_ms == modified[4]
-    assert offsets_in(log) == [6, 7, 8, 9, 10, 11]
+# --- around it --------------------------------------------------------------------------------
 
 
 def test_lookups_in_a_cleaned_and_indexed_segment() -> None:

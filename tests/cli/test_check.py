@@ -1,0 +1,125 @@
+"""`logstore check`: output, exit codes, and that it changes nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cli.conftest import GOLDEN, tree_hash
+
+LAST = "golden-0/00000000000000000293.log"
+
+
+def damaged(directory):
+    """A bad CRC in the last segment, and an entry too many in a checkpoint."""
+    path = directory / LAST
+    data = bytearray(path.read_bytes())
+    data[100] ^= 1
+    path.write_bytes(bytes(data))
+    checkpoint = directory / "log-start-offset-checkpoint"
+    checkpoint.write_text("0\n2\ngolden 0 45\nnone 0 1\n")
+    (directory / "golden-0" / "notes.txt").write_text("")
+    return directory
+
+
+def test_healthy_directory(run):
+    shown = run("check", GOLDEN / "segments" / "data")
+    assert shown.stdout == "8 segments, 120 batches, 300 records: nothing found\n"
+    assert shown.stderr == ""
+
+
+def test_json_of_a_healthy_directory(run):
+    shown = run("check", GOLDEN / "segments" / "data", "--format", "json")
+    assert shown.json == {"findings": [], "segments": 8, "batches": 120, "records": 300}
+    assert run("check", GOLDEN / "segments" / "data", "--format", "jsonl").stdout == ""
+
+
+def test_findings_are_lines_and_errors_exit_with_1(run, golden):
+    directory = damaged(golden("segments"))
+    shown = run("check", directory, code=1)
+    lines = shown.stdout.splitlines()
+    assert lines[0] == (
+        f"warning checkpoint_unknown_partition: {directory}/log-start-offset-checkpoint"
+        " at position 16 (offset 1): found none-0"
+    )
+    assert lines[1] == f"info    foreign_file: {directory}/golden-0/notes.txt"
+    assert lines[2].startswith(f"error   crc: {directory}/{LAST} at position 0 (offset 293): ")
+    assert lines[3] == "8 segments, 120 batches, 297 records: 1 error, 1 warning, 1 info"
+
+
+def test_findings_as_json(run, golden):
+    directory = damaged(golden("segments"))
+    found = run("check", directory, "--format", "json", code=1).json
+    assert list(found) == ["findings", "segments", "batches", "records"]
+    assert [each["check"] for each in found["findings"]] == [
+        "checkpoint_unknown_partition",
+        "foreign_file",
+        "crc",
+    ]
+    assert list(found["findings"][0]) == [
+        "path",
+        "position",
+        "offset",
+        "check",
+        "expected",
+        "found",
+        "severity",
+    ]
+    assert run("check", directory, "--format", "jsonl", code=1).jsonl == found["findings"]
+
+
+def test_warnings_alone_exit_with_0(run, golden):
+    directory = golden("segments")
+    (directory / "golden-0" / "00000000000000000041.index").unlink()
+    assert run("check", directory).stdout.endswith(": 1 warning\n")
+
+
+def test_without_a_path_all_data_directories(run, golden):
+    one, two = golden("segments"), golden("holes")
+    shown = run("check", "--data-dir", one, "--data-dir", two, "--format", "json", code=1).json
+    twice = [each for each in shown["findings"] if each["check"] == "duplicate_partition"]
+    assert [(each["path"], each["expected"]) for each in twice] == [
+        (f"{two}/golden-0", f"{one}/golden-0")
+    ]
+
+
+@pytest.mark.parametrize("prefix", ("", "./"))
+def test_paths_are_shown_as_they_were_given(run, golden, monkeypatch, prefix):
+    directory = damaged(golden("segments"))
+    monkeypatch.chdir(directory)
+    found = run("check", f"{prefix}golden-0", "--format", "jsonl", code=1).jsonl
+    assert [each["path"] for each in found] == [f"{prefix}golden-0/notes.txt", f"{prefix}{LAST}"]
+    found = run("check", f"{prefix}{LAST}", "--format", "jsonl", code=1).jsonl
+    assert [each["path"] for each in found] == [f"{prefix}{LAST}"]
+    found = run("check", ".", "--format", "jsonl", code=1).jsonl
+    assert found[-1]["path"] == f"./{LAST}"
+
+
+def test_own_directory_is_healthy_while_it_is_filled_cleaned_and_closed(run):
+    run("topic", "create", "t", "--config", "cleanup.policy=compact", "--partitions", "2")
+    text = "".join(f"k{number % 7}\tv{number}\n" for number in range(500))
+    for _ in range(3):
+        run("append", "t", "--input-format", "tsv", "--batch-records", "20", input=text)
+        run("roll", "t", "--partition", "0")
+        run("clean", "t", "--force")
+        assert "error" not in run("check").stdout
+
+
+@pytest.mark.parametrize("target", ("", "golden-0", LAST))
+def test_check_changes_nothing(run, golden, target):
+    directory = damaged(golden("segments"))
+    (directory / ".kafka_cleanshutdown").unlink()
+    before = tree_hash(directory)
+    run("check", directory / target, code=1)
+    assert tree_hash(directory) == before
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    (
+        ("none", "there is no file or directory"),
+        ("golden-0/notes.txt", "is no file of a log that can be verified"),
+    ),
+)
+def test_wrong_usage(run, golden, target, message):
+    directory = damaged(golden("segments"))
+    assert message in run("check", directory / target, code=2).stderr
