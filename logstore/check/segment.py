@@ -17,7 +17,7 @@ from logstore.names import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, fi
 from logstore.record.control import EndTxnMarker
 from logstore.record.header import BatchHeader
 from logstore.runtime.fs import FileSystem
-from logstore.types import INT32_MAX, INT64_MAX, AbortedTxn
+from logstore.types import INT32_MAX, INT64_MAX, NO_PARTITION_LEADER_EPOCH, AbortedTxn
 
 _PROGRESS_BYTES = 1 << 20
 
@@ -323,7 +323,9 @@ class SegmentCheck:
         if expected is None and 0 <= found < state.last_epoch:
             expected = state.last_epoch
         state.last_epoch = max(state.last_epoch, found) if not state.epochs else -1
-        if expected is None or found < 0 or found == expected:
+        if found < NO_PARTITION_LEADER_EPOCH and expected is None:
+            expected = NO_PARTITION_LEADER_EPOCH
+        if expected is None or found in (expected, NO_PARTITION_LEADER_EPOCH):
             state.epoch_fault = None
             return
         fault = (expected, found)

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import random
 import struct
 from typing import NamedTuple
 
@@ -228,6 +229,13 @@ def test_a_flipped_bit_in_a_compressed_section_is_one_finding():
     log = "golden-0/00000000000000000000.log"
     directory.flip(log, 61 + 20)
     assert directory.found() == [Found("crc", log, 0)]
+
+
+def test_leader_epoch_below_minus_one_is_found_without_epochs_to_compare():
+    directory = golden("segments")
+    directory.write(EPOCHS, b"0\n0\n")
+    directory.flip(LOG, POSITION + 12, 7)
+    assert Found("leader_epoch", LOG, POSITION) in directory.found()
 
 
 def swap(size, first=0):
@@ -794,6 +802,31 @@ def test_every_fault_of_a_directory_is_found_in_one_run():
         "foreign_file",
         "checkpoint_version",
     }
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_damage_whatever_ends_the_verification(seed):
+    """Bytes flipped, cut out, put in and cut off, in any file: findings, never an exception."""
+    source = random.Random(seed)
+    directory = golden(source.choice(("segments", "transactions", "clean-tombstones-2/after/data")))
+    names = [name for name, data in tree(directory.fs).items() if data]
+    for name in source.sample(names, 3):
+        data = bytearray(directory.read(name))
+        at = source.randrange(len(data))
+        size = source.randrange(1, 60)
+        change = source.randrange(5)
+        if change == 0:
+            data[at] ^= 1 << source.randrange(8)
+        elif change == 1:
+            del data[at : at + size]
+        elif change == 2:
+            data[at:at] = source.randbytes(size)
+        elif change == 3:
+            del data[at:]
+        else:
+            data += bytes(size)
+        directory.write(name, data)
+    assert directory.found()
 
 
 # -- gaps ------------------------------------------------------------------------------------------
