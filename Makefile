@@ -93,8 +93,10 @@ interop: $(DEV) ## tests against Kafka's own classes (need a JDK and Maven)
 	@LOGSTORE_INTEROP_REQUIRED=$(if $(CI),1,$(LOGSTORE_INTEROP_REQUIRED)) \
 		$(PYTEST) -m "interop and not long" $(PYTEST_ARGS) tests/interop
 
-golden: $(DEV) ## write the golden directories again with Kafka's own classes (needs a JVM and Maven)
-	@bash tests/interop/golden.sh
+golden: ## write the golden directories anew into build/golden, to compare (needs a JVM and Maven)
+	@rm -rf build/golden
+	@bash tests/interop/golden.sh build/golden
+	@diff -rq build/golden tests/data/kafka-3.9 | grep -v ': dump$$' || echo "equal to tests/data/kafka-3.9"
 
 fuzz: $(DEV) ## hostile bytes: SECONDS=n in all, or EXECUTIONS=n (default 1000000), FUZZ_ARGS
 	@$(BIN)/python -m tests.fuzz.run $(if $(SECONDS),--seconds $(SECONDS)) \
