@@ -34,38 +34,6 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_HOMES = {
-    "Broker": "logstore.broker",
-    "CleanReport": "logstore.broker",
-    "ConsumerRecord": "logstore.broker",
-    "RecordMetadata": "logstore.broker",
-    "SystemClock": "logstore.runtime.clock",
-    "VirtualClock": "logstore.runtime.clock",
-    "TimestampType": "logstore.types",
-    "TopicPartition": "logstore.types",
-} | dict.fromkeys(
-    (
-        "CorruptRecordError",
-        "InvalidConfigurationError",
-        "InvalidProducerEpochError",
-        "InvalidRecordError",
-        "InvalidTimestampError",
-        "InvalidTopicError",
-        "InvalidTxnStateError",
-        "KafkaStorageError",
-        "LogStoreError",
-        "MessageSizeTooLargeError",
-        "OffsetOutOfRangeError",
-        "OutOfOrderSequenceNumberError",
-        "PolicyViolationError",
-        "RecordListTooLargeError",
-        "TopicAlreadyExistsError",
-        "UnknownTopicOrPartitionError",
-        "UnsupportedFormatError",
-    ),
-    "logstore.errors",
-)
-
 __all__ = [
     "Broker",
     "CleanReport",
@@ -93,6 +61,17 @@ __all__ = [
     "UnsupportedFormatError",
     "VirtualClock",
 ]
+
+_HOMES = {
+    "Broker": "logstore.broker",
+    "CleanReport": "logstore.broker",
+    "ConsumerRecord": "logstore.broker",
+    "RecordMetadata": "logstore.broker",
+    "SystemClock": "logstore.runtime.clock",
+    "VirtualClock": "logstore.runtime.clock",
+    "TimestampType": "logstore.types",
+    "TopicPartition": "logstore.types",
+} | {name: "logstore.errors" for name in __all__ if name.endswith("Error")}
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401  # any public name

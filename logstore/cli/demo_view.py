@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from logstore.cli.output import format_count, format_size, plural
+from logstore.cli.show_inspect import STYLES, section_glyphs
 from logstore.cli.tables import can_print
 
 if TYPE_CHECKING:
@@ -29,11 +30,6 @@ WIDTH_MAX = 96
 INDENT = 3
 
 _FILLING = re.compile(r" +((?:\x1b\[0m)?)$", re.MULTILINE)
-
-# Sections differ in colour, in the bar's texture, and in the word at its end.
-STYLES = {"clean": "green", "dirty": "yellow", "uncleanable": "magenta", "active": "cyan"}
-BARS = {"clean": "█", "dirty": "▓", "uncleanable": "▒", "active": "░"}
-ASCII_BARS = {"clean": "#", "dirty": "x", "uncleanable": "-", "active": "."}
 
 
 class Narrator:
@@ -54,7 +50,7 @@ class Narrator:
         self._quiet = quiet
         self._steps = 0
         self.width = min(found.width, WIDTH_MAX)
-        self._bars = BARS if can_print("█▓░") else ASCII_BARS
+        self._bars = section_glyphs()
 
     @contextmanager
     def waiting(self, text: str) -> Iterator[None]:

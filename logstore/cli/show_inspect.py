@@ -13,6 +13,7 @@ from logstore.cli.times import format_time
 if TYPE_CHECKING:
     from logstore.broker.inspect import PartitionSummary, SegmentSummary
 
+# Sections differ in colour, in the texture of their bars, and in a word.
 STYLES = {"clean": "green", "dirty": "yellow", "uncleanable": "magenta", "active": "cyan"}
 _GLYPHS = {"clean": "█", "dirty": "▓", "uncleanable": "▒", "active": "░"}
 _ASCII_GLYPHS = {"clean": "#", "dirty": "x", "uncleanable": "-", "active": "."}
@@ -71,7 +72,7 @@ def _overview_row(summary: PartitionSummary, *, has_counts: bool) -> list[Cell]:
 
 def _small_bar(sizes: Mapping[str, int]) -> Styled:
     """Return a bar for a cell, in the colour of its largest section."""
-    glyphs = _glyphs()
+    glyphs = section_glyphs()
     shares = _shares(sizes, _SMALL_BAR_WIDTH)
     text = "".join(glyphs[section] * columns for section, columns in shares.items())
     largest = max(shares, key=lambda section: shares[section], default="")
@@ -86,7 +87,7 @@ def section_bar(sizes: Mapping[str, int], *, width: int) -> Iterator[str]:
     sizes : mapping of str to int
         Bytes by section; each that has any gets at least one column.
     """
-    glyphs = _glyphs()
+    glyphs = section_glyphs()
     shares = _shares(sizes, width)
     if not shares:
         yield paint("no data", "dim")
@@ -100,7 +101,8 @@ def section_bar(sizes: Mapping[str, int], *, width: int) -> Iterator[str]:
     )
 
 
-def _glyphs() -> Mapping[str, str]:
+def section_glyphs() -> Mapping[str, str]:
+    """Return the character of each section's bars, in ASCII where the terminal needs it."""
     return _GLYPHS if can_print("".join(_GLYPHS.values())) else _ASCII_GLYPHS
 
 
