@@ -12,6 +12,7 @@ from logstore.checkpoint import read_bytes
 from logstore.config import BrokerConfig
 from logstore.log import Log
 from logstore.manager import LogManager
+from logstore.record.batch import RecordBatch
 from logstore.record.records import Record
 from logstore.runtime import (
     DiskFileSystem,
@@ -67,35 +68,34 @@ def record_line(record: Record, batch: Any) -> dict[str, object]:
 
 def batch_lines(segment: LogSegment) -> list[dict[str, object]]:
     """Return a segment's batches as `batches.jsonl` shows them."""
-    found = []
-    for at in segment.batches():
-        header = at.header
-        batch = segment.read_batch(at)
-        found.append(
-            {
-                "segment": segment.base_offset,
-                "baseOffset": header.base_offset,
-                "lastOffset": header.last_offset,
-                "count": header.record_count,
-                "baseSequence": header.base_sequence,
-                "lastSequence": header.last_sequence,
-                "producerId": header.producer_id,
-                "producerEpoch": header.producer_epoch,
-                "partitionLeaderEpoch": header.partition_leader_epoch,
-                "isTransactional": header.is_transactional,
-                "isControl": header.is_control,
-                "deleteHorizonMs": header.delete_horizon_ms,
-                "position": at.position,
-                "timestampType": int(header.timestamp_type),
-                "maxTimestamp": header.max_timestamp,
-                "size": header.size_bytes,
-                "magic": header.magic,
-                "compresscodec": batch.codec.name.lower(),
-                "crc": header.crc,
-                "isvalid": batch.is_valid(),
-            }
-        )
-    return found
+    return [batch_line(segment, segment.read_batch(at)) for at in segment.batches()]
+
+
+def batch_line(segment: LogSegment, batch: RecordBatch) -> dict[str, object]:
+    """Return a batch as `batches.jsonl` shows it."""
+    header = batch.header
+    return {
+        "segment": segment.base_offset,
+        "baseOffset": header.base_offset,
+        "lastOffset": header.last_offset,
+        "count": header.record_count,
+        "baseSequence": header.base_sequence,
+        "lastSequence": header.last_sequence,
+        "producerId": header.producer_id,
+        "producerEpoch": header.producer_epoch,
+        "partitionLeaderEpoch": header.partition_leader_epoch,
+        "isTransactional": header.is_transactional,
+        "isControl": header.is_control,
+        "deleteHorizonMs": header.delete_horizon_ms,
+        "position": batch.position,
+        "timestampType": int(header.timestamp_type),
+        "maxTimestamp": header.max_timestamp,
+        "size": header.size_bytes,
+        "magic": header.magic,
+        "compresscodec": batch.codec.name.lower(),
+        "crc": header.crc,
+        "isvalid": batch.is_valid(),
+    }
 
 
 def copy_to_memory(data_dir: Path, clock: VirtualClock) -> MemoryFileSystem:

@@ -27,6 +27,7 @@ from logstore.log import Log
 from logstore.record.batch import RecordBatch
 from logstore.record.records import Record
 from logstore.segment import LogSegment
+from tests.support.golden_dirs import batch_line
 from tests.support.interop_engine import open_broker
 
 CHECKPOINTS = (RECOVERY_POINTS, LOG_START_OFFSETS, REPLICATION_OFFSETS, CLEANER_OFFSETS)
@@ -100,7 +101,7 @@ def describe(log: Log, *, records: bool = True) -> dict[str, Any]:
         "aborted": _aborted(log),
         "segments": [_segment(segment) for segment in log.segments],
         "batches": [
-            _batch(segment, segment.read_batch(at))
+            batch_line(segment, segment.read_batch(at))
             for segment in log.segments
             for at in segment.batches()
         ],
@@ -141,32 +142,6 @@ def _aborted(log: Log) -> list[list[int]]:
         if complete:
             break
     return found
-
-
-def _batch(segment: LogSegment, batch: RecordBatch) -> dict[str, Any]:
-    header = batch.header
-    return {
-        "segment": segment.base_offset,
-        "baseOffset": header.base_offset,
-        "lastOffset": header.last_offset,
-        "count": header.record_count,
-        "baseSequence": header.base_sequence,
-        "lastSequence": header.last_sequence,
-        "producerId": header.producer_id,
-        "producerEpoch": header.producer_epoch,
-        "partitionLeaderEpoch": header.partition_leader_epoch,
-        "isTransactional": header.is_transactional,
-        "isControl": header.is_control,
-        "deleteHorizonMs": header.delete_horizon_ms,
-        "position": batch.position,
-        "timestampType": int(header.timestamp_type),
-        "maxTimestamp": header.max_timestamp,
-        "size": header.size_bytes,
-        "magic": header.magic,
-        "compresscodec": batch.codec.name.lower(),
-        "crc": header.crc,
-        "isvalid": batch.is_valid(),
-    }
 
 
 def _records(log: Log) -> Iterable[dict[str, Any]]:
