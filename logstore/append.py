@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from logstore.producer_state import ProducerStateManager
     from logstore.record.codecs import Codec
     from logstore.record.columns import BytesColumn
+    from logstore.record.header import BatchHeader
     from logstore.segment_values import RollReason
 
 
@@ -71,6 +72,21 @@ class AppendInfo:
     records: int
     size_bytes: int
     roll_reason: RollReason | None
+
+    @classmethod
+    def of(cls, headers: Sequence[BatchHeader], roll_reason: RollReason | None) -> AppendInfo:
+        """Sum up the batches of one append, at least one, offsets in place."""
+        largest = max(headers, key=lambda header: header.max_timestamp)
+        stamped = largest.timestamp_type is TimestampType.LOG_APPEND_TIME
+        return cls(
+            first_offset=headers[0].base_offset,
+            last_offset=headers[-1].last_offset,
+            max_timestamp=largest.max_timestamp,
+            log_append_time=largest.max_timestamp if stamped else NO_TIMESTAMP,
+            records=sum(header.record_count for header in headers),
+            size_bytes=sum(header.size_bytes for header in headers),
+            roll_reason=roll_reason,
+        )
 
 
 NOTHING_APPENDED = AppendInfo(-1, -1, NO_TIMESTAMP, NO_TIMESTAMP, 0, 0, None)

@@ -1,4 +1,4 @@
-"""A partition's log: append, roll, read, and the swap of cleaned segments.
+"""A partition's log: append, roll, read, retention, delete-records, truncation, swap.
 
 One lock guards everything that changes the log. Readers take an immutable view of the
 segments and the published end offset, and hold no lock while they read. The log starts no
@@ -8,10 +8,8 @@ thread and never calls the cleaner; the cleaner asks for segments and hands back
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from logstore.append import (
     NOTHING_APPENDED,
@@ -23,21 +21,17 @@ from logstore.append import (
     check_producers,
     draft_records,
 )
-from logstore.errors import KafkaStorageError
+from logstore.errors import OffsetOutOfRangeError, PolicyViolationError
 from logstore.fetch import FetchResult, Isolation, ListedOffset, LogReader
-from logstore.names import (
-    CLEANED_SUFFIX,
-    DELETED_SUFFIX,
-    SEGMENT_SUFFIXES,
-    SWAP_SUFFIX,
-    file_name,
-)
+from logstore.local_log import LocalLog
 from logstore.record.batch import RecordBatch
 from logstore.record.codecs import Codec
 from logstore.recovery import apply_to_segment
+from logstore.replay import rebuild_producer_state
+from logstore.retention import LogBounds, RetentionDecision, RetentionRule, decide_retention
 from logstore.runtime.environment import VERIFY
-from logstore.segment import BatchExtent, LogSegment
-from logstore.types import NO_TIMESTAMP, AppendOrigin, TimestampType, TopicPartition
+from logstore.segment import BatchExtent
+from logstore.types import AppendOrigin, TopicPartition
 from logstore.validate import check_replicated_batches, prepare_leader_batch, whole_batches
 
 if TYPE_CHECKING:
@@ -51,42 +45,20 @@ if TYPE_CHECKING:
     from logstore.record.columns import BytesColumn
     from logstore.record.records import Record
     from logstore.runtime import Runtime
+    from logstore.segment import LogSegment
     from logstore.segments import LogSegments
 
 __all__ = ["AppendInfo", "Log", "NewRecord"]
 
-logger = logging.getLogger(__name__)
+HIGH_WATERMARK = -1
+"""As the offset of a delete-records request: everything below the high watermark."""
 
 
-class _Deletion(NamedTuple):
-    due_ms: int
-    segment: LogSegment
-
-
-class _StorageGuard:
-    """Turns an `OSError` inside into a `KafkaStorageError` that takes the log offline."""
-
-    __slots__ = ("_log", "_what")
-
-    def __init__(self, log: Log, what: str) -> None:
-        self._log = log
-        self._what = what
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, OSError):
-            self._log.go_offline(f"cannot {self._what}: {error}")
-            raise KafkaStorageError(
-                f"{self._log.topic_partition}: cannot {self._what}: {error}"
-            ) from error
-
-
-class Log:
+class Log(LocalLog):
     """One partition's log; opened through `logstore.loader.open_log`.
 
-    Thread safety: any thread may read; changes serialise on the log's lock.
+    Thread safety: any thread may read; changes serialise on the log's lock. The checkpoints of
+    the data directory are the log manager's to write.
     """
 
     def __init__(
@@ -104,22 +76,20 @@ class Log:
         recovery_point: int,
         findings: Sequence[Finding] = (),
     ) -> None:
-        self.runtime = runtime
-        self.directory = directory
-        self.topic_partition = topic_partition
-        self.config = config
-        self.segments = segments
+        super().__init__(
+            runtime,
+            directory,
+            topic_partition,
+            config,
+            segments,
+            log_end_offset=log_end_offset,
+            recovery_point=recovery_point,
+        )
         self.producer_state = producer_state
         self.epochs = epochs
         self.log_start_offset = log_start_offset
-        self.recovery_point = recovery_point
         self.findings = tuple(findings)
-        self.lock = runtime.lock()
-        self._log_end_offset = log_end_offset
         self._high_watermark = log_start_offset
-        self._deletions: list[_Deletion] = []
-        self._closed = False
-        self._offline_reason: str | None = None
         self.reader = LogReader(self)
         self.set_high_watermark(log_end_offset)
 
@@ -130,11 +100,6 @@ class Log:
         )
 
     # -- offsets -------------------------------------------------------------------------
-
-    @property
-    def log_end_offset(self) -> int:
-        """Next offset to assign; exclusive end of the log."""
-        return self._log_end_offset
 
     @property
     def high_watermark(self) -> int:
@@ -151,23 +116,6 @@ class Log:
         """Move the high watermark, clamped into [log_start_offset, log_end_offset]."""
         self._high_watermark = min(max(offset, self.log_start_offset), self._log_end_offset)
         self.producer_state.on_high_watermark_updated(self._high_watermark)
-
-    def set_config(self, config: LogConfig) -> None:
-        """Obey other settings from the next use on; an existing segment keeps its jitter."""
-        with self.lock:
-            self.config = config
-            for segment in self.segments:
-                segment.config = config
-
-    @property
-    def active_segment(self) -> LogSegment:
-        """The last segment, the only one that takes appends."""
-        return self.segments.active
-
-    @property
-    def size_bytes(self) -> int:
-        """Data bytes of all segments."""
-        return self.segments.size_bytes
 
     @property
     def leader_epoch(self) -> int:
@@ -193,8 +141,7 @@ class Log:
         RecordListTooLargeError
             The log is unchanged.
         KafkaStorageError
-            The disk failed. If the write itself did, nothing was appended and the log can be
-            used on; whatever else fails takes it offline.
+            The disk failed; the log is offline.
 
         Notes
         -----
@@ -224,11 +171,7 @@ class Log:
         headers : BytesColumn, optional
             Encoded headers, as `logstore.record.columns.headers_column` gives them.
 
-        Raises
-        ------
-        InvalidRecordError, InvalidTimestampError, MessageSizeTooLargeError,
-        RecordListTooLargeError, KafkaStorageError
-            As `append_records`.
+        Raises as `append_records` does.
         """
         if len(values) == 0:
             return NOTHING_APPENDED
@@ -294,13 +237,11 @@ class Log:
         self.check_open()
         markers = check_producers(self.producer_state, batches)
         headers = [batch.header for batch in batches]
-        largest = max(headers, key=lambda header: header.max_timestamp)
-        size = sum(len(batch.data) for batch in batches)
+        size = sum(header.size_bytes for header in headers)
+        largest_timestamp = max(header.max_timestamp for header in headers)
         last_offset = headers[-1].last_offset
         with self._storage("append"):
-            reason = self.active_segment.roll_reason(
-                size, largest.max_timestamp, last_offset, now_ms
-            )
+            reason = self.active_segment.roll_reason(size, largest_timestamp, last_offset, now_ms)
             if reason is not None:
                 self.roll(headers[0].base_offset)
             for header in headers:
@@ -319,16 +260,7 @@ class Log:
             self.flush()
         if VERIFY:
             self._check()
-        stamped = largest.timestamp_type is TimestampType.LOG_APPEND_TIME
-        return AppendInfo(
-            first_offset=headers[0].base_offset,
-            last_offset=last_offset,
-            max_timestamp=largest.max_timestamp,
-            log_append_time=largest.max_timestamp if stamped else NO_TIMESTAMP,
-            records=sum(header.record_count for header in headers),
-            size_bytes=size,
-            roll_reason=reason,
-        )
+        return AppendInfo.of(headers, reason)
 
     # -- roll ----------------------------------------------------------------------------
 
@@ -361,22 +293,13 @@ class Log:
             # Before the new file appears: a segment that a crash empties must be the last one.
             # Forced, since trimming changed the indexes even if no record is new.
             self.flush(base, force=base != active.base_offset)
-            segment = LogSegment(self.runtime, self.directory, base, self.config, create=True)
-            self.segments.add(segment)
+            segment = self._add_segment(base)
             self._log_end_offset = base
             if VERIFY:
                 if active.base_offset != base:
                     active._check()
                 self._check()
             return segment
-
-    def _delete_stale_files(self, base_offset: int) -> None:
-        fs = self.runtime.fs
-        for kind in SEGMENT_SUFFIXES:
-            path = f"{self.directory}/{file_name(base_offset, kind)}"
-            if fs.exists(path):
-                logger.warning("newly rolled segment file %s already exists; deleting it", path)
-                fs.remove(path)
 
     # -- read ----------------------------------------------------------------------------
 
@@ -419,40 +342,11 @@ class Log:
 
     # -- durability ----------------------------------------------------------------------
 
-    def flush(self, up_to: int | None = None, *, force: bool = False) -> None:
-        """Make the log durable and move the recovery point up.
-
-        Parameters
-        ----------
-        up_to : int, optional
-            End of what must be durable, exclusive; the log end by default.
-        force : bool
-            Sync the active segment even if nothing was appended to it.
-        """
-        with self.lock:
-            self.check_open()
-            target = self._log_end_offset if up_to is None else up_to
-            if target <= self.recovery_point and not force:
-                return
-            segments = set(self.segments.between(self.recovery_point, target))
-            if force:
-                segments.add(self.active_segment)
-            with self._storage("flush"):
-                for segment in sorted(segments, key=lambda each: each.base_offset):
-                    segment.flush()
-                self.runtime.fs.sync_dir(self.directory)
-            self.recovery_point = max(target, self.recovery_point)
-
     def close(self) -> None:
-        """Flush, snapshot the producers, trim and close every file.
+        """Flush, snapshot the producers, trim and close every file, and remove deleted ones.
 
-        Files that were scheduled for deletion are removed now. A log that is offline gives up
-        its files as they are.
-
-        Raises
-        ------
-        KafkaStorageError
-            The disk failed; the log is offline, and closed by a second call.
+        A log that is offline gives up its files as they are; one that goes offline meanwhile
+        raises `KafkaStorageError` and is closed by a second call.
         """
         with self.lock:
             if self._closed:
@@ -466,30 +360,203 @@ class Log:
                     for segment in self.segments:
                         segment.close()
                     self.delete_expired_files(force=True)
-            else:
-                for segment in (*self.segments, *(d.segment for d in self._deletions)):
-                    segment.close_handlers()
-            self._closed = True
+            self._close_files()
 
-    @property
-    def is_offline(self) -> bool:
-        """Whether a failure of the disk put an end to the use of this log."""
-        return self._offline_reason is not None
+    # -- log start and retention ---------------------------------------------------------
 
-    def check_open(self) -> None:
-        """Raise `KafkaStorageError` if the log was closed or is offline."""
-        if self._offline_reason is not None:
-            raise KafkaStorageError(f"{self.topic_partition} is offline: {self._offline_reason}")
-        if self._closed:
-            raise KafkaStorageError(f"{self.topic_partition}: the log is closed")
+    def maybe_increment_log_start_offset(self, offset: int) -> bool:
+        """Raise the log start: readers no longer see what lies below (storage-format §13.2).
 
-    def _storage(self, what: str) -> _StorageGuard:
-        """Take the log offline if a file operation inside fails halfway."""
-        return _StorageGuard(self, what)
+        Returns False if the log start is there or beyond already.
 
-    def go_offline(self, reason: str) -> None:
-        """Refuse all use from now on; only a restart, with recovery, helps."""
-        self._offline_reason = reason
+        Raises
+        ------
+        OffsetOutOfRangeError
+            `offset` is above the high watermark; nothing was changed.
+        """
+        with self.lock, self._storage("move the log start"):
+            self.check_open()
+            if offset > self._high_watermark:
+                raise self._out_of_range(offset, "is above the high watermark")
+            if offset <= self.log_start_offset:
+                return False
+            self.log_start_offset = offset
+            self.epochs.truncate_from_start(offset, flush=True)
+            self.producer_state.on_log_start_offset_incremented(offset)
+            return True
+
+    def delete_records(self, before_offset: int) -> int:
+        """Delete the records below an offset (KIP-107).
+
+        Parameters
+        ----------
+        before_offset : int
+            Exclusive end of what goes; -1 is the high watermark.
+
+        Returns
+        -------
+        int
+            The low watermark: the log start, at least as asked.
+
+        Raises
+        ------
+        PolicyViolationError
+            `cleanup.policy` does not include `delete`.
+        OffsetOutOfRangeError
+            Below 0 or above the high watermark.
+
+        Notes
+        -----
+        Segments wholly below go at once; other records below stay in the first segment's file,
+        invisible, until it goes.
+        """
+        with self.lock:
+            self.check_open()
+            if not self.config.delete:
+                raise PolicyViolationError(
+                    f"records of {self.topic_partition} cannot be deleted:"
+                    f" cleanup.policy is {','.join(self.config.cleanup_policy)}"
+                )
+            target = self._high_watermark if before_offset == HIGH_WATERMARK else before_offset
+            if target < 0:
+                raise self._out_of_range(target, "is negative")
+            if self.maybe_increment_log_start_offset(target):
+                self._retain(self.retention_decision(rules=(RetentionRule.LOG_START,)))
+            return self.log_start_offset
+
+    def _out_of_range(self, offset: int, why: str) -> OffsetOutOfRangeError:
+        return OffsetOutOfRangeError(
+            f"offset {offset} of {self.topic_partition} {why}: the log is"
+            f" [{self.log_start_offset}, {self._high_watermark}]",
+            offset=offset,
+            log_start_offset=self.log_start_offset,
+            log_end_offset=self._log_end_offset,
+        )
+
+    def retention_decision(
+        self,
+        *,
+        rules: Sequence[RetentionRule] = tuple(RetentionRule),
+        first_dirty_offset: int = 0,
+    ) -> RetentionDecision:
+        """Decide what a retention run would remove now; see `decide_retention`."""
+        with self.lock:
+            return decide_retention(
+                self.topic_partition,
+                self.segments.view,
+                self.config,
+                LogBounds(self.log_start_offset, self._high_watermark, self._log_end_offset),
+                self.runtime.clock.now_ms(),
+                rules=rules,
+                first_dirty_offset=first_dirty_offset,
+            )
+
+    def delete_old_segments(self) -> RetentionDecision:
+        """Run retention once; return what was decided, and done."""
+        with self.lock:
+            self.check_open()
+            decision = self.retention_decision()
+            self._retain(decision)
+            return decision
+
+    def _retain(self, decision: RetentionDecision) -> None:
+        """Remove the segments that a decision names. The lock is held."""
+        if not decision.removed:
+            return
+        gone = [self.segments.get(verdict.base_offset) for verdict in decision.removed]
+        with self._storage("delete segments"):
+            if decision.rolls:
+                self.roll()
+            self.maybe_increment_log_start_offset(decision.log_start_offset)
+            self._remove_segments(segment for segment in gone if segment is not None)
+            for verdict in decision.removed:
+                self._delete_snapshot(verdict.base_offset)
+        if VERIFY:
+            self._check()
+
+    # -- truncation ----------------------------------------------------------------------
+
+    def truncate_to(self, offset: int) -> bool:
+        """Make `offset` the log end, dropping what lies at or above it (storage-format §13.4).
+
+        Returns
+        -------
+        bool
+            False if nothing lies there.
+
+        Raises
+        ------
+        ValueError
+            `offset` is negative.
+
+        Notes
+        -----
+        A batch that reaches beyond `offset` goes whole, and leaves a hole below it. Durable on
+        return.
+        """
+        if offset < 0:
+            raise ValueError(
+                f"cannot truncate {self.topic_partition} to a negative offset {offset}"
+            )
+        with self.lock, self._storage("truncate"):
+            self.check_open()
+            if offset >= self._log_end_offset:
+                self.epochs.truncate_from_end(self._log_end_offset, flush=True)
+                return False
+            if offset < self.segments.first.base_offset:
+                self.truncate_fully_and_start_at(offset)
+                return True
+            self.generation += 1
+            self._remove_segments(s for s in self.segments.view if s.base_offset > offset)
+            active = self.active_segment
+            active.truncate_to(offset)
+            active.flush()
+            self.log_start_offset = min(self.log_start_offset, offset)
+            self._end_at(offset)
+            self.epochs.truncate_from_end(offset, flush=True)
+            rebuild_producer_state(
+                self.producer_state,
+                self.segments,
+                self.log_start_offset,
+                offset,
+                self.runtime.clock.now_ms(),
+            )
+            self.set_high_watermark(min(self._high_watermark, offset))
+            if VERIFY:
+                self._check()
+            return True
+
+    def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
+        """Drop everything and go on at `offset` with one empty segment.
+
+        Parameters
+        ----------
+        log_start_offset : int, optional
+            At most `offset`, which is the default.
+        """
+        start = offset if log_start_offset is None else log_start_offset
+        if not 0 <= start <= offset:
+            raise ValueError(
+                f"cannot start {self.topic_partition} at {start} and end it at {offset}"
+            )
+        with self.lock, self._storage("truncate"):
+            self.check_open()
+            self.generation += 1
+            self._remove_segments(self.segments.view)
+            self._delete_stale_files(offset)
+            self._add_segment(offset)
+            self.runtime.fs.sync_dir(self.directory)
+            self.log_start_offset = start
+            self._end_at(offset)
+            self.epochs.clear(flush=True)
+            self.producer_state.truncate_fully_and_start_at(offset)
+            self.set_high_watermark(offset)
+            if VERIFY:
+                self._check()
+
+    def _end_at(self, offset: int) -> None:
+        self._log_end_offset = offset
+        self.recovery_point = min(self.recovery_point, offset)
 
     # -- swap ----------------------------------------------------------------------------
 
@@ -507,64 +574,25 @@ class Log:
 
         Notes
         -----
-        The order of renames makes every intermediate state recoverable from names alone:
-        `.cleaned` becomes `.swap` from the highest base down, the old files become `.deleted`,
-        then `.swap` is stripped. Each step waits until the one before is durable, since a disk
-        may reorder names: else an index could come without its log, or an old segment stand
-        beside the one that replaced it. Offsets do not change.
+        See `logstore.swap` for the order that makes a crash harmless. Offsets do not change.
         """
         with self.lock, self._storage("replace segments"):
             self.check_open()
-            old = sorted(
-                (s for s in old_segments if s.base_offset in self.segments),
-                key=lambda s: s.base_offset,
-            )
-            new = sorted(new_segments, key=lambda s: s.base_offset)
-            self.runtime.fs.sync_dir(self.directory)
-            for segment in reversed(new):
-                assert segment.suffix == CLEANED_SUFFIX
-                segment.change_suffix(SWAP_SUFFIX)
-            self.runtime.fs.sync_dir(self.directory)
-            for segment in new:
-                self.segments.add(segment)
-            new_bases = {segment.base_offset for segment in new}
-            for segment in old:
-                if segment.base_offset not in new_bases:
-                    self.segments.remove(segment.base_offset)
-                    self.producer_state.delete_snapshot(segment.base_offset)
-                self._schedule_deletion(segment)
-            self.runtime.fs.sync_dir(self.directory)
-            for segment in new:
-                segment.change_suffix("")
-            self.runtime.fs.sync_dir(self.directory)
+            for segment in self._swap(new_segments, old_segments):
+                if segment.base_offset not in self.segments:
+                    self._delete_snapshot(segment.base_offset)
             if VERIFY:
-                for segment in new:
+                for segment in new_segments:
                     segment._check()
                 self._check()
 
-    def _schedule_deletion(self, segment: LogSegment) -> None:
-        segment.change_suffix(DELETED_SUFFIX)
-        due = self.runtime.clock.now_ms() + self.config.file_delete_delay_ms
-        self._deletions.append(_Deletion(due, segment))
-
-    def delete_expired_files(self, *, force: bool = False) -> int:
-        """Remove `.deleted` files whose `file.delete.delay.ms` is over; return how many."""
-        with self.lock, self._storage("delete segments"):
-            now_ms = self.runtime.clock.now_ms()
-            due = [d for d in self._deletions if force or d.due_ms <= now_ms]
-            self._deletions = [d for d in self._deletions if not (force or d.due_ms <= now_ms)]
-            for deletion in due:
-                deletion.segment.delete_if_exists()
-            return len(due)
+    def _delete_snapshot(self, offset: int) -> None:
+        self._schedule_file_deletion(self.producer_state.mark_snapshot_deleted(offset))
 
     def _check(self) -> None:
         """Assert every invariant that ties segments and offsets together."""
-        view = self.segments.view
-        assert view, "a log has at least one segment"
-        for segment, following in pairwise(view):
-            assert segment.base_offset < following.base_offset
-        assert view[0].base_offset <= self.log_start_offset or len(view) == 1
+        super()._check()
+        first = self.segments.first.base_offset
+        assert first <= self.log_start_offset or len(self.segments) == 1
         assert self.log_start_offset <= self._high_watermark <= self._log_end_offset
-        assert self.active_segment.base_offset <= self._log_end_offset
-        assert self.recovery_point <= self._log_end_offset
         assert self.last_stable_offset <= self._high_watermark

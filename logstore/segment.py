@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from logstore.errors import CorruptRecordError, KafkaStorageError, SegmentOverflowError
+from logstore.errors import CorruptRecordError, SegmentOverflowError
 from logstore.index import OffsetIndex, TimeIndex, TransactionIndex
 from logstore.names import (
     INDEX_SUFFIX,
@@ -28,12 +28,13 @@ from logstore.segment_values import (
     BatchPosition,
     RollReason,
     SegmentRead,
+    draw_roll_jitter,
 )
 from logstore.types import INT32_MAX, INT64_MAX, NO_TIMESTAMP, OffsetPosition, TimestampOffset
 
 if TYPE_CHECKING:
     from logstore.config import LogConfig
-    from logstore.runtime import Clock, File, FileSystem, Random, Runtime
+    from logstore.runtime import Clock, File, FileSystem, Runtime
     from logstore.runtime.fs import Buffer
     from logstore.types import AbortedTxn
 
@@ -93,7 +94,6 @@ class LogSegment:
     ) -> None:
         self._fs: FileSystem = runtime.fs
         self._clock: Clock = runtime.clock
-        self._rng: Random = runtime.rng
         self.directory = directory
         self.base_offset = base_offset
         self.config = config
@@ -103,7 +103,7 @@ class LogSegment:
         self._rolling_based_timestamp: int | None = None
         self._bytes_since_last_index_entry = 0
         self._max_timestamp: TimestampOffset | None = None
-        self.roll_jitter_ms = _draw_jitter(config, self._rng)
+        self.roll_jitter_ms = draw_roll_jitter(config, runtime.rng)
         if create:
             self._file = self._fs.open(self.log_path, create=True)
             self._file.truncate(config.segment_bytes if config.preallocate else 0)
@@ -180,11 +180,14 @@ class LogSegment:
     def delete_if_exists(self) -> None:
         """Close and remove every file of the segment."""
         self.close_handlers()
-        if self._fs.exists(self.log_path):
-            self._fs.remove(self.log_path)
-        self.offset_index.delete_if_exists()
-        self.time_index.delete_if_exists()
-        self.txn_index.delete_if_exists()
+        self.remove_files()
+
+    def remove_files(self) -> None:
+        """Remove every file of the segment; readers that hold it go on through open handles."""
+        indexes = (self.offset_index.path, self.time_index.path, self.txn_index.path)
+        for path in (self.log_path, *indexes):
+            if self._fs.exists(path):
+                self._fs.remove(path)
 
     def flush(self) -> None:
         """Make log and indexes durable."""
@@ -256,7 +259,7 @@ class LogSegment:
         ------
         SegmentOverflowError
             The last offset does not fit the segment; nothing was written.
-        KafkaStorageError
+        OSError
             The write failed; the file was cut back to its former size where possible.
 
         Notes
@@ -291,9 +294,9 @@ class LogSegment:
                     break  # the next append rolls
                 self.offset_index.append(*place)
                 self.time_index.maybe_append(*largest_so_far)
-        except OSError as error:
+        except OSError:
             self._take_back(position, batches[0].last_offset if entries else None)
-            raise KafkaStorageError(f"{self.log_path}: cannot append: {error}") from error
+            raise
         if position == 0:
             self._rolling_based_timestamp = batches[0].max_timestamp
         self._bytes_since_last_index_entry = counter
@@ -591,10 +594,3 @@ class LogSegment:
         assert self.max_timestamp_so_far.timestamp <= max(largest, NO_TIMESTAMP)
         for entry in self.offset_index:
             assert entry.position < max(self.size_bytes, 1)
-
-
-def _draw_jitter(config: LogConfig, rng: Random) -> int:
-    if config.segment_jitter_ms == 0:
-        return 0
-    bound = min(config.segment_jitter_ms, config.segment_ms)
-    return abs(rng.getrandbits(32) - 2**31) % bound

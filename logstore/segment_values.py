@@ -6,7 +6,9 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from logstore.config import LogConfig
     from logstore.record.header import BatchHeader
+    from logstore.runtime import Random
 
 UNKNOWN_POSITION = -1
 """As `max_position` of a read: the bound is not known, so nothing but the place is returned."""
@@ -57,3 +59,11 @@ class BatchExtent(NamedTuple):
     def of(cls, header: BatchHeader) -> BatchExtent:
         """Return the extent of the batch with that header."""
         return cls(header.last_offset, header.max_timestamp, header.size_bytes)
+
+
+def draw_roll_jitter(config: LogConfig, rng: Random) -> int:
+    """Draw the ms by which a segment rolls before `segment.ms` is over; once a segment."""
+    if config.segment_jitter_ms == 0:
+        return 0
+    bound = min(config.segment_jitter_ms, config.segment_ms)
+    return abs(rng.getrandbits(32) - 2**31) % bound

@@ -322,23 +322,25 @@ def faulty_log(world, **config):
     return fs, world.log(runtime=Runtime(world.clock, fs, world.runtime.rng), **config)
 
 
-def test_a_failed_write_leaves_a_usable_log(world):
-    """The error says so, the file is cut back, and the next append takes the same offset."""
+@pytest.mark.parametrize("door", DOORS)
+def test_a_failed_write_takes_the_log_offline_s067(world, door):
+    """Nothing of it is appended, all further use is refused, a restart serves what was there."""
     fs, log = faulty_log(world)
     log.append_records([NewRecord(b"a", b"1", 5)])
     before = world.files(".log")
     fs.rule = lambda operation, path: operation == "write" and path.endswith(".log")
-    for door in DOORS:
-        with pytest.raises(KafkaStorageError, match="cannot append"):
-            door(log, new_records(3), Codec.NONE)
-        assert world.files(".log") == before
-        assert (log.log_end_offset, log.high_watermark) == (1, 1)
-        assert not log.is_offline
+    with pytest.raises(KafkaStorageError, match="cannot append"):
+        door(log, new_records(3), Codec.NONE)
     fs.rule = lambda *_: False
-    log._check()
-    assert log.append_records([NewRecord(b"b", b"2", 5)]).first_offset == 1
+    assert world.files(".log") == before
+    assert (log.log_end_offset, log.high_watermark) == (1, 1)
+    assert log.is_offline
+    with pytest.raises(KafkaStorageError, match="offline: cannot append"):
+        door(log, new_records(3), Codec.NONE)
+    with pytest.raises(KafkaStorageError, match="offline: cannot append"):
+        log.read(0, 100)
     log.close()
-    assert [r.key for r in records_of(world.log())] == [b"a", b"b"]
+    assert [r.key for r in records_of(world.log(clean=False))] == [b"a"]
 
 
 def test_a_failure_behind_the_write_takes_the_log_offline(world):

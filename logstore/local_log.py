@@ -1,0 +1,249 @@
+"""The files of a partition's log: segments, their removal and replacement, and durability.
+
+Knows nothing of what records mean. `Log` adds appending, producers, epochs and the offsets that
+readers see.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+from logstore.errors import KafkaStorageError
+from logstore.names import DELETED_SUFFIX, SEGMENT_SUFFIXES, file_name
+from logstore.segment import LogSegment
+from logstore.swap import swap_segments
+
+if TYPE_CHECKING:
+    from logstore.config import LogConfig
+    from logstore.runtime import Runtime
+    from logstore.segments import LogSegments
+    from logstore.types import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+
+class _Deletion(NamedTuple):
+    due_ms: int
+    remove: Callable[[], None]
+
+
+class _StorageGuard:
+    """Turns an `OSError` inside into a `KafkaStorageError` that takes the log offline."""
+
+    __slots__ = ("_log", "_what")
+
+    def __init__(self, log: LocalLog, what: str) -> None:
+        self._log = log
+        self._what = what
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, OSError):
+            self._log.go_offline(f"cannot {self._what}: {error}")
+            raise KafkaStorageError(
+                f"{self._log.topic_partition}: cannot {self._what}: {error}"
+            ) from error
+
+
+class LocalLog:
+    """One partition's segments on a disk.
+
+    Attributes
+    ----------
+    recovery_point : int
+        Everything below is known to be durable.
+    generation : int
+        Counts truncations: a cleaning that began under another one must not swap its segments in.
+    on_offline : callable, optional
+        Told the reason when a failure of the disk takes the log offline; the owner then takes the
+        rest of the data directory offline too.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        directory: str,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        segments: LogSegments,
+        *,
+        log_end_offset: int,
+        recovery_point: int,
+    ) -> None:
+        self.runtime = runtime
+        self.directory = directory
+        self.topic_partition = topic_partition
+        self.config = config
+        self.segments = segments
+        self.recovery_point = recovery_point
+        self.generation = 0
+        self.lock = runtime.lock()
+        self.on_offline: Callable[[str], None] | None = None
+        self._log_end_offset = log_end_offset
+        self._deletions: list[_Deletion] = []
+        self._closed = False
+        self._offline_reason: str | None = None
+
+    @property
+    def log_end_offset(self) -> int:
+        """Next offset to assign; exclusive end of the log."""
+        return self._log_end_offset
+
+    @property
+    def active_segment(self) -> LogSegment:
+        """The last segment, the only one that takes appends."""
+        return self.segments.active
+
+    @property
+    def size_bytes(self) -> int:
+        """Data bytes of all segments."""
+        return self.segments.size_bytes
+
+    def set_config(self, config: LogConfig) -> None:
+        """Obey other settings from the next use on; an existing segment keeps its jitter."""
+        with self.lock:
+            self.config = config
+            for segment in self.segments:
+                segment.config = config
+
+    # -- in use, closed, offline ---------------------------------------------------------
+
+    @property
+    def is_offline(self) -> bool:
+        """Whether a failure of the disk put an end to the use of this log."""
+        return self._offline_reason is not None
+
+    def check_open(self) -> None:
+        """Raise `KafkaStorageError` if the log was closed or is offline."""
+        if self._offline_reason is not None:
+            raise KafkaStorageError(f"{self.topic_partition} is offline: {self._offline_reason}")
+        if self._closed:
+            raise KafkaStorageError(f"{self.topic_partition}: the log is closed")
+
+    def _storage(self, what: str) -> _StorageGuard:
+        """Take the log offline if a file operation inside fails."""
+        return _StorageGuard(self, what)
+
+    def go_offline(self, reason: str) -> None:
+        """Refuse all use from now on; only a restart, with recovery, helps."""
+        if self._offline_reason is None:
+            self._offline_reason = reason
+            if self.on_offline is not None:
+                self.on_offline(reason)
+
+    # -- durability ----------------------------------------------------------------------
+
+    def flush(self, up_to: int | None = None, *, force: bool = False) -> None:
+        """Make the log durable and move the recovery point up.
+
+        Parameters
+        ----------
+        up_to : int, optional
+            End of what must be durable, exclusive; the log end by default.
+        force : bool
+            Sync the active segment even if nothing was appended to it.
+        """
+        with self.lock:
+            self.check_open()
+            target = self._log_end_offset if up_to is None else up_to
+            if target <= self.recovery_point and not force:
+                return
+            segments = set(self.segments.between(self.recovery_point, target))
+            if force:
+                segments.add(self.active_segment)
+            with self._storage("flush"):
+                for segment in sorted(segments, key=lambda each: each.base_offset):
+                    segment.flush()
+                self.runtime.fs.sync_dir(self.directory)
+            self.recovery_point = max(target, self.recovery_point)
+
+    def _close_files(self) -> None:
+        for segment in self.segments:
+            segment.close_handlers()
+        self._closed = True
+
+    # -- removal and replacement ---------------------------------------------------------
+
+    def _remove_segments(self, segments: Iterable[LogSegment]) -> None:
+        """Take segments out of the log: their names change now, their files go later.
+
+        Durable on return: what is written next may stand at the same offsets.
+        """
+        gone = list(segments)
+        for segment in gone:
+            self.segments.remove(segment.base_offset)
+            segment.change_suffix(DELETED_SUFFIX)
+            self._schedule_deletion(segment.remove_files)
+        if gone:
+            self.runtime.fs.sync_dir(self.directory)
+
+    def _swap(
+        self, new_segments: Sequence[LogSegment], old_segments: Sequence[LogSegment]
+    ) -> list[LogSegment]:
+        """Swap segments, schedule the old ones' files for deletion, and return the old ones."""
+        fs = self.runtime.fs
+        old = swap_segments(fs, self.directory, self.segments, new_segments, old_segments)
+        for segment in old:
+            self._schedule_deletion(segment.remove_files)
+        return old
+
+    def _schedule_deletion(self, remove: Callable[[], None]) -> None:
+        due = self.runtime.clock.now_ms() + self.config.file_delete_delay_ms
+        self._deletions.append(_Deletion(due, remove))
+
+    def _schedule_file_deletion(self, path: str | None) -> None:
+        """Remove a file that is named `.deleted` already, once the delay is over."""
+        if path is not None:
+            self._schedule_deletion(partial(self._remove_file, path))
+
+    def _remove_file(self, path: str) -> None:
+        if self.runtime.fs.exists(path):
+            self.runtime.fs.remove(path)
+
+    def delete_expired_files(self, *, force: bool = False) -> int:
+        """Remove what was renamed `.deleted` at least `file.delete.delay.ms` ago.
+
+        Readers that hold a removed segment go on reading: its files close with the last of them.
+
+        Returns
+        -------
+        int
+            Segments and snapshots removed.
+        """
+        with self.lock, self._storage("delete segments"):
+            now_ms = self.runtime.clock.now_ms()
+            due = [d for d in self._deletions if force or d.due_ms <= now_ms]
+            self._deletions = [d for d in self._deletions if not (force or d.due_ms <= now_ms)]
+            for deletion in due:
+                deletion.remove()
+            return len(due)
+
+    def _delete_stale_files(self, base_offset: int) -> None:
+        """Remove files that a new segment of that base would find in its place."""
+        fs = self.runtime.fs
+        for kind in SEGMENT_SUFFIXES:
+            path = f"{self.directory}/{file_name(base_offset, kind)}"
+            if fs.exists(path):
+                logger.warning("newly rolled segment file %s already exists; deleting it", path)
+                fs.remove(path)
+
+    def _add_segment(self, base_offset: int) -> LogSegment:
+        """Start a new last segment."""
+        segment = LogSegment(self.runtime, self.directory, base_offset, self.config, create=True)
+        self.segments.add(segment)
+        return segment
+
+    def _check(self) -> None:
+        """Assert the invariants of the segments."""
+        view = self.segments.view
+        assert view, "a log has at least one segment"
+        for segment, following in pairwise(view):
+            assert segment.base_offset < following.base_offset
+        assert self.active_segment.base_offset <= self._log_end_offset
+        assert self.recovery_point <= self._log_end_offset

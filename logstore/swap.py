@@ -1,0 +1,72 @@
+"""Putting complete new segments in the place of old ones, so that a crash anywhere is harmless.
+
+Used for cleaned segments and for split ones (cleaner-semantics §9); the loader finishes or undoes
+what a crash interrupts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from logstore.names import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
+
+if TYPE_CHECKING:
+    from logstore.runtime import FileSystem
+    from logstore.segment import LogSegment
+    from logstore.segments import LogSegments
+
+
+def swap_segments(
+    fs: FileSystem,
+    directory: str,
+    segments: LogSegments,
+    new_segments: Sequence[LogSegment],
+    old_segments: Sequence[LogSegment],
+) -> list[LogSegment]:
+    """Replace segments of a log by others.
+
+    Parameters
+    ----------
+    segments : LogSegments
+        Changed in place.
+    new_segments : sequence of LogSegment
+        Complete, durable, named `.cleaned`; on return they bear their final names.
+    old_segments : sequence of LogSegment
+        Those that are gone already (retention) are passed over.
+
+    Returns
+    -------
+    list of LogSegment
+        The old segments that were replaced, now named `.deleted`, for the caller to remove.
+
+    Notes
+    -----
+    The order of renames makes every intermediate state recoverable from names alone: `.cleaned`
+    becomes `.swap` from the highest base down, the old files become `.deleted`, then `.swap` is
+    stripped. Each step waits until the one before is durable, since a disk may reorder names:
+    else an index could come without its log, or an old segment stand beside the one that replaced
+    it.
+    """
+    old = sorted(
+        (segment for segment in old_segments if segment.base_offset in segments),
+        key=lambda segment: segment.base_offset,
+    )
+    new = sorted(new_segments, key=lambda segment: segment.base_offset)
+    fs.sync_dir(directory)
+    for segment in reversed(new):
+        assert segment.suffix == CLEANED_SUFFIX
+        segment.change_suffix(SWAP_SUFFIX)
+    fs.sync_dir(directory)
+    for segment in new:
+        segments.add(segment)
+    new_bases = {segment.base_offset for segment in new}
+    for segment in old:
+        if segment.base_offset not in new_bases:
+            segments.remove(segment.base_offset)
+        segment.change_suffix(DELETED_SUFFIX)
+    fs.sync_dir(directory)
+    for segment in new:
+        segment.change_suffix("")
+    fs.sync_dir(directory)
+    return old
