@@ -112,8 +112,9 @@ nojit-coverage: $(DEV) ## coverage with the kernels run as plain Python
 	@NUMBA_DISABLE_JIT=1 $(PYTEST) $(PARALLEL) $(PYTEST_ARGS) --cov --cov-report=term --cov-report=html \
 		$(wildcard tests/unit tests/property tests/cli)
 
-docs: $(DEV) ## write docs/CLI.md again from the program's help
+docs: $(DEV) ## write docs/CLI.md and docs/CONFIG.md again
 	@PYTHONPATH=. $(BIN)/python tests/support/cli_docs.py
+	@PYTHONPATH=. $(BIN)/python tests/support/config_docs.py
 
 # --- upkeep -----------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from logstore.config_ignored import has_no_effect
+from logstore.config_ignored import NOT_OFFERED_TO_TOPICS, has_no_effect
 from logstore.config_keys import Value, render, to_text
 from logstore.config_legacy import translate_broker, translate_policy
 from logstore.config_table import BROKER_KEYS, COMPACT, DELETE, TOPIC_KEYS
@@ -23,6 +23,9 @@ from logstore.types import INT64_MAX, TimestampType
 
 MIN_DEDUPE_BYTES_PER_THREAD = 1 << 20
 """Each cleaner thread needs more than this for its offset map."""
+
+MIN_LAG = "min.compaction.lag.ms"
+MAX_LAG = "max.compaction.lag.ms"
 
 ORIGIN_TOPIC = "topic"
 ORIGIN_BROKER = "broker"
@@ -84,11 +87,10 @@ class LogConfig:
     def __post_init__(self) -> None:
         for key in TOPIC_KEYS.values():
             key.check(getattr(self, key.attribute))
-        if self.max_compaction_lag_ms < self.min_compaction_lag_ms:
-            raise InvalidConfigurationError(
-                f"max.compaction.lag.ms = {self.max_compaction_lag_ms} must not be below"
-                f" min.compaction.lag.ms = {self.min_compaction_lag_ms}"
-            )
+        _check_lags(
+            _Setting(MIN_LAG, self.min_compaction_lag_ms),
+            _Setting(MAX_LAG, self.max_compaction_lag_ms),
+        )
 
     @property
     def compact(self) -> bool:
@@ -156,6 +158,12 @@ class BrokerConfig:
         By topic key: what the broker sets for all topics.
     notes : tuple of str
         What a user should be told about the properties: old names, unknown and ignored keys.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        A value is out of its range, the defaults for topics contradict each other, or the
+        cleaner's threads have too little memory.
     """
 
     log_dirs: tuple[str, ...] = _broker("log.dirs")
@@ -192,6 +200,7 @@ class BrokerConfig:
         for key in BROKER_KEYS.values():
             if key.attribute in _BROKER_FIELDS:
                 key.check(getattr(self, key.attribute))
+        _check_lags(self._default_of(MIN_LAG), self._default_of(MAX_LAG))
         threads = self.log_cleaner_threads
         if not self.log_cleaner_enable or threads == 0:
             return
@@ -205,10 +214,13 @@ class BrokerConfig:
     @property
     def message_max_bytes(self) -> int:
         """Largest batch in bytes by default; bounds how far a cleaner's buffers may grow."""
-        default = self.topic_defaults.get("max.message.bytes")
-        value = TOPIC_KEYS["max.message.bytes"].default if default is None else default.value
+        return self._default_of("max.message.bytes").value
+
+    def _default_of(self, key: str) -> _Setting:
+        """Return what holds for topics without an override, under the broker's name if it is."""
+        value, name = self.topic_defaults.get(key, (TOPIC_KEYS[key].default, key))
         assert isinstance(value, int)
-        return value
+        return _Setting(name, value)
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, object]) -> BrokerConfig:
@@ -227,12 +239,19 @@ class BrokerConfig:
         Raises
         ------
         InvalidConfigurationError
-            A value of a key that has an effect is not allowed.
+            A value of a key that has an effect is not allowed, or values contradict each other;
+            the message has the broker's names.
         """
         texts, notes = translate_broker(_to_texts(properties))
-        values = {key: row.parse(texts[key]) for key, row in BROKER_KEYS.items() if key in texts}
-        if "log.dirs" not in values and (log_dir := values.get("log.dir")):
-            values["log.dirs"] = (str(log_dir),)
+        overruled = _overruled(texts)
+        values = {
+            key: (row._replace(ranges=()) if key in overruled else row).parse(texts[key])
+            for key, row in BROKER_KEYS.items()
+            if key in texts
+        }
+        named = next((key for key in ("log.dirs", "log.dir") if key in values), None)
+        if named is not None:
+            values["log.dirs"] = _directories(named, values[named])
         unknown = [key for key in texts if key not in BROKER_KEYS and not has_no_effect(key)]
         notes += [
             f"unknown broker key {key} is ignored; the nearest is {_nearest_broker_key(key)}"
@@ -302,9 +321,7 @@ def normalize_overrides(overrides: Mapping[str, object]) -> tuple[dict[str, str]
     for given, text in _to_texts(overrides).items():
         key, text = translate_policy(given, text, "cleanup.policy", notes)
         if key not in TOPIC_KEYS:
-            raise InvalidConfigurationError(
-                f"unknown topic configuration {key!r}; the nearest is {_nearest_topic_key(key)!r}"
-            )
+            raise _unknown_topic_key(key)
         if key in normal and given != key:
             continue
         normal[key] = render(TOPIC_KEYS[key].parse(text))
@@ -326,13 +343,65 @@ def effective_config(
     Raises
     ------
     InvalidConfigurationError
-        A key is unknown, a value is not allowed, or two values contradict each other.
+        A key is unknown, a value is not allowed, or two values contradict each other; the
+        message of the last says where each comes from.
     """
     values = _resolve(overrides, broker or BrokerConfig())
+    _check_lags(values[MIN_LAG].setting(MIN_LAG), values[MAX_LAG].setting(MAX_LAG))
     fields: dict[str, Any] = {
         TOPIC_KEYS[key].attribute: resolved.value for key, resolved in values.items()
     }
     return LogConfig(**fields)
+
+
+def altered_overrides(
+    overrides: Mapping[str, str],
+    set: Mapping[str, object],
+    unset: Iterable[str],
+    broker: BrokerConfig | None = None,
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Return a topic's overrides after a change, checked as a whole.
+
+    Parameters
+    ----------
+    overrides : Mapping
+        The topic's own values before the change.
+    set : Mapping
+        Topic keys that get a value, as `normalize_overrides` takes them.
+    unset : iterable of str
+        Topic keys that go back to the broker's value or the default; one that the topic does
+        not override is no mistake.
+    broker : BrokerConfig, optional
+        What the result is checked together with.
+
+    Returns
+    -------
+    overrides : dict of str to str
+        Current names and values, fit to be stored.
+    notes : tuple of str
+        Which old names in the change were translated.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        A key is unknown, set and unset at once, a value is not allowed, or the result, with
+        what the broker says, contradicts itself.
+    """
+    given, notes = normalize_overrides(set)
+    removed: list[str] = []
+    old_names: list[str] = []
+    for name in unset:
+        key, _ = translate_policy(name.strip(), "", "cleanup.policy", old_names)
+        # What is stored can be taken out again, whoever stored it.
+        if key not in TOPIC_KEYS and key not in overrides:
+            raise _unknown_topic_key(key)
+        if key in given:
+            raise InvalidConfigurationError(f"{key} cannot be set and unset at once")
+        removed.append(key)
+    kept = {key: text for key, text in overrides.items() if key not in removed and key not in given}
+    result = normalize_overrides(kept)[0] | given
+    effective_config(result, broker)
+    return result, (*notes, *old_names)
 
 
 def describe(
@@ -350,10 +419,38 @@ def describe(
     }
 
 
+class _Setting(NamedTuple):
+    """A number, the name to complain of it under, and who set it, if there is a choice."""
+
+    key: str
+    value: int
+    source: str = ""
+
+
+def _check_lags(low: _Setting, high: _Setting) -> None:
+    if high.value >= low.value:
+        return
+    sources = f": the first is {high.source}, the second {low.source}" if high.source else ""
+    if high.source == low.source != "":
+        sources = f": both are {low.source}"
+    raise InvalidConfigurationError(
+        f"{high.key} = {high.value} must not be below {low.key} = {low.value}{sources}"
+    )
+
+
 class _Resolved(NamedTuple):
     value: Value
     origin: str
     broker_key: str | None
+
+    def setting(self, key: str) -> _Setting:
+        assert isinstance(self.value, int)
+        source = {
+            ORIGIN_TOPIC: "the topic's own",
+            ORIGIN_BROKER: f"the broker's ({self.broker_key})",
+            ORIGIN_DEFAULT: "the default",
+        }[self.origin]
+        return _Setting(key, self.value, source)
 
 
 def _resolve(overrides: Mapping[str, object], broker: BrokerConfig) -> dict[str, _Resolved]:
@@ -368,6 +465,16 @@ def _resolve(overrides: Mapping[str, object], broker: BrokerConfig) -> dict[str,
         else:
             resolved[key] = _Resolved(row.default, ORIGIN_DEFAULT, None)
     return resolved
+
+
+def _overruled(texts: Mapping[str, str]) -> frozenset[str]:
+    """Return the keys whose own range does not count, since a finer unit is given as well."""
+    return frozenset(
+        synonym.key
+        for row in TOPIC_KEYS.values()
+        for synonym in [each for each in row.synonyms if each.key in texts][1:]
+        if synonym.ranges is not None
+    )
 
 
 def _topic_defaults(values: Mapping[str, Value]) -> dict[str, TopicDefault]:
@@ -386,8 +493,26 @@ def _topic_defaults(values: Mapping[str, Value]) -> dict[str, TopicDefault]:
     return defaults
 
 
+def _directories(key: str, paths: Value) -> tuple[str, ...]:
+    assert isinstance(paths, tuple)
+    named = tuple(path for path in paths if path)
+    if not named:
+        raise InvalidConfigurationError(f"{key} is set, but names no directory")
+    return named
+
+
 def _to_texts(values: Mapping[str, object]) -> dict[str, str]:
     return {key.strip(): to_text(value) for key, value in values.items()}
+
+
+def _unknown_topic_key(key: str) -> InvalidConfigurationError:
+    if (reason := NOT_OFFERED_TO_TOPICS.get(key)) is not None:
+        return InvalidConfigurationError(
+            f"topic configuration {key!r} of Kafka's is not offered here: {reason}"
+        )
+    return InvalidConfigurationError(
+        f"unknown topic configuration {key!r}; the nearest is {_nearest_topic_key(key)!r}"
+    )
 
 
 def _nearest_topic_key(key: str) -> str:

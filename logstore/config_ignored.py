@@ -1,12 +1,14 @@
-"""Names of Kafka's broker keys that mean nothing to one node without a network.
+"""Names of Kafka's keys that mean nothing to one node without a network.
 
 A broker's own `server.properties` is full of them. They are told apart from misspelt keys, so
-that the first can be listed in one line and the second warned about.
+that the first can be listed in one line and the second warned about. Topic keys of that kind are
+refused like misspelt ones, but with the reason: nobody should believe that they are obeyed.
 """
 
 from __future__ import annotations
 
-_PREFIXES = (
+PREFIXES = (
+    "add.partitions.to.txn.",
     "advertised.",
     "alter.",
     "authorizer.",
@@ -20,15 +22,20 @@ _PREFIXES = (
     "controlled.shutdown.",
     "controller.",
     "delegation.token.",
+    "delete.records.purgatory.",
     "early.start.",
     "eligible.leader.",
+    "errors.deadletterqueue.",
     "fetch.",
+    "follower.fetch.",
     "group.",
     "initial.broker.",
     "inter.broker.",
+    "internal.metadata.",
     "kafka.",
     "leader.imbalance.",
     "listener.",
+    "log.remote.",
     "metadata.",
     "metric.",
     "metrics.",
@@ -55,17 +62,17 @@ _PREFIXES = (
     "zookeeper.",
 )
 
-_NAMES = frozenset(
+NAMES = frozenset(
     (
         "auto.create.topics.enable",
         "auto.include.jmx.reporter",
         "background.threads",
+        "config.providers",
+        "cordoned.log.dirs",
         "create.topic.policy.class.name",
-        "alter.config.policy.class.name",
         "default.replication.factor",
         "delete.topic.enable",
         "host.name",
-        "internal.metadata.delete.delay.millis",
         "listeners",
         "log.deletion.max.segments.per.run",
         "log.local.retention.bytes",
@@ -76,12 +83,14 @@ _NAMES = frozenset(
         "max.connections",
         "max.connections.per.ip",
         "max.connections.per.ip.overrides",
+        "max.decompressed.message.bytes",
         "max.incremental.fetch.session.cache.slots",
         "max.request.partition.size.limit",
         "node.id",
         "num.io.threads",
         "num.network.threads",
         "num.partitions",
+        "offset.metadata.max.bytes",
         "port",
         "process.roles",
         "producer.purgatory.purge.interval.requests",
@@ -93,4 +102,26 @@ _NAMES = frozenset(
 
 def has_no_effect(key: str) -> bool:
     """Tell whether `key` is a broker key of Kafka's that this engine has no use for."""
-    return key in _NAMES or key.startswith(_PREFIXES)
+    return key in NAMES or key.startswith(PREFIXES)
+
+
+_TIERED = "there is no tiered storage"
+_THROTTLED = "there are no replicas to throttle"
+_CONVERTED = "batches are stored and read in one format"
+
+NOT_OFFERED_TO_TOPICS = {
+    "errors.deadletterqueue.group.enable": "there are no share groups",
+    "follower.replication.throttled.replicas": _THROTTLED,
+    "leader.replication.throttled.replicas": _THROTTLED,
+    "local.retention.bytes": _TIERED,
+    "local.retention.ms": _TIERED,
+    "max.decompressed.message.bytes": "logstore.decompression.max.bytes has its place",
+    "message.downconversion.enable": _CONVERTED,
+    "message.format.version": _CONVERTED,
+    "remote.copy.lag.bytes": _TIERED,
+    "remote.copy.lag.ms": _TIERED,
+    "remote.log.copy.disable": _TIERED,
+    "remote.log.delete.on.disable": _TIERED,
+    "remote.storage.enable": _TIERED,
+}
+"""Kafka's topic keys that a topic cannot have here, and why."""

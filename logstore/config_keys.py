@@ -31,7 +31,10 @@ class Kind(enum.Enum):
 
 
 class Synonym(NamedTuple):
-    """A broker key that sets the default of a topic key, after multiplying by `factor`."""
+    """A broker key that sets the default of a topic key, after multiplying by `factor`.
+
+    `ranges`, where they are not the topic key's, bind only if it is this key that holds.
+    """
 
     key: str
     factor: int = 1

@@ -7,9 +7,43 @@ a buffer each and two throughput limits; operators' guides know `log.cleanup.int
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from logstore.config_keys import ConfigKey, Kind
 from logstore.config_table import AT_LEAST_1, BROKER_KEYS, COMPACT, MINUTE_MS
+
+OLD_POLICY_KEY = "topic.cleanup.policy"
+OLD_COMPACT = "dedupe"
+
+
+class OldName(NamedTuple):
+    """An old broker key, today's key, and what its value means for that one."""
+
+    old: str
+    current: str
+    reading: str
+
+
+OLD_BROKER_NAMES = (
+    OldName(OLD_POLICY_KEY, "log.cleanup.policy", f"the same; {OLD_COMPACT} is {COMPACT}"),
+    OldName("cleaner.thread.pool.size", "log.cleaner.threads", "the same"),
+    OldName(
+        "cleaner.buffer.size.bytes",
+        "log.cleaner.dedupe.buffer.size",
+        "bytes of one thread, so times the threads",
+    ),
+    OldName(
+        "cleaner.max.read.throughput",
+        "log.cleaner.io.max.bytes.per.second",
+        "bytes a second; of a read and a write limit the lower, since today's is on their sum",
+    ),
+    OldName(
+        "cleaner.max.write.throughput",
+        "log.cleaner.io.max.bytes.per.second",
+        "as the read limit",
+    ),
+    OldName("log.cleanup.interval.mins", "log.retention.check.interval.ms", "minutes, times 60000"),
+)
 
 
 def translate_policy(key: str, text: str, current: str, notes: list[str]) -> tuple[str, str]:
@@ -24,12 +58,12 @@ def translate_policy(key: str, text: str, current: str, notes: list[str]) -> tup
     notes : list of str
         What was translated is added.
     """
-    if key == "topic.cleanup.policy":
-        notes.append(f"topic.cleanup.policy is an old name of {current}")
+    if key == OLD_POLICY_KEY:
+        notes.append(f"{OLD_POLICY_KEY} is an old name of {current}")
         key = current
-    if key == current and "dedupe" in (parts := [part.strip() for part in text.split(",")]):
-        notes.append(f"{current}: dedupe is an old name of {COMPACT}")
-        text = ",".join(COMPACT if part == "dedupe" else part for part in parts)
+    if key == current and OLD_COMPACT in (parts := [part.strip() for part in text.split(",")]):
+        notes.append(f"{current}: {OLD_COMPACT} is an old name of {COMPACT}")
+        text = ",".join(COMPACT if part == OLD_COMPACT else part for part in parts)
     return key, text
 
 
@@ -82,9 +116,8 @@ def translate_broker(texts: Mapping[str, str]) -> tuple[dict[str, str], list[str
             str(min(limits.values())),
             " (one limit for reading and writing together, so neither is exceeded)",
         )
-    if "topic.cleanup.policy" in current:
-        text = current.pop("topic.cleanup.policy")
-        replace(["topic.cleanup.policy"], "log.cleanup.policy", text)
+    if (policy := current.pop(OLD_POLICY_KEY, None)) is not None:
+        replace([OLD_POLICY_KEY], "log.cleanup.policy", policy)
     if "log.cleanup.policy" in current:
         _, current["log.cleanup.policy"] = translate_policy(
             "log.cleanup.policy", current["log.cleanup.policy"], "log.cleanup.policy", notes

@@ -2,15 +2,17 @@
 
 `TOPIC_KEYS` are what a topic may override; their broker synonyms give the default of every topic
 and stand in Kafka's order of precedence. `BROKER_KEYS` are all keys of a broker's file that have
-an effect here, those synonyms included. Ranges are data, since Kafka's releases differ in them.
+an effect here, those synonyms included. Ranges are data, since Kafka's releases differ in them:
+the rows are those of Kafka 3.9, `LATER_RELEASES` says what has changed since.
 Source: storage-format §16, cleaner-semantics §12 and §13.1.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
-from logstore.config_keys import ConfigKey, Kind, Ranges, Synonym
+from logstore.config_keys import ConfigKey, Kind, Ranges, Synonym, Value
 from logstore.types import INT64_MAX, TimestampType
 
 HOUR_MS = 3_600_000
@@ -30,7 +32,8 @@ _TOPIC_ROWS = (
         "segment.bytes",
         Kind.INT,
         1 << 30,
-        "Size in bytes at which a segment is closed; also the most that one append may hold.",
+        "Bytes that a segment may hold: an append that would exceed them starts a new one, a "
+        "larger append is refused (RECORD_LIST_TOO_LARGE).",
         ((14, None),),
         synonyms=(Synonym("log.segment.bytes"),),
     ),
@@ -38,7 +41,8 @@ _TOPIC_ROWS = (
         "segment.ms",
         Kind.LONG,
         WEEK_MS,
-        "Age in ms at which an append closes the active segment, full or not.",
+        "Age in ms, from the segment's first batch to the append by their timestamps, above "
+        "which an append starts a new segment; an idle one stays open.",
         AT_LEAST_1,
         synonyms=(
             Synonym("log.roll.ms"),
@@ -49,7 +53,8 @@ _TOPIC_ROWS = (
         "segment.jitter.ms",
         Kind.LONG,
         0,
-        "Most that is randomly taken off segment.ms, so that logs do not all roll together.",
+        "Most ms taken off segment.ms, drawn anew for each segment, so that logs do not all "
+        "roll together; never more than segment.ms itself.",
         AT_LEAST_0,
         synonyms=(
             Synonym("log.roll.jitter.ms"),
@@ -60,7 +65,8 @@ _TOPIC_ROWS = (
         "segment.index.bytes",
         Kind.INT,
         10 << 20,
-        "Size in bytes of a new segment's index files; a full index closes the segment.",
+        "Bytes reserved for each index of the active segment, trimmed when it is closed; a "
+        "full index closes it. Below 24 every append starts a new segment.",
         ((4, None),),
         synonyms=(Synonym("log.index.size.max.bytes"),),
     ),
@@ -68,7 +74,8 @@ _TOPIC_ROWS = (
         "index.interval.bytes",
         Kind.INT,
         4096,
-        "Bytes of log between two index entries; smaller finds faster and takes more index.",
+        "Bytes of log after which the next batch gets an index entry: less finds faster and "
+        "takes larger indexes, 0 indexes every batch but the first.",
         AT_LEAST_0,
         synonyms=(Synonym("log.index.interval.bytes"),),
     ),
@@ -76,7 +83,8 @@ _TOPIC_ROWS = (
         "flush.messages",
         Kind.LONG,
         INT64_MAX,
-        "Appended records after which the log is forced to disk.",
+        "Unflushed records at which an append forces the log to disk before it returns; 1: "
+        "every append. Rolling and closing do so in any case.",
         AT_LEAST_1,
         synonyms=(Synonym("log.flush.interval.messages"),),
     ),
@@ -84,7 +92,8 @@ _TOPIC_ROWS = (
         "flush.ms",
         Kind.LONG,
         INT64_MAX,
-        "Time in ms after which the log is forced to disk.",
+        "Time in ms after which unflushed records are forced to disk, looked at every "
+        "log.flush.scheduler.interval.ms; by default rolling and closing alone do so.",
         AT_LEAST_0,
         synonyms=(
             Synonym("log.flush.interval.ms"),
@@ -95,14 +104,16 @@ _TOPIC_ROWS = (
         "retention.bytes",
         Kind.LONG,
         -1,
-        "Size in bytes above which the oldest segments go, under policy delete; negative: none.",
+        "Bytes that a partition keeps under policy delete: the oldest segment goes while the "
+        "others still hold as many. 0 keeps none, any negative number all.",
         synonyms=(Synonym("log.retention.bytes"),),
     ),
     ConfigKey(
         "retention.ms",
         Kind.LONG,
         WEEK_MS,
-        "Age in ms past which segments go, by their newest record, under policy delete; -1: never.",
+        "Age in ms above which a segment goes under policy delete, by its newest record: one "
+        "dated ahead holds it and all after it. 0: all before now, -1: never.",
         ((-1, None),),
         synonyms=(
             Synonym("log.retention.ms", ranges=((None, -1), (1, None))),
@@ -114,7 +125,8 @@ _TOPIC_ROWS = (
         "max.message.bytes",
         Kind.INT,
         1_048_588,
-        "Largest batch in bytes that a client may append, after compression.",
+        "Largest batch in bytes, header included and compressed as stored, that a client may "
+        "append; a larger one is refused (MESSAGE_TOO_LARGE).",
         AT_LEAST_0,
         synonyms=(Synonym("message.max.bytes"),),
     ),
@@ -122,7 +134,8 @@ _TOPIC_ROWS = (
         "delete.retention.ms",
         Kind.LONG,
         DAY_MS,
-        "Time in ms that a tombstone stays readable after the cleaning that first met it.",
+        "Time in ms that tombstones and markers stay after the cleaning that first met them; "
+        "who reads longer than this from the start may miss deletions.",
         AT_LEAST_0,
         synonyms=(Synonym("log.cleaner.delete.retention.ms"),),
     ),
@@ -130,7 +143,8 @@ _TOPIC_ROWS = (
         "min.compaction.lag.ms",
         Kind.LONG,
         0,
-        "Age in ms that a record must have before it may be compacted.",
+        "Age in ms, by its newest record, below which a segment is not compacted, so that "
+        "every version stays readable; 0: the active one alone is safe.",
         AT_LEAST_0,
         synonyms=(Synonym("log.cleaner.min.compaction.lag.ms"),),
     ),
@@ -138,7 +152,8 @@ _TOPIC_ROWS = (
         "max.compaction.lag.ms",
         Kind.LONG,
         INT64_MAX,
-        "Age in ms at which a record must be compacted, whatever the dirty ratio (KIP-354).",
+        "Age in ms at which records are compacted whatever the dirty ratio (KIP-354), the "
+        "active segment being rolled for it; not below min.compaction.lag.ms.",
         AT_LEAST_1,
         synonyms=(Synonym("log.cleaner.max.compaction.lag.ms"),),
     ),
@@ -146,7 +161,8 @@ _TOPIC_ROWS = (
         "file.delete.delay.ms",
         Kind.LONG,
         MINUTE_MS,
-        "Time in ms between renaming a file to .deleted and removing it.",
+        "Time in ms that files renamed to .deleted, and folders renamed to -delete, stay for "
+        "readers still at work; an orderly stop removes the files at once.",
         AT_LEAST_0,
         synonyms=(Synonym("log.segment.delete.delay.ms"),),
     ),
@@ -154,7 +170,8 @@ _TOPIC_ROWS = (
         "min.cleanable.dirty.ratio",
         Kind.DOUBLE,
         0.5,
-        "Part of the log that must be dirty, and more, before the cleaner takes it up.",
+        "Dirty part of a log above which it is cleaned: 0 at the first dirty byte, 1 never. "
+        "Lower wastes less space and rewrites more often.",
         RATIO,
         synonyms=(Synonym("log.cleaner.min.cleanable.ratio"),),
     ),
@@ -162,7 +179,8 @@ _TOPIC_ROWS = (
         "cleanup.policy",
         Kind.LIST,
         (DELETE,),
-        "What may remove records: delete (age, size), compact (newer ones of their key), or both.",
+        "What may remove records: delete (by age and size), compact (all but the newest of a "
+        "key, and a key is required), both; empty: neither.",
         values=(COMPACT, DELETE),
         synonyms=(Synonym("log.cleanup.policy"),),
     ),
@@ -170,7 +188,8 @@ _TOPIC_ROWS = (
         "compression.type",
         Kind.STRING,
         "producer",
-        "Codec that batches are stored with; producer keeps the client's.",
+        "Codec that batches are stored with: producer keeps the client's, any other "
+        "recompresses what comes differently; markers are never compressed.",
         values=("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
         synonyms=(Synonym("compression.type"),),
     ),
@@ -178,7 +197,7 @@ _TOPIC_ROWS = (
         "compression.gzip.level",
         Kind.INT,
         -1,
-        "Level of gzip where the engine compresses; -1 is the library's choice.",
+        "Level of gzip where the engine compresses, 1 fast to 9 small; -1 is the library's choice.",
         ((-1, -1), (1, 9)),
         synonyms=(Synonym("compression.gzip.level"),),
     ),
@@ -186,7 +205,7 @@ _TOPIC_ROWS = (
         "compression.lz4.level",
         Kind.INT,
         9,
-        "Level of lz4 where the engine compresses.",
+        "Level of lz4 where the engine compresses, 1 fast to 17 small.",
         ((1, 17),),
         synonyms=(Synonym("compression.lz4.level"),),
     ),
@@ -194,7 +213,8 @@ _TOPIC_ROWS = (
         "compression.zstd.level",
         Kind.INT,
         3,
-        "Level of zstd where the engine compresses.",
+        "Level of zstd where the engine compresses, 22 smallest, negative faster still than "
+        "1; 0 is the library's choice.",
         ((-131_072, 22),),
         synonyms=(Synonym("compression.zstd.level"),),
     ),
@@ -202,14 +222,16 @@ _TOPIC_ROWS = (
         "preallocate",
         Kind.BOOLEAN,
         False,
-        "Create segments at their full size and trim them when they are closed.",
+        "Whether a new .log takes segment.bytes on the disk at once; what is left over is "
+        "trimmed when the segment is closed.",
         synonyms=(Synonym("log.preallocate"),),
     ),
     ConfigKey(
         "message.timestamp.type",
         Kind.STRING,
         TimestampType.CREATE_TIME,
-        "Whose time records bear: the producer's (CreateTime) or the append's (LogAppendTime).",
+        "Whose time records bear: CreateTime the producer's, LogAppendTime the append's; the "
+        "latter cannot be out of bounds or out of order.",
         values=tuple(kind.kafka_name for kind in TimestampType),
         synonyms=(Synonym("log.message.timestamp.type"),),
     ),
@@ -217,7 +239,8 @@ _TOPIC_ROWS = (
         "message.timestamp.before.max.ms",
         Kind.LONG,
         INT64_MAX,
-        "Most that a record's create time may lie before the append, in ms.",
+        "Most ms that a record's create time may lie before the append; older ones are "
+        "refused (INVALID_TIMESTAMP), -1 for no time passes.",
         AT_LEAST_0,
         synonyms=(Synonym("log.message.timestamp.before.max.ms"),),
     ),
@@ -225,7 +248,8 @@ _TOPIC_ROWS = (
         "message.timestamp.after.max.ms",
         Kind.LONG,
         INT64_MAX,
-        "Most that a record's create time may lie after the append, in ms.",
+        "Most ms that a record's create time may lie after the append; later ones are refused "
+        "(INVALID_TIMESTAMP), since they hold up retention.",
         AT_LEAST_0,
         synonyms=(Synonym("log.message.timestamp.after.max.ms"),),
     ),
@@ -233,7 +257,8 @@ _TOPIC_ROWS = (
         "message.timestamp.difference.max.ms",
         Kind.LONG,
         INT64_MAX,
-        "Deprecated: stands in for before.max.ms and after.max.ms where those have no limit.",
+        "Deprecated: the limit in ms of message.timestamp.before.max.ms and "
+        "message.timestamp.after.max.ms where these are left without one.",
         AT_LEAST_0,
         synonyms=(Synonym("log.message.timestamp.difference.max.ms"),),
     ),
@@ -256,7 +281,8 @@ _TOPIC_ROWS = (
         "compaction.strategy",
         Kind.STRING,
         "offset",
-        "Which record of a key wins: the highest offset, timestamp, or header value (KIP-280).",
+        "Which record of a key survives: the one with the highest offset, timestamp, or "
+        "header value (KIP-280), among equals the later; blank: offset.",
         values=("offset", "timestamp", "header"),
         synonyms=(Synonym("log.cleaner.compaction.strategy"),),
         blank_is_default=True,
@@ -265,14 +291,16 @@ _TOPIC_ROWS = (
         "compaction.strategy.header",
         Kind.STRING,
         "",
-        "Header whose 8-byte big-endian number decides under the strategy header; blank: offset.",
+        "Header whose value, a signed big-endian number of 8 bytes, counts under strategy "
+        "header; records without it lose. Blank: as strategy offset.",
         synonyms=(Synonym("log.cleaner.compaction.strategy.header"),),
     ),
     ConfigKey(
         "logstore.decompression.max.bytes",
         Kind.INT,
         256 << 20,
-        "This engine's own: bytes that one compressed batch may unfold to; more is damage.",
+        "This engine's own: bytes that one compressed batch may unfold to; one that claims "
+        "more is taken for damage before the memory is.",
         AT_LEAST_1,
         synonyms=(Synonym("logstore.decompression.max.bytes"),),
     ),
@@ -285,62 +313,75 @@ _BROKER_ROWS = (
         "log.dirs",
         Kind.LIST,
         (),
-        "Log directories; else log.dir; else the caller chooses (Kafka: /tmp/kafka-logs).",
+        "Log directories; new partitions go to the one that has fewest. Else log.dir; else "
+        "the caller chooses (Kafka: /tmp/kafka-logs).",
     ),
-    ConfigKey("log.dir", Kind.STRING, "", "The one log directory where log.dirs is not set."),
+    ConfigKey(
+        "log.dir",
+        Kind.LIST,
+        (),
+        "Log directories where log.dirs is not set; as there, commas separate several.",
+    ),
     ConfigKey(
         "log.retention.check.interval.ms",
         Kind.LONG,
         5 * MINUTE_MS,
-        "Time in ms between two retention runs over the logs that are not compacted.",
+        "Time in ms between two background retention runs; logs with compact in their policy "
+        "are left to the cleaner's threads.",
         AT_LEAST_1,
     ),
     ConfigKey(
         "log.initial.task.delay.ms",
         Kind.LONG,
         30_000,
-        "Time in ms from the start to the first background run.",
+        "Time in ms from the start to the first run of retention, flushing, and the "
+        "checkpoints of recovery points and log starts.",
         AT_LEAST_0,
     ),
     ConfigKey(
         "log.flush.scheduler.interval.ms",
         Kind.LONG,
         INT64_MAX,
-        "Time in ms between two checks whether a log is due for flushing.",
+        "Time in ms between two searches for logs whose flush.ms is over; by default there is "
+        "none. Also the default of flush.ms.",
         AT_LEAST_0,
     ),
     ConfigKey(
         "log.flush.offset.checkpoint.interval.ms",
         Kind.INT,
         MINUTE_MS,
-        "Time in ms between two writes of the recovery-point checkpoint.",
+        "Time in ms between two writes of the recovery points: what was flushed since the "
+        "last one is verified again after a crash.",
         AT_LEAST_0,
     ),
     ConfigKey(
         "log.flush.start.offset.checkpoint.interval.ms",
         Kind.INT,
         MINUTE_MS,
-        "Time in ms between two writes of the log-start checkpoint.",
+        "Time in ms between two writes of the log starts: records deleted since the last one "
+        "may come back after a crash.",
         AT_LEAST_0,
     ),
     ConfigKey(
         "replica.high.watermark.checkpoint.interval.ms",
         Kind.LONG,
         5000,
-        "Time in ms between two writes of the high-watermark checkpoint.",
+        "Time in ms between two writes of the high watermarks; they are for a broker that "
+        "takes the directory over, here nothing trusts them.",
     ),
     ConfigKey(
         "num.recovery.threads.per.data.dir",
         Kind.INT,
         1,
-        "Threads that load and recover the logs of one log directory.",
+        "Threads that load, and after an unclean stop recover, the logs of one log directory.",
         AT_LEAST_1,
     ),
     ConfigKey(
         "producer.id.expiration.ms",
         Kind.INT,
         DAY_MS,
-        "Idle time in ms after which a producer without an open transaction is forgotten.",
+        "Idle time in ms after which a producer without an open transaction is forgotten; a "
+        "batch it sends again is then no longer known as a duplicate.",
         AT_LEAST_1,
     ),
     ConfigKey(
@@ -354,35 +395,52 @@ _BROKER_ROWS = (
         "log.dir.failure.timeout.ms",
         Kind.LONG,
         30_000,
-        "Time in ms that a failed log directory may take to be reported.",
+        "Accepted without effect: there is no controller that would have to hear of a failed "
+        "log directory.",
         AT_LEAST_1,
     ),
-    ConfigKey("log.cleaner.enable", Kind.BOOLEAN, True, "Whether compacted logs are cleaned."),
-    ConfigKey("log.cleaner.threads", Kind.INT, 1, "Background threads that clean.", AT_LEAST_0),
+    ConfigKey(
+        "log.cleaner.enable",
+        Kind.BOOLEAN,
+        True,
+        "Whether compacted logs are cleaned; if not, they get no background retention either, "
+        "and only a forced cleaning shrinks them.",
+    ),
+    ConfigKey(
+        "log.cleaner.threads",
+        Kind.INT,
+        1,
+        "Background threads that clean, sharing the buffers below; 0: none.",
+        AT_LEAST_0,
+    ),
     ConfigKey(
         "log.cleaner.io.max.bytes.per.second",
         Kind.DOUBLE,
         1.7976931348623157e308,
-        "Bytes that all cleaner threads together may read and write a second, on average.",
+        "Bytes that all cleaner threads together may read and write a second, on average; the "
+        "default is no limit.",
     ),
     ConfigKey(
         "log.cleaner.dedupe.buffer.size",
         Kind.LONG,
         128 << 20,
-        "Bytes for the offset maps of all cleaner threads; more than 1 MiB for each.",
+        "Bytes for the offset maps of all cleaner threads, counted as 24 a key; more than 1 "
+        "MiB for each thread, above 2 GiB for one is not used.",
     ),
     ConfigKey(
         "log.cleaner.io.buffer.size",
         Kind.INT,
         512 << 10,
-        "Bytes for the I/O buffers of all cleaner threads.",
+        "Bytes for the I/O buffers of all cleaner threads; none gets less than 64 KiB, and a "
+        "larger batch is read whole all the same.",
         AT_LEAST_0,
     ),
     ConfigKey(
         "log.cleaner.io.buffer.load.factor",
         Kind.DOUBLE,
         0.9,
-        "How full the offset map (despite the name) may get; fuller cleans more at once, slower.",
+        "How full the offset map (despite the name) may get, above 0 and at most 1; fuller "
+        "takes more keys in a pass, each more slowly.",
     ),
     ConfigKey(
         "log.cleaner.backoff.ms",
@@ -412,3 +470,30 @@ def _synonym_rows() -> dict[str, ConfigKey]:
 
 
 BROKER_KEYS: Mapping[str, ConfigKey] = _synonym_rows() | {row.key: row for row in _BROKER_ROWS}
+
+
+class ReleaseChange(NamedTuple):
+    """What a later release of Kafka changed about a key; None where it left things as they were.
+
+    Attributes
+    ----------
+    since : str
+        The release, as `4.0`.
+    removed : bool
+        Whether the release knows the key no more.
+    """
+
+    key: str
+    since: str
+    default: Value | None = None
+    ranges: Ranges | None = None
+    removed: bool = False
+
+
+LATER_RELEASES = (
+    ReleaseChange("segment.bytes", "4.0", ranges=((1 << 20, None),)),
+    ReleaseChange("message.timestamp.after.max.ms", "4.0", default=HOUR_MS),
+    ReleaseChange("message.timestamp.difference.max.ms", "4.0", removed=True),
+    ReleaseChange("num.recovery.threads.per.data.dir", "4.0", default=2),
+)
+"""By topic key, for its broker keys as well; else by broker key. As of Kafka 4.4."""

@@ -6,7 +6,8 @@ import re
 from typing import NamedTuple
 
 from logstore.errors import InvalidTopicError
-from logstore.types import TopicPartition
+from logstore.runtime import Random
+from logstore.types import INT32_MAX, TopicPartition
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
@@ -23,11 +24,16 @@ DELETE_DIR_SUFFIX = "-delete"
 FUTURE_DIR_SUFFIX = "-future"
 STRAY_DIR_SUFFIX = "-stray"
 
+METADATA_LOG_DIR = "__cluster_metadata-0"
+"""A KRaft node's own log beside the partitions; never one of them."""
+
 MAX_TOPIC_LENGTH = 249
+MAX_DIR_NAME_LENGTH = 255
 
 _SEGMENT_FILE = re.compile(
     r"([0-9]+)(\.log|\.index|\.timeindex|\.txnindex|\.snapshot)(\.\w+)?", re.ASCII
 )
+_SUFFIXED_DIR = re.compile(r"(.+)\.[0-9a-f]{32}(-delete|-future|-stray)", re.ASCII)
 _LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]+")
 
 
@@ -36,6 +42,16 @@ class SegmentFile(NamedTuple):
 
     base_offset: int
     kind: str
+    state: str
+
+
+class LogDirName(NamedTuple):
+    """A folder's name, taken apart; `state` is empty for a live partition, else its suffix.
+
+    A name that was cut to fit holds only the beginning of the topic.
+    """
+
+    topic_partition: TopicPartition
     state: str
 
 
@@ -61,6 +77,41 @@ def parse_partition_dir(name: str) -> TopicPartition | None:
     if not dash or not topic or not number.isascii() or not number.isdigit():
         return None
     return TopicPartition(topic, int(number))
+
+
+def parse_log_dir(name: str) -> LogDirName | None:
+    """Take a partition folder's name apart: `t-7`, or `t-7.<32 hex>-delete` (-future, -stray).
+
+    Stricter than `parse_partition_dir`: None unless a broker gives just this name to a partition
+    that it serves. So a folder is never opened under another name than its own (`t-007`), and a
+    topic never stands in a checkpoint whose line it would break.
+    """
+    match = _SUFFIXED_DIR.fullmatch(name)
+    stem, state = (match[1], match[2]) if match else (name, "")
+    found = parse_partition_dir(stem)
+    if found is None or stem != str(found) or stem == METADATA_LOG_DIR:
+        return None
+    if found.partition > INT32_MAX or not is_legal_topic_name(found.topic):
+        return None
+    return LogDirName(found, state)
+
+
+def deletion_dir_name(topic_partition: TopicPartition, rng: Random) -> str:
+    """Return a new name for the folder of a partition that is to be deleted.
+
+    The topic is cut where the whole would exceed 255 characters, the most that file systems take.
+    """
+    ending = f"-{topic_partition.partition}.{rng.getrandbits(128):032x}{DELETE_DIR_SUFFIX}"
+    return topic_partition.topic[: MAX_DIR_NAME_LENGTH - len(ending)] + ending
+
+
+def is_legal_topic_name(name: str) -> bool:
+    """Tell whether `validate_topic_name` lets a name pass."""
+    return (
+        len(name) <= MAX_TOPIC_LENGTH
+        and name not in (".", "..")
+        and _LEGAL_TOPIC.fullmatch(name) is not None
+    )
 
 
 def validate_topic_name(name: str) -> None:

@@ -1,5 +1,7 @@
 """Small files of a data directory (storage-format §10; S-123, S-124, S-126, F6, F7, F8)."""
 
+import itertools
+
 import pytest
 
 from logstore.checkpoint import (
@@ -21,6 +23,14 @@ from logstore.checkpoint import (
 )
 from logstore.errors import CorruptCheckpointError
 from logstore.runtime import DiskFileSystem, MemoryFileSystem, Runtime
+from logstore.runtime.faultfs import (
+    Contents,
+    CrashMode,
+    FaultyFileSystem,
+    Kind,
+    Names,
+    SimulatedCrash,
+)
 from logstore.types import TopicPartition
 
 PATH = "data/" + RECOVERY_POINTS
@@ -155,6 +165,39 @@ def test_a_leftover_tmp_file_is_ignored_and_overwritten(fs):
     assert fs.list_dir("data") == [RECOVERY_POINTS]
 
 
+@pytest.mark.parametrize("mode", (CrashMode(), CrashMode(Contents.KEPT, Names.KEPT)), ids=str)
+def test_a_crash_anywhere_leaves_the_old_content_or_the_new(mode):
+    """S-124: before the rename the old; a leftover X.tmp hinders nobody afterwards."""
+    old, new = {TopicPartition("foo", 0): 5}, {TopicPartition("foo", 0): 6}
+    before = MemoryFileSystem()
+    before.make_dirs("data")
+    OffsetCheckpoint(before, PATH).write(old)
+    found = []
+    for number in itertools.count(1):
+        fs = FaultyFileSystem(image=before)
+        fs.crash_at(number)
+        try:
+            OffsetCheckpoint(fs, PATH).write(new)
+        except SimulatedCrash:
+            after = fs.crash(mode)
+        else:
+            break
+        kind = fs.operations[-1].kind
+        found.append((kind, OffsetCheckpoint(after, PATH).read()))
+        OffsetCheckpoint(after, PATH).write({TopicPartition("foo", 0): 7})
+        assert OffsetCheckpoint(after, PATH).read() == {TopicPartition("foo", 0): 7}
+        assert after.list_dir("data") == [RECOVERY_POINTS]
+    kinds = [kind for kind, _ in found]
+    assert kinds[-2:] == [Kind.RENAME, Kind.SYNC_DIR]
+    assert Kind.SYNC in kinds[:-2]
+    assert [offsets for kind, offsets in found if kind not in (Kind.RENAME, Kind.SYNC_DIR)] == [
+        old
+    ] * (len(found) - 2)
+    # The rename had begun: it is the disk's choice whether the name it gives outlives the crash.
+    kept = mode.names is Names.KEPT
+    assert [offsets for _, offsets in found[-2:]] == [new if kept else old] * 2
+
+
 class Tracing(MemoryFileSystem):
     """Records the order of names and syncs, and fails the rename on demand."""
 
@@ -213,7 +256,7 @@ def test_the_same_on_a_disk(tmp_path):
 
 
 def test_the_clean_shutdown_marker_is_kafkas_and_is_taken_once(fs):
-    """Vector F7."""
+    """S-128 in part: vector F7."""
     assert not is_clean_shutdown(fs, "data")
     assert not take_clean_shutdown(fs, "data")
     mark_clean_shutdown(fs, "data")

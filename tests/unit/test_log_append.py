@@ -127,7 +127,7 @@ def test_the_clock_dates_records_without_a_time(world):
 
 
 def test_appending_nothing_changes_nothing(world):
-    """Not even a roll that is due."""
+    """S-066: not even a roll that is due."""
     log = world.log(segment_ms=1000)
     log.append_records([NewRecord(b"a", b"1", -1)])
     world.clock.advance(ms=5000)
@@ -137,7 +137,9 @@ def test_appending_nothing_changes_nothing(world):
         assert (info.first_offset, info.last_offset, info.records) == (-1, -1, 0)
     assert log.append_batches(batch(0)[:-1]).records == 0, "a torn batch alone is nothing"
     assert world.files() == before
-    assert len(log.segments) == 1
+    assert (len(log.segments), log.log_end_offset) == (1, 1)
+    log.append_records([NewRecord(b"b", b"2", -1)])
+    assert len(log.segments) == 2, "it was due"
 
 
 def test_a_torn_batch_behind_a_whole_one_is_dropped(world):
@@ -177,6 +179,7 @@ def test_log_append_time_is_stamped_in_the_header_alone(world):
 
 
 def test_a_marker_is_stamped_and_never_recompressed(world):
+    """S-059."""
     log = world.log(message_timestamp_type=LOG_APPEND_TIME, compression_type="gzip")
     log.append_batches(data_batch(0, 0, 5), COORDINATOR)
     log.append_batches(commit(0, 5, timestamp=7), COORDINATOR)
@@ -204,6 +207,7 @@ def test_a_producers_own_append_time_is_cleared_or_refused(world):
 @pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("count", (2, 70))
 def test_times_at_the_bounds_pass_and_beyond_are_named(world, door, count):
+    """S-060."""
     log = world.log(message_timestamp_before_max_ms=1000, message_timestamp_after_max_ms=1000)
     now_ms = world.clock.now_ms()
 
@@ -221,6 +225,7 @@ def test_times_at_the_bounds_pass_and_beyond_are_named(world, door, count):
 
 
 def test_the_deprecated_difference_bounds_times_unless_the_new_keys_do(world):
+    """S-061."""
     log = world.log(message_timestamp_difference_max_ms=500)
     now_ms = world.clock.now_ms()
     with pytest.raises(InvalidTimestampError):

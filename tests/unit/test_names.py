@@ -1,11 +1,28 @@
-"""Names of files and topics: nothing but what the format says, to the last character."""
+"""Names of files, folders and topics: nothing but what the format says, to the last character."""
 
 from __future__ import annotations
+
+import random
+import re
 
 import pytest
 
 from logstore.errors import InvalidTopicError
-from logstore.names import SegmentFile, parse_segment_file, validate_topic_name
+from logstore.names import (
+    DELETE_DIR_SUFFIX,
+    FUTURE_DIR_SUFFIX,
+    STRAY_DIR_SUFFIX,
+    LogDirName,
+    SegmentFile,
+    deletion_dir_name,
+    parse_log_dir,
+    parse_partition_dir,
+    parse_segment_file,
+    validate_topic_name,
+)
+from logstore.types import TopicPartition
+
+HEX = "0123456789abcdef" * 2
 
 
 def test_a_segment_file_is_taken_apart() -> None:
@@ -32,3 +49,106 @@ def test_other_names_are_no_segment_files(name: str) -> None:
 def test_names_that_no_topic_may_have(name: str) -> None:
     with pytest.raises(InvalidTopicError):
         validate_topic_name(name)
+
+
+# --- folders of a data directory --------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "topic", "partition", "state"),
+    (
+        ("t-7", "t", 7, ""),
+        ("a-b-0", "a-b", 0, ""),
+        ("-1-2", "-1", 2, ""),
+        ("t.x-2147483647", "t.x", 2**31 - 1, ""),
+        (f"t-7.{HEX}-delete", "t", 7, DELETE_DIR_SUFFIX),
+        (f"t-7.{HEX}-future", "t", 7, FUTURE_DIR_SUFFIX),
+        (f"t-7.{HEX}-stray", "t", 7, STRAY_DIR_SUFFIX),
+        (f"a.b-c-10.{HEX}-delete", "a.b-c", 10, DELETE_DIR_SUFFIX),
+        # A topic whose own name looks like a folder to be deleted.
+        (f"t-7.{HEX}-delete-3", f"t-7.{HEX}-delete", 3, ""),
+        (f"t-7.{HEX}-delete-3.{HEX}-stray", f"t-7.{HEX}-delete", 3, STRAY_DIR_SUFFIX),
+        (f"{'t' * 249}-2147483647", "t" * 249, 2**31 - 1, ""),
+    ),
+)
+def test_a_partitions_folder_is_taken_apart(name, topic, partition, state) -> None:
+    assert parse_log_dir(name) == LogDirName(TopicPartition(topic, partition), state)
+    if not state:
+        assert parse_partition_dir(name) == (topic, partition)
+    else:
+        assert parse_partition_dir(name) is None
+
+
+@pytest.mark.parametrize(
+    "name",
+    (
+        "",
+        "t",
+        "-",
+        "-7",
+        "t-",
+        "t-x",
+        "t-+7",
+        "t- 7",
+        "t-\u0667",
+        "t-7\n",
+        "t-delete",
+        "t-7-delete",
+        f"t-7.{HEX[1:]}-delete",
+        f"t-7.{HEX}0-delete",
+        f"t-7.{HEX.upper()}-delete",
+        f"t-7.{HEX}-deleted",
+        f"t.{HEX}-delete",
+        f"-7.{HEX}-delete",
+        f".{HEX}-delete",
+        # What would be opened under another name than it has, or could not stand in a checkpoint.
+        "t-007",
+        "t-2147483648",
+        "a b-0",
+        "ä-0",
+        "..-0",
+        f"{'t' * 250}-0",
+        f"a b-0.{HEX}-delete",
+        # Kafka's own folders beside the partitions.
+        "remote-log-index-cache",
+        "__cluster_metadata-0",
+        "lost+found",
+    ),
+)
+def test_other_folders_are_no_partitions(name: str) -> None:
+    assert parse_log_dir(name) is None
+
+
+def test_s127_a_name_for_deletion_fits_and_is_never_the_same_twice() -> None:
+    """The topic's part of 249 characters is cut, the partition and the rest are not."""
+    partition = TopicPartition("t" * 249, 12)
+    rng = random.Random(7)
+    first, second = (deletion_dir_name(partition, rng) for _ in range(2))
+    for name in (first, second):
+        assert len(name) == 255
+        assert re.fullmatch(r"(t+)-12\.[0-9a-f]{32}-delete", name)
+        assert len(name.partition("-")[0]) < 249
+        parsed = parse_log_dir(name)
+        assert parsed is not None
+        assert parsed.state == DELETE_DIR_SUFFIX
+        assert parsed.topic_partition.partition == 12
+    assert first[-39:] != second[-39:]
+
+
+@pytest.mark.parametrize("length", (1, 211, 212, 213, 249))
+@pytest.mark.parametrize("number", (0, 2**31 - 1))
+def test_a_topic_is_cut_no_more_than_it_must_be(length: int, number: int) -> None:
+    """S-127 at its edges: the hex may begin with zeros."""
+    partition = TopicPartition("a" * length, number)
+
+    class Zeros(random.Random):
+        def getrandbits(self, k: int) -> int:
+            return 5
+
+    name = deletion_dir_name(partition, Zeros())
+    whole = f"{partition}.{'5':0>32}-delete"
+    assert name == whole if len(whole) <= 255 else len(name) == 255
+    assert name.endswith(f"-{number}.{'5':0>32}-delete")
+    parsed = parse_log_dir(name)
+    assert parsed is not None
+    assert partition.topic.startswith(parsed.topic_partition.topic)

@@ -1,0 +1,224 @@
+"""Writes docs/CONFIG.md from the table of keys; `make docs` runs it, a test checks it."""
+
+from __future__ import annotations
+
+import re
+import sys
+import textwrap
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from logstore.config_ignored import NAMES, NOT_OFFERED_TO_TOPICS, PREFIXES
+from logstore.config_keys import ConfigKey, Ranges, Synonym, render
+from logstore.config_legacy import OLD_BROKER_NAMES, OLD_COMPACT, OLD_POLICY_KEY
+from logstore.config_table import BROKER_KEYS, LATER_RELEASES, TOPIC_KEYS, ReleaseChange
+from logstore.types import INT64_MAX
+
+ROOT = Path(__file__).resolve().parents[2]
+TARGET = ROOT / "docs" / "CONFIG.md"
+WIDTH = 100
+KEY = re.compile(
+    "|".join(
+        rf"(?<![\w.]){re.escape(key)}(?![\w.]*\w)"
+        for key in sorted({*TOPIC_KEYS, *BROKER_KEYS}, key=len, reverse=True)
+        if "." in key
+    )
+)
+
+INTRODUCTION = """\
+# Configuration
+
+Generated from `logstore/config_table.py` by `make docs`; do not edit. Names, types, ranges and
+defaults are those of Kafka 3.9; [what later releases changed](#later-releases) is listed below.
+
+## Where a value comes from
+
+The first of these that says something holds:
+
+1. `--config KEY=VALUE`, for the one command it is given to;
+2. the topic's own value, from `topic create --config` or `topic alter --set`, kept in
+   `logstore-topics.json` of the first data directory;
+3. the broker's value, from the `server.properties` given with `--config-file` or the properties
+   given to `Broker`: of several broker keys behind a topic key the first one listed;
+4. the default.
+
+`topic describe` shows each value in force and its origin: `topic`, `broker` with the key, or
+`default`. A change holds from the next use on: new limits count for the next append, the jitter of
+the segment at hand stays.
+
+Values are read as Kafka reads them: blanks around them do not count, integers are decimal and fit
+their 32 or 64 bits, booleans are `true` or `false` in any case, lists have commas, other words must
+be spelled as they stand here. On the command line a time may also be `7d`, `12h`, `30s`. A value
+out of its range is refused; so is a topic key that is not listed here, with the nearest one that
+is. A broker key that is not listed is ignored with a warning.
+
+Some values are checked together, each taken from where it comes:
+
+- `max.compaction.lag.ms` must not be below `min.compaction.lag.ms`, whether they are the topic's,
+  the broker's, or one of each;
+- `log.cleaner.dedupe.buffer.size` must leave more than 1 MiB for each of `log.cleaner.threads`,
+  unless there is no thread or no cleaner;
+- `log.dirs`, or `log.dir` without it, must name a directory if it is given at all.
+"""
+
+LATER = """
+## Later releases
+
+The ranges and defaults above are those of Kafka 3.9, whichever release wrote the directory. Later
+ones, as of 4.4, differ in these; a topic that is fine here may be refused by such a broker:
+
+| Key | Here, and in Kafka 3.9 | Since | |
+|---|---|---|---|
+"""
+
+OLD_NAMES = """
+## Old names
+
+The proposal of log compaction (KAFKA-631) and old operators' guides use other names. They are
+understood, with a note; today's name wins where both are given.
+
+| Old | Today | Its value is |
+|---|---|---|
+"""
+
+WITHOUT_EFFECT = """
+## Keys without effect
+
+One node without a network has no use for most of a broker's `server.properties`. These keys are
+listed once in a note, and change nothing:
+"""
+
+NOT_OFFERED = """
+These topic keys of Kafka's are refused, since nobody should believe that they are obeyed:
+
+| Key | Why |
+|---|---|
+"""
+
+
+def text() -> str:
+    """Return the whole page."""
+    meanings = {row.doc for row in TOPIC_KEYS.values()}
+    return "".join(
+        (
+            INTRODUCTION,
+            "\n## Topic keys\n",
+            *(entry(row) for row in TOPIC_KEYS.values()),
+            "\n## Broker keys that give topics their defaults\n\n",
+            "| Broker key | Sets | Allowed |\n|---|---|---|\n",
+            *defaults(),
+            "\nAny negative `log.retention.ms`, `.minutes` or `.hours` is read as -1.\n",
+            "\n## Broker keys\n",
+            *(entry(row) for row in BROKER_KEYS.values() if row.doc not in meanings),
+            LATER,
+            *(later(change) for change in LATER_RELEASES),
+            OLD_NAMES,
+            f"| `{OLD_POLICY_KEY}` of a topic | `cleanup.policy` | the same |\n",
+            *(
+                f"| `{each.old}` | `{each.current}` | {each.reading} |\n"
+                for each in OLD_BROKER_NAMES
+            ),
+            f"| policy `{OLD_COMPACT}` | policy `compact` | |\n",
+            WITHOUT_EFFECT,
+            *paragraph([*(f"{prefix}*" for prefix in PREFIXES), *NAMES]),
+            NOT_OFFERED,
+            *(f"| `{key}` | {why} |\n" for key, why in sorted(NOT_OFFERED_TO_TOPICS.items())),
+        )
+    )
+
+
+def defaults() -> Iterator[str]:
+    """Yield the table row of each broker key behind a topic key, by name."""
+    behind = [(each, row.key) for row in TOPIC_KEYS.values() for each in row.synonyms]
+    for synonym, key in sorted(behind):
+        bounds = allowed(BROKER_KEYS[synonym.key])
+        yield f"| `{synonym.key}` | `{key}`{unit_of(synonym)} | {bounds or 'any'} |\n"
+
+
+def entry(row: ConfigKey) -> str:
+    """Return the section of one key."""
+    facts = [row.kind.value, f"default {shown(row.key, row.default)}", allowed(row)]
+    if row.synonyms:
+        names = "; ".join(f"`{each.key}`{unit_of(each)}" for each in row.synonyms)
+        facts.append(f"broker: {names}")
+    meaning = textwrap.fill(
+        KEY.sub(r"`\g<0>`", row.doc), WIDTH, break_long_words=False, break_on_hyphens=False
+    )
+    return f"\n### `{row.key}`\n\n{meaning}\n\n{' · '.join(filter(None, facts))}\n"
+
+
+def allowed(row: ConfigKey) -> str:
+    """Return what a key allows beyond its type; empty if that is all."""
+    return ", ".join(f"`{value}`" for value in row.values) or in_range(row.ranges)
+
+
+def in_range(ranges: Ranges) -> str:
+    """Return the intervals in words."""
+    words = []
+    for low, high in ranges:
+        if low == high:
+            words.append(f"{low}")
+        elif high is None:
+            words.append(f"at least {low}")
+        else:
+            words.append(f"at most {high}" if low is None else f"{low} to {high}")
+    return " or ".join(words)
+
+
+def unit_of(synonym: Synonym) -> str:
+    """Return the unit of a broker key that has another one than its topic key."""
+    return {60_000: ", in minutes", 3_600_000: ", in hours"}.get(synonym.factor, "")
+
+
+def shown(key: str, value: object) -> str:
+    """Return a default with what it amounts to."""
+    plain = render(value)  # type: ignore[arg-type]
+    return f"`{plain}`{in_words(key, value)}" if plain else "blank"
+
+
+def in_words(key: str, value: object) -> str:
+    if isinstance(value, bool) or not isinstance(value, int):
+        return " (no limit)" if isinstance(value, float) and value > INT64_MAX else ""
+    if value == INT64_MAX:
+        return " (no limit)"
+    units = (
+        ((24 * 3_600_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"))
+        if key.endswith(".ms")
+        else ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+    )
+    return next(
+        (
+            f" ({value // size} {name})"
+            for size, name in units
+            if value >= size and not value % size
+        ),
+        "",
+    )
+
+
+def later(change: ReleaseChange) -> str:
+    """Return the rows of one change: the topic key and its broker keys."""
+    row = TOPIC_KEYS.get(change.key) or BROKER_KEYS[change.key]
+    keys = [change.key, *(each.key for each in row.synonyms)]
+    if change.removed:
+        here, there = "there", "gone"
+    elif change.default is not None:
+        here = f"default {shown(change.key, row.default)}"
+        there = f"default {shown(change.key, change.default)}"
+    else:
+        assert change.ranges is not None
+        here, there = in_range(row.ranges), in_range(change.ranges)
+    return f"| {', '.join(f'`{key}`' for key in keys)} | {here} | {change.since} | {there} |\n"
+
+
+def paragraph(names: Iterable[str]) -> Iterator[str]:
+    """Yield lines with sorted names in them."""
+    quoted = " ".join(f"`{name}`" for name in sorted(names))
+    yield "\n"
+    for line in textwrap.wrap(quoted, WIDTH, break_long_words=False, break_on_hyphens=False):
+        yield f"{line}\n"
+
+
+if __name__ == "__main__":
+    TARGET.write_text(text(), encoding="utf-8")
+    sys.stdout.write(f"{TARGET.relative_to(ROOT)} written\n")

@@ -1,0 +1,217 @@
+"""The table of keys against what Kafka says of itself (tests/data/config)."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from logstore.config import BrokerConfig, describe, effective_config
+from logstore.config_ignored import NOT_OFFERED_TO_TOPICS, has_no_effect
+from logstore.config_keys import ConfigKey, Kind, render
+from logstore.config_table import BROKER_KEYS, LATER_RELEASES, TOPIC_KEYS, ReleaseChange
+from logstore.errors import InvalidConfigurationError
+
+DATA = Path(__file__).parents[1] / "data" / "config"
+
+OUR_TOPIC_KEYS = {
+    "compaction.strategy",
+    "compaction.strategy.header",
+    "logstore.decompression.max.bytes",
+}
+OUR_BROKER_KEYS = {
+    "log.cleaner.compaction.strategy",
+    "log.cleaner.compaction.strategy.header",
+    "logstore.decompression.max.bytes",
+    "logstore.kafka.exact",
+}
+CHECKED_ELSEWHERE = {
+    "log.flush.interval.ms",
+    "log.flush.scheduler.interval.ms",
+    "log.retention.hours",
+    "log.retention.minutes",
+    "log.retention.ms",
+    "log.roll.jitter.ms",
+    "log.roll.ms",
+}
+"""Kafka bounds these when it builds the topic's defaults; `test_values_in_force` shows it."""
+
+LOG_DIRS = {"log.dir", "log.dirs"}
+"""Text that Kafka 3.9 splits at commas itself; a list since."""
+
+
+class Definition(NamedTuple):
+    """A row of `keys.tsv`."""
+
+    kind: str
+    default: str
+    validator: str
+
+
+def definitions(version: str, scope: str) -> dict[str, Definition]:
+    rows = (DATA / f"kafka-{version}" / "keys.tsv").read_text(encoding="utf-8").splitlines()
+    fields = (row.split("\t") for row in rows)
+    return {key: Definition(*rest) for found, key, *rest in fields if found == scope}
+
+
+def validator_of(row: ConfigKey) -> str | set[str]:
+    """Return a row's range as Kafka writes it; lists of values as sets."""
+    if row.values:
+        return set(row.values)
+    texts = []
+    for low, high in sorted(row.ranges, key=lambda bounds: bounds[0] == bounds[1]):
+        if low == high:
+            texts.append(f"{low}")
+        else:
+            texts.append(f"[{low},...]" if high is None else f"[{low},...,{high}]")
+    return " or ".join(texts)
+
+
+def as_kafka_says(definition: Definition) -> str | set[str]:
+    listed = re.fullmatch(r"\[(\w+(?:, \w+)+)\]", definition.validator)
+    return set(listed[1].split(", ")) if listed else definition.validator
+
+
+def default_of(row: ConfigKey) -> str:
+    return render(row.default).replace("e+", "E")
+
+
+def differences(rows: dict[str, ConfigKey], kafka: dict[str, Definition]) -> Iterator[str]:
+    for key in sorted(rows.keys() & kafka.keys()):
+        row, definition = rows[key], kafka[key]
+        if key not in LOG_DIRS and row.kind.name != definition.kind:
+            yield f"{key}: type {row.kind.name}, Kafka {definition.kind}"
+        if key not in CHECKED_ELSEWHERE | LOG_DIRS and validator_of(row) != as_kafka_says(
+            definition
+        ):
+            yield f"{key}: {validator_of(row)}, Kafka {as_kafka_says(definition)}"
+        has_default = (key in TOPIC_KEYS or not is_synonym(key)) and key not in LOG_DIRS
+        if has_default and default_of(row) != definition.default:
+            yield f"{key}: default {default_of(row)}, Kafka {definition.default}"
+
+
+def is_synonym(key: str) -> bool:
+    return any(key == synonym.key for row in TOPIC_KEYS.values() for synonym in row.synonyms)
+
+
+def applied(row: ConfigKey, change: ReleaseChange) -> ConfigKey:
+    if change.default is not None:
+        row = row._replace(default=change.default)
+    return row if change.ranges is None else row._replace(ranges=change.ranges)
+
+
+def as_of_kafka_4(rows: dict[str, ConfigKey]) -> dict[str, ConfigKey]:
+    """Return the rows after `LATER_RELEASES`, broker keys following their topic key."""
+    changed = dict(rows)
+    for change in LATER_RELEASES:
+        names = {change.key}
+        if change.key in TOPIC_KEYS:
+            names |= {synonym.key for synonym in TOPIC_KEYS[change.key].synonyms}
+        for name in names & rows.keys():
+            if change.removed:
+                del changed[name]
+            else:
+                changed[name] = applied(rows[name], change)
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("scope", "rows", "ours"),
+    (("topic", TOPIC_KEYS, OUR_TOPIC_KEYS), ("broker", BROKER_KEYS, OUR_BROKER_KEYS)),
+    ids=("topic", "broker"),
+)
+def test_types_defaults_and_ranges_are_those_of_kafka_3_9(scope, rows, ours):
+    kafka = definitions("3.9.2", scope)
+    assert len(kafka) > 30
+    assert list(differences(dict(rows), kafka)) == []
+    assert rows.keys() - kafka.keys() == ours
+
+
+@pytest.mark.parametrize(
+    ("scope", "rows", "ours"),
+    (("topic", TOPIC_KEYS, OUR_TOPIC_KEYS), ("broker", BROKER_KEYS, OUR_BROKER_KEYS)),
+    ids=("topic", "broker"),
+)
+def test_the_changes_listed_lead_to_kafka_4_4(scope, rows, ours):
+    """Each is needed, and no other."""
+    kafka = definitions("4.4.0", scope)
+    changed = as_of_kafka_4(dict(rows))
+    assert list(differences(changed, kafka)) == []
+    assert changed.keys() - kafka.keys() == ours
+    listed = {change.key for change in LATER_RELEASES if not change.removed}
+    found = {text.partition(":")[0] for text in differences(dict(rows), kafka)}
+    assert listed & rows.keys() <= found
+
+
+def test_broker_keys_stand_behind_topic_keys_in_kafkas_order():
+    text = (DATA / "kafka-3.9.2" / "synonyms.tsv").read_text(encoding="utf-8")
+    kafka = dict(line.split("\t", 1) for line in text.splitlines())
+    assert {
+        key: "\t".join(synonym.key for synonym in row.synonyms)
+        for key, row in TOPIC_KEYS.items()
+        if key not in OUR_TOPIC_KEYS
+    } == {key: names for key, names in kafka.items() if key not in NOT_OFFERED_TO_TOPICS}
+
+
+@pytest.mark.parametrize("version", ("3.9.2", "4.4.0"))
+def test_every_other_key_of_kafkas_is_known_to_be_without_effect(version):
+    """A broker's own file must not be warned about, nor a topic's key be called a misspelling."""
+    others = definitions(version, "broker").keys() - BROKER_KEYS.keys()
+    assert [key for key in sorted(others) if not has_no_effect(key)] == []
+    topic_keys = definitions(version, "topic").keys() - TOPIC_KEYS.keys()
+    assert {
+        key for key in topic_keys if not key.startswith("internal.")
+    } <= NOT_OFFERED_TO_TOPICS.keys()
+    for key in NOT_OFFERED_TO_TOPICS:
+        with pytest.raises(InvalidConfigurationError, match=f"^topic configuration '{key}' of Kaf"):
+            effective_config({key: "1"})
+
+
+def test_no_key_that_is_obeyed_is_called_idle():
+    assert [key for key in BROKER_KEYS if has_no_effect(key) and "replica" not in key] == []
+
+
+def effective_cases() -> list[dict[str, object]]:
+    text = (DATA / "kafka-3.9.2" / "effective.jsonl").read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def case_name(case: dict[str, object]) -> str:
+    return " | ".join(
+        ";".join(f"{key}={value}" for key, value in case[side].items())
+        for side in ("broker", "topic")
+    )
+
+
+@pytest.mark.parametrize("case", effective_cases(), ids=case_name)
+def test_values_in_force(case):
+    """Kafka's answer to the same properties: the same values, or a refusal too."""
+    if "error" in case:
+        with pytest.raises(InvalidConfigurationError):
+            effective_config(case["topic"], BrokerConfig.from_properties(case["broker"]))
+        return
+    broker = BrokerConfig.from_properties(case["broker"])
+    config = effective_config(case["topic"], broker)
+    expected = dict(case["values"])
+    assert str(config.timestamp_before_max_ms) == expected.pop("before")
+    assert str(config.timestamp_after_max_ms) == expected.pop("after")
+    assert str(config.max_segment_ms) == expected.pop("max segment ms")
+    found = {
+        key: row for key, row in TOPIC_KEYS.items() if getattr(config, row.attribute) != row.default
+    }
+    if expected.get("cleanup.policy") == "delete,delete":
+        del expected["cleanup.policy"]  # what stands twice holds once
+    assert {key: as_parsed(key, text) for key, text in expected.items()} == {
+        key: getattr(config, row.attribute) for key, row in found.items()
+    }
+    described = describe(case["topic"], broker)
+    for key in expected:
+        origin = "topic" if key in case["topic"] else "broker"
+        assert described[key].origin == origin
+        assert as_parsed(key, described[key].value) == as_parsed(key, expected[key])
+
+
+def as_parsed(key: str, text: str) -> object:
+    return float(text) if TOPIC_KEYS[key].kind is Kind.DOUBLE else TOPIC_KEYS[key].parse(text)
