@@ -1,11 +1,12 @@
-"""The world outside: time, files, randomness and locks.
+"""The world outside: time, files, randomness, locks and background work.
 
 The only package of the engine that touches them (import-linter and ruff hold this).
 Everything else is handed a `Runtime`, so that the same code runs on a disk or in memory,
-on wall time or virtual time.
+on wall time or virtual time, with threads or in one.
 """
 
 from logstore.runtime.clock import Clock, FixedWallClock, SystemClock, VirtualClock
+from logstore.runtime.deterministic import DeterministicScheduler
 from logstore.runtime.environment import Random, Runtime, random_source
 from logstore.runtime.fs import (
     DiskFileSystem,
@@ -15,14 +16,20 @@ from logstore.runtime.fs import (
     directory_of,
     make_dirs_durably,
 )
+from logstore.runtime.locks import FileLock
 from logstore.runtime.memfs import MemoryFileSystem
 from logstore.runtime.overlay import OverlayFileSystem
 from logstore.runtime.readonly import ReadOnlyFileSystem
+from logstore.runtime.scheduler import Deadlock, ScheduledTask, Scheduler
+from logstore.runtime.threads import ThreadScheduler
 
 __all__ = [
     "Clock",
+    "Deadlock",
+    "DeterministicScheduler",
     "DiskFileSystem",
     "File",
+    "FileLock",
     "FileStat",
     "FileSystem",
     "FixedWallClock",
@@ -31,7 +38,10 @@ __all__ = [
     "Random",
     "ReadOnlyFileSystem",
     "Runtime",
+    "ScheduledTask",
+    "Scheduler",
     "SystemClock",
+    "ThreadScheduler",
     "VirtualClock",
     "directory_of",
     "make_dirs_durably",

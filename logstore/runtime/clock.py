@@ -7,6 +7,8 @@ together in virtual time and move apart under `FixedWallClock` (the command line
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 VIRTUAL_EPOCH_MS = 1_704_067_200_000
@@ -65,6 +67,18 @@ class FixedWallClock(SystemClock):
         return self._wall_ms
 
 
+class TimeListener(Protocol):
+    """Who has something to do at moments of virtual time: a deterministic scheduler."""
+
+    def next_due_ns(self) -> int | None:
+        """Return the monotonic moment of what comes next, maybe past; None if nothing does."""
+        ...
+
+    def run_due(self) -> int:
+        """Do everything whose moment has come; return how much that was."""
+        ...
+
+
 class VirtualClock:
     """Time that moves only when told to; wall and monotonic time move together.
 
@@ -77,6 +91,10 @@ class VirtualClock:
     -----
     `sleep` advances the clock and returns at once. A wall clock that is stepped back leaves
     monotonic time where it is. Not synchronised: one thread owns it.
+
+    Whoever is subscribed is served on the way: time moves from one due moment to the next, and
+    what is due is done there, before it moves on. What it does may move the time itself
+    (`held`): then it only moves, and whatever came due is done late, afterwards.
     """
 
     follows_system = False
@@ -84,6 +102,8 @@ class VirtualClock:
     def __init__(self, start_ms: int = VIRTUAL_EPOCH_MS) -> None:
         self._wall_ns = start_ms * 1_000_000
         self._monotonic_ns = self._wall_ns
+        self._listeners: list[TimeListener] = []
+        self._holds = 0
 
     def now_ms(self) -> int:
         """Return virtual wall time in Unix milliseconds."""
@@ -106,7 +126,7 @@ class VirtualClock:
         seconds: float = 0,
         ms: float = 0,
     ) -> int:
-        """Move time forward by the sum of the arguments.
+        """Move time forward by the sum of the arguments, through each due moment between.
 
         Returns
         -------
@@ -117,17 +137,82 @@ class VirtualClock:
         ------
         ValueError
             The sum is negative; use `set_ms` to step a wall clock back.
+
+        Notes
+        -----
+        What listeners do may take time: then it ends later than asked. An error of theirs that
+        comes out here leaves the time at the moment of the error.
         """
         total_ms = ms + 1000 * (seconds + 60 * (minutes + 60 * (hours + 24 * days)))
         if total_ms < 0:
             raise ValueError(f"cannot advance by {total_ms} ms; set_ms() steps the clock back")
-        step_ns = round(total_ms * 1_000_000)
-        self._wall_ns += step_ns
-        self._monotonic_ns += step_ns
+        self._advance_ns(round(total_ms * 1_000_000))
         return self.now_ms()
 
     def set_ms(self, wall_ms: int) -> None:
-        """Put the clock at `wall_ms`, forward or back; monotonic time only follows forward."""
+        """Put the clock at `wall_ms`, forward (as `advance`) or back (wall time alone)."""
         step_ns = wall_ms * 1_000_000 - self._wall_ns
+        if step_ns > 0:
+            self._advance_ns(step_ns)
+        else:
+            self._wall_ns += step_ns
+
+    # -- for schedulers ------------------------------------------------------------------
+
+    def subscribe(self, listener: TimeListener) -> None:
+        """Serve `listener` from now on; the clock keeps it alive until `unsubscribe`."""
+        self._listeners.append(listener)
+
+    def unsubscribe(self, listener: TimeListener) -> None:
+        """Serve `listener` no more; one that is not subscribed is fine."""
+        self._listeners = [each for each in self._listeners if each is not listener]
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Let time only move inside, with nobody served: something due is being done."""
+        self._holds += 1
+        try:
+            yield
+        finally:
+            self._holds -= 1
+
+    def step(self, until_ns: int | None = None) -> bool:
+        """Move to the next due moment of any listener and let them do what is due there.
+
+        Parameters
+        ----------
+        until_ns : int, optional
+            Monotonic moment, inclusive, beyond which time does not move.
+
+        Returns
+        -------
+        bool
+            False if nothing is due until then; the time is then `until_ns`, or unmoved.
+
+        Notes
+        -----
+        Works when held, too: that is how one waits for others inside a task.
+        """
+        dues = (listener.next_due_ns() for listener in self._listeners)
+        due_ns = min((due for due in dues if due is not None), default=None)
+        if due_ns is None or (until_ns is not None and due_ns > until_ns):
+            if until_ns is not None:
+                self._move_to(until_ns)
+            return False
+        self._move_to(due_ns)
+        for listener in self._listeners:
+            listener.run_due()
+        return True
+
+    def _advance_ns(self, step_ns: int) -> None:
+        target_ns = self._monotonic_ns + step_ns
+        if self._holds:
+            self._move_to(target_ns)
+            return
+        while self.step(target_ns):
+            pass
+
+    def _move_to(self, monotonic_ns: int) -> None:
+        step_ns = max(0, monotonic_ns - self._monotonic_ns)
         self._wall_ns += step_ns
-        self._monotonic_ns += max(0, step_ns)
+        self._monotonic_ns += step_ns

@@ -1,4 +1,4 @@
-"""The bundle of clock, files, randomness and locks that every engine object is handed."""
+"""The bundle of clock, files, randomness, locks and background work that everyone is handed."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ import random
 import threading
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from typing import cast
 
 from logstore.runtime.clock import Clock, SystemClock
+from logstore.runtime.deterministic import DeterministicScheduler
 from logstore.runtime.fs import DiskFileSystem, FileSystem
+from logstore.runtime.scheduler import Scheduler
 
 Random = random.Random
 """A source of randomness; the name under which the rest of the engine knows it."""
@@ -31,11 +34,19 @@ class Runtime:
     rng : random.Random
         Source of the roll jitter, directory names and the key of the cleaner's hash. File
         contents never depend on the last; seed it to make the first two repeatable.
+    scheduler : Scheduler
+        Background work; by default a `DeterministicScheduler` of the clock, not started: it
+        runs nothing until its owner starts it. Give a `ThreadScheduler` for threads.
     """
 
     clock: Clock = field(default_factory=SystemClock)
     fs: FileSystem = field(default_factory=DiskFileSystem)
     rng: Random = field(default_factory=random.SystemRandom)
+    scheduler: Scheduler = None  # type: ignore[assignment]  # __post_init__ knows the clock
+
+    def __post_init__(self) -> None:
+        if cast("Scheduler | None", self.scheduler) is None:
+            object.__setattr__(self, "scheduler", DeterministicScheduler(self.clock))
 
     def lock(self) -> AbstractContextManager[bool]:
         """Return a new re-entrant lock, to be used as a context manager."""

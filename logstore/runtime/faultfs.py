@@ -32,6 +32,10 @@ first have put some bytes in place. After a failed `File.sync` the changes that 
 visible until the crash and are then lost, whatever later syncs report, as on Linux, which marks
 pages clean that it could not write.
 
+*Locks.* Taking one is no change: it is not counted and no point of a crash, and the empty file that
+it makes is durable at once, since nothing reads it. It fails by a fault of `Kind.LOCK`. What a
+crash leaves is unlocked.
+
 Not modelled: modification times (they survive as they were), damage to what was synced, disks
 whose cache ignores flushes, hard links, memory maps, failures of `close`, a machine that goes on
 after the crash.
@@ -60,6 +64,7 @@ from logstore.runtime.crash import (
     crash_image,
 )
 from logstore.runtime.fs import Buffer, File, FileStat
+from logstore.runtime.locks import FileLock, LockTable
 from logstore.runtime.memfs import MemoryBytes, MemoryFile, MemoryFileSystem, fail, split_path
 
 __all__ = [
@@ -96,6 +101,7 @@ class Kind(Enum):
     STAT = "stat"
     LIST = "list"
     SIZE = "size"
+    LOCK = "lock"
 
     @property
     def is_change(self) -> bool:
@@ -103,7 +109,7 @@ class Kind(Enum):
         return self not in _READS
 
 
-_READS = frozenset({Kind.OPEN, Kind.READ, Kind.STAT, Kind.LIST, Kind.SIZE})
+_READS = frozenset({Kind.OPEN, Kind.READ, Kind.STAT, Kind.LIST, Kind.SIZE, Kind.LOCK})
 
 
 class Operation(NamedTuple):
@@ -193,6 +199,7 @@ class FaultyFileSystem:
         self._files: list[FileNode] = []
         self._name_operations: list[NameOperation] = []
         self._faults: list[Fault] = []
+        self._locks = LockTable()
         self._crash_at: int | None = None
         self._crashed = False
         self.operations: list[Operation] = []
@@ -368,6 +375,17 @@ class FaultyFileSystem:
                 for change in operation:
                     change.apply(change.directory.durable)
             self._name_operations = still_pending[::-1]
+
+    def lock(self, path: str) -> FileLock | None:
+        """Take the exclusive lock on a file; see `FileSystem.lock` and the module."""
+        with self._lock:
+            self._enter(Kind.LOCK, path)
+            node = self._find(path)
+            if node is None:
+                directory, name = self._parent_of(path)
+                node = self._new_file(directory, name, MemoryBytes(self._clock.now_ms()))
+                directory.names[name] = directory.durable[name] = node
+            return self._locks.lock(path, lambda: self._file(path))
 
     # -- inside --------------------------------------------------------------------------
 

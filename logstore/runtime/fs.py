@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import NamedTuple, Protocol
 
 from logstore.runtime.clock import Clock
+from logstore.runtime.locks import FileLock, close_descriptor, lock_disk_file
 
 Buffer = bytes | bytearray | memoryview
 """What can be written: any contiguous run of bytes."""
@@ -122,6 +123,24 @@ class FileSystem(Protocol):
         """Make the names in a directory durable."""
         ...
 
+    def lock(self, path: str) -> FileLock | None:
+        """Take the exclusive lock on a file without waiting; see `logstore.runtime.locks`.
+
+        The file is made (empty) when missing, and stays. The lock is the file's, whatever it is
+        renamed to.
+
+        Returns
+        -------
+        FileLock or None
+            None if somebody holds it already, in this process or in another.
+
+        Raises
+        ------
+        FileNotFoundError
+            Its directory does not exist.
+        """
+        ...
+
 
 class DiskFileSystem:
     """The machine's files.
@@ -199,6 +218,14 @@ class DiskFileSystem:
             raise _named(error, path) from error
         finally:
             os.close(descriptor)
+
+    def lock(self, path: str) -> FileLock | None:
+        """Take the exclusive lock on a file; see `FileSystem.lock`."""
+        is_new = self._stamp is not None and not os.path.lexists(path)
+        lock = lock_disk_file(path)
+        if is_new and self._stamp is not None:
+            self.set_mtime(path, self._stamp.now_ms())
+        return lock
 
 
 def _named(error: OSError, path: str) -> OSError:
@@ -300,7 +327,7 @@ class DiskFile:
         """Close the descriptor; a second call does nothing."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
-            os.close(descriptor)
+            close_descriptor(descriptor)
 
     def __del__(self) -> None:
         """Close what a lost reference left open."""

@@ -14,6 +14,7 @@ from typing import NoReturn, Protocol
 
 from logstore.runtime.clock import Clock, SystemClock
 from logstore.runtime.fs import Buffer, File, FileStat
+from logstore.runtime.locks import FileLock, LockTable
 
 BLOCK_SIZE = 256 * 1024
 
@@ -58,14 +59,16 @@ class MemoryBytes:
     -----
     One thread writes, any number read meanwhile without a lock. For their sake a writer puts
     bytes in place first, then raises `written`, then `size`, and readers look in the opposite
-    order; blocks and tail are replaced together. A read beside a truncation may end early, as
-    one on a disk does.
+    order; blocks and tail are replaced together. A truncation lowers `size`, counts itself, then
+    lowers the rest: a reader that finds another count than it began with may have mixed before
+    and after, and begins again.
     """
 
-    __slots__ = ("_blocks_and_tail", "mtime_ms", "size", "written")
+    __slots__ = ("_blocks_and_tail", "_truncations", "mtime_ms", "size", "written")
 
     def __init__(self, mtime_ms: int = 0) -> None:
         self._blocks_and_tail: tuple[list[bytes], bytearray] = ([], bytearray())
+        self._truncations = 0
         self.written = 0
         self.size = 0
         self.mtime_ms = mtime_ms
@@ -81,6 +84,21 @@ class MemoryBytes:
 
     def read(self, position: int, size: int) -> bytes:
         """Return up to `size` bytes from `position` on."""
+        while True:
+            truncations = self._truncations
+            data = self._read(position, size)
+            if self._truncations == truncations:
+                return data
+
+    def read_into(self, view: memoryview, position: int) -> int:
+        """Fill `view` from `position` on; return the bytes read."""
+        while True:
+            truncations = self._truncations
+            count = self._read_into(view, position)
+            if self._truncations == truncations:
+                return count
+
+    def _read(self, position: int, size: int) -> bytes:
         size = min(size, self.size - position)
         if size <= 0:
             return b""
@@ -90,11 +108,10 @@ class MemoryBytes:
             source = blocks[block] if block < len(blocks) else tail
             return bytes(memoryview(source)[start : start + size])
         data = bytearray(size)
-        count = self.read_into(memoryview(data), position)
+        count = self._read_into(memoryview(data), position)
         return bytes(memoryview(data)[:count])
 
-    def read_into(self, view: memoryview, position: int) -> int:
-        """Fill `view` from `position` on; return the bytes read."""
+    def _read_into(self, view: memoryview, position: int) -> int:
         wanted = min(len(view), self.size - position)
         if wanted <= 0:
             return 0
@@ -133,6 +150,7 @@ class MemoryBytes:
             block, keep = divmod(size, BLOCK_SIZE)
             source = blocks[block] if block < len(blocks) else tail
             self.size = size
+            self._truncations += 1
             self.written = size
             self._blocks_and_tail = (blocks[:block], bytearray(memoryview(source)[:keep]))
         self.size = size
@@ -261,9 +279,10 @@ class MemoryFileSystem:
         self._clock: Clock = clock if clock is not None else SystemClock()
         self._files: dict[str, MemoryBytes] = {}
         self._children: dict[str, set[str]] = {"": set(), "/": set()}
+        self._locks = LockTable()
 
     def fork(self) -> MemoryFileSystem:
-        """Return an independent copy; sealed blocks are shared, so it costs little."""
+        """Return an independent copy, nothing locked; sealed blocks are shared: it costs little."""
         twin = MemoryFileSystem(self._clock)
         twin._files = {path: contents.copy() for path, contents in list(self._files.items())}
         twin._children = {path: set(names) for path, names in list(self._children.items())}
@@ -356,6 +375,15 @@ class MemoryFileSystem:
     def sync_dir(self, path: str) -> None:
         """Check that the directory exists; memory needs no more."""
         self.list_dir(path)
+
+    def lock(self, path: str) -> FileLock | None:
+        """Take the exclusive lock on a file; see `FileSystem.lock`."""
+
+        def find() -> MemoryBytes:
+            self.open(path, create=True).close()
+            return self._contents(path)
+
+        return self._locks.lock(path, find)
 
     def _contents(self, path: str) -> MemoryBytes:
         contents = self._files.get(path)

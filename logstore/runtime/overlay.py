@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from logstore.runtime.clock import Clock, SystemClock
 from logstore.runtime.fs import File, FileStat, FileSystem
+from logstore.runtime.locks import FileLock, LockTable
 from logstore.runtime.memfs import MemoryBytes, MemoryFile, fail, split_path
 
 
@@ -157,6 +158,7 @@ class OverlayFileSystem:
         self._clock: Clock = clock if clock is not None else SystemClock()
         self._nodes: dict[str, OverlayBytes | None] = {}
         self._dirs: set[str] = set()
+        self._locks = LockTable()
 
     def open(self, path: str, *, write: bool = False, create: bool = False) -> File:
         """Open a file; see `FileSystem.open`."""
@@ -242,6 +244,10 @@ class OverlayFileSystem:
     def sync_dir(self, path: str) -> None:
         """Check that the directory exists; an overlay is never durable."""
         self.list_dir(path)
+
+    def lock(self, path: str) -> FileLock | None:
+        """Take the exclusive lock on a file of the overlay; the base never hears of it."""
+        return self._locks.lock(path, lambda: self._node(path, create=True))
 
     def _node(self, path: str, *, create: bool = False) -> OverlayBytes:
         contents = self._nodes.get(path)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from logstore.runtime.fs import Buffer, File, FileStat, FileSystem
+from logstore.runtime.locks import FileLock
 
 
 class ReadOnlyFileSystem:
@@ -63,6 +64,10 @@ class ReadOnlyFileSystem:
 
     def sync_dir(self, path: str) -> None:
         """Refuse."""
+        _refuse(path)
+
+    def lock(self, path: str) -> FileLock | None:
+        """Refuse: who only reads locks nothing."""
         _refuse(path)
 
 

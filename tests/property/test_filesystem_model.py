@@ -1,7 +1,7 @@
 """File systems in memory against a dict of bytearrays, step by step.
 
 Handles are part of the model: each keeps the contents it was opened on, whatever became of the
-name. A fork and its model part ways from the moment of forking.
+name; so does a lock. A fork and its model part ways from the moment of forking.
 """
 
 import hypothesis.strategies as st
@@ -59,6 +59,7 @@ class FileSystemMachine(RuleBasedStateMachine):
         self.fs = self.make_file_system()
         self.files = self.first_files()
         self.forks = []
+        self.locks = {}  # by the model of the file, whatever its name
 
     def make_file_system(self):
         fs = MemoryFileSystem(self.clock)
@@ -145,6 +146,23 @@ class FileSystemMachine(RuleBasedStateMachine):
             self.fs.set_mtime(f"{ROOT}/{name}", mtime_ms)
             self.files[name].mtime_ms = mtime_ms
 
+    @rule(name=names)
+    def lock(self, name):
+        self.clock.advance(ms=1)
+        model = self.files.setdefault(name, Model(b"", self.clock.now_ms()))
+        lock = self.fs.lock(f"{ROOT}/{name}")
+        assert (lock is None) == (model in self.locks)
+        if lock is not None:
+            self.locks[model] = lock
+
+    @rule(lose=st.booleans(), data=st.data())
+    def release(self, lose, data):
+        if self.locks:
+            model = data.draw(st.sampled_from(list(self.locks)))
+            lock = self.locks.pop(model)
+            if not lose:
+                lock.release()
+
     @invariant()
     def names_sizes_and_times_agree(self):
         assert self.fs.list_dir(ROOT) == sorted(self.files)
@@ -176,6 +194,7 @@ class MemoryMachine(FileSystemMachine):
         if follow_fork:
             self.forks.append((self.fs, self.files))
             self.fs, self.files = twin, copies
+            self.locks = {}
         else:
             self.forks.append((twin, copies))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Sequence
 
+from logstore.runtime import FileLock
 from logstore.runtime.fs import Buffer, File, FileStat, FileSystem
 
 Rule = Callable[[str, str], bool]
@@ -68,6 +69,10 @@ class FaultyFileSystem:
     def sync_dir(self, path: str) -> None:
         self.check("sync_dir", path)
         self.base.sync_dir(path)
+
+    def lock(self, path: str) -> FileLock | None:
+        self.check("lock", path)
+        return self.base.lock(path)
 
 
 class FaultyFile:

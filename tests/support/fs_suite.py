@@ -423,6 +423,95 @@ class FileSystemSuite:
         assert place.fs.stat(other).size == 2
         file.close()
 
+    # --- locks ------------------------------------------------------------------------------
+
+    def test_a_lock_excludes_all_others_until_it_is_released(self, place):
+        path = place.path(".lock")
+        lock = place.fs.lock(path)
+        assert lock.path == path
+        assert place.fs.stat(path).size == 0
+        assert place.fs.lock(path) is None
+        other = place.fs.lock(place.path("other"))
+        assert other is not None
+        lock.release()
+        lock.release()
+        again = place.fs.lock(path)
+        assert again is not None
+        lock.release()  # no longer its own
+        assert place.fs.lock(path) is None
+        again.release()
+        other.release()
+        assert place.fs.list_dir(place.root) == [".lock", "other"]
+
+    def test_a_lock_leaves_what_is_in_the_file(self, place):
+        path = place.file(".lock", b"abc")
+        place.fs.set_mtime(path, 5_000)
+        lock = place.fs.lock(path)
+        assert place.fs.stat(path) == (3, 5_000)
+        assert place.read_all(path) == b"abc"
+        lock.release()
+        assert place.fs.stat(path) == (3, 5_000)
+
+    def test_a_lost_lock_is_released(self, place):
+        path = place.path(".lock")
+        lock = place.fs.lock(path)
+        assert place.fs.lock(path) is None
+        del lock
+        assert place.fs.lock(path) is not None
+
+    def test_handles_on_a_locked_file_come_and_go(self, place):
+        path = place.path(".lock")
+        before = place.fs.open(path, create=True)
+        lock = place.fs.lock(path)
+        before.close()
+        place.fs.open(path).close()
+        with pytest.raises(OSError):
+            before.size()
+        assert place.fs.lock(path) is None
+        lock.release()
+        assert place.fs.lock(path) is not None
+
+    def test_a_lock_is_the_files_whatever_its_name(self, place):
+        path, moved = place.path(".lock"), place.path("moved")
+        lock = place.fs.lock(path)
+        place.fs.rename(path, moved)
+        assert place.fs.lock(moved) is None
+        successor = place.fs.lock(path)
+        assert successor is not None
+        lock.release()
+        assert place.fs.lock(path) is None
+        lock = place.fs.lock(moved)
+        assert lock is not None
+        place.fs.remove(moved)
+        lock.release()
+
+    def test_a_file_that_cannot_be_locked_is_named(self, place):
+        place.fs.make_dirs(place.path("d"))
+        with pytest.raises(IsADirectoryError) as caught:
+            place.fs.lock(place.path("d"))
+        assert caught.value.filename == place.path("d")
+        with pytest.raises(FileNotFoundError) as caught:
+            place.fs.lock(place.path("no/.lock"))
+        assert caught.value.filename == place.path("no/.lock")
+        assert place.fs.list_dir(place.root) == ["d"]
+
+    def test_of_many_threads_one_gets_the_lock(self, place):
+        path = place.path(".lock")
+        started = threading.Barrier(8)
+        locks = []
+
+        def take() -> None:
+            started.wait()
+            locks.append(place.fs.lock(path))
+
+        threads = [threading.Thread(target=take) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(locks) == 8
+        assert sum(lock is not None for lock in locks) == 1
+
     # --- threads ----------------------------------------------------------------------------
 
     def test_threads_read_whole_records_while_one_appends(self, place):

@@ -87,6 +87,103 @@ def test_a_wall_clock_stepped_back_leaves_monotonic_time():
     assert (clock.now_ms(), clock.monotonic_ns() - first) == (2_001, 4_001_000_000)
 
 
+class Listener:
+    """Does something at each of its moments, and writes down when."""
+
+    def __init__(self, clock, *dues_ms, then=None):
+        self.clock = clock
+        self.dues_ms = list(dues_ms)
+        self.then = then
+        self.calls = []
+
+    def next_due_ns(self):
+        return self.dues_ms[0] * 1_000_000 if self.dues_ms else None
+
+    def run_due(self):
+        count = 0
+        now_ns = self.clock.monotonic_ns()
+        while self.dues_ms and self.dues_ms[0] * 1_000_000 <= now_ns:
+            self.calls.append((self.dues_ms.pop(0), self.clock.now_ms()))
+            count += 1
+            if self.then is not None:
+                with self.clock.held():
+                    self.then()
+        return count
+
+
+def test_listeners_are_served_at_their_moments_on_the_way():
+    clock = VirtualClock(0)
+    first, second = Listener(clock, 5, 20, 31), Listener(clock, 5, 10)
+    clock.subscribe(first)
+    clock.subscribe(second)
+    clock.advance(ms=30)
+    assert first.calls == [(5, 5), (20, 20)]
+    assert second.calls == [(5, 5), (10, 10)]
+    assert clock.now_ms() == 30
+    clock.set_ms(31)
+    assert first.calls[2:] == [(31, 31)]
+
+
+def test_a_listener_that_leaves_is_served_no_more():
+    clock = VirtualClock(0)
+    listener = Listener(clock, 5, 10)
+    clock.unsubscribe(listener)
+    clock.subscribe(listener)
+    clock.advance(ms=5)
+    clock.unsubscribe(listener)
+    clock.advance(ms=50)
+    assert listener.calls == [(5, 5)]
+
+
+def test_time_only_moves_while_it_is_held():
+    clock = VirtualClock(0)
+    listener = Listener(clock, 5, 10, 60, then=lambda: clock.advance(ms=50))
+    clock.subscribe(listener)
+    assert clock.advance(ms=5) == 55
+    assert listener.calls == [(5, 5)]  # 10 came up inside, after it had looked
+    with clock.held():
+        clock.sleep(0.001)
+        with clock.held():
+            clock.set_ms(57)
+        clock.sleep(0.001)
+    assert (clock.now_ms(), len(listener.calls)) == (58, 1)
+    clock.advance()
+    assert listener.calls[1:] == [(10, 58)]
+
+
+def test_a_step_goes_to_the_next_moment_or_to_its_limit():
+    clock = VirtualClock(0)
+    assert clock.step() is False
+    assert clock.now_ms() == 0
+    assert clock.step(3_000_000) is False
+    assert clock.now_ms() == 3
+    listener = Listener(clock, 2, 10)
+    clock.subscribe(listener)
+    assert clock.step() is True
+    assert listener.calls == [(2, 3)]
+    assert clock.step(9_999_999) is False
+    assert clock.monotonic_ns() == 9_999_999
+    with clock.held():
+        assert clock.step(10_000_000) is True
+    assert listener.calls[1:] == [(10, 10)]
+    assert clock.step(5_000_000) is False  # past: time does not go back
+    assert clock.now_ms() == 10
+
+
+def test_an_error_of_a_listener_stops_the_clock_at_its_moment():
+    clock = VirtualClock(0)
+    listener = Listener(clock, 5, then=lambda: 1 / 0)
+    clock.subscribe(listener)
+    with pytest.raises(ZeroDivisionError):
+        clock.advance(ms=10)
+    assert clock.now_ms() == 5
+    assert clock.advance(ms=10) == 15
+    listener.dues_ms.append(20)
+    listener.then = None
+    clock.advance(ms=5)
+    assert listener.calls == [(5, 5), (20, 20)]  # and it is not held for ever
+
+
 def test_runtime_is_the_machine_unless_told_otherwise():
     runtime = Runtime()
     assert isinstance(runtime.clock, SystemClock)

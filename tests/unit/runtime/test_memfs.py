@@ -174,6 +174,69 @@ def test_a_reader_overtaken_by_an_append_sees_all_that_was_there(
         assert len(found) >= size_before - read_from
 
 
+NUMBERED = b"".join(bytes([1 + number]) * BLOCK_SIZE for number in range(4))
+
+
+@pytest.mark.parametrize("kept", (0, 5, BLOCK_SIZE, BLOCK_SIZE + 5, 2 * BLOCK_SIZE + 700))
+@pytest.mark.parametrize("added", (0, 1, 600, BLOCK_SIZE, 3 * BLOCK_SIZE))
+@pytest.mark.parametrize("position", (0, BLOCK_SIZE - 10, BLOCK_SIZE + 3, 3 * BLOCK_SIZE - 300))
+def test_a_reader_overtaken_by_a_truncation_sees_no_byte_that_was_never_there(
+    kept, added, position
+):
+    """What is kept and what is added are the bytes that stood there, so zeros would be seen."""
+    for looks, length, read_by_view in product(range(1, 8), (200, 300_000), (False, True)):
+        contents = Interrupted()
+        contents.looks_left = None
+        contents.write_at(memoryview(NUMBERED), 0)
+
+        def cut_and_append(contents=contents):
+            contents.truncate(kept)
+            if added:
+                contents.write_at(memoryview(NUMBERED)[kept : kept + added], kept)
+
+        contents.meanwhile = cut_and_append
+        contents.looks_left = looks
+        if read_by_view:
+            view = bytearray(length)
+            found = bytes(view[: contents.read_into(memoryview(view), position)])
+        else:
+            found = contents.read(position, length)
+        assert found == NUMBERED[position : position + len(found)]
+        assert len(found) >= min(length, min(kept + added, len(NUMBERED)) - position)
+
+
+class Shown(MemoryBytes):
+    """Contents that a reader looks at after each step of a writer."""
+
+    __slots__ = ("show",)
+
+    def __setattr__(self, name, value):
+        super().__setattr__(name, value)
+        if name != "show" and hasattr(self, "show"):
+            self.show()
+
+
+@pytest.mark.parametrize("kept", (0, 5, BLOCK_SIZE, BLOCK_SIZE + 5, 2 * BLOCK_SIZE + 700))
+def test_each_step_of_a_truncation_leaves_only_bytes_that_were_there(kept):
+    contents = Shown()
+    contents.write_at(memoryview(NUMBERED), 0)
+    shown = []
+
+    def show():
+        found = contents.read(0, len(NUMBERED))
+        view = bytearray(len(NUMBERED))
+        count = contents.read_into(memoryview(view), 0)
+        assert found == view[:count] == NUMBERED[: len(found)]
+        shown.append(len(found))
+
+    contents.show = show
+    contents.truncate(kept)
+    assert shown == sorted(shown, reverse=True)
+    assert shown[-1] == kept
+    contents.write_at(memoryview(NUMBERED)[kept:], kept)
+    assert shown[-1] == len(NUMBERED)
+
+
 def test_a_read_beside_truncations_ends_early_but_is_never_wrong():
     """Each block holds its own number: a byte from another block or a zero would be seen."""
     fs = MemoryFileSystem()

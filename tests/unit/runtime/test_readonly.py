@@ -51,6 +51,8 @@ def test_changes_are_refused(base_and_root):
         lambda: fs.make_dirs(f"{root}/e"),
         lambda: fs.remove_dir(f"{root}/d"),
         lambda: fs.sync_dir(root),
+        lambda: fs.lock(f"{root}/a"),
+        lambda: fs.lock(f"{root}/.lock"),
         lambda: file.append([b"x"]),
         lambda: file.write_at([b"x"], 0),
         lambda: file.truncate(0),

@@ -1,0 +1,205 @@
+"""Background work by threads, as Kafka's `KafkaScheduler` does it."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from logstore.runtime.clock import Clock, VirtualClock
+from logstore.runtime.scheduler import QueueScheduler, ScheduledTask, check_threads, outcome
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+BACKGROUND_THREADS = 10
+"""Kafka's default of `background.threads`."""
+
+POLL_MS = 50
+"""How long a waiting thread goes without looking, should nobody `notify` it."""
+
+
+class ThreadScheduler(QueueScheduler):
+    """Daemon threads, made when they are needed, at most one of them idle.
+
+    A thread bears the name of the task it runs, `logstore-<name>`.
+
+    Parameters
+    ----------
+    clock : Clock
+        Not a virtual one. Waits follow its monotonic time.
+    threads : int
+        Most tasks that run at the same time; the others are late.
+
+    Raises
+    ------
+    ValueError
+        `threads` is below 1, or the clock is a virtual one.
+
+    Notes
+    -----
+    Every method may be called by any thread. A task that waits keeps its thread: if it waits for
+    other tasks, give it a timeout, since a full pool, or a shutdown, holds those back.
+    """
+
+    def __init__(self, clock: Clock, threads: int = BACKGROUND_THREADS) -> None:
+        if isinstance(clock, VirtualClock):
+            raise ValueError(  # noqa: TRY004  # any other clock of the same type would do
+                "virtual time passes in one thread; take a DeterministicScheduler"
+            )
+        check_threads(threads)
+        super().__init__(clock)
+        self._threads = threads
+        self._wakeup = threading.Condition(self._lock)
+        self._workers: set[threading.Thread] = set()
+        self._worker_numbers = itertools.count()
+        self._changed = threading.Condition()
+        self._changes = 0
+
+    def start(self) -> None:
+        """Accept and run tasks; the first of them makes the first thread."""
+        with self._lock:
+            self._started = True
+
+    def shutdown(self) -> None:
+        """Cancel all tasks and wait for those that are running; see `Scheduler.shutdown`."""
+        self._stop()
+        with self._lock:
+            self._wakeup.notify_all()
+            workers = set(self._workers)
+        self.notify()
+        if threading.current_thread() not in workers:
+            for worker in workers:
+                worker.join()
+
+    def run_all(self, tasks: Sequence[Callable[[], T]], *, threads: int) -> list[T | BaseException]:
+        """Run jobs in parallel; see `Scheduler.run_all`. One thread is the calling one."""
+        check_threads(threads)
+        if threads == 1 or len(tasks) < 2:
+            return [outcome(task) for task in tasks]
+        results: dict[int, T | BaseException] = {}
+        errors: dict[int, BaseException] = {}
+        pending = deque(enumerate(tasks))
+
+        def work() -> None:
+            while pending:
+                try:
+                    number, task = pending.popleft()
+                except IndexError:  # another thread was faster
+                    return
+                try:
+                    results[number] = outcome(task)
+                except BaseException as error:
+                    errors[number] = error
+                    pending.clear()
+
+        helpers = [
+            threading.Thread(target=work, name=f"logstore-job-{number}", daemon=True)
+            for number in range(min(threads, len(tasks)))
+        ]
+        try:
+            for helper in helpers:
+                helper.start()
+            for helper in helpers:
+                helper.join()
+        finally:
+            pending.clear()
+        if errors:
+            raise errors[min(errors)]
+        return [results[number] for number in range(len(tasks))]
+
+    def wait_until(self, predicate: Callable[[], bool], *, timeout_ms: int | None = None) -> bool:
+        """Block until `predicate` is true; see `Scheduler.wait_until`."""
+        limit_ns = None
+        if timeout_ms is not None:
+            limit_ns = self._clock.monotonic_ns() + timeout_ms * 1_000_000
+        while True:
+            # Noted before it is asked, so that a notice in between is not slept through.
+            changes = self._changes
+            if predicate():
+                return True
+            seconds = POLL_MS / 1000
+            if limit_ns is not None:
+                left_ns = limit_ns - self._clock.monotonic_ns()
+                if left_ns <= 0:
+                    return False
+                seconds = min(seconds, left_ns / 1e9)
+            with self._changed:
+                if self._changes == changes:
+                    self._changed.wait(seconds)
+
+    def notify(self) -> None:
+        """Let waiting threads look at once."""
+        with self._changed:
+            self._changes += 1
+            self._changed.notify_all()
+
+    def _on_scheduled(self) -> None:
+        if self._is_one_free():
+            self._wakeup.notify()
+        elif len(self._workers) < self._threads:
+            name = f"logstore-scheduler-{next(self._worker_numbers)}"
+            worker = threading.Thread(target=self._work, name=name, daemon=True)
+            try:
+                worker.start()
+            except RuntimeError as error:  # the system has no more
+                if not self._workers:
+                    raise
+                logger.warning("tasks wait for one of %d threads: %s", len(self._workers), error)
+            else:
+                self._workers.add(worker)
+
+    def _is_one_free(self, *, beside: int = 0) -> bool:
+        """Tell whether more threads than `beside` have no task, so that they see to the queue."""
+        return len(self._workers) - len(self._running) > beside
+
+    def _work(self) -> None:
+        try:
+            while self._work_once():
+                pass
+        finally:  # also when a hook fails, or the thread would count as free for ever
+            with self._lock:
+                self._workers.discard(threading.current_thread())
+
+    def _work_once(self) -> bool:
+        task = self._take()
+        if task is None:
+            return False
+        thread = threading.current_thread()
+        own_name, thread.name = thread.name, f"logstore-{task.name}"
+        try:
+            self._run(task)
+        except BaseException as error:
+            arguments = (type(error), error, error.__traceback__, thread)
+            threading.excepthook(threading.ExceptHookArgs(arguments))
+        finally:
+            thread.name = own_name
+        return True
+
+    def _take(self) -> ScheduledTask | None:
+        """Wait for a task that is due; None if the thread is not needed any longer."""
+        with self._lock:
+            while self._started:
+                now_ns = self._clock.monotonic_ns()
+                task = self._pop(now_ns, now_ns)
+                if task is not None:
+                    if self._queue:
+                        self._on_scheduled()  # somebody must look after the rest
+                    return task
+                if self._is_one_free(beside=1):
+                    self._wakeup.notify()  # what is due next may have changed
+                    break
+                self._wakeup.wait(self._seconds_to_next(now_ns))
+            # At once, so that nobody counts on this thread.
+            self._workers.discard(threading.current_thread())
+            return None
+
+    def _seconds_to_next(self, now_ns: int) -> float | None:
+        due_ns = self.next_due_ns()
+        if due_ns is None:
+            return None
+        return min((due_ns - now_ns) / 1e9, threading.TIMEOUT_MAX)

@@ -1,0 +1,380 @@
+"""Locks beyond the shared suite: other processes on a disk, copies and crashes in memory."""
+
+import errno
+import fcntl
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from logstore.runtime import (
+    DiskFileSystem,
+    MemoryFileSystem,
+    OverlayFileSystem,
+    ReadOnlyFileSystem,
+    VirtualClock,
+    locks,
+)
+from logstore.runtime.faultfs import CrashMode, Fault, FaultyFileSystem, Kind, SimulatedCrash
+from tests.support.fs_suite import write_file
+
+# What Java's FileChannel.tryLock does, which Kafka calls: a record lock over the whole file.
+TAKE = """
+import fcntl, os, sys
+descriptor = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o644)
+try:
+    fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    print("taken", flush=True)
+except OSError:
+    print("refused", flush=True)
+sys.stdin.read()
+"""
+
+TAKE_BY_US = """
+import sys
+from logstore.runtime import DiskFileSystem
+lock = DiskFileSystem().lock(sys.argv[1])
+print("refused" if lock is None else "taken", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def other_process(path, script=TAKE):
+    """Another process that tries the lock, and lives on with it; yield it and what it says."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, path],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process, process.stdout.readline().strip()
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def answer_of_another_process(path, script=TAKE):
+    with other_process(path, script) as (_, answer):
+        return answer
+
+
+@pytest.fixture
+def path(tmp_path):
+    return f"{tmp_path}/.lock"
+
+
+def open_descriptors():
+    """What this process has open; nothing where the system does not tell."""
+    table = Path("/proc/self/fd")
+    return {entry.name for entry in table.iterdir()} if table.is_dir() else set()
+
+
+# --- processes ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("script", (TAKE, TAKE_BY_US))
+def test_processes_exclude_each_other(path, script):
+    fs = DiskFileSystem()
+    lock = fs.lock(path)
+    assert answer_of_another_process(path, script) == "refused"
+    lock.release()
+    with other_process(path, script) as (_, answer):
+        assert answer == "taken"
+        assert fs.lock(path) is None
+
+
+def test_the_death_of_a_process_releases_its_lock(path):
+    fs = DiskFileSystem()
+    with other_process(path) as (process, answer):
+        assert answer == "taken"
+        assert fs.lock(path) is None
+        process.kill()
+        process.wait()
+        lock = fs.lock(path)
+        assert lock is not None
+        lock.release()
+
+
+def test_a_lost_lock_lets_another_process_in(path):
+    lock = DiskFileSystem().lock(path)
+    ring = [lock]
+    ring.append(ring)  # only the garbage collector can find this
+    del lock, ring
+    gc.collect()
+    assert answer_of_another_process(path) == "taken"
+
+
+def test_handles_closed_beside_a_lock_let_no_other_process_in(path):
+    """The system itself would drop the lock with any descriptor of the file."""
+    fs = DiskFileSystem()
+    before = open_descriptors()
+    early = fs.open(path, create=True)
+    lock = fs.lock(path)
+    early.close()
+    fs.open(path).close()
+    lost = fs.open(path, write=True)
+    del lost
+    assert DiskFileSystem().lock(path) is None
+    assert answer_of_another_process(path) == "refused"
+    lock.release()
+    assert open_descriptors() == before
+    assert answer_of_another_process(path) == "taken"
+
+
+def test_another_name_of_a_locked_file_is_refused_without_losing_the_lock(path):
+    fs = DiskFileSystem()
+    lock = fs.lock(path)
+    os.link(path, f"{path}.hard")
+    Path(f"{path}.soft").symlink_to(path)
+    assert fs.lock(f"{path}.hard") is None
+    assert fs.lock(f"{path}.soft") is None
+    assert answer_of_another_process(path) == "refused"
+    lock.release()
+
+
+def test_a_name_that_comes_to_mean_a_locked_file_does_not_lose_the_lock(path, monkeypatch):
+    """Between the look at the name and its opening, somebody links it to the locked file."""
+    fs = DiskFileSystem()
+    lock = fs.lock(path)
+    name = f"{path}.hard"
+    os_open = os.open
+
+    def open_after_link(opened, *arguments):
+        with suppress(FileExistsError):
+            os.link(path, name)
+        return os_open(opened, *arguments)
+
+    before = open_descriptors()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", open_after_link)
+        assert fs.lock(name) is None
+    assert answer_of_another_process(path) == "refused"
+    lock.release()
+    assert len(open_descriptors()) == len(before) - 1
+
+
+def test_a_lock_on_a_file_that_was_removed_meanwhile_does_not_count(path, monkeypatch):
+    """Kafka 4.0 removes the file on its way out; who opened it before would hold nothing."""
+    lockf = fcntl.lockf
+    removals = []
+
+    def lock_then_remove(*arguments):
+        lockf(*arguments)
+        if len(removals) < 3:
+            Path(path).unlink()
+            removals.append(path)
+
+    fs = DiskFileSystem()
+    before = open_descriptors()
+    with monkeypatch.context() as patch:
+        patch.setattr(fcntl, "lockf", lock_then_remove)
+        lock = fs.lock(path)
+    assert len(removals) == 3
+    assert answer_of_another_process(path) == "refused"
+    lock.release()
+    assert open_descriptors() == before
+
+
+def test_a_file_that_is_removed_again_and_again_is_not_locked(path, monkeypatch):
+    calls = []
+
+    def remove(*_arguments):
+        Path(path).unlink()
+        calls.append(path)
+
+    before = open_descriptors()
+    monkeypatch.setattr(fcntl, "lockf", remove)
+    assert DiskFileSystem().lock(path) is None
+    assert len(calls) == locks.ATTEMPTS_MAX
+    assert open_descriptors() == before
+
+
+@pytest.mark.parametrize("code", (errno.EACCES, errno.EAGAIN))
+def test_both_ways_of_saying_held_are_understood(path, monkeypatch, code):
+    def refuse(*_arguments):
+        raise OSError(code, os.strerror(code))
+
+    before = open_descriptors()
+    monkeypatch.setattr(fcntl, "lockf", refuse)
+    assert DiskFileSystem().lock(path) is None
+    assert open_descriptors() == before
+
+
+def test_a_disk_without_locks_is_an_error_that_names_the_file(path, monkeypatch):
+    def fail(*_arguments):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    before = open_descriptors()
+    monkeypatch.setattr(fcntl, "lockf", fail)
+    with pytest.raises(OSError) as caught:
+        DiskFileSystem().lock(path)
+    assert (caught.value.errno, caught.value.filename) == (errno.ENOLCK, path)
+    assert open_descriptors() == before
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_forked_child_holds_nothing_and_loses_nothing_of_its_parent(tmp_path):
+    """Run in a process of its own, since forking one with threads is no good idea."""
+    script = """
+import os, sys
+from logstore.runtime import DiskFileSystem
+fs = DiskFileSystem()
+path = sys.argv[1]
+lock = fs.lock(path)
+child = os.fork()
+if child == 0:
+    inherited, mine = lock, fs.lock(path)
+    inherited.release()
+    other = fs.lock(path + ".other")
+    inherited.release()
+    os._exit(0 if mine is None and other is not None else 1)
+_, status = os.waitpid(child, 0)
+print(os.waitstatus_to_exitcode(status), flush=True)
+sys.stdin.read()
+"""
+    path = f"{tmp_path}/.lock"
+    with other_process(path, script) as (_, answer):
+        assert answer == "0"
+        assert answer_of_another_process(path) == "refused"
+        assert answer_of_another_process(f"{path}.other") == "taken"
+
+
+def test_a_lock_does_not_reach_programs_started_while_it_is_held(path):
+    """A descriptor that a child inherits would keep nothing, but stay open for ever."""
+    lock = DiskFileSystem().lock(path)
+    listing = "import os; print([os.path.realpath(f'/proc/self/fd/{n}') for n in range(256)])"
+    done = subprocess.run(
+        [sys.executable, "-c", listing],
+        close_fds=False,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert os.path.realpath(path) not in done.stdout
+    lock.release()
+
+
+def test_a_stopped_process_still_holds_its_lock(path):
+    with other_process(path) as (process, answer):
+        assert answer == "taken"
+        process.send_signal(signal.SIGSTOP)
+        assert DiskFileSystem().lock(path) is None
+
+
+# --- the file -----------------------------------------------------------------------------------
+
+
+def test_a_lock_file_is_made_for_its_owner_to_write(path):
+    before = os.umask(0)
+    try:
+        lock = DiskFileSystem().lock(path)
+    finally:
+        os.umask(before)
+    assert Path(path).stat().st_mode & 0o777 == 0o644
+    lock.release()
+
+
+def test_a_lock_file_bears_the_time_of_a_clock_that_is_not_the_machines(path):
+    clock = VirtualClock(1_000_000_000_000)
+    fs = DiskFileSystem(clock)
+    fs.lock(path).release()
+    assert fs.stat(path) == (0, 1_000_000_000_000)
+    clock.advance(seconds=1)
+    fs.lock(path).release()
+    assert fs.stat(path) == (0, 1_000_000_000_000)
+
+
+def test_a_lock_may_be_released_by_another_thread(path):
+    fs = DiskFileSystem()
+    thread = threading.Thread(target=fs.lock(path).release)
+    thread.start()
+    thread.join()
+    assert answer_of_another_process(path) == "taken"
+
+
+# --- memory, overlays and crashes ---------------------------------------------------------------
+
+
+def test_a_fork_of_memory_starts_unlocked():
+    fs = MemoryFileSystem()
+    lock = fs.lock("/.lock")
+    twin = fs.fork()
+    twins = twin.lock("/.lock")
+    assert twins is not None
+    lock.release()
+    assert twin.lock("/.lock") is None
+    assert fs.lock("/.lock") is not None
+
+
+def test_file_systems_in_memory_know_nothing_of_each_other():
+    locks_of_two = [MemoryFileSystem().lock("/.lock") for _ in range(2)]
+    assert None not in locks_of_two
+
+
+@pytest.mark.parametrize("exists", (False, True))
+def test_an_overlay_locks_nothing_of_its_base(tmp_path, exists):
+    base = DiskFileSystem()
+    path = f"{tmp_path}/.lock"
+    if exists:
+        write_file(base, path, b"")
+    over = OverlayFileSystem(ReadOnlyFileSystem(base))
+    lock = over.lock(path)
+    assert lock is not None
+    assert over.lock(path) is None
+    assert OverlayFileSystem(base).lock(path) is not None
+    assert base.exists(path) == exists
+    assert answer_of_another_process(path) == "taken"
+
+
+def test_an_overlay_does_not_see_the_locks_of_its_base(tmp_path):
+    base = DiskFileSystem()
+    path = f"{tmp_path}/.lock"
+    held = base.lock(path)
+    assert OverlayFileSystem(ReadOnlyFileSystem(base)).lock(path) is not None
+    assert answer_of_another_process(path) == "refused"
+    held.release()
+
+
+def test_locking_is_no_operation_that_can_be_crashed():
+    fs = FaultyFileSystem(VirtualClock())
+    fs.make_dirs("/data")
+    fs.sync_dir("/")
+    count, names = fs.operation_count, fs.pending_names
+    fs.crash_at(count + 1)
+    lock = fs.lock("/data/.lock")
+    assert (fs.operation_count, fs.pending_names, fs.pending_units) == (count, names, 0)
+    image = fs.crash(CrashMode())
+    assert image.list_dir("/data") == [".lock"]
+    assert image.lock("/data/.lock") is not None
+    with pytest.raises(SimulatedCrash):
+        write_file(fs, "/data/a", b"")
+    with pytest.raises(SimulatedCrash):
+        fs.lock("/data/.lock")
+    lock.release()
+
+
+def test_a_crash_takes_a_lock_file_along_with_its_directory():
+    fs = FaultyFileSystem(VirtualClock())
+    fs.make_dirs("/data")
+    assert fs.lock("/data/.lock") is not None
+    assert fs.crash().list_dir("/") == []
+
+
+def test_a_lock_can_be_made_to_fail():
+    fs = FaultyFileSystem(VirtualClock())
+    fault = fs.add_fault(Fault(errno.EIO, Kind.LOCK, ".lock"))
+    any_change = fs.add_fault(Fault(errno.ENOSPC))
+    with pytest.raises(OSError) as caught:
+        fs.lock("/.lock")
+    assert (caught.value.errno, caught.value.filename) == (errno.EIO, "/.lock")
+    assert not fs.exists("/.lock")
+    assert fs.lock("/.lock") is not None
+    assert (fault.hits, any_change.hits) == (1, 0)
