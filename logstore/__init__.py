@@ -9,7 +9,15 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from logstore.broker import Broker, CleanReport, ConsumerRecord, RecordMetadata
+    from logstore.broker import (
+        Broker,
+        CleanReport,
+        ConsumerRecord,
+        DeleteRecordsResult,
+        OffsetAndTimestamp,
+        RecordMetadata,
+        RetainReport,
+    )
     from logstore.errors import (
         CorruptRecordError,
         InvalidConfigurationError,
@@ -39,6 +47,7 @@ __all__ = [
     "CleanReport",
     "ConsumerRecord",
     "CorruptRecordError",
+    "DeleteRecordsResult",
     "InvalidConfigurationError",
     "InvalidProducerEpochError",
     "InvalidRecordError",
@@ -48,11 +57,13 @@ __all__ = [
     "KafkaStorageError",
     "LogStoreError",
     "MessageSizeTooLargeError",
+    "OffsetAndTimestamp",
     "OffsetOutOfRangeError",
     "OutOfOrderSequenceNumberError",
     "PolicyViolationError",
     "RecordListTooLargeError",
     "RecordMetadata",
+    "RetainReport",
     "SystemClock",
     "TimestampType",
     "TopicAlreadyExistsError",
@@ -66,7 +77,10 @@ _HOMES = {
     "Broker": "logstore.broker",
     "CleanReport": "logstore.broker",
     "ConsumerRecord": "logstore.broker",
+    "DeleteRecordsResult": "logstore.broker",
+    "OffsetAndTimestamp": "logstore.broker",
     "RecordMetadata": "logstore.broker",
+    "RetainReport": "logstore.broker",
     "SystemClock": "logstore.runtime.clock",
     "VirtualClock": "logstore.runtime.clock",
     "TimestampType": "logstore.types",

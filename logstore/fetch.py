@@ -1,15 +1,19 @@
-"""Reading a log: raw bytes from any offset, batches, records, and offsets by time.
+"""Reading a log: raw bytes from any offset, batches, records, columns, and offsets by time.
 
 Holes are normal: a read gives the batch that contains the offset or the next one after it,
-across segments (storage-format §14). No lock is held while reading; a segment that is swapped
-away meanwhile stays readable through its open file.
+across segments (storage-format §14).
+
+No lock is held while reading. An iterator reads a piece of one segment at a time and looks for
+the next piece in the segments of that moment. So what it holds of a segment that is removed or
+replaced meanwhile it gives to the end; then it goes on in what took the segment's place, or
+raises `OffsetOutOfRangeError` if the log start has moved beyond it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from logstore.errors import (
     CorruptRecordError,
@@ -25,7 +29,10 @@ from logstore.types import NO_TIMESTAMP, OffsetPosition
 
 if TYPE_CHECKING:
     from logstore.log import Log
+    from logstore.record.columns import RecordColumns
     from logstore.segment import LogSegment
+
+Answer = TypeVar("Answer")
 
 FETCH_BYTES = 1 << 20
 """Bytes that the batch iterator reads at a time."""
@@ -111,26 +118,55 @@ class LogReader:
         KafkaStorageError
             The disk failed, or the log is closed or offline.
         """
+        self._log.check_open()
+        return self._steady(lambda: self._read(start_offset, max_bytes, isolation, min_one_message))
+
+    def _steady(self, look: Callable[[], Answer]) -> Answer:
+        """Look something up; again if segments were removed or bytes truncated meanwhile."""
         log = self._log
-        log.check_open()
-        end_offset = log.log_end_offset
-        if not log.log_start_offset <= start_offset <= end_offset:
+        while True:
+            generation = log.settled_generation()
+            view = log.segments.view
+            try:
+                answer = look()
+            except Exception as error:  # a file that is gone, a batch that was half cut
+                with log.lock:  # a change that is under way comes to its end
+                    has_changed = log.generation != generation or log.segments.view is not view
+                log.check_open()
+                if has_changed:
+                    continue
+                if isinstance(error, OSError):
+                    text = f"{log.topic_partition}: cannot read: {error}"
+                    raise KafkaStorageError(text) from error
+                raise
+            if log.generation == generation:
+                return answer
+
+    def _check_range(self, offset: int) -> None:
+        log = self._log
+        start_offset, end_offset = log.log_start_offset, log.log_end_offset
+        if not start_offset <= offset <= end_offset:
             raise OffsetOutOfRangeError(
-                f"offset {start_offset} of {log.topic_partition} is out of range "
-                f"[{log.log_start_offset}, {end_offset}]",
-                offset=start_offset,
-                log_start_offset=log.log_start_offset,
+                f"offset {offset} of {log.topic_partition} is out of range "
+                f"[{start_offset}, {end_offset}]",
+                offset=offset,
+                log_start_offset=start_offset,
                 log_end_offset=end_offset,
             )
-        upper = self._upper_offset(isolation)
-        if start_offset >= upper:
-            return _NOTHING
-        try:
-            return self._read(start_offset, upper, max_bytes, isolation, min_one_message)
-        except OSError as error:
-            raise KafkaStorageError(f"{log.topic_partition}: cannot read: {error}") from error
 
     def _read(
+        self, start_offset: int, max_bytes: int, isolation: Isolation, min_one_message: bool
+    ) -> FetchResult:
+        self._check_range(start_offset)
+        upper = self._upper_offset(isolation)
+        found = _NOTHING
+        if start_offset < upper:
+            found = self._find(start_offset, upper, max_bytes, isolation, min_one_message)
+        # Segments that went since the first look would seem to be a hole.
+        self._check_range(start_offset)
+        return found
+
+    def _find(
         self,
         start_offset: int,
         upper: int,
@@ -161,15 +197,21 @@ class LogReader:
             return log.last_stable_offset
         return log.log_end_offset if isolation is Isolation.LOG_END else log.high_watermark
 
-    def _max_position(self, segment: LogSegment, upper: int) -> int | None:
-        """Return the byte bound that `upper` sets in a segment; None when it sets none."""
-        if upper == self._log.log_end_offset:
-            return None
+    def _max_position(self, segment: LogSegment, upper: int) -> int:
+        """Return the byte bound that `upper` sets in a segment.
+
+        An append publishes its bytes first, and the offsets that let them be read last. So the
+        bytes there were once `upper` was known hold all below it, and perhaps more.
+        """
+        size = segment.size_bytes
+        end = self._log.log_end
+        if upper == end.offset and segment.base_offset >= end.base_offset:
+            return end.position if segment.base_offset == end.base_offset else 0
         following = self._log.segments.higher(segment.base_offset)
         if following is not None and following.base_offset <= upper:
-            return None
+            return size
         at = segment.translate_offset(upper)
-        return None if at is None else at.position
+        return size if at is None else at.position
 
     def _aborted(
         self, segment: LogSegment, start_offset: int, position: int, size: int
@@ -217,10 +259,16 @@ class LogReader:
     def _fetch(
         self, start_offset: int, end_offset: int | None, isolation: Isolation
     ) -> Iterator[tuple[RecordBatch, tuple[AbortedRange, ...]]]:
+        log = self._log
         offset = start_offset
         previous = -1
+        generation = log.generation
         while end_offset is None or offset < end_offset:
             result = self.read(offset, FETCH_BYTES, isolation=isolation, min_one_message=True)
+            if log.generation != generation:
+                # Truncated since: what stands there by now may overlap what was given.
+                generation, previous = log.generation, -1
+                continue
             if not result.data:
                 return
             before = offset
@@ -230,7 +278,7 @@ class LogReader:
                     return
                 check_place(header, previous, batch.path, batch.position or 0)
                 previous = header.last_offset
-                if previous >= self._log.log_end_offset:
+                if previous >= log.log_end_offset and log.generation == generation:
                     raise misplaced(
                         header.base_offset, previous, offset, batch.path, batch.position or 0
                     )
@@ -255,10 +303,57 @@ class LogReader:
         Raises
         ------
         OffsetOutOfRangeError
-            At the first step.
+            At the first step; later if the log start moved beyond what was read so far, or the log
+            was truncated below it.
         CorruptRecordError
             A batch is damaged; names file and position.
         """
+        next_offset = start_offset
+        for batch in self._visible(start_offset, end_offset, isolation):
+            for record in decode_stored(batch, self._decompression_limit):
+                if record.offset >= next_offset and (
+                    end_offset is None or record.offset < end_offset
+                ):
+                    yield batch, record
+            next_offset = batch.header.next_offset
+
+    def columns(
+        self,
+        start_offset: int,
+        end_offset: int | None = None,
+        *,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+    ) -> Iterator[tuple[RecordBatch, RecordColumns]]:
+        """Yield the data records in [start, end) as columns, batch by batch.
+
+        The same records as `records`, with the same checks. A batch none of whose records is in
+        the range, or visible, is passed over.
+
+        Raises
+        ------
+        OffsetOutOfRangeError, CorruptRecordError
+            As `records`.
+
+        Notes
+        -----
+        Memory: one batch, whose section may unfold to `logstore.decompression.max.bytes`, and 88
+        bytes a record. What was given stays valid: each batch has its own arena.
+        """
+        next_offset = start_offset
+        for batch in self._visible(start_offset, end_offset, isolation):
+            try:
+                columns = batch.columns(self._decompression_limit)
+            except InvalidRecordError as error:
+                raise _damage(batch, "record_structure", error) from error
+            columns = columns.between(next_offset, end_offset)
+            next_offset = batch.header.next_offset
+            if len(columns):
+                yield batch, columns
+
+    def _visible(
+        self, start_offset: int, end_offset: int | None, isolation: Isolation
+    ) -> Iterator[RecordBatch]:
+        """Yield the batches of data that a reader may see, their CRCs verified."""
         aborted_producers: set[int] = set()
         entered: set[AbortedRange] = set()
         for batch, aborted in self._fetch(start_offset, end_offset, isolation):
@@ -273,11 +368,7 @@ class LogReader:
                 continue
             if header.is_transactional and header.producer_id in aborted_producers:
                 continue
-            for record in decode_stored(batch, self._decompression_limit):
-                if record.offset >= start_offset and (
-                    end_offset is None or record.offset < end_offset
-                ):
-                    yield batch, record
+            yield batch
 
     @property
     def _decompression_limit(self) -> int:
@@ -290,9 +381,7 @@ class LogReader:
         try:
             control_type = decode_control_key(record.key).control_type
         except InvalidRecordError as error:
-            raise CorruptRecordError(
-                str(error), path=batch.path, position=batch.position, check="control_record"
-            ) from error
+            raise _damage(batch, "control_record", error) from error
         if control_type is ControlType.ABORT:
             aborted_producers.discard(batch.header.producer_id)
 
@@ -336,12 +425,9 @@ class LogReader:
             return ListedOffset(NO_TIMESTAMP, -1, -1)
         if target < MAX_TIMESTAMP:
             raise InvalidRecordError(f"unknown ListOffsets timestamp {target}")
-        try:
-            if target == MAX_TIMESTAMP:
-                return self._offset_of_max_timestamp()
-            return self._offset_at_or_after(target)
-        except OSError as error:
-            raise KafkaStorageError(f"{log.topic_partition}: cannot read: {error}") from error
+        if target == MAX_TIMESTAMP:
+            return self._steady(self._offset_of_max_timestamp)
+        return self._steady(lambda: self._offset_at_or_after(target))
 
     def _offset_at_or_after(self, target: int) -> ListedOffset | None:
         log = self._log
@@ -352,6 +438,38 @@ class LogReader:
                     return None
                 return ListedOffset(found[0].timestamp, found[0].offset, found[1])
         return None
+
+    def first_offset_at(self, timestamp: int) -> int:
+        """Return the offset below which every record is older than `timestamp`.
+
+        Parameters
+        ----------
+        timestamp : int
+            Unix ms.
+
+        Returns
+        -------
+        int
+            That of the first record at or after it, else the high watermark.
+
+        Notes
+        -----
+        Unlike a ListOffsets query it goes on where a segment's newest records lie below the log
+        start: what it answers is meant to be deleted up to.
+        """
+        self._log.check_open()
+        return self._steady(lambda: self._first_offset_at(timestamp))
+
+    def _first_offset_at(self, timestamp: int) -> int:
+        log = self._log
+        for segment in log.segments:
+            # Without a time index (-1) the records themselves must tell.
+            if 0 <= segment.max_timestamp_so_far.timestamp < timestamp:
+                continue
+            found = segment.find_offset_by_timestamp(timestamp, log.log_start_offset)
+            if found is not None:
+                return found[0].offset
+        return log.high_watermark
 
     def _offset_of_max_timestamp(self) -> ListedOffset | None:
         best = max(
@@ -372,3 +490,8 @@ class LogReader:
                         record.timestamp, record.offset, at.header.partition_leader_epoch
                     )
         return None
+
+
+def _damage(batch: RecordBatch, check: str, error: InvalidRecordError) -> CorruptRecordError:
+    """Return the error of a stored batch that breaks a read rule: damage at rest."""
+    return CorruptRecordError(str(error), path=batch.path, position=batch.position, check=check)

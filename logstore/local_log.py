@@ -7,7 +7,8 @@ readers see.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
@@ -24,6 +25,17 @@ if TYPE_CHECKING:
     from logstore.types import TopicPartition
 
 logger = logging.getLogger(__name__)
+
+
+class LogEnd(NamedTuple):
+    """The published end of a log: next offset, and the place where its batch will stand.
+
+    One value, so that a reader who goes by the offset reads no byte that was written after it.
+    """
+
+    offset: int
+    base_offset: int
+    position: int
 
 
 class _Deletion(NamedTuple):
@@ -58,8 +70,11 @@ class LocalLog:
     ----------
     recovery_point : int
         Everything below is known to be durable.
+    last_flush_ms : int
+        When it was last flushed, or opened.
     generation : int
-        Counts truncations: a cleaning that began under another one must not swap its segments in.
+        Counts truncations, as they begin: a cleaning that began under another one must not swap its
+        segments in, and a reader must look again.
     on_offline : callable, optional
         Told the reason when a failure of the disk takes the log offline; the owner then takes the
         rest of the data directory offline too.
@@ -85,7 +100,9 @@ class LocalLog:
         self.generation = 0
         self.lock = runtime.lock()
         self.on_offline: Callable[[str], None] | None = None
-        self._log_end_offset = log_end_offset
+        self.last_flush_ms = runtime.clock.now_ms()
+        self._truncating = False
+        self._publish_end(log_end_offset)
         self._deletions: list[_Deletion] = []
         self._closed = False
         self._offline_reason: str | None = None
@@ -93,7 +110,17 @@ class LocalLog:
     @property
     def log_end_offset(self) -> int:
         """Next offset to assign; exclusive end of the log."""
-        return self._log_end_offset
+        return self._log_end.offset
+
+    @property
+    def log_end(self) -> LogEnd:
+        """The end of the log with its place."""
+        return self._log_end
+
+    def _publish_end(self, offset: int) -> None:
+        """Let readers see what the segments hold by now."""
+        active = self.segments.active
+        self._log_end = LogEnd(offset, active.base_offset, active.size_bytes)
 
     @property
     def active_segment(self) -> LogSegment:
@@ -151,7 +178,7 @@ class LocalLog:
         """
         with self.lock:
             self.check_open()
-            target = self._log_end_offset if up_to is None else up_to
+            target = self.log_end_offset if up_to is None else up_to
             if target <= self.recovery_point and not force:
                 return
             segments = set(self.segments.between(self.recovery_point, target))
@@ -162,6 +189,12 @@ class LocalLog:
                     segment.flush()
                 self.runtime.fs.sync_dir(self.directory)
             self.recovery_point = max(target, self.recovery_point)
+            self.last_flush_ms = self.runtime.clock.now_ms()
+
+    def abandon(self) -> None:
+        """Close every file as it is: the log is about to be deleted, or offline."""
+        with self.lock:
+            self._close_files()
 
     def _close_files(self) -> None:
         for segment in self.segments:
@@ -173,15 +206,23 @@ class LocalLog:
     def _remove_segments(self, segments: Iterable[LogSegment]) -> None:
         """Take segments out of the log: their names change now, their files go later.
 
-        Durable on return: what is written next may stand at the same offsets.
+        Parameters
+        ----------
+        segments : iterable of LogSegment
+            In the order in which they are to vanish.
+
+        Notes
+        -----
+        Durable on return: what is written next may stand at the same offsets. So is each step
+        before the next one, since a disk may reorder names: a crash must not leave a hole where a
+        newer value, or a tombstone, stood above an older one.
         """
         gone = list(segments)
+        self.segments.discard(gone)
         for segment in gone:
-            self.segments.remove(segment.base_offset)
             segment.change_suffix(DELETED_SUFFIX)
-            self._schedule_deletion(segment.remove_files)
-        if gone:
             self.runtime.fs.sync_dir(self.directory)
+            self._schedule_deletion(segment.remove_files)
 
     def _swap(
         self, new_segments: Sequence[LogSegment], old_segments: Sequence[LogSegment]
@@ -194,8 +235,18 @@ class LocalLog:
         return old
 
     def _schedule_deletion(self, remove: Callable[[], None]) -> None:
-        due = self.runtime.clock.now_ms() + self.config.file_delete_delay_ms
-        self._deletions.append(_Deletion(due, remove))
+        delay_ms = self.config.file_delete_delay_ms
+        self._deletions.append(_Deletion(self._uptime_ms() + delay_ms, remove))
+        scheduler = self.runtime.scheduler
+        if scheduler.is_started:
+            scheduler.schedule("delete-file", self._delete_due_files, delay_ms=delay_ms)
+
+    def _uptime_ms(self) -> int:
+        return self.runtime.clock.monotonic_ns() // 1_000_000
+
+    def _delete_due_files(self) -> None:
+        if not (self._closed or self.is_offline):
+            self.delete_expired_files()
 
     def _schedule_file_deletion(self, path: str | None) -> None:
         """Remove a file that is named `.deleted` already, once the delay is over."""
@@ -217,7 +268,7 @@ class LocalLog:
             Segments and snapshots removed.
         """
         with self.lock, self._storage("delete segments"):
-            now_ms = self.runtime.clock.now_ms()
+            now_ms = self._uptime_ms()
             due = [d for d in self._deletions if force or d.due_ms <= now_ms]
             self._deletions = [d for d in self._deletions if not (force or d.due_ms <= now_ms)]
             for deletion in due:
@@ -234,10 +285,67 @@ class LocalLog:
                 fs.remove(path)
 
     def _add_segment(self, base_offset: int) -> LogSegment:
-        """Start a new last segment."""
+        """Start a new segment, with no data yet."""
         segment = LogSegment(self.runtime, self.directory, base_offset, self.config, create=True)
         self.segments.add(segment)
         return segment
+
+    # -- truncation ----------------------------------------------------------------------
+
+    @contextmanager
+    def _truncation(self) -> Iterator[None]:
+        """Let readers wait, and look again afterwards, since bytes change under them inside."""
+        self._truncating = True
+        self.generation += 1
+        try:
+            yield
+        finally:
+            self._truncating = False
+
+    def settled_generation(self) -> int:
+        """Return the generation, after waiting for a truncation that is under way."""
+        while True:
+            generation = self.generation
+            if not self._truncating:
+                return generation
+            with self.lock:
+                pass  # it is held as long as that takes
+
+    def _cut_segments(self, offset: int) -> None:
+        """Drop what lies at or above `offset`, at least the first segment's base.
+
+        Durable on return; a crash on the way leaves a log that ends later. Nothing is changed if
+        the segment to be cut cannot be walked.
+        """
+        last = self.segments.from_offset(offset)[0]
+        if offset > last.base_offset:
+            last.translate_offset(offset)
+        self._remove_segments(reversed(self.segments.from_offset(offset)[1:]))
+        last.truncate_to(offset)
+        last.flush()
+        self._end_at(offset)
+
+    def _start_anew(self, offset: int) -> None:
+        """Drop everything and go on with one empty segment at `offset`.
+
+        Durable on return. There is a segment at every moment, and none overlaps another, so that a
+        crash on the way leaves a log that ends earlier, and never one that starts at 0 again.
+        """
+        first = self.segments.first
+        self._remove_segments(reversed(self.segments.view[1:]))
+        if first.base_offset <= offset:
+            first.truncate_to(first.base_offset)
+            first.flush()
+        if first.base_offset != offset:
+            self._delete_stale_files(offset)
+            self._add_segment(offset)
+            self.runtime.fs.sync_dir(self.directory)
+            self._remove_segments([first])
+        self._end_at(offset)
+
+    def _end_at(self, offset: int) -> None:
+        self._publish_end(offset)
+        self.recovery_point = min(self.recovery_point, offset)
 
     def _check(self) -> None:
         """Assert the invariants of the segments."""
@@ -245,5 +353,7 @@ class LocalLog:
         assert view, "a log has at least one segment"
         for segment, following in pairwise(view):
             assert segment.base_offset < following.base_offset
-        assert self.active_segment.base_offset <= self._log_end_offset
-        assert self.recovery_point <= self._log_end_offset
+        assert self.active_segment.base_offset <= self.log_end_offset
+        assert self.recovery_point <= self.log_end_offset
+        end = self.log_end
+        assert end[1:] == (self.active_segment.base_offset, self.active_segment.size_bytes)

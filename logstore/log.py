@@ -8,7 +8,7 @@ thread and never calls the cleaner; the cleaner asks for segments and hands back
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from logstore.append import (
@@ -21,7 +21,7 @@ from logstore.append import (
     check_producers,
     draft_records,
 )
-from logstore.errors import OffsetOutOfRangeError, PolicyViolationError
+from logstore.errors import CorruptionError, OffsetOutOfRangeError, PolicyViolationError
 from logstore.fetch import FetchResult, Isolation, ListedOffset, LogReader
 from logstore.local_log import LocalLog
 from logstore.record.batch import RecordBatch
@@ -88,8 +88,10 @@ class Log(LocalLog):
         self.producer_state = producer_state
         self.epochs = epochs
         self.log_start_offset = log_start_offset
+        self._restarted_at = 0
         self.findings = tuple(findings)
-        self._high_watermark = log_start_offset
+        self._high_watermark = self._last_stable_offset = log_start_offset
+        self.on_high_watermark: Callable[[], None] | None = None
         self.reader = LogReader(self)
         self.set_high_watermark(log_end_offset)
 
@@ -108,14 +110,23 @@ class Log(LocalLog):
 
     @property
     def last_stable_offset(self) -> int:
-        """Exclusive end of what is decided: no open transaction below it."""
-        unstable = self.producer_state.first_unstable_offset(self._high_watermark)
-        return self._high_watermark if unstable is None else min(unstable, self._high_watermark)
+        """Exclusive end of what is decided: no open transaction below it, but the log start."""
+        return self._last_stable_offset
 
     def set_high_watermark(self, offset: int) -> None:
-        """Move the high watermark, clamped into [log_start_offset, log_end_offset]."""
-        self._high_watermark = min(max(offset, self.log_start_offset), self._log_end_offset)
-        self.producer_state.on_high_watermark_updated(self._high_watermark)
+        """Move the high watermark, clamped into [log_start_offset, log_end_offset].
+
+        The last stable offset follows: readers, who hold no lock, take both as they were published.
+        """
+        with self.lock:
+            high_watermark = min(max(offset, self.log_start_offset), self.log_end_offset)
+            self.producer_state.on_high_watermark_updated(high_watermark)
+            unstable = self.producer_state.first_unstable_offset(high_watermark)
+            stable = high_watermark if unstable is None else max(unstable, self.log_start_offset)
+            self._last_stable_offset = min(stable, high_watermark)
+            self._high_watermark = high_watermark
+            if self.on_high_watermark is not None:
+                self.on_high_watermark()
 
     @property
     def leader_epoch(self) -> int:
@@ -186,7 +197,7 @@ class Log(LocalLog):
         self, draft: RecordsDraft | ColumnsDraft, codec: Codec, now_ms: int
     ) -> AppendInfo:
         with self.lock:
-            place = Placement(self.config, self._log_end_offset, self.leader_epoch, now_ms)
+            place = Placement(self.config, self.log_end_offset, self.leader_epoch, now_ms)
             return self._append_batches([RecordBatch(draft.seal(codec, place))], now_ms)
 
     def append_batches(
@@ -223,11 +234,11 @@ class Log(LocalLog):
         now_ms = self.runtime.clock.now_ms()
         with self.lock:
             if origin is AppendOrigin.REPLICATION:
-                check_replicated_batches(batches, self._log_end_offset, self.config)
+                check_replicated_batches(batches, self.log_end_offset, self.config)
             else:
                 epoch = self.leader_epoch if leader_epoch is None else leader_epoch
                 prepared = prepare_leader_batch(
-                    batches, origin, self.config, now_ms, self._log_end_offset, epoch
+                    batches, origin, self.config, now_ms, self.log_end_offset, epoch
                 )
                 batches = [RecordBatch(prepared)]
             return self._append_batches(batches, now_ms)
@@ -250,13 +261,13 @@ class Log(LocalLog):
             segment.append(
                 [BatchExtent.of(header) for header in headers], [batch.data for batch in batches]
             )
-            self._log_end_offset = last_offset + 1
+            self._publish_end(last_offset + 1)
             if markers:
                 for header, marker in zip(headers, markers, strict=True):
                     apply_to_segment(segment, self.producer_state, header, marker)
-        self.producer_state.map_end_offset = self._log_end_offset
-        self.set_high_watermark(self._log_end_offset)
-        if self._log_end_offset - self.recovery_point >= self.config.flush_messages:
+        self.producer_state.map_end_offset = self.log_end_offset
+        self.set_high_watermark(self.log_end_offset)
+        if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
             self.flush()
         if VERIFY:
             self._check()
@@ -279,12 +290,12 @@ class Log(LocalLog):
         """
         with self.lock, self._storage("roll"):
             self.check_open()
-            base = max(expected_next_offset or 0, self._log_end_offset)
+            base = max(expected_next_offset or 0, self.log_end_offset)
             active = self.active_segment
             assert base >= active.base_offset, "a roll never goes back"
             if base == active.base_offset:
                 assert active.size_bytes == 0, "only an empty segment is replaced at its base"
-                active.delete_if_exists()
+                active.remove_files()  # not closed, since a reader may be looking into it
             else:
                 active.on_become_inactive()
             self._delete_stale_files(base)
@@ -294,7 +305,7 @@ class Log(LocalLog):
             # Forced, since trimming changed the indexes even if no record is new.
             self.flush(base, force=base != active.base_offset)
             segment = self._add_segment(base)
-            self._log_end_offset = base
+            self._publish_end(base)
             if VERIFY:
                 if active.base_offset != base:
                     active._check()
@@ -383,6 +394,7 @@ class Log(LocalLog):
             self.log_start_offset = offset
             self.epochs.truncate_from_start(offset, flush=True)
             self.producer_state.on_log_start_offset_incremented(offset)
+            self.set_high_watermark(self._high_watermark)
             return True
 
     def delete_records(self, before_offset: int) -> int:
@@ -420,8 +432,8 @@ class Log(LocalLog):
             target = self._high_watermark if before_offset == HIGH_WATERMARK else before_offset
             if target < 0:
                 raise self._out_of_range(target, "is negative")
-            if self.maybe_increment_log_start_offset(target):
-                self._retain(self.retention_decision(rules=(RetentionRule.LOG_START,)))
+            self.maybe_increment_log_start_offset(target)
+            self._retain(self.retention_decision(rules=(RetentionRule.LOG_START,)))
             return self.log_start_offset
 
     def _out_of_range(self, offset: int, why: str) -> OffsetOutOfRangeError:
@@ -430,7 +442,7 @@ class Log(LocalLog):
             f" [{self.log_start_offset}, {self._high_watermark}]",
             offset=offset,
             log_start_offset=self.log_start_offset,
-            log_end_offset=self._log_end_offset,
+            log_end_offset=self.log_end_offset,
         )
 
     def retention_decision(
@@ -440,22 +452,23 @@ class Log(LocalLog):
         first_dirty_offset: int = 0,
     ) -> RetentionDecision:
         """Decide what a retention run would remove now; see `decide_retention`."""
-        with self.lock:
+        with self.lock, self._storage("decide about retention"):
+            self.check_open()
             return decide_retention(
                 self.topic_partition,
                 self.segments.view,
                 self.config,
-                LogBounds(self.log_start_offset, self._high_watermark, self._log_end_offset),
+                LogBounds(self.log_start_offset, self._high_watermark, self.log_end_offset),
                 self.runtime.clock.now_ms(),
                 rules=rules,
                 first_dirty_offset=first_dirty_offset,
             )
 
-    def delete_old_segments(self) -> RetentionDecision:
+    def delete_old_segments(self, *, first_dirty_offset: int = 0) -> RetentionDecision:
         """Run retention once; return what was decided, and done."""
         with self.lock:
             self.check_open()
-            decision = self.retention_decision()
+            decision = self.retention_decision(first_dirty_offset=first_dirty_offset)
             self._retain(decision)
             return decision
 
@@ -467,6 +480,8 @@ class Log(LocalLog):
         with self._storage("delete segments"):
             if decision.rolls:
                 self.roll()
+                # Else a crash might leave no segment at all, and the log would start anew at 0.
+                self.runtime.fs.sync_dir(self.directory)
             self.maybe_increment_log_start_offset(decision.log_start_offset)
             self._remove_segments(segment for segment in gone if segment is not None)
             for verdict in decision.removed:
@@ -500,31 +515,32 @@ class Log(LocalLog):
             )
         with self.lock, self._storage("truncate"):
             self.check_open()
-            if offset >= self._log_end_offset:
-                self.epochs.truncate_from_end(self._log_end_offset, flush=True)
+            if offset >= self.log_end_offset:
+                self.epochs.truncate_from_end(self.log_end_offset, flush=True)
                 return False
             if offset < self.segments.first.base_offset:
                 self.truncate_fully_and_start_at(offset)
                 return True
-            self.generation += 1
-            self._remove_segments(s for s in self.segments.view if s.base_offset > offset)
-            active = self.active_segment
-            active.truncate_to(offset)
-            active.flush()
-            self.log_start_offset = min(self.log_start_offset, offset)
-            self._end_at(offset)
-            self.epochs.truncate_from_end(offset, flush=True)
-            rebuild_producer_state(
-                self.producer_state,
-                self.segments,
-                self.log_start_offset,
-                offset,
-                self.runtime.clock.now_ms(),
-            )
-            self.set_high_watermark(min(self._high_watermark, offset))
+            with self._truncation():
+                self._cut_segments(offset)
+                self.log_start_offset = min(self.log_start_offset, offset)
+                self.epochs.truncate_from_end(offset, flush=True)
+                self._rebuild_producer_state()
+                self.set_high_watermark(min(self._high_watermark, offset))
             if VERIFY:
                 self._check()
             return True
+
+    def _rebuild_producer_state(self) -> None:
+        """Let the producer state reflect the log as it is now, durably."""
+        now_ms = self.runtime.clock.now_ms()
+        start, end = self.log_start_offset, self.log_end_offset
+        try:
+            rebuild_producer_state(self.producer_state, self.segments, start, end, now_ms)
+        except CorruptionError as error:
+            self.go_offline(f"cannot rebuild the producer state: {error}")
+            raise
+        self.runtime.fs.sync_dir(self.directory)
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
         """Drop everything and go on at `offset` with one empty segment.
@@ -541,22 +557,16 @@ class Log(LocalLog):
             )
         with self.lock, self._storage("truncate"):
             self.check_open()
-            self.generation += 1
-            self._remove_segments(self.segments.view)
-            self._delete_stale_files(offset)
-            self._add_segment(offset)
-            self.runtime.fs.sync_dir(self.directory)
-            self.log_start_offset = start
-            self._end_at(offset)
-            self.epochs.clear(flush=True)
-            self.producer_state.truncate_fully_and_start_at(offset)
-            self.set_high_watermark(offset)
+            with self._truncation():
+                self._start_anew(offset)
+                self.log_start_offset = start
+                self._restarted_at = offset
+                self.epochs.clear(flush=True)
+                self.producer_state.truncate_fully_and_start_at(offset)
+                self.runtime.fs.sync_dir(self.directory)
+                self.set_high_watermark(offset)
             if VERIFY:
                 self._check()
-
-    def _end_at(self, offset: int) -> None:
-        self._log_end_offset = offset
-        self.recovery_point = min(self.recovery_point, offset)
 
     # -- swap ----------------------------------------------------------------------------
 
@@ -583,7 +593,8 @@ class Log(LocalLog):
                     self._delete_snapshot(segment.base_offset)
             if VERIFY:
                 for segment in new_segments:
-                    segment._check()
+                    if self.segments.get(segment.base_offset) is segment:
+                        segment._check()
                 self._check()
 
     def _delete_snapshot(self, offset: int) -> None:
@@ -593,6 +604,6 @@ class Log(LocalLog):
         """Assert every invariant that ties segments and offsets together."""
         super()._check()
         first = self.segments.first.base_offset
-        assert first <= self.log_start_offset or len(self.segments) == 1
-        assert self.log_start_offset <= self._high_watermark <= self._log_end_offset
-        assert self.last_stable_offset <= self._high_watermark
+        assert first <= max(self.log_start_offset, self._restarted_at)
+        assert self.log_start_offset <= self._high_watermark <= self.log_end_offset
+        assert self.log_start_offset <= self.last_stable_offset <= self._high_watermark

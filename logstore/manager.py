@@ -1,28 +1,22 @@
-"""The logs of one or more data directories: opening, checkpoints, orderly closing.
+"""The logs of one or more data directories: opening, changing, checkpoints, orderly closing.
 
-Owns which partition lives where, whether its directory was left in good order, and the offset
-checkpoints. Logs are opened when first asked for; a directory that was not closed in good order
-is opened as a whole, since the marker it gets in the end speaks for all of it.
+Owns which partition lives where and what happens to a directory whose disk fails. Logs are
+opened when first asked for; a directory that was not closed in good order is opened as a whole,
+since the marker it gets in the end speaks for all of it.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
-from logstore.checkpoint import (
-    LOG_START_OFFSETS,
-    RECOVERY_POINTS,
-    REPLICATION_OFFSETS,
-    OffsetCheckpoint,
-    is_clean_shutdown,
-    mark_clean_shutdown,
-    take_clean_shutdown,
-)
-from logstore.config import LogConfig, effective_config
+from logstore.catalog import TopicCatalog
+from logstore.checkpoint import CLEANER_OFFSETS
+from logstore.config import altered_overrides, effective_config
 from logstore.errors import (
-    CorruptCheckpointError,
     InvalidConfigurationError,
     InvalidTopicError,
     KafkaStorageError,
@@ -31,96 +25,33 @@ from logstore.errors import (
 )
 from logstore.loader import open_log
 from logstore.log import Log
-from logstore.names import parse_partition_dir, validate_topic_name
-from logstore.runtime import make_dirs_durably
-from logstore.topics import INTERNAL_COMPACTED_TOPICS, Topic, TopicStore
+from logstore.log_directory import LogDirectory
+from logstore.names import validate_topic_name
+from logstore.topics import Topic, TopicStore
 from logstore.types import TopicPartition
 
 if TYPE_CHECKING:
     from logstore.config import BrokerConfig
     from logstore.runtime import Runtime
+    from logstore.services import LogService
+
+__all__ = ["LoadProgress", "LogDirectory", "LogManager"]
 
 logger = logging.getLogger(__name__)
 
 
-class LogDirectory:
-    """One data directory: its partitions, its checkpoints, how it was left.
+class LoadProgress(NamedTuple):
+    """How far the opening of directories that were not closed in good order has come.
 
-    Attributes
-    ----------
-    clean : bool
-        Whether the last process closed it in good order.
-    fresh : bool
-        Whether it held no partition when this process came.
-    half_opened : set of TopicPartition
-        Those that the disk failed to open: their files may be in between, so that they must be
-        recovered, by the next attempt or by the next start.
+    `done` and `total` count partitions; `topic_partition` is the one just opened.
     """
 
-    def __init__(self, runtime: Runtime, path: str, *, read_only: bool) -> None:
-        self.runtime = runtime
-        self.path = path
-        fs = runtime.fs
-        if not fs.is_dir(path):
-            if read_only:
-                raise InvalidConfigurationError(f"data directory {path} does not exist")
-            make_dirs_durably(fs, path)
-        self.clean = is_clean_shutdown(fs, path)
-        self.recovery_points = self._read(RECOVERY_POINTS)
-        self.log_starts = self._read(LOG_START_OFFSETS)
-        self.partitions = {
-            tp
-            for name in fs.list_dir(path)
-            if (tp := parse_partition_dir(name)) is not None and fs.is_dir(f"{path}/{name}")
-        }
-        self.fresh = not self.partitions
-        self.half_opened: set[TopicPartition] = set()
-        if not read_only:
-            take_clean_shutdown(fs, path)
+    topic_partition: TopicPartition
+    done: int
+    total: int
 
-    def partition_path(self, topic_partition: TopicPartition) -> str:
-        """Return the folder of a partition."""
-        return f"{self.path}/{topic_partition}"
 
-    def checkpoint(self, name: str) -> OffsetCheckpoint:
-        """Return one of the directory's offset checkpoints."""
-        return OffsetCheckpoint(self.runtime.fs, f"{self.path}/{name}")
-
-    def _read(self, name: str) -> dict[TopicPartition, int]:
-        try:
-            return self.checkpoint(name).read()
-        except CorruptCheckpointError as error:
-            # Kafka starts from 0 as well: recovery then reads more than it needs to.
-            logger.warning("%s; it is taken as empty", error)
-            return {}
-
-    def write_checkpoints(self, logs: Mapping[TopicPartition, Log]) -> None:
-        """Write recovery points, high watermarks and log starts; other logs' entries stay."""
-        self._update(RECOVERY_POINTS, {tp: log.recovery_point for tp, log in logs.items()})
-        self._update(REPLICATION_OFFSETS, {tp: log.high_watermark for tp, log in logs.items()})
-        starts = {
-            tp: log.log_start_offset
-            for tp, log in logs.items()
-            if log.log_start_offset > log.segments.first.base_offset
-        }
-        self._update(LOG_START_OFFSETS, starts, replaced=logs.keys())
-
-    def _update(
-        self,
-        name: str,
-        offsets: Mapping[TopicPartition, int],
-        replaced: Iterable[TopicPartition] = (),
-    ) -> None:
-        checkpoint = self.checkpoint(name)
-        try:
-            stored = checkpoint.read()
-        except CorruptCheckpointError:
-            stored = {}
-        gone = set(replaced)
-        kept = {
-            tp: offset for tp, offset in stored.items() if tp in self.partitions and tp not in gone
-        }
-        checkpoint.write(kept | dict(offsets))
+LoadListener = Callable[[LoadProgress], None]
 
 
 class LogManager:
@@ -136,12 +67,17 @@ class LogManager:
     broker_config : BrokerConfig
         Defaults for topics without an override.
     read_only : bool
-        Write no checkpoint and no marker, and refuse new topics.
+        Write no checkpoint and no marker, take no lock, and refuse new topics.
+    on_load : callable, optional
+        Told of each partition that had to be opened because of an unclean stop.
 
     Raises
     ------
     InvalidConfigurationError
         A directory is missing (read-only), or a partition stands in two of them.
+    KafkaStorageError
+        Another process holds a directory, the first one, which has the topics, cannot be read,
+        or none can. Any other that cannot be read or loaded is offline, and the rest serves.
     """
 
     def __init__(
@@ -151,15 +87,35 @@ class LogManager:
         broker_config: BrokerConfig,
         *,
         read_only: bool = False,
+        on_load: LoadListener | None = None,
     ) -> None:
         self.runtime = runtime
         self.broker_config = broker_config
         self.read_only = read_only
-        self.directories = [LogDirectory(runtime, path, read_only=read_only) for path in log_dirs]
-        self.topic_store = TopicStore(runtime.fs, log_dirs[0])
+        self.directories: list[LogDirectory] = []
+        self.services: list[LogService] = []
+        self._lock = runtime.lock()
         self._homes: dict[TopicPartition, LogDirectory] = {}
         self._logs: dict[TopicPartition, Log] = {}
-        self._overrides: dict[str, Mapping[str, str]] = {}
+        delay_ms = effective_config({}, broker_config).file_delete_delay_ms
+        try:
+            for path in log_dirs:
+                self.directories.append(
+                    LogDirectory(runtime, path, read_only=read_only, file_delete_delay_ms=delay_ms)
+                )
+            self.directories[0].check_online()
+            self._store = TopicStore(runtime.fs, log_dirs[0])
+            self.catalog = TopicCatalog(self._store, self._homes.keys(), broker_config)
+            self._find_partitions()
+            if not read_only:
+                self._finish_topic_deletions()
+                self._load_unclean_directories(on_load)
+        except BaseException:
+            for directory in self.directories:
+                directory.close(clean=False)
+            raise
+
+    def _find_partitions(self) -> None:
         for directory in self.directories:
             for tp in directory.partitions:
                 if tp in self._homes:
@@ -167,40 +123,44 @@ class LogManager:
                         f"partition {tp} stands in {self._homes[tp].path} and in {directory.path}"
                     )
                 self._homes[tp] = directory
-        if not read_only:
-            self._recover_unclean_directories()
 
-    def _recover_unclean_directories(self) -> None:
-        for directory in self.directories:
-            if not directory.clean:
-                for tp in sorted(directory.partitions):
-                    self.log(tp)
+    def _load_unclean_directories(self, on_load: LoadListener | None) -> None:
+        """Open all of what was not closed in good order, several partitions at a time."""
+        pending = [
+            tp
+            for directory in self.directories
+            if not directory.clean
+            for tp in sorted(directory.partitions)
+            if not self.catalog.is_being_deleted(tp.topic)
+        ]
+        done = 0
+
+        def load(topic_partition: TopicPartition) -> None:
+            nonlocal done
+            log = self._open(topic_partition)
+            with self._lock:
+                self._logs[topic_partition] = log
+                done += 1
+                if on_load is not None:
+                    on_load(LoadProgress(topic_partition, done, len(pending)))
+
+        threads = self.broker_config.num_recovery_threads_per_data_dir * len(self.directories)
+        outcomes = self.runtime.scheduler.run_all(
+            [partial(load, tp) for tp in pending], threads=threads
+        )
+        for outcome in outcomes:
+            # A disk that failed took its directory offline; the others serve.
+            if isinstance(outcome, BaseException) and not isinstance(outcome, KafkaStorageError):
+                raise outcome
+        reasons = [each.offline_reason for each in self.directories if not each.is_online]
+        if len(reasons) == len(self.directories):
+            raise KafkaStorageError(
+                f"every data directory is offline: {'; '.join(map(str, reasons))}"
+            )
 
     # -- topics --------------------------------------------------------------------------
 
-    def topics(self) -> list[Topic]:
-        """Return stored and adopted topics by name."""
-        names = {tp.topic for tp in self._homes} | {t.name for t in self.topic_store.all()}
-        return [self.topic(name) for name in sorted(names)]
-
-    def topic(self, name: str) -> Topic:
-        """Return a stored or adopted topic.
-
-        Raises
-        ------
-        UnknownTopicOrPartitionError
-        """
-        stored = self.topic_store.get(name)
-        if stored is not None:
-            return stored
-        numbers = tuple(sorted(tp.partition for tp in self._homes if tp.topic == name))
-        if not numbers:
-            raise UnknownTopicOrPartitionError(f"unknown topic '{name}'")
-        compacted = name in INTERNAL_COMPACTED_TOPICS
-        configs = {"cleanup.policy": "compact"} if compacted else {}
-        return Topic(name, numbers, configs, adopted=True)
-
-    def create_topic(self, name: str, partitions: int, configs: Mapping[str, str]) -> Topic:
+    def create_topic(self, name: str, partitions: int, configs: Mapping[str, object]) -> Topic:
         """Store a topic and create its partitions' logs.
 
         A copied partition's folder is taken over as it is: its data are not touched.
@@ -211,14 +171,16 @@ class LogManager:
             Nothing was created.
         """
         validate_topic_name(name)
-        if name in self.topic_store:
+        if name in self._store:
             raise TopicAlreadyExistsError(f"topic '{name}' already exists")
         if partitions < 1:
             raise InvalidTopicError(f"a topic needs at least 1 partition, not {partitions}")
-        effective_config(configs, self.broker_config)
+        own, _ = altered_overrides({}, configs, (), self.broker_config)
         adopted = {tp.partition for tp in self._homes if tp.topic == name}
         numbers = sorted(adopted | set(range(partitions)))
-        topic = self.topic_store.create(name, numbers, configs)
+        with self._storing():
+            topic = self._store.create(name, numbers, own)
+        self._config_changed(name)
         for number in numbers:
             self.log(TopicPartition(name, number))
         return topic
@@ -231,16 +193,109 @@ class LogManager:
         UnknownTopicOrPartitionError
             The topic is not stored.
         """
-        stored = self.topic_store.get(name)
-        if stored is None:
+        stored = self._store.get(name)
+        if stored is None or stored.deleting:
             raise UnknownTopicOrPartitionError(f"unknown topic '{name}'")
         numbers = sorted({*stored.partitions, *range(total)})
-        topic = self.topic_store.set_partitions(name, numbers)
+        with self._storing():
+            topic = self._store.set_partitions(name, numbers)
         for number in numbers:
             self.log(TopicPartition(name, number))
         return topic
 
-    def override(self, topic: str, configs: Mapping[str, str]) -> None:
+    def alter_topic(
+        self, name: str, set_configs: Mapping[str, object], unset: Iterable[str] = ()
+    ) -> tuple[Topic, tuple[str, ...]]:
+        """Change a topic's own configuration, stored and in force from the next use on.
+
+        An adopted topic becomes a stored one.
+
+        Returns
+        -------
+        Topic, tuple of str
+            The topic as stored, and notes on old names that were understood.
+
+        Raises
+        ------
+        UnknownTopicOrPartitionError, InvalidConfigurationError
+            Nothing was changed.
+        """
+        topic = self.catalog.topic(name)
+        configs, notes = altered_overrides(topic.configs, set_configs, unset, self.broker_config)
+        with self._storing():
+            if topic.adopted:
+                topic = self._store.create(name, topic.partitions, configs)
+            else:
+                topic = self._store.set_configs(name, configs)
+        self._config_changed(name)
+        return topic, notes
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic: its name is free at once, its files go after `file.delete.delay.ms`.
+
+        Raises
+        ------
+        UnknownTopicOrPartitionError
+        KafkaStorageError
+            The disk failed, or some of it lives in an offline directory; what is left is
+            deleted by the next start.
+
+        Notes
+        -----
+        The intention is stored first, so that a crash leaves no half-deleted topic behind: the
+        next start goes on.
+        """
+        topic = self.catalog.topic(name)
+        delay_ms = self.catalog.config(name).file_delete_delay_ms
+        if not topic.adopted:
+            with self._storing():
+                self._store.mark_deleting(name)
+        self._delete_partitions(name, delay_ms)
+
+    def _delete_partitions(self, name: str, delay_ms: int) -> None:
+        own = sorted(tp for tp in self._homes if tp.topic == name)
+        touched: list[LogDirectory] = []
+        for tp in own:
+            directory = self._homes[tp]
+            log = self._logs.pop(tp, None)
+            if log is not None:
+                log.abandon()
+            with self._storage(directory, f"cannot delete {tp}"):
+                directory.retire(tp, delay_ms)
+            del self._homes[tp]
+            if directory not in touched:
+                touched.append(directory)
+            for service in self.services:
+                service.partition_removed(tp)
+        for directory in touched:
+            with self._storage(directory, "cannot write checkpoints"):
+                directory.forget_retired()
+        self.catalog.forget_override(name)
+        offline = [each.path for each in self.directories if not each.is_online]
+        if offline and name in self._store:
+            raise KafkaStorageError(
+                f"topic '{name}' may have partitions in {', '.join(offline)}, which is offline:"
+                " the rest of it was deleted"
+            )
+        if name in self._store:
+            with self._storing():
+                self._store.remove(name)
+        self._schedule_folder_deletion(delay_ms)
+
+    def _storing(self) -> AbstractContextManager[None]:
+        """Guard a change of the stored topics, which stand in the first directory."""
+        self.directories[0].check_online()
+        return self._storage(self.directories[0], "cannot store the topics")
+
+    def _finish_topic_deletions(self) -> None:
+        if any(not directory.is_online for directory in self.directories):
+            return
+        for topic in self._store.all():
+            if topic.deleting:
+                delay_ms = effective_config(topic.configs, self.broker_config).file_delete_delay_ms
+                self._delete_partitions(topic.name, delay_ms)
+
+    def override(self, topic: str, configs: Mapping[str, object]) -> None:
         """Lay configs over a topic's own for as long as this manager lives.
 
         Raises
@@ -248,19 +303,16 @@ class LogManager:
         InvalidConfigurationError, UnknownTopicOrPartitionError
             Nothing was changed.
         """
-        config = effective_config({**self.topic(topic).configs, **configs}, self.broker_config)
-        self._overrides[topic] = dict(configs)
+        self.catalog.override(topic, configs)
+        self._config_changed(topic)
+
+    def _config_changed(self, topic: str) -> None:
+        config = self.catalog.config(topic)
         for tp, log in self._logs.items():
             if tp.topic == topic:
                 log.set_config(config)
-
-    def overrides(self, topic: str) -> dict[str, str]:
-        """Return the topic's own configs, with this run's laid over them."""
-        return {**self.topic(topic).configs, **self._overrides.get(topic, {})}
-
-    def topic_config(self, topic: str) -> LogConfig:
-        """Return a topic's effective configuration."""
-        return effective_config(self.overrides(topic), self.broker_config)
+        for service in self.services:
+            service.config_changed(topic)
 
     # -- logs ----------------------------------------------------------------------------
 
@@ -273,31 +325,33 @@ class LogManager:
         UnsupportedFormatError, CorruptionError
             What opening found.
         KafkaStorageError
-            The disk failed.
+            The disk failed, now or earlier.
         """
         log = self._logs.get(topic_partition)
         if log is None:
-            log = self._logs[topic_partition] = self._open(topic_partition)
+            with self._lock:
+                log = self._logs.get(topic_partition)
+                if log is None:
+                    log = self._logs[topic_partition] = self._open(topic_partition)
         return log
 
     def _open(self, topic_partition: TopicPartition) -> Log:
-        topic = self.topic(topic_partition.topic)
+        topic = self.catalog.topic(topic_partition.topic)
         if topic_partition.partition not in topic.partitions:
             raise UnknownTopicOrPartitionError(
                 f"topic '{topic.name}' has no partition {topic_partition.partition}"
             )
         directory = self._homes.get(topic_partition)
         if directory is None:
-            directory = min(self.directories, key=lambda each: len(each.partitions))
-            directory.partitions.add(topic_partition)
-            self._homes[topic_partition] = directory
+            directory = self._settle(topic_partition)
+        directory.check_online()
         half_opened = topic_partition in directory.half_opened
         try:
             log = open_log(
                 self.runtime,
                 directory.partition_path(topic_partition),
                 topic_partition,
-                self.topic_config(topic.name),
+                self.catalog.config(topic.name),
                 clean=(directory.clean or directory.fresh) and not half_opened,
                 recovery_point=directory.recovery_points.get(topic_partition, 0),
                 log_start_offset=directory.log_starts.get(topic_partition, 0),
@@ -305,37 +359,177 @@ class LogManager:
             )
         except OSError as error:
             directory.half_opened.add(topic_partition)
+            self._take_offline(directory, f"cannot open {topic_partition}: {error}")
             raise KafkaStorageError(f"{topic_partition}: cannot open: {error}") from error
         directory.half_opened.discard(topic_partition)
+        log.on_offline = partial(self._take_offline, directory)
+        log.on_high_watermark = self._high_watermark_moved
         return log
 
-    def partitions(
-        self, topic: str | None = None, partition: int | None = None
-    ) -> list[TopicPartition]:
-        """Return the partitions of one or all topics, in order.
+    def _high_watermark_moved(self) -> None:
+        for service in self.services:
+            service.high_watermark_moved()
 
-        Raises
-        ------
-        UnknownTopicOrPartitionError
-        """
-        if topic is None:
-            return [
-                TopicPartition(t.name, number) for t in self.topics() for number in t.partitions
-            ]
-        numbers = self.topic(topic).partitions
-        if partition is not None:
-            if partition not in numbers:
-                raise UnknownTopicOrPartitionError(f"topic '{topic}' has no partition {partition}")
-            numbers = (partition,)
-        return [TopicPartition(topic, number) for number in numbers]
+    def _settle(self, topic_partition: TopicPartition) -> LogDirectory:
+        """Choose where a new partition lives: where the fewest do, as Kafka does."""
+        offline = [each.path for each in self.directories if not each.is_online]
+        if offline:
+            # It may be there already, and a second one would hide its data.
+            raise KafkaStorageError(
+                f"{topic_partition} is in no directory that is online; it may be in"
+                f" {', '.join(offline)}"
+            )
+        directory = min(self.directories, key=lambda each: len(each.partitions))
+        directory.partitions.add(topic_partition)
+        self._homes[topic_partition] = directory
+        for service in self.services:
+            service.partition_added(topic_partition)
+        return directory
+
+    def _take_offline(self, directory: LogDirectory, reason: str) -> None:
+        """Give up a directory whose disk failed, with all its logs; the rest serves on."""
+        if not directory.is_online:
+            return
+        directory.go_offline(reason)
+        for tp, log in list(self._logs.items()):
+            if self._homes.get(tp) is directory:
+                log.go_offline(f"data directory {directory.path} is offline: {reason}")
+
+    @contextmanager
+    def _storage(self, directory: LogDirectory, what: str) -> Iterator[None]:
+        """Take a directory offline if a file operation inside fails."""
+        try:
+            yield
+        except OSError as error:
+            self._take_offline(directory, f"{what}: {error}")
+            raise KafkaStorageError(f"{directory.path}: {what}: {error}") from error
 
     def open_logs(self) -> Iterator[Log]:
         """Yield the logs that are open."""
-        yield from self._logs.values()
+        yield from list(self._logs.values())
 
     def directory_of(self, topic_partition: TopicPartition) -> LogDirectory:
         """Return the data directory that a partition lives in."""
         return self._homes[topic_partition]
+
+    # -- deleting and truncating records -------------------------------------------------
+
+    def delete_records(self, topic_partition: TopicPartition, before_offset: int) -> int:
+        """Delete the records below an offset, durably; see `Log.delete_records`.
+
+        The checkpoint of log starts is written before this returns, so that what was deleted
+        does not come back after a crash.
+        """
+        log = self.log(topic_partition)
+        low_watermark = log.delete_records(before_offset)
+        self._write_log_start(log)
+        return low_watermark
+
+    def truncate_to(self, topic_partition: TopicPartition, offset: int) -> bool:
+        """Drop what lies at or above an offset; the checkpoints follow. See `Log.truncate_to`."""
+        log = self.log(topic_partition)
+        self._lower_cleaner_checkpoint(log, offset)
+        truncated = log.truncate_to(offset)
+        if truncated:
+            self._write_truncated(log)
+        return truncated
+
+    def truncate_fully_and_start_at(
+        self, topic_partition: TopicPartition, offset: int, log_start_offset: int | None = None
+    ) -> None:
+        """Drop everything and go on at `offset`; the checkpoints follow."""
+        log = self.log(topic_partition)
+        self._lower_cleaner_checkpoint(log, offset)
+        log.truncate_fully_and_start_at(offset, log_start_offset)
+        self._write_truncated(log)
+
+    def _lower_cleaner_checkpoint(self, log: Log, offset: int) -> None:
+        """Before truncation, so that what is appended again never counts as cleaned."""
+        if log.config.compact:
+            directory = self.directory_of(log.topic_partition)
+            with self._storage(directory, "cannot write the cleaner checkpoint"):
+                directory.lower_checkpoint(CLEANER_OFFSETS, log.topic_partition, offset)
+
+    def _write_truncated(self, log: Log) -> None:
+        """After truncation: a log start beyond the new end would empty the log when reopened."""
+        self._write_log_start(log)
+        directory = self.directory_of(log.topic_partition)
+        with self._storage(directory, "cannot write checkpoints"):
+            directory.write_recovery_points({log.topic_partition: log})
+
+    def _write_log_start(self, log: Log) -> None:
+        if not self.read_only:
+            directory = self.directory_of(log.topic_partition)
+            with self._storage(directory, "cannot write checkpoints"):
+                directory.write_log_starts({log.topic_partition: log})
+
+    # -- checkpoints and removal ---------------------------------------------------------
+
+    def checkpoint_recovery_points(self) -> None:
+        """Write the recovery points of all open logs."""
+        self._checkpoint(LogDirectory.write_recovery_points)
+
+    def checkpoint_log_starts(self) -> None:
+        """Write the log starts of all open logs."""
+        self._checkpoint(LogDirectory.write_log_starts)
+
+    def checkpoint_high_watermarks(self) -> None:
+        """Write the high watermarks of all open logs."""
+        self._checkpoint(LogDirectory.write_high_watermarks)
+
+    def _checkpoint(
+        self, write: Callable[[LogDirectory, Mapping[TopicPartition, Log]], None]
+    ) -> None:
+        for directory in self.directories:
+            if directory.is_online:
+                with (
+                    suppress(KafkaStorageError),
+                    self._storage(directory, "cannot write checkpoints"),
+                ):
+                    write(directory, self._logs_in(directory))
+
+    def _logs_in(self, directory: LogDirectory) -> dict[TopicPartition, Log]:
+        return {
+            tp: log
+            for tp, log in list(self._logs.items())
+            if self._homes.get(tp) is directory and not log.is_offline
+        }
+
+    def delete_expired_files(self) -> None:
+        """Remove deleted segments and topics whose delay is over."""
+        for log in self.open_logs():
+            if not log.is_offline:
+                log.delete_expired_files()
+        self._delete_folders()
+
+    def _delete_folders(self) -> None:
+        for directory in self.directories:
+            if directory.is_online:
+                with suppress(KafkaStorageError), self._storage(directory, "cannot delete folders"):
+                    directory.delete_retired_folders()
+
+    def _schedule_folder_deletion(self, delay_ms: int) -> None:
+        if self.runtime.scheduler.is_started:
+            self.runtime.scheduler.schedule(
+                "kafka-delete-logs", self._delete_folders, delay_ms=delay_ms
+            )
+
+    # -- services ------------------------------------------------------------------------
+
+    def start(self, services: Sequence[LogService]) -> None:
+        """Let services work on the logs from now on, on the runtime's scheduler."""
+        self.services.extend(services)
+        self.runtime.scheduler.start()
+        self._schedule_folder_deletion(self.directories[0].file_delete_delay_ms)
+        for service in services:
+            service.start()
+
+    def stop(self) -> None:
+        """Stop the services, in reverse order, and the scheduler; nothing runs afterwards."""
+        for service in reversed(self.services):
+            service.stop()
+        self.services.clear()
+        self.runtime.scheduler.shutdown()
 
     # -- closing -------------------------------------------------------------------------
 
@@ -349,24 +543,32 @@ class LogManager:
             those that failed, now or when opened, are not marked clean: the next start recovers
             them.
         """
+        self.stop()
         failures: list[KafkaStorageError] = []
-        good: dict[TopicPartition, Log] = {}
-        for tp, log in self._logs.items():
+        for log in self._logs.values():
             try:
                 log.close()
             except KafkaStorageError as error:
                 failures.append(error)
-            if not log.is_offline:
-                good[tp] = log
-        if not self.read_only:
-            for directory in self.directories:
-                own = [tp for tp in self._logs if self._homes[tp] is directory]
-                try:
-                    directory.write_checkpoints({tp: good[tp] for tp in own if tp in good})
-                    if all(tp in good for tp in own) and not directory.half_opened:
-                        mark_clean_shutdown(self.runtime.fs, directory.path)
-                except OSError as error:
-                    failures.append(KafkaStorageError(f"{directory.path}: cannot close: {error}"))
+        for directory in self.directories:
+            try:
+                self._close_directory(directory)
+            except OSError as error:
+                failures.append(KafkaStorageError(f"{directory.path}: cannot close: {error}"))
         self._logs.clear()
         if failures:
             raise failures[0]
+
+    def _close_directory(self, directory: LogDirectory) -> None:
+        own = [log for tp, log in self._logs.items() if self._homes[tp] is directory]
+        good = self._logs_in(directory)
+        clean = False
+        try:
+            if directory.is_online and not self.read_only:
+                directory.write_recovery_points(good)
+                directory.write_high_watermarks(good)
+                directory.write_log_starts(good)
+                directory.delete_retired_folders(force=True)
+                clean = len(good) == len(own) and not directory.half_opened
+        finally:
+            directory.close(clean=clean)

@@ -6,11 +6,14 @@ prints it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import islice, zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
+from logstore.errors import CorruptRecordError, UnsupportedFormatError
 from logstore.types import INT64_MAX
 
 if TYPE_CHECKING:
@@ -39,10 +42,12 @@ class SegmentVerdict(NamedTuple):
     reason : str
         The numbers behind it, in words.
     expires_at_ms : int or None
-        First moment at which its age alone would let it go, if `retention.ms` is what keeps it.
+        First moment at which its age would let it go, if `retention.ms` is among what keeps it.
+        Only for the oldest segment that stays: the others wait for it.
     delayed_by_merging : bool
-        Most of it is past `retention.ms`, but cleaning has merged it with younger records
-        (KIP-354's known limit under `compact,delete`).
+        Under `compact,delete`: it begins with records past `retention.ms`, and cleaning, which
+        joins segments, has been through it. What it joined goes only when the youngest of it may
+        (KIP-354's known limit).
     """
 
     base_offset: int
@@ -99,6 +104,14 @@ class _Verdict(NamedTuple):
     text: str
 
 
+class _Gone(NamedTuple):
+    """A segment that a rule removes, the end of its offsets, and why."""
+
+    segment: LogSegment
+    end_offset: int
+    text: str
+
+
 Predicate = Callable[["LogSegment", "LogSegment | None"], _Verdict]
 """Judges a segment, given the one after it if there is one."""
 
@@ -131,16 +144,16 @@ def decide_retention(
     Notes
     -----
     Each rule walks from the oldest segment left and stops at the first that it does not remove,
-    so one future-dated record keeps its segment and everything after it from expiring. Reads no
-    record; the time rule opens time indexes up to where it stops.
+    so one future-dated record keeps its segment and everything after it from expiring. Changes and
+    creates no file. Reads no record: the time rule opens the time indexes up to where it stops, and
+    the note on merging takes one batch header.
     """
     asked = [rule for rule in rules if rule is RetentionRule.LOG_START or config.delete]
     left = list(segments)
     removed: list[SegmentVerdict] = []
     for rule in asked:
         gone, _ = _walk(left, bounds, _predicate(rule, left, config, bounds, now_ms))
-        for segment, text in gone:
-            end = _end_offset(left, segment, bounds.log_end_offset)
+        for segment, end, text in gone:
             removed.append(SegmentVerdict(segment.base_offset, end, segment.size_bytes, rule, text))
         del left[: len(gone)]
         if not left:
@@ -148,8 +161,10 @@ def decide_retention(
     # Asked again of what is left, each rule says why the first of it stays.
     stops = [_walk(left, bounds, _predicate(r, left, config, bounds, now_ms))[1] for r in asked]
     if not config.delete:
-        stops.append(f"cleanup.policy {','.join(config.cleanup_policy)} does not delete")
-    kept = _kept(left, config, bounds, now_ms, "; ".join(stops), first_dirty_offset)
+        stops.append(f"cleanup.policy '{','.join(config.cleanup_policy)}' does not delete")
+    kept = _kept(left, bounds.log_end_offset, "; ".join(dict.fromkeys(stops)))
+    if RetentionRule.TIME in asked:
+        kept[0] = _with_expiry(kept[0], left, config, now_ms, first_dirty_offset)
     start = bounds.log_start_offset
     if removed:
         start = max(start, left[0].base_offset)
@@ -166,16 +181,15 @@ def deletable_segments(
     The predicate is asked only below the high watermark. An empty last segment always stays.
     """
     gone, _ = _walk(segments, bounds, lambda each, after: _Verdict(predicate(each, after), ""))
-    return [segment for segment, _ in gone]
+    return [segment for segment, _, _ in gone]
 
 
 def _walk(
     segments: Sequence[LogSegment], bounds: LogBounds, predicate: Predicate
-) -> tuple[list[tuple[LogSegment, str]], str]:
-    """Return the segments that go with the reasons, and why the next one stays."""
-    gone: list[tuple[LogSegment, str]] = []
-    for position, segment in enumerate(segments):
-        following = segments[position + 1] if position + 1 < len(segments) else None
+) -> tuple[list[_Gone], str]:
+    """Return the segments that go, and why the next one stays."""
+    gone: list[_Gone] = []
+    for segment, following in _with_next(segments):
         end = bounds.log_end_offset if following is None else following.base_offset
         if bounds.high_watermark < end:
             return gone, f"the high watermark {bounds.high_watermark} is below its end {end}"
@@ -184,13 +198,15 @@ def _walk(
             return gone, verdict.text
         if following is None and segment.size_bytes == 0:
             return gone, "the active segment is empty"
-        gone.append((segment, verdict.text))
+        gone.append(_Gone(segment, end, verdict.text))
     return gone, ""
 
 
-def _end_offset(segments: Sequence[LogSegment], segment: LogSegment, log_end_offset: int) -> int:
-    position = next(at for at, each in enumerate(segments) if each is segment) + 1
-    return segments[position].base_offset if position < len(segments) else log_end_offset
+def _with_next(
+    segments: Sequence[LogSegment],
+) -> Iterator[tuple[LogSegment, LogSegment | None]]:
+    """Yield each segment with the one after it."""
+    return zip_longest(segments, islice(segments, 1, None))
 
 
 # -- rules -----------------------------------------------------------------------------------
@@ -259,7 +275,7 @@ def _time_rule(retention_ms: int, now_ms: int) -> Predicate:
         age_ms = now_ms - segment.largest_timestamp
         newest = f"its newest record ({segment.largest_timestamp})"
         if segment.max_timestamp_so_far.timestamp < 0:
-            newest = f"the file, which has no record time ({segment.largest_timestamp}),"
+            newest = f"its file ({segment.largest_timestamp}), as no record time is known,"
         if age_ms < 0:
             return _Verdict(False, f"{newest} lies {-age_ms} ms in the future")
         if age_ms <= retention_ms:
@@ -274,49 +290,43 @@ def _time_rule(retention_ms: int, now_ms: int) -> Predicate:
 # -- what stays ------------------------------------------------------------------------------
 
 
-def _kept(
-    segments: Sequence[LogSegment],
-    config: LogConfig,
-    bounds: LogBounds,
-    now_ms: int,
-    reason: str,
-    first_dirty_offset: int,
-) -> list[SegmentVerdict]:
+def _kept(segments: Sequence[LogSegment], log_end_offset: int, reason: str) -> list[SegmentVerdict]:
     """Return the verdicts of those that stay: the first stopped the walks, the rest wait for it."""
     kept: list[SegmentVerdict] = []
-    for position, segment in enumerate(segments):
-        is_first = position == 0
-        verdict = SegmentVerdict(
-            segment.base_offset,
-            _end_offset(segments, segment, bounds.log_end_offset),
-            segment.size_bytes,
-            None,
-            reason if is_first else f"the older segment {segments[0].base_offset} stays",
-        )
-        if is_first and segment.size_bytes and config.delete and config.retention_ms >= 0:
-            verdict = _with_expiry(verdict, segment, config, now_ms, first_dirty_offset)
-        kept.append(verdict)
+    for segment, following in _with_next(segments):
+        end = log_end_offset if following is None else following.base_offset
+        kept.append(SegmentVerdict(segment.base_offset, end, segment.size_bytes, None, reason))
+        reason = f"the older segment {segments[0].base_offset} stays"
     return kept
 
 
 def _with_expiry(
     verdict: SegmentVerdict,
-    segment: LogSegment,
+    segments: Sequence[LogSegment],
     config: LogConfig,
     now_ms: int,
     first_dirty_offset: int,
 ) -> SegmentVerdict:
-    """Say when a segment's age would let it go, and whether merging has put that off."""
+    """Say when age would let the first segment go, and whether merging may have put that off."""
+    segment = segments[0]
+    if config.retention_ms < 0 or (len(segments) == 1 and not segment.size_bytes):
+        return verdict
     expires_at = min(segment.largest_timestamp + config.retention_ms + 1, INT64_MAX)
-    oldest = segment.first_batch_timestamp()
+    if expires_at <= now_ms:
+        return verdict
+    verdict = verdict._replace(expires_at_ms=expires_at)
+    # What no cleaning has been through was not merged.
+    if not config.compact or segment.base_offset >= first_dirty_offset:
+        return verdict
+    oldest = INT64_MAX
+    with suppress(CorruptRecordError, UnsupportedFormatError):  # only the note depends on it
+        oldest = segment.first_batch_timestamp()
+    if now_ms - oldest <= config.retention_ms:
+        return verdict
     span_ms = segment.largest_timestamp - oldest
-    # What no cleaning has touched was appended between two rolls.
-    was_merged = segment.base_offset < first_dirty_offset or span_ms > config.max_segment_ms
-    delayed = config.compact and was_merged and oldest + config.retention_ms < now_ms < expires_at
-    reason = verdict.reason
-    if delayed:
-        reason += (
-            f"; its records since {oldest} are past retention.ms, but cleaning merged them with"
-            f" younger ones, which delays expiry until {expires_at} (KIP-354)"
-        )
-    return verdict._replace(reason=reason, expires_at_ms=expires_at, delayed_by_merging=delayed)
+    joined = "it joined" if span_ms > config.max_segment_ms else "it may have joined"
+    note = (
+        f"its first batch ({oldest}) is past retention.ms, but cleaning has been through it, and"
+        f" the segments that {joined} go together, at {expires_at} (KIP-354)"
+    )
+    return verdict._replace(reason=f"{verdict.reason}; {note}", delayed_by_merging=True)

@@ -11,17 +11,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from logstore.errors import CorruptRecordError, SegmentOverflowError
-from logstore.index import OffsetIndex, TimeIndex, TransactionIndex
-from logstore.names import (
-    INDEX_SUFFIX,
-    LOG_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    TXN_INDEX_SUFFIX,
-    file_name,
-)
+from logstore.errors import SegmentOverflowError
 from logstore.record.batch import RecordBatch, decode_stored
 from logstore.record.walk import BatchAt, check_place, read_batch, walk_headers
+from logstore.segment_files import SegmentFiles
 from logstore.segment_values import (
     UNKNOWN_POSITION,
     BatchExtent,
@@ -34,7 +27,7 @@ from logstore.types import INT32_MAX, INT64_MAX, NO_TIMESTAMP, OffsetPosition, T
 
 if TYPE_CHECKING:
     from logstore.config import LogConfig
-    from logstore.runtime import Clock, File, FileSystem, Runtime
+    from logstore.runtime import Clock, File, Runtime
     from logstore.runtime.fs import Buffer
     from logstore.types import AbortedTxn
 
@@ -51,7 +44,7 @@ COPY_BYTES = 1 << 20
 """Bytes that `append_from_file` copies at a time; a larger batch is copied alone."""
 
 
-class LogSegment:
+class LogSegment(SegmentFiles):
     """A `.log` file with its offset, time and transaction index.
 
     Parameters
@@ -92,109 +85,16 @@ class LogSegment:
         suffix: str = "",
         create: bool = False,
     ) -> None:
-        self._fs: FileSystem = runtime.fs
+        super().__init__(runtime.fs, directory, base_offset, config, suffix=suffix, create=create)
         self._clock: Clock = runtime.clock
-        self.directory = directory
-        self.base_offset = base_offset
-        self.config = config
-        self.suffix = suffix
-        self._file: File | None = None
         self.created_ms = self._clock.now_ms()
         self._rolling_based_timestamp: int | None = None
         self._bytes_since_last_index_entry = 0
         self._max_timestamp: TimestampOffset | None = None
         self.roll_jitter_ms = draw_roll_jitter(config, runtime.rng)
-        if create:
-            self._file = self._fs.open(self.log_path, create=True)
-            self._file.truncate(config.segment_bytes if config.preallocate else 0)
-            self.size_bytes = 0
-        else:
-            self.size_bytes = self._fs.stat(self.log_path).size
-            if self.size_bytes > INT32_MAX:
-                raise CorruptRecordError(
-                    f"a segment of {self.size_bytes} bytes is larger than 2^31-1",
-                    path=self.log_path,
-                    check="segment_size",
-                    expected=INT32_MAX,
-                    found=self.size_bytes,
-                )
-        self.offset_index = OffsetIndex(
-            self._fs,
-            self._path(INDEX_SUFFIX),
-            base_offset,
-            max_index_bytes=config.segment_index_bytes,
-            writable=True,
-        )
-        self.time_index = TimeIndex(
-            self._fs,
-            self._path(TIME_INDEX_SUFFIX),
-            base_offset,
-            max_index_bytes=config.segment_index_bytes,
-            writable=True,
-        )
-        self.txn_index = TransactionIndex(self._fs, self._path(TXN_INDEX_SUFFIX), base_offset)
 
     def __repr__(self) -> str:
         return f"LogSegment(base_offset={self.base_offset}, size_bytes={self.size_bytes})"
-
-    # -- files ---------------------------------------------------------------------------
-
-    def _path(self, kind: str) -> str:
-        return f"{self.directory}/{file_name(self.base_offset, kind)}{self.suffix}"
-
-    @property
-    def log_path(self) -> str:
-        """Path of the `.log` file under its present name."""
-        return self._path(LOG_SUFFIX)
-
-    @property
-    def file(self) -> File:
-        """The open `.log` file; opened at first use."""
-        if self._file is None:
-            self._file = self._fs.open(self.log_path, write=True)
-        return self._file
-
-    @property
-    def last_modified_ms(self) -> int:
-        """Modification time of the `.log` file, in Unix ms."""
-        return self._fs.stat(self.log_path).mtime_ms
-
-    def set_last_modified_ms(self, mtime_ms: int) -> None:
-        """Date the `.log` file and both sparse indexes."""
-        for path in (self.log_path, self.offset_index.path, self.time_index.path):
-            if self._fs.exists(path):
-                self._fs.set_mtime(path, mtime_ms)
-
-    def change_suffix(self, suffix: str) -> None:
-        """Rename every file of the segment that exists to end in `suffix` instead.
-
-        Open handles stay valid, so readers that hold the segment go on.
-        """
-        source = self.log_path
-        self.suffix = suffix
-        self._fs.rename(source, self.log_path)
-        self.offset_index.rename_to(self._path(INDEX_SUFFIX))
-        self.time_index.rename_to(self._path(TIME_INDEX_SUFFIX))
-        self.txn_index.rename_to(self._path(TXN_INDEX_SUFFIX))
-
-    def delete_if_exists(self) -> None:
-        """Close and remove every file of the segment."""
-        self.close_handlers()
-        self.remove_files()
-
-    def remove_files(self) -> None:
-        """Remove every file of the segment; readers that hold it go on through open handles."""
-        indexes = (self.offset_index.path, self.time_index.path, self.txn_index.path)
-        for path in (self.log_path, *indexes):
-            if self._fs.exists(path):
-                self._fs.remove(path)
-
-    def flush(self) -> None:
-        """Make log and indexes durable."""
-        self.file.sync()
-        self.offset_index.flush()
-        self.time_index.flush()
-        self.txn_index.flush()
 
     def close(self) -> None:
         """Write the last time index entry, trim indexes and log, and close the files."""
@@ -205,17 +105,7 @@ class LogSegment:
         self.txn_index.close()
         if self._file is not None:
             self._trim_log()
-            self._file.close()
-            self._file = None
-
-    def close_handlers(self) -> None:
-        """Close the files as they are, trimming nothing."""
-        self.offset_index.close_handler()
-        self.time_index.close_handler()
-        self.txn_index.close()
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+            self._close_log()
 
     def on_become_inactive(self) -> None:
         """Finish a segment that is being rolled: last time entry, trimmed files."""
@@ -223,10 +113,6 @@ class LogSegment:
         self.offset_index.trim_to_valid_size()
         self.time_index.trim_to_valid_size()
         self._trim_log()
-
-    def _trim_log(self) -> None:
-        if self.file.size() > self.size_bytes:
-            self.file.truncate(self.size_bytes)
 
     def _append_last_time_entry(self) -> None:
         last = self.max_timestamp_so_far
@@ -275,7 +161,9 @@ class LogSegment:
             raise SegmentOverflowError(
                 f"offset {batches[-1].last_offset} does not fit segment {self.base_offset}"
             )
-        largest = self.max_timestamp_so_far
+        largest = self._max_timestamp
+        if largest is None:
+            largest = self.time_index.last_entry
         counter = self._bytes_since_last_index_entry
         entries = []
         at = position
@@ -300,8 +188,9 @@ class LogSegment:
         if position == 0:
             self._rolling_based_timestamp = batches[0].max_timestamp
         self._bytes_since_last_index_entry = counter
-        self._max_timestamp = largest
+        # In this order for readers: what is the largest timestamp is also to be found.
         self.size_bytes = at
+        self._max_timestamp = largest
         return position
 
     def _take_back(self, position: int, indexed_from: int | None) -> None:
@@ -317,25 +206,27 @@ class LogSegment:
                 with suppress(OSError):
                     index.truncate_to(indexed_from)
 
-    def append_from_file(self, source: File, path: str, start: int = 0) -> int:
+    def append_from_file(
+        self, source: File, path: str, start: int = 0, end: int | None = None
+    ) -> int:
         """Append the batches of another `.log` as far as their offsets fit this segment.
 
         Parameters
         ----------
         source : File
             Whole batches, open for reading; `path` names it in errors.
-        start : int
-            Position of the first batch to take.
+        start, end : int
+            Positions of the batches to take; `end` is exclusive, the file's size by default.
 
         Returns
         -------
         int
-            Bytes appended; fewer than there are from `start` on if an offset does not fit.
+            Bytes appended; fewer than there are if an offset does not fit.
         """
         position = start
         chunk: list[BatchExtent] = []
         size = 0
-        for at in walk_headers(source, path, start):
+        for at in walk_headers(source, path, start, end):
             if not self.can_append_offset(at.header.last_offset):
                 break
             if chunk and size + at.header.size_bytes > COPY_BYTES:
@@ -400,10 +291,17 @@ class LogSegment:
 
     @property
     def max_timestamp_so_far(self) -> TimestampOffset:
-        """Largest record timestamp and its offset; from the time index after a reload."""
-        if self._max_timestamp is None:
-            self._max_timestamp = self.time_index.last_entry
-        return self._max_timestamp
+        """Largest record timestamp and its offset; from the time index after a reload.
+
+        Asking creates no time index, and keeps nothing: a reader must not overwrite what an append
+        has learnt meanwhile.
+        """
+        largest = self._max_timestamp
+        if largest is not None:
+            return largest
+        if self.time_index.is_file_open or self.time_index.exists_on_disk:
+            return self.time_index.last_entry
+        return TimestampOffset(NO_TIMESTAMP, self.base_offset)
 
     @property
     def largest_timestamp(self) -> int:
@@ -442,6 +340,8 @@ class LogSegment:
     def batches(self, start: int = 0, end: int | None = None) -> Iterator[BatchAt]:
         """Yield positions and headers of the batches in [start, end) bytes."""
         end = self.size_bytes if end is None else end
+        if start >= end:
+            return iter(())  # an empty segment's file is not even opened
         return walk_headers(self.file, self.log_path, start, end)
 
     def read_batch(self, at: BatchAt) -> RecordBatch:
@@ -526,28 +426,41 @@ class LogSegment:
     def truncate_to(self, offset: int) -> int:
         """Cut the segment before the first batch that reaches `offset` (storage-format §8.6).
 
+        Parameters
+        ----------
+        offset : int
+            At or below the base everything goes, unread.
+
         Returns
         -------
         int
             Bytes cut; 0 when no batch reaches `offset`.
+
+        Raises
+        ------
+        CorruptRecordError, UnsupportedFormatError
+            The batches up to `offset` cannot be walked; nothing was changed.
         """
-        found = self.translate_offset(offset)
-        max_timestamp_known = self._max_timestamp is not None
+        position = self.size_bytes
+        if offset <= self.base_offset:
+            position = 0
+        elif found := self.translate_offset(offset):
+            position = found.position
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self.txn_index.truncate_to(offset)
         self.resize_indexes()
-        cut = 0
-        if found is not None:
-            cut = self.size_bytes - found.position
-            self.file.truncate(found.position)
-            self.size_bytes = found.position
+        cut = self.size_bytes - position
+        if cut:
+            self.file.truncate(position)
+            self.size_bytes = position
         if self.size_bytes == 0:
             self.created_ms = self._clock.now_ms()
             self._rolling_based_timestamp = None
         self._bytes_since_last_index_entry = 0
-        if max_timestamp_known:
-            self._max_timestamp = self._scan_max_timestamp()
+        # Even after a reload, when Kafka would be content with the last entry left: it may lie far
+        # below what the data hold, and retention and lookups by time go by it.
+        self._max_timestamp = self._scan_max_timestamp()
         return cut
 
     def _scan_max_timestamp(self) -> TimestampOffset:
@@ -556,16 +469,6 @@ class LogSegment:
             if at.header.max_timestamp > last.timestamp:
                 last = TimestampOffset(at.header.max_timestamp, at.header.last_offset)
         return last
-
-    def resize_indexes(self) -> None:
-        """Give both sparse indexes their full length again, keeping the entries."""
-        self.offset_index.resize(self.config.segment_index_bytes)
-        self.time_index.resize(self.config.segment_index_bytes)
-
-    def truncate_file(self, size_bytes: int) -> None:
-        """Cut the `.log` to `size_bytes`, leaving the indexes to the caller (recovery)."""
-        self.file.truncate(size_bytes)
-        self.size_bytes = size_bytes
 
     def finish_recovery(self, max_timestamp: TimestampOffset) -> None:
         """End a recovery: last time index entry, trimmed indexes, fresh counters."""

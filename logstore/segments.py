@@ -7,7 +7,7 @@ last change, and need no lock.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from sortedcontainers import SortedDict
 
@@ -31,6 +31,12 @@ class LogSegments:
     def remove(self, base_offset: int) -> None:
         """Forget the segment of that base. O(n)."""
         del self._by_base[base_offset]
+        self._publish()
+
+    def discard(self, segments: Iterable[LogSegment]) -> None:
+        """Forget segments, all at once for readers. O(n log n)."""
+        for segment in segments:
+            del self._by_base[segment.base_offset]
         self._publish()
 
     def _publish(self) -> None:

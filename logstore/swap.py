@@ -33,7 +33,8 @@ def swap_segments(
     new_segments : sequence of LogSegment
         Complete, durable, named `.cleaned`; on return they bear their final names.
     old_segments : sequence of LogSegment
-        Those that are gone already (retention) are passed over.
+        Those that are gone already (retention) are passed over. If all are, so is what the new
+        ones hold: their files are removed instead.
 
     Returns
     -------
@@ -46,19 +47,25 @@ def swap_segments(
     becomes `.swap` from the highest base down, the old files become `.deleted`, then `.swap` is
     stripped. Each step waits until the one before is durable, since a disk may reorder names:
     else an index could come without its log, or an old segment stand beside the one that replaced
-    it.
+    it; and of several new segments (a split) one could pass for all of them.
     """
     old = sorted(
         (segment for segment in old_segments if segment.base_offset in segments),
         key=lambda segment: segment.base_offset,
     )
     new = sorted(new_segments, key=lambda segment: segment.base_offset)
+    if not old:
+        for segment in new:
+            segment.delete_if_exists()
+        return []
     fs.sync_dir(directory)
     for segment in reversed(new):
         assert segment.suffix == CLEANED_SUFFIX
         segment.change_suffix(SWAP_SUFFIX)
-    fs.sync_dir(directory)
-    for segment in new:
+        fs.sync_dir(directory)
+    # From the highest base down: a reader must not find the first of several new segments in the
+    # place of an old one before the others are there.
+    for segment in reversed(new):
         segments.add(segment)
     new_bases = {segment.base_offset for segment in new}
     for segment in old:
@@ -68,5 +75,5 @@ def swap_segments(
     fs.sync_dir(directory)
     for segment in new:
         segment.change_suffix("")
-    fs.sync_dir(directory)
+        fs.sync_dir(directory)
     return old

@@ -35,12 +35,15 @@ class Topic:
         Overrides by Kafka's keys.
     adopted : bool
         Found as folders only; nothing runs on it in the background.
+    deleting : bool
+        Its deletion was asked for, and is finished by the next start if it could not be.
     """
 
     name: str
     partitions: tuple[int, ...]
     configs: Mapping[str, str] = field(default_factory=dict)
     adopted: bool = False
+    deleting: bool = False
 
 
 class TopicStore:
@@ -72,16 +75,37 @@ class TopicStore:
         validate_topic_name(name)
         if name in self._topics:
             raise TopicAlreadyExistsError(f"topic '{name}' already exists")
-        topic = Topic(name, tuple(sorted(partitions)), dict(configs))
-        self._topics[name] = topic
-        self._write()
-        return topic
+        return self._put(Topic(name, tuple(sorted(partitions)), dict(configs)))
 
     def set_partitions(self, name: str, partitions: Iterable[int]) -> Topic:
         """Replace the partition numbers of a stored topic; durable on return."""
-        topic = replace(self._topics[name], partitions=tuple(sorted(partitions)))
-        self._topics[name] = topic
+        return self._put(replace(self._topics[name], partitions=tuple(sorted(partitions))))
+
+    def set_configs(self, name: str, configs: Mapping[str, str]) -> Topic:
+        """Replace the overrides of a stored topic; durable on return."""
+        return self._put(replace(self._topics[name], configs=dict(configs)))
+
+    def mark_deleting(self, name: str) -> Topic:
+        """Note that a stored topic is to be deleted; durable on return."""
+        return self._put(replace(self._topics[name], deleting=True))
+
+    def remove(self, name: str) -> None:
+        """Forget a stored topic; durable on return."""
+        del self._topics[name]
         self._write()
+
+    def _put(self, topic: Topic) -> Topic:
+        """Store a topic; if that fails, what was stored before is still in force."""
+        previous = self._topics.get(topic.name)
+        self._topics[topic.name] = topic
+        try:
+            self._write()
+        except OSError:
+            if previous is None:
+                del self._topics[topic.name]
+            else:
+                self._topics[topic.name] = previous
+            raise
         return topic
 
     def _read(self) -> dict[str, Topic]:
@@ -114,7 +138,11 @@ class TopicStore:
         document = {
             "version": _VERSION,
             "topics": {
-                topic.name: {"partitions": list(topic.partitions), "configs": dict(topic.configs)}
+                topic.name: {
+                    "partitions": list(topic.partitions),
+                    "configs": dict(topic.configs),
+                    **({"deleting": True} if topic.deleting else {}),
+                }
                 for topic in self.all()
             },
         }
@@ -133,4 +161,5 @@ def _parse_topic(name: str, stored: Any) -> Topic:  # noqa: ANN401  # whatever t
     if len(set(numbers)) != len(numbers):
         raise ValueError(f"a partition of {name!r} is listed twice")
     configs = {str(key): str(value) for key, value in stored["configs"].items()}
-    return Topic(name, tuple(sorted(numbers)), configs)
+    deleting = stored.get("deleting", False) is True
+    return Topic(name, tuple(sorted(numbers)), configs, deleting=deleting)

@@ -7,22 +7,32 @@ from logstore.broker.partitioner import Partitioner, murmur2
 from logstore.broker.records import ConsumerRecord, RecordMetadata
 
 if TYPE_CHECKING:
-    from logstore.broker.reports import CleanReport
+    from logstore.broker.reports import (
+        CleanReport,
+        DeleteRecordsResult,
+        OffsetAndTimestamp,
+        RetainReport,
+    )
 
 __all__ = [
     "Broker",
     "CleanReport",
     "ConsumerRecord",
+    "DeleteRecordsResult",
+    "OffsetAndTimestamp",
     "Partitioner",
     "RecordMetadata",
+    "RetainReport",
     "murmur2",
 ]
 
+_REPORTS = ("CleanReport", "DeleteRecordsResult", "OffsetAndTimestamp", "RetainReport")
+
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401  # any public name
-    """Load the reports of a clean when one is first wanted (PEP 562)."""
-    if name != "CleanReport":
+    """Load the reports when one is first wanted (PEP 562)."""
+    if name not in _REPORTS:
         raise AttributeError(f"module 'logstore.broker' has no attribute {name!r}")
-    from logstore.broker.reports import CleanReport
+    from logstore.broker import reports
 
-    return CleanReport
+    return getattr(reports, name)

@@ -19,8 +19,8 @@ from logstore.broker.records import (
 )
 from logstore.broker.writer import AppendedRange, BatchWriter
 from logstore.config import BrokerConfig, ConfigValue, describe
-from logstore.errors import InvalidConfigurationError
-from logstore.fetch import Isolation
+from logstore.errors import InvalidConfigurationError, LogStoreError
+from logstore.fetch import Isolation, ListedOffset
 from logstore.log import Log, NewRecord
 from logstore.manager import LogManager
 from logstore.record.codecs import Codec
@@ -33,17 +33,28 @@ from logstore.runtime import (
     ReadOnlyFileSystem,
     Runtime,
     SystemClock,
+    ThreadScheduler,
+    VirtualClock,
     random_source,
 )
+from logstore.services import Housekeeping
 from logstore.topics import Topic
 from logstore.types import TopicPartition
 
 if TYPE_CHECKING:
     from cleaner.manager import LogCleanerManager, ProgressListener
-    from logstore.broker.reports import CleanReport
+    from logstore.broker.reports import (
+        CleanReport,
+        DeleteRecordsResult,
+        OffsetAndTimestamp,
+        RetainReport,
+    )
+    from logstore.manager import LoadListener
     from logstore.record.records import Header
 
 MEMORY_DIR = "/memory"
+
+NO_OFFSET = -1
 
 
 class Broker:
@@ -63,11 +74,19 @@ class Broker:
         Makes everything random repeatable (roll jitter, the cleaner's hash key).
     fs : FileSystem, optional
         Other files than the disk's or fresh memory.
+    background : bool
+        Run Kafka's housekeeping (retention, flushes, checkpoints, removal of deleted files) on
+        its intervals: in threads, or with a `VirtualClock` inside `clock.advance(...)`. Without
+        it nothing happens that is not asked for.
+    on_load : callable, optional
+        Told of every partition that is opened because its directory was not closed in good order.
 
     Raises
     ------
     InvalidConfigurationError
         A property is wrong, or with `read_only` a directory is missing.
+    KafkaStorageError
+        A data directory is in use by another process, or the first one cannot be read.
     """
 
     def __init__(
@@ -79,6 +98,8 @@ class Broker:
         read_only: bool = False,
         seed: int | None = None,
         fs: FileSystem | None = None,
+        background: bool = False,
+        on_load: LoadListener | None = None,
     ) -> None:
         self.clock: Clock = SystemClock() if clock is None else clock
         if not isinstance(broker_config, BrokerConfig):
@@ -88,10 +109,20 @@ class Broker:
             fs = MemoryFileSystem(self.clock) if data_dir is None else DiskFileSystem(self.clock)
         if read_only:
             fs = OverlayFileSystem(ReadOnlyFileSystem(fs), self.clock)
-        self.runtime = Runtime(self.clock, fs, random_source(seed))
+        rng = random_source(seed)
+        if background and not isinstance(self.clock, VirtualClock):
+            self.runtime = Runtime(self.clock, fs, rng, ThreadScheduler(self.clock))
+        else:
+            self.runtime = Runtime(self.clock, fs, rng)
         self.manager = LogManager(
-            self.runtime, _directories(data_dir), broker_config, read_only=read_only
+            self.runtime,
+            _directories(data_dir),
+            broker_config,
+            read_only=read_only,
+            on_load=on_load,
         )
+        if background and not read_only:
+            self.manager.start([Housekeeping(self.manager)])
         self.read_only = read_only
         self._partitioner = Partitioner()
         self._cleaner: LogCleanerManager | None = None
@@ -126,8 +157,7 @@ class Broker:
             Nothing was created.
         """
         self._refuse_if_read_only("create a topic")
-        texts = {key: str(value) for key, value in (configs or {}).items()}
-        return self.manager.create_topic(name, partitions, texts)
+        return self.manager.create_topic(name, partitions, configs or {})
 
     def create_partitions(self, topic: str, total: int) -> Topic:
         """Let a topic have at least the partitions 0 to `total` - 1; no data move.
@@ -141,7 +171,7 @@ class Broker:
 
     def topics(self) -> list[Topic]:
         """Return all topics by name, adopted ones included."""
-        return self.manager.topics()
+        return self.manager.catalog.topics()
 
     def topic(self, name: str) -> Topic:
         """Return one topic.
@@ -150,15 +180,51 @@ class Broker:
         ------
         UnknownTopicOrPartitionError
         """
-        return self.manager.topic(name)
+        return self.manager.catalog.topic(name)
 
     def describe_configs(self, topic: str) -> dict[str, ConfigValue]:
         """Return each effective config of a topic with its origin and meaning."""
-        return describe(self.manager.overrides(topic), self.broker_config)
+        return describe(self.manager.catalog.overrides(topic), self.broker_config)
 
     def override_configs(self, topic: str, configs: Mapping[str, object]) -> None:
         """Lay configs over a topic's own until this broker closes; nothing is stored."""
-        self.manager.override(topic, {key: str(value) for key, value in configs.items()})
+        self.manager.override(topic, configs)
+
+    def alter_configs(
+        self, topic: str, configs: Mapping[str, object], *, unset: Iterable[str] = ()
+    ) -> tuple[str, ...]:
+        """Change a topic's own configuration, stored and in force from the next use on.
+
+        Parameters
+        ----------
+        configs : mapping
+            Keys to set.
+        unset : iterable of str
+            Keys to give back to the broker's defaults.
+
+        Returns
+        -------
+        tuple of str
+            Notes on old names that were understood.
+
+        Raises
+        ------
+        UnknownTopicOrPartitionError, InvalidConfigurationError
+            Nothing was changed.
+        """
+        self._refuse_if_read_only("alter a topic")
+        _, notes = self.manager.alter_topic(topic, configs, unset)
+        return notes
+
+    def delete_topic(self, topic: str) -> None:
+        """Delete a topic; its files go after `file.delete.delay.ms`, or when the broker closes.
+
+        Raises
+        ------
+        UnknownTopicOrPartitionError
+        """
+        self._refuse_if_read_only("delete a topic")
+        self.manager.delete_topic(topic)
 
     def partitions(
         self, topic: str | None = None, partition: int | None = None
@@ -169,7 +235,7 @@ class Broker:
         ------
         UnknownTopicOrPartitionError
         """
-        return self.manager.partitions(topic, partition)
+        return self.manager.catalog.partitions(topic, partition)
 
     def log(self, topic: str, partition: int = 0) -> Log:
         """Return a partition's log, for what this facade does not offer."""
@@ -253,7 +319,7 @@ class Broker:
         self._refuse_if_read_only("append")
         return BatchWriter(
             topic,
-            self.manager.topic(topic).partitions,
+            self.manager.catalog.topic(topic).partitions,
             lambda number: self.manager.log(TopicPartition(topic, number)),
             self._partitioner,
             codec=_codec(compression),
@@ -263,7 +329,7 @@ class Broker:
     def _partition_for(self, topic: str, record: NewRecord, partition: int | None) -> int:
         if partition is not None:
             return partition
-        numbers = self.manager.topic(topic).partitions
+        numbers = self.manager.catalog.topic(topic).partitions
         if record.key is None:
             return self._partitioner.for_null_keys(numbers)
         return self._partitioner.of_key(record.key, numbers)
@@ -321,6 +387,115 @@ class Broker:
             given += 1
             if given == max_records:
                 return
+
+    def list_offset(self, topic: str, partition: int, target: int) -> ListedOffset | None:
+        """Answer a ListOffsets query.
+
+        Parameters
+        ----------
+        target : int
+            A time in Unix ms, or one of Kafka's targets: -1 latest, -2 earliest, -3 that of the
+            largest timestamp.
+
+        Returns
+        -------
+        ListedOffset or None
+            None if no record answers.
+        """
+        return self.log(topic, partition).offset_for_timestamp(target)
+
+    def offsets_for_times(
+        self, times: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """Find the first record at or after a time in each partition; None where there is none.
+
+        Raises
+        ------
+        ValueError
+            A time is negative.
+        """
+        from logstore.broker.reports import OffsetAndTimestamp
+
+        found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
+        for tp, time in times.items():
+            if time < 0:
+                raise ValueError(f"the time for {tp} is negative: {time}")
+            listed = self.list_offset(tp.topic, tp.partition, time)
+            found[tp] = listed and OffsetAndTimestamp(
+                listed.offset, listed.timestamp, listed.leader_epoch
+            )
+        return found
+
+    def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the log start of each partition."""
+        return {tp: self.manager.log(tp).log_start_offset for tp in partitions}
+
+    def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the high watermark of each partition: the offset the next record gets."""
+        return {tp: self.manager.log(tp).high_watermark for tp in partitions}
+
+    # -- deleting ------------------------------------------------------------------------
+
+    def delete_records(
+        self, before: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, DeleteRecordsResult]:
+        """Delete the records below an offset in each partition (KIP-107).
+
+        Parameters
+        ----------
+        before : mapping
+            Exclusive ends of what goes; -1 is the high watermark.
+
+        Returns
+        -------
+        dict
+            One result a partition, in the order given; an error of one hides no other's result.
+        """
+        from logstore.broker.reports import DeleteRecordsResult
+
+        self._refuse_if_read_only("delete records")
+        results: dict[TopicPartition, DeleteRecordsResult] = {}
+        for tp, offset in before.items():
+            try:
+                results[tp] = DeleteRecordsResult(self.manager.delete_records(tp, offset))
+            except LogStoreError as error:
+                results[tp] = DeleteRecordsResult(NO_OFFSET, error.kafka_error, str(error))
+        return results
+
+    def first_offset_at(self, topic: str, partition: int, timestamp: int) -> int:
+        """Return the offset before which every record is older than `timestamp`.
+
+        That of the first record at or after it, else the high watermark: what to give
+        `delete_records` to delete by time.
+        """
+        return self.log(topic, partition).reader.first_offset_at(timestamp)
+
+    def retain(
+        self, topic: str | None = None, partition: int | None = None, *, dry_run: bool = False
+    ) -> RetainReport:
+        """Run retention once over the partitions of one or all topics.
+
+        Parameters
+        ----------
+        dry_run : bool
+            Only decide.
+
+        Returns
+        -------
+        RetainReport
+            Every segment with the rule that removes it, or the reason why it stays.
+        """
+        from logstore.broker.reports import RetainReport
+
+        if not dry_run:
+            self._refuse_if_read_only("retain")
+        decisions = []
+        for tp in self.partitions(topic, partition):
+            log = self.manager.log(tp)
+            cleaned = self.cleaner.checkpoint_of(tp) if log.config.compact else None
+            decide = log.retention_decision if dry_run else log.delete_old_segments
+            decisions.append(decide(first_dirty_offset=cleaned or 0))
+        return RetainReport(tuple(decisions), dry_run)
 
     # -- segments and cleaning -----------------------------------------------------------
 

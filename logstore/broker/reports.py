@@ -1,13 +1,14 @@
-"""Reports of a clean as values, with the field names of the command line's JSON."""
+"""Reports of cleaning, retention and deletion as values, named as in the command line's JSON."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from cleaner.manager import CleanOutcome
     from cleaner.stats import CleanerStats
+    from logstore.retention import RetentionDecision
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,3 +65,68 @@ class CleanReport:
             ],
             "passes_needed": passes_needed,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class RetainReport:
+    """What `retain` did, or with `dry_run` would do.
+
+    Attributes
+    ----------
+    decisions : tuple of RetentionDecision
+        One a partition: every segment, with the rule that removes it or the reason why it stays.
+    """
+
+    decisions: tuple[RetentionDecision, ...]
+    dry_run: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON object of `logstore retain --format json`."""
+        return {
+            "dry_run": self.dry_run,
+            "removed": [
+                {
+                    "topic": decision.topic_partition.topic,
+                    "partition": decision.topic_partition.partition,
+                    "base_offset": verdict.base_offset,
+                    "size_bytes": verdict.size_bytes,
+                    "rule": str(verdict.rule),
+                    "reason": verdict.reason,
+                }
+                for decision in self.decisions
+                for verdict in decision.removed
+            ],
+            "kept": [
+                {
+                    "topic": decision.topic_partition.topic,
+                    "partition": decision.topic_partition.partition,
+                    "base_offset": verdict.base_offset,
+                    "size_bytes": verdict.size_bytes,
+                    "reason": verdict.reason,
+                    "expires_at_ms": verdict.expires_at_ms,
+                    "delayed_by_merging": verdict.delayed_by_merging,
+                }
+                for decision in self.decisions
+                for verdict in decision.kept
+            ],
+        }
+
+
+class DeleteRecordsResult(NamedTuple):
+    """What became of one partition of a delete-records request.
+
+    `low_watermark` is the log start afterwards, -1 with an error; `error` is its name in Kafka's
+    protocol, None if there was none, and `message` says more.
+    """
+
+    low_watermark: int
+    error: str | None = None
+    message: str | None = None
+
+
+class OffsetAndTimestamp(NamedTuple):
+    """The first record at or after a time; the epoch is -1 if its batch has none."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int

@@ -236,7 +236,7 @@ def _record_check(broker: Broker, topic: str) -> Callable[[NewRecord], None] | N
     from logstore.types import INT64_MAX, TimestampType
     from logstore.validate import check_keys, check_timestamps
 
-    config: LogConfig = broker.manager.topic_config(topic)
+    config: LogConfig = broker.manager.catalog.config(topic)
     clock = broker.clock
     is_bounded = config.message_timestamp_type is TimestampType.CREATE_TIME and (
         min(config.timestamp_before_max_ms, config.timestamp_after_max_ms) < INT64_MAX

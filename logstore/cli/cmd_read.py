@@ -148,7 +148,7 @@ def _latest(
 ) -> Iterator[ConsumerRecord]:
     from logstore.broker.table import latest_per_key
 
-    return latest_per_key(records, broker.manager.topic_config(topic))
+    return latest_per_key(records, broker.manager.catalog.config(topic))
 
 
 def _first_offset(broker: Broker, topic: str, partition: int, start: Start) -> int:

@@ -116,6 +116,14 @@ class EntryFile:
             if file is not None:
                 file.close()
 
+    def retire(self) -> None:
+        """Create and change the file no more: its segment is being removed.
+
+        Readers go on with a file that is open; one that is missing reads as empty from now on.
+        """
+        with self._lock:
+            self._writable = False
+
     def delete_if_exists(self) -> bool:
         """Close for good and remove the file; return whether there was one."""
         self.close_handler()
@@ -141,7 +149,7 @@ class EntryFile:
             if self._closed:
                 raise ValueError(f"{self._path}: index is closed")
             if self._file is None:
-                file, is_new = self._open_or_create(create=create)
+                file, is_new = self._open_or_create(create=create and self._writable)
                 if file is None:
                     return None
                 self._length = file.size()

@@ -10,7 +10,6 @@ from logstore.checkpoint import (
     LOG_START_OFFSETS,
     RECOVERY_POINTS,
     REPLICATION_OFFSETS,
-    read_bytes,
 )
 from logstore.config import BrokerConfig
 from logstore.errors import (
@@ -21,58 +20,22 @@ from logstore.errors import (
     UnknownTopicOrPartitionError,
     UnsupportedFormatError,
 )
-from logstore.log import NewRecord
 from logstore.manager import LogManager
 from logstore.runtime import (
     DiskFileSystem,
     MemoryFileSystem,
-    OverlayFileSystem,
-    ReadOnlyFileSystem,
     Runtime,
     VirtualClock,
 )
 from logstore.topics import TOPICS_FILE
 from logstore.types import TopicPartition
-from tests.support.builders import batch, log_name, old_message, records_of
+from tests.support.builders import batch, log_name, old_message
+from tests.support.data_home import Home, fill, offsets
 from tests.support.faulty import FaultyFileSystem
-from tests.support.golden_dirs import tree
 
 A0 = TopicPartition("a", 0)
 A1 = TopicPartition("a", 1)
 B0 = TopicPartition("b", 0)
-
-
-class Home:
-    """A data directory and the runtime to open it with."""
-
-    def __init__(self, fs, path, clock):
-        self.fs = fs
-        self.path = path
-        self.clock = clock
-        self.runtime = Runtime(clock, fs, random.Random(0))
-
-    def open(self, *more, read_only=False, runtime=None, **properties):
-        if runtime is None:
-            fs = OverlayFileSystem(ReadOnlyFileSystem(self.fs)) if read_only else self.fs
-            runtime = Runtime(self.clock, fs, random.Random(0))
-        properties = {key.replace("_", "."): value for key, value in properties.items()}
-        properties.setdefault("log.index.size.max.bytes", "4000")
-        config = BrokerConfig.from_properties(properties)
-        return LogManager(runtime, [self.path, *more], config, read_only=read_only)
-
-    def files(self):
-        return tree(self.fs, self.path)
-
-    def text(self, name):
-        return read_bytes(self.fs, f"{self.path}/{name}").decode()
-
-    def write(self, name, data):
-        directory, _, _ = f"{self.path}/{name}".rpartition("/")
-        self.fs.make_dirs(directory)
-        file = self.fs.open(f"{self.path}/{name}", create=True)
-        file.truncate(0)
-        file.append([data])
-        file.close()
 
 
 @pytest.fixture(params=("memory", "disk"))
@@ -81,15 +44,6 @@ def home(request, tmp_path):
     if request.param == "disk":
         return Home(DiskFileSystem(clock), f"{tmp_path}/data", clock)
     return Home(MemoryFileSystem(clock), "/data", clock)
-
-
-def fill(log, count):
-    for _ in range(count):
-        log.append_records([NewRecord(b"k", b"v")])
-
-
-def offsets(log):
-    return [record.offset for record in records_of(log)]
 
 
 # -- stopping and starting -------------------------------------------------------------------
@@ -112,8 +66,8 @@ def test_an_orderly_stop_and_start(home):
 
     manager = home.open()
     assert CLEAN_SHUTDOWN not in home.files()
-    assert [topic.name for topic in manager.topics()] == ["a", "b"]
-    assert manager.topic_config("a").compact
+    assert [topic.name for topic in manager.catalog.topics()] == ["a", "b"]
+    assert manager.catalog.config("a").compact
     assert offsets(manager.log(B0)) == list(range(5))
     assert manager.log(B0).findings == ()
     manager.close()
@@ -126,6 +80,7 @@ def test_a_kill_makes_the_next_start_recover_every_log(home):
     fill(manager.log(A0), 3)
     fill(manager.log(A1), 2)
     data = home.files()[f"a-0/{log_name(0)}"]
+    home.kill(manager)
     home.write(f"a-0/{log_name(0)}", data[:-1])
     manager = home.open()
     assert {log.topic_partition for log in manager.open_logs()} == {A0, A1}
@@ -143,10 +98,13 @@ def test_recovery_starts_at_the_checkpoint(home):
     log = manager.log(A0)
     fill(log, 10)
     log.flush()
-    manager.directory_of(A0).write_checkpoints({A0: log})
+    manager.checkpoint_recovery_points()
+    home.kill(manager)
     first = home.files()[f"a-0/{log_name(0)}"]
     home.write(f"a-0/{log_name(0)}", first[:-1] + bytes([first[-1] ^ 1]))
-    assert home.open(log_segment_bytes="200").log(A0).findings == ()
+    manager = home.open(log_segment_bytes="200")
+    assert manager.log(A0).findings == ()
+    home.kill(manager)
     home.write(RECOVERY_POINTS, b"not a checkpoint")
     log = home.open(log_segment_bytes="200").log(A0)
     assert "truncated_tail" in {finding.action for finding in log.findings}
@@ -214,20 +172,23 @@ def test_read_only_use_changes_nothing(home):
 
 
 def test_what_fails_to_close_leaves_its_directory_unclean(home):
-    """The other logs are closed, their checkpoints written, and the next start recovers."""
+    """Logs of other directories are closed in good order, and the next start recovers."""
     fs = FaultyFileSystem(home.fs)
-    manager = home.open(runtime=Runtime(home.clock, fs, random.Random(0)))
+    runtime = Runtime(home.clock, fs, random.Random(0))
+    manager = home.open(home.path + "-2", runtime=runtime)
     manager.create_topic("a", 2, {})
     fill(manager.log(A0), 3)
     fill(manager.log(A1), 2)
+    elsewhere = manager.directory_of(A1)
+    assert elsewhere is not manager.directory_of(A0)
     fs.rule = lambda operation, path: operation == "sync" and "/a-0/" in path
-    with pytest.raises(KafkaStorageError):
+    with pytest.raises(KafkaStorageError, match="a-0"):
         manager.close()
     fs.rule = lambda *_: False
-    assert CLEAN_SHUTDOWN not in home.files()
-    assert "a 1 2" in home.text(RECOVERY_POINTS)
-    assert "a 0 3" not in home.text(RECOVERY_POINTS)
-    manager = home.open()
+    assert not home.fs.exists(f"{manager.directory_of(A0).path}/{CLEAN_SHUTDOWN}")
+    assert home.fs.exists(f"{elsewhere.path}/{CLEAN_SHUTDOWN}")
+    assert elsewhere.checkpoint(RECOVERY_POINTS).read() == {A1: 2}
+    manager = home.open(home.path + "-2")
     assert offsets(manager.log(A0)) == [0, 1, 2]
     assert offsets(manager.log(A1)) == [0, 1]
     manager.close()
@@ -262,7 +223,7 @@ def test_partitions_spread_over_directories_and_are_found_again(home):
     assert sorted(len(d.partitions) for d in manager.directories) == [2, 2]
     for number in range(4):
         fill(manager.log(TopicPartition("a", number)), number)
-    homes = {tp: manager.directory_of(tp).path for tp in manager.partitions("a")}
+    homes = {tp: manager.directory_of(tp).path for tp in manager.catalog.partitions("a")}
     manager.close()
     assert home.fs.exists(f"{other}/{CLEAN_SHUTDOWN}")
     assert not home.fs.exists(f"{other}/{TOPICS_FILE}")
@@ -281,13 +242,13 @@ def test_a_partition_in_two_directories_is_refused(home):
 
 
 def test_what_is_no_partition_is_ignored_and_kept(home):
-    names = ("a-0.0123456789abcdef0123456789abcdef-delete", "lost+found", "__cluster_metadata", "x")
+    names = ("a-0.0123456789abcdef0123456789abcdef-stray", "lost+found", "__cluster_metadata", "x")
     for name in names:
         home.fs.make_dirs(f"{home.path}/{name}")
     home.write("meta.properties", b"version=1\n")
     home.write("a-1", b"a file, no folder")
     manager = home.open()
-    assert manager.topics() == []
+    assert manager.catalog.topics() == []
     manager.close()
     assert home.text("meta.properties") == "version=1\n"
     assert set(names) <= set(home.fs.list_dir(home.path))
@@ -299,9 +260,9 @@ def test_what_is_no_partition_is_ignored_and_kept(home):
 def test_creating_topics(home):
     manager = home.open()
     manager.create_topic("a", 2, {"retention.ms": "5"})
-    assert manager.partitions() == [A0, A1]
-    assert manager.partitions("a", 1) == [A1]
-    assert manager.topic_config("a").retention_ms == 5
+    assert manager.catalog.partitions() == [A0, A1]
+    assert manager.catalog.partitions("a", 1) == [A1]
+    assert manager.catalog.config("a").retention_ms == 5
     for arguments, error in (
         (("a", 1, {}), TopicAlreadyExistsError),
         (("a/b", 1, {}), InvalidTopicError),
@@ -315,11 +276,11 @@ def test_creating_topics(home):
             manager.create_topic(*arguments)
         assert home.files() == before
     for call in (
-        lambda: manager.topic("b"),
+        lambda: manager.catalog.topic("b"),
         lambda: manager.log(B0),
         lambda: manager.log(TopicPartition("a", 2)),
-        lambda: manager.partitions("a", 2),
-        lambda: manager.partitions("b"),
+        lambda: manager.catalog.partitions("a", 2),
+        lambda: manager.catalog.partitions("b"),
     ):
         with pytest.raises(UnknownTopicOrPartitionError):
             call()
@@ -330,10 +291,10 @@ def test_copied_folders_are_adopted(home):
     home.write(f"a-3/{log_name(0)}", batch(0))
     home.write(f"__consumer_offsets-7/{log_name(0)}", b"")
     manager = home.open(log_retention_ms="77")
-    a = manager.topic("a")
+    a = manager.catalog.topic("a")
     assert (a.adopted, a.partitions) == (True, (3,))
-    assert manager.topic_config("a").retention_ms == 77
-    assert manager.topic_config("__consumer_offsets").compact
+    assert manager.catalog.config("a").retention_ms == 77
+    assert manager.catalog.config("__consumer_offsets").compact
     assert offsets(manager.log(TopicPartition("a", 3))) == [0]
     manager.close()
     assert TOPICS_FILE not in home.files()
@@ -352,16 +313,18 @@ def test_overrides_hold_until_the_manager_goes(home):
     assert (log.config.segment_bytes, log.config.compact) == (2000, True)
     assert log.active_segment.config is log.config
     assert manager.log(A1).config.segment_bytes == 2000
-    assert manager.overrides("a") == {"segment.bytes": "2000", "cleanup.policy": "compact"}
+    assert manager.catalog.overrides("a") == {"segment.bytes": "2000", "cleanup.policy": "compact"}
     with pytest.raises(InvalidConfigurationError):
         manager.override("a", {"segment.bytes": "many"})
-    assert manager.topic_config("a").segment_bytes == 2000, "a refused override leaves no trace"
+    assert manager.catalog.config("a").segment_bytes == 2000, "a refused override leaves no trace"
     manager.close()
-    assert home.open().topic_config("a").segment_bytes == 1000
+    assert home.open().catalog.config("a").segment_bytes == 1000
 
 
 def test_a_failure_to_open_is_a_storage_error(home):
-    home.open().create_topic("a", 1, {})
+    manager = home.open()
+    manager.create_topic("a", 1, {})
+    home.kill(manager)
     fs = FaultyFileSystem(home.fs, lambda operation, path: operation == "open" and "/a-0/" in path)
     with pytest.raises(KafkaStorageError, match="a-0"):
         home.open(runtime=Runtime(home.clock, fs, random.Random(0)))

@@ -1,0 +1,105 @@
+"""What topics there are and how they are configured: stored ones, and those found as folders."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
+
+from logstore.config import LogConfig, effective_config, normalize_overrides
+from logstore.errors import UnknownTopicOrPartitionError
+from logstore.topics import INTERNAL_COMPACTED_TOPICS, Topic, TopicStore
+from logstore.types import TopicPartition
+
+if TYPE_CHECKING:
+    from logstore.config import BrokerConfig
+
+
+class TopicCatalog:
+    """The topics of a broker.
+
+    Parameters
+    ----------
+    store : TopicStore
+        Topics with their own configuration.
+    found : collection of TopicPartition
+        Partitions that have a folder; the owner changes it as folders come and go. A topic that
+        is not stored is adopted as it stands there.
+    broker_config : BrokerConfig
+        Defaults for what a topic does not say.
+    """
+
+    def __init__(
+        self, store: TopicStore, found: Collection[TopicPartition], broker_config: BrokerConfig
+    ) -> None:
+        self.store = store
+        self._found = found
+        self._broker_config = broker_config
+        self._overrides: dict[str, Mapping[str, str]] = {}
+
+    def topics(self) -> list[Topic]:
+        """Return stored and adopted topics by name; those being deleted are not among them."""
+        names = {tp.topic for tp in self._found} | {topic.name for topic in self.store.all()}
+        return [self.topic(name) for name in sorted(names) if not self.is_being_deleted(name)]
+
+    def topic(self, name: str) -> Topic:
+        """Return a stored or adopted topic.
+
+        Raises
+        ------
+        UnknownTopicOrPartitionError
+        """
+        stored = self.store.get(name)
+        if stored is not None and not stored.deleting:
+            return stored
+        numbers = tuple(sorted(tp.partition for tp in self._found if tp.topic == name))
+        if not numbers or stored is not None:
+            raise UnknownTopicOrPartitionError(f"unknown topic '{name}'")
+        compacted = name in INTERNAL_COMPACTED_TOPICS
+        configs = {"cleanup.policy": "compact"} if compacted else {}
+        return Topic(name, numbers, configs, adopted=True)
+
+    def is_being_deleted(self, name: str) -> bool:
+        """Tell whether a topic's deletion was asked for and is not finished."""
+        stored = self.store.get(name)
+        return stored is not None and stored.deleting
+
+    def partitions(
+        self, topic: str | None = None, partition: int | None = None
+    ) -> list[TopicPartition]:
+        """Return the partitions of one or all topics, in order.
+
+        Raises
+        ------
+        UnknownTopicOrPartitionError
+        """
+        if topic is None:
+            return [TopicPartition(t.name, n) for t in self.topics() for n in t.partitions]
+        numbers = self.topic(topic).partitions
+        if partition is not None:
+            if partition not in numbers:
+                raise UnknownTopicOrPartitionError(f"topic '{topic}' has no partition {partition}")
+            numbers = (partition,)
+        return [TopicPartition(topic, number) for number in numbers]
+
+    def override(self, topic: str, configs: Mapping[str, object]) -> None:
+        """Lay configs over a topic's own, in memory only.
+
+        Raises
+        ------
+        InvalidConfigurationError, UnknownTopicOrPartitionError
+            Nothing was changed.
+        """
+        effective_config({**self.topic(topic).configs, **configs}, self._broker_config)
+        self._overrides[topic], _ = normalize_overrides(configs)
+
+    def forget_override(self, topic: str) -> None:
+        """Take back what `override` laid over a topic."""
+        self._overrides.pop(topic, None)
+
+    def overrides(self, topic: str) -> dict[str, str]:
+        """Return the topic's own configs, with those of `override` laid over them."""
+        return {**self.topic(topic).configs, **self._overrides.get(topic, {})}
+
+    def config(self, topic: str) -> LogConfig:
+        """Return a topic's effective configuration."""
+        return effective_config(self.overrides(topic), self._broker_config)

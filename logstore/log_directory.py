@@ -1,0 +1,264 @@
+"""One data directory: its lock, its checkpoints, its partition folders, how it was left.
+
+The log manager owns one a data directory; it is offline from the first failure of its disk on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from logstore.checkpoint import (
+    CLEANER_OFFSETS,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+    REPLICATION_OFFSETS,
+    OffsetCheckpoint,
+    is_clean_shutdown,
+    mark_clean_shutdown,
+    take_clean_shutdown,
+)
+from logstore.errors import CorruptCheckpointError, InvalidConfigurationError, KafkaStorageError
+from logstore.names import DELETE_DIR_SUFFIX, deletion_dir_name, parse_log_dir
+from logstore.runtime import make_dirs_durably
+
+if TYPE_CHECKING:
+    from logstore.log import Log
+    from logstore.runtime import FileLock, FileSystem, Runtime
+    from logstore.types import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+LOCK_FILE = ".lock"
+
+CHECKPOINTS = (RECOVERY_POINTS, LOG_START_OFFSETS, REPLICATION_OFFSETS, CLEANER_OFFSETS)
+"""The four offset checkpoints of a data directory."""
+
+
+class _FolderDeletion(NamedTuple):
+    due_ms: int
+    path: str
+
+
+class LogDirectory:
+    """A data directory and the partitions in it.
+
+    Parameters
+    ----------
+    read_only : bool
+        Take no lock and remove no marker; a missing directory is an error.
+    file_delete_delay_ms : int
+        How long the folders of partitions stay whose deletion was scheduled before.
+
+    Attributes
+    ----------
+    clean : bool
+        Whether the last process closed it in good order.
+    fresh : bool
+        Whether it held no partition when this process came.
+    partitions : set of TopicPartition
+        Those that live here.
+    half_opened : set of TopicPartition
+        Those that the disk failed to open: their files may be in between, so that they must be
+        recovered, by the next attempt or by the next start.
+    offline_reason : str or None
+        Why nothing of it can be used any more; None while it can.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        It does not exist (read-only).
+    KafkaStorageError
+        Another process, a running Kafka perhaps, holds its lock.
+    """
+
+    def __init__(
+        self, runtime: Runtime, path: str, *, read_only: bool, file_delete_delay_ms: int = 0
+    ) -> None:
+        self.runtime = runtime
+        self.path = path
+        self.read_only = read_only
+        self.file_delete_delay_ms = file_delete_delay_ms
+        self.clean = False
+        self.recovery_points: dict[TopicPartition, int] = {}
+        self.log_starts: dict[TopicPartition, int] = {}
+        self.partitions: set[TopicPartition] = set()
+        self.half_opened: set[TopicPartition] = set()
+        self.offline_reason: str | None = None
+        self._file_lock: FileLock | None = None
+        self._folder_deletions: list[_FolderDeletion] = []
+        self._written: dict[str, tuple[dict[TopicPartition, int], set[TopicPartition]]] = {}
+        try:
+            self._open()
+        except OSError as error:
+            self.go_offline(f"cannot open: {error}")
+        self.fresh = not self.partitions
+
+    def _open(self) -> None:
+        fs = self.runtime.fs
+        if not fs.is_dir(self.path):
+            if self.read_only:
+                raise InvalidConfigurationError(f"data directory {self.path} does not exist")
+            make_dirs_durably(fs, self.path)
+        if not self.read_only:
+            self._file_lock = fs.lock(f"{self.path}/{LOCK_FILE}")
+            if self._file_lock is None:
+                raise KafkaStorageError(
+                    f"data directory {self.path} is in use: another process holds the lock of"
+                    f" {self.path}/{LOCK_FILE}"
+                )
+        self.clean = is_clean_shutdown(fs, self.path)
+        self.recovery_points = self._read(RECOVERY_POINTS)
+        self.log_starts = self._read(LOG_START_OFFSETS)
+        due_ms = self._uptime_ms() + self.file_delete_delay_ms
+        for name in fs.list_dir(self.path):
+            path = f"{self.path}/{name}"
+            parsed = parse_log_dir(name)
+            if parsed is None or not fs.is_dir(path):
+                continue
+            if not parsed.state:
+                self.partitions.add(parsed.topic_partition)
+            elif parsed.state == DELETE_DIR_SUFFIX and not self.read_only:
+                self._folder_deletions.append(_FolderDeletion(due_ms, path))
+            elif parsed.state != DELETE_DIR_SUFFIX:
+                logger.warning("%s is left alone: only a broker knows what to do with it", path)
+        if not self.read_only:
+            take_clean_shutdown(fs, self.path)
+
+    @property
+    def is_online(self) -> bool:
+        """Whether it can be used."""
+        return self.offline_reason is None
+
+    def go_offline(self, reason: str) -> None:
+        """Put an end to its use; the first reason stays."""
+        if self.offline_reason is None:
+            logger.error("data directory %s is offline: %s", self.path, reason)
+            self.offline_reason = reason
+
+    def check_online(self) -> None:
+        """Raise `KafkaStorageError` if it is offline."""
+        if self.offline_reason is not None:
+            raise KafkaStorageError(f"data directory {self.path} is offline: {self.offline_reason}")
+
+    def partition_path(self, topic_partition: TopicPartition) -> str:
+        """Return the folder of a partition."""
+        return f"{self.path}/{topic_partition}"
+
+    # -- checkpoints ---------------------------------------------------------------------
+
+    def checkpoint(self, name: str) -> OffsetCheckpoint:
+        """Return one of the directory's offset checkpoints."""
+        return OffsetCheckpoint(self.runtime.fs, f"{self.path}/{name}")
+
+    def _read(self, name: str) -> dict[TopicPartition, int]:
+        try:
+            return self.checkpoint(name).read()
+        except CorruptCheckpointError as error:
+            # Kafka starts from 0 as well: recovery then reads more than it needs to.
+            logger.warning("%s; it is taken as empty", error)
+            return {}
+
+    def write_recovery_points(self, logs: Mapping[TopicPartition, Log]) -> None:
+        """Checkpoint up to where logs are durable; entries of other logs stay, here and below."""
+        self._update(RECOVERY_POINTS, {tp: log.recovery_point for tp, log in logs.items()})
+
+    def write_high_watermarks(self, logs: Mapping[TopicPartition, Log]) -> None:
+        """Checkpoint the high watermarks; written for a broker, never trusted here."""
+        self._update(REPLICATION_OFFSETS, {tp: log.high_watermark for tp, log in logs.items()})
+
+    def write_log_starts(self, logs: Mapping[TopicPartition, Log]) -> None:
+        """Checkpoint log starts, of those only whose first segment begins below."""
+        starts = {
+            tp: log.log_start_offset
+            for tp, log in logs.items()
+            if log.log_start_offset > log.segments.first.base_offset
+        }
+        self._update(LOG_START_OFFSETS, starts, replaced=logs.keys())
+
+    def lower_checkpoint(self, name: str, topic_partition: TopicPartition, offset: int) -> None:
+        """Lower an entry to `offset`, if it is there and above."""
+        if self._read(name).get(topic_partition, offset) > offset:
+            self._update(name, {topic_partition: offset})
+
+    def _update(
+        self,
+        name: str,
+        offsets: Mapping[TopicPartition, int],
+        replaced: Iterable[TopicPartition] = (),
+    ) -> None:
+        asked = (dict(offsets), set(replaced))
+        # The periodic tasks have nothing new to write most of the time.
+        if self._written.get(name) == asked:
+            return
+        kept = {
+            tp: offset
+            for tp, offset in self._read(name).items()
+            if tp in self.partitions and tp not in asked[1]
+        }
+        self.checkpoint(name).write(kept | asked[0])
+        self._written[name] = asked
+
+    # -- folders -------------------------------------------------------------------------
+
+    def retire(self, topic_partition: TopicPartition, delay_ms: int) -> None:
+        """Rename a partition's folder for deletion, and forget the partition.
+
+        Durable on return: the partition does not come back, and one of the same name may be
+        created. The folder goes once `delay_ms` is over.
+        """
+        fs = self.runtime.fs
+        source = self.partition_path(topic_partition)
+        target = f"{self.path}/{deletion_dir_name(topic_partition, self.runtime.rng)}"
+        if fs.is_dir(source):
+            fs.rename(source, target)
+            fs.sync_dir(self.path)
+            due = self._uptime_ms() + delay_ms
+            self._folder_deletions.append(_FolderDeletion(due, target))
+        self.partitions.discard(topic_partition)
+        self.half_opened.discard(topic_partition)
+        self.recovery_points.pop(topic_partition, None)
+        self.log_starts.pop(topic_partition, None)
+
+    def forget_retired(self) -> None:
+        """Drop entries of partitions that are no longer here from all checkpoints."""
+        fs = self.runtime.fs
+        for name in CHECKPOINTS:
+            if fs.exists(f"{self.path}/{name}"):
+                self._update(name, {})
+
+    def delete_retired_folders(self, *, force: bool = False) -> int:
+        """Remove the folders whose time has come, or all of them; return how many."""
+        now_ms = self._uptime_ms()
+        due = [each for each in self._folder_deletions if force or each.due_ms <= now_ms]
+        for each in due:
+            _remove_tree(self.runtime.fs, each.path)
+            self._folder_deletions.remove(each)
+        return len(due)
+
+    def _uptime_ms(self) -> int:
+        return self.runtime.clock.monotonic_ns() // 1_000_000
+
+    # -- closing -------------------------------------------------------------------------
+
+    def close(self, *, clean: bool) -> None:
+        """Give up the directory; `clean` marks it as closed in good order."""
+        try:
+            if clean and not self.read_only and self.is_online:
+                mark_clean_shutdown(self.runtime.fs, self.path)
+        finally:
+            if self._file_lock is not None:
+                self._file_lock.release()
+                self._file_lock = None
+
+
+def _remove_tree(fs: FileSystem, path: str) -> None:
+    """Remove a folder and all it holds."""
+    for name in fs.list_dir(path):
+        child = f"{path}/{name}"
+        if fs.is_dir(child):
+            _remove_tree(fs, child)
+        else:
+            fs.remove(child)
+    fs.remove_dir(path)

@@ -1,0 +1,201 @@
+"""Several data directories: the lock, a disk that fails, what goes offline and what serves on."""
+
+import random
+
+import pytest
+
+from logstore.checkpoint import CLEAN_SHUTDOWN
+from logstore.errors import KafkaStorageError, UnsupportedFormatError
+from logstore.log import NewRecord
+from logstore.log_directory import LOCK_FILE
+from logstore.runtime import DiskFileSystem, MemoryFileSystem, Runtime, VirtualClock
+from logstore.types import TopicPartition
+from tests.support.builders import log_name, old_message
+from tests.support.data_home import Home, fill, offsets
+from tests.support.faulty import FaultyFileSystem
+
+A0 = TopicPartition("a", 0)
+A1 = TopicPartition("a", 1)
+RECORD = [NewRecord(b"k", b"v")]
+
+
+@pytest.fixture(params=("memory", "disk"))
+def home(request, tmp_path):
+    clock = VirtualClock()
+    if request.param == "disk":
+        return Home(DiskFileSystem(clock), f"{tmp_path}/data", clock)
+    return Home(MemoryFileSystem(clock), "/data", clock)
+
+
+def two_dirs(home):
+    """A manager over two directories on a disk that fails on demand, one partition in each."""
+    fs = FaultyFileSystem(home.fs)
+    runtime = Runtime(home.clock, fs, random.Random(0))
+    manager = home.open(home.path + "-2", runtime=runtime)
+    manager.create_topic("a", 2, {})
+    fill(manager.log(A0), 3)
+    fill(manager.log(A1), 2)
+    assert manager.directory_of(A0) is not manager.directory_of(A1)
+    return fs, manager
+
+
+# -- the lock --------------------------------------------------------------------------------
+
+
+def test_a_second_writer_is_refused_until_the_first_is_gone(home):
+    manager = home.open()
+    with pytest.raises(KafkaStorageError, match="in use"):
+        home.open()
+    manager.close()
+    assert LOCK_FILE in home.files(), "Kafka leaves its lock file too"
+    home.open().close()
+
+
+def test_a_refused_second_writer_changes_nothing_and_lets_other_directories_go(home):
+    manager = home.open()
+    manager.create_topic("a", 1, {})
+    before = home.files()
+    with pytest.raises(KafkaStorageError, match="in use"):
+        Home(home.fs, home.path + "-2", home.clock).open(home.path)
+    assert home.files() == before
+    Home(home.fs, home.path + "-2", home.clock).open().close()
+    manager.close()
+
+
+def test_reading_needs_no_lock(home):
+    manager = home.open()
+    manager.create_topic("a", 1, {})
+    fill(manager.log(A0), 3)
+    looking = home.open(read_only=True)
+    assert offsets(looking.log(A0)) == [0, 1, 2]
+    looking.close()
+    fill(manager.log(A0), 1)
+    manager.close()
+
+
+def test_a_start_that_is_refused_lets_the_lock_go(home):
+    home.write(f"a-0/{log_name(0)}", old_message(1))
+    for _ in range(2):
+        with pytest.raises(UnsupportedFormatError):
+            home.open()
+
+
+# -- a disk that fails -----------------------------------------------------------------------
+
+
+def test_s067_a_failed_write_takes_its_directory_offline_and_the_rest_serves(home):
+    fs, manager = two_dirs(home)
+    fs.rule = lambda operation, path: operation == "write" and "/a-0/" in path
+    with pytest.raises(KafkaStorageError, match="cannot append"):
+        manager.log(A0).append_records(RECORD)
+    fs.rule = lambda *_: False
+    broken = manager.directory_of(A0)
+    assert not broken.is_online
+    for use in (
+        lambda: manager.log(A0).append_records(RECORD),
+        lambda: manager.log(A0).read(0, 100),
+        lambda: manager.delete_records(A0, 1),
+        lambda: manager.truncate_to(A0, 1),
+    ):
+        with pytest.raises(KafkaStorageError, match="offline"):
+            use()
+    fill(manager.log(A1), 1)
+    assert offsets(manager.log(A1)) == [0, 1, 2]
+    manager.close()
+    assert not home.fs.exists(f"{broken.path}/{CLEAN_SHUTDOWN}")
+    manager = home.open(home.path + "-2")
+    assert offsets(manager.log(A0)) == [0, 1, 2]
+    assert manager.log(A1).findings == ()
+
+
+def test_all_logs_of_a_failed_directory_go_offline(home):
+    fs = FaultyFileSystem(home.fs)
+    manager = home.open(runtime=Runtime(home.clock, fs, random.Random(0)))
+    manager.create_topic("a", 2, {})
+    fill(manager.log(A0), 1)
+    fill(manager.log(A1), 1)
+    fs.rule = lambda operation, path: operation == "sync" and "/a-1/" in path
+    with pytest.raises(KafkaStorageError, match="cannot flush"):
+        manager.log(A1).flush()
+    fs.rule = lambda *_: False
+    with pytest.raises(KafkaStorageError, match=r"data directory .* is offline.*cannot flush"):
+        manager.log(A0).read(0, 100)
+
+
+def test_a_failed_checkpoint_takes_the_directory_offline(home):
+    fs, manager = two_dirs(home)
+    broken = manager.directory_of(A0)
+    fs.rule = lambda operation, path: operation == "rename" and path.startswith(f"{broken.path}/")
+    manager.checkpoint_high_watermarks()
+    fs.rule = lambda *_: False
+    assert not broken.is_online
+    assert manager.directory_of(A1).is_online
+    with pytest.raises(KafkaStorageError, match="cannot write checkpoints"):
+        manager.log(A0).read(0, 1)
+    fill(manager.log(A1), 1)
+    manager.close()
+
+
+def test_a_directory_that_cannot_be_read_at_start_is_offline(home):
+    _, manager = two_dirs(home)
+    manager.close()
+    fs = FaultyFileSystem(home.fs)
+    other = home.path + "-2"
+    fs.rule = lambda operation, path: operation == "open" and path.startswith(f"{other}/")
+    manager = home.open(other, runtime=Runtime(home.clock, fs, random.Random(0)))
+    fs.rule = lambda *_: False
+    here, there = (A0, A1) if manager.directories[0].partitions == {A0} else (A1, A0)
+    fill(manager.log(here), 1)
+    with pytest.raises(KafkaStorageError, match="it may be in"):
+        manager.log(there)
+    with pytest.raises(KafkaStorageError, match="it may be in"):
+        manager.create_topic("b", 1, {})
+    assert not home.fs.exists(f"{home.path}/{there}")
+    manager.close()
+
+
+def test_without_the_first_directory_or_any_there_is_no_start(home):
+    _, manager = two_dirs(home)
+    manager.close()
+    for prefix in (home.path + "/", home.path):
+        fs = FaultyFileSystem(home.fs)
+        fs.rule = lambda operation, path, prefix=prefix: (
+            operation == "open" and path.startswith(prefix)
+        )
+        with pytest.raises(KafkaStorageError, match="offline"):
+            home.open(home.path + "-2", runtime=Runtime(home.clock, fs, random.Random(0)))
+    manager = home.open(home.path + "-2")
+    assert offsets(manager.log(A0)) == [0, 1, 2]
+    manager.close()
+
+
+def test_a_directory_that_cannot_be_recovered_goes_offline_alone(home):
+    """A log that the disk fails to open while its directory is loaded after a crash."""
+    _, manager = two_dirs(home)
+    home.kill(manager)
+    broken = manager.directory_of(A1).path
+    if broken == home.path:
+        broken = manager.directory_of(A0).path
+    fs = FaultyFileSystem(home.fs)
+    fs.rule = lambda operation, path: operation == "open" and path.startswith(f"{broken}/a-")
+    manager = home.open(home.path + "-2", runtime=Runtime(home.clock, fs, random.Random(0)))
+    assert [d.path for d in manager.directories if not d.is_online] == [broken]
+    manager.close()
+    assert not home.fs.exists(f"{broken}/{CLEAN_SHUTDOWN}")
+
+
+# -- loading ---------------------------------------------------------------------------------
+
+
+def test_loading_after_a_crash_tells_its_progress(home):
+    manager = home.open(home.path + "-2")
+    manager.create_topic("a", 5, {})
+    home.kill(manager)
+    told = []
+    manager = home.open(home.path + "-2", on_load=told.append)
+    assert [(each.done, each.total) for each in told] == [(n, 5) for n in range(1, 6)]
+    assert {each.topic_partition for each in told} == {TopicPartition("a", n) for n in range(5)}
+    manager.close()
+    told.clear()
+    home.open(home.path + "-2", on_load=told.append).close()
+    assert told == [], "what was closed in good order is opened when it is used"

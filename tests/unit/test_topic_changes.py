@@ -1,0 +1,240 @@
+"""Topics that are altered and deleted, also when the process ends in the middle."""
+
+import random
+
+import pytest
+
+from logstore.checkpoint import (
+    CLEANER_OFFSETS,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+    REPLICATION_OFFSETS,
+)
+from logstore.errors import (
+    InvalidConfigurationError,
+    KafkaStorageError,
+    UnknownTopicOrPartitionError,
+)
+from logstore.runtime import DiskFileSystem, MemoryFileSystem, Runtime, VirtualClock
+from logstore.topics import TOPICS_FILE
+from logstore.types import TopicPartition
+from tests.support.builders import batch, log_name
+from tests.support.data_home import Home, fill, offsets
+from tests.support.faulty import FaultyFileSystem
+
+A0 = TopicPartition("a", 0)
+A1 = TopicPartition("a", 1)
+B0 = TopicPartition("b", 0)
+
+
+@pytest.fixture(params=("memory", "disk"))
+def home(request, tmp_path):
+    clock = VirtualClock()
+    if request.param == "disk":
+        return Home(DiskFileSystem(clock), f"{tmp_path}/data", clock)
+    return Home(MemoryFileSystem(clock), "/data", clock)
+
+
+def folders(home):
+    return {name.partition("/")[0] for name in home.files() if "/" in name}
+
+
+# -- alter -----------------------------------------------------------------------------------
+
+
+def test_an_altered_topic_obeys_at_the_next_use_and_after_a_restart(home):
+    manager = home.open()
+    manager.create_topic("a", 1, {"segment.bytes": "1000", "retention.ms": "5"})
+    log = manager.log(A0)
+    fill(log, 3)
+    assert len(log.segments) == 1
+    topic, notes = manager.alter_topic("a", {"segment.bytes": 200}, ["retention.ms"])
+    assert (topic.configs, notes) == ({"segment.bytes": "200"}, ())
+    fill(log, 3)
+    assert len(log.segments) > 1
+    assert log.config.retention_ms == 7 * 24 * 3_600_000
+    manager.close()
+    assert home.open().catalog.topic("a").configs == {"segment.bytes": "200"}
+
+
+def test_a_refused_change_changes_nothing(home):
+    manager = home.open(log_cleaner_max_compaction_lag_ms="100")
+    manager.create_topic("a", 1, {"segment.bytes": "1000"})
+    before = home.files()
+    for change, unset in (
+        ({"segment.bites": "1"}, ()),
+        ({"segment.bytes": "few"}, ()),
+        ({"min.compaction.lag.ms": "101"}, ()),
+        ({}, ["retention.mss"]),
+        ({"segment.bytes": "1"}, ["segment.bytes"]),
+    ):
+        with pytest.raises(InvalidConfigurationError):
+            manager.alter_topic("a", change, unset)
+    with pytest.raises(UnknownTopicOrPartitionError):
+        manager.alter_topic("b", {}, ())
+    assert home.files() == before
+    assert manager.catalog.config("a").segment_bytes == 1000
+
+
+def test_altering_an_adopted_topic_stores_it_as_it_stands(home):
+    home.write(f"__consumer_offsets-7/{log_name(0)}", batch(0))
+    manager = home.open()
+    topic, _ = manager.alter_topic("__consumer_offsets", {"segment.bytes": "200"})
+    assert (topic.adopted, topic.partitions) == (False, (7,))
+    assert topic.configs == {"cleanup.policy": "compact", "segment.bytes": "200"}
+    assert offsets(manager.log(TopicPartition("__consumer_offsets", 7))) == [0]
+
+
+def test_a_change_that_cannot_be_stored_is_not_in_force(home):
+    fs = FaultyFileSystem(home.fs)
+    manager = home.open(runtime=Runtime(home.clock, fs, random.Random(0)))
+    manager.create_topic("a", 1, {"segment.bytes": "1000"})
+    fs.rule = lambda operation, path: operation in ("open", "rename") and TOPICS_FILE in path
+    for change in (
+        lambda: manager.alter_topic("a", {"segment.bytes": "200"}),
+        lambda: manager.create_topic("b", 1, {}),
+    ):
+        with pytest.raises(KafkaStorageError):
+            change()
+    assert manager.catalog.config("a").segment_bytes == 1000
+    assert [topic.name for topic in manager.catalog.topics()] == ["a"]
+
+
+# -- delete ----------------------------------------------------------------------------------
+
+
+def test_a_deleted_topic_is_gone_at_once_and_its_name_is_free(home):
+    manager = home.open()
+    manager.create_topic("a", 2, {"cleanup.policy": "delete", "segment.bytes": "200"})
+    manager.create_topic("b", 1, {})
+    for tp in (A0, A1, B0):
+        fill(manager.log(tp), 5)
+    manager.delete_records(A0, 3)
+    directory = manager.directory_of(A0)
+    directory.checkpoint(CLEANER_OFFSETS).write({A0: 3, B0: 1})
+    manager.checkpoint_recovery_points()
+    manager.checkpoint_high_watermarks()
+    held = manager.log(A0)
+    manager.delete_topic("a")
+    for use in (lambda: manager.log(A0), lambda: manager.delete_topic("a")):
+        with pytest.raises(UnknownTopicOrPartitionError):
+            use()
+    with pytest.raises(KafkaStorageError, match="closed"):
+        held.read(3, 100)
+    assert [topic.name for topic in manager.catalog.topics()] == ["b"]
+    for name in (RECOVERY_POINTS, LOG_START_OFFSETS, REPLICATION_OFFSETS, CLEANER_OFFSETS):
+        assert set(directory.checkpoint(name).read()) <= {B0}
+    assert len([name for name in folders(home) if name.endswith("-delete")]) == 2
+    manager.create_topic("a", 1, {})
+    fill(manager.log(A0), 1)
+    assert offsets(manager.log(A0)) == [0]
+    manager.close()
+    assert folders(home) == {"a-0", "b-0"}
+    assert offsets(home.open().log(B0)) == list(range(5))
+
+
+def test_a_deleted_adopted_topic_does_not_come_back(home):
+    home.write(f"a-3/{log_name(0)}", batch(0))
+    manager = home.open()
+    manager.delete_topic("a")
+    assert manager.catalog.topics() == []
+    home.kill(manager)
+    manager = home.open()
+    assert manager.catalog.topics() == []
+    manager.close()
+    assert folders(home) == set()
+
+
+@pytest.mark.parametrize("operation", ("rename", "sync_dir"))
+def test_a_deletion_that_the_disk_interrupts_is_finished_by_the_next_start(home, operation):
+    fs = FaultyFileSystem(home.fs)
+    manager = home.open(runtime=Runtime(home.clock, fs, random.Random(0)))
+    manager.create_topic("a", 2, {})
+    manager.create_topic("b", 1, {})
+    fill(manager.log(A0), 2)
+    fs.rule = lambda done, path: (
+        done == operation and (path.endswith("a-0") or (operation == "sync_dir" and seen(fs)))
+    )
+    with pytest.raises(KafkaStorageError, match="cannot delete a-0"):
+        manager.delete_topic("a")
+    fs.rule = lambda *_: False
+    assert [topic.name for topic in manager.catalog.topics()] == ["b"]
+    home.kill(manager)
+    looking = home.open(read_only=True)
+    assert [topic.name for topic in looking.catalog.topics()] == ["b"]
+    looking.close()
+    manager = home.open()
+    assert [topic.name for topic in manager.catalog.topics()] == ["b"]
+    assert "deleting" not in home.text(TOPICS_FILE)
+    manager.close()
+    assert folders(home) == {"b-0"}
+
+
+def seen(fs):
+    """Whether the folder has been renamed already."""
+    return any(op == "rename" and path.endswith("a-0") for op, path in fs.operations)
+
+
+def test_a_deletion_waits_for_a_directory_that_is_offline(home):
+    """What is there is deleted now; the rest when the directory is back."""
+    manager = home.open(home.path + "-2")
+    manager.create_topic("a", 2, {})
+    other = next(tp for tp in (A0, A1) if manager.directory_of(tp).path != home.path)
+    manager.directory_of(other).go_offline("on purpose")
+    with pytest.raises(KafkaStorageError, match="offline"):
+        manager.delete_topic("a")
+    assert manager.catalog.topics() == []
+    home.kill(manager)
+    manager = home.open(home.path + "-2")
+    assert manager.catalog.topics() == []
+    manager.close()
+    assert not home.fs.exists(f"{home.path}-2/{other}")
+
+
+def test_reading_shows_a_directory_with_folders_to_be_deleted_as_it_is(home):
+    home.write(f"a-0.{'0' * 32}-delete/{log_name(0)}", b"")
+    home.write(f"a-1.{'0' * 32}-future/{log_name(0)}", b"")
+    before = home.files()
+    looking = home.open(read_only=True)
+    assert looking.catalog.topics() == []
+    looking.close()
+    assert home.files() == before
+    home.open().close()
+    assert folders(home) == {f"a-1.{'0' * 32}-future"}, "a replica on the move is a broker's"
+
+
+# -- records ---------------------------------------------------------------------------------
+
+
+def test_deleted_records_stay_deleted_after_a_kill(home):
+    manager = home.open(log_segment_bytes="200")
+    manager.create_topic("a", 1, {})
+    fill(manager.log(A0), 10)
+    manager.log(A0).flush()
+    assert manager.delete_records(A0, 4) == 4
+    home.kill(manager)
+    log = home.open(log_segment_bytes="200").log(A0)
+    assert (log.log_start_offset, offsets(log)) == (4, [4, 5, 6, 7, 8, 9])
+
+
+def test_checkpoints_follow_a_truncation(home):
+    manager = home.open(log_segment_bytes="200")
+    manager.create_topic("a", 1, {"cleanup.policy": "compact,delete"})
+    log = manager.log(A0)
+    fill(log, 10)
+    log.flush()
+    directory = manager.directory_of(A0)
+    directory.checkpoint(CLEANER_OFFSETS).write({A0: 8, B0: 9})
+    directory.partitions.add(B0)
+    manager.delete_records(A0, 5)
+    manager.checkpoint_recovery_points()
+    assert manager.truncate_to(A0, 7)
+    read = lambda name: directory.checkpoint(name).read()  # noqa: E731  # said four times
+    assert (read(RECOVERY_POINTS)[A0], read(CLEANER_OFFSETS)) == (7, {A0: 7, B0: 9})
+    assert not manager.truncate_to(A0, 7)
+    manager.truncate_fully_and_start_at(A0, 3)
+    assert (read(RECOVERY_POINTS)[A0], read(CLEANER_OFFSETS)[A0]) == (3, 3)
+    assert A0 not in read(LOG_START_OFFSETS)
+    home.kill(manager)
+    log = home.open(log_segment_bytes="200").log(A0)
+    assert (log.log_start_offset, log.log_end_offset) == (3, 3)
