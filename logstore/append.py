@@ -12,9 +12,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.errors import InvalidRecordError, InvalidTimestampError, InvalidTxnStateError
 from logstore.record.batch import RecordBatch, build_batch, seal_batch
-from logstore.record.control import EndTxnMarker, end_txn_marker_of
+from logstore.record.control import (
+    EndTxnMarker,
+    encode_control_key,
+    encode_end_txn_value,
+    end_txn_marker_of,
+)
 from logstore.record.records import SMALL_BATCH_RECORDS, Header, Record
-from logstore.types import INT64_MAX, NO_TIMESTAMP, TimestampType
+from logstore.types import INT64_MAX, NO_TIMESTAMP, AppendOrigin, TimestampType
 from logstore.validate import (
     check_batch_size,
     check_keys,
@@ -29,6 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from logstore.config import LogConfig
+    from logstore.producer_entry import BatchMetadata
     from logstore.producer_state import ProducerStateManager
     from logstore.record.codecs import Codec
     from logstore.record.columns import BytesColumn
@@ -63,6 +69,9 @@ class AppendInfo:
         Bytes written to the `.log`.
     roll_reason : RollReason or None
         Why a new segment was started first, if one was.
+    is_duplicate : bool
+        The client had sent the batch before: nothing was written, and offsets and time are those
+        of the first time.
     """
 
     first_offset: int
@@ -72,6 +81,7 @@ class AppendInfo:
     records: int
     size_bytes: int
     roll_reason: RollReason | None
+    is_duplicate: bool = False
 
     @classmethod
     def of(cls, headers: Sequence[BatchHeader], roll_reason: RollReason | None) -> AppendInfo:
@@ -86,6 +96,20 @@ class AppendInfo:
             records=sum(header.record_count for header in headers),
             size_bytes=sum(header.size_bytes for header in headers),
             roll_reason=roll_reason,
+        )
+
+    @classmethod
+    def of_duplicate(cls, batch: BatchMetadata) -> AppendInfo:
+        """Answer a batch that is in the log already with what was assigned then."""
+        return cls(
+            first_offset=batch.first_offset,
+            last_offset=batch.last_offset,
+            max_timestamp=batch.timestamp,
+            log_append_time=batch.timestamp,
+            records=0,
+            size_bytes=0,
+            roll_reason=None,
+            is_duplicate=True,
         )
 
 
@@ -242,31 +266,66 @@ def draft_records(records: Sequence[NewRecord], now_ms: int) -> RecordsDraft | C
     )
 
 
+def end_txn_batch(
+    producer_id: int, producer_epoch: int, marker: EndTxnMarker, now_ms: int
+) -> bytes:
+    """Return the control batch that ends a transaction, as a coordinator sends it to the log.
+
+    Parameters
+    ----------
+    now_ms : int
+        Becomes the record's timestamp; wall time in Unix ms.
+    """
+    record = Record(
+        0, now_ms, encode_control_key(marker.control_type), encode_end_txn_value(marker), ()
+    )
+    return build_batch(
+        [record],
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        is_transactional=True,
+        is_control=True,
+    )
+
+
+class ProducerCheck(NamedTuple):
+    """What checking the producers of an append gave.
+
+    `markers` has the marker of each batch, None for a data batch, and is empty if no batch has a
+    producer; `duplicate` is the batch that a client sends again.
+    """
+
+    markers: Sequence[EndTxnMarker | None]
+    duplicate: BatchMetadata | None = None
+
+
+NO_PRODUCERS = ProducerCheck(())
+
+
 def check_producers(
-    producer_state: ProducerStateManager, batches: Sequence[RecordBatch]
-) -> list[EndTxnMarker | None]:
+    producer_state: ProducerStateManager, batches: Sequence[RecordBatch], origin: AppendOrigin
+) -> ProducerCheck:
     """Check, changing nothing, that batches may follow what is known of their producers.
 
     Parameters
     ----------
     batches : sequence of RecordBatch
-        One append, offsets in place.
-
-    Returns
-    -------
-    list of EndTxnMarker or None
-        The marker of each batch, None for a data batch; empty if no batch has a producer.
+        One append, offsets in place; exactly one unless it is a replica's.
 
     Raises
     ------
-    InvalidTxnStateError
-        A non-transactional batch while its producer's transaction is open.
+    InvalidProducerEpochError, OutOfOrderSequenceNumberError, InvalidTxnStateError,
+    TransactionCoordinatorFencedError
+        See `logstore.producer_rules`.
     InvalidRecordError, CorruptRecordError
         A control record is malformed.
     """
     if not any(batch.header.has_producer_id for batch in batches):
-        return []
+        return NO_PRODUCERS
     markers = [end_txn_marker_of(batch) for batch in batches]
+    if origin is not AppendOrigin.REPLICATION:
+        duplicate = producer_state.validate(batches[0].header, markers[0], origin)
+        return ProducerCheck(markers, duplicate)
     # Whether a transaction is open after the batches of this very append.
     is_open: dict[int, bool] = {}
     for batch, marker in zip(batches, markers, strict=True):
@@ -286,4 +345,4 @@ def check_producers(
                 f"producer {producer_id} writes outside a transaction at offset"
                 f" {header.base_offset} while a transaction of the same append is open"
             )
-    return markers
+    return ProducerCheck(markers)

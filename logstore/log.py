@@ -11,16 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from logstore.append import (
-    NOTHING_APPENDED,
-    AppendInfo,
-    ColumnsDraft,
-    NewRecord,
-    Placement,
-    RecordsDraft,
-    check_producers,
-    draft_records,
-)
+from logstore.append import AppendInfo, NewRecord, check_producers
+from logstore.appender import LogAppender
 from logstore.errors import CorruptionError, OffsetOutOfRangeError, PolicyViolationError
 from logstore.fetch import FetchResult, Isolation, ListedOffset, LogReader
 from logstore.local_log import LocalLog
@@ -32,7 +24,6 @@ from logstore.retention import LogBounds, RetentionDecision, RetentionRule, deci
 from logstore.runtime.environment import VERIFY
 from logstore.segment import BatchExtent
 from logstore.types import AppendOrigin, TopicPartition
-from logstore.validate import check_replicated_batches, prepare_leader_batch, whole_batches
 
 if TYPE_CHECKING:
     import numpy as np
@@ -93,6 +84,7 @@ class Log(LocalLog):
         self._high_watermark = self._last_stable_offset = log_start_offset
         self.on_high_watermark: Callable[[], None] | None = None
         self.reader = LogReader(self)
+        self.appender = LogAppender(self)
         self.set_high_watermark(log_end_offset)
 
     def __repr__(self) -> str:
@@ -137,31 +129,8 @@ class Log(LocalLog):
     # -- append --------------------------------------------------------------------------
 
     def append_records(self, records: Sequence[NewRecord], codec: Codec = Codec.NONE) -> AppendInfo:
-        """Append records as one batch.
-
-        Parameters
-        ----------
-        records : sequence of NewRecord
-            None appends nothing and rolls nothing.
-        codec : Codec
-            What the producer compresses with; `compression.type` may overrule it.
-
-        Raises
-        ------
-        InvalidRecordError, InvalidTimestampError, MessageSizeTooLargeError,
-        RecordListTooLargeError
-            The log is unchanged.
-        KafkaStorageError
-            The disk failed; the log is offline.
-
-        Notes
-        -----
-        Up to 64 records are encoded in plain Python, more by a kernel.
-        """
-        if not records:
-            return NOTHING_APPENDED
-        now_ms = self.runtime.clock.now_ms()
-        return self._append_draft(draft_records(records, now_ms), codec, now_ms)
+        """Append records as one batch; see `LogAppender.records`."""
+        return self.appender.records(records, codec)
 
     def append_columns(
         self,
@@ -171,34 +140,8 @@ class Log(LocalLog):
         headers: BytesColumn | None = None,
         codec: Codec = Codec.NONE,
     ) -> AppendInfo:
-        """Append columns as one batch: the fast door.
-
-        Parameters
-        ----------
-        keys, values : BytesColumn
-            n rows each; size -1 is null.
-        timestamps : (n,) int64, optional
-            In ms; the log's clock by default.
-        headers : BytesColumn, optional
-            Encoded headers, as `logstore.record.columns.headers_column` gives them.
-
-        Raises as `append_records` does.
-        """
-        if len(values) == 0:
-            return NOTHING_APPENDED
-        now_ms = self.runtime.clock.now_ms()
-        if timestamps is None:
-            import numpy as np
-
-            timestamps = np.full(len(values), now_ms, np.int64)
-        return self._append_draft(ColumnsDraft(keys, values, timestamps, headers), codec, now_ms)
-
-    def _append_draft(
-        self, draft: RecordsDraft | ColumnsDraft, codec: Codec, now_ms: int
-    ) -> AppendInfo:
-        with self.lock:
-            place = Placement(self.config, self.log_end_offset, self.leader_epoch, now_ms)
-            return self._append_batches([RecordBatch(draft.seal(codec, place))], now_ms)
+        """Append columns as one batch, the fast door; see `LogAppender.columns`."""
+        return self.appender.columns(keys, values, timestamps, headers, codec)
 
     def append_batches(
         self,
@@ -206,47 +149,28 @@ class Log(LocalLog):
         origin: AppendOrigin = AppendOrigin.CLIENT,
         leader_epoch: int | None = None,
     ) -> AppendInfo:
-        """Append ready-made batches (storage-format §12).
+        """Append ready-made batches; see `LogAppender.batches`."""
+        return self.appender.batches(data, origin, leader_epoch)
 
-        Parameters
-        ----------
-        data : bytes
-            Whole batches; a torn one at the end is dropped. A client or coordinator gives
-            exactly one, whose offsets, leader epoch and perhaps times are set here; a replica
-            gives any number, and their bytes are kept.
-        leader_epoch : int, optional
-            Stamped on a leader's batch; the newest known by default.
+    def append_end_txn_marker(
+        self, producer_id: int, producer_epoch: int, coordinator_epoch: int, *, commit: bool
+    ) -> AppendInfo:
+        """End a transaction, as its coordinator; see `LogAppender.end_txn_marker`."""
+        return self.appender.end_txn_marker(
+            producer_id, producer_epoch, coordinator_epoch, commit=commit
+        )
 
-        Raises
-        ------
-        RequestError, CorruptRecordError, UnsupportedFormatError
-            The log is unchanged.
-        KafkaStorageError
-            As `append_records`.
-        ValueError
-            `leader_epoch` is negative.
+    def write(
+        self, batches: Sequence[RecordBatch], origin: AppendOrigin, now_ms: int
+    ) -> AppendInfo:
+        """Write batches that were validated, with offsets in place; for `LogAppender`.
+
+        The lock is held. A batch that a client sends again is answered and not written.
         """
-        if leader_epoch is not None and leader_epoch < 0:
-            raise ValueError(f"a leader epoch cannot be negative: {leader_epoch}")
-        batches = whole_batches(data)
-        if not batches:
-            return NOTHING_APPENDED
-        now_ms = self.runtime.clock.now_ms()
-        with self.lock:
-            if origin is AppendOrigin.REPLICATION:
-                check_replicated_batches(batches, self.log_end_offset, self.config)
-            else:
-                epoch = self.leader_epoch if leader_epoch is None else leader_epoch
-                prepared = prepare_leader_batch(
-                    batches, origin, self.config, now_ms, self.log_end_offset, epoch
-                )
-                batches = [RecordBatch(prepared)]
-            return self._append_batches(batches, now_ms)
-
-    def _append_batches(self, batches: Sequence[RecordBatch], now_ms: int) -> AppendInfo:
-        """Write validated batches with offsets in place. The lock is held."""
         self.check_open()
-        markers = check_producers(self.producer_state, batches)
+        markers, duplicate = check_producers(self.producer_state, batches, origin)
+        if duplicate is not None:
+            return AppendInfo.of_duplicate(duplicate)
         headers = [batch.header for batch in batches]
         size = sum(header.size_bytes for header in headers)
         largest_timestamp = max(header.max_timestamp for header in headers)

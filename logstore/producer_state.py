@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable
 
-from logstore.errors import CorruptSnapshotError, InvalidTxnStateError
+from logstore.errors import CorruptSnapshotError
 from logstore.producer_entry import (
     BATCHES_REMEMBERED,
     NO_OFFSET,
@@ -21,11 +21,12 @@ from logstore.producer_entry import (
     LastRecord,
     ProducerEntry,
 )
+from logstore.producer_rules import check_data, check_marker
 from logstore.producer_snapshot import SnapshotEntry, SnapshotFiles
 from logstore.record.control import EndTxnMarker
 from logstore.record.header import BatchHeader
 from logstore.runtime.fs import FileSystem
-from logstore.types import TopicPartition
+from logstore.types import AppendOrigin, TopicPartition
 
 PRODUCER_ID_EXPIRATION_MS = 86_400_000
 
@@ -150,26 +151,39 @@ class ProducerStateManager:
 
     # --- changes ------------------------------------------------------------------------------
 
-    def validate(self, header: BatchHeader) -> None:
+    def validate(
+        self,
+        header: BatchHeader,
+        marker: EndTxnMarker | None = None,
+        origin: AppendOrigin = AppendOrigin.REPLICATION,
+    ) -> BatchMetadata | None:
         """Check, changing nothing, that a batch may follow what is known of its producer.
 
-        Only the rule that holds for every origin so far; what clients and coordinators must
-        obey besides (fencing, sequences, duplicates; storage-format §9.1) belongs here too.
+        Parameters
+        ----------
+        header : BatchHeader
+            Of a batch with a producer id.
+        marker : EndTxnMarker or None
+            As in `update_from_batch`.
+        origin : AppendOrigin
+            Whose rules hold; see `logstore.producer_rules`.
+
+        Returns
+        -------
+        BatchMetadata or None
+            The remembered batch that a client sends again, which must not be written twice.
 
         Raises
         ------
-        InvalidTxnStateError
-            A non-transactional data batch while the producer's transaction is open.
+        InvalidProducerEpochError, OutOfOrderSequenceNumberError, InvalidTxnStateError,
+        TransactionCoordinatorFencedError
         """
         entry = self._producers.get(header.producer_id)
-        if entry is None or header.is_control or header.is_transactional:
-            return
-        if entry.current_txn_first_offset is not None:
-            raise InvalidTxnStateError(
-                f"{self._topic_partition}: producer {header.producer_id} writes outside a"
-                f" transaction at offset {header.base_offset} while its transaction from offset"
-                f" {entry.current_txn_first_offset} is open"
-            )
+        if not header.is_control:
+            return check_data(self._topic_partition, entry, header, origin)
+        if marker is not None:
+            check_marker(self._topic_partition, entry, header, marker, origin)
+        return None
 
     def update_from_batch(
         self,

@@ -237,9 +237,9 @@ def _check_client_header(batch: RecordBatch) -> None:
         )
     if header.is_control:
         raise InvalidRecordError("clients may not write control batches")
-    if header.has_producer_id:
+    if header.has_producer_id and header.base_sequence < 0:
         raise InvalidRecordError(
-            "batches of idempotent and transactional producers are not accepted from clients yet"
+            f"a batch of producer {header.producer_id} has no sequence: {header.base_sequence}"
         )
 
 

@@ -146,10 +146,8 @@ CLIENT_REFUSALS = {
         lambda log: log.append_batches(with_codec(miscounted(1, 0, 1), Codec.GZIP)),
         InvalidRecordError,
     ),
-    "producer id": (
-        lambda log: log.append_batches(
-            batch(0, timestamp=NOW, producer_id=7, producer_epoch=0, base_sequence=0)
-        ),
+    "producer without a sequence": (
+        lambda log: log.append_batches(batch(0, timestamp=NOW, producer_id=7, producer_epoch=0)),
         InvalidRecordError,
     ),
     "control batch": (lambda log: log.append_batches(commit(0, 5)), InvalidRecordError),
