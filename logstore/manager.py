@@ -10,8 +10,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from logstore.catalog import TopicCatalog
 from logstore.checkpoint import CLEANER_OFFSETS
@@ -51,11 +51,29 @@ class LoadProgress(NamedTuple):
     total: int
 
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
 LoadListener = Callable[[LoadProgress], None]
+
+
+def _one_at_a_time(
+    change: Callable[Concatenate[LogManager, P], R],
+) -> Callable[Concatenate[LogManager, P], R]:
+    """Let a change of topics or partitions hold the manager's lock."""
+
+    @wraps(change)
+    def locked(self: LogManager, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        with self._lock:
+            return change(self, *args, **kwargs)
+
+    return locked
 
 
 class LogManager:
     """All logs of a broker.
+
+    Any thread may call: topics and partitions change under one lock, records under each log's.
 
     Parameters
     ----------
@@ -160,6 +178,7 @@ class LogManager:
 
     # -- topics --------------------------------------------------------------------------
 
+    @_one_at_a_time
     def create_topic(self, name: str, partitions: int, configs: Mapping[str, object]) -> Topic:
         """Store a topic and create its partitions' logs.
 
@@ -185,6 +204,7 @@ class LogManager:
             self.log(TopicPartition(name, number))
         return topic
 
+    @_one_at_a_time
     def create_partitions(self, name: str, total: int) -> Topic:
         """Let a stored topic have the partitions 0 to `total` - 1, keeping those it has.
 
@@ -203,6 +223,7 @@ class LogManager:
             self.log(TopicPartition(name, number))
         return topic
 
+    @_one_at_a_time
     def alter_topic(
         self, name: str, set_configs: Mapping[str, object], unset: Iterable[str] = ()
     ) -> tuple[Topic, tuple[str, ...]]:
@@ -230,6 +251,7 @@ class LogManager:
         self._config_changed(name)
         return topic, notes
 
+    @_one_at_a_time
     def delete_topic(self, name: str) -> None:
         """Delete a topic: its name is free at once, its files go after `file.delete.delay.ms`.
 
@@ -257,6 +279,8 @@ class LogManager:
         touched: list[LogDirectory] = []
         for tp in own:
             directory = self._homes[tp]
+            if not directory.is_online:
+                continue
             log = self._logs.pop(tp, None)
             if log is not None:
                 log.abandon()
@@ -272,7 +296,7 @@ class LogManager:
                 directory.forget_retired()
         self.catalog.forget_override(name)
         offline = [each.path for each in self.directories if not each.is_online]
-        if offline and name in self._store:
+        if offline:
             raise KafkaStorageError(
                 f"topic '{name}' may have partitions in {', '.join(offline)}, which is offline:"
                 " the rest of it was deleted"
@@ -295,6 +319,7 @@ class LogManager:
                 delay_ms = effective_config(topic.configs, self.broker_config).file_delete_delay_ms
                 self._delete_partitions(topic.name, delay_ms)
 
+    @_one_at_a_time
     def override(self, topic: str, configs: Mapping[str, object]) -> None:
         """Lay configs over a topic's own for as long as this manager lives.
 
@@ -308,7 +333,7 @@ class LogManager:
 
     def _config_changed(self, topic: str) -> None:
         config = self.catalog.config(topic)
-        for tp, log in self._logs.items():
+        for tp, log in list(self._logs.items()):
             if tp.topic == topic:
                 log.set_config(config)
         for service in self.services:

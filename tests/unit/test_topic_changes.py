@@ -184,6 +184,8 @@ def test_a_deletion_waits_for_a_directory_that_is_offline(home):
     with pytest.raises(KafkaStorageError, match="offline"):
         manager.delete_topic("a")
     assert manager.catalog.topics() == []
+    assert home.fs.exists(f"{home.path}-2/{other}"), "what is offline is not touched"
+    assert not home.fs.exists(f"{home.path}/{A0 if other == A1 else A1}")
     home.kill(manager)
     manager = home.open(home.path + "-2")
     assert manager.catalog.topics() == []
