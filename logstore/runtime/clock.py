@@ -74,8 +74,8 @@ class TimeListener(Protocol):
         """Return the monotonic moment of what comes next, maybe past; None if nothing does."""
         ...
 
-    def run_due(self) -> int:
-        """Do everything whose moment has come; return how much that was."""
+    def run_due(self, due_ns: int) -> int:
+        """Do everything due at `due_ns` or before, now; return how much that was."""
         ...
 
 
@@ -140,8 +140,9 @@ class VirtualClock:
 
         Notes
         -----
-        What listeners do may take time: then it ends later than asked. An error of theirs that
-        comes out here leaves the time at the moment of the error.
+        What listeners do may take time: then it ends later than asked, and what comes due beyond
+        the moment asked for is left. An error of theirs that comes out here leaves the time at
+        the moment of the error.
         """
         total_ms = ms + 1000 * (seconds + 60 * (minutes + 60 * (hours + 24 * days)))
         if total_ms < 0:
@@ -201,7 +202,7 @@ class VirtualClock:
             return False
         self._move_to(due_ns)
         for listener in self._listeners:
-            listener.run_due()
+            listener.run_due(due_ns)
         return True
 
     def _advance_ns(self, step_ns: int) -> None:

@@ -38,7 +38,8 @@ class DeterministicScheduler(QueueScheduler):
     must not be something that the one beneath has yet to do (threads could; here it is a
     `Deadlock`).
 
-    Any thread may schedule and cancel; one at a time may let time pass or wait.
+    Any thread may schedule and cancel; one at a time may let time pass or wait, and what others do
+    meanwhile ends no wait: on a clock that is not virtual that sleeps until the next task is due.
     """
 
     def __init__(self, clock: Clock, seed: int | None = None, *, runs_max: int = RUNS_MAX) -> None:
@@ -48,10 +49,11 @@ class DeterministicScheduler(QueueScheduler):
 
     def start(self) -> None:
         """Accept and run tasks; if started, do nothing."""
-        if not self._started:
-            self._started = True
-            if self._virtual_clock is not None:
-                self._virtual_clock.subscribe(self)
+        with self._lock:
+            if not self._started:
+                self._started = True
+                if self._virtual_clock is not None:
+                    self._virtual_clock.subscribe(self)
 
     def shutdown(self) -> None:
         """Cancel all tasks; one that is running can only be the caller."""
@@ -71,8 +73,13 @@ class DeterministicScheduler(QueueScheduler):
         left_ns = max(0, due_ns - self._clock.monotonic_ns())
         return self._clock.now_ms() - (-left_ns // 1_000_000)
 
-    def run_due(self) -> int:
-        """Run every task that is due now, also those that these schedule for now.
+    def run_due(self, due_ns: int | None = None) -> int:
+        """Run every task that is due, also those that these schedule.
+
+        Parameters
+        ----------
+        due_ns : int, optional
+            Latest due moment, inclusive, of monotonic time; the current one by default.
 
         Returns
         -------
@@ -84,7 +91,8 @@ class DeterministicScheduler(QueueScheduler):
         Deadlock
             They never end: tasks schedule each other again and again without a delay.
         """
-        due_ns = self._clock.monotonic_ns()
+        if due_ns is None:
+            due_ns = self._clock.monotonic_ns()
         runs_max = self._runs_max + len(self._queue)
         runs = 0
         while (task := self._pop(self._clock.monotonic_ns(), due_ns)) is not None:

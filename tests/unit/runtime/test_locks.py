@@ -134,8 +134,10 @@ def test_another_name_of_a_locked_file_is_refused_without_losing_the_lock(path):
     lock = fs.lock(path)
     os.link(path, f"{path}.hard")
     Path(f"{path}.soft").symlink_to(path)
+    before = open_descriptors()
     assert fs.lock(f"{path}.hard") is None
     assert fs.lock(f"{path}.soft") is None
+    assert open_descriptors() == before  # each would stay open until the release
     assert answer_of_another_process(path) == "refused"
     lock.release()
 
@@ -220,31 +222,68 @@ def test_a_disk_without_locks_is_an_error_that_names_the_file(path, monkeypatch)
     assert open_descriptors() == before
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
-def test_a_forked_child_holds_nothing_and_loses_nothing_of_its_parent(tmp_path):
-    """Run in a process of its own, since forking one with threads is no good idea."""
-    script = """
+FORK = """
 import os, sys
 from logstore.runtime import DiskFileSystem
+
+def check(condition):
+    if not condition:
+        os._exit(1)
+
 fs = DiskFileSystem()
 path = sys.argv[1]
 lock = fs.lock(path)
+(read_refused, refused), (read_released, released) = os.pipe(), os.pipe()
 child = os.fork()
 if child == 0:
-    inherited, mine = lock, fs.lock(path)
-    inherited.release()
-    other = fs.lock(path + ".other")
-    inherited.release()
-    os._exit(0 if mine is None and other is not None else 1)
+    check(fs.lock(path) is None)  # its parent's
+    os.write(refused, b"x")
+    os.read(read_released, 1)
+    own = fs.lock(path)
+    check(own is not None)
+    lock.release()  # inherited: nothing of the child's
+    check(fs.lock(path) is None)
+    own.release()
+    other = fs.lock(path)
+    lock.release()
+    check(fs.lock(path) is None)
+    os._exit(0)
+os.read(read_refused, 1)
+lock.release()
+os.write(released, b"x")
 _, status = os.waitpid(child, 0)
-print(os.waitstatus_to_exitcode(status), flush=True)
+lock = fs.lock(path)
+print(os.waitstatus_to_exitcode(status), lock is not None, flush=True)
 sys.stdin.read()
 """
-    path = f"{tmp_path}/.lock"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_forked_child_holds_nothing_and_may_take_locks_of_its_own(path):
+    """Run in a process of its own, since forking one with threads is no good idea."""
+    with other_process(path, FORK) as (_, answer):
+        assert answer == "0 True"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_what_a_forked_child_does_with_an_inherited_lock_costs_its_parent_nothing(path):
+    script = """
+import os, sys
+from logstore.runtime import DiskFileSystem
+lock = DiskFileSystem().lock(sys.argv[1])
+child = os.fork()
+if child == 0:
+    lock.release()
+    del lock
+    DiskFileSystem().open(sys.argv[1]).close()
+    os._exit(0)
+os.waitpid(child, 0)
+print("done", flush=True)
+sys.stdin.read()
+"""
     with other_process(path, script) as (_, answer):
-        assert answer == "0"
+        assert answer == "done"
         assert answer_of_another_process(path) == "refused"
-        assert answer_of_another_process(f"{path}.other") == "taken"
 
 
 def test_a_lock_does_not_reach_programs_started_while_it_is_held(path):

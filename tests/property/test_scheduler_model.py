@@ -1,0 +1,143 @@
+"""The deterministic scheduler against a list that is searched anew for each run.
+
+The model knows no heap, no clock and no listener: it takes the earliest task again and again. What
+it shares with the scheduler is only the rule, as documented: order of due moments, then of
+queueing; a run covers all moments of its period that had passed when it began.
+"""
+
+import hypothesis.strategies as st
+from hypothesis import given
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from logstore.runtime import DeterministicScheduler, VirtualClock
+
+delays = st.integers(0, 40)
+periods = st.none() | st.integers(1, 30)
+lengths = st.sampled_from([0, 0, 0, 1, 7, 25, 100])
+
+
+class Model:
+    """Tasks as `[due, queued, name, period, takes, child]`; times in ms."""
+
+    def __init__(self):
+        self.now = 0
+        self.waiting = []
+        self.queued = 0
+        self.runs = []
+
+    def schedule(self, name, delay, period, takes, child):
+        self.queue([self.now + delay, 0, name, period, takes, child])
+
+    def queue(self, task):
+        self.queued += 1
+        task[1] = self.queued
+        self.waiting.append(task)
+
+    def cancel(self, name):
+        self.waiting = [task for task in self.waiting if task[2] != name]
+
+    def advance(self, ms):
+        target = self.now + ms
+        while self.waiting and min(self.waiting)[0] <= target:
+            task = min(self.waiting, key=lambda task: task[:2])
+            self.waiting.remove(task)
+            due, _, name, period, takes, child = task
+            self.now = start = max(self.now, due)
+            self.runs.append((name, start))
+            if child is not None:
+                self.schedule(f"{name}'", child, None, 0, None)
+            self.now += takes
+            if period is not None:
+                while task[0] <= start:
+                    task[0] += period
+                self.queue(task)
+        self.now = max(self.now, target)
+
+
+class SchedulerMachine(RuleBasedStateMachine):
+    """Scheduling, cancelling and advancing, in any order; children come from inside runs."""
+
+    def __init__(self):
+        super().__init__()
+        self.clock = VirtualClock(0)
+        self.scheduler = DeterministicScheduler(self.clock)
+        self.scheduler.start()
+        self.model = Model()
+        self.runs = []
+        self.tasks = []
+
+    @rule(delay=delays, period=periods, takes=lengths, child=st.none() | delays)
+    def schedule(self, delay, period, takes, child):
+        name = f"task {len(self.tasks)}"
+
+        def action():
+            self.runs.append((name, self.clock.now_ms()))
+            if child is not None:
+                self.scheduler.schedule(
+                    f"{name}'",
+                    lambda: self.runs.append((f"{name}'", self.clock.now_ms())),
+                    delay_ms=child,
+                )
+            self.clock.advance(ms=takes)
+
+        self.tasks.append(self.scheduler.schedule(name, action, delay_ms=delay, period_ms=period))
+        self.model.schedule(name, delay, period, takes, child)
+
+    @rule(data=st.data())
+    def cancel(self, data):
+        if self.tasks:
+            task = data.draw(st.sampled_from(self.tasks))
+            task.cancel()
+            self.model.cancel(task.name)
+
+    @rule(ms=st.integers(0, 200))
+    def advance(self, ms):
+        self.clock.advance(ms=ms)
+        self.model.advance(ms)
+
+    @rule(ms=st.integers(0, 200))
+    def wait_in_vain(self, ms):
+        """Waiting is advancing, but gives up at the first moment that has used up its time."""
+        if all(task[4] == 0 for task in self.model.waiting):
+            assert not self.scheduler.wait_until(lambda: False, timeout_ms=ms)
+            self.model.advance(ms)
+
+    @invariant()
+    def runs_and_time_agree(self):
+        assert self.runs == self.model.runs
+        assert self.clock.now_ms() == self.model.now
+        self.scheduler._check()
+
+
+TestSchedulerModel = SchedulerMachine.TestCase
+
+programs = st.lists(st.tuples(delays, periods), min_size=1, max_size=6)
+
+
+def runs_of(program, steps, seed):
+    clock = VirtualClock(0)
+    scheduler = DeterministicScheduler(clock, seed)
+    scheduler.start()
+    runs = []
+    for number, (delay, period) in enumerate(program):
+        scheduler.schedule(
+            f"task {number}",
+            lambda number=number: runs.append((clock.now_ms(), number)),
+            delay_ms=delay,
+            period_ms=period,
+        )
+    for ms in steps:
+        clock.advance(ms=ms)
+    return runs
+
+
+@given(programs, st.lists(st.integers(0, 60), min_size=1, max_size=8), st.none() | st.integers())
+def test_many_small_steps_of_time_are_one_large_one(program, steps, seed):
+    assert runs_of(program, steps, seed) == runs_of(program, [sum(steps)], seed)
+
+
+@given(programs, st.integers(0, 200), st.integers())
+def test_seeds_change_only_the_order_within_a_moment(program, ms, seed):
+    plain, shuffled = runs_of(program, [ms], None), runs_of(program, [ms], seed)
+    assert [moment for moment, _ in shuffled] == [moment for moment, _ in plain]
+    assert sorted(shuffled) == sorted(plain)
