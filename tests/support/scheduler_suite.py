@@ -55,9 +55,6 @@ class Stop(BaseException):
 class SchedulerSuite:
     """Behaviour of tasks, jobs and waits; subclasses give the fixture `bench`."""
 
-    one_at_a_time = True
-    tasks_can_wait = True
-
     # --- tasks ------------------------------------------------------------------------------
 
     def test_a_task_runs_once_and_not_before_its_delay(self, bench):
@@ -74,21 +71,6 @@ class SchedulerSuite:
         assert (task.runs, task.failures, task.last_error) == (1, 0, None)
         assert not task.is_running
         assert not task.cancelled
-
-    def test_tasks_run_in_the_order_in_which_they_are_due(self, bench):
-        if not self.one_at_a_time:
-            pytest.skip("threads overtake each other")
-        order = []
-        tasks = []
-        for number, delay_ms in enumerate((30, 0, 20, 10, 25)):
-            tasks.append(
-                bench.scheduler.schedule(
-                    "note", lambda number=number: order.append(number), delay_ms=delay_ms
-                )
-            )
-        bench.reach(lambda: len(order) == 5)
-        # Not by the delays: real time may have passed between two calls.
-        assert order == sorted(range(5), key=lambda number: tasks[number]._due_ns)
 
     def test_a_periodic_task_runs_at_its_first_delay_and_then_each_period(self, bench):
         moments = []
@@ -291,21 +273,6 @@ class SchedulerSuite:
         with pytest.raises(ZeroDivisionError):
             bench.scheduler.wait_until(lambda: 1 // 0 == 0)
 
-    def test_a_task_may_wait_for_another(self, bench):
-        if not self.tasks_can_wait:
-            pytest.skip("its only thread is the waiting one")
-        order = []
-
-        def wait():
-            assert bench.scheduler.wait_until(lambda: "other" in order, timeout_ms=60_000)
-            order.append("waiting")
-
-        waiting = bench.scheduler.schedule("waiting", wait)
-        bench.scheduler.schedule("other", lambda: order.append("other"), delay_ms=5)
-        bench.reach(lambda: waiting.runs == 1)
-        assert order == ["other", "waiting"]
-        assert waiting.failures == 0
-
     def test_a_notice_to_nobody_does_no_harm(self, bench):
         bench.scheduler.notify()
 
@@ -361,3 +328,37 @@ class SchedulerSuite:
         )
         bench.reach(lambda: task.runs == 1)
         assert results == [1] * 5
+
+
+class OneAtATime:
+    """Behaviour of schedulers whose tasks never overtake each other."""
+
+    def test_tasks_run_in_the_order_in_which_they_are_due(self, bench):
+        order = []
+        tasks = []
+        for number, delay_ms in enumerate((30, 0, 20, 10, 25)):
+            tasks.append(
+                bench.scheduler.schedule(
+                    "note", lambda number=number: order.append(number), delay_ms=delay_ms
+                )
+            )
+        bench.reach(lambda: len(order) == 5)
+        # Not by the delays: real time may have passed between two calls.
+        assert order == sorted(range(5), key=lambda number: tasks[number]._due_ns)
+
+
+class WaitingTasks:
+    """Behaviour of schedulers that run other tasks while one waits."""
+
+    def test_a_task_may_wait_for_another(self, bench):
+        order = []
+
+        def wait():
+            assert bench.scheduler.wait_until(lambda: "other" in order, timeout_ms=60_000)
+            order.append("waiting")
+
+        waiting = bench.scheduler.schedule("waiting", wait)
+        bench.scheduler.schedule("other", lambda: order.append("other"), delay_ms=5)
+        bench.reach(lambda: waiting.runs == 1)
+        assert order == ["other", "waiting"]
+        assert waiting.failures == 0

@@ -13,7 +13,15 @@ from logstore.runtime import (
     VirtualClock,
 )
 from logstore.runtime.clock import VIRTUAL_EPOCH_MS
-from tests.support.scheduler_suite import MS, NEVER_MS, Bench, SchedulerSuite, Stop
+from tests.support.scheduler_suite import (
+    MS,
+    NEVER_MS,
+    Bench,
+    OneAtATime,
+    SchedulerSuite,
+    Stop,
+    WaitingTasks,
+)
 
 
 def started(clock, **options):
@@ -22,25 +30,25 @@ def started(clock, **options):
     return Bench(scheduler, clock)
 
 
-class TestInVirtualTime(SchedulerSuite):
+class TestInVirtualTime(SchedulerSuite, OneAtATime, WaitingTasks):
     @pytest.fixture
     def bench(self):
         return started(VirtualClock())
 
 
-class TestInVirtualTimeWithASeed(SchedulerSuite):
+class TestInVirtualTimeWithASeed(SchedulerSuite, OneAtATime, WaitingTasks):
     @pytest.fixture
     def bench(self):
         return started(VirtualClock(), seed=7)
 
 
-class TestInTheMachinesTime(SchedulerSuite):
+class TestInTheMachinesTime(SchedulerSuite, OneAtATime, WaitingTasks):
     @pytest.fixture
     def bench(self):
         return started(SystemClock())
 
 
-class TestAtAFixedWallTime(SchedulerSuite):
+class TestAtAFixedWallTime(SchedulerSuite, OneAtATime, WaitingTasks):
     @pytest.fixture
     def bench(self):
         return started(FixedWallClock(1_700_000_000_000))

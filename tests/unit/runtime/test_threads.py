@@ -10,7 +10,14 @@ from contextlib import contextmanager
 import pytest
 
 from logstore.runtime import FixedWallClock, SystemClock, ThreadScheduler, VirtualClock, threads
-from tests.support.scheduler_suite import MS, Bench, SchedulerSuite, Stop
+from tests.support.scheduler_suite import (
+    MS,
+    Bench,
+    OneAtATime,
+    SchedulerSuite,
+    Stop,
+    WaitingTasks,
+)
 
 LONG_S = 60
 HOUR_MS = 3_600_000
@@ -48,27 +55,21 @@ def running(clock, **options):
         scheduler.shutdown()
 
 
-class TestThreads(SchedulerSuite):
-    one_at_a_time = False
-
+class TestThreads(SchedulerSuite, WaitingTasks):
     @pytest.fixture
     def bench(self):
         with running(SystemClock()) as bench:
             yield bench
 
 
-class TestOneThread(SchedulerSuite):
-    tasks_can_wait = False
-
+class TestOneThread(SchedulerSuite, OneAtATime):
     @pytest.fixture
     def bench(self):
         with running(SystemClock(), threads=1) as bench:
             yield bench
 
 
-class TestThreadsAtAFixedWallTime(SchedulerSuite):
-    one_at_a_time = False
-
+class TestThreadsAtAFixedWallTime(SchedulerSuite, WaitingTasks):
     @pytest.fixture
     def bench(self):
         with running(FixedWallClock(1_700_000_000_000), threads=3) as bench:
