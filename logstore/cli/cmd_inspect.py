@@ -125,10 +125,9 @@ def inspect(
 
 def _resolve(settings: Settings, target: str | None, partition: int | None) -> Target:
     """Find out what TOPIC_OR_PATH stands for."""
-    from logstore.cli.messages import show_messages
+    from logstore.cli.messages import Recovery, show_messages
 
-    # What opening finds is part of the result, not a message beside it.
-    show_messages(silent=("logstore.loader",))
+    show_messages(Recovery.PART_OF_RESULT)
     if target is not None and ("/" in target or target in (".", "..")):
         return _resolve_path(settings, target, partition)
     fs = _files()

@@ -1,4 +1,4 @@
-"""`logstore topic`: create, list and describe."""
+"""`logstore topic`: create, list, describe, alter and delete."""
 
 from __future__ import annotations
 
@@ -13,14 +13,25 @@ from logstore.cli.options import (
     checked_partition,
     command,
     config_option,
+    to_pairs,
     topic_overrides,
 )
-from logstore.cli.output import emit, emit_items, emit_json, emit_lines, note, plural
+from logstore.cli.output import (
+    emit,
+    emit_items,
+    emit_json,
+    emit_lines,
+    format_size,
+    note,
+    plural,
+)
 from logstore.cli.tables import Styled, Table, paint
 
 if TYPE_CHECKING:
+    from logstore.broker import Broker
     from logstore.config import ConfigValue
     from logstore.topics import Topic
+    from logstore.types import TopicPartition
 
 VERSION_STRATEGIES = ("timestamp", "header")
 
@@ -32,11 +43,16 @@ VERSION_STRATEGIES = ("timestamp", "header")
         "create": ("logstore.cli.cmd_topic:create", "Create a topic, or adopt a copied one."),
         "list": ("logstore.cli.cmd_topic:list_topics", "List the topics of a data directory."),
         "describe": ("logstore.cli.cmd_topic:describe", "Show every configuration in force."),
+        "alter": ("logstore.cli.cmd_topic:alter", "Change a topic's configuration."),
+        "delete": ("logstore.cli.cmd_topic:delete", "Delete a topic and all its data."),
     },
-    examples=["logstore topic create users --config cleanup.policy=compact"],
+    examples=[
+        "logstore topic create users --config cleanup.policy=compact",
+        "logstore topic alter users --set segment.ms=1d --unset retention.ms",
+    ],
 )
 def topic() -> None:
-    """Create, list and describe topics."""
+    """Create, list, describe, alter and delete topics."""
 
 
 @command(
@@ -161,6 +177,121 @@ def _show_description(found: Topic, configs: dict[str, ConfigValue]) -> None:
         rows.append((key, Styled(each.value, style), Styled(origin, style), each.doc))
     table = Table(("configuration", "value", "origin", "meaning"), wrap=True)
     emit_lines(table.lines(rows))
+
+
+@command(
+    "alter",
+    examples=[
+        "logstore topic alter users --set cleanup.policy=compact,delete --set retention.ms=30d",
+        "logstore topic alter users --unset segment.ms",
+    ],
+)
+@click.argument("name")
+@click.option(
+    "--set",
+    "values",
+    callback=to_pairs,
+    multiple=True,
+    metavar="K=V",
+    help="Give a key a value of the topic's own; repeatable. Times may be 7d, 12h, 30s.",
+)
+@click.option(
+    "--unset",
+    "keys",
+    multiple=True,
+    metavar="K",
+    help="Give a key back to the broker's value or the default; repeatable.",
+)
+def alter(
+    settings: Settings, name: str, values: tuple[tuple[str, str], ...], keys: tuple[str, ...]
+) -> None:
+    """Change the configuration of topic NAME; what is not named stays as it is.
+
+    All changes are checked together and take effect together, or not at all. A topic copied
+    from a broker is no longer merely adopted afterwards: its configuration is stored.
+    """
+    if not values and not keys:
+        raise click.UsageError("nothing to change: give --set K=V or --unset K")
+    with settings.open_broker() as broker:
+        checked_partition(broker, name, None)
+        was_adopted = broker.topic(name).adopted
+        before = broker.describe_configs(name)
+        for text in broker.alter_configs(name, dict(values), unset=keys):
+            note(text)
+        found = broker.topic(name)
+        after = broker.describe_configs(name)
+    changed = [key for key in after if _in_force(before[key]) != _in_force(after[key])]
+    if settings.output == "json":
+        items = [_change_json(key, before[key], after[key]) for key in changed]
+        emit_json({**_topic_json(found), "changed": items})
+    elif settings.output == "jsonl":
+        emit_lines(json.dumps(_change_json(key, before[key], after[key])) for key in changed)
+    elif changed:
+        table = Table(("configuration", "before", "after"), wrap=True)
+        emit_lines(
+            table.lines(
+                (key, _value_and_origin(before[key]), _value_and_origin(after[key]))
+                for key in changed
+            )
+        )
+    else:
+        emit(f"nothing changes for topic {name}: all of it is in force already")
+    if was_adopted:
+        note(f"topic {name} was adopted; its configuration is stored from now on")
+    _warn_of_lost_tombstones(after)
+
+
+def _in_force(config: ConfigValue) -> tuple[str, str]:
+    return config.value, config.origin
+
+
+def _change_json(key: str, before: ConfigValue, after: ConfigValue) -> dict[str, Any]:
+    return {
+        "key": key,
+        "before": {"value": before.value, "origin": before.origin},
+        "after": {"value": after.value, "origin": after.origin},
+    }
+
+
+def _value_and_origin(config: ConfigValue) -> str:
+    return f"{config.value} ({config.broker_key or config.origin})"
+
+
+@command(
+    "delete",
+    examples=["logstore topic delete users", "logstore topic delete users --format json"],
+)
+@click.argument("name")
+def delete(settings: Settings, name: str) -> None:
+    """Delete topic NAME: its configuration and all data of its partitions. Nobody is asked.
+
+    Its name is free at once. A topic copied from a broker is deleted all the same; `inspect`
+    shows beforehand what there is to lose.
+    """
+    with settings.open_broker() as broker:
+        checked_partition(broker, name, None)
+        found = broker.topic(name)
+        sizes = [size for tp in broker.partitions(name) for size in _segment_sizes(broker, tp)]
+        broker.delete_topic(name)
+    if settings.as_table:
+        count = plural(len(found.partitions), "partition")
+        segments = plural(len(sizes), "segment")
+        emit(f"deleted topic {name}: {count}, {segments}, {format_size(sum(sizes))}")
+    else:
+        emit_json({**_topic_json(found), "segments": len(sizes), "size_bytes": sum(sizes)})
+
+
+def _segment_sizes(broker: Broker, partition: TopicPartition) -> list[int]:
+    """Return the bytes of a partition's segments, without opening its log: it may be damaged."""
+    fs = broker.runtime.fs
+    return [
+        fs.stat(f"{folder}/{name}").size
+        for directory in broker.manager.directories
+        if partition in directory.partitions and directory.is_online
+        for folder in [directory.partition_path(partition)]
+        for name in fs.list_dir(folder)
+        if name.endswith(".log")
+    ]
 
 
 def _topic_json(found: Topic) -> dict[str, Any]:

@@ -23,11 +23,17 @@ EXIT_IO = 3
 EXIT_INTERRUPTED = 130
 
 COMMANDS = {
-    "topic": ("logstore.cli.cmd_topic:topic", "Create, list and describe topics."),
+    "topic": ("logstore.cli.cmd_topic:topic", "Create, list, describe, alter and delete topics."),
     "append": ("logstore.cli.cmd_append:append", "Append records from a file or standard input."),
     "read": ("logstore.cli.cmd_read:read", "Read records in offset order."),
     "roll": ("logstore.cli.cmd_roll:roll", "Start a new active segment."),
     "clean": ("logstore.cli.cmd_clean:clean", "Compact partitions by key."),
+    "retain": ("logstore.cli.cmd_retain:retain", "Remove old segments as retention says."),
+    "delete-records": (
+        "logstore.cli.cmd_delete_records:delete_records",
+        "Delete what lies below an offset.",
+    ),
+    "offsets": ("logstore.cli.cmd_offsets:offsets", "Find offsets by time, or the ends of a log."),
     "inspect": ("logstore.cli.cmd_inspect:inspect", "Show what is in a log directory."),
     "check": ("logstore.cli.cmd_check:check", "Verify files and their relations."),
     "dump": ("logstore.cli.cmd_dump:dump", "Show files as kafka-dump-log does."),

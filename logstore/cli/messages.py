@@ -4,42 +4,75 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Collection
+from enum import Enum, auto
 
-from logstore.cli.output import one_line
+from logstore.cli.output import note, one_line, plural
+
+FINDINGS_SHOWN_MAX = 10
+"""Findings of recovery that are told one by one; a directory in disorder has hundreds."""
 
 _PACKAGES = ("logstore", "cleaner")
+_RECOVERY = ("logstore.loader", "logstore.leftovers")
+
+
+class Recovery(Enum):
+    """What becomes of the findings of recovery while a command runs."""
+
+    MENDED = auto()
+    """Told: they are performed, and nobody can look them up afterwards."""
+
+    COMPUTED = auto()
+    """Counted: nothing is changed, and `inspect` shows them at any time."""
+
+    PART_OF_RESULT = auto()
+    """Left to the command, which shows them itself."""
 
 
 class MessageHandler(logging.Handler):
-    """Prints warnings as `warning: …`; those of `silent` loggers are part of a command's result.
+    """Prints warnings as `warning: …`, and in the end what recovery came to.
 
     Standard error is looked up at each message, since a test may have replaced it.
     """
 
-    def __init__(self, silent: Collection[str]) -> None:
+    def __init__(self, recovery: Recovery) -> None:
         super().__init__(logging.WARNING)
-        self._silent = silent
+        self._recovery = recovery
+        self._findings = 0
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print one message."""
-        if record.name not in self._silent:
-            level = record.levelname.lower()
-            print(f"{level}: {one_line(record.getMessage())}", file=sys.stderr)
+        """Print one message, or count it."""
+        if record.name in _RECOVERY:
+            self._findings += 1
+            if self._recovery is not Recovery.MENDED or self._findings > FINDINGS_SHOWN_MAX:
+                return
+        print(f"{record.levelname.lower()}: {one_line(record.getMessage())}", file=sys.stderr)
+
+    def finish(self) -> None:
+        """Tell how much recovery found, if it found anything."""
+        if not self._findings or self._recovery is Recovery.PART_OF_RESULT:
+            return
+        findings = plural(self._findings, "finding")
+        if self._recovery is Recovery.COMPUTED:
+            note(f"recovery: {findings}, nothing was changed; logstore inspect shows them")
+        else:
+            hidden = max(self._findings - FINDINGS_SHOWN_MAX, 0)
+            shown = f"; the first {FINDINGS_SHOWN_MAX} are shown" if hidden else ""
+            note(f"recovery: {findings} on opening{shown}")
 
 
-def show_messages(silent: Collection[str] = ()) -> None:
+def show_messages(recovery: Recovery) -> None:
     """Print what the engine logs, until `stop_messages`; a second call changes nothing."""
     for package in _PACKAGES:
         logger = logging.getLogger(package)
         if not any(isinstance(handler, MessageHandler) for handler in logger.handlers):
-            logger.addHandler(MessageHandler(silent))
+            logger.addHandler(MessageHandler(recovery))
 
 
 def stop_messages() -> None:
-    """Leave the loggers as they were."""
+    """Tell what recovery came to, and leave the loggers as they were."""
     for package in _PACKAGES:
         logger = logging.getLogger(package)
         for handler in list(logger.handlers):
             if isinstance(handler, MessageHandler):
                 logger.removeHandler(handler)
+                handler.finish()

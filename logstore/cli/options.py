@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
@@ -13,7 +14,9 @@ from logstore.cli.times import TIME_HELP, parse_duration, parse_time
 
 if TYPE_CHECKING:
     from logstore.broker import Broker
+    from logstore.cli.progress import ProgressBar
     from logstore.config import BrokerConfig
+    from logstore.manager import LoadProgress
     from logstore.runtime import Clock
 
 DEFAULT_DATA_DIR = "logstore-data"
@@ -119,6 +122,9 @@ class Settings(NamedTuple):
     ) -> Broker:
         """Open the data directories.
 
+        Those that were not closed in good order are recovered, with a bar where a terminal
+        watches; what recovery finds is told on standard error.
+
         Parameters
         ----------
         create : bool
@@ -130,11 +136,12 @@ class Settings(NamedTuple):
             The configuration is wrong, or a directory is missing.
         """
         from logstore.broker import Broker
-        from logstore.cli.messages import show_messages
+        from logstore.cli.messages import Recovery, show_messages
+        from logstore.cli.progress import ProgressBar
         from logstore.errors import InvalidConfigurationError
         from logstore.runtime import DiskFileSystem
 
-        show_messages()
+        show_messages(Recovery.COMPUTED if read_only else Recovery.MENDED)
         config = self.broker_config()
         if directories is None:
             directories = self.directories(config)
@@ -144,9 +151,19 @@ class Settings(NamedTuple):
             raise InvalidConfigurationError(
                 f"data directory {missing[0]} does not exist; --data-dir names another"
             )
-        return Broker(
-            list(directories), clock=self.clock(), broker_config=config, read_only=read_only
-        )
+        with ProgressBar("partitions") as bar:
+            return Broker(
+                list(directories),
+                clock=self.clock(),
+                broker_config=config,
+                read_only=read_only,
+                on_load=partial(_show_load, bar) if bar.visible else None,
+            )
+
+
+def _show_load(bar: ProgressBar, step: LoadProgress) -> None:
+    if step.total > 1:  # a bar for one thing would come when it is done
+        bar.update("recovering", step.done, step.total, str(step.topic_partition))
 
 
 def checked_partition(broker: Broker, topic: str, partition: int | None) -> list[int]:

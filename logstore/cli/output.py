@@ -16,12 +16,14 @@ if TYPE_CHECKING:
 
     from logstore.broker.records import ConsumerRecord
     from logstore.record.records import Header, Record
+    from logstore.types import TopicPartition
 
 __all__ = [
     "can_print",
     "display_bytes",
     "display_text",
     "emit",
+    "emit_failure",
     "emit_items",
     "emit_json",
     "emit_lines",
@@ -54,6 +56,13 @@ def emit_json(value: object) -> None:
 def note(text: str) -> None:
     """Tell the user something beside the result, on standard error."""
     print(f"note: {one_line(text)}", file=sys.stderr)
+
+
+def emit_failure(topic_partition: TopicPartition, message: str, kafka_error: str) -> None:
+    """Tell on standard error what went wrong with one partition among others."""
+    name = str(topic_partition)
+    place = "" if name in message else f"{name}: "
+    print(f"error: {place}{one_line(message)} ({kafka_error})", file=sys.stderr)
 
 
 def one_line(text: str) -> str:

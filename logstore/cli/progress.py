@@ -9,12 +9,21 @@ from typing import TYPE_CHECKING, Self
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
+BYTES = "bytes"
+
 
 class ProgressBar:
-    """A bar per task, made when first heard of; silent unless a terminal watches."""
+    """A bar per task, made when first heard of; silent unless a terminal watches.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    unit : str
+        What is counted: `bytes`, which have a speed as well, or things such as `partitions`.
+    """
+
+    def __init__(self, unit: str = BYTES) -> None:
         self.visible = sys.stderr.isatty()
+        self._unit = unit
         self._progress: Progress | None = None
         self._tasks: dict[str, TaskID] = {}
 
@@ -31,33 +40,39 @@ class ProgressBar:
             self._progress.stop()
 
     def update(self, task: str, done: int, total: int | None, detail: str = "") -> None:
-        """Show that `done` of `total` bytes of a task are behind us; total None: unknown."""
+        """Show that `done` of `total` of a task are behind us; total None: unknown."""
         if not self.visible:
             return
         if self._progress is None:
-            self._progress = _new_progress()
+            self._progress = _new_progress(self._unit)
             self._progress.start()
         if task not in self._tasks:
             self._tasks[task] = self._progress.add_task(task, total=total, detail=detail)
         self._progress.update(self._tasks[task], completed=done, total=total, detail=detail)
 
 
-def _new_progress() -> Progress:
+def _new_progress(unit: str) -> Progress:
     from rich.console import Console
     from rich.progress import (
         BarColumn,
         DownloadColumn,
+        MofNCompleteColumn,
         Progress,
+        ProgressColumn,
         TextColumn,
         TimeElapsedColumn,
         TransferSpeedColumn,
     )
 
+    counts: list[ProgressColumn] = (
+        [DownloadColumn(binary_units=True), TransferSpeedColumn()]
+        if unit == BYTES
+        else [MofNCompleteColumn(), TextColumn(unit)]
+    )
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(bar_width=30),
-        DownloadColumn(binary_units=True),
-        TransferSpeedColumn(),
+        *counts,
         TimeElapsedColumn(),
         TextColumn("{task.fields[detail]}"),
         console=Console(stderr=True),

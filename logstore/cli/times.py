@@ -82,3 +82,14 @@ def format_duration(duration_ms: int) -> str:
         if duration_ms and duration_ms % _UNITS_MS[unit] == 0:
             return f"{duration_ms // _UNITS_MS[unit]}{unit}"
     return f"{duration_ms}ms"
+
+
+def format_span(duration_ms: int) -> str:
+    """Return a duration in the two largest units it has, cut off: `6d 23h`, `7d 1ms`, `250ms`."""
+    parts = []
+    rest_ms = duration_ms
+    for unit in ("d", "h", "m", "s", "ms"):
+        count, rest_ms = divmod(rest_ms, _UNITS_MS[unit])
+        if count:
+            parts.append(f"{count}{unit}")
+    return " ".join(parts[:2]) or "0ms"

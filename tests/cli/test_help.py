@@ -41,9 +41,10 @@ def test_help_of_a_command_through_the_program(run, path):
 
 def test_top_level_help_lists_commands_that_exist_only(run):
     text = run("--help").stdout
-    for name in ("topic", "append", "read", "roll", "clean", "inspect", "warmup"):
+    own = ("topic", "append", "read", "roll", "clean", "retain", "delete-records", "offsets")
+    for name in (*own, "inspect", "check", "dump", "warmup", "demo"):
         assert f"\n  {name} " in text
-    for name in ("retain", "explain", "simulate", "delete-records"):
+    for name in ("explain", "simulate", "diff", "erasure"):
         assert f"\n  {name} " not in text
 
 

@@ -65,6 +65,8 @@ def modules_after(*arguments, data_dir):
         ("inspect", "golden", "--batches", "--format", "jsonl"),
         ("inspect", "golden", "--records"),
         ("read", "golden", "--max-records", "3"),
+        ("offsets", "golden", "--time", "max-timestamp"),
+        ("retain", "golden", "--dry-run"),
     ),
     ids=" ".join,
 )
@@ -182,6 +184,19 @@ def test_progress_is_shown_on_a_terminal_only(tmp_path):
     assert (piped.stdout.count("\n"), piped.stderr) == (1, "")
 
 
+def test_recovery_of_several_partitions_is_shown_on_a_terminal_only(tmp_path):
+    call("topic", "create", "t", "--partitions", 12, data_dir=tmp_path)
+    roll = ("roll", "t", "--partition", 3)
+    assert "recovering" not in on_terminal(*roll, data_dir=tmp_path)
+    (tmp_path / ".kafka_cleanshutdown").unlink()
+    shown = on_terminal(*roll, data_dir=tmp_path)
+    assert "recovering" in shown
+    assert "12/12" in shown
+    (tmp_path / ".kafka_cleanshutdown").unlink()
+    piped = call(*roll, data_dir=tmp_path)
+    assert (piped.stdout.count("\n"), piped.stderr) == (1, "")
+
+
 def test_colours_on_a_terminal_only(tmp_path):
     data_dir = GOLDEN / "segments" / "data"
     assert "\x1b[33m" in on_terminal("inspect", "golden", data_dir=data_dir)
@@ -190,7 +205,8 @@ def test_colours_on_a_terminal_only(tmp_path):
 
 def test_output_encoding_without_blocks_and_arrows(tmp_path):
     environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
-    for arguments in (("inspect", "golden"), ("read", "golden"), ("inspect",)):
+    listing = (("inspect", "golden"), ("read", "golden"), ("inspect",), ("retain", "--dry-run"))
+    for arguments in (*listing, ("offsets", "golden")):
         done = subprocess.run(
             [*PROGRAM, *arguments, "--data-dir", str(GOLDEN / "segments" / "data")],
             env=environment,

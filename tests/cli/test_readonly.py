@@ -15,6 +15,12 @@ COMMANDS = (
     ("read", "golden", "--isolation", "read_committed", "--format", "jsonl"),
     ("read", "golden", "--latest-per-key"),
     ("read", "golden", "--from", "@1700000000000", "--max-records", "3"),
+    ("retain", "--dry-run"),
+    ("retain", "golden", "--dry-run", "--now", "2035-01-01", "--format", "json"),
+    ("offsets", "golden"),
+    ("offsets", "golden", "--time", "earliest"),
+    ("offsets", "golden", "--time", "max-timestamp"),
+    ("offsets", "golden", "--time", "1700000000000"),
     ("inspect",),
     ("inspect", "golden", "--deep", "--format", "json"),
     ("inspect", "golden", "--batches"),
@@ -68,8 +74,15 @@ def test_tree_is_the_same_after(run, golden, command, damage):
 
 
 def test_missing_directory_is_not_created(run, data_dir):
-    reading = (("topic", "list"), ("read", "t"), ("inspect",), ("inspect", "t"))
-    writing = (("append", "t"), ("roll", "t"), ("clean",), ("clean", "t", "--force"))
+    reading = (
+        *(("topic", "list"), ("read", "t"), ("inspect",), ("inspect", "t")),
+        *(("offsets", "t"), ("retain", "--dry-run")),
+    )
+    writing = (
+        *(("append", "t"), ("roll", "t"), ("clean",), ("clean", "t", "--force"), ("retain",)),
+        *(("topic", "alter", "t", "--set", "segment.ms=1"), ("topic", "delete", "t")),
+        ("delete-records", "t", "--before-offset", "1"),
+    )
     for command in (*reading, *writing):
         assert "does not exist" in run(*command, input="", code=2).stderr
     assert not data_dir.exists()

@@ -2,7 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from logstore.cli.times import format_duration, format_time, parse_duration, parse_time
+from logstore.cli.times import (
+    format_duration,
+    format_span,
+    format_time,
+    parse_duration,
+    parse_time,
+)
 
 
 @pytest.mark.parametrize(
@@ -65,3 +71,18 @@ def test_durations_are_shown_in_the_largest_exact_unit():
     assert format_duration(90_000) == "90s"
     assert format_duration(1501) == "1501ms"
     assert format_duration(0) == "0ms"
+
+
+@pytest.mark.parametrize(
+    ("duration_ms", "text"),
+    (
+        (0, "0ms"),
+        (250, "250ms"),
+        (61_000, "1m 1s"),
+        (90_061_001, "1d 1h"),
+        (7 * 86_400_000, "7d"),
+        (7 * 86_400_000 + 1, "7d 1ms"),
+    ),
+)
+def test_span_in_the_two_largest_units_it_has(duration_ms, text):
+    assert format_span(duration_ms) == text

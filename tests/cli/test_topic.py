@@ -5,6 +5,7 @@ import json
 import pytest
 
 from logstore.config_table import TOPIC_KEYS
+from tests.cli.conftest import lines
 
 
 def test_created_topic_is_kept_with_its_configuration(run):
@@ -139,3 +140,168 @@ def test_nothing_is_created_by_a_refused_topic(run, data_dir):
 def test_json_of_create(run):
     made = run("topic", "create", "t", "--format", "json")
     assert json.loads(made.stdout)["name"] == "t"
+
+
+# -- alter ---------------------------------------------------------------------------------
+
+
+def configs_of(run, name, *arguments):
+    configs = run("topic", "describe", name, "--format", "json", *arguments).json["configs"]
+    return {key: each["value"] for key, each in configs.items() if each["origin"] == "topic"}
+
+
+def test_altered_configuration_is_stored_and_in_force(run):
+    run("topic", "create", "t", "--config", "segment.ms=1d", "--config", "retention.ms=7d")
+    run("topic", "alter", "t", *("--set", "retention.ms=30d"), *("--set", "segment.bytes=200"))
+    assert configs_of(run, "t") == {
+        "segment.ms": "86400000",
+        "retention.ms": "2592000000",
+        "segment.bytes": "200",
+    }
+    items = [{"value": "x" * 100} for _ in range(3)]
+    run("append", "t", "--batch-records", 1, input=lines(*items))
+    assert len(run("inspect", "t", "--format", "json").json["segments"]) == 3
+    run("topic", "alter", "t", "--unset", "segment.ms", "--unset", "retention.ms")
+    assert configs_of(run, "t") == {"segment.bytes": "200"}
+
+
+def test_change_is_shown_with_values_and_origins(run, tmp_path):
+    properties = tmp_path / "server.properties"
+    properties.write_text("log.retention.hours=1\n")
+    run("topic", "create", "t", "--config", "retention.ms=7d")
+    given = ("--set", "segment.ms=1d", "--unset", "retention.ms", "--config-file", properties)
+    heading, _, *rows = run("topic", "alter", "t", *given).stdout.splitlines()
+    assert heading.split() == ["configuration", "before", "after"]
+    assert [row.split() for row in rows] == [
+        ["segment.ms", "604800000", "(default)", "86400000", "(topic)"],
+        ["retention.ms", "604800000", "(topic)", "3600000", "(log.retention.hours)"],
+    ]
+    document = run("topic", "alter", "t", "--set", "segment.ms=2d", "--format", "json").json
+    change = {
+        "key": "segment.ms",
+        "before": {"value": "86400000", "origin": "topic"},
+        "after": {"value": "172800000", "origin": "topic"},
+    }
+    assert document["changed"] == [change]
+    assert document["configs"] == {"segment.ms": "172800000"}
+    assert run("topic", "alter", "t", "--set", "segment.ms=1d", "--format", "jsonl").jsonl == [
+        change | {"before": change["after"], "after": change["before"]}
+    ]
+
+
+def test_alteration_that_changes_nothing_says_so(run):
+    run("topic", "create", "t", "--config", "segment.ms=1d")
+    for given in (("--set", "segment.ms=86400000"), ("--unset", "retention.ms")):
+        assert run("topic", "alter", "t", *given).stdout == (
+            "nothing changes for topic t: all of it is in force already\n"
+        )
+        assert run("topic", "alter", "t", *given, "--format", "json").json["changed"] == []
+
+
+def test_default_that_is_set_is_the_topics_own(run):
+    run("topic", "create", "t")
+    assert "(default)" in run("topic", "alter", "t", "--set", "segment.ms=7d").stdout
+    assert configs_of(run, "t") == {"segment.ms": "604800000"}
+
+
+def test_old_names_are_altered_with_a_note(run):
+    run("topic", "create", "t")
+    altered = run("topic", "alter", "t", "--set", "topic.cleanup.policy=dedupe")
+    assert altered.stderr.count("note: ") == 2
+    assert configs_of(run, "t") == {"cleanup.policy": "compact"}
+    altered = run("topic", "alter", "t", "--unset", "topic.cleanup.policy")
+    assert "topic.cleanup.policy is an old name" in altered.stderr
+    assert configs_of(run, "t") == {}
+
+
+def test_alteration_warns_of_tombstones_that_go_too_early(run):
+    run("topic", "create", "t", "--config", "max.compaction.lag.ms=1m")
+    altered = run("topic", "alter", "t", "--set", "compaction.strategy=timestamp")
+    assert "segment.ms (604800000) is not below delete.retention.ms" in altered.stderr
+
+
+def test_adopted_topic_is_stored_by_an_alteration(run, golden):
+    directory = golden("segments")
+    shared = ("--data-dir", directory)
+    logs = {path: path.read_bytes() for path in (directory / "golden-0").glob("*.log")}
+    altered = run("topic", "alter", "golden", "--set", "cleanup.policy=compact", *shared)
+    assert "note: topic golden was adopted" in altered.stderr
+    [found] = run("topic", "list", *shared, "--format", "jsonl").jsonl
+    assert (found["adopted"], found["configs"]) == (False, {"cleanup.policy": "compact"})
+    assert {path: path.read_bytes() for path in logs} == logs
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    (
+        ((), "give --set K=V or --unset K"),
+        (("--set", "segment.ms"), "is not KEY=VALUE"),
+        (("--set", "segment.mss=1"), "nearest is 'segment.ms'"),
+        (("--unset", "segment.mss"), "nearest is 'segment.ms'"),
+        (("--set", "segment.ms=1", "--set", "retention.ms=-2"), "INVALID_CONFIG"),
+        (("--set", "segment.ms=1", "--unset", "segment.ms"), "cannot be set and unset"),
+        (("--set", "max.compaction.lag.ms=1", "--set", "min.compaction.lag.ms=2"), "below"),
+    ),
+)
+def test_refused_alteration_changes_nothing(run, data_dir, arguments, message):
+    run("topic", "create", "t", "--config", "segment.bytes=200")
+    refused = run("topic", "alter", "t", *arguments, code=2)
+    assert message in refused.stderr
+    assert refused.stdout == ""
+    assert configs_of(run, "t") == {"segment.bytes": "200"}
+
+
+# -- delete --------------------------------------------------------------------------------
+
+
+def test_deleted_topic_leaves_nothing_and_its_name_is_free(run, data_dir):
+    run("topic", "create", "keep")
+    run("topic", "create", "t", "--partitions", 2)
+    run("append", "t", "--partition", 1, input=lines({"value": "v"}))
+    run("roll", "t", "--partition", 1)
+    assert run("topic", "delete", "t").stdout == "deleted topic t: 2 partitions, 3 segments, 69 B\n"
+    names = {path.name for path in data_dir.iterdir()}
+    assert {name for name in names if "-" in name and "offset" not in name} == {
+        "keep-0",
+        "logstore-topics.json",
+    }
+    assert "t 0" not in (data_dir / "recovery-point-offset-checkpoint").read_text()
+    assert "unknown topic 't'" in run("topic", "describe", "t", code=2).stderr
+    run("topic", "create", "t")
+    assert run("offsets", "t", "--format", "json").json["offsets"][0]["offset"] == 0
+
+
+def test_json_of_delete(run):
+    run("topic", "create", "t", "--config", "segment.ms=5")
+    assert run("topic", "delete", "t", "--format", "json").json == {
+        "name": "t",
+        "partitions": 1,
+        "configs": {"segment.ms": "5"},
+        "partition_numbers": [0],
+        "adopted": False,
+        "segments": 1,
+        "size_bytes": 0,
+    }
+
+
+def test_adopted_topic_is_deleted_when_a_command_asks(run, golden):
+    directory = golden("segments")
+    size = sum(path.stat().st_size for path in (directory / "golden-0").glob("*.log"))
+    deleted = run("topic", "delete", "golden", "--data-dir", directory, "--format", "json").json
+    assert (deleted["adopted"], deleted["size_bytes"]) == (True, size)
+    assert not (directory / "golden-0").exists()
+    assert run("topic", "list", "--data-dir", directory).stdout == "no topics\n"
+
+
+def test_topic_whose_data_are_damaged_can_be_deleted(run, data_dir):
+    run("append", "t", "--create", input=lines({"value": "v"}))
+    (data_dir / "t-0" / f"{0:020}.log").write_bytes(b"\0" * 16 + b"\1" * 99)
+    assert "t: 1 partition, 1 segment, 115 B" in run("topic", "delete", "t").stdout
+    assert not (data_dir / "t-0").exists()
+
+
+def test_unknown_topic_is_not_deleted(run, golden):
+    directory = golden("segments")
+    refused = run("topic", "delete", "goldn", "--data-dir", directory, code=2)
+    assert "did you mean golden?" in refused.stderr
+    assert (directory / "golden-0").is_dir()

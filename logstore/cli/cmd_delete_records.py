@@ -1,0 +1,249 @@
+"""`logstore delete-records`: delete what lies below an offset (KIP-107)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from logstore.cli.options import Settings, checked_partition, command, partition_option
+from logstore.cli.output import emit, emit_failure, emit_json, emit_lines, format_size, plural
+from logstore.cli.tables import Cell, Styled, Table, can_print
+from logstore.cli.times import TIME_HELP, parse_time
+
+if TYPE_CHECKING:
+    from logstore.broker import Broker, DeleteRecordsResult
+    from logstore.types import TopicPartition
+
+
+class Before(NamedTuple):
+    """Where deletion ends, exclusive: an offset (-1 is the high watermark) or a time in Unix ms."""
+
+    offset: int = -1
+    time_ms: int | None = None
+
+
+class State(NamedTuple):
+    """What a partition held at a moment.
+
+    Attributes
+    ----------
+    log_start_offset : int
+        What readers see begins here.
+    first_base_offset, first_end_offset : int
+        Of the first segment; inclusive and exclusive.
+    """
+
+    log_start_offset: int
+    segments: int
+    size_bytes: int
+    first_base_offset: int
+    first_end_offset: int
+
+
+class Outcome(NamedTuple):
+    """A partition before and after; None of what cannot be opened."""
+
+    topic_partition: TopicPartition
+    result: DeleteRecordsResult
+    before: State | None
+    after: State | None
+
+
+def to_before(ctx: click.Context, param: click.Parameter, value: str | None) -> Before | None:
+    """Understand `--before-offset`."""
+    if value is None:
+        return None
+    try:
+        if value.startswith("@"):
+            return Before(time_ms=parse_time(value[1:]))
+        return Before(int(value))
+    except ValueError as error:
+        raise click.BadParameter(
+            f"{value!r} is not an offset, -1 or @TIME ({TIME_HELP})", ctx, param
+        ) from error
+
+
+@command(
+    "delete-records",
+    examples=[
+        "logstore delete-records users --partition 0 --before-offset 1000",
+        "logstore delete-records users --partition 0 --before-offset @2024-01-31",
+        "logstore delete-records --offset-json-file offsets.json",
+        """echo '{"partitions": [{"topic": "users", "partition": 0, "offset": -1}]}' | """
+        "logstore delete-records --offset-json-file -",
+    ],
+)
+@click.argument("topic", required=False)
+@partition_option("Which one; needed if the topic has several.")
+@click.option(
+    "--before-offset",
+    "before",
+    callback=to_before,
+    metavar="WHERE",
+    help="What lies below goes: an offset; -1, the high watermark, so all there is; or @TIME, the "
+    "first record of that time or later (the high watermark if there is none).",
+)
+@click.option(
+    "--offset-json-file",
+    "--delete-offset-json-file",
+    "file",
+    type=click.File("rb"),
+    metavar="FILE",
+    help="kafka-delete-records' JSON instead, for any number of partitions; - is standard input.",
+)
+def delete_records(
+    settings: Settings,
+    topic: str | None,
+    partition: int | None,
+    before: Before | None,
+    file: IO[bytes] | None,
+) -> int:
+    """Delete the records of a partition below an offset, or those that a file names.
+
+    \b
+    The file:  {"partitions": [{"topic": "users", "partition": 0, "offset": 1000}],
+                "version": 1}
+
+    The log start moves to the offset, durably, and segments that lie wholly below it go at once.
+    Records below it in the first segment that stays are invisible, but on disk until all of that
+    segment goes. The topic's cleanup.policy must include delete.
+
+    Each partition has its own result; an error of one (then the exit code is 1) keeps no other
+    from being done. A file that is malformed or names a partition twice deletes nothing.
+    """  # noqa: D301  # click's marker is the backspace itself
+    if file is not None and (topic is not None or partition is not None or before is not None):
+        raise click.UsageError(
+            "--offset-json-file says everything: TOPIC, --partition and --before-offset "
+            "do not go with it"
+        )
+    offsets = None if file is None else _read_request(file)
+    if offsets is None and (topic is None or before is None):
+        raise click.UsageError("give TOPIC and --before-offset, or --offset-json-file")
+    with settings.open_broker() as broker:
+        if offsets is None:
+            assert topic is not None
+            assert before is not None
+            offsets = _offset_of(broker, topic, partition, before)
+        outcomes = _delete(broker, offsets)
+        _print(settings, outcomes)
+    return 1 if any(each.result.error is not None for each in outcomes) else 0
+
+
+def _read_request(file: IO[bytes]) -> Mapping[TopicPartition, int]:
+    from logstore.cli.delete_request import DeleteRequestError, parse_request
+
+    try:
+        return parse_request(file.read())
+    except DeleteRequestError as error:
+        name = getattr(file, "name", "<stdin>")
+        raise click.UsageError(f"{name}: {error}; nothing was deleted") from error
+
+
+def _offset_of(
+    broker: Broker, topic: str, partition: int | None, before: Before
+) -> Mapping[TopicPartition, int]:
+    """Return the one partition meant by the arguments, and its offset."""
+    from logstore.types import TopicPartition
+
+    numbers = checked_partition(broker, topic, partition)
+    if len(numbers) > 1:
+        raise click.UsageError(
+            f"topic '{topic}' has the partitions {', '.join(map(str, numbers))}: "
+            "say which with --partition"
+        )
+    offset = before.offset
+    if before.time_ms is not None:
+        offset = broker.first_offset_at(topic, numbers[0], before.time_ms)
+    return {TopicPartition(topic, numbers[0]): offset}
+
+
+def _delete(broker: Broker, offsets: Mapping[TopicPartition, int]) -> list[Outcome]:
+    before = {tp: _state(broker, tp) for tp in offsets}
+    results = broker.delete_records(offsets)
+    return [
+        Outcome(tp, result, before[tp], None if before[tp] is None else _state(broker, tp))
+        for tp, result in results.items()
+    ]
+
+
+def _state(broker: Broker, tp: TopicPartition) -> State | None:
+    from logstore.errors import LogStoreError
+
+    try:
+        log = broker.log(tp.topic, tp.partition)
+    except LogStoreError:
+        return None  # the request will say so, with the reason
+    first, following = log.segments.first, log.segments.higher(log.segments.first.base_offset)
+    return State(
+        log.log_start_offset,
+        len(log.segments),
+        log.size_bytes,
+        first.base_offset,
+        log.log_end_offset if following is None else following.base_offset,
+    )
+
+
+# -- output --------------------------------------------------------------------------------
+
+
+def _print(settings: Settings, outcomes: Sequence[Outcome]) -> None:
+    if settings.output == "json":
+        emit_json({"partitions": [_item(each) for each in outcomes]})
+    elif settings.output == "jsonl":
+        emit_lines(json.dumps(_item(each)) for each in outcomes)
+    else:
+        _show(outcomes)
+    for each in outcomes:
+        if each.result.error is not None:
+            emit_failure(each.topic_partition, each.result.message or "", each.result.error)
+
+
+def _item(outcome: Outcome) -> dict[str, Any]:
+    return {
+        **outcome.topic_partition._asdict(),
+        "low_watermark": outcome.result.low_watermark,
+        "error": outcome.result.error,
+    }
+
+
+def _show(outcomes: Iterable[Outcome]) -> None:
+    rows = [_row(each) for each in outcomes]
+    if not rows:
+        emit("the request names no partition")
+        return
+    table = Table(
+        ("partition", "low watermark", "freed", "result"),
+        right=("low watermark", "freed"),
+        wrap=True,
+    )
+    emit_lines(table.lines(rows))
+
+
+def _row(outcome: Outcome) -> Sequence[Cell]:
+    name = str(outcome.topic_partition)
+    before, after = outcome.before, outcome.after
+    if outcome.result.error is not None or before is None or after is None:
+        return (name, "-", "-", Styled(outcome.result.error or "", "bold red"))
+    if after.log_start_offset == before.log_start_offset:
+        return (name, str(after.log_start_offset), "-", f"nothing to delete{_unseen(after)}")
+    arrow = "→" if can_print("→") else "->"
+    removed = before.segments - after.segments
+    told = f"{plural(removed, 'segment')} removed" if removed else "no whole segment lies below"
+    return (
+        name,
+        f"{before.log_start_offset} {arrow} {after.log_start_offset}",
+        format_size(before.size_bytes - after.size_bytes) if removed else "-",
+        f"{told}{_unseen(after)}",
+    )
+
+
+def _unseen(state: State) -> str:
+    """Tell of what was deleted for readers and is still on disk."""
+    base, end = state.first_base_offset, min(state.log_start_offset, state.first_end_offset)
+    if end <= base:
+        return ""
+    offsets = f"{base} is" if end == base + 1 else f"{base}..{end - 1} are"
+    return f"; {offsets} invisible, and on disk until segment {base} goes"

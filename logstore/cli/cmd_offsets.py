@@ -1,0 +1,164 @@
+"""`logstore offsets`: which offset answers to a time, or to an end of the log."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from logstore.cli.options import Settings, checked_partition, command, partition_option
+from logstore.cli.output import emit_failure, emit_items, emit_lines
+from logstore.cli.tables import Cell, Styled, Table
+from logstore.cli.times import TIME_HELP, format_time, parse_time
+
+if TYPE_CHECKING:
+    from logstore.broker import Broker
+    from logstore.errors import LogStoreError
+    from logstore.fetch import ListedOffset
+
+WORDS = {"latest": -1, "earliest": -2, "max-timestamp": -3}
+"""Kafka's targets of ListOffsets; as numbers they are what kafka-get-offsets takes as well."""
+
+NONE = -1
+"""Offset and timestamp of an answer where no record answers, as in Kafka's protocol."""
+
+
+class Target(NamedTuple):
+    """What is asked: a number of ListOffsets, and how the user said it.
+
+    `time` is one of `WORDS`, or Unix ms.
+    """
+
+    number: int
+    time: str | int
+
+    @property
+    def heading(self) -> str:
+        """What the answer is, as a heading of its column."""
+        if isinstance(self.time, int):
+            return f"first offset since {format_time(self.time)}"
+        return "offset of max timestamp" if self.leads_to_a_record else f"{self.time} offset"
+
+    @property
+    def leads_to_a_record(self) -> bool:
+        """Whether a record answers, so that there is a timestamp; else an end of the log does."""
+        return self.time not in ("latest", "earliest")
+
+
+class Answer(NamedTuple):
+    """One partition's answer: an offset, none (both None), or why there is none to give."""
+
+    partition: int
+    listed: ListedOffset | None
+    error: LogStoreError | None = None
+
+
+def to_target(ctx: click.Context, param: click.Parameter, value: str) -> Target:
+    """Understand `--time`."""
+    for word, number in WORDS.items():
+        if value in (word, str(number)):
+            return Target(number, word)
+    try:
+        time_ms = parse_time(value.removeprefix("@"))
+    except ValueError as error:
+        raise click.BadParameter(
+            f"{value!r} is not {', '.join(WORDS)} or a time ({TIME_HELP})", ctx, param
+        ) from error
+    if time_ms < 0:
+        raise click.BadParameter(f"{value!r} is before 1970, where no record is", ctx, param)
+    return Target(time_ms, time_ms)
+
+
+@command(
+    "offsets",
+    examples=[
+        "logstore offsets users",
+        "logstore offsets users --partition 0 --time earliest",
+        "logstore offsets users --time 2024-01-31T12:00:00Z --format json",
+        "logstore offsets users --time max-timestamp",
+    ],
+)
+@click.argument("topic")
+@partition_option("Which one. Default: all.")
+@click.option(
+    "--time",
+    "target",
+    callback=to_target,
+    default="latest",
+    metavar="WHEN",
+    help="latest: what the next record gets. earliest: the log start. max-timestamp: the first "
+    "record of the largest timestamp. A time: the first record of that time or later. Kafka's "
+    "-1, -2 and -3 mean the same.  [default: latest]",
+)
+def offsets(settings: Settings, topic: str, partition: int | None, target: Target) -> int:
+    """Find offsets in TOPIC: the ends of the log, or the record that a time leads to.
+
+    What ListOffsets answers: offset and timestamp are -1 in JSON where no record answers, and
+    the timestamp is -1 of an end of the log. Nothing is changed.
+    """
+    from logstore.types import TopicPartition
+
+    with settings.open_broker(read_only=True) as broker:
+        numbers = checked_partition(broker, topic, partition)
+        failures: list[Answer] = []
+
+        def answers() -> Iterator[Answer]:
+            for answer in _answers(broker, topic, numbers, target):
+                if answer.error is not None:
+                    failures.append(answer)
+                yield answer
+
+        if settings.as_table:
+            columns = ("partition", target.heading, *(["timestamp"] * target.leads_to_a_record))
+            table = Table(columns, right=(target.heading,))
+            emit_lines(table.lines(_row(topic, each)[: len(columns)] for each in answers()))
+        else:
+            emit_items(
+                (_item(topic, target, each) for each in answers()),
+                output=settings.output,
+                name="offsets",
+            )
+    code = 0
+    for each in failures:
+        assert each.error is not None
+        emit_failure(TopicPartition(topic, each.partition), str(each.error), each.error.kafka_error)
+        code = max(code, each.error.exit_code)
+    return code
+
+
+def _answers(
+    broker: Broker, topic: str, numbers: Sequence[int], target: Target
+) -> Iterator[Answer]:
+    """Ask one partition after another; one that is damaged hides no other."""
+    from logstore.errors import LogStoreError
+
+    for number in numbers:
+        try:
+            yield Answer(number, broker.list_offset(topic, number, target.number))
+        except LogStoreError as error:
+            yield Answer(number, None, error)
+
+
+def _item(topic: str, target: Target, answer: Answer) -> str:
+    listed = answer.listed
+    item = {
+        "topic": topic,
+        "partition": answer.partition,
+        "time": target.time,
+        "offset": NONE if listed is None else listed.offset,
+        "timestamp": NONE if listed is None else listed.timestamp,
+    }
+    if answer.error is not None:
+        item["error"] = answer.error.kafka_error
+    return json.dumps(item)
+
+
+def _row(topic: str, answer: Answer) -> Sequence[Cell]:
+    name = f"{topic}-{answer.partition}"
+    if answer.error is not None:
+        return (name, Styled(answer.error.kafka_error, "bold red"), "")
+    if answer.listed is None:
+        return (name, Styled("none", "dim"), Styled("-", "dim"))
+    return (name, str(answer.listed.offset), format_time(answer.listed.timestamp))

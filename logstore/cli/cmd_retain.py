@@ -1,0 +1,195 @@
+"""`logstore retain`: one retention pass, each segment with the rule and the reason."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from logstore.cli.options import (
+    Settings,
+    checked_partition,
+    command,
+    config_option,
+    partition_option,
+    topic_overrides,
+)
+from logstore.cli.output import (
+    emit,
+    emit_failure,
+    emit_json,
+    emit_lines,
+    format_count,
+    format_size,
+    plural,
+)
+from logstore.cli.tables import Cell, Styled, Table, paint
+from logstore.cli.times import format_duration, format_span, format_time
+
+if TYPE_CHECKING:
+    from logstore.broker import Broker
+    from logstore.broker.reports import RetainReport
+    from logstore.errors import LogStoreError
+    from logstore.retention import RetentionDecision, SegmentVerdict
+    from logstore.types import TopicPartition
+
+_UNIX_MS = re.compile(r"(?<=\()\d{10,14}(?=\))|(?<= at )\d{10,14}\b")
+_RETENTION_MS = re.compile(r"(retention\.ms )(\d+)\b")
+_SPAN_MS = re.compile(r"\b(\d+) ms\b")
+
+Failures = list[tuple["TopicPartition", "LogStoreError"]]
+
+
+@command(
+    "retain",
+    examples=[
+        "logstore retain --dry-run",
+        "logstore retain events",
+        "logstore retain events --partition 0 --dry-run --now 2024-12-31",
+        "logstore retain events --config retention.ms=7d --dry-run --format json",
+    ],
+)
+@click.argument("topic", required=False)
+@partition_option("Which one of the topic's. Default: all.")
+@click.option("--dry-run", is_flag=True, help="Change nothing: only show what would go, and why.")
+@config_option("A topic configuration for this run; repeatable. Times may be 7d, 12h, 30s.")
+def retain(
+    settings: Settings,
+    topic: str | None,
+    partition: int | None,
+    dry_run: bool,
+    configs: tuple[tuple[str, str], ...],
+) -> int:
+    """Remove the old segments of TOPIC, or of all topics, as its retention rules say.
+
+    The rules are asked in Kafka's order, each from the oldest segment up to the first that it
+    keeps: what lies below the log start, then retention.bytes, then retention.ms. The last two
+    are asked only if cleanup.policy includes delete. Segments go as a whole, the active one
+    too if nothing else is left: then the log is rolled first.
+
+    Every segment is shown, those that stay with what keeps them, and with the time from which
+    their age alone would let them go. Under compact,delete that time moves on when cleaning
+    merges old records with younger ones (KIP-354), which is said where it happened.
+    """
+    if partition is not None and topic is None:
+        raise click.UsageError("--partition needs a topic")
+    overrides = topic_overrides(configs)
+    with settings.open_broker(read_only=dry_run) as broker:
+        if topic is not None:
+            checked_partition(broker, topic, partition)
+        if overrides:
+            names = [each.name for each in broker.topics()] if topic is None else [topic]
+            for name in names:
+                broker.override_configs(name, overrides)
+        report, failures = _retain(broker, topic, partition, dry_run=dry_run)
+        _print(settings, report, broker.clock.now_ms())
+    for tp, error in failures:
+        emit_failure(tp, str(error), error.kafka_error)
+    return max((error.exit_code for _, error in failures), default=0)
+
+
+def _retain(
+    broker: Broker, topic: str | None, partition: int | None, *, dry_run: bool
+) -> tuple[RetainReport, Failures]:
+    """Run over one partition after another; one that fails stops no other."""
+    from logstore.broker.reports import RetainReport
+    from logstore.errors import LogStoreError
+
+    decisions: list[RetentionDecision] = []
+    failures: Failures = []
+    for tp in broker.partitions(topic, partition):
+        try:
+            decisions += broker.retain(tp.topic, tp.partition, dry_run=dry_run).decisions
+        except LogStoreError as error:
+            failures.append((tp, error))
+    return RetainReport(tuple(decisions), dry_run), failures
+
+
+# -- output --------------------------------------------------------------------------------
+
+
+def _print(settings: Settings, report: RetainReport, now_ms: int) -> None:
+    if settings.output == "json":
+        emit_json(report.to_json())
+    elif settings.output == "jsonl":
+        emit_lines(json.dumps(item) for item in report.to_json()["removed"])
+    else:
+        _show(report, now_ms)
+
+
+def _show(report: RetainReport, now_ms: int) -> None:
+    if not report.decisions:
+        emit("no partitions")
+        return
+    table = Table(("partition", "offsets", "size", "fate", "why"), right=("size",), wrap=True)
+    emit_lines(
+        table.lines(
+            row
+            for decision in report.decisions
+            for row in _rows(decision, now_ms, dry_run=report.dry_run)
+        )
+    )
+    emit("")
+    emit(_totals(report))
+
+
+def _rows(decision: RetentionDecision, now_ms: int, *, dry_run: bool) -> Iterator[Sequence[Cell]]:
+    name = str(decision.topic_partition)
+    for verdict in decision.segments:
+        if verdict.rule is not None:
+            fate = Styled("would go" if dry_run else "removed", "yellow")
+            why = f"{verdict.rule}: {legible(verdict.reason)}"
+        else:
+            fate = Styled("stays", "green")
+            why = f"{legible(verdict.reason)}{_expiry(verdict, now_ms)}"
+        yield (name, _offsets(verdict), format_size(verdict.size_bytes), fate, why)
+    if decision.rolls:
+        end = str(decision.log_start_offset)
+        yield (name, end, format_size(0), Styled("new", "cyan"), "no segment was left to append to")
+
+
+def legible(reason: str) -> str:
+    """Return a reason of retention's with its milliseconds as times and spans of time."""
+    reason = _UNIX_MS.sub(lambda found: format_time(int(found[0])), reason)
+    reason = _RETENTION_MS.sub(lambda found: f"{found[1]}{format_duration(int(found[2]))}", reason)
+    return _SPAN_MS.sub(lambda found: format_span(int(found[1])), reason)
+
+
+def _offsets(verdict: SegmentVerdict) -> str:
+    """Return `0..9`; `10` of a segment in which there is nothing yet."""
+    if verdict.end_offset == verdict.base_offset:
+        return str(verdict.base_offset)
+    return f"{verdict.base_offset}..{verdict.end_offset - 1}"
+
+
+def _expiry(verdict: SegmentVerdict, now_ms: int) -> str:
+    """Say when a segment's age will let it go, if that is still to come."""
+    from logstore.types import INT64_MAX
+
+    at_ms = verdict.expires_at_ms
+    if at_ms is None or at_ms <= now_ms or at_ms == INT64_MAX:
+        return ""
+    span = format_span(at_ms - now_ms)
+    if verdict.delayed_by_merging:  # the reason has the moment
+        return f"; that is in {span}"
+    return f"; expires at {format_time(at_ms)}, in {span}"
+
+
+def _totals(report: RetainReport) -> str:
+    gone = [verdict for decision in report.decisions for verdict in decision.removed]
+    kept = [verdict for decision in report.decisions for verdict in decision.kept]
+    left = len(kept) + sum(decision.rolls for decision in report.decisions)
+    if not gone:
+        return f"nothing to remove: {plural(left, 'segment')} left, {_size(kept)}"
+    what = f"{plural(len(gone), 'segment')} {{}}, {_size(gone)} freed"
+    rest = f"{format_count(left)} left, {_size(kept)}"
+    if report.dry_run:
+        return f"{paint(what.format('would go'), 'bold yellow')}; {rest} (nothing was changed)"
+    return f"{paint(what.format('removed'), 'bold green')}; {rest}"
+
+
+def _size(verdicts: Sequence[SegmentVerdict]) -> str:
+    return format_size(sum(verdict.size_bytes for verdict in verdicts))

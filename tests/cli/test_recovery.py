@@ -1,0 +1,88 @@
+"""What a user hears of recovery: while directories are opened, and afterwards."""
+
+from __future__ import annotations
+
+import pytest
+
+from logstore.cli.messages import FINDINGS_SHOWN_MAX
+from tests.cli.conftest import lines, tree_hash
+
+READING = (
+    ("topic", "list"),
+    ("topic", "describe", "t"),
+    ("read", "t", "--max-records", "1"),
+    ("offsets", "t"),
+    ("retain", "t", "--dry-run"),
+)
+WRITING = (
+    ("roll", "t"),
+    ("retain", "t"),
+    ("clean", "t"),
+    ("delete-records", "t", "--before-offset", "1"),
+    ("topic", "alter", "t", "--set", "segment.ms=1d"),
+)
+
+
+@pytest.fixture
+def torn(run, data_dir):
+    """Two records in `t`, half a batch behind them, and no sign of a stop in good order."""
+    run("append", "t", "--create", input=lines({"value": "a"}, {"value": "b"}))
+    path = data_dir / "t-0" / f"{0:020}.log"
+    with path.open("ab") as file:
+        file.write(b"\1" * 20)
+    (data_dir / ".kafka_cleanshutdown").unlink()
+    return path
+
+
+@pytest.mark.parametrize("command", READING, ids=" ".join)
+def test_reading_counts_what_it_computed(run, data_dir, torn, command):
+    before = tree_hash(data_dir)
+    found = run(*command)
+    opens_the_log = command[0] != "topic"
+    assert found.stderr == opens_the_log * (
+        "note: recovery: 1 finding, nothing was changed; logstore inspect shows them\n"
+    )
+    assert tree_hash(data_dir) == before
+
+
+@pytest.mark.parametrize("command", WRITING, ids=" ".join)
+def test_writing_tells_what_it_mended_once(run, torn, command):
+    size = torn.stat().st_size
+    first, second = run(*command).stderr.splitlines()
+    assert first == (
+        f"warning: {torn}: truncated_tail: 20 bytes cut after position {size - 20}:"
+        " the last batch is torn"
+    )
+    assert second == "note: recovery: 1 finding on opening"
+    assert run(*command).stderr == ""
+
+
+def test_inspect_shows_findings_and_says_nothing_beside(run, torn):
+    found = run("inspect", "t")
+    assert "truncated_tail" in found.stdout
+    assert found.stderr == ""
+    [finding] = run("inspect", "t", "--format", "json").json["recovery"]
+    assert (finding["action"], finding["path"]) == ("truncated_tail", str(torn))
+
+
+def test_findings_are_told_after_the_error_that_ended_the_command(run, torn):
+    refused = run("read", "t", "--from", 9, code=1).stderr.splitlines()
+    assert "[0, 2]" in refused[0]
+    assert refused[1].startswith("note: recovery: 1 finding")
+
+
+def test_many_findings_are_cut_short(run, data_dir):
+    run("append", "t", "--create", input=lines({"value": "a"}))
+    for offset in range(15):
+        (data_dir / "t-0" / f"{offset:020}.log.deleted").write_bytes(b"")
+    *told, last = run("roll", "t").stderr.splitlines()
+    assert len(told) == FINDINGS_SHOWN_MAX
+    assert all(line.startswith("warning: ") and "removed_leftover" in line for line in told)
+    assert last == "note: recovery: 15 findings on opening; the first 10 are shown"
+    assert run("roll", "t").stderr == ""
+
+
+def test_orderly_directory_has_nothing_to_tell(run):
+    run("append", "t", "--create", input=lines({"value": "a"}))
+    for command in (*READING, *WRITING):
+        assert run(*command).stderr == ""
