@@ -20,6 +20,7 @@ from logstore.errors import (
     InvalidConfigurationError,
     InvalidTopicError,
     KafkaStorageError,
+    LogStoreError,
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
 )
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
     from logstore.config import BrokerConfig
     from logstore.runtime import Runtime
     from logstore.services import LogService
-
-__all__ = ["LoadProgress", "LogDirectory", "LogManager"]
 
 logger = logging.getLogger(__name__)
 
@@ -166,9 +165,13 @@ class LogManager:
         outcomes = self.runtime.scheduler.run_all(
             [partial(load, tp) for tp in pending], threads=threads
         )
-        for outcome in outcomes:
-            # A disk that failed took its directory offline; the others serve.
-            if isinstance(outcome, BaseException) and not isinstance(outcome, KafkaStorageError):
+        for tp, outcome in zip(pending, outcomes, strict=True):
+            # A disk that failed took its directory offline; the others serve. What is refused is
+            # refused again when it is used, and keeps its directory from being called clean.
+            if isinstance(outcome, LogStoreError):
+                logger.error("%s cannot be opened: %s", tp, outcome)
+                self._homes[tp].half_opened.add(tp)
+            elif isinstance(outcome, BaseException):
                 raise outcome
         reasons = [each.offline_reason for each in self.directories if not each.is_online]
         if len(reasons) == len(self.directories):
@@ -347,10 +350,8 @@ class LogManager:
         Raises
         ------
         UnknownTopicOrPartitionError
-        UnsupportedFormatError, CorruptionError
-            What opening found.
-        KafkaStorageError
-            The disk failed, now or earlier.
+        UnsupportedFormatError, CorruptionError, KafkaStorageError
+            What opening found; the last also if the disk failed earlier.
         """
         log = self._logs.get(topic_partition)
         if log is None:

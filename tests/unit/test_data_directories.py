@@ -73,11 +73,25 @@ def test_reading_needs_no_lock(home):
     manager.close()
 
 
-def test_a_start_that_is_refused_lets_the_lock_go(home):
-    home.write(f"a-0/{log_name(0)}", old_message(1))
+def test_what_cannot_be_opened_after_a_crash_stops_nothing_else(home):
+    """It is refused when it is used, and the directory is not called clean for as long."""
+    home.write(f"b-0/{log_name(0)}", old_message(1))
+    before = home.files()[f"b-0/{log_name(0)}"]
     for _ in range(2):
+        manager = home.open()
         with pytest.raises(UnsupportedFormatError):
-            home.open()
+            manager.log(TopicPartition("b", 0))
+        if "a" not in {topic.name for topic in manager.catalog.topics()}:
+            manager.create_topic("a", 1, {})
+        fill(manager.log(A0), 1)
+        manager.close()
+        assert CLEAN_SHUTDOWN not in home.files()
+    assert home.files()[f"b-0/{log_name(0)}"] == before
+    manager = home.open()
+    assert offsets(manager.log(A0)) == [0, 1]
+    manager.delete_topic("b")
+    manager.close()
+    assert CLEAN_SHUTDOWN in home.files()
 
 
 # -- a disk that fails -----------------------------------------------------------------------
