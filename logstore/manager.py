@@ -448,7 +448,7 @@ class LogManager:
         """
         log = self.log(topic_partition)
         low_watermark = log.delete_records(before_offset)
-        self._write_log_start(log)
+        self._write_checkpoints(log)
         return low_watermark
 
     def truncate_to(self, topic_partition: TopicPartition, offset: int) -> bool:
@@ -457,7 +457,7 @@ class LogManager:
         self._lower_cleaner_checkpoint(log, offset)
         truncated = log.truncate_to(offset)
         if truncated:
-            self._write_truncated(log)
+            self._write_checkpoints(log)
         return truncated
 
     def truncate_fully_and_start_at(
@@ -467,27 +467,23 @@ class LogManager:
         log = self.log(topic_partition)
         self._lower_cleaner_checkpoint(log, offset)
         log.truncate_fully_and_start_at(offset, log_start_offset)
-        self._write_truncated(log)
+        self._write_checkpoints(log)
 
     def _lower_cleaner_checkpoint(self, log: Log, offset: int) -> None:
         """Before truncation, so that what is appended again never counts as cleaned."""
         if log.config.compact:
             directory = self.directory_of(log.topic_partition)
+            if (active := log.segments.floor(offset)) is not None:
+                offset = active.base_offset  # of what will be the active segment
             with self._storage(directory, "cannot write the cleaner checkpoint"):
                 directory.lower_checkpoint(CLEANER_OFFSETS, log.topic_partition, offset)
 
-    def _write_truncated(self, log: Log) -> None:
-        """After truncation: a log start beyond the new end would empty the log when reopened."""
-        self._write_log_start(log)
+    def _write_checkpoints(self, log: Log) -> None:
+        """Before an answer: else a log start beyond a new end would empty the log when reopened."""
         directory = self.directory_of(log.topic_partition)
         with self._storage(directory, "cannot write checkpoints"):
+            directory.write_log_starts({log.topic_partition: log})
             directory.write_recovery_points({log.topic_partition: log})
-
-    def _write_log_start(self, log: Log) -> None:
-        if not self.read_only:
-            directory = self.directory_of(log.topic_partition)
-            with self._storage(directory, "cannot write checkpoints"):
-                directory.write_log_starts({log.topic_partition: log})
 
     # -- checkpoints and removal ---------------------------------------------------------
 

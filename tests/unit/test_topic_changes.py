@@ -232,7 +232,9 @@ def test_checkpoints_follow_a_truncation(home):
     manager.checkpoint_recovery_points()
     assert manager.truncate_to(A0, 7)
     read = lambda name: directory.checkpoint(name).read()  # noqa: E731  # said four times
-    assert (read(RECOVERY_POINTS)[A0], read(CLEANER_OFFSETS)) == (7, {A0: 7, B0: 9})
+    base = log.active_segment.base_offset
+    assert base < 7
+    assert (read(RECOVERY_POINTS)[A0], read(CLEANER_OFFSETS)) == (7, {A0: base, B0: 9})
     assert not manager.truncate_to(A0, 7)
     manager.truncate_fully_and_start_at(A0, 3)
     assert (read(RECOVERY_POINTS)[A0], read(CLEANER_OFFSETS)[A0]) == (3, 3)
