@@ -6,7 +6,7 @@ The log manager owns one a data directory; it is offline from the first failure 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.checkpoint import (
@@ -177,10 +177,19 @@ class LogDirectory:
         }
         self._update(LOG_START_OFFSETS, starts, replaced=logs.keys())
 
-    def lower_checkpoint(self, name: str, topic_partition: TopicPartition, offset: int) -> None:
-        """Lower an entry to `offset`, if it is there and above."""
-        if self._read(name).get(topic_partition, offset) > offset:
-            self._update(name, {topic_partition: offset})
+    def cleaner_offset(self, topic_partition: TopicPartition) -> int | None:
+        """Return the stored first dirty offset of a partition; None if there is none."""
+        return self._read(CLEANER_OFFSETS).get(topic_partition)
+
+    def write_cleaner_offset(self, topic_partition: TopicPartition, offset: int) -> None:
+        """Store the first dirty offset of a partition."""
+        self._rewrite(CLEANER_OFFSETS, {topic_partition: offset})
+
+    def lower_cleaner_offset(self, topic_partition: TopicPartition, offset: int) -> None:
+        """Lower the first dirty offset of a partition to `offset`, if it is above."""
+        stored = self.cleaner_offset(topic_partition)
+        if stored is not None and stored > offset:
+            self.write_cleaner_offset(topic_partition, offset)
 
     def _update(
         self,
@@ -188,17 +197,25 @@ class LogDirectory:
         offsets: Mapping[TopicPartition, int],
         replaced: Iterable[TopicPartition] = (),
     ) -> None:
+        """Rewrite a checkpoint unless it was last asked for the same."""
         asked = (dict(offsets), set(replaced))
         # The periodic tasks have nothing new to write most of the time.
-        if self._written.get(name) == asked:
-            return
+        if self._written.get(name) != asked:
+            self._rewrite(name, *asked)
+            self._written[name] = asked
+
+    def _rewrite(
+        self,
+        name: str,
+        offsets: Mapping[TopicPartition, int],
+        replaced: Collection[TopicPartition] = (),
+    ) -> None:
         kept = {
             tp: offset
             for tp, offset in self._read(name).items()
-            if tp in self.partitions and tp not in asked[1]
+            if tp in self.partitions and tp not in replaced
         }
-        self.checkpoint(name).write(kept | asked[0])
-        self._written[name] = asked
+        self.checkpoint(name).write(kept | dict(offsets))
 
     # -- folders -------------------------------------------------------------------------
 
@@ -224,9 +241,10 @@ class LogDirectory:
     def forget_retired(self) -> None:
         """Drop entries of partitions that are no longer here from all checkpoints."""
         fs = self.runtime.fs
+        self._written.clear()
         for name in CHECKPOINTS:
             if fs.exists(f"{self.path}/{name}"):
-                self._update(name, {})
+                self._rewrite(name, {})
 
     def delete_retired_folders(self, *, force: bool = False) -> int:
         """Remove the folders whose time has come, or all of them; return how many."""

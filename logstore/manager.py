@@ -14,7 +14,6 @@ from functools import partial, wraps
 from typing import TYPE_CHECKING, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from logstore.catalog import TopicCatalog
-from logstore.checkpoint import CLEANER_OFFSETS
 from logstore.config import altered_overrides, effective_config
 from logstore.errors import (
     InvalidConfigurationError,
@@ -476,7 +475,7 @@ class LogManager:
             if (active := log.segments.floor(offset)) is not None:
                 offset = active.base_offset  # of what will be the active segment
             with self._storage(directory, "cannot write the cleaner checkpoint"):
-                directory.lower_checkpoint(CLEANER_OFFSETS, log.topic_partition, offset)
+                directory.lower_cleaner_offset(log.topic_partition, offset)
 
     def _write_checkpoints(self, log: Log) -> None:
         """Before an answer: else a log start beyond a new end would empty the log when reopened."""

@@ -242,3 +242,15 @@ def test_checkpoints_follow_a_truncation(home):
     home.kill(manager)
     log = home.open(log_segment_bytes="200").log(A0)
     assert (log.log_start_offset, log.log_end_offset) == (3, 3)
+
+
+def test_a_second_truncation_lowers_what_was_cleaned_in_between(home):
+    manager = home.open(log_segment_bytes="200")
+    manager.create_topic("a", 1, {"cleanup.policy": "compact"})
+    log = manager.log(A0)
+    directory = manager.directory_of(A0)
+    for _ in range(2):
+        fill(log, 10 - log.log_end_offset)
+        directory.write_cleaner_offset(A0, 8)
+        manager.truncate_to(A0, 5)
+        assert directory.cleaner_offset(A0) == log.active_segment.base_offset <= 5
