@@ -3,7 +3,7 @@
 CleaningError (LogStoreError)
 ├─ CleaningAbortedError            normal: somebody wants the partition; nothing was changed
 ├─ OffsetMapFullError              normal: the range ends here, another pass goes on
-└─ UnsupportedTransactionsError    the log has producer ids or markers; not cleaned yet
+└─ IllegalCleaningStateError       a partition was to be paused, resumed or released out of turn
 """
 
 from __future__ import annotations
@@ -23,5 +23,5 @@ class OffsetMapFullError(CleaningError):
     """The map took as many keys as its buffer counts."""
 
 
-class UnsupportedTransactionsError(CleaningError):
-    """A batch of an idempotent or transactional producer, or a control batch, was met."""
+class IllegalCleaningStateError(CleaningError):
+    """A partition's state does not allow what was asked (Kafka's IllegalStateException)."""

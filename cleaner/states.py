@@ -1,0 +1,160 @@
+"""Who has a partition: a cleaning, one that is being stopped, or somebody who keeps it from both.
+
+    none ──begin──► in progress ──done──► none
+                         │ abort_and_pause
+                         ▼
+                      aborted ──done──► paused(1)
+    none ──abort_and_pause──► paused(1) ──abort_and_pause / resume──► paused(n ± 1), none
+
+Truncation, the deletion of a topic and a policy that loses `compact` stop a cleaning and wait for
+its end before they touch the log. Source: cleaner-semantics §3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+from cleaner.errors import CleaningAbortedError, IllegalCleaningStateError
+
+if TYPE_CHECKING:
+    from logstore.runtime import Runtime
+    from logstore.types import TopicPartition
+
+
+class CleaningState(NamedTuple):
+    """The state of a partition that has one; `pauses` counts those who keep it paused."""
+
+    name: str
+    pauses: int = 0
+
+    def __str__(self) -> str:
+        return f"paused({self.pauses})" if self.pauses else self.name
+
+
+IN_PROGRESS = CleaningState("in progress")
+ABORTED = CleaningState("aborted")
+
+
+def paused(count: int) -> CleaningState:
+    """Return the state of a partition that `count` callers keep from being cleaned."""
+    return CleaningState("paused", count)
+
+
+class CleaningStates:
+    """The states of a broker's partitions.
+
+    Any thread may call. A waiting caller holds no lock; it waits through the runtime's scheduler,
+    so that a cleaning of the same thread goes on meanwhile.
+    """
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._scheduler = runtime.scheduler
+        self._lock = runtime.lock()
+        self._states: dict[TopicPartition, CleaningState] = {}
+
+    def of(self, topic_partition: TopicPartition) -> CleaningState | None:
+        """Return a partition's state; None if nobody has it."""
+        return self._states.get(topic_partition)
+
+    def begin(self, topic_partition: TopicPartition) -> bool:
+        """Take a partition for a cleaning or for retention; False if somebody has it."""
+        with self._lock:
+            if topic_partition in self._states:
+                return False
+            self._states[topic_partition] = IN_PROGRESS
+            return True
+
+    def check_not_aborted(self, topic_partition: TopicPartition) -> None:
+        """Raise `CleaningAbortedError` if somebody wants the partition that is being cleaned."""
+        if self._states.get(topic_partition) == ABORTED:
+            raise CleaningAbortedError(f"the cleaning of {topic_partition} was aborted")
+
+    def done(self, topic_partition: TopicPartition) -> bool:
+        """End a cleaning or a retention run.
+
+        Returns
+        -------
+        bool
+            Whether it ran to its end undisturbed, so that its checkpoint may be stored; False if
+            it was aborted, and then who aborted it goes on.
+
+        Raises
+        ------
+        IllegalCleaningStateError
+            The partition was not in progress.
+        """
+        with self._lock:
+            state = self._states.get(topic_partition)
+            if state == IN_PROGRESS:
+                del self._states[topic_partition]
+            elif state == ABORTED:
+                self._states[topic_partition] = paused(1)
+            else:
+                raise self._illegal("done with", topic_partition, state)
+        self._scheduler.notify()
+        return state == IN_PROGRESS
+
+    def abort_and_pause(self, topic_partition: TopicPartition) -> None:
+        """Stop a partition's cleaning, wait for its end, and keep it from being cleaned.
+
+        Raises
+        ------
+        IllegalCleaningStateError
+            Somebody else is stopping it already.
+        """
+        with self._lock:
+            state = self._states.get(topic_partition)
+            if state is None:
+                self._states[topic_partition] = paused(1)
+                return
+            if state == ABORTED:
+                raise self._illegal("abort", topic_partition, state)
+            if state != IN_PROGRESS:
+                self._states[topic_partition] = paused(state.pauses + 1)
+                return
+            self._states[topic_partition] = ABORTED
+        self._scheduler.wait_until(lambda: self._states.get(topic_partition) != ABORTED)
+
+    def resume(self, topic_partition: TopicPartition) -> None:
+        """Take back one pause.
+
+        Raises
+        ------
+        IllegalCleaningStateError
+            The partition is not paused.
+        """
+        with self._lock:
+            state = self._states.get(topic_partition)
+            if state is None or not state.pauses:
+                raise self._illegal("resume", topic_partition, state)
+            if state.pauses == 1:
+                del self._states[topic_partition]
+            else:
+                self._states[topic_partition] = paused(state.pauses - 1)
+        self._scheduler.notify()
+
+    def abort(self, topic_partition: TopicPartition) -> None:
+        """Stop a partition's cleaning, wait for its end, and let it be."""
+        self.abort_and_pause(topic_partition)
+        self.resume(topic_partition)
+
+    def pause_idle(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Pause those of the partitions that nobody has, and return them."""
+        with self._lock:
+            idle = [each for each in partitions if each not in self._states]
+            self._states.update(dict.fromkeys(idle, paused(1)))
+        return idle
+
+    def forget(self, topic_partition: TopicPartition) -> None:
+        """Drop the state of a partition that is gone."""
+        with self._lock:
+            self._states.pop(topic_partition, None)
+
+    @staticmethod
+    def _illegal(
+        what: str, topic_partition: TopicPartition, state: CleaningState | None
+    ) -> IllegalCleaningStateError:
+        return IllegalCleaningStateError(
+            f"cannot {what} {topic_partition}, whose cleaning state is {state or 'none'}"
+        )

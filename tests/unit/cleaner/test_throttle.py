@@ -1,0 +1,74 @@
+"""Bytes a second: windows of 300 ms, and sleeps that bring the rate down."""
+
+from __future__ import annotations
+
+import pytest
+
+from cleaner.throttle import UNLIMITED, Throttle
+from logstore.runtime import Runtime, VirtualClock
+
+
+@pytest.fixture
+def clock():
+    return VirtualClock()
+
+
+@pytest.fixture
+def throttle(clock):
+    return Throttle(Runtime(clock), 1000.0)
+
+
+def test_s231_a_window_that_is_over_asks_for_the_rest_of_its_time(clock, throttle):
+    clock.advance(ms=310)
+    assert throttle.observe(1000) == 690
+
+
+def test_s231_a_window_of_exactly_300_ms_is_not_over(clock, throttle):
+    clock.advance(ms=300)
+    assert throttle.observe(1000) == 0
+    clock.advance(ms=1)
+    assert throttle.observe(0) == 699
+
+
+def test_a_rate_within_the_limit_begins_a_new_window(clock, throttle):
+    clock.advance(ms=400)
+    assert throttle.observe(399) == 0
+    clock.advance(ms=301)
+    assert throttle.observe(301) == 0
+    clock.advance(ms=301)
+    assert throttle.observe(602) == 301
+
+
+def test_the_time_slept_does_not_count(clock, throttle):
+    clock.advance(ms=310)
+    clock.advance(ms=throttle.observe(1000))
+    throttle.restart()
+    assert throttle.observe(1000) == 0
+    clock.advance(ms=301)
+    assert throttle.observe(0) == 699
+
+
+def test_s230_another_limit_holds_at_once(clock, throttle):
+    throttle.bytes_per_second = 2000.0
+    clock.advance(ms=310)
+    assert throttle.observe(1000) == 190
+
+
+def test_nothing_is_no_reason_to_sleep(clock):
+    unlimited = Throttle(Runtime(clock))
+    assert unlimited.bytes_per_second == UNLIMITED
+    clock.advance(ms=301)
+    assert unlimited.observe(2**40) == 0
+
+
+def test_many_sleepers_share_the_limit(clock, throttle):
+    """100,000 bytes of two cleaners take a hundred seconds, but for the last window."""
+    start = clock.now_ms()
+    for _ in range(1000):
+        for size in (60, 40):
+            clock.advance(ms=1)
+            if sleep_ms := throttle.observe(size):
+                clock.advance(ms=sleep_ms)
+                throttle.restart()
+    last_window = 301 * 60
+    assert 100_000 - last_window < clock.now_ms() - start <= 100_000
