@@ -10,7 +10,7 @@ from logstore.check.findings import ERROR, WARNING, CheckFinding, finding
 from logstore.errors import CorruptRecordError, InvalidRecordError
 from logstore.record import layout
 from logstore.record.batch import RecordBatch
-from logstore.record.control import EndTxnMarker, decode_end_txn_marker
+from logstore.record.control import EndTxnMarker, decode_control_key, decode_end_txn_marker
 from logstore.record.header import BatchHeader
 from logstore.record.records import SMALL_BATCH_RECORDS, decode_records
 from logstore.record.varint import decode_varint
@@ -163,6 +163,9 @@ def _control(batch: RecordBatch, records: _Records) -> Iterator[CheckFinding | E
         yield _wrong(batch, "control_batch", None, str(error))
         return
     if marker is None:
+        # Consumers never see it, and nobody writes such a one but for the metadata log.
+        kind = decode_control_key(records.key).type_id
+        yield _wrong(batch, "control_batch", "an end of a transaction", kind, WARNING)
         return
     if not (header.is_transactional and header.has_producer_id):
         yield _wrong(batch, "control_batch", "a transactional producer", header.producer_id)

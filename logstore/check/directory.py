@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 
-from logstore.check.findings import ERROR, INFO, WARNING, CheckFinding, finding, limited
+from logstore.check.findings import (
+    ERROR,
+    INFO,
+    WARNING,
+    CheckFinding,
+    finding,
+    limited,
+    unreadable,
+)
 from logstore.check.partition import LEFTOVERS, PartitionBounds, PartitionCheck
 from logstore.check.segment import CheckCounts, PartitionContext
 from logstore.check.small_files import (
@@ -41,7 +50,7 @@ from logstore.names import (
 from logstore.record.codecs import DEFAULT_LIMIT
 from logstore.runtime.fs import FileSystem
 from logstore.topics import TOPICS_FILE, Topic, TopicStore
-from logstore.types import TopicPartition
+from logstore.types import INT32_MAX, INT64_MAX, TopicPartition
 
 CHECKPOINTS = (RECOVERY_POINTS, REPLICATION_OFFSETS, LOG_START_OFFSETS, CLEANER_OFFSETS)
 _OWN_FILES = frozenset(
@@ -51,6 +60,22 @@ _IGNORED_FOLDERS = frozenset({"remote-log-index-cache", "__cluster_metadata-0"})
 _SUFFIXED_FOLDERS = (DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX, STRAY_DIR_SUFFIX)
 _COMPACT = "compact"
 _POLICY = "cleanup.policy"
+
+
+class _Checkpoint:
+    """What an offset checkpoint says of each partition; if it has faults, less than it did."""
+
+    def __init__(self, exists: bool) -> None:
+        self.exists = exists
+        self.is_sound = True
+        self.rows: dict[TopicPartition, OffsetRow] = {}
+
+    def take(self, row: OffsetRow | CheckFinding) -> None:
+        """Note what was read of the file."""
+        if isinstance(row, OffsetRow):
+            self.rows[row.topic_partition] = row
+        elif row.severity == ERROR:
+            self.is_sound = False
 
 
 class Checker:
@@ -100,7 +125,10 @@ class Checker:
         path = _trimmed(path)
         if not self._fs.is_dir(path):
             return limited(self._file(path))
-        names = self._fs.list_dir(path)
+        try:
+            names = self._fs.list_dir(path)
+        except OSError as error:
+            return iter([unreadable(path, error)])
         named = parse_partition_dir(path.rpartition("/")[2])
         has_segments = any(parse_segment_file(name) is not None for name in names)
         has_partitions = any(
@@ -112,15 +140,19 @@ class Checker:
         return limited(self._data_dirs([path]))
 
     def log_bytes(self, paths: Sequence[str]) -> int:
-        """Return the bytes of all `.log` files in or below some directories, or of a file."""
+        """Return the bytes of all `.log` files in or below some directories, or of a file.
+
+        What the disk refuses counts nothing here; verifying tells of it.
+        """
         total = 0
         for path in paths:
-            if self._fs.is_dir(path):
-                for name in self._fs.list_dir(path):
-                    if name.endswith(LOG_SUFFIX) or self._fs.is_dir(f"{path}/{name}"):
-                        total += self.log_bytes([f"{path}/{name}"])
-            elif path.endswith(LOG_SUFFIX):
-                total += self._fs.stat(path).size
+            with suppress(OSError):
+                if self._fs.is_dir(path):
+                    for name in self._fs.list_dir(path):
+                        if name.endswith(LOG_SUFFIX) or self._fs.is_dir(f"{path}/{name}"):
+                            total += self.log_bytes([f"{path}/{name}"])
+                elif path.endswith(LOG_SUFFIX):
+                    total += self._fs.stat(path).size
         return total
 
     # -- data directories --------------------------------------------------------------------
@@ -133,14 +165,17 @@ class Checker:
         owners: dict[TopicPartition, str] = {}
         for path in paths:
             partitions: dict[TopicPartition, str] = {}
-            for name in self._fs.list_dir(path):
-                yield from self._name(path, name, partitions)
+            yield from self._guarded(path, self._names(path, partitions))
             for tp, directory in partitions.items():
                 other = owners.setdefault(tp, directory)
                 if other != directory:
                     yield finding("duplicate_partition", directory, expected=other)
             yield from self._data_dir(path, partitions, topics)
         yield from self._stored_partitions(paths, topics, owners)
+
+    def _names(self, path: str, partitions: dict[TopicPartition, str]) -> Iterator[CheckFinding]:
+        for name in self._fs.list_dir(path):
+            yield from self._name(path, name, partitions)
 
     def _name(
         self, path: str, name: str, partitions: dict[TopicPartition, str]
@@ -155,11 +190,11 @@ class Checker:
             return
         if name in _IGNORED_FOLDERS:
             return
-        if name.endswith(_SUFFIXED_FOLDERS) and parse_partition_dir(name.rpartition(".")[0]):
+        if _is_suffixed(name):
             yield finding("leftover_folder", full, severity=INFO)
             return
         tp = parse_partition_dir(name)
-        if tp is not None and _is_legal(tp.topic) and name == str(tp):
+        if tp is not None and _is_legal(tp) and name == str(tp):
             partitions[tp] = full
         else:
             yield finding("folder_name", full, expected="TOPIC-NUMBER", found=name)
@@ -167,15 +202,14 @@ class Checker:
     def _data_dir(
         self, path: str, partitions: dict[TopicPartition, str], topics: dict[str, Topic]
     ) -> Iterator[CheckFinding]:
-        checkpoints: dict[str, dict[TopicPartition, OffsetRow]] = {}
+        checkpoints: dict[str, _Checkpoint] = {}
         for name in CHECKPOINTS:
-            rows = checkpoints[name] = {}
+            checkpoint = checkpoints[name] = _Checkpoint(self._fs.exists(f"{path}/{name}"))
             for each in read_offsets(self._fs, f"{path}/{name}"):
+                checkpoint.take(each)
                 if isinstance(each, CheckFinding):
                     yield each
-                    continue
-                rows[each.topic_partition] = each
-                if each.topic_partition not in partitions:
+                elif each.topic_partition not in partitions:
                     yield finding(
                         "checkpoint_unknown_partition",
                         f"{path}/{name}",
@@ -192,55 +226,72 @@ class Checker:
         data_dir: str,
         directory: str,
         tp: TopicPartition,
-        checkpoints: dict[str, dict[TopicPartition, OffsetRow]],
-        topics: dict[str, Topic],
+        checkpoints: Mapping[str, _Checkpoint],
+        topics: Mapping[str, Topic],
     ) -> Iterator[CheckFinding]:
-        cleaned = checkpoints.get(CLEANER_OFFSETS, {}).get(tp)
-        is_clean = is_clean_shutdown(self._fs, data_dir)
-        check = PartitionCheck(
-            self._fs,
-            directory,
-            PartitionContext(
-                is_clean=is_clean,
-                first_dirty_offset=0 if cleaned is None else cleaned.offset,
-                is_compacted=_is_compacted(topics.get(tp.topic)),
-            ),
-            self.counts,
-            self._limit,
-        )
+        context = self._context(data_dir, tp, checkpoints, topics)
+        check = PartitionCheck(self._fs, directory, context, self.counts, self._limit)
         yield from self._guarded(directory, check.run())
         bounds = check.bounds
         yield from self._topic_id(directory, tp.topic, bounds.topic_id)
-        for name, rows in checkpoints.items():
-            if tp in rows:
+        for name, checkpoint in checkpoints.items():
+            if (row := checkpoint.rows.get(tp)) is not None:
                 # What was not flushed may be gone after an unclean stop.
-                severity = WARNING if name == REPLICATION_OFFSETS and not is_clean else ERROR
-                yield from _judge_offset(f"{data_dir}/{name}", rows[tp], bounds, severity)
+                is_certain = name != REPLICATION_OFFSETS or context.is_clean
+                severity = ERROR if is_certain else WARNING
+                yield from _judge_offset(f"{data_dir}/{name}", row, bounds, severity)
+
+    def _context(
+        self,
+        data_dir: str,
+        tp: TopicPartition,
+        checkpoints: Mapping[str, _Checkpoint],
+        topics: Mapping[str, Topic],
+    ) -> PartitionContext:
+        cleaned, started = checkpoints[CLEANER_OFFSETS], checkpoints[LOG_START_OFFSETS]
+        # Of a checkpoint that cannot be read anything may have been true.
+        first_dirty = cleaned.rows[tp].offset if tp in cleaned.rows else None
+        is_clean = is_clean_shutdown(self._fs, data_dir)
+        # This one names only the logs that start above their first segment's base, and is behind
+        # them while a process is at work, or after it fell.
+        is_known = started.exists and started.is_sound and is_clean and tp.partition >= 0
+        return PartitionContext(
+            is_clean=is_clean,
+            first_dirty_offset=first_dirty if cleaned.is_sound else INT64_MAX,
+            is_compacted=_is_compacted(topics.get(tp.topic)),
+            log_start_offset=started.rows[tp].offset if tp in started.rows else 0,
+            is_log_start_known=is_known,
+        )
+
+    def _checkpoints(self, data_dir: str) -> dict[str, _Checkpoint]:
+        """Return what the checkpoints of a data directory say, telling no faults."""
+        checkpoints = {}
+        for name in CHECKPOINTS:
+            path = f"{data_dir}/{name}"
+            checkpoints[name] = _Checkpoint(self._fs.exists(path))
+            for each in read_offsets(self._fs, path):
+                checkpoints[name].take(each)
+        return checkpoints
 
     def _one_partition(self, path: str, tp: TopicPartition | None) -> Iterator[CheckFinding]:
         """Verify one partition with what the directory around it says."""
         data_dir, slash, name = path.rpartition("/")
         data_dir = data_dir or slash or "."
-        if tp is None or not _is_legal(tp.topic):
+        if _is_suffixed(name):
+            yield finding("leftover_folder", path, severity=INFO)
+            tp = TopicPartition(name, -1)
+        elif tp is None or not _is_legal(tp) or name != str(tp):
             yield finding("folder_name", path, expected="TOPIC-NUMBER", found=name)
             tp = TopicPartition(name, -1)
-        checkpoints = {
-            checkpoint: {
-                row.topic_partition: row
-                for row in read_offsets(self._fs, f"{data_dir}/{checkpoint}")
-                if isinstance(row, OffsetRow)
-            }
-            for checkpoint in CHECKPOINTS
-        }
         topics, _ = self._topics(data_dir)
-        yield from self._partition(data_dir, path, tp, checkpoints, topics)
+        yield from self._partition(data_dir, path, tp, self._checkpoints(data_dir), topics)
 
     def _guarded(self, path: str, findings: Iterator[CheckFinding]) -> Iterator[CheckFinding]:
         """Turn a failure of the disk into a finding, so that other partitions follow."""
         try:
             yield from findings
         except OSError as error:
-            yield finding("unreadable", error.filename or path, found=error.strerror or str(error))
+            yield unreadable(path, error)
 
     # -- topics ------------------------------------------------------------------------------
 
@@ -250,6 +301,8 @@ class Checker:
             stored = {topic.name: topic for topic in TopicStore(self._fs, data_dir).all()}
         except CorruptCheckpointError as error:
             return {}, [finding("topics_file", path, expected=error.expected, found=error.message)]
+        except OSError as error:
+            return {}, [unreadable(path, error)]
         faults = filter(None, map(_config_fault, stored.values()))
         return stored, [finding("topics_file", path, found=fault) for fault in faults]
 
@@ -310,17 +363,9 @@ class Checker:
         """Verify a segment, and yield what concerns one of its files."""
         data_dir, slash, name = directory.rpartition("/")
         data_dir = data_dir or slash or "."
-        tp = parse_partition_dir(name)
-        cleaned = [
-            row.offset
-            for row in read_offsets(self._fs, f"{data_dir}/{CLEANER_OFFSETS}")
-            if isinstance(row, OffsetRow) and row.topic_partition == tp
-        ]
-        context = PartitionContext(
-            is_clean=is_clean_shutdown(self._fs, data_dir),
-            first_dirty_offset=cleaned[-1] if cleaned else 0,
-            is_compacted=_is_compacted(self._topics(data_dir)[0].get(tp.topic if tp else "")),
-        )
+        tp = parse_partition_dir(name) or TopicPartition(name, -1)
+        topics, _ = self._topics(data_dir)
+        context = self._context(data_dir, tp, self._checkpoints(data_dir), topics)
         check = PartitionCheck(
             self._fs, directory, context, self.counts, self._limit, only_base_offset=base_offset
         )
@@ -333,6 +378,8 @@ class Checker:
             read_partition_metadata(self._fs, directory)
         except CorruptCheckpointError as error:
             yield finding("partition_metadata", path, found=error.found or error.message)
+        except OSError as error:
+            yield unreadable(path, error)
 
 
 def _judge_offset(
@@ -350,8 +397,9 @@ def _judge_offset(
             found=row.offset,
             severity=severity,
         )
-    elif start is not None and row.offset < start:
-        # It was true before old segments went, and is raised when it is written next.
+    elif start is not None and row.offset < start and not path.endswith(CLEANER_OFFSETS):
+        # It was true before old segments went, and is raised when it is written next. That of the
+        # cleaner waits for its next round, however long.
         yield finding(
             "checkpoint_below_start",
             path,
@@ -378,12 +426,18 @@ def _config_fault(topic: Topic) -> str | None:
     return None
 
 
-def _is_legal(topic: str) -> bool:
+def _is_suffixed(folder: str) -> bool:
+    """Tell whether a folder's name says that it is no live partition's."""
+    stem = folder.rpartition(".")[0]
+    return folder.endswith(_SUFFIXED_FOLDERS) and parse_partition_dir(stem) is not None
+
+
+def _is_legal(tp: TopicPartition) -> bool:
     try:
-        validate_topic_name(topic)
+        validate_topic_name(tp.topic)
     except InvalidTopicError:
         return False
-    return True
+    return tp.partition <= INT32_MAX
 
 
 def _trimmed(path: str) -> str:

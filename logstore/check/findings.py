@@ -28,6 +28,7 @@ CHECKS: Mapping[str, str] = {
     "producer_fields": "producer id, epoch and sequence of a batch do not fit together",
     "sequence_order": "a producer's sequences fall or jump",
     "producer_epoch": "a producer's epoch falls",
+    "txn_state": "a producer writes outside its open transaction",
     "leader_epoch": "a batch's leader epoch is not that of leader-epoch-checkpoint",
     # Segments
     "file_name": "a segment's name is not 20 digits and a suffix",
@@ -81,7 +82,8 @@ CHECKS: Mapping[str, str] = {
     "checkpoint_below_start": "a checkpoint's offset is below the start of the log",
     "epoch_order": "leader epochs do not rise",
     "epoch_beyond_end": "a leader epoch begins beyond the end of the log",
-    "epoch_missing": "batches bear leader epochs, leader-epoch-checkpoint has none",
+    "epoch_inside_batch": "a leader epoch begins inside a batch",
+    "epoch_missing": "batches bear leader epochs that leader-epoch-checkpoint does not know",
     "partition_metadata": "partition.metadata is malformed",
     "topic_id": "partitions of one topic have different topic ids",
     "topics_file": "logstore-topics.json is malformed",
@@ -142,6 +144,11 @@ def finding(
     """Return a finding; an error unless said otherwise."""
     assert check in CHECKS, check
     return CheckFinding(path, position, offset, check, expected, found, severity)
+
+
+def unreadable(path: str, error: OSError) -> CheckFinding:
+    """Return the finding of a file or folder that the disk refuses."""
+    return finding("unreadable", error.filename or path, found=error.strerror or str(error))
 
 
 def limited(findings: Iterable[CheckFinding]) -> Iterator[CheckFinding]:

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from logstore.check.findings import ERROR, WARNING, CheckFinding, finding
+from logstore.check.findings import ERROR, WARNING, CheckFinding, finding, unreadable
 from logstore.check.scan import ScannedBatch
 from logstore.index import OffsetIndex, TimeIndex, TransactionIndex
 from logstore.index.transaction_index import VERSION
@@ -49,7 +49,10 @@ class _Entry(NamedTuple):
 
 
 class _IndexCheck:
-    """Entries one after another; `found` gathers findings for the caller to take."""
+    """Entries one after another; `found` gathers findings for the caller to take.
+
+    An index that the disk refuses has no entries, and hides nothing of its segment.
+    """
 
     KIND: str
     ENTRY: struct.Struct
@@ -59,13 +62,19 @@ class _IndexCheck:
         self.place = place
         self.found: list[CheckFinding] = []
         self._rejected = False
-        self._file = fs.open(path)
+        self._is_readable = True
+        self._file: File | None = None
+        try:
+            self._file = fs.open(path)
+        except OSError as error:
+            self._refused(error)
         self._entries = self._sound_entries()
         self._pending = next(self._entries, None)
 
     def close(self) -> None:
         """Give up the file."""
-        self._file.close()
+        if self._file is not None:
+            self._file.close()
 
     def take(self) -> list[CheckFinding]:
         """Return what was found since the last call."""
@@ -124,7 +133,18 @@ class _IndexCheck:
 
     def _rows(self) -> Iterator[_Entry]:
         """Yield the entries; tell of an odd size and of zeros after the last entry."""
-        size = self._file.size()
+        if self._file is not None:
+            try:
+                yield from self._read_rows(self._file)
+            except OSError as error:
+                self._refused(error)
+
+    def _refused(self, error: OSError) -> None:
+        self._is_readable = False
+        self.found.append(unreadable(self.path, error))
+
+    def _read_rows(self, file: File) -> Iterator[_Entry]:
+        size = file.size()
         count = size // self.ENTRY.size
         used = count * self.ENTRY.size
         if size != used:
@@ -133,25 +153,25 @@ class _IndexCheck:
             )
         slot = 0
         while slot < count:
-            data = self._file.read(
+            data = file.read(
                 slot * self.ENTRY.size, min(_CHUNK_ENTRIES, count - slot) * self.ENTRY.size
             )
             if not data:
                 return
             whole = len(data) // self.ENTRY.size * self.ENTRY.size
             for first, second in self.ENTRY.iter_unpack(data[:whole]):
-                if first == second == 0 and self._is_padding(slot, count):
+                if first == second == 0 and self._is_padding(file, slot, count):
                     return
                 yield _Entry(slot, first, second)
                 slot += 1
 
-    def _is_padding(self, slot: int, count: int) -> bool:
+    def _is_padding(self, file: File, slot: int, count: int) -> bool:
         """Tell whether all is zero from a slot on; one zero entry alone is an entry."""
         if slot == 0 and count == 1:
             return False
         position, end = slot * self.ENTRY.size, count * self.ENTRY.size
         start = position
-        while position < end and (piece := self._file.read(position, min(1 << 20, end - position))):
+        while position < end and (piece := file.read(position, min(1 << 20, end - position))):
             if piece.strip(b"\0"):
                 return False
             position += len(piece)
@@ -309,9 +329,9 @@ class TimeIndexCheck(_IndexCheck):
                 offset = self.place.base_offset + entry.second
                 self._wrong("time_index_range", entry, offset, next_offset, offset)
             self._next()
-        if not (is_closed and end_is_known and self._is_certain):
+        if not (is_closed and end_is_known and self._is_certain and self._is_readable):
             return
-        if self._last_timestamp < self._largest:
+        if self._file is not None and self._last_timestamp < self._largest:
             self.found.append(
                 finding(
                     "time_index_last",
@@ -385,23 +405,11 @@ class TxnIndexCheck:
         is_complete : bool
             Whether transactions that began before the batches walked are known.
         """
-        last_offset: int | None = None
-        file = fs.open(self.path) if fs.exists(self.path) else None
-        if file is not None:
-            try:
-                for position, version, txn in self._entries(file):
-                    if version is None:
-                        used = position
-                        yield finding(
-                            "txn_index_size", self.path, used, expected=used, found=file.size()
-                        )
-                        continue
-                    yield from self._judge(
-                        position, version, txn, last_offset, place, is_certain, is_complete
-                    )
-                    last_offset = txn.last_offset
-            finally:
-                file.close()
+        try:
+            yield from self._present(fs, place, is_certain, is_complete)
+        except OSError as error:
+            yield unreadable(self.path, error)
+            return
         if not (is_certain and is_complete):
             return
         for missing in self._expected.values():
@@ -412,6 +420,29 @@ class TxnIndexCheck:
                     offset=missing.last_offset,
                     expected=_shown(missing),
                 )
+
+    def _present(
+        self, fs: FileSystem, place: SegmentPlace, is_certain: bool, is_complete: bool
+    ) -> Iterator[CheckFinding]:
+        """Yield what is wrong with the entries there are."""
+        if not fs.exists(self.path):
+            return
+        last_offset: int | None = None
+        file = fs.open(self.path)
+        try:
+            for position, version, txn in self._entries(file):
+                if version is None:
+                    size = file.size()
+                    yield finding(
+                        "txn_index_size", self.path, position, expected=position, found=size
+                    )
+                    continue
+                yield from self._judge(
+                    position, version, txn, last_offset, place, is_certain, is_complete
+                )
+                last_offset = txn.last_offset
+        finally:
+            file.close()
 
     def _entries(self, file: File) -> Iterator[tuple[int, int | None, AbortedTxn]]:
         entry = TransactionIndex.ENTRY
@@ -454,7 +485,7 @@ class TxnIndexCheck:
             return
         elif self._aborts.get(offset) != txn.producer_id:
             yield wrong("txn_index_entry", self._aborts.get(offset), txn.producer_id)
-        elif txn.first_offset > offset or txn.last_stable_offset > offset + 1:
+        elif not (0 <= txn.first_offset <= offset and 0 <= txn.last_stable_offset <= offset + 1):
             yield wrong("txn_index_entry", None, _shown(txn))
         elif (
             expected is not None

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
-from logstore.check.findings import INFO, WARNING, CheckFinding, finding
+from logstore.check.findings import INFO, WARNING, CheckFinding, finding, unreadable
 from logstore.check.segment import CheckCounts, PartitionContext, PartitionState, SegmentCheck
-from logstore.check.small_files import EpochRow, SnapshotRow, read_epochs, read_snapshot
+from logstore.check.small_files import SnapshotRow, read_snapshot
 from logstore.checkpoint import PARTITION_METADATA, TMP_SUFFIX, read_partition_metadata
 from logstore.epochs import LEADER_EPOCHS
 from logstore.errors import CorruptCheckpointError
@@ -23,6 +23,7 @@ from logstore.names import (
     parse_segment_file,
 )
 from logstore.runtime.fs import FileSystem
+from logstore.types import INT64_MAX
 
 LEFTOVERS = {
     CLEANED_SUFFIX: ("leftover_cleaned", WARNING),
@@ -99,9 +100,10 @@ class PartitionCheck:
     def run(self) -> Iterator[CheckFinding]:
         """Yield everything that is wrong."""
         names = list(self._list())
-        epochs = list(self._read_epochs())
+        epochs = list(self._state.epochs.read(self._fs))
         logs = self._listing.logs
         snapshots = sorted(self._listing.snapshots)
+        self._state.explain_gaps(sorted(logs))
         self._begin_history(min(logs, default=0) if self._only is None else self._only)
         if self._only is not None:
             following = min((each for each in logs if each > self._only), default=None)
@@ -144,6 +146,9 @@ class PartitionCheck:
 
     def _register(self, name: str, base_offset: int, kind: str) -> Iterator[CheckFinding]:
         path = self._path(name)
+        if base_offset > INT64_MAX:
+            yield finding("file_name", path, expected="an offset of 63 bits", found=name)
+            return
         proper = file_name(base_offset, kind)
         if name != proper:
             yield finding("file_name", path, offset=base_offset, expected=proper, found=name)
@@ -153,6 +158,8 @@ class PartitionCheck:
                 # Looked at is the one that the engine would find by its name.
                 if name == proper:
                     self._listing.logs[base_offset] = name
+                    name, other = other, name
+                path = self._path(name)
                 yield finding("duplicate_base", path, offset=base_offset, found=other)
         elif name == proper:
             if kind == SNAPSHOT_SUFFIX:
@@ -164,18 +171,25 @@ class PartitionCheck:
         for base_offset, files in sorted(self._listing.indexes.items()):
             if base_offset in self._listing.logs:
                 continue
-            if any(self._has_entries(name) for name in files.values()):
+            has_entries = False
+            orphans = []
+            for name in files.values():
+                path = self._path(name)
+                try:
+                    has_entries = self._has_entries(path) or has_entries
+                except OSError as error:
+                    yield unreadable(path, error)
+                    continue
+                orphans.append(finding("orphan_index", path, offset=base_offset, severity=WARNING))
+            if has_entries:
                 path = self._path(file_name(base_offset, LOG_SUFFIX))
                 yield finding("missing_log", path, offset=base_offset)
-                continue
-            for name in files.values():
-                yield finding(
-                    "orphan_index", self._path(name), offset=base_offset, severity=WARNING
-                )
+            else:
+                yield from orphans
 
-    def _has_entries(self, name: str) -> bool:
+    def _has_entries(self, path: str) -> bool:
         """Tell whether an index begins with anything but zeros."""
-        file = self._fs.open(self._path(name))
+        file = self._fs.open(path)
         try:
             return any(file.read(0, 4096))
         finally:
@@ -184,36 +198,21 @@ class PartitionCheck:
     # -- small files -------------------------------------------------------------------------
 
     def _metadata(self) -> Iterator[CheckFinding]:
+        path = self._path(PARTITION_METADATA)
         try:
             self._topic_id = read_partition_metadata(self._fs, self._directory)
         except CorruptCheckpointError as error:
-            path = self._path(PARTITION_METADATA)
             yield finding("partition_metadata", path, found=error.found or error.message)
-
-    def _read_epochs(self) -> Iterator[CheckFinding]:
-        for row in read_epochs(self._fs, self._path(LEADER_EPOCHS)):
-            if isinstance(row, EpochRow):
-                self._state.epochs.append(row)
-            else:
-                self._state.epochs_are_sound = False
-                yield row
+        except OSError as error:
+            yield unreadable(path, error)
 
     def _beyond_end(self) -> Iterator[CheckFinding]:
         """Judge what must not lie beyond the end of the log."""
         state = self._state
-        if not state.epochs and state.epochs_are_sound and state.last_epoch >= 0:
-            path = self._path(LEADER_EPOCHS)
-            yield finding("epoch_missing", path, found=state.last_epoch, severity=WARNING)
         end = self.bounds.end_offset
+        yield from state.epochs.finish(end)
         if end is None:
             return
-        for row in state.epochs:
-            start = row.start_offset
-            if start > end:
-                path = self._path(LEADER_EPOCHS)
-                yield finding(
-                    "epoch_beyond_end", path, row.position, offset=start, expected=end, found=start
-                )
         for offset in self._listing.snapshots:
             if offset > end:
                 path = state.path(offset, SNAPSHOT_SUFFIX)
@@ -272,8 +271,7 @@ class PartitionCheck:
             yield from check.run()
         except OSError as error:
             self._state.lose_track()
-            path = error.filename or self._path(name)
-            yield finding("unreadable", path, found=error.strerror or str(error))
+            yield unreadable(self._path(name), error)
         # Those at the end of the segment: nothing more comes before them.
         for offset in snapshots:
             yield from self._judge_snapshot(offset)

@@ -60,7 +60,7 @@ class ProducerHistory:
     def data(
         self, header: BatchHeader, path: str, position: int, *, gaps_explained: bool
     ) -> Iterator[CheckFinding]:
-        """Follow a data batch of a producer; yield what is odd about its sequence or epoch."""
+        """Follow a data batch of a producer; yield what it should not have written so."""
         known = self._producers.get(header.producer_id)
         if known is None or known.epoch != header.producer_epoch:
             if known is not None:
@@ -68,6 +68,15 @@ class ProducerHistory:
             txn = None if known is None else known.txn_first_offset
             known = _Producer(header.producer_epoch, txn_first_offset=txn)
             self._producers[header.producer_id] = known
+        if self.is_complete and known.txn_first_offset is not None and not header.is_transactional:
+            yield finding(
+                "txn_state",
+                path,
+                position,
+                offset=header.base_offset,
+                expected=f"the transaction that began at {known.txn_first_offset}",
+                found="none",
+            )
         last = known.last_sequence
         if last is not None and last >= 0 and header.base_sequence > 0:
             expected = increment_sequence(last, 1)

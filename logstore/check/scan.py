@@ -73,6 +73,8 @@ class SegmentScan:
         self.size = file.size()
         self.end_position = 0
         self.end_is_known = True
+        # The last search for a valid batch: none lies between where it began and what it found.
+        self._searched: tuple[int, int | None] = (self.size, None)
         self._block = b""
         self._block_start = 0
 
@@ -110,15 +112,15 @@ class SegmentScan:
         if computed == header.crc:
             yield self._trusted(position, end, header)
             return end
-        following: int | None = end
-        if end != self.size and not self._is_batch(end):
-            # Nothing begins where this one should end: perhaps it is the length that is wrong.
-            following = self._next_batch(position + 1)
-            true_end = self._true_end(position, header, following)
-            if true_end is not None:
-                yield self._wrong_length(position, header, true_end - position)
-                yield self._trusted(position, true_end, header)
-                return true_end
+        # Perhaps it is the length that is wrong; then another one ends or begins elsewhere.
+        following = self._next_batch(position + 1)
+        true_end = self._true_end(position, header, following)
+        if true_end is not None:
+            yield self._wrong_length(position, header, true_end - position)
+            yield self._trusted(position, true_end, header)
+            return true_end
+        if end == self.size or self._is_batch(end):
+            following = end
         yield finding(
             "crc",
             self._path,
@@ -223,6 +225,13 @@ class SegmentScan:
 
     def _next_batch(self, start: int) -> int | None:
         """Return the position of the first valid batch at `start` or after it."""
+        searched, found = self._searched
+        if start < searched or (found is not None and start > found):
+            found = self._search(start)
+            self._searched = (start, found)
+        return found
+
+    def _search(self, start: int) -> int | None:
         while start <= self.size - layout.HEADER_SIZE:
             data = self._file.read(start, _BLOCK)
             last = len(data) - layout.HEADER_SIZE

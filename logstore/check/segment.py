@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import bisect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from logstore.check.batches import verify_batch
 from logstore.check.findings import ERROR, INFO, WARNING, CheckFinding, finding
 from logstore.check.indexes import OffsetIndexCheck, SegmentPlace, TimeIndexCheck, TxnIndexCheck
+from logstore.check.leader_epochs import LeaderEpochs
 from logstore.check.producers import ProducerHistory
 from logstore.check.scan import ScannedBatch, SegmentScan, Unreadable
-from logstore.check.small_files import EpochRow
+from logstore.epochs import LEADER_EPOCHS
 from logstore.names import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, file_name
 from logstore.record.control import EndTxnMarker
 from logstore.record.header import BatchHeader
 from logstore.runtime.fs import FileSystem
-from logstore.types import INT32_MAX, INT64_MAX, NO_PARTITION_LEADER_EPOCH, AbortedTxn
+from logstore.types import INT32_MAX, INT64_MAX, AbortedTxn
 
 _PROGRESS_BYTES = 1 << 20
 
@@ -29,16 +29,22 @@ class PartitionContext(NamedTuple):
     ----------
     is_clean : bool
         Whether the directory was closed in good order.
-    first_dirty_offset : int
-        Of the cleaner checkpoint; 0 if there is none.
+    first_dirty_offset : int or None
+        Of the cleaner checkpoint; None if it does not name the partition.
     is_compacted : bool
-        Whether its topic is known to have the policy compact, so that records may be missing
-        anywhere.
+        Whether its topic is known to have the policy compact.
+    log_start_offset : int
+        Of the checkpoint; 0 if that does not name the partition.
+    is_log_start_known : bool
+        Whether it is that: not where it may have moved on since, nor without a checkpoint, as
+        beside a folder that was copied alone.
     """
 
     is_clean: bool = False
-    first_dirty_offset: int = 0
+    first_dirty_offset: int | None = None
     is_compacted: bool = False
+    log_start_offset: int = 0
+    is_log_start_known: bool = False
 
 
 @dataclass(slots=True)
@@ -70,6 +76,8 @@ class PartitionState:
         Whether no damage hides where the last segment walked ends.
     has_holes : bool
         Whether offsets were missing somewhere, so that sequences may jump.
+    gaps_end : int
+        Below it a cleaning explains that offsets are missing.
     """
 
     fs: FileSystem
@@ -78,18 +86,40 @@ class PartitionState:
     counts: CheckCounts
     decompression_limit: int
     history: ProducerHistory = field(default_factory=ProducerHistory)
-    epochs: list[EpochRow] = field(default_factory=list)
-    epochs_are_sound: bool = True
-    last_epoch: int = -1
-    epoch_fault: tuple[int, int] | None = None
     end_offset: int | None = None
     end_is_known: bool = True
     has_holes: bool = False
+    gaps_end: int = 0
+    epochs: LeaderEpochs = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.epochs = LeaderEpochs(
+            f"{self.directory}/{LEADER_EPOCHS}",
+            self.context.log_start_offset,
+            is_start_known=self.context.is_log_start_known,
+        )
 
     @property
     def first_dirty_offset(self) -> int:
-        """Offset below which records may have been compacted away."""
-        return INT64_MAX if self.context.is_compacted else self.context.first_dirty_offset
+        """Offset below which records may have been compacted away, for what would be an error.
+
+        A crash between a swap and the checkpoint after it leaves cleaned records above.
+        """
+        return INT64_MAX if self.context.is_compacted else self.context.first_dirty_offset or 0
+
+    def explain_gaps(self, bases: Sequence[int]) -> None:
+        """Find out up to where a cleaning explains missing offsets; `bases` are the segments'.
+
+        The segment in which a cleaning ended was rewritten as a whole. Without a checkpoint, as
+        in a folder that was copied alone, any segment of a compacted topic may have been
+        cleaned but the active one.
+        """
+        first_dirty = self.context.first_dirty_offset
+        if first_dirty is not None:
+            above = [base for base in bases if base >= first_dirty]
+            self.gaps_end = min(above, default=first_dirty)
+        elif self.context.is_compacted:
+            self.gaps_end = max(bases, default=0)
 
     def lose_track(self) -> None:
         """Note that there are batches of which nothing is known."""
@@ -243,7 +273,8 @@ class SegmentCheck:
             yield from self._judge_snapshot(self._snapshots.pop(0))
         yield from self._gap(header.base_offset, scanned.position)
         state.end_offset = header.next_offset
-        yield from self._leader_epoch(header, scanned.position)
+        after = None if following is None else following.header
+        yield from state.epochs.batch(header, after, self._path, scanned.position)
         state.counts.records += max(0, header.record_count)
         marker: EndTxnMarker | None = None
         is_sound = True
@@ -265,8 +296,8 @@ class SegmentCheck:
     ) -> CheckFinding | None:
         """Judge a batch's offsets by the segment's bounds and by the batches around it.
 
-        The base offset is under no CRC: one that reaches into the next batch, where that one
-        fits what came before, is wrong itself.
+        The base offset is under no CRC. Of two batches that overlap the second is wrong, unless
+        it fits what came before and the first leaves a gap there.
         """
         end = self._state.end_offset
         first, last = scanned.header.base_offset, scanned.header.last_offset
@@ -287,7 +318,7 @@ class SegmentCheck:
             return wrong("segment_overlap", self._following - 1, last)
         if end is not None and first < end:
             return wrong("offset_order", end, first)
-        if after is not None and last >= after and (end is None or after >= end):
+        if end is not None and after is not None and first > end and end <= after <= last:
             return wrong("offset_order", f"below {after}", last)
         return None
 
@@ -299,7 +330,7 @@ class SegmentCheck:
         if end is None or base_offset <= end:
             return
         state.has_holes = True
-        if max(end, state.first_dirty_offset) < base_offset and state.end_is_known:
+        if max(end, state.gaps_end) < base_offset and state.end_is_known:
             yield finding(
                 "offset_gap",
                 self._path,
@@ -309,41 +340,6 @@ class SegmentCheck:
                 found=base_offset,
                 severity=WARNING,
             )
-
-    def _leader_epoch(self, header: BatchHeader, position: int) -> Iterator[CheckFinding]:
-        """Judge a batch's leader epoch by the checkpoint, else by the batches before it.
-
-        Of batches that are wrong in one way only the first is told.
-        """
-        state = self._state
-        found = header.partition_leader_epoch
-        if not state.epochs_are_sound:
-            return
-        expected = self._epoch_of(header.base_offset)
-        if expected is None and 0 <= found < state.last_epoch:
-            expected = state.last_epoch
-        state.last_epoch = max(state.last_epoch, found) if not state.epochs else -1
-        if found < NO_PARTITION_LEADER_EPOCH and expected is None:
-            expected = NO_PARTITION_LEADER_EPOCH
-        if expected is None or found in (expected, NO_PARTITION_LEADER_EPOCH):
-            state.epoch_fault = None
-            return
-        fault = (expected, found)
-        if fault != state.epoch_fault:
-            yield finding(
-                "leader_epoch",
-                self._path,
-                position,
-                offset=header.base_offset,
-                expected=expected,
-                found=found,
-            )
-        state.epoch_fault = fault
-
-    def _epoch_of(self, offset: int) -> int | None:
-        epochs = self._state.epochs
-        count = bisect.bisect_right(epochs, offset, key=_start_offset)
-        return epochs[count - 1].epoch if count else None
 
     def _producer(
         self, header: BatchHeader, marker: EndTxnMarker | None, position: int
@@ -389,7 +385,3 @@ def _with_next(
         is_sound = isinstance(following, ScannedBatch) and following.batch is not None
         yield current, following if is_sound else None  # type: ignore[misc]  # judged above
         current = following
-
-
-def _start_offset(row: EpochRow) -> int:
-    return row.start_offset

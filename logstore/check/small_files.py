@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from logstore.check.findings import WARNING, CheckFinding, finding
+from logstore.check.findings import WARNING, CheckFinding, finding, unreadable
 from logstore.checkpoint import CHECKPOINT_VERSION, read_bytes
 from logstore.errors import CorruptSnapshotError
 from logstore.producer_snapshot import ENTRY_SIZE, HEADER_SIZE, SnapshotEntry, decode_snapshot
@@ -16,6 +17,8 @@ from logstore.types import TopicPartition
 _NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
 _GAP = re.compile(r"[ \t\v\f]+")
 
+_SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
+assert _SNAPSHOT_ENTRY.size == ENTRY_SIZE
 _SNAPSHOT_CHECKS = {"version": "snapshot_version", "crc": "snapshot_crc"}
 
 
@@ -65,7 +68,11 @@ def read_table(
     """
     if not fs.exists(path):
         return
-    lines = _lines(read_bytes(fs, path))
+    try:
+        lines = _lines(read_bytes(fs, path))
+    except OSError as error:
+        yield unreadable(path, error)
+        return
     if not lines:
         return
     position, text = lines[0]
@@ -129,24 +136,32 @@ def read_epochs(fs: FileSystem, path: str) -> Iterator[EpochRow | CheckFinding]:
 
 def read_snapshot(fs: FileSystem, path: str, offset: int) -> Iterator[SnapshotRow | CheckFinding]:
     """Yield the entries of the snapshot of `offset`, and what is wrong with it."""
-    data = read_bytes(fs, path)
     try:
-        entries = decode_snapshot(data, path)
-    except CorruptSnapshotError as error:
-        yield finding(
-            _SNAPSHOT_CHECKS.get(error.check or "", "snapshot_size"),
-            path,
-            error.position or 0,
-            offset=offset,
-            expected=error.expected,
-            found=error.found,
-        )
+        data = read_bytes(fs, path)
+    except OSError as error:
+        yield unreadable(path, error)
         return
-    seen: set[int] = set()
-    for slot, entry in enumerate(entries):
+    try:
+        decode_snapshot(data, path)
+    except CorruptSnapshotError as error:
+        if error.check != "entry":  # those are judged one by one below
+            yield finding(
+                _SNAPSHOT_CHECKS.get(error.check or "", "snapshot_size"),
+                path,
+                error.position or 0,
+                offset=offset,
+                expected=error.expected,
+                found=error.found,
+            )
+            return
+    producers: set[int] = set()
+    transactions: set[int] = set()
+    for slot, row in enumerate(_SNAPSHOT_ENTRY.iter_unpack(data[HEADER_SIZE:])):
+        entry = SnapshotEntry._make(row)
         position = HEADER_SIZE + slot * ENTRY_SIZE
-        fault = _impossible(entry, offset, seen)
-        seen.add(entry.producer_id)
+        fault = _impossible(entry, offset, producers, transactions)
+        producers.add(entry.producer_id)
+        transactions.add(entry.current_txn_first_offset)
         if fault is None:
             yield SnapshotRow(position, entry)
         else:
@@ -160,16 +175,21 @@ def read_snapshot(fs: FileSystem, path: str, offset: int) -> Iterator[SnapshotRo
             )
 
 
-def _impossible(entry: SnapshotEntry, offset: int, seen: set[int]) -> tuple[str, object] | None:
+def _impossible(
+    entry: SnapshotEntry, offset: int, producers: set[int], transactions: set[int]
+) -> tuple[str, object] | None:
     """Return what an entry should be and what it is, None if it may be true."""
+    opened_at = entry.current_txn_first_offset
     if entry.producer_id < 0:
         return "a producer id", entry.producer_id
-    if entry.producer_id in seen:
+    if entry.producer_id in producers:
         return "each producer once", entry.producer_id
     if entry.last_offset >= offset:
         return f"a last offset below {offset}", entry.last_offset
-    if entry.current_txn_first_offset >= offset:
-        return f"a first offset below {offset}", entry.current_txn_first_offset
+    if opened_at >= offset:
+        return f"a first offset below {offset}", opened_at
+    if opened_at >= 0 and opened_at in transactions:
+        return "one transaction an offset", opened_at
     if entry.last_offset >= 0 and not 0 <= entry.offset_delta <= entry.last_offset:
         return f"an offset delta up to {entry.last_offset}", entry.offset_delta
     return None

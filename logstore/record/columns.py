@@ -114,6 +114,26 @@ class RecordColumns:
         """The values."""
         return self._column(4)
 
+    @property
+    def encoded_headers(self) -> BytesColumn:
+        """The headers of each record as `encode_headers` spells them; none is one zero byte.
+
+        What `encode_section` takes, and what tells equal headers without decoding them.
+        """
+        starts = np.ascontiguousarray(self.extents[:, 6])
+        return BytesColumn(self.data, starts, (self.extents[:, 1] - starts).astype(np.int32))
+
+    def between(self, start_offset: int, end_offset: int | None = None) -> RecordColumns:
+        """Return the records with offsets in [start, end) over the same arena; no end is all."""
+        inside = self.offsets >= start_offset
+        if end_offset is not None:
+            inside &= self.offsets < end_offset
+        if inside.all():
+            return self
+        return RecordColumns(
+            self.data, self.offsets[inside], self.timestamps[inside], self.extents[inside]
+        )
+
     def _column(self, field: int) -> BytesColumn:
         starts = np.ascontiguousarray(self.extents[:, field])
         return BytesColumn(self.data, starts, self.extents[:, field + 1].astype(np.int32))

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.fuzz import log_targets, targets
+from tests.fuzz import check_targets, log_targets, targets
 from tests.fuzz.contract import Target
 from tests.fuzz.mutate import mutate
 
@@ -17,7 +17,11 @@ HERE = Path(__file__).resolve().parent
 CORPUS = HERE / "corpus"
 CRASHES = HERE / "crashes"
 
-TARGETS: dict[str, Target] = {**targets.TARGETS, **log_targets.TARGETS}
+TARGETS: dict[str, Target] = {
+    **targets.TARGETS,
+    **log_targets.TARGETS,
+    **check_targets.TARGETS,
+}
 
 Signature = tuple[str, str]
 """Kind of the exception, and the last place in the project that it passed."""

@@ -115,7 +115,7 @@ def _is_control_key(key: bytes | None) -> bool:
 
 
 class Prefix(NamedTuple):
-    """What recovery keeps: bytes, and why it must refuse instead, if it must."""
+    """What recovery keeps: bytes, and whether it must refuse instead."""
 
     size: int
     refused: bool
@@ -125,14 +125,15 @@ def recoverable(data: bytes) -> Prefix:
     """Find the valid prefix of a segment with base 0 (storage-format §8.5)."""
     walked = oracle.walk(data, is_file=True)
     open_producers: set[int] = set()
-    previous = -1
+    previous, span_start = -1, 0
     for taken in walked.batches:
         if not taken.is_sound:
             return Prefix(taken.position, refused=False)
-        if not previous < taken.base_offset <= taken.last_offset:
-            return Prefix(taken.position, refused=False)
-        if taken.last_offset > oracle.INT32_MAX:
-            return Prefix(taken.position, refused=True)
+        if not previous < taken.base_offset <= taken.last_offset < oracle.INT64_MAX:
+            # What lies below a jump contradicts it.
+            return Prefix(taken.position, refused=0 < span_start > taken.base_offset)
+        if taken.last_offset > span_start + oracle.INT32_MAX:
+            span_start = taken.base_offset
         previous = taken.last_offset
         if taken.producer_id < 0:
             continue
@@ -155,7 +156,10 @@ def recoverable(data: bytes) -> Prefix:
 
 
 def recovery(data: bytes) -> str:
-    """Open after a crash: the sound prefix stays, all of it; or nothing is changed."""
+    """Open after a crash: the sound prefix stays, all of it, perhaps in several segments.
+
+    Or nothing is changed.
+    """
     world = world_of({LOG: data})
     wanted = recoverable(data)
     try:
@@ -168,7 +172,7 @@ def recovery(data: bytes) -> str:
             return "segment_overflow"
         return outcome_of(error, UnsupportedFormatError, CorruptRecordError, path=world.path(LOG))
     assert not wanted.refused, "what must be refused was opened"
-    assert world.files()[LOG] == data[: wanted.size], f"not cut at {wanted.size}"
+    assert stored(world) == data[: wanted.size], f"not cut at {wanted.size}"
     log._check()
     log.producer_state._check()
     for segment in log.segments:
@@ -185,17 +189,28 @@ def recovery(data: bytes) -> str:
     return "cut" if wanted.size < len(data) and outcome == OK else outcome
 
 
+def stored(world: World) -> bytes:
+    """Return the bytes of all segments, one after another."""
+    return b"".join(world.files(".log").values())
+
+
+def _located(log: Log, error: CorruptRecordError) -> str:
+    """Return the outcome of damage that is met in one of the log's segments."""
+    paths = {segment.log_path for segment in log.segments}
+    assert error.path in paths, f"{error.path} is none of {paths}"
+    return outcome_of(error, CorruptRecordError, path=error.path)
+
+
 def _compare_reading(log: Log, wanted: Readable) -> str:
     """Read a log to its end and compare; damage must be met, and be located."""
     found: list[Record] = []
-    path = log.segments.first.log_path
     outcome = OK
     try:
-        for _, record in log.records(0):
+        for _, record in log.records(log.log_start_offset):
             found.append(record)
     except CorruptRecordError as error:
-        outcome = outcome_of(error, CorruptRecordError, path=path)
-    start = [record for record in wanted.records if record.offset >= 0]
+        outcome = _located(log, error)
+    start = [record for record in wanted.records if record.offset >= log.log_start_offset]
     assert found == start, f"records {found} instead of {start}"
     assert (outcome != OK) == wanted.damaged, "damage was passed over"
     return outcome
@@ -205,7 +220,10 @@ def _compare_reading(log: Log, wanted: Readable) -> str:
 
 
 def reading(data: bytes) -> str:
-    """Open as after a clean stop, read all: the records before the damage, then an error."""
+    """Open as after a clean stop, read all: the records before the damage, then an error.
+
+    A segment that must be split may be; every byte stays.
+    """
     world = world_of({LOG: data, index_name(0): b""})
     path = world.path(LOG)
     walked = oracle.walk(data, is_file=True)
@@ -217,25 +235,25 @@ def reading(data: bytes) -> str:
         ):
             raise
         return outcome_of(error, CorruptRecordError, UnsupportedFormatError, path=path)
-    assert world.files()[LOG] == data
+    assert stored(world) == data
     outcome = _compare_reading(log, readable(walked.batches))
     for isolation in (Isolation.READ_COMMITTED, Isolation.LOG_END):
         try:
-            for each, record in log.records(0, isolation=isolation):
+            for each, record in log.records(log.log_start_offset, isolation=isolation):
                 assert each.header.base_offset <= record.offset
         except CorruptRecordError as error:
-            outcome_of(error, CorruptRecordError, path=path)
+            _located(log, error)
     for target in (-3, -2, -1, 0, 1001, 1700000000001, 2**62):
-        _time_query(log, target, walked.batches, path)
+        _time_query(log, target, walked.batches)
     log.close()
     return outcome
 
 
-def _time_query(log: Log, target: int, batches: list[oracle.Batch], path: str) -> None:
+def _time_query(log: Log, target: int, batches: list[oracle.Batch]) -> None:
     try:
         answer = log.offset_for_timestamp(target)
     except CorruptRecordError as error:
-        outcome_of(error, CorruptRecordError, path=path)
+        _located(log, error)
         return
     if answer is None or answer.timestamp < 0 or target < 0:
         return
