@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 from cleaner import kernels
 from cleaner.chunks import ChunkReader, end_of
 from cleaner.map_kernels import STATE_MESSAGES
+from cleaner.offset_map import OffsetMap
+from cleaner.transactions import TransactionState, aborted_transactions
 
 if TYPE_CHECKING:
-    from cleaner.offset_map import OffsetMap
+    from cleaner.config import CleanerConfig
     from logstore.log import Log
 
 
@@ -56,16 +58,17 @@ class MapBuild:
         ------
         CorruptRecordError, UnsupportedFormatError
             A batch is damaged.
-        UnsupportedTransactionsError
-            A batch has a producer id or is a control batch.
         """
         offset_map = self._map
         offset_map.latest_offset = self._start - 1
+        transactions = TransactionState()
+        transactions.add_aborted(aborted_transactions(self._log, self._start, self._end))
         for segment in self._log.segments.between(self._start, self._end):
             end = end_of(segment, self._log)
             position = segment.indexed_position(self._start)
             for chunk in self._reader.chunks(segment, end, position):
                 yield chunk.size_bytes
+                transactions.judge(chunk)
                 status, row = kernels.map_batches(
                     chunk.data,
                     chunk.table,
@@ -84,3 +87,28 @@ class MapBuild:
                     return
                 self.bytes_read += chunk.size_bytes
             offset_map.latest_offset = min(end, self._end) - 1
+
+
+def passes_after(log: Log, config: CleanerConfig, start_offset: int, end_offset: int) -> int:
+    """Count the passes that it takes to clean [start, end), by what the map holds.
+
+    Notes
+    -----
+    Reads the range once, and what a pass left over of a chunk once more.
+    """
+    passes = 0
+    reader = ChunkReader(config.io_buffer_bytes)
+    while start_offset < end_offset:
+        offset_map = OffsetMap(
+            config.dedupe_buffer_bytes,
+            config.load_factor,
+            base_offset=start_offset,
+            max_entries=end_offset - start_offset,
+            rng=log.runtime.rng,
+        )
+        for _ in MapBuild(log, start_offset, end_offset, offset_map, reader).steps():
+            pass
+        assert offset_map.latest_offset >= start_offset
+        start_offset = offset_map.latest_offset + 1
+        passes += 1
+    return passes

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, NoReturn
 import numpy as np
 
 from cleaner import kernels
-from cleaner.errors import UnsupportedTransactionsError
 from logstore.errors import CorruptRecordError, SegmentOverflowError
 from logstore.record.batch import RecordBatch, decode_stored
 from logstore.record.codecs import Codec, decompress
@@ -119,8 +118,6 @@ class ChunkReader:
             A batch is damaged, torn or out of place; names file and position.
         SegmentOverflowError
             An offset is more than 31 bits above the segment's base.
-        UnsupportedTransactionsError
-            A batch has a producer id or is a control batch.
         """
         position = start
         next_offset = segment.base_offset
@@ -168,11 +165,6 @@ class ChunkReader:
         self, segment: LogSegment, position: int, size_bytes: int, table: NDArray[np.int64]
     ) -> Chunk:
         attributes = table[:, kernels.COL_ATTRIBUTES]
-        if (table[:, kernels.COL_PRODUCER_ID] >= 0).any() or (attributes & CONTROL_BIT).any():
-            raise UnsupportedTransactionsError(
-                f"{segment.log_path}: batches of idempotent or transactional producers "
-                "are not cleaned yet"
-            )
         # A bare header left by compaction has nothing to unfold, whatever codec it names.
         bare = (table[:, kernels.COL_SIZE] == HEADER_SIZE) & (
             table[:, kernels.COL_RECORD_COUNT] == 0
@@ -189,6 +181,10 @@ class ChunkReader:
         unfit = np.flatnonzero(table[:, kernels.COL_RECORD_COUNT] * MIN_RECORD_SIZE > sections)
         if len(unfit):
             chunk.refuse(int(unfit[0]))
+        if (attributes[: len(table)] & CONTROL_BIT).any():
+            status, row = kernels.read_control_types(chunk.data, table, len(table))
+            if status != kernels.OK:
+                chunk.refuse(row)
         return chunk
 
     def _decompress(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cleaner.build import MapBuild
 from cleaner.chunks import ChunkReader
-from cleaner.errors import CleaningAbortedError, UnsupportedTransactionsError
+from cleaner.errors import CleaningAbortedError
 from cleaner.grouping import group_segments
 from cleaner.offset_map import OffsetMap
 from cleaner.rewrite import Rewriter, create_destination
@@ -41,6 +41,7 @@ def clean_pass(
     upper_bound_offset: int,
     *,
     pass_number: int = 1,
+    dry_run: bool = False,
 ) -> Pass:
     """Clean offsets below `upper_bound_offset` by the latest record of each key.
 
@@ -51,7 +52,10 @@ def clean_pass(
     upper_bound_offset : int
         Base of the first segment not to touch; at most the active segment's. When it is not
         above `first_dirty_offset`, nothing is mapped and the clean section below it is
-        rewritten once, for its expired tombstones.
+        rewritten once, for its expired tombstones. In a dry run also the active segment may lie
+        below, as if it had been rolled.
+    dry_run : bool
+        Decide every record's fate, but write and swap nothing.
 
     Returns
     -------
@@ -63,8 +67,6 @@ def clean_pass(
     ------
     CleaningAbortedError
         Thrown in by the driver. Groups that were swapped stay; the unfinished one is removed.
-    UnsupportedTransactionsError
-        As if aborted. In the dirty section such batches are met before anything is changed.
     CorruptRecordError, UnsupportedFormatError, SegmentOverflowError, KafkaStorageError, OSError
         The unfinished `.cleaned` files stay for the loader to remove.
 
@@ -73,6 +75,7 @@ def clean_pass(
     Memory: the map and the I/O buffers, whatever the log's size. Source: cleaner-semantics §1.
     """
     log.check_open()
+    generation = log.generation
     clock = log.runtime.clock
     now_ms = clock.now_ms()
     started_ns = clock.monotonic_ns()
@@ -107,19 +110,22 @@ def clean_pass(
     total = sum(segment.size_bytes for segment in sources)
     done = 0
     for group in groups:
-        destination = create_destination(log, group[0].base_offset)
+        destination = None if dry_run else create_destination(log, group[0].base_offset)
         try:
             for size in rewriter.steps(group, destination):
                 yield PassProgress("rewrite", done, total)
                 done += size
-        except (CleaningAbortedError, UnsupportedTransactionsError, GeneratorExit):
-            destination.delete_if_exists()
+        except (CleaningAbortedError, GeneratorExit):
+            if destination is not None:
+                destination.delete_if_exists()
             raise
         except BaseException:
-            destination.close_handlers()
+            if destination is not None:
+                destination.close_handlers()
             raise
-        _finish_destination(destination, group[-1])
-        log.replace_segments([destination], group)
+        if destination is not None:
+            _finish_destination(destination, group[-1])
+            _swap(log, destination, group, generation)
     return CleanerStats(
         topic_partition=log.topic_partition,
         pass_number=pass_number,
@@ -141,6 +147,22 @@ def clean_pass(
         index_ms=(mapped_ns - started_ns) // 1_000_000,
         clean_ms=(clock.monotonic_ns() - mapped_ns) // 1_000_000,
     )
+
+
+def _swap(log: Log, destination: LogSegment, group: list[LogSegment], generation: int) -> None:
+    """Put the cleaned segment in the place of its sources, unless the log was truncated since.
+
+    Raises
+    ------
+    CleaningAbortedError
+        What was read may no longer be part of the log (KAFKA-631).
+    """
+    with log.lock:
+        if log.generation == generation:
+            log.replace_segments([destination], group)
+            return
+    destination.delete_if_exists()
+    raise CleaningAbortedError(f"{log.topic_partition} was truncated during its cleaning")
 
 
 def _finish_destination(destination: LogSegment, last_source: LogSegment) -> None:

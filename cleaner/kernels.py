@@ -60,7 +60,15 @@ COL_OUT_SIZE = 17  # out: upper bound after classify, exact after assemble
 COL_FIRST_RECORD = 18  # out: index of the batch's first record in the record arrays
 COL_OUT_HORIZON = 19  # out: 1 if a rebuilt batch carries a delete horizon
 COL_PARSED = 20  # out: records that have a code; 0 when all were discarded unread
-TABLE_COLUMNS = 21
+COL_PRODUCER_EPOCH = 21
+COL_CONTROL = 22  # one of CONTROL_*, once the control batches were read
+TABLE_COLUMNS = 23
+
+CONTROL_NONE = -1  # a data batch
+CONTROL_ABORT = 0
+CONTROL_COMMIT = 1
+CONTROL_OTHER = 2
+CONTROL_EMPTY = 3  # compaction removed its record
 
 VERDICT_DELETE_EMPTY = 0
 VERDICT_RETAIN_EMPTY = 1
@@ -179,6 +187,9 @@ def scan_batches(data: Bytes, start: int, end: int, check_crc: bool, table: Int6
         row[COL_SECTION_END] = position + size
         row[COL_VERDICT] = VERDICT_DELETE_EMPTY
         row[COL_DISCARD] = DISCARD_NONE
+        epoch = read_i32(data, position + 49)  # its low half
+        row[COL_PRODUCER_EPOCH] = np.int64(np.int16(epoch & 0xFFFF))
+        row[COL_CONTROL] = CONTROL_NONE
         rows += 1
         position += size
     return OK, rows, position
@@ -227,6 +238,33 @@ def _record_fields(data: Bytes, position: int, end: int) -> Any:
 
 
 @kernel
+def read_control_types(data: Bytes, table: Int64s, rows: int) -> Any:
+    """Tell what each control batch says, in its row; data batches are passed over.
+
+    Returns
+    -------
+    (status, row)
+        `OK` with `rows`, or `DAMAGED` with the row of a batch whose key cannot be read.
+    """
+    data = borrowed(data)
+    table = borrowed(table)
+    for index in range(rows):
+        row = table[index]
+        if not row[COL_ATTRIBUTES] & _CONTROL:
+            continue
+        if row[COL_RECORD_COUNT] == 0:
+            row[COL_CONTROL] = CONTROL_EMPTY
+            continue
+        fields = _record_fields(data, row[COL_SECTION_START], row[COL_SECTION_END])
+        key_start = fields[5]
+        if fields[0] != OK or fields[6] < 4 or data[key_start] >= 0x80:
+            return DAMAGED, index
+        kind = np.int64(data[key_start + 2]) << 8 | np.int64(data[key_start + 3])
+        row[COL_CONTROL] = kind if 0 <= kind <= CONTROL_COMMIT else CONTROL_OTHER
+    return OK, rows
+
+
+@kernel
 def map_batches(
     data: Bytes,
     table: Int64s,
@@ -240,7 +278,8 @@ def map_batches(
 ) -> Any:
     """Put the keys of the rows [first, end) into the map, in offset order (§5).
 
-    Control batches and discarded ones map nothing but count and move the latest offset.
+    Control batches and discarded ones map nothing but count and move the latest offset; a control
+    batch counts as one message, in Kafka too, even if compaction left nothing of it but its header.
 
     Returns
     -------
@@ -256,7 +295,9 @@ def map_batches(
         row = table[index]
         last_offset = row[COL_LAST_OFFSET]
         count = row[COL_RECORD_COUNT]
-        if row[COL_ATTRIBUTES] & _CONTROL or row[COL_DISCARD] != DISCARD_NONE:
+        if row[COL_ATTRIBUTES] & _CONTROL:
+            state[STATE_MESSAGES] += 1
+        elif row[COL_DISCARD] != DISCARD_NONE:
             state[STATE_MESSAGES] += count
         else:
             position = row[COL_SECTION_START]
@@ -375,7 +416,7 @@ def classify_batches(
                     if kept == 0:
                         first_timestamp = timestamp
                     max_timestamp = max(max_timestamp, timestamp)
-                    kept_tombstone |= tombstone and not is_control
+                    kept_tombstone |= tombstone  # a control record without a value counts too
                     kept += 1
             if position != end:
                 return DAMAGED, index

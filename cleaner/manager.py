@@ -1,29 +1,28 @@
-"""Runs cleanings over the logs of a log manager: select, pass, checkpoint.
+"""What is known of the partitions of a broker that cleaners work on, and one pass over one.
 
-The checkpoint of each data directory, `cleaner-offset-checkpoint`, holds the first dirty offset
-of its compacted partitions.
+Checkpoints, states, partitions that cannot be cleaned; decisions about them, and a pass with all
+that surrounds it. Who runs passes, and in which order, is said elsewhere (`cleaner.command`).
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from collections.abc import Generator
+from typing import TYPE_CHECKING, NamedTuple
 
 from cleaner.config import CleanerConfig
-from cleaner.errors import UnsupportedTransactionsError
+from cleaner.errors import CleaningAbortedError
 from cleaner.selection import (
+    Circumstances,
     CleanableState,
     CleaningDecision,
     Gate,
     cleanable_state,
     decide,
-    selection_order,
+    idle_roll_ms,
 )
-from logstore.checkpoint import CLEANER_OFFSETS
+from cleaner.states import CleaningStates
 from logstore.errors import (
-    CorruptCheckpointError,
     CorruptionError,
     InvalidConfigurationError,
     InvalidOffsetError,
@@ -31,7 +30,7 @@ from logstore.errors import (
     SegmentOverflowError,
     UnsupportedFormatError,
 )
-from logstore.types import INT64_MAX, TopicPartition
+from logstore.services import LogService
 
 if TYPE_CHECKING:
     from cleaner.clean import PassProgress
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from logstore.log import Log
     from logstore.manager import LogManager
     from logstore.runtime import Runtime
+    from logstore.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -48,19 +48,18 @@ OFFSET_STRATEGY = "offset"
 _FOR_GOOD = (CorruptionError, UnsupportedFormatError, SegmentOverflowError, InvalidOffsetError)
 """What a further attempt would meet again; the log serves on, but is not cleaned any more."""
 
-ProgressListener = Callable[[TopicPartition, "PassProgress"], None]
+
+class PassResult(NamedTuple):
+    """How a pass ended: with its numbers, or with what was in the way."""
+
+    stats: CleanerStats | None
+    obstacle: Gate | None
 
 
-@dataclass(slots=True)
-class CleanOutcome:
-    """What a `clean` did: every pass, and the binding gate of partitions left alone."""
+class LogCleanerManager(LogService):
+    """The partitions of a `LogManager`, as cleaners see them.
 
-    passes: list[CleanerStats] = field(default_factory=list)
-    not_cleaned: list[tuple[TopicPartition, Gate]] = field(default_factory=list)
-
-
-class LogCleanerManager:
-    """Cleans the logs of a `LogManager`.
+    A `LogService`: truncations, deletions of topics and changes of policy stop a cleaning first.
 
     Parameters
     ----------
@@ -77,28 +76,28 @@ class LogCleanerManager:
         self._logs = logs
         self._broker_config = broker_config
         self.config = CleanerConfig.from_broker(broker_config)
+        self.states = CleaningStates(runtime)
         self._uncleanable: dict[TopicPartition, str] = {}
+
+    @property
+    def kafka_exact(self) -> bool:
+        """Whether Kafka's rules hold where a KIP says otherwise (`logstore.kafka.exact`)."""
+        return self._broker_config.logstore_kafka_exact
 
     # -- checkpoint ----------------------------------------------------------------------
 
     def checkpoint_of(self, topic_partition: TopicPartition) -> int | None:
         """Return the stored first dirty offset of a partition; None if there is none."""
-        checkpoint = self._logs.directory_of(topic_partition).checkpoint(CLEANER_OFFSETS)
-        try:
-            return checkpoint.read().get(topic_partition)
-        except CorruptCheckpointError as error:
-            logger.warning("%s; cleaning starts from the log start", error)
-            return None
+        return self._logs.directory_of(topic_partition).cleaner_offset(topic_partition)
 
     def _write_checkpoint(self, topic_partition: TopicPartition, first_dirty_offset: int) -> None:
         directory = self._logs.directory_of(topic_partition)
-        checkpoint = directory.checkpoint(CLEANER_OFFSETS)
-        try:
-            stored = checkpoint.read()
-        except CorruptCheckpointError:
-            stored = {}
-        known = {tp: offset for tp, offset in stored.items() if tp in directory.partitions}
-        checkpoint.write(known | {topic_partition: first_dirty_offset})
+        directory.write_cleaner_offset(topic_partition, first_dirty_offset)
+
+    def repair_checkpoint(self, log: Log, state: CleanableState) -> None:
+        """Replace a stored checkpoint that lies outside its log."""
+        if state.checkpoint_repaired and log.config.compact:
+            self._write_checkpoint(log.topic_partition, state.first_dirty_offset)
 
     # -- deciding ------------------------------------------------------------------------
 
@@ -108,153 +107,133 @@ class LogCleanerManager:
             log, self.checkpoint_of(log.topic_partition), self._runtime.clock.now_ms()
         )
 
-    def decision_of(self, log: Log, *, force: bool = False) -> CleaningDecision:
-        """Decide about a log; changes nothing."""
-        return decide(
-            log,
-            self.checkpoint_of(log.topic_partition),
-            self._runtime.clock.now_ms(),
+    def decision_of(
+        self, log: Log, *, force: bool = False, rolled: bool = False, foresee: bool = False
+    ) -> CleaningDecision:
+        """Decide about a log; changes nothing. See `cleaner.selection.decide`."""
+        tp = log.topic_partition
+        state = self.states.of(tp)
+        circumstances = Circumstances(
             cleaner_enabled=self._broker_config.log_cleaner_enable,
             force=force,
-            uncleanable=self._uncleanable.get(log.topic_partition),
+            uncleanable=self._uncleanable.get(tp),
+            paused=None if state is None else f"its cleaning state is {state}",
+            kafka_exact=self.kafka_exact,
+        )
+        return decide(
+            log,
+            self.checkpoint_of(tp),
+            self._runtime.clock.now_ms(),
+            circumstances,
+            rolled=rolled,
+            foresee=foresee,
         )
 
-    def _decide(self, log: Log, *, force: bool = False) -> CleaningDecision:
-        """Decide about a log, and replace its stored checkpoint if that lies outside the log."""
-        decision = self.decision_of(log, force=force)
-        if decision.state.checkpoint_repaired and log.config.compact:
-            self._write_checkpoint(log.topic_partition, decision.state.first_dirty_offset)
-        return decision
+    def explain(self, log: Log) -> CleaningDecision:
+        """Decide as the next selection would, and when each closed gate opens by itself."""
+        return self.decision_of(log, rolled=self.is_idle(log), foresee=True)
 
-    # -- cleaning ------------------------------------------------------------------------
+    def passes_bound(self, state: CleanableState) -> int:
+        """Return how many passes a range takes at most: if every dirty offset has another key."""
+        dirty = max(0, state.upper_bound_offset - state.first_dirty_offset)
+        return -(-dirty // self.config.max_keys)
 
-    def clean(
-        self,
-        partitions: Sequence[TopicPartition],
-        *,
-        force: bool = False,
-        roll: bool = False,
-        progress: ProgressListener | None = None,
-    ) -> CleanOutcome:
-        """Clean partitions; see `Broker.clean`.
+    def is_idle(self, log: Log) -> bool:
+        """Tell whether KIP-354 wants the active segment rolled though nothing is appended."""
+        if self.kafka_exact:
+            return False
+        moment = idle_roll_ms(log)
+        return moment is not None and moment <= self._runtime.clock.now_ms()
+
+    # -- one pass ------------------------------------------------------------------------
+
+    def run_pass(
+        self, log: Log, state: CleanableState, number: int = 1, *, dry_run: bool = False
+    ) -> Generator[PassProgress, None, PassResult]:
+        """Run one pass over a log and store its checkpoint.
+
+        Parameters
+        ----------
+        state : CleanableState
+            What to clean, as a decision has it.
+        number : int
+            Which pass over the log it is in this run, from 1.
+
+        Returns
+        -------
+        PassResult
+            Without numbers if somebody wanted the partition, or a batch was damaged: then it is
+            not cleaned again before a restart.
 
         Raises
         ------
-        InvalidConfigurationError
-            A topic asks for a compaction strategy that is not supported yet.
         KafkaStorageError
             The disk failed.
+
+        Notes
+        -----
+        Yields before each chunk and holds no lock then; closing it ends the pass like an abort.
         """
-        outcome = CleanOutcome()
-        logs = [self._logs.log(tp) for tp in partitions]
-        for log in logs:
-            _refuse_other_strategies(log)
-        for log in logs:
-            if (
-                log.active_segment.size_bytes
-                and (roll or self._is_idle(log))
-                and self.decision_of(log, force=force).is_candidate
-            ):
-                log.roll()
-        if force:
-            for log in logs:
-                self._force(log, outcome, progress)
-        else:
-            self._clean_due(logs, outcome, progress)
-        for log in logs:
-            log.delete_expired_files()
-        return outcome
-
-    def _is_idle(self, log: Log) -> bool:
-        """Tell whether KIP-354 wants the active segment rolled though nothing is appended."""
-        if self._broker_config.logstore_kafka_exact:
-            return False
-        limit = self._runtime.clock.now_ms() - log.config.max_compaction_lag_ms
-        first = log.active_segment.first_batch_timestamp()
-        return first < INT64_MAX and first < limit
-
-    def _clean_due(
-        self, logs: Sequence[Log], outcome: CleanOutcome, progress: ProgressListener | None
-    ) -> None:
-        """Clean the most urgent log, again and again, until none is due."""
-        exact = self._broker_config.logstore_kafka_exact
-        decisions = {log: self._decide(log) for log in logs}
-        passes = dict.fromkeys(logs, 0)
-        while decisions:
-            for log, decision in list(decisions.items()):
-                if decision.binding is not None:
-                    del decisions[log]
-                    if not passes[log]:
-                        outcome.not_cleaned.append((log.topic_partition, decision.binding))
-            if not decisions:
-                return
-            log = min(decisions, key=lambda log: selection_order(decisions[log], kafka_exact=exact))
-            passes[log] += 1
-            if self._pass(log, decisions[log].state, passes[log], outcome, progress):
-                decisions[log] = self._decide(log)
-            else:
-                del decisions[log]
-
-    def _force(self, log: Log, outcome: CleanOutcome, progress: ProgressListener | None) -> None:
-        """Clean one log as far as it goes, in as many passes as the map needs."""
-        decision = self._decide(log, force=True)
-        if decision.binding is not None:
-            outcome.not_cleaned.append((log.topic_partition, decision.binding))
-            return
-        number = 1
-        while self._pass(log, decision.state, number, outcome, progress):
-            decision = self._decide(log, force=True)
-            if decision.state.first_dirty_offset >= decision.state.upper_bound_offset:
-                return
-            number += 1
-
-    def _pass(
-        self,
-        log: Log,
-        state: CleanableState,
-        number: int,
-        outcome: CleanOutcome,
-        progress: ProgressListener | None,
-    ) -> bool:
-        """Run one pass and store its checkpoint; tell whether it came to its end."""
         from cleaner.clean import clean_pass
 
         tp = log.topic_partition
+        if not self.states.begin(tp):
+            return PassResult(None, _closed("paused", f"its state is {self.states.of(tp)}"))
+        first_dirty, upper_bound = state.first_dirty_offset, state.upper_bound_offset
         steps = clean_pass(
-            log,
-            self.config,
-            state.first_dirty_offset,
-            state.upper_bound_offset,
-            pass_number=number,
+            log, self.config, first_dirty, upper_bound, pass_number=number, dry_run=dry_run
         )
+        checkpoint: int | None = None  # what was stored holds, unless the pass comes to an end
         try:
             while True:
                 step = next(steps)
-                if progress is not None:
-                    progress(tp, step)
+                self.states.check_not_aborted(tp)
+                yield step
         except StopIteration as done:
             stats: CleanerStats = done.value
-        except UnsupportedTransactionsError as error:
-            outcome.not_cleaned.append(
-                (tp, Gate("unsupported_transactions", False, None, None, str(error)))
-            )
-            return False
+            checkpoint = stats.end_offset
+            return PassResult(stats, None)
+        except CleaningAbortedError as error:
+            return PassResult(None, _closed("paused", str(error)))
         except _FOR_GOOD as error:
             logger.warning("cleaning of %s failed: %s", tp, error)
-            self._uncleanable[tp] = str(error)
-            self._write_checkpoint(tp, state.first_dirty_offset)
-            outcome.not_cleaned.append((tp, Gate("uncleanable", False, None, None, str(error))))
-            return False
+            checkpoint = first_dirty
+            if not dry_run:
+                self._uncleanable[tp] = str(error)
+            return PassResult(None, _closed("uncleanable", str(error)))
         except OSError as error:
             raise KafkaStorageError(f"{tp}: cannot clean: {error}") from error
         finally:
-            steps.close()  # what a progress listener raises ends the pass like an abort
-        self._write_checkpoint(tp, stats.end_offset)
-        outcome.passes.append(stats)
-        return True
+            steps.close()
+            # Who aborted it goes on now, and decides about the checkpoint.
+            if self.states.done(tp) and checkpoint is not None and not dry_run:
+                self._write_checkpoint(tp, checkpoint)
+
+    # -- what happens to partitions ------------------------------------------------------
+
+    def partition_removed(self, topic_partition: TopicPartition) -> None:
+        """Forget a partition."""
+        self.states.forget(topic_partition)
+        self._uncleanable.pop(topic_partition, None)
+
+    def pause(self, topic_partition: TopicPartition) -> None:
+        """Stop a partition's cleaning, wait for its end, and keep it from being cleaned."""
+        self.states.abort_and_pause(topic_partition)
+
+    def resume(self, topic_partition: TopicPartition) -> None:
+        """Take back one `pause`."""
+        self.states.resume(topic_partition)
+
+    def config_changed(self, topic: str) -> None:
+        """Stop the cleaning of logs that are no longer compacted."""
+        for log in self._logs.open_logs():
+            tp = log.topic_partition
+            if tp.topic == topic and not log.config.compact and self.states.is_in_progress(tp):
+                self.states.abort(tp)
 
 
-def _refuse_other_strategies(log: Log) -> None:
+def refuse_other_strategies(log: Log) -> None:
+    """Raise `InvalidConfigurationError` for a compaction strategy that is not there yet."""
     config = log.config
     strategy = config.compaction_strategy or OFFSET_STRATEGY
     if strategy == "header" and not config.compaction_strategy_header.strip():
@@ -264,3 +243,7 @@ def _refuse_other_strategies(log: Log) -> None:
             f"topic '{log.topic_partition.topic}': compaction.strategy {strategy} "
             "is not supported yet; nothing was cleaned"
         )
+
+
+def _closed(gate: str, text: str) -> Gate:
+    return Gate(gate, False, None, None, text)

@@ -13,6 +13,7 @@ import numpy as np
 
 from cleaner import kernels
 from cleaner.chunks import Chunk, ChunkReader, end_of
+from cleaner.transactions import TransactionState, aborted_transactions, keep_last_batches
 from logstore.names import CLEANED_SUFFIX, SEGMENT_SUFFIXES, file_name
 from logstore.record.codecs import Codec, compress
 from logstore.record.layout import CODEC_MASK, HEADER_SIZE
@@ -65,33 +66,42 @@ class Rewriter:
         self._codes = np.empty(0, np.uint8)
         self._record_starts = np.empty(0, np.int64)
         self._out = np.empty(0, np.uint8)
+        self._transactions = TransactionState()
         self.fates = np.zeros(kernels.FATES, np.int64)
         self.bytes_read = 0
         self.bytes_written = 0
         self.messages_read = 0
         self.messages_written = 0
 
-    def steps(self, group: Sequence[LogSegment], destination: LogSegment) -> Iterator[int]:
+    def steps(self, group: Sequence[LogSegment], destination: LogSegment | None) -> Iterator[int]:
         """Rewrite a group; yield the bytes of each chunk before it is filtered.
+
+        Without a destination nothing is written.
 
         Raises
         ------
-        CorruptRecordError, UnsupportedFormatError, UnsupportedTransactionsError
+        CorruptRecordError, UnsupportedFormatError
             The destination is left unfinished.
         SegmentOverflowError
             An offset does not fit the destination.
         """
+        with self._log.lock:
+            producers = self._log.producer_state.active_producers()
         for segment in group:
             end = end_of(segment, self._log)
+            aborted = aborted_transactions(self._log, segment.base_offset, end)
+            self._transactions.add_aborted(aborted)
             mapped = (
                 segment.base_offset >= self._first_dirty_offset
                 and end - 1 <= self._map.latest_offset
             )
             for chunk in self._reader.chunks(segment, end, verify=not mapped):
                 yield chunk.size_bytes
+                self._transactions.judge(chunk)
+                keep_last_batches(chunk, producers)
                 self._filter(chunk, destination)
 
-    def _filter(self, chunk: Chunk, destination: LogSegment) -> None:
+    def _filter(self, chunk: Chunk, destination: LogSegment | None) -> None:
         table = chunk.table
         rows = chunk.rows
         last_of_round = table[:, kernels.COL_LAST_OFFSET] == self._upper_bound_offset - 1
@@ -115,8 +125,12 @@ class Rewriter:
             chunk.refuse(row)
         size = self._assemble(chunk)
         self._count(chunk, size)
-        if size:
-            destination.append(_extents(table), [memoryview(self._out)[:size]])  # type: ignore[arg-type]
+        if destination is not None:
+            if size:
+                destination.append(_extents(table), [memoryview(self._out)[:size]])  # type: ignore[arg-type]
+            for transaction in self._transactions.kept_aborts:
+                destination.txn_index.append(transaction)
+        self._transactions.kept_aborts.clear()
 
     def _reserve_records(self, count: int) -> None:
         if count > len(self._codes):
@@ -176,7 +190,9 @@ class Rewriter:
         self.fates[kernels.CONTROL_EXPIRED] += int(unread[~aborted].sum())
         self.bytes_read += chunk.size_bytes
         self.bytes_written += written
-        self.messages_read += parsed
+        # A batch that keeps its header is gone through even if all of it is discarded.
+        walked = table[:, kernels.COL_VERDICT] == kernels.VERDICT_RETAIN_EMPTY
+        self.messages_read += parsed + int(unread[walked].sum())
         self.messages_written += int(table[:, kernels.COL_KEPT].sum())
 
 

@@ -1,12 +1,14 @@
 """Which log is due for cleaning, and why the others are not (cleaner-semantics §2).
 
-Pure: from a log's state to values that can be shown. The cleaner executes them.
+Pure: from a log's state and a moment to values that can be shown. The cleaner executes them,
+`explain` prints them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,14 +19,18 @@ if TYPE_CHECKING:
     from logstore.segment import LogSegment
 
 
-_STANDING_GATES = ("policy", "cleaner_disabled", "unsupported_transactions", "uncleanable")
+_STANDING_GATES = ("policy", "cleaner_disabled", "uncleanable", "paused")
 """Gates that neither time nor appends can open."""
+
+_EITHER = ("dirty_ratio", "max_compaction_lag")
+"""Of these gates one is enough."""
 
 
 class Gate(NamedTuple):
     """One condition between a partition and its cleaning.
 
-    `value` and `threshold` are what was compared, in the unit that `text` names.
+    `value` and `threshold` are what was compared, in the unit that `text` names; `opens_at_ms` is
+    the first moment at which it is open, None if only an append or a command can open it.
     """
 
     gate: str
@@ -32,6 +38,49 @@ class Gate(NamedTuple):
     value: float | None
     threshold: float | None
     text: str
+    opens_at_ms: int | None = None
+
+
+class LogView(NamedTuple):
+    """The segments of a log as selection sees them.
+
+    `active` is None for the empty segment that a roll, foreseen but not done, would begin at
+    `active_base_offset`.
+    """
+
+    closed: Sequence[LogSegment]
+    active: LogSegment | None
+    active_base_offset: int
+
+    @classmethod
+    def of(cls, log: Log, *, rolled: bool = False) -> LogView:
+        """Return a log's segments; `rolled` as if its active segment, not empty, was closed."""
+        view = log.segments.view
+        if rolled and view[-1].size_bytes:
+            return cls(view, None, log.log_end_offset)
+        return cls(view[:-1], view[-1], view[-1].base_offset)
+
+    def closed_from(self, offset: int) -> Sequence[LogSegment]:
+        """Return the closed segments from the one that holds `offset` on."""
+        if offset >= self.active_base_offset:
+            return ()
+        slot = bisect_right(self.closed, offset, key=lambda segment: segment.base_offset) - 1
+        return self.closed[max(slot, 0) :]
+
+    def upper_bound(self, limit: int) -> int:
+        """Round a limit to a segment's base: the closed segment that contains it stays out."""
+        bases = [segment.base_offset for segment in self.closed] + [self.active_base_offset]
+        for base, next_base in pairwise(bases):
+            if limit < next_base:
+                return base
+        return self.active_base_offset
+
+    def bytes_between(self, start_offset: int, end_offset: int) -> int:
+        """Return the size of the closed segments from the one that holds the start on."""
+        if start_offset >= end_offset:
+            return 0
+        segments = self.closed_from(start_offset)
+        return sum(s.size_bytes for s in segments if s.base_offset < end_offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +95,8 @@ class CleanableState:
         The stored offset was outside the log and must be replaced.
     first_uncleanable_offset : int
         Exact limit: last stable offset, active segment or `min.compaction.lag.ms`.
+    uncleanable_gate : str
+        Which of them sets it.
     upper_bound_offset : int
         That limit rounded to a segment's base; a pass never touches what lies at or above.
     clean_bytes, cleanable_bytes : int
@@ -85,14 +136,19 @@ class CleanableState:
 
 @dataclass(frozen=True, slots=True)
 class CleaningDecision:
-    """Whether a log will be cleaned, and every gate on the way."""
+    """Whether a log will be cleaned, and every gate on the way.
+
+    `opens_at_ms` is the first moment at which it will be, of a decision that foresaw; None if
+    that takes an append or a command.
+    """
 
     state: CleanableState
     gates: tuple[Gate, ...]
+    opens_at_ms: int | None = None
 
     @property
     def will_clean(self) -> bool:
-        """Whether all gates are open."""
+        """Whether nothing is in the way."""
         return self.binding is None
 
     @property
@@ -102,12 +158,53 @@ class CleaningDecision:
 
     @property
     def binding(self) -> Gate | None:
-        """The first closed gate, None when all are open."""
-        return next((gate for gate in self.gates if not gate.open), None)
+        """The first gate in the way, None if there is none.
+
+        A dirty ratio that is too low is in the way only as long as `max.compaction.lag.ms` is
+        not exceeded either.
+        """
+        needed = next((g for g in self.gates if not g.open and g.gate not in _EITHER), None)
+        either = [gate for gate in self.gates if gate.gate in _EITHER]
+        if needed is not None or not either or any(gate.open for gate in either):
+            return needed
+        return either[0]
+
+
+class Circumstances(NamedTuple):
+    """What is known of a partition besides its log.
+
+    Attributes
+    ----------
+    cleaner_enabled : bool
+        `log.cleaner.enable`.
+    force : bool
+        Ignore dirty ratio and both lags, and clean even an empty dirty range as long as there
+        is a clean section.
+    uncleanable : str, optional
+        Why an earlier cleaning failed for good; also a forced one keeps away then.
+    paused : str, optional
+        Who has the partition now.
+    kafka_exact : bool
+        Idle active segments are not rolled (`logstore.kafka.exact`).
+    """
+
+    cleaner_enabled: bool = True
+    force: bool = False
+    uncleanable: str | None = None
+    paused: str | None = None
+    kafka_exact: bool = False
+
+
+# -- measuring -------------------------------------------------------------------------------
 
 
 def cleanable_state(
-    log: Log, checkpoint: int | None, now_ms: int, *, ignore_lag: bool = False
+    log: Log,
+    checkpoint: int | None,
+    now_ms: int,
+    *,
+    ignore_lag: bool = False,
+    view: LogView | None = None,
 ) -> CleanableState:
     """Measure a log.
 
@@ -117,18 +214,27 @@ def cleanable_state(
         What the cleaner checkpoint says, None if nothing.
     ignore_lag : bool
         Leave `min.compaction.lag.ms` out of the limit (a forced clean).
+    view : LogView, optional
+        The log's segments, as they are by default.
     """
+    view = LogView.of(log) if view is None else view
     stored = log.log_start_offset if checkpoint is None else checkpoint
     repaired = not log.log_start_offset <= stored <= log.log_end_offset
     first_dirty = log.log_start_offset if repaired else stored
-    limit, gate = _first_uncleanable(log, first_dirty, now_ms, ignore_lag=ignore_lag)
-    closed = log.segments.view[:-1]
-    upper_bound = _upper_bound(log, closed, limit)
-    clean_bytes = sum(s.size_bytes for s in closed if s.base_offset < first_dirty)
-    if log.active_segment.base_offset < first_dirty:
-        clean_bytes += log.active_segment.size_bytes
-    cleanable = log.segments.between(min(first_dirty, upper_bound), upper_bound)
-    delay, overdue = _max_lag(log, cleanable, first_dirty, now_ms)
+    limits = [
+        (view.active_base_offset, "active_segment"),
+        (log.last_stable_offset, "last_stable_offset"),
+    ]
+    if not ignore_lag:
+        limits.append((_first_young(log, view, first_dirty, now_ms), "min_compaction_lag"))
+    limit, gate = min(limits, key=lambda candidate: candidate[0])
+    limit = max(first_dirty, limit)
+    upper_bound = view.upper_bound(limit)
+    clean_bytes = sum(s.size_bytes for s in view.closed if s.base_offset < first_dirty)
+    if view.active is not None and view.active_base_offset < first_dirty:
+        clean_bytes += view.active.size_bytes
+    start = min(first_dirty, upper_bound)
+    delay, overdue = _max_lag(log, view, start, upper_bound, first_dirty, now_ms)
     return CleanableState(
         topic_partition=log.topic_partition,
         first_dirty_offset=first_dirty,
@@ -137,147 +243,216 @@ def cleanable_state(
         uncleanable_gate=gate,
         upper_bound_offset=upper_bound,
         clean_bytes=clean_bytes,
-        cleanable_bytes=sum(segment.size_bytes for segment in cleanable),
+        cleanable_bytes=view.bytes_between(start, upper_bound),
         max_compaction_delay_ms=delay,
         must_clean_bytes=overdue,
     )
 
 
-def _first_uncleanable(
-    log: Log, first_dirty: int, now_ms: int, *, ignore_lag: bool
-) -> tuple[int, str]:
-    """Return the first uncleanable offset and the gate that sets it (§2.2)."""
-    candidates = [
-        (log.active_segment.base_offset, "active_segment"),
-        (log.last_stable_offset, "last_stable_offset"),
-    ]
+def _first_young(log: Log, view: LogView, first_dirty: int, now_ms: int) -> int:
+    """Return the base of the first segment within `min.compaction.lag.ms`, 2^63-1 if none is."""
     min_lag_ms = log.config.min_compaction_lag_ms
-    if min_lag_ms > 0 and not ignore_lag:
-        for segment in log.segments.from_offset(first_dirty):
-            if segment is log.active_segment:
-                break
+    if min_lag_ms > 0:
+        for segment in view.closed_from(first_dirty):
             if segment.largest_timestamp > now_ms - min_lag_ms:
-                candidates.append((segment.base_offset, "min_compaction_lag"))
-                break
-    offset, gate = min(candidates, key=lambda candidate: candidate[0])
-    return max(first_dirty, offset), gate
-
-
-def _upper_bound(log: Log, closed: Sequence[LogSegment], limit: int) -> int:
-    """Round the limit to a segment's base: the segment that contains it stays out (§2.3)."""
-    active_base = log.active_segment.base_offset
-    bases = [segment.base_offset for segment in closed] + [active_base]
-    for base, next_base in pairwise(bases):
-        if limit < next_base:
-            return base
-    return active_base
+                return segment.base_offset
+    return INT64_MAX
 
 
 def _max_lag(
-    log: Log, cleanable: Sequence[LogSegment], first_dirty: int, now_ms: int
+    log: Log, view: LogView, start: int, end: int, first_dirty: int, now_ms: int
 ) -> tuple[int, int]:
     """Return the delay beyond `max.compaction.lag.ms`, and the overdue bytes (§2.4)."""
     limit = now_ms - log.config.max_compaction_lag_ms
     if limit <= 0:
         return 0, 0
-    dirty = [s for s in log.segments.from_offset(first_dirty) if s is not log.active_segment]
+    dirty = view.closed_from(first_dirty)
     firsts = [t for s in dirty if 0 < (t := s.first_batch_timestamp()) < INT64_MAX]
     delay = max(0, limit - min(firsts)) if firsts else 0
+    cleanable = (s for s in view.closed_from(start) if s.base_offset < end) if start < end else ()
     overdue = sum(s.size_bytes for s in cleanable if 0 < s.first_batch_timestamp() < limit)
     return delay, overdue
+
+
+def idle_roll_ms(log: Log) -> int | None:
+    """Return when KIP-354 wants the active segment rolled though nothing is appended.
+
+    None if it is empty, has no timestamps, or `max.compaction.lag.ms` is not set.
+    """
+    first = log.active_segment.first_batch_timestamp()
+    moment = first + log.config.max_compaction_lag_ms + 1
+    return moment if log.active_segment.size_bytes and moment <= INT64_MAX else None
+
+
+# -- deciding --------------------------------------------------------------------------------
 
 
 def decide(
     log: Log,
     checkpoint: int | None,
     now_ms: int,
+    circumstances: Circumstances | None = None,
     *,
-    cleaner_enabled: bool = True,
-    force: bool = False,
-    uncleanable: str | None = None,
+    rolled: bool = False,
+    foresee: bool = False,
 ) -> CleaningDecision:
     """Decide whether a log is due.
 
     Parameters
     ----------
-    cleaner_enabled : bool
-        `log.cleaner.enable`.
-    force : bool
-        Ignore dirty ratio and both lags, and clean even an empty dirty range as long as there
-        is a clean section.
-    uncleanable : str, optional
-        Why an earlier cleaning failed for good; also a forced one keeps away then.
+    rolled : bool
+        As if its active segment was rolled, which selection does to an idle one that is overdue.
+    foresee : bool
+        Find out when each closed gate opens by itself: O(dirty segments squared).
     """
-    state = cleanable_state(log, checkpoint, now_ms, ignore_lag=force)
+    circumstances = circumstances or Circumstances()
+    decision = _decide(log, checkpoint, now_ms, circumstances, LogView.of(log, rolled=rolled))
+    if not foresee or not decision.is_candidate:
+        return decision
+    return _foresee(log, checkpoint, now_ms, circumstances, decision)
+
+
+def _foresee(
+    log: Log,
+    checkpoint: int | None,
+    now_ms: int,
+    circumstances: Circumstances,
+    decision: CleaningDecision,
+) -> CleaningDecision:
+    """Find the first moment at which each closed gate is open, and all that are needed are."""
+    opens: dict[str, int] = {gate.gate: now_ms for gate in decision.gates if gate.open}
+    cleaned_at = now_ms if decision.will_clean else None
+    roll_ms = None if circumstances.kafka_exact else idle_roll_ms(log)
+    for moment in _moments(log, decision.state.first_dirty_offset, circumstances):
+        if moment <= now_ms:
+            continue
+        view = LogView.of(log, rolled=roll_ms is not None and moment >= roll_ms)
+        then = _decide(log, checkpoint, moment, circumstances, view)
+        for gate in then.gates:
+            if gate.open:
+                opens.setdefault(gate.gate, moment)
+        if cleaned_at is None and then.will_clean:
+            cleaned_at = moment
+        if cleaned_at is not None and len(opens) == len(decision.gates):
+            break
+    gates = (gate._replace(opens_at_ms=opens.get(gate.gate)) for gate in decision.gates)
+    return replace(decision, gates=tuple(gates), opens_at_ms=cleaned_at)
+
+
+def _moments(log: Log, first_dirty: int, circumstances: Circumstances) -> Iterator[int]:
+    """Yield, in order, the moments at which time alone can change a decision."""
     config = log.config
-    policy = ",".join(config.cleanup_policy)
-    gates = [
-        Gate("policy", config.compact, None, None, f"cleanup.policy is {policy or 'empty'}"),
-        Gate(
-            "cleaner_disabled",
-            cleaner_enabled or force,
-            None,
-            None,
-            f"log.cleaner.enable is {str(cleaner_enabled).lower()}",
-        ),
-        _transactions_gate(log),
-        Gate("uncleanable", uncleanable is None, None, None, uncleanable or "no cleaning failed"),
-        Gate("empty", log.size_bytes > 0, log.size_bytes, 1, f"{log.size_bytes} bytes in the log"),
-        _range_gate(log, state, force=force),
-    ]
+    view = LogView.of(log)
+    found: set[int] = set()
+    for segment in (*view.closed_from(first_dirty), *log.segments.view[-1:]):
+        if not segment.size_bytes:
+            continue
+        if config.min_compaction_lag_ms:
+            found.add(segment.largest_timestamp + config.min_compaction_lag_ms)
+        first = segment.first_batch_timestamp()
+        if 0 < first < INT64_MAX:
+            found.add(first + config.max_compaction_lag_ms + 1)
+    yield from sorted(moment for moment in found if moment <= INT64_MAX)
+
+
+def _decide(
+    log: Log, checkpoint: int | None, now_ms: int, circumstances: Circumstances, view: LogView
+) -> CleaningDecision:
+    force = circumstances.force
+    state = cleanable_state(log, checkpoint, now_ms, ignore_lag=force, view=view)
+    gates = [*_standing_gates(log, circumstances)]
+    size = log.size_bytes
+    gates.append(Gate("empty", size > 0, size, 1, f"{size} bytes in the log"))
+    gates += _range_gates(log, state, view, now_ms, force=force)
     if not force:
-        gates.append(_ratio_gate(log, state))
+        gates += (_ratio_gate(log, state), _max_lag_gate(log, state))
     return CleaningDecision(state, tuple(gates))
 
 
-def _transactions_gate(log: Log) -> Gate:
-    has = not log.producer_state.is_empty or any(
-        segment.txn_index.exists_on_disk for segment in log.segments
+def _standing_gates(log: Log, circumstances: Circumstances) -> Iterator[Gate]:
+    config = log.config
+    policy = ",".join(config.cleanup_policy)
+    yield Gate("policy", config.compact, None, None, f"cleanup.policy is {policy or 'empty'}")
+    enabled = circumstances.cleaner_enabled
+    yield Gate(
+        "cleaner_disabled",
+        enabled or circumstances.force,
+        None,
+        None,
+        f"log.cleaner.enable is {str(enabled).lower()}",
     )
-    text = (
-        "the log has producer ids or aborted transactions, which are not cleaned yet"
-        if has
-        else "no producer ids and no transactions"
-    )
-    return Gate("unsupported_transactions", not has, None, None, text)
+    failure = circumstances.uncleanable
+    yield Gate("uncleanable", failure is None, None, None, failure or "no cleaning failed")
+    paused = circumstances.paused
+    yield Gate("paused", paused is None, None, None, paused or "nobody holds the partition")
 
 
-def _range_gate(log: Log, state: CleanableState, *, force: bool) -> Gate:
-    """Tell whether there is anything to clean below the first uncleanable offset."""
-    gate = state.uncleanable_gate
-    is_open = state.cleanable_bytes > 0
-    if force and not is_open:
-        is_open = log.segments.first.base_offset < state.upper_bound_offset
-    text = {
-        "active_segment": f"the active segment starts at offset {log.active_segment.base_offset}",
-        "last_stable_offset": f"the last stable offset is {log.last_stable_offset}",
-        "min_compaction_lag": (
-            f"data from offset {state.first_uncleanable_offset} on is younger than "
-            f"min.compaction.lag.ms {log.config.min_compaction_lag_ms}"
-        ),
-    }[gate]
-    return Gate(
-        gate,
-        is_open,
-        state.first_uncleanable_offset,
-        state.first_dirty_offset,
-        f"{text}; dirty data begins at {state.first_dirty_offset}, "
-        f"{state.cleanable_bytes} bytes can be cleaned",
+def _range_gates(
+    log: Log, state: CleanableState, view: LogView, now_ms: int, *, force: bool
+) -> Iterator[Gate]:
+    """Yield whether there is anything to clean below each of the limits."""
+    dirty = state.first_dirty_offset
+    active_base = view.active_base_offset
+    first_base = log.segments.first.base_offset
+    closed_bytes = view.bytes_between(dirty, active_base)
+
+    def is_open(limit: int) -> bool:
+        bound = view.upper_bound(max(dirty, limit))
+        # Forced, also what is clean is gone through once more.
+        return view.bytes_between(min(dirty, bound), bound) > 0 or (force and first_base < bound)
+
+    yield Gate(
+        "active_segment",
+        is_open(active_base),
+        active_base,
+        dirty,
+        f"the active segment starts at offset {active_base}; dirty data begins at {dirty},"
+        f" {closed_bytes} bytes in closed segments",
     )
+    stable = log.last_stable_offset
+    yield Gate(
+        "last_stable_offset",
+        not closed_bytes or is_open(stable),
+        stable,
+        dirty,
+        f"the last stable offset is {stable}; dirty data begins at {dirty}",
+    )
+    lag_ms = log.config.min_compaction_lag_ms
+    if not force:
+        young = _first_young(log, view, dirty, now_ms)
+        text = f"no dirty data is younger than min.compaction.lag.ms {lag_ms}"
+        if young < INT64_MAX:
+            text = f"data from offset {young} on is younger than min.compaction.lag.ms {lag_ms}"
+        yield Gate(
+            "min_compaction_lag",
+            not closed_bytes or is_open(young),
+            min(young, active_base),
+            dirty,
+            text,
+        )
 
 
 def _ratio_gate(log: Log, state: CleanableState) -> Gate:
     threshold = log.config.min_cleanable_dirty_ratio
-    overdue = state.max_compaction_delay_ms > 0 and state.cleanable_bytes > 0
     return Gate(
         "dirty_ratio",
-        overdue or state.cleanable_ratio > threshold,
+        state.cleanable_ratio > threshold,
         state.cleanable_ratio,
         threshold,
-        f"the dirty ratio {state.cleanable_ratio:.4f} must exceed "
-        f"min.cleanable.dirty.ratio {threshold}"
-        + (", but max.compaction.lag.ms is exceeded" if overdue else ""),
+        f"the dirty ratio {state.cleanable_ratio:.4f} must exceed"
+        f" min.cleanable.dirty.ratio {threshold}",
     )
+
+
+def _max_lag_gate(log: Log, state: CleanableState) -> Gate:
+    delay = state.max_compaction_delay_ms
+    limit = log.config.max_compaction_lag_ms
+    text = "max.compaction.lag.ms is not set"
+    if delay:
+        text = f"the oldest dirty data exceed max.compaction.lag.ms {limit} by {delay} ms"
+    elif limit < INT64_MAX:
+        text = f"no dirty data in closed segments is older than max.compaction.lag.ms {limit}"
+    return Gate("max_compaction_lag", delay > 0 and state.cleanable_bytes > 0, delay, 0, text)
 
 
 def selection_order(

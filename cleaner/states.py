@@ -57,6 +57,10 @@ class CleaningStates:
         """Return a partition's state; None if nobody has it."""
         return self._states.get(topic_partition)
 
+    def is_in_progress(self, topic_partition: TopicPartition) -> bool:
+        """Tell whether a cleaning or a retention run is under way."""
+        return self._states.get(topic_partition) == IN_PROGRESS
+
     def begin(self, topic_partition: TopicPartition) -> bool:
         """Take a partition for a cleaning or for retention; False if somebody has it."""
         with self._lock:

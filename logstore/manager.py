@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Concatenate, NamedTuple, ParamSpec, TypeVar
 
@@ -27,6 +27,7 @@ from logstore.loader import open_log
 from logstore.log import Log
 from logstore.log_directory import LogDirectory
 from logstore.names import validate_topic_name
+from logstore.services import LogServices
 from logstore.topics import Topic, TopicStore
 from logstore.types import TopicPartition
 
@@ -109,7 +110,7 @@ class LogManager:
         self.broker_config = broker_config
         self.read_only = read_only
         self.directories: list[LogDirectory] = []
-        self.services: list[LogService] = []
+        self.services = LogServices()
         self._lock = runtime.lock()
         self._homes: dict[TopicPartition, LogDirectory] = {}
         self._logs: dict[TopicPartition, Log] = {}
@@ -283,6 +284,7 @@ class LogManager:
             directory = self._homes[tp]
             if not directory.is_online:
                 continue
+            self.services.pause(tp)
             log = self._logs.pop(tp, None)
             if log is not None:
                 log.abandon()
@@ -291,8 +293,7 @@ class LogManager:
             del self._homes[tp]
             if directory not in touched:
                 touched.append(directory)
-            for service in self.services:
-                service.partition_removed(tp)
+            self.services.partition_removed(tp)
         for directory in touched:
             with self._storage(directory, "cannot write checkpoints"):
                 directory.forget_retired()
@@ -338,8 +339,7 @@ class LogManager:
         for tp, log in list(self._logs.items()):
             if tp.topic == topic:
                 log.set_config(config)
-        for service in self.services:
-            service.config_changed(topic)
+        self.services.config_changed(topic)
 
     # -- logs ----------------------------------------------------------------------------
 
@@ -388,12 +388,8 @@ class LogManager:
             raise KafkaStorageError(f"{topic_partition}: cannot open: {error}") from error
         directory.half_opened.discard(topic_partition)
         log.on_offline = partial(self._take_offline, directory)
-        log.on_high_watermark = self._high_watermark_moved
+        log.on_high_watermark = self.services.high_watermark_moved
         return log
-
-    def _high_watermark_moved(self) -> None:
-        for service in self.services:
-            service.high_watermark_moved()
 
     def _settle(self, topic_partition: TopicPartition) -> LogDirectory:
         """Choose where a new partition lives: where the fewest do, as Kafka does."""
@@ -407,8 +403,7 @@ class LogManager:
         directory = min(self.directories, key=lambda each: len(each.partitions))
         directory.partitions.add(topic_partition)
         self._homes[topic_partition] = directory
-        for service in self.services:
-            service.partition_added(topic_partition)
+        self.services.partition_added(topic_partition)
         return directory
 
     def _take_offline(self, directory: LogDirectory, reason: str) -> None:
@@ -451,22 +446,29 @@ class LogManager:
         return low_watermark
 
     def truncate_to(self, topic_partition: TopicPartition, offset: int) -> bool:
-        """Drop what lies at or above an offset; the checkpoints follow. See `Log.truncate_to`."""
+        """Drop what lies at or above an offset; the checkpoints follow. See `Log.truncate_to`.
+
+        A cleaning of the partition is stopped first if it may read what goes.
+        """
         log = self.log(topic_partition)
-        self._lower_cleaner_checkpoint(log, offset)
-        truncated = log.truncate_to(offset)
-        if truncated:
-            self._write_checkpoints(log)
-        return truncated
+        in_active = offset >= log.active_segment.base_offset
+        with nullcontext() if in_active else self.services.paused(topic_partition):
+            self._lower_cleaner_checkpoint(log, offset)
+            truncated = log.truncate_to(offset)
+            if truncated:
+                self._write_checkpoints(log)
+            return truncated
 
     def truncate_fully_and_start_at(
         self, topic_partition: TopicPartition, offset: int, log_start_offset: int | None = None
     ) -> None:
-        """Drop everything and go on at `offset`; the checkpoints follow."""
+        """Drop everything and go on at `offset`; the checkpoints follow, as in `truncate_to`."""
         log = self.log(topic_partition)
-        self._lower_cleaner_checkpoint(log, offset)
-        log.truncate_fully_and_start_at(offset, log_start_offset)
-        self._write_checkpoints(log)
+
+        with self.services.paused(topic_partition):
+            self._lower_cleaner_checkpoint(log, offset)
+            log.truncate_fully_and_start_at(offset, log_start_offset)
+            self._write_checkpoints(log)
 
     def _lower_cleaner_checkpoint(self, log: Log, offset: int) -> None:
         """Before truncation, so that what is appended again never counts as cleaned."""
@@ -539,17 +541,15 @@ class LogManager:
 
     def start(self, services: Sequence[LogService]) -> None:
         """Let services work on the logs from now on, on the runtime's scheduler."""
-        self.services.extend(services)
         self.runtime.scheduler.start()
         self._schedule_folder_deletion(self.directories[0].file_delete_delay_ms)
         for service in services:
+            self.services.add(service)
             service.start()
 
     def stop(self) -> None:
-        """Stop the services, in reverse order, and the scheduler; nothing runs afterwards."""
-        for service in reversed(self.services):
-            service.stop()
-        self.services.clear()
+        """Stop the services and the scheduler; nothing runs afterwards."""
+        self.services.stop()
         self.runtime.scheduler.shutdown()
 
     # -- closing -------------------------------------------------------------------------

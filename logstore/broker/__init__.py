@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from logstore.broker.reports import (
         CleanReport,
         DeleteRecordsResult,
+        ExplainReport,
         OffsetAndTimestamp,
         RetainReport,
     )
@@ -19,6 +20,7 @@ __all__ = [
     "CleanReport",
     "ConsumerRecord",
     "DeleteRecordsResult",
+    "ExplainReport",
     "OffsetAndTimestamp",
     "Partitioner",
     "RecordMetadata",
@@ -26,7 +28,13 @@ __all__ = [
     "murmur2",
 ]
 
-_REPORTS = ("CleanReport", "DeleteRecordsResult", "OffsetAndTimestamp", "RetainReport")
+_REPORTS = (
+    "CleanReport",
+    "DeleteRecordsResult",
+    "ExplainReport",
+    "OffsetAndTimestamp",
+    "RetainReport",
+)
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401  # any public name

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from logstore.broker.partitioner import Partitioner
 from logstore.broker.records import (
@@ -19,8 +19,9 @@ from logstore.broker.records import (
 )
 from logstore.broker.writer import AppendedRange, BatchWriter
 from logstore.config import BrokerConfig, ConfigValue, describe
-from logstore.errors import InvalidConfigurationError, LogStoreError
+from logstore.errors import InvalidConfigurationError
 from logstore.fetch import Isolation, ListedOffset
+from logstore.housekeeping import Housekeeping
 from logstore.log import Log, NewRecord
 from logstore.manager import LogManager
 from logstore.record.codecs import Codec
@@ -37,24 +38,25 @@ from logstore.runtime import (
     VirtualClock,
     random_source,
 )
-from logstore.services import Housekeeping
 from logstore.topics import Topic
 from logstore.types import TopicPartition
 
 if TYPE_CHECKING:
-    from cleaner.manager import LogCleanerManager, ProgressListener
+    from cleaner.command import ProgressListener
+    from cleaner.manager import LogCleanerManager
+    from logstore.broker.producer import Producer
     from logstore.broker.reports import (
         CleanReport,
         DeleteRecordsResult,
+        ExplainReport,
         OffsetAndTimestamp,
         RetainReport,
     )
+    from logstore.broker.transactions import TransactionCoordinator
     from logstore.manager import LoadListener
     from logstore.record.records import Header
 
 MEMORY_DIR = "/memory"
-
-NO_OFFSET = -1
 
 
 class Broker:
@@ -121,12 +123,14 @@ class Broker:
             read_only=read_only,
             on_load=on_load,
         )
-        if background and not read_only:
-            self.manager.start([Housekeeping(self.manager)])
         self.read_only = read_only
         self._partitioner = Partitioner()
         self._cleaner: LogCleanerManager | None = None
+        self._coordinator: TransactionCoordinator | None = None
+        self._producers: list[Producer] = []
         self._closed = False
+        if background and not read_only:
+            self.manager.start([Housekeeping(self.manager), self.coordinator])
 
     def __enter__(self) -> Self:
         return self
@@ -142,6 +146,8 @@ class Broker:
         """Flush and close everything in good order; closing twice is allowed."""
         if not self._closed:
             self._closed = True
+            for producer in self._producers.copy():
+                producer.close()
             self.manager.close()
 
     # -- topics --------------------------------------------------------------------------
@@ -326,6 +332,26 @@ class Broker:
             batch_records=batch_records,
         )
 
+    def producer(self, **configs: Any) -> Producer:
+        """Return a producer of kafka-python's shape; see `Producer`. It closes with the broker."""
+        from logstore.broker.producer import Producer
+
+        self._refuse_if_read_only("produce")
+        closed = self._producers.remove
+        producer = Producer(self.runtime, self.manager, self.coordinator, configs, closed)
+        self._producers.append(producer)
+        return producer
+
+    @property
+    def coordinator(self) -> TransactionCoordinator:
+        """The transaction coordinator over this broker's logs."""
+        if self._coordinator is None:
+            from logstore.broker.transactions import TransactionCoordinator
+
+            self._refuse_if_read_only("coordinate transactions")
+            self._coordinator = TransactionCoordinator(self.runtime, self.manager)
+        return self._coordinator
+
     def _partition_for(self, topic: str, record: NewRecord, partition: int | None) -> int:
         if partition is not None:
             return partition
@@ -414,17 +440,9 @@ class Broker:
         ValueError
             A time is negative.
         """
-        from logstore.broker.reports import OffsetAndTimestamp
+        from logstore.broker import admin
 
-        found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
-        for tp, time in times.items():
-            if time < 0:
-                raise ValueError(f"the time for {tp} is negative: {time}")
-            listed = self.list_offset(tp.topic, tp.partition, time)
-            found[tp] = listed and OffsetAndTimestamp(
-                listed.offset, listed.timestamp, listed.leader_epoch
-            )
-        return found
+        return admin.offsets_for_times(self.manager, times)
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the log start of each partition."""
@@ -451,16 +469,10 @@ class Broker:
         dict
             One result a partition, in the order given; an error of one hides no other's result.
         """
-        from logstore.broker.reports import DeleteRecordsResult
+        from logstore.broker import admin
 
         self._refuse_if_read_only("delete records")
-        results: dict[TopicPartition, DeleteRecordsResult] = {}
-        for tp, offset in before.items():
-            try:
-                results[tp] = DeleteRecordsResult(self.manager.delete_records(tp, offset))
-            except LogStoreError as error:
-                results[tp] = DeleteRecordsResult(NO_OFFSET, error.kafka_error, str(error))
-        return results
+        return admin.delete_records(self.manager, before)
 
     def first_offset_at(self, topic: str, partition: int, timestamp: int) -> int:
         """Return the offset before which every record is older than `timestamp`.
@@ -485,17 +497,12 @@ class Broker:
         RetainReport
             Every segment with the rule that removes it, or the reason why it stays.
         """
-        from logstore.broker.reports import RetainReport
+        from logstore.broker import admin
 
         if not dry_run:
             self._refuse_if_read_only("retain")
-        decisions = []
-        for tp in self.partitions(topic, partition):
-            log = self.manager.log(tp)
-            cleaned = self.cleaner.checkpoint_of(tp) if log.config.compact else None
-            decide = log.retention_decision if dry_run else log.delete_old_segments
-            decisions.append(decide(first_dirty_offset=cleaned or 0))
-        return RetainReport(tuple(decisions), dry_run)
+        partitions = self.partitions(topic, partition)
+        return admin.retain(self.manager, self.cleaner, partitions, dry_run=dry_run)
 
     # -- segments and cleaning -----------------------------------------------------------
 
@@ -511,6 +518,7 @@ class Broker:
             from cleaner.manager import LogCleanerManager
 
             self._cleaner = LogCleanerManager(self.runtime, self.manager, self.broker_config)
+            self.manager.services.add(self._cleaner)
         return self._cleaner
 
     def clean(
@@ -520,6 +528,7 @@ class Broker:
         *,
         force: bool = False,
         roll: bool = False,
+        dry_run: bool = False,
         progress: ProgressListener | None = None,
     ) -> CleanReport:
         """Compact what is due, until nothing is; or with `force` whatever can be cleaned.
@@ -534,19 +543,35 @@ class Broker:
             clean section once. Never crosses the active segment or the last stable offset.
         roll : bool
             Roll non-empty active segments first.
+        dry_run : bool
+            Change nothing: the first pass over each partition is decided to the last record, the
+            further ones are counted.
 
         Returns
         -------
         CleanReport
             The numbers of every pass, and why the other partitions were not cleaned.
         """
+        from cleaner.command import CleanCommand
         from logstore.broker.reports import CleanReport
 
-        self._refuse_if_read_only("clean")
-        partitions = self.partitions(topic, partition)
-        return CleanReport.of(
-            self.cleaner.clean(partitions, force=force, roll=roll, progress=progress)
-        )
+        if not dry_run:
+            self._refuse_if_read_only("clean")
+        logs = [self.manager.log(tp) for tp in self.partitions(topic, partition)]
+        command = CleanCommand(self.cleaner, force=force, roll=roll, progress=progress)
+        outcome = command.rehearse(logs) if dry_run else command.run(logs)
+        return CleanReport.of(outcome, dry_run=dry_run)
+
+    def explain(self, topic: str | None = None, partition: int | None = None) -> ExplainReport:
+        """Say what stands between each partition and its cleaning, and until when.
+
+        Raises
+        ------
+        UnknownTopicOrPartitionError
+        """
+        from logstore.broker import admin
+
+        return admin.explain(self.manager, self.cleaner, self.partitions(topic, partition))
 
     def _refuse_if_read_only(self, what: str) -> None:
         if self.read_only:

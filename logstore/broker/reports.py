@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from cleaner.manager import CleanOutcome
+    from cleaner.command import CleanOutcome
+    from cleaner.selection import CleaningDecision
     from cleaner.stats import CleanerStats
     from logstore.retention import RetentionDecision
+    from logstore.types import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,32 +33,34 @@ class CleanReport:
     cleaned : tuple of CleanerStats
         One a pass, in order.
     not_cleaned : tuple of NotCleaned
-        One a partition that no pass touched.
+        One a partition that no pass touched, or that a pass could not finish.
+    passes_needed : mapping of TopicPartition to int
+        Passes of each partition that was cleaned; in a dry run those that it would take, of
+        which `cleaned` has the first.
     dry_run : bool
         Whether nothing was changed.
     """
 
     cleaned: tuple[CleanerStats, ...]
     not_cleaned: tuple[NotCleaned, ...]
+    passes_needed: Mapping[TopicPartition, int] = field(default_factory=dict)
     dry_run: bool = False
 
     @classmethod
-    def of(cls, outcome: CleanOutcome) -> CleanReport:
-        """Report what the cleaner did."""
+    def of(cls, outcome: CleanOutcome, *, dry_run: bool = False) -> CleanReport:
+        """Report what the cleaner did, or would do."""
         return cls(
             tuple(outcome.passes),
             tuple(
                 NotCleaned(tp.topic, tp.partition, gate.gate, gate.text)
                 for tp, gate in outcome.not_cleaned
             ),
+            dict(outcome.passes_needed),
+            dry_run,
         )
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON object of `logstore clean --format json`."""
-        passes_needed: dict[str, int] = {}
-        for stats in self.cleaned:
-            name = str(stats.topic_partition)
-            passes_needed[name] = passes_needed.get(name, 0) + 1
         return {
             "dry_run": self.dry_run,
             "cleaned": [stats.to_json() for stats in self.cleaned],
@@ -63,7 +68,7 @@ class CleanReport:
                 {"topic": each.topic, "partition": each.partition, "reason": each.reason}
                 for each in self.not_cleaned
             ],
-            "passes_needed": passes_needed,
+            "passes_needed": {str(tp): count for tp, count in self.passes_needed.items()},
         }
 
 
@@ -110,6 +115,50 @@ class RetainReport:
                 for verdict in decision.kept
             ],
         }
+
+
+class PartitionExplanation(NamedTuple):
+    """Why a partition will be cleaned, or will not.
+
+    Attributes
+    ----------
+    decision : CleaningDecision
+        As the next selection would take it; closed gates know when they open by themselves.
+    passes_needed : int
+        At most: how often the map can fill up if every dirty record has another key.
+    """
+
+    decision: CleaningDecision
+    passes_needed: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return an item of `partitions` in `logstore explain --format json`."""
+        state, binding = self.decision.state, self.decision.binding
+        return {
+            "topic": state.topic_partition.topic,
+            "partition": state.topic_partition.partition,
+            "will_clean": self.decision.will_clean,
+            "binding": None if binding is None else binding.gate,
+            "opens_at_ms": self.decision.opens_at_ms,
+            "gates": [gate._asdict() for gate in self.decision.gates],
+            "passes_needed": self.passes_needed,
+            "must_clean_ratio": state.must_clean_ratio,
+            "cleanable_ratio": state.cleanable_ratio,
+            "max_compaction_delay_ms": state.max_compaction_delay_ms,
+            "first_dirty_offset": state.first_dirty_offset,
+            "first_uncleanable_offset": state.first_uncleanable_offset,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainReport:
+    """What `explain` found, one item a partition."""
+
+    partitions: tuple[PartitionExplanation, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON object of `logstore explain --format json`."""
+        return {"partitions": [each.to_json() for each in self.partitions]}
 
 
 class DeleteRecordsResult(NamedTuple):

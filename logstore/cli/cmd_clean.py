@@ -43,14 +43,12 @@ REASONS = {
     "uncleanable": "cleaning it failed",
     "paused": "cleaning is paused",
     "offset_map": "the offset map is too small",
-    "unsupported_transactions": "transactions are not cleaned yet",
 }
 """Gates in words."""
 
 PHASES = {"map": "mapping", "rewrite": "rewriting"}
 
 UNCLEANABLE = "uncleanable"
-UNSUPPORTED = "unsupported_transactions"
 
 
 @command(
@@ -58,6 +56,7 @@ UNSUPPORTED = "unsupported_transactions"
     examples=[
         "logstore clean",
         "logstore clean users --force --roll",
+        "logstore clean --dry-run",
         "logstore clean users --partition 0 --force --format json",
         "logstore clean users --config min.cleanable.dirty.ratio=0.1",
     ],
@@ -71,6 +70,11 @@ UNSUPPORTED = "unsupported_transactions"
     "ignored, and with nothing dirty the clean section is rewritten once.",
 )
 @click.option("--roll", is_flag=True, help="Roll the active segments first.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Change nothing: show the first pass to the last record, and count the further ones.",
+)
 @config_option("A topic configuration for this run; repeatable.")
 def clean(
     settings: Settings,
@@ -78,6 +82,7 @@ def clean(
     partition: int | None,
     force: bool,
     roll: bool,
+    dry_run: bool,
     configs: tuple[tuple[str, str], ...],
 ) -> int:
     """Compact TOPIC, or all topics: keep the latest record of each key.
@@ -89,7 +94,7 @@ def clean(
     if partition is not None and topic is None:
         raise click.UsageError("--partition needs a topic")
     overrides = topic_overrides(configs)
-    with settings.open_broker() as broker:
+    with settings.open_broker(read_only=dry_run) as broker:
         if topic is not None:
             checked_partition(broker, topic, partition)
         if overrides:
@@ -102,12 +107,12 @@ def clean(
                 partition,
                 force=force,
                 roll=roll,
+                dry_run=dry_run,
                 progress=_listener(bar) if bar.visible else None,
             )
     _print(settings, report)
     reasons = {each.reason for each in report.not_cleaned}
-    was_named = topic is not None and force and UNSUPPORTED in reasons
-    return 1 if UNCLEANABLE in reasons or was_named else 0
+    return 1 if UNCLEANABLE in reasons else 0
 
 
 class _Listener:
@@ -152,7 +157,10 @@ def _show(report: CleanReport) -> None:
         numbers += ["offsets", "segments", "size", "records"]
         table = Table(("partition", *numbers, "fates"), right=numbers, wrap=True)
         emit_lines(table.lines(_pass_row(item, has_passes=has_passes) for item in passes))
-        emit(_total(passes))
+        emit(_total(passes) + (" (nothing was changed)" if report.dry_run else ""))
+        for tp, count in report.passes_needed.items():
+            if report.dry_run and count > 1:
+                emit(f"{tp} takes {count} passes: its keys do not fit the map; the first is shown")
     else:
         emit("nothing was cleaned")
     if report.not_cleaned:

@@ -28,6 +28,7 @@ COMMANDS = {
     "read": ("logstore.cli.cmd_read:read", "Read records in offset order."),
     "roll": ("logstore.cli.cmd_roll:roll", "Start a new active segment."),
     "clean": ("logstore.cli.cmd_clean:clean", "Compact partitions by key."),
+    "explain": ("logstore.cli.cmd_explain:explain", "Say why partitions are cleaned, or not."),
     "retain": ("logstore.cli.cmd_retain:retain", "Remove old segments as retention says."),
     "delete-records": (
         "logstore.cli.cmd_delete_records:delete_records",

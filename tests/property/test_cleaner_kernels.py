@@ -1,7 +1,8 @@
 """The cleaner's kernels against plain Python, for any batches that Hypothesis thinks of.
 
 Kernels: `read_i32`, `read_i64`, `write_be`, `siphash128`, `map_put`, `map_get`, `scan_batches`,
-`map_batches`, `classify_batches`, `assemble_batches`, `write_kept_records` and `write_header`.
+`read_control_types`, `map_batches`, `classify_batches`, `assemble_batches`, `write_kept_records`
+and `write_header`.
 """
 
 import hypothesis.strategies as st
@@ -34,6 +35,18 @@ times = st.one_of(st.integers(-1, 200), st.integers(NOW_MS - 2, NOW_MS + 2), st.
 horizons = st.one_of(st.none(), st.integers(NOW_MS - 1, NOW_MS + 1), st.sampled_from([0, 2**62]))
 
 
+producers = st.one_of(
+    st.just({}),
+    st.fixed_dictionaries(
+        {
+            "producer_id": st.one_of(st.integers(0, 3), st.just(2**63 - 1)),
+            "producer_epoch": st.sampled_from([-1, 0, 1, 255, 256, 2**15 - 1]),
+            "base_sequence": st.integers(-1, 5),
+        }
+    ),
+)
+
+
 @st.composite
 def stored_batches(draw, max_batches=4):
     """Batches as they lie in a segment: holes in and between them, any codec, perhaps empty."""
@@ -58,6 +71,8 @@ def stored_batches(draw, max_batches=4):
             delete_horizon_ms=draw(horizons),
             partition_leader_epoch=draw(st.integers(0, 3)),
             is_control=draw(st.sampled_from([False] * 9 + [True])),
+            is_transactional=draw(st.booleans()),
+            **draw(producers),
         )
         if draw(st.sampled_from([False] * 9 + [True])):
             data = oracle.empty_batch(RecordBatch(data).header)
@@ -148,20 +163,71 @@ def test_scan_batches_finds_the_whole_batches_and_their_headers(batches, cut):
         kernels.COL_BASE_TIMESTAMP: [header.base_timestamp for header in whole],
         kernels.COL_MAX_TIMESTAMP: [header.max_timestamp for header in whole],
         kernels.COL_PRODUCER_ID: [header.producer_id for header in whole],
+        kernels.COL_PRODUCER_EPOCH: [header.producer_epoch for header in whole],
         kernels.COL_RECORD_COUNT: [header.record_count for header in whole],
+        kernels.COL_VERDICT: [kernels.VERDICT_DELETE_EMPTY] * len(whole),
+        kernels.COL_DISCARD: [kernels.DISCARD_NONE] * len(whole),
+        kernels.COL_CONTROL: [kernels.CONTROL_NONE] * len(whole),
     }
     for column, expected in columns.items():
         assert table[:, column].tolist() == expected
 
 
-@given(batches=stored_batches(), skipped=st.integers(0, 30), limit=st.integers(1, 8))
-def test_map_batches_maps_what_the_oracle_maps(batches, skipped, limit):
+CONTROL_TYPES = {
+    "data": kernels.CONTROL_NONE,
+    "abort": kernels.CONTROL_ABORT,
+    "commit": kernels.CONTROL_COMMIT,
+    "other": kernels.CONTROL_OTHER,
+    "empty": kernels.CONTROL_EMPTY,
+}
+sound_keys = st.builds(
+    lambda version, kind, rest: version.to_bytes(2, "big") + kind.to_bytes(2, "big") + rest,
+    st.sampled_from([0, 0, 1, 0x7FFF]),
+    st.sampled_from([0, 0, 1, 1, 2, 6, 255, 256, 257, 0x7FFF, 0x8000, 0xFFFF]),
+    st.binary(max_size=3),
+)
+bad_keys = st.sampled_from([None, b"", b"\0\0\0", b"\x80\0\0\0", b"\xff\xff\0\1"])
+
+
+@given(
+    keys=st.lists(st.one_of(sound_keys, sound_keys, sound_keys, bad_keys), min_size=1, max_size=4),
+    kinds=st.lists(st.sampled_from(["control", "control", "data", "empty"]), min_size=4),
+    codec=st.sampled_from([Codec.NONE, Codec.NONE, Codec.ZSTD]),
+    value=values,
+)
+def test_read_control_types_reads_what_the_oracle_reads(keys, kinds, codec, value):
+    batches, is_bad = [], []
+    for offset, (key, kind) in enumerate(zip(keys, kinds, strict=False)):
+        records = [Record(offset, 5, key, value)]
+        data = build_batch(records, codec=codec, is_control=kind != "data", producer_id=1)
+        batch = RecordBatch(data)
+        if kind == "empty":
+            batch = RecordBatch(oracle.empty_batch(batch.header))
+        batches.append(batch)
+        is_bad.append(kind == "control" and (key is None or len(key) < 4 or key[0] >= 0x80))
     data, table = loaded(batches)
+    status, row = kernels.read_control_types(data, table, len(table))
+    first_bad = is_bad.index(True) if any(is_bad) else len(batches)
+    assert (status, row) == (kernels.DAMAGED if any(is_bad) else kernels.OK, first_bad)
+    expected = [CONTROL_TYPES[oracle.control_type(batch)] for batch in batches[:first_bad]]
+    assert table[:first_bad, kernels.COL_CONTROL].tolist() == expected
+
+
+@given(
+    batches=stored_batches(),
+    skipped=st.integers(0, 30),
+    limit=st.integers(1, 8),
+    aborted=st.sets(st.integers(0, 3)),
+)
+def test_map_batches_maps_what_the_oracle_maps(batches, skipped, limit, aborted):
+    data, table = loaded(batches)
+    for number in aborted & set(range(len(batches))):
+        table[number, kernels.COL_DISCARD] = kernels.DISCARD_ABORTED
     first_dirty = batches[0].header.base_offset + skipped if batches else skipped
     a_map = OffsetMap(24 * 100, 0.9, base_offset=first_dirty)
     a_map.state[map_kernels.STATE_LIMIT] = limit
     a_map.latest_offset = first_dirty - 1
-    expected = oracle.map_batches(batches, first_dirty, limit, first_dirty - 1)
+    expected = oracle.map_batches(batches, first_dirty, limit, first_dirty - 1, aborted)
     status, row = build(data, table, first_dirty, a_map)
     assert status == (kernels.MAP_FULL if expected.full else kernels.OK)
     assert expected.full or row == len(batches)
@@ -189,7 +255,7 @@ def test_classify_and_assemble_batches_do_what_the_oracle_says(
     for key, relative in later.items():
         a_map.put(key, base + relative)
     a_map.latest_offset = base + latest
-    mapping = oracle.Mapping(
+    mapping = oracle.KeyMap(
         {key: base + relative for key, relative in later.items()}, base + latest, 0, full=False
     )
     new_horizon = NOW_MS + retention
@@ -241,6 +307,8 @@ def test_no_kernel_reads_or_writes_beyond_hostile_batches(batches, data):
         table[:, kernels.COL_SECTION_END] - table[:, kernels.COL_SECTION_START]
     )
     table = table[rows]  # a chunk reader refuses the others
+    status, row = kernels.read_control_types(array(raw), table, len(table))
+    assert status in (kernels.OK, kernels.DAMAGED)
     a_map = OffsetMap(24 * 100, 0.9, base_offset=0)
     status, row = build(array(raw), table, 0, a_map)
     assert status in (kernels.OK, kernels.DAMAGED, kernels.MAP_FULL)

@@ -1,16 +1,20 @@
-"""Plain-Python twins of the cleaner's kernels, on ints, bytes and dicts.
+"""The cleaner told a second time: plain Python on ints, bytes and dicts, batch by batch.
 
-Written from cleaner-semantics §5 and §8 and the SipHash paper; nothing here comes from `cleaner`.
+Twins of the kernels, and of a whole pass over a log with producers and transactions. Written from
+cleaner-semantics §5 and §8 and the SipHash paper; nothing here comes from `cleaner`.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from logstore.record.batch import RecordBatch, empty_batch, seal_batch
 from logstore.record.codecs import Codec
+from logstore.record.header import BatchHeader
 from logstore.record.records import Record, encode_records
-from logstore.types import TimestampType
+from logstore.types import AbortedTxn, TimestampType
 
 MASK = 2**64 - 1
 
@@ -55,7 +59,7 @@ def siphash128(data: bytes, k0: int, k1: int, c_rounds: int, d_rounds: int) -> t
     return low, v[0] ^ v[1] ^ v[2] ^ v[3]
 
 
-class Mapping(NamedTuple):
+class KeyMap(NamedTuple):
     """A map after a build: what is mapped, how far it speaks, and whether it was full."""
 
     offsets: dict[bytes, int]
@@ -64,23 +68,36 @@ class Mapping(NamedTuple):
     full: bool
 
 
-def map_batches(batches: list[RecordBatch], first_dirty: int, limit: int, latest: int) -> Mapping:
-    """Map the records of batches by key, in order, as §5 tells."""
-    offsets: dict[bytes, int] = {}
+def map_batches(
+    batches: Sequence[RecordBatch],
+    first_dirty: int,
+    limit: int,
+    latest: int,
+    aborted: Collection[int] = (),
+    known: Mapping[bytes, int] | None = None,
+) -> KeyMap:
+    """Map the records of batches by key, in order, as §5 tells.
+
+    `aborted` has the numbers of the batches whose transaction was aborted, counted from 0;
+    `known` is what was mapped before.
+    """
+    offsets = dict(known or {})
     messages = 0
-    for batch in batches:
+    for number, batch in enumerate(batches):
         if batch.header.is_control:
+            messages += 1
+        elif number in aborted:
             messages += batch.header.record_count
         else:
             for record in batch.records():
                 if record.key is not None and record.offset >= first_dirty:
                     if len(offsets) >= limit:
-                        return Mapping(offsets, latest, messages, full=True)
+                        return KeyMap(offsets, latest, messages, full=True)
                     offsets[record.key] = latest = record.offset
                 messages += 1
         if batch.header.last_offset >= first_dirty:
             latest = batch.header.last_offset
-    return Mapping(offsets, latest, messages, full=False)
+    return KeyMap(offsets, latest, messages, full=False)
 
 
 class Sentence(NamedTuple):
@@ -93,7 +110,7 @@ class Sentence(NamedTuple):
 
 def judge(
     batch: RecordBatch,
-    mapping: Mapping,
+    mapping: KeyMap,
     now_ms: int,
     new_horizon_ms: int,
     *,
@@ -120,7 +137,7 @@ def judge(
         if retain_empty:
             return Sentence(fates, "empty", empty_batch(header))
         return Sentence(fates, "dropped", b"")
-    tombstones = not header.is_control and any(record.value is None for record in kept)
+    tombstones = any(record.value is None for record in kept)
     needs_horizon = horizon is None and (tombstones or marker_done)
     if len(kept) == header.record_count and not needs_horizon:
         return Sentence(fates, "verbatim", batch.data)
@@ -150,7 +167,7 @@ def judge(
     return Sentence(fates, "rebuilt", output)
 
 
-def _fate(record: Record, is_control: bool, mapping: Mapping, expired: bool) -> str:
+def _fate(record: Record, is_control: bool, mapping: KeyMap, expired: bool) -> str:
     if is_control or record.offset > mapping.latest_offset:
         return "retained"
     if record.key is None:
@@ -160,3 +177,187 @@ def _fate(record: Record, is_control: bool, mapping: Mapping, expired: bool) -> 
     if record.value is None and expired:
         return "tombstone_expired"
     return "retained"
+
+
+# --- transactions -----------------------------------------------------------------------------
+
+
+def control_type(batch: RecordBatch) -> str:
+    """Tell what a batch is: `data`, or of a control batch `abort`, `commit`, `other`, `empty`."""
+    if not batch.header.is_control:
+        return "data"
+    if batch.header.record_count == 0:
+        return "empty"
+    key = batch.records()[0].key or b""
+    return {0: "abort", 1: "commit"}.get(int.from_bytes(key[2:4], "big"), "other")
+
+
+def aborted_by(header: BatchHeader, transactions: Sequence[AbortedTxn]) -> AbortedTxn | None:
+    """Return the aborted transaction that a batch of data belongs to, if any."""
+    if header.is_control or not header.is_transactional:
+        return None
+    for each in transactions:
+        is_own = each.producer_id == header.producer_id
+        if is_own and each.first_offset <= header.last_offset < each.last_offset:
+            return each
+    return None
+
+
+class _Marked(NamedTuple):
+    """What the transactions say about one batch, and the transaction that its marker keeps."""
+
+    aborted: bool = False
+    done: bool = False
+    kept: AbortedTxn | None = None
+
+
+def mark(batches: Sequence[RecordBatch], transactions: Sequence[AbortedTxn]) -> list[_Marked]:
+    """Tell of each batch whether its transaction was aborted, or its marker is needed (§8.1).
+
+    A marker is needed as long as data of its transaction stand before it: those that the index
+    names for an abort, those since the producer's last commit, not aborted, for a commit.
+    """
+    marked = []
+    for number, batch in enumerate(batches):
+        header, kind = batch.header, control_type(batch)
+        before = [
+            each
+            for each in batches[:number]
+            if each.header.producer_id == header.producer_id and each.header.is_transactional
+        ]
+        if kind == "abort":
+            ended = [
+                each
+                for each in transactions
+                if (each.producer_id, each.last_offset) == (header.producer_id, header.base_offset)
+            ]
+            seen = [aborted_by(each.header, ended) for each in before]
+            kept = next((each for each in seen if each is not None), None)
+            marked.append(_Marked(done=kept is None, kept=kept))
+        elif kind == "commit":
+            kinds = [control_type(each) for each in before]
+            since = len(kinds) - kinds[::-1].index("commit") if "commit" in kinds else 0
+            own = [each.header for each in before[since:] if not each.header.is_control]
+            marked.append(_Marked(done=all(aborted_by(each, transactions) for each in own)))
+        else:
+            is_aborted = aborted_by(header, transactions) is not None
+            marked.append(_Marked(aborted=is_aborted, done=kind == "empty"))
+    return marked
+
+
+def is_last_of_producer(header: BatchHeader, producers: Mapping[int, tuple[int, int]]) -> bool:
+    """Tell whether a producer's state hangs on a batch (§8.2, first verdict).
+
+    `producers` has the epoch and the last data offset, -1 for none, of each that is known.
+    """
+    if header.producer_id not in producers:
+        return False
+    epoch, last_data_offset = producers[header.producer_id]
+    if last_data_offset >= 0:
+        return header.last_offset == last_data_offset
+    return header.is_control and header.producer_epoch == epoch
+
+
+# --- a pass -----------------------------------------------------------------------------------
+
+
+class Source(NamedTuple):
+    """A segment: its base, the next one's, its batches and its transaction index."""
+
+    base_offset: int
+    end_offset: int
+    batches: list[RecordBatch]
+    transactions: list[AbortedTxn]
+
+
+class Outcome(NamedTuple):
+    """What a pass comes to.
+
+    `batches` and `transactions` are those of the whole log afterwards; `fates` counts the records
+    of the segments that were rewritten.
+    """
+
+    end_offset: int
+    mapped: KeyMap
+    batches: list[bytes]
+    transactions: list[AbortedTxn]
+    fates: Counter[str]
+
+
+def build_map(sources: Sequence[Source], first_dirty: int, upper_bound: int, limit: int) -> KeyMap:
+    """Map [first dirty, upper bound), segment by segment; gaps between them are jumped (§5).
+
+    `messages` counts from the first dirty batch on.
+    """
+    transactions = [each for source in sources for each in source.transactions]
+    done = KeyMap({}, first_dirty - 1, 0, full=False)
+    for source in sources:
+        if source.end_offset <= first_dirty or source.base_offset >= upper_bound:
+            continue
+        batches = [each for each in source.batches if each.header.last_offset >= first_dirty]
+        aborted = {n for n, each in enumerate(batches) if aborted_by(each.header, transactions)}
+        found = map_batches(batches, first_dirty, limit, done.latest_offset, aborted, done.offsets)
+        done = found._replace(messages=done.messages + found.messages)
+        if done.full:
+            return done
+        done = done._replace(latest_offset=min(source.end_offset, upper_bound) - 1)
+    return done
+
+
+def clean(
+    sources: Sequence[Source],
+    producers: Mapping[int, tuple[int, int]],
+    *,
+    first_dirty: int,
+    upper_bound: int,
+    limit: int,
+    now_ms: int,
+    retention_ms: int,
+) -> Outcome:
+    """Run a whole pass over a log's segments; nobody writes meanwhile."""
+    mapped = build_map(sources, first_dirty, upper_bound, limit)
+    below = min(mapped.latest_offset + 1, upper_bound)
+    transactions = [each for source in sources for each in source.transactions]
+    rewritten = [
+        each for source in sources if source.base_offset < below for each in source.batches
+    ]
+    outputs: list[bytes] = []
+    kept: list[AbortedTxn] = []
+    fates: Counter[str] = Counter()
+    for batch, marked in zip(rewritten, mark(rewritten, transactions), strict=True):
+        header = batch.header
+        sentence = judge(
+            batch,
+            mapped,
+            now_ms,
+            now_ms + retention_ms,
+            retain_empty=is_last_of_producer(header, producers)
+            or header.last_offset == upper_bound - 1,
+            aborted=marked.aborted,
+            marker_done=marked.done,
+        )
+        fates.update(sentence.fates)
+        unread = "control_expired" if header.is_control else "aborted"
+        fates[unread] += header.record_count - len(sentence.fates)
+        if sentence.output:
+            outputs.append(sentence.output)
+        if marked.kept is not None:
+            kept.append(marked.kept)
+    for source in sources:
+        if source.base_offset >= below:
+            outputs += [batch.data for batch in source.batches]
+            kept += source.transactions
+    return Outcome(mapped.latest_offset + 1, mapped, outputs, kept, fates)
+
+
+def are_alike(found: RecordBatch, output: bytes) -> bool:
+    """Tell whether two batches are equal, or only differ in how well their codec did."""
+    if found.data == output:
+        return True
+    other = RecordBatch(output)
+    if not found.header.codec_id:
+        return False
+    plain = {"crc": 0, "batch_length": 0}
+    return found.header._replace(**plain) == other.header._replace(**plain) and (
+        found.records() == other.records()
+    )

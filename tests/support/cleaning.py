@@ -5,9 +5,11 @@ from __future__ import annotations
 from cleaner.clean import clean_pass
 from cleaner.config import CleanerConfig
 from cleaner.stats import CleanerStats
-from logstore.log import Log, NewRecord
-from logstore.record.batch import RecordBatch
+from logstore.fetch import Isolation
+from logstore.log import AppendInfo, Log, NewRecord
+from logstore.record.batch import RecordBatch, build_batch
 from logstore.record.codecs import Codec
+from logstore.record.records import Record
 from logstore.segment import LogSegment
 from logstore.types import AppendOrigin
 from tests.support.builders import World
@@ -44,6 +46,60 @@ def put_each(log: Log, *pairs: tuple) -> None:
 def put_batches(log: Log, *batches: bytes) -> None:
     """Append ready-made batches as a follower does, offsets and all."""
     log.append_batches(b"".join(batches), AppendOrigin.REPLICATION)
+
+
+class Producer:
+    """A client with a producer id, which counts its sequences.
+
+    Parameters
+    ----------
+    log : Log
+        Where it writes; to be replaced when the log was opened again.
+
+    Attributes
+    ----------
+    sent : list of bytes
+        Its batches, as they were sent.
+    """
+
+    def __init__(self, log: Log, producer_id: int, *, epoch: int = 0) -> None:
+        self.log = log
+        self.producer_id = producer_id
+        self.epoch = epoch
+        self.sequence = 0
+        self.sent: list[bytes] = []
+
+    def send(
+        self, *pairs: int | tuple, transactional: bool = True, codec: Codec = Codec.NONE
+    ) -> AppendInfo:
+        """Append one batch of `(key, value)`; a number n is the key `b"n"` with some value."""
+        now_ms = self.log.runtime.clock.now_ms()
+        records = [
+            Record(at, now_ms, *((b"%d" % pair, b"v") if isinstance(pair, int) else pair))
+            for at, pair in enumerate(pairs)
+        ]
+        data = build_batch(
+            records,
+            codec=codec,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            base_sequence=self.sequence,
+            is_transactional=transactional,
+        )
+        self.sequence += len(pairs)
+        self.sent.append(data)
+        return self.log.append_batches(data)
+
+    def commit(self) -> AppendInfo:
+        """Let the coordinator end the transaction."""
+        return self._end(commit=True)
+
+    def abort(self) -> AppendInfo:
+        """Let the coordinator abort the transaction."""
+        return self._end(commit=False)
+
+    def _end(self, *, commit: bool) -> AppendInfo:
+        return self.log.append_end_txn_marker(self.producer_id, self.epoch, 0, commit=commit)
 
 
 # -- cleaning ----------------------------------------------------------------------------------
@@ -110,6 +166,43 @@ def offsets_in(log: Log) -> list[int]:
 def ends_in(log: Log) -> list[int]:
     """Last offset of every physical batch."""
     return [batch.header.last_offset for batch in batches_in(log)]
+
+
+def batch_bases_in(log: Log) -> list[int]:
+    """Base offset of every physical batch."""
+    return [batch.header.base_offset for batch in batches_in(log)]
+
+
+def keys_in(log: Log) -> list[int]:
+    """Keys, as numbers, of every physical data record."""
+    return [
+        int(record.key)
+        for batch in batches_in(log)
+        if not batch.header.is_control
+        for record in batch.records()
+    ]
+
+
+def txn_entries(log: Log) -> list[tuple[int, int, int, int]]:
+    """Producer, first, last and last stable offset of every entry of the transaction indexes."""
+    return [tuple(entry) for segment in log.segments for entry in segment.txn_index.entries()]
+
+
+def aborted_list(log: Log) -> list[tuple[int, int]]:
+    """What a consumer of committed data is told of aborted transactions, from the log start on."""
+    found: dict[tuple[int, int], None] = {}
+    for segment in log.segments:
+        start = max(segment.base_offset, log.log_start_offset)
+        result = log.read(start, 1 << 30, isolation=Isolation.READ_COMMITTED)
+        found.update(dict.fromkeys(tuple(each) for each in result.aborted))
+    return list(found)
+
+
+def committed(log: Log, start: int | None = None) -> list[tuple[int, bytes | None, bytes | None]]:
+    """(offset, key, value) of what a reader of committed data sees."""
+    start = log.log_start_offset if start is None else start
+    found = log.records(start, isolation=Isolation.READ_COMMITTED)
+    return [(record.offset, record.key, record.value) for _, record in found]
 
 
 def bases_of(log: Log) -> list[int]:

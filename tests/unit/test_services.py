@@ -14,7 +14,7 @@ from logstore.runtime import (
     ThreadScheduler,
     VirtualClock,
 )
-from logstore.services import Housekeeping
+from logstore.housekeeping import Housekeeping
 from logstore.types import AppendOrigin, TopicPartition
 from tests.support.builders import batch, log_name
 from tests.support.data_home import Home, fill, offsets
@@ -197,23 +197,24 @@ def test_services_hear_of_partitions_and_configurations(kept):
         def high_watermark_moved(self):
             heard.append("moved")
 
+        def pause(self, topic_partition):
+            heard.append(f"pause {topic_partition}")
+
+        def resume(self, topic_partition):
+            heard.append(f"resume {topic_partition}")
+
     manager = kept.open()
     manager.start([Listener()])
     manager.create_topic("a", 2, {})
     manager.alter_topic("a", {"retention.ms": "5"})
     fill(manager.log(A0), 1)
+    manager.truncate_fully_and_start_at(A0, 0)
     manager.delete_topic("a")
     manager.stop()
     assert heard == [
-        "start",
-        "config a",
-        "+a-0",
-        "+a-1",
-        "config a",
-        "moved",
-        "-a-0",
-        "-a-1",
-        "stop",
+        *("start", "config a", "+a-0", "+a-1", "config a", "moved"),
+        *("pause a-0", "moved", "resume a-0"),
+        *("pause a-0", "-a-0", "pause a-1", "-a-1", "stop"),
     ]
 
 

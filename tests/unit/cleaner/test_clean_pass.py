@@ -6,7 +6,7 @@ import pytest
 
 from cleaner.chunks import ChunkReader
 from cleaner.clean import clean_pass
-from cleaner.errors import CleaningAbortedError, UnsupportedTransactionsError
+from cleaner.errors import CleaningAbortedError
 from cleaner.offset_map import OffsetMap
 from cleaner.rewrite import Rewriter, create_destination
 from logstore.errors import CorruptRecordError
@@ -16,7 +16,7 @@ from logstore.record.codecs import Codec
 from logstore.record.records import Record
 from logstore.types import TimestampType
 from tests.support import golden
-from tests.support.builders import LOG_APPEND_TIME, MIB, World, batch, memory_world
+from tests.support.builders import LOG_APPEND_TIME, MIB, World, memory_world
 from tests.support.cleaning import (
     ALL_KEYS,
     bases_of,
@@ -293,49 +293,6 @@ def test_s163_no_batch_is_kept_when_the_round_ends_in_a_gap() -> None:
     rewrite(log, [b"a"], list(log.segments.view[:3]), upper_bound=10, latest=2**39)
     assert batches_in(log) == []
     assert [(s.base_offset, s.size_bytes) for s in log.segments] == [(0, 0), (10, 0)]
-
-
-def test_s164_a_log_of_idempotent_producers_is_refused_unchanged() -> None:
-    """The rest of the scenario (the producers' last batches keep their headers, and re-sent
-    batches are still recognised after a reload) comes when such logs are cleaned at all.
-    """
-    world = memory_world()
-    log = compacted(world)
-    producers = ((1, b"123", 0), (2, b"314", 3), (3, b"14", 6))
-    for producer_id, keys, first in producers:
-        records = [
-            Record(first + at, 1000, bytes([each]), b"v%d" % (first + at))
-            for at, each in enumerate(keys)
-        ]
-        put_batches(
-            log,
-            build_batch(
-                records,
-                producer_id=producer_id,
-                producer_epoch=0,
-                base_sequence=0,
-                partition_leader_epoch=0,
-            ),
-        )
-    log.roll()
-    before = snapshot(world)
-    with pytest.raises(UnsupportedTransactionsError):
-        run_pass(log)
-    assert snapshot(world) == before
-    assert log.log_end_offset == 8
-
-
-def test_s164_producers_in_the_clean_section_are_refused_as_well() -> None:
-    world = memory_world()
-    log = compacted(world)
-    put_batches(log, batch(0, 2, producer_id=1, producer_epoch=0, base_sequence=0))
-    log.roll()
-    put_each(log, (b"a", b"1"), (b"a", b"2"))
-    log.roll()
-    before = snapshot(world)
-    with pytest.raises(UnsupportedTransactionsError):
-        run_pass(log, 3)
-    assert snapshot(world) == before
 
 
 # --- abort ------------------------------------------------------------------------------------

@@ -132,6 +132,33 @@ def test_scan_batches_may_leave_crcs_unchecked() -> None:
     assert scan(damaged, check_crc=False)[0] == kernels.OK
 
 
+# --- read_control_types -----------------------------------------------------------------------
+
+
+def control(key: bytes | None, offset: int = 0, value: bytes | None = bytes(6)) -> bytes:
+    return build_batch(
+        [Record(offset, 1000, key, value)], producer_id=5, producer_epoch=-2, is_control=True
+    )
+
+
+def test_read_control_types_of_every_kind() -> None:
+    empty = oracle.empty_batch(RecordBatch(control(bytes(4), 3)).header)
+    keys = ("00000000", "00000001", "00000003", "7fff0001", "00000100", "0000ffff", "0000000001")
+    data = ONE + b"".join(control(bytes.fromhex(key), 7 + at) for at, key in enumerate(keys))
+    _, table, _ = scan(data + empty)
+    assert kernels.read_control_types(array(data + empty), table, 9) == (kernels.OK, 9)
+    assert table[:, kernels.COL_CONTROL].tolist() == [-1, 0, 1, 2, 1, 2, 2, 0, 3]
+    assert table[1:, kernels.COL_PRODUCER_EPOCH].tolist() == [-2] * 8
+
+
+@pytest.mark.parametrize("key", (None, b"", b"\0\0\0", b"\x80\0\0\1"))
+def test_read_control_types_names_the_batch_whose_key_is_none(key: bytes | None) -> None:
+    data = ONE + control(bytes(4), 7) + control(key, 8)
+    _, table, _ = scan(data)
+    assert kernels.read_control_types(array(data), table, 3) == (kernels.DAMAGED, 2)
+    assert kernels.read_control_types(array(data), table, 2) == (kernels.OK, 2)
+
+
 # --- map_batches ------------------------------------------------------------------------------
 
 
@@ -161,6 +188,15 @@ def test_map_batches_moves_on_over_control_and_discarded_batches() -> None:
     assert a_map.get(b"a") == 0
     assert a_map.latest_offset == 7
     assert a_map.state[map_kernels.STATE_MESSAGES] == 4
+
+
+def test_map_batches_counts_a_control_batch_once_even_an_empty_one() -> None:
+    empty = oracle.empty_batch(RecordBatch(control(bytes(4), 7)).header)
+    _, table, _ = scan(ONE + empty)
+    a_map = offset_map()
+    assert build(array(ONE + empty), table, 0, a_map) == (kernels.OK, 2)
+    assert a_map.state[map_kernels.STATE_MESSAGES] == 3
+    assert a_map.latest_offset == 7
 
 
 def test_map_batches_stops_at_the_first_keyed_record_once_full() -> None:
@@ -277,6 +313,19 @@ def test_each_form_of_a_batch() -> None:
     assert batches[3].header.base_timestamp == -1
     assert batches[4].header.delete_horizon_ms == 9000
     assert [r.timestamp for r in batches[4].records()] == [1000, 1001]
+
+
+def test_a_control_record_without_a_value_gets_a_horizon_and_is_never_dropped() -> None:
+    """Kafka looks for tombstones among the kept records of any batch."""
+    data = control(bytes.fromhex("00000003"), value=None)
+    _, table, _ = scan(data)
+    _, _, codes, starts = classify(array(data), table, offset_map(), 5000, 9000)
+    (stamped,) = assemble(array(data), table, codes, starts)
+    assert RecordBatch(stamped).header.delete_horizon_ms == 9000
+    _, table, _ = scan(stamped)
+    _, _, codes, starts = classify(array(stamped), table, offset_map(), 9000, 9999)
+    assert codes.tolist() == [kernels.RETAINED]
+    assert assemble(array(stamped), table, codes, starts) == [stamped]
 
 
 def test_write_kept_records_keeps_offsets_and_moves_timestamps() -> None:

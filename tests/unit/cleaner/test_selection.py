@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cleaner.selection import (
+    Circumstances,
     CleanableState,
     CleaningDecision,
     cleanable_state,
@@ -34,7 +35,7 @@ def state(log: Log, checkpoint: int | None = None, **options: bool) -> Cleanable
 
 
 def decision(log: Log, checkpoint: int | None = None, **options: object) -> CleaningDecision:
-    return decide(log, checkpoint, log.runtime.clock.now_ms(), **options)
+    return decide(log, checkpoint, log.runtime.clock.now_ms(), Circumstances(**options))
 
 
 def reason(log: Log, checkpoint: int | None = None, **options: object) -> str | None:
@@ -96,7 +97,6 @@ def test_s207_the_high_watermark_limits_exactly_and_rounds_to_a_segment() -> Non
 
 
 def test_an_open_transaction_limits_what_is_clean() -> None:
-    """The partition is refused for now; its numbers are right all the same."""
     log = compacted(memory_world())
     put(log, (b"k", b"v"))
     log.roll()
@@ -105,8 +105,9 @@ def test_an_open_transaction_limits_what_is_clean() -> None:
     found = state(log)
     assert (found.first_uncleanable_offset, found.upper_bound_offset) == (1, 1)
     assert found.uncleanable_gate == "last_stable_offset"
-    assert reason(log) == "unsupported_transactions"
-    assert reason(log, force=True) == "unsupported_transactions"
+    assert reason(log) is None
+    assert reason(log, 1) == "last_stable_offset"
+    assert reason(log, 1, force=True) is None, "the clean section is gone through"
 
 
 def test_min_compaction_lag_keeps_young_segments() -> None:
@@ -243,14 +244,17 @@ def test_gates_and_their_order() -> None:
     assert [gate.gate for gate in decision(log).gates] == [
         "policy",
         "cleaner_disabled",
-        "unsupported_transactions",
         "uncleanable",
+        "paused",
         "empty",
         "active_segment",
+        "last_stable_offset",
+        "min_compaction_lag",
         "dirty_ratio",
+        "max_compaction_lag",
     ]
     assert decision(log).will_clean
-    assert [gate.gate for gate in decision(log, force=True).gates][-1] == "active_segment"
+    assert [gate.gate for gate in decision(log, force=True).gates][-1] == "last_stable_offset"
 
 
 def test_s214_other_policies_and_empty_logs_are_never_cleaned() -> None:

@@ -1,0 +1,342 @@
+"""Records that wait in batches, one open batch a partition, and their way into the logs.
+
+What Kafka's RecordAccumulator and Sender do, without requests: a batch is appended in the thread of
+whoever fills it or asks for it; only one that lingers is sent by the scheduler.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+from logstore.append import AppendInfo, NewRecord
+from logstore.broker.futures import FutureRecordMetadata, ProducedMetadata
+from logstore.broker.producer_batch import build_producer_batch
+from logstore.broker.writer import estimated_size
+from logstore.errors import (
+    InvalidRecordError,
+    InvalidTopicError,
+    LogStoreError,
+    MessageSizeTooLargeError,
+    RecordListTooLargeError,
+    RequestError,
+)
+from logstore.record.layout import HEADER_SIZE
+from logstore.runtime import DeterministicScheduler, ThreadScheduler, VirtualClock
+from logstore.topics import INTERNAL_COMPACTED_TOPICS
+from logstore.types import NO_TIMESTAMP, TopicPartition
+
+if TYPE_CHECKING:
+    from logstore.broker.producer_config import ProducerConfig
+    from logstore.broker.producer_metrics import ProducerMetrics
+    from logstore.broker.session import ProducerSession
+    from logstore.manager import LogManager
+    from logstore.runtime import Runtime, Scheduler
+
+logger = logging.getLogger(__name__)
+
+NO_OFFSET = -1
+
+SENDER_TASK = "kafka-producer-network-thread"
+"""Kafka's name of what sends a batch that has lingered."""
+
+
+class _Waiting(NamedTuple):
+    """A record on its way, and the future that was given for it."""
+
+    record: NewRecord
+    size_bytes: int
+    serialized_sizes: tuple[int, int, int]
+    future: FutureRecordMetadata
+
+
+class _OpenBatch:
+    """The records of a partition that wait to be sent together; sizes are upper bounds."""
+
+    __slots__ = ("due_ns", "limit_bytes", "opened_ns", "size_bytes", "topic_partition", "waiting")
+
+    def __init__(
+        self, topic_partition: TopicPartition, limit_bytes: int, opened_ns: int, linger_ms: float
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.limit_bytes = limit_bytes
+        self.opened_ns = opened_ns
+        self.due_ns = opened_ns + round(linger_ms * 1_000_000)
+        self.size_bytes = HEADER_SIZE
+        self.waiting: list[_Waiting] = []
+
+    def has_room(self, size_bytes: int) -> bool:
+        return not self.waiting or self.size_bytes + size_bytes <= self.limit_bytes
+
+    def add(self, waiting: _Waiting) -> None:
+        self.waiting.append(waiting)
+        self.size_bytes += waiting.size_bytes
+
+    @property
+    def is_full(self) -> bool:
+        return self.size_bytes >= self.limit_bytes
+
+
+class RecordAccumulator:
+    """Collects a producer's records into batches and appends those.
+
+    Parameters
+    ----------
+    runtime : Runtime
+    manager : LogManager
+    config : ProducerConfig
+    session : ProducerSession or None
+        Gives batches their producer fields; None if the producer is not idempotent.
+    metrics : ProducerMetrics
+
+    Notes
+    -----
+    Its lock is the producer's, taken by `locked`, and held wherever nothing else is said.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        manager: LogManager,
+        config: ProducerConfig,
+        session: ProducerSession | None,
+        metrics: ProducerMetrics,
+    ) -> None:
+        self._clock = runtime.clock
+        self._manager = manager
+        self._config = config
+        self._session = session
+        self._metrics = metrics
+        self._lock = runtime.lock()
+        self._open: dict[TopicPartition, _OpenBatch] = {}
+        self._settled: list[FutureRecordMetadata] = []
+        self._scheduler: Scheduler = runtime.scheduler
+        self._own_scheduler: Scheduler | None = None
+        self._is_armed = False
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the lock; then, without it, tell those who wait for what was settled meanwhile."""
+        try:
+            with self._lock:
+                yield
+        finally:
+            with self._lock:
+                settled, self._settled = self._settled, []
+            for future in settled:
+                future.call_back()
+
+    def is_waiting(self, topic_partition: TopicPartition) -> bool:
+        """Tell whether the partition has an open batch."""
+        return topic_partition in self._open
+
+    def has_room(self, topic_partition: TopicPartition, record: NewRecord) -> bool:
+        """Tell whether the partition has an open batch that would take a record."""
+        batch = self._open.get(topic_partition)
+        return batch is not None and batch.has_room(estimated_size(record))
+
+    def add(self, topic_partition: TopicPartition, record: NewRecord) -> FutureRecordMetadata:
+        """Put a record into the partition's batch, and append the batches that this completes.
+
+        Returns
+        -------
+        FutureRecordMetadata
+            Whatever happens to the record, nothing is raised.
+        """
+        size_bytes = estimated_size(record)
+        batch = self._batch_with_room(topic_partition, size_bytes)
+        future = FutureRecordMetadata(self._lock, lambda: self._send_if_open(batch))
+        batch.add(_Waiting(record, size_bytes, _serialized_sizes(record), future))
+        if batch.is_full or self._config.linger_ms == 0:
+            self._send([batch])
+        return future
+
+    def send_all(self) -> None:
+        """Append every open batch, in the order in which they were opened."""
+        self._send(list(self._open.values()))
+
+    def refuse_all(self, error: LogStoreError) -> None:
+        """Let no waiting record be sent; their futures fail with `error`."""
+        batches = list(self._open.values())
+        self._take(batches)
+        self._refuse(batches, error)
+
+    def close(self) -> None:
+        """Give lingering up; nothing is open any more. Not to be called with the lock held."""
+        assert not self._open, "what waits is sent or refused first"
+        # Without the lock: a task that is running may be waiting for it.
+        if self._own_scheduler is not None:
+            self._own_scheduler.shutdown()
+
+    def _batch_with_room(self, tp: TopicPartition, size_bytes: int) -> _OpenBatch:
+        """Return the partition's open batch; one that has no room for the record is sent first."""
+        batch = self._open.get(tp)
+        if batch is not None and not batch.has_room(size_bytes):
+            self._send([batch])
+            batch = None
+        if batch is None:
+            now_ns = self._clock.monotonic_ns()
+            batch = _OpenBatch(tp, self._limit_bytes(tp), now_ns, self._config.linger_ms)
+            self._open[tp] = batch
+            if self._config.linger_ms > 0:
+                self._arm(now_ns)
+        return batch
+
+    def _limit_bytes(self, tp: TopicPartition) -> int:
+        try:
+            config = self._manager.log(tp).config
+        except LogStoreError:
+            return self._config.batch_size  # the batch will hear of it
+        return min(self._config.batch_size, config.max_message_bytes, config.segment_bytes)
+
+    def _send_if_open(self, batch: _OpenBatch) -> None:
+        """Append a batch unless that was done; called without the lock."""
+        with self.locked():
+            if self._open.get(batch.topic_partition) is batch:
+                self._send([batch])
+
+    # -- lingering -------------------------------------------------------------------------
+
+    def _arm(self, now_ns: int) -> None:
+        """See that the batch that has lingered longest is sent when its time is over."""
+        if self._is_armed or not self._open:
+            return
+        if not self._scheduler.is_started:
+            # Nothing runs in the background of this broker; lingering was asked for all the same.
+            self._own_scheduler = self._scheduler = (
+                DeterministicScheduler(self._clock)
+                if isinstance(self._clock, VirtualClock)
+                else ThreadScheduler(self._clock, threads=1)
+            )
+            self._scheduler.start()
+        due_ns = min(batch.due_ns for batch in self._open.values())
+        delay_ms = -(-max(due_ns - now_ns, 0) // 1_000_000)
+        self._is_armed = True
+        self._scheduler.schedule(SENDER_TASK, self._send_lingered, delay_ms=delay_ms)
+
+    def _send_lingered(self) -> None:
+        with self.locked():
+            self._is_armed = False
+            now_ns = self._clock.monotonic_ns()
+            self._send([batch for batch in self._open.values() if batch.due_ns <= now_ns])
+            self._arm(now_ns)
+
+    # -- batches into logs -----------------------------------------------------------------
+
+    def _take(self, batches: Iterable[_OpenBatch]) -> None:
+        now_ns = self._clock.monotonic_ns()
+        for batch in batches:
+            del self._open[batch.topic_partition]
+            self._metrics.record_wait((now_ns - batch.opened_ns) / 1e6)
+
+    def _send(self, batches: Sequence[_OpenBatch]) -> None:
+        """Append open batches and settle their futures."""
+        self._take(batches)
+        if self._session is not None and batches:
+            try:
+                self._session.add_partitions(batch.topic_partition for batch in batches)
+            except LogStoreError as error:
+                self._refuse(batches, error)
+                return
+        for batch in batches:
+            self._append(batch.topic_partition, batch.waiting)
+
+    def _append(self, tp: TopicPartition, waiting: Sequence[_Waiting]) -> None:
+        try:
+            if self._session is not None:
+                self._session.raise_if_failed()
+            info = self._write(tp, [each.record for each in waiting])
+        except (MessageSizeTooLargeError, RecordListTooLargeError) as error:
+            if len(waiting) == 1:
+                self._fail(tp, waiting, error)
+                return
+            # The topic's limit was lowered, or it stores with a codec that makes it larger.
+            self._metrics.retries += len(waiting)
+            half = len(waiting) // 2
+            self._append(tp, waiting[:half])
+            self._append(tp, waiting[half:])
+        except LogStoreError as error:
+            self._fail(tp, waiting, error)
+        else:
+            largest = max(each.size_bytes for each in waiting)
+            self._metrics.record_batch(len(waiting), info.size_bytes, largest)
+            for row, each in enumerate(waiting):
+                self._settle(each, self._metadata(tp, each, info, row))
+
+    def _write(self, tp: TopicPartition, records: Sequence[NewRecord]) -> AppendInfo:
+        if tp.topic in INTERNAL_COMPACTED_TOPICS:
+            raise InvalidTopicError(f"'{tp.topic}' is not for producers")
+        log = self._manager.log(tp)
+        session, codec = self._session, self._config.codec
+        if session is None:
+            return log.append_records(records, codec)
+        is_retry = False
+        while True:
+            data = build_producer_batch(records, codec, session.stamp(tp))
+            try:
+                info = log.append_batches(data)
+            except RequestError as error:
+                if is_retry or not session.recovers_from(error):
+                    raise
+                logger.warning("%s: sent again after: %s", tp, error)
+                self._metrics.retries += len(records)
+                is_retry = True
+            else:
+                session.sent(tp, len(records))
+                return info
+
+    def _fail(self, tp: TopicPartition, waiting: Sequence[_Waiting], error: LogStoreError) -> None:
+        """Settle the futures of a batch that was refused, and draw the consequence."""
+        logger.info("%s: a batch of %d records was refused: %s", tp, len(waiting), error)
+        if self._session is not None:
+            self._session.failed(error)
+        self._metrics.errors += len(waiting)
+        for row, each in enumerate(waiting):
+            if self._config.acks == 0:
+                self._settle(each, self._metadata(tp, each, None, row))
+            else:
+                self._settle(each, _record_error(error, row))
+
+    def _refuse(self, batches: Iterable[_OpenBatch], error: LogStoreError) -> None:
+        """Settle the futures of batches that were not sent."""
+        for batch in batches:
+            self._metrics.errors += len(batch.waiting)
+            for each in batch.waiting:
+                self._settle(each, error)
+
+    def _settle(self, waiting: _Waiting, outcome: ProducedMetadata | LogStoreError) -> None:
+        waiting.future.settle(outcome)
+        self._settled.append(waiting.future)
+
+    def _metadata(
+        self, tp: TopicPartition, waiting: _Waiting, info: AppendInfo | None, row: int
+    ) -> ProducedMetadata:
+        assert waiting.record.timestamp is not None, "set when the record was sent"
+        offset, timestamp = NO_OFFSET, waiting.record.timestamp
+        if info is not None and self._config.acks != 0:
+            offset = info.first_offset + row
+            if info.log_append_time != NO_TIMESTAMP:
+                timestamp = info.log_append_time
+        return ProducedMetadata(*tp, tp, offset, timestamp, None, *waiting.serialized_sizes)
+
+
+def _serialized_sizes(record: NewRecord) -> tuple[int, int, int]:
+    """Return the bytes of key, value and headers; -1 for what there is none of."""
+    headers = sum(len(name.encode()) + len(value or b"") for name, value in record.headers)
+    return (
+        -1 if record.key is None else len(record.key),
+        -1 if record.value is None else len(record.value),
+        headers if record.headers else -1,
+    )
+
+
+def _record_error(error: LogStoreError, row: int) -> LogStoreError:
+    """Return what a record of a refused batch is told: its own fault, or another one's."""
+    faults = dict(error.record_errors) if isinstance(error, InvalidRecordError) else {}
+    if not faults:
+        return error
+    if row not in faults:
+        return RequestError("the record was not stored: others of its batch are invalid")
+    return (type(error) if len(faults) == 1 else InvalidRecordError)(faults[row])

@@ -1,0 +1,78 @@
+"""What the broker answers about many partitions at once: results as values, one a partition."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from logstore.broker.reports import (
+    DeleteRecordsResult,
+    ExplainReport,
+    OffsetAndTimestamp,
+    PartitionExplanation,
+    RetainReport,
+)
+from logstore.errors import LogStoreError
+
+if TYPE_CHECKING:
+    from cleaner.manager import LogCleanerManager
+    from logstore.manager import LogManager
+    from logstore.types import TopicPartition
+
+NO_OFFSET = -1
+
+
+def offsets_for_times(
+    manager: LogManager, times: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+    """Find the first record at or after a time in each partition; see `Broker`."""
+    found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
+    for tp, time in times.items():
+        if time < 0:
+            raise ValueError(f"the time for {tp} is negative: {time}")
+        listed = manager.log(tp).offset_for_timestamp(time)
+        found[tp] = listed and OffsetAndTimestamp(
+            listed.offset, listed.timestamp, listed.leader_epoch
+        )
+    return found
+
+
+def delete_records(
+    manager: LogManager, before: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, DeleteRecordsResult]:
+    """Delete the records below an offset in each partition; see `Broker`."""
+    results: dict[TopicPartition, DeleteRecordsResult] = {}
+    for tp, offset in before.items():
+        try:
+            results[tp] = DeleteRecordsResult(manager.delete_records(tp, offset))
+        except LogStoreError as error:
+            results[tp] = DeleteRecordsResult(NO_OFFSET, error.kafka_error, str(error))
+    return results
+
+
+def retain(
+    manager: LogManager,
+    cleaner: LogCleanerManager,
+    partitions: Sequence[TopicPartition],
+    *,
+    dry_run: bool,
+) -> RetainReport:
+    """Run, or only decide, retention over partitions; see `Broker`."""
+    decisions = []
+    for tp in partitions:
+        log = manager.log(tp)
+        cleaned = cleaner.checkpoint_of(tp) if log.config.compact else None
+        decide = log.retention_decision if dry_run else log.delete_old_segments
+        decisions.append(decide(first_dirty_offset=cleaned or 0))
+    return RetainReport(tuple(decisions), dry_run)
+
+
+def explain(
+    manager: LogManager, cleaner: LogCleanerManager, partitions: Sequence[TopicPartition]
+) -> ExplainReport:
+    """Say what stands between partitions and their cleaning; see `Broker`."""
+    found = []
+    for tp in partitions:
+        decision = cleaner.explain(manager.log(tp))
+        found.append(PartitionExplanation(decision, cleaner.passes_bound(decision.state)))
+    return ExplainReport(tuple(found))

@@ -1,0 +1,66 @@
+"""What a producer counts, under the names of Kafka's `producer-metrics`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+GROUP = "producer-metrics"
+
+
+@dataclass(slots=True)
+class ProducerMetrics:
+    """Sums and maxima since the producer was made.
+
+    Attributes
+    ----------
+    started_ns : int
+        Monotonic time of the start.
+    queue_ms : float
+        Sum over batches of the time they waited, in ms.
+    """
+
+    started_ns: int
+    records: int = 0
+    errors: int = 0
+    retries: int = 0
+    batches: int = 0
+    batch_bytes: int = 0
+    batch_bytes_max: int = 0
+    record_bytes_max: int = 0
+    queue_ms: float = 0.0
+    queue_ms_max: float = 0.0
+
+    def record_batch(self, records: int, size_bytes: int, largest_record_bytes: int) -> None:
+        """Count a batch that was stored; sizes in bytes."""
+        self.records += records
+        self.batches += 1
+        self.batch_bytes += size_bytes
+        self.batch_bytes_max = max(self.batch_bytes_max, size_bytes)
+        self.record_bytes_max = max(self.record_bytes_max, largest_record_bytes)
+
+    def record_wait(self, waited_ms: float) -> None:
+        """Count the time that a batch waited for more records."""
+        self.queue_ms += waited_ms
+        self.queue_ms_max = max(self.queue_ms_max, waited_ms)
+
+    def values(self, now_ns: int) -> dict[str, float]:
+        """Return the values by Kafka's names: sizes in bytes, times in ms, rates a second."""
+        # A rate over no time at all, as in virtual time that stands still, is none.
+        seconds = (now_ns - self.started_ns) / 1e9 or float("inf")
+        batches = max(self.batches, 1)
+        return {
+            "batch-size-avg": self.batch_bytes / batches,
+            "batch-size-max": self.batch_bytes_max,
+            "byte-rate": self.batch_bytes / seconds,
+            "record-error-rate": self.errors / seconds,
+            "record-error-total": self.errors,
+            "record-queue-time-avg": self.queue_ms / batches,
+            "record-queue-time-max": self.queue_ms_max,
+            "record-retry-rate": self.retries / seconds,
+            "record-retry-total": self.retries,
+            "record-send-rate": self.records / seconds,
+            "record-send-total": self.records,
+            "record-size-max": self.record_bytes_max,
+            "records-per-request-avg": self.records / batches,
+            "requests-in-flight": 0,
+        }

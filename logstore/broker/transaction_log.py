@@ -1,0 +1,212 @@
+"""`__transaction_state`: the compacted topic in which the coordinator keeps what it knows.
+
+Made when the first transactional producer comes, with Kafka's configuration; a copied one is taken
+over then. Each transactional id lives in the partition that its hash names, so that its newest
+record is its state.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from logstore.append import NewRecord
+from logstore.broker.transaction_state import (
+    TransactionMetadata,
+    decode_key,
+    decode_value,
+    encode_key,
+    encode_value,
+    partition_for,
+)
+from logstore.errors import LogStoreError, UnknownTopicOrPartitionError
+from logstore.types import TopicPartition
+
+if TYPE_CHECKING:
+    from logstore.log import Log
+    from logstore.manager import LogManager
+    from logstore.topics import Topic
+
+logger = logging.getLogger(__name__)
+
+TRANSACTION_STATE_TOPIC = "__transaction_state"
+
+DAY_MS = 86_400_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionConfig:
+    """What Kafka's broker lets one set about transactions; the defaults are its own.
+
+    Attributes
+    ----------
+    state_log_num_partitions : int
+        `transaction.state.log.num.partitions`, for a topic that does not exist yet.
+    state_log_segment_bytes : int
+        `transaction.state.log.segment.bytes`.
+    state_log_min_isr : int
+        `transaction.state.log.min.isr`; for a broker that takes the directory over.
+    max_timeout_ms : int
+        `transaction.max.timeout.ms`: the longest timeout a producer may ask for.
+    abort_timed_out_interval_ms : int
+        `transaction.abort.timed.out.transaction.cleanup.interval.ms`.
+    id_expiration_ms : int
+        `transactional.id.expiration.ms`: idle time after which an id is forgotten.
+    remove_expired_interval_ms : int
+        `transaction.remove.expired.transaction.cleanup.interval.ms`.
+    """
+
+    state_log_num_partitions: int = 50
+    state_log_segment_bytes: int = 104_857_600
+    state_log_min_isr: int = 2
+    max_timeout_ms: int = 900_000
+    abort_timed_out_interval_ms: int = 10_000
+    id_expiration_ms: int = 7 * DAY_MS
+    remove_expired_interval_ms: int = 3_600_000
+
+    @property
+    def topic_configs(self) -> dict[str, str]:
+        """The topic's configuration, as Kafka's broker creates it."""
+        return {
+            "cleanup.policy": "compact",
+            "compression.type": "uncompressed",
+            "min.insync.replicas": str(self.state_log_min_isr),
+            "segment.bytes": str(self.state_log_segment_bytes),
+            "unclean.leader.election.enable": "false",
+        }
+
+
+@dataclass(slots=True)
+class StoredTransactions:
+    """What the topic holds.
+
+    Attributes
+    ----------
+    by_id : dict
+        The newest state of each transactional id.
+    unreadable : dict of int to LogStoreError
+        Partitions of the topic whose ids are not known, and why.
+    damaged : dict of str to LogStoreError
+        Ids whose newest state makes no sense, and why.
+    """
+
+    by_id: dict[str, TransactionMetadata] = field(default_factory=dict)
+    unreadable: dict[int, LogStoreError] = field(default_factory=dict)
+    damaged: dict[str, LogStoreError] = field(default_factory=dict)
+
+
+class TransactionLog:
+    """Reads and writes `__transaction_state`."""
+
+    def __init__(self, manager: LogManager, config: TransactionConfig) -> None:
+        self._manager = manager
+        self._config = config
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether the topic is this engine's own, and not one copied from a broker, or none."""
+        topic = self._topic()
+        return topic is not None and not topic.adopted
+
+    def ensure_stored(self) -> None:
+        """Create the topic, or take over a copied one.
+
+        Raises
+        ------
+        KafkaStorageError
+        """
+        if not self.is_stored:
+            self._manager.create_topic(
+                TRANSACTION_STATE_TOPIC, self._partition_count(), self._config.topic_configs
+            )
+
+    def partition_of(self, transactional_id: str) -> int:
+        """Return the partition that keeps an id."""
+        return partition_for(transactional_id, self._partition_count())
+
+    def coordinator_epoch(self, transactional_id: str) -> int:
+        """Return the epoch that markers bear: the leader epoch of the id's partition."""
+        return self._log(self.partition_of(transactional_id)).leader_epoch
+
+    def read(self) -> StoredTransactions:
+        """Read the newest state of every id; what cannot be read is logged and told."""
+        stored = StoredTransactions()
+        topic = self._topic()
+        for number in () if topic is None else topic.partitions:
+            try:
+                values = self._newest_values(number)
+            except LogStoreError as error:
+                logger.error("%s-%d cannot be read: %s", TRANSACTION_STATE_TOPIC, number, error)  # noqa: TRY400  # known, not a surprise
+                stored.unreadable[number] = error
+                continue
+            for transactional_id, value in values.items():
+                try:
+                    stored.by_id[transactional_id] = decode_value(transactional_id, value)
+                except LogStoreError as error:
+                    logger.error("the state of '%s' cannot be read: %s", transactional_id, error)  # noqa: TRY400  # see above
+                    stored.damaged[transactional_id] = error
+        return stored
+
+    def append(self, metadata: TransactionMetadata, *, now_ms: int, durable: bool) -> None:
+        """Store the state of an id.
+
+        Parameters
+        ----------
+        now_ms : int
+            The record's timestamp.
+        durable : bool
+            Not to be lost by a crash once this returns.
+
+        Raises
+        ------
+        UnknownTopicOrPartitionError, RequestError
+            The topic is gone, or its configuration refuses the record.
+        KafkaStorageError
+        """
+        self._write(metadata.transactional_id, encode_value(metadata), now_ms, durable=durable)
+
+    def forget(self, transactional_id: str, *, now_ms: int) -> None:
+        """Store that an id is not known any more; raises as `append`."""
+        self._write(transactional_id, None, now_ms, durable=False)
+
+    def _write(
+        self, transactional_id: str, value: bytes | None, now_ms: int, *, durable: bool
+    ) -> None:
+        log = self._log(self.partition_of(transactional_id))
+        log.append_records([NewRecord(encode_key(transactional_id), value, now_ms)])
+        if durable:
+            log.flush()
+
+    def _newest_values(self, number: int) -> dict[str, bytes]:
+        log = self._log(number)
+        found: dict[str, bytes] = {}
+        for _, record in log.records(log.log_start_offset):
+            transactional_id = decode_key(record.key)
+            if transactional_id is None:
+                logger.warning("%s: unknown key at offset %d", log.topic_partition, record.offset)
+            elif record.value is None:
+                found.pop(transactional_id, None)
+            else:
+                found[transactional_id] = record.value
+        return found
+
+    def _log(self, number: int) -> Log:
+        return self._manager.log(TopicPartition(TRANSACTION_STATE_TOPIC, number))
+
+    def _topic(self) -> Topic | None:
+        try:
+            return self._manager.catalog.topic(TRANSACTION_STATE_TOPIC)
+        except UnknownTopicOrPartitionError:
+            return None
+
+    def _partition_count(self) -> int:
+        """Return how many partitions the topic has, or will have.
+
+        A copied one may lack some folders, so that it had as many as Kafka makes, or more.
+        """
+        topic = self._topic()
+        if topic is None:
+            return self._config.state_log_num_partitions
+        found = topic.partitions[-1] + 1
+        return max(found, self._config.state_log_num_partitions) if topic.adopted else found

@@ -1,0 +1,138 @@
+"""`logstore explain`: what stands between a partition and its cleaning, and until when."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING
+
+import click
+
+from logstore.cli.options import (
+    Settings,
+    checked_partition,
+    command,
+    config_option,
+    partition_option,
+    topic_overrides,
+)
+from logstore.cli.output import emit, emit_items, emit_json, emit_lines
+from logstore.cli.tables import Styled, Table, can_print, paint
+from logstore.cli.times import format_duration, format_span, format_time
+
+if TYPE_CHECKING:
+    from cleaner.selection import CleaningDecision, Gate
+    from logstore.broker.reports import ExplainReport, PartitionExplanation
+
+CONDITIONS = {
+    "policy": "compacted",
+    "cleaner_disabled": "cleaner enabled",
+    "uncleanable": "cleanable",
+    "paused": "free",
+    "empty": "filled",
+    "active_segment": "closed segments",
+    "last_stable_offset": "stable offsets",
+    "min_compaction_lag": "old enough",
+    "dirty_ratio": "dirty enough",
+    "max_compaction_lag": "or overdue",
+}
+"""What each gate asks for, in words."""
+
+EITHER = ("dirty_ratio", "max_compaction_lag")
+"""Of these gates one is enough."""
+
+
+@command(
+    "explain",
+    examples=[
+        "logstore explain",
+        "logstore explain users --partition 0",
+        "logstore explain users --config min.cleanable.dirty.ratio=0.1",
+        "logstore explain users --now 2024-12-31 --format json",
+    ],
+)
+@click.argument("topic", required=False)
+@partition_option("Which one of the topic's. Default: all.")
+@config_option("A topic configuration to suppose; repeatable.")
+def explain(
+    settings: Settings,
+    topic: str | None,
+    partition: int | None,
+    configs: tuple[tuple[str, str], ...],
+) -> None:
+    """Say why the partitions of TOPIC, or of all topics, would be cleaned now, or why not.
+
+    A cleaning has to pass every gate; of the dirty ratio and the maximum lag one is enough. A
+    closed gate that time alone opens says when: one millisecond earlier nothing is cleaned.
+    Changes nothing.
+    """
+    if partition is not None and topic is None:
+        raise click.UsageError("--partition needs a topic")
+    overrides = topic_overrides(configs)
+    with settings.open_broker(read_only=True) as broker:
+        if topic is not None:
+            checked_partition(broker, topic, partition)
+        if overrides:
+            for name in [each.name for each in broker.topics()] if topic is None else [topic]:
+                broker.override_configs(name, overrides)
+        report = broker.explain(topic, partition)
+        now_ms = broker.clock.now_ms()
+    if settings.as_table:
+        _show(report, now_ms)
+    elif settings.output == "json":
+        emit_json(report.to_json())
+    else:
+        emit_items(
+            (json.dumps(each) for each in report.to_json()["partitions"]),
+            output="jsonl",
+            name="partitions",
+        )
+
+
+def _show(report: ExplainReport, now_ms: int) -> None:
+    if not report.partitions:
+        emit("no partitions")
+    for position, each in enumerate(report.partitions):
+        if position:
+            emit("")
+        emit(_headline(each, now_ms))
+        table = Table(("", "condition", "holds", "because"), wrap=True)
+        emit_lines(table.lines(_row(gate, each.decision, now_ms) for gate in each.decision.gates))
+
+
+def _headline(each: PartitionExplanation, now_ms: int) -> str:
+    state, binding = each.decision.state, each.decision.binding
+    name = paint(str(state.topic_partition), "bold")
+    if binding is None:
+        passes = f", in at most {each.passes_needed} passes" if each.passes_needed > 1 else ""
+        will = paint("will be cleaned", "bold green")
+        end = state.upper_bound_offset - 1
+        return f"{name} {will}: offsets {state.first_dirty_offset}..{end}{passes}"
+    opens = each.decision.opens_at_ms
+    until = ""
+    if opens is not None:
+        until = f"; by itself on {format_time(opens)}, in {format_span(opens - now_ms)}"
+    will_not = paint("will not be cleaned", "bold yellow")
+    return f"{name} {will_not}: not {CONDITIONS.get(binding.gate, binding.gate)}{until}"
+
+
+def _row(gate: Gate, decision: CleaningDecision, now_ms: int) -> tuple[str | Styled, ...]:
+    marks = ("✓", "✗", "–") if can_print("✓✗–") else ("ok", "no", "-")
+    spared = gate.gate in EITHER and any(g.open for g in decision.gates if g.gate in EITHER)
+    opens = ""
+    if gate.open:
+        mark = Styled(marks[0], "green")
+    else:
+        mark = Styled(marks[2], "dim") if spared else Styled(marks[1], "bold red")
+        opens = "not by itself"
+        if gate.opens_at_ms is not None:
+            opens = f"{format_time(gate.opens_at_ms)}, in {format_span(gate.opens_at_ms - now_ms)}"
+    return mark, CONDITIONS.get(gate.gate, gate.gate), opens, _legible(gate)
+
+
+def _legible(gate: Gate) -> str:
+    """Return a gate's text with its milliseconds in words."""
+    if not gate.gate.endswith("_lag"):
+        return gate.text
+    text = re.sub(r"\b(\d+) ms\b", lambda found: format_span(int(found[1])), gate.text)
+    return re.sub(r"(lag\.ms )(\d+)", lambda found: found[1] + format_duration(int(found[2])), text)

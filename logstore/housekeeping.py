@@ -1,0 +1,140 @@
+"""Kafka's background tasks of the log manager, on its intervals."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from logstore.errors import LogStoreError
+from logstore.services import LogService
+from logstore.types import INT64_MAX
+
+if TYPE_CHECKING:
+    from logstore.manager import LogManager
+    from logstore.runtime import ScheduledTask
+
+logger = logging.getLogger(__name__)
+
+
+class Housekeeping(LogService):
+    """Kafka's background tasks of the log manager, under its names and on its intervals.
+
+    Retention of topics whose policy only deletes, flushing by `flush.ms`, the checkpoints, the
+    removal of deleted files, and the expiry of producer ids. Adopted topics are left out of
+    retention: nothing is taken from a copied log unless a command asks for it. Topics that are
+    compacted get their retention from the cleaner, as in Kafka.
+    """
+
+    def __init__(self, manager: LogManager) -> None:
+        self._manager = manager
+        self._tasks: list[ScheduledTask] = []
+        self._started_ms = 0
+        self._watermarks_moved = False
+
+    def start(self) -> None:
+        """Open all logs and schedule the tasks."""
+        manager = self._manager
+        self._started_ms = self._uptime_ms()
+        config = manager.broker_config
+        for tp in manager.catalog.partitions():
+            try:
+                manager.log(tp)
+            except LogStoreError as error:
+                logger.warning("%s is left out of background work: %s", tp, error)
+        first = config.log_initial_task_delay_ms
+        for name, action, period_ms in (
+            ("kafka-log-retention", self.retain, config.log_retention_check_interval_ms),
+            ("kafka-log-flusher", self.flush, config.log_flush_scheduler_interval_ms),
+            (
+                "kafka-recovery-point-checkpoint",
+                manager.checkpoint_recovery_points,
+                config.log_flush_offset_checkpoint_interval_ms,
+            ),
+            (
+                "kafka-log-start-offset-checkpoint",
+                manager.checkpoint_log_starts,
+                config.log_flush_start_offset_checkpoint_interval_ms,
+            ),
+        ):
+            self._schedule(name, action, first, period_ms)
+        period_ms = config.producer_id_expiration_check_interval_ms
+        self._schedule("PeriodicProducerExpirationCheck", self.expire_producers, 0, period_ms)
+
+    def _schedule(
+        self, name: str, action: Callable[[], None], delay_ms: int, period_ms: int
+    ) -> None:
+        if period_ms < INT64_MAX:
+            task = self._manager.runtime.scheduler.schedule(
+                # Kafka runs a task whose interval is not positive once.
+                name,
+                action,
+                delay_ms=delay_ms,
+                period_ms=period_ms if period_ms > 0 else None,
+            )
+            self._tasks.append(task)
+
+    def stop(self) -> None:
+        """Cancel the tasks."""
+        for task in self._tasks:
+            task.cancel()
+        self._tasks.clear()
+
+    def high_watermark_moved(self) -> None:
+        """See that the checkpoint is written at the next of its moments.
+
+        Only if there is a reason: months of virtual time would be a million writes of nothing.
+        """
+        if self._watermarks_moved:
+            return
+        self._watermarks_moved = True
+        manager = self._manager
+        interval_ms = max(manager.broker_config.replica_high_watermark_checkpoint_interval_ms, 1)
+        passed_ms = (self._uptime_ms() - self._started_ms) % interval_ms
+        manager.runtime.scheduler.schedule(
+            "highwatermark-checkpoint",
+            self.checkpoint_high_watermarks,
+            delay_ms=interval_ms - passed_ms,
+        )
+
+    def _uptime_ms(self) -> int:
+        return self._manager.runtime.clock.monotonic_ns() // 1_000_000
+
+    # -- tasks ---------------------------------------------------------------------------
+
+    def retain(self) -> None:
+        """Run retention over the topics that are only deleted from."""
+        manager = self._manager
+        adopted = {topic.name for topic in manager.catalog.topics() if topic.adopted}
+        for log in manager.open_logs():
+            name = log.topic_partition.topic
+            if log.is_offline or name in adopted or log.config.compact:
+                continue
+            decision = log.delete_old_segments()
+            for verdict in decision.removed:
+                logger.info(
+                    "%s: segment %d deleted by %s: %s",
+                    log.topic_partition,
+                    verdict.base_offset,
+                    verdict.rule,
+                    verdict.reason,
+                )
+
+    def flush(self) -> None:
+        """Flush the logs that were last flushed `flush.ms` ago or more."""
+        now_ms = self._manager.runtime.clock.now_ms()
+        for log in self._manager.open_logs():
+            if not log.is_offline and now_ms - log.last_flush_ms >= log.config.flush_ms:
+                log.flush()
+
+    def checkpoint_high_watermarks(self) -> None:
+        """Write the high watermarks."""
+        self._watermarks_moved = False
+        self._manager.checkpoint_high_watermarks()
+
+    def expire_producers(self) -> None:
+        """Forget producer ids that were idle for `producer.id.expiration.ms`."""
+        now_ms = self._manager.runtime.clock.now_ms()
+        for log in self._manager.open_logs():
+            with log.lock:
+                log.producer_state.remove_expired(now_ms)
