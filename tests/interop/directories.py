@@ -36,6 +36,9 @@ class Written:
     now_ms: int = START_MS
     topic: str = TOPIC
 
+    is_sound: bool = True
+    """Whether the files are those of a log; else only loading makes them so."""
+
     @property
     def partition(self) -> Path:
         """The partition's folder."""
@@ -48,7 +51,7 @@ WRITERS: dict[str, Writer] = {}
 """All shapes by name; how a name begins tells the row of the table it counts for."""
 
 
-def _shape(name: str) -> Callable[[Writer], Writer]:
+def shape(name: str) -> Callable[[Writer], Writer]:
     def register(writer: Writer) -> Writer:
         WRITERS[name] = writer
         return writer
@@ -56,12 +59,12 @@ def _shape(name: str) -> Callable[[Writer], Writer]:
     return register
 
 
-def _broker(path: Path, now_ms: int = START_MS, **config: object) -> tuple[Broker, Log]:
-    broker = engine.open_broker(path, TOPIC, _texts(config), now_ms)
+def broker_at(path: Path, now_ms: int = START_MS, **config: object) -> tuple[Broker, Log]:
+    broker = engine.open_broker(path, TOPIC, texts(config), now_ms)
     return broker, broker.log(TOPIC)
 
 
-def _texts(config: dict[str, object]) -> dict[str, str]:
+def texts(config: dict[str, object]) -> dict[str, str]:
     """Return topic overrides by Kafka's keys."""
     return {key.replace("_", "."): str(value) for key, value in config.items()}
 
@@ -121,29 +124,29 @@ def _every_shape(log: Log, codec: Codec) -> None:
 
 for _codec in Codec:
 
-    @_shape(f"codec {_codec.name.lower()}")
+    @shape(f"codec {_codec.name.lower()}")
     def _codec_writer(path: Path, codec: Codec = _codec) -> Written:
         config = {"max_message_bytes": 2 * MIB, "index_interval_bytes": 1000}
-        broker, log = _broker(path, **config)
+        broker, log = broker_at(path, **config)
         with broker:
             _every_shape(log, codec)
-        return Written(path, _texts(config))
+        return Written(path, texts(config))
 
-    @_shape(f"recompressed to {_codec.name.lower()}")
+    @shape(f"recompressed to {_codec.name.lower()}")
     def _recompressed_writer(path: Path, codec: Codec = _codec) -> Written:
         name = "uncompressed" if codec is Codec.NONE else codec.name.lower()
         config = {"max_message_bytes": 2 * MIB, "compression_type": name, "segment_bytes": MIB * 3}
-        broker, log = _broker(path, **config)
+        broker, log = broker_at(path, **config)
         with broker:
             for producer in (Codec.NONE, Codec.GZIP, Codec.ZSTD):
                 _every_shape(log, producer)
-        return Written(path, _texts(config))
+        return Written(path, texts(config))
 
 
 # -- segments and times --------------------------------------------------------------------------
 
 
-def _fill(log: Log, clock, batches: int, *, seed: int = 1, codec: Codec = Codec.NONE) -> None:
+def fill(log: Log, clock, batches: int, *, seed: int = 1, codec: Codec = Codec.NONE) -> None:
     rng = random.Random(seed)
     for _ in range(batches):
         t = clock.now_ms() + rng.choice((0, 0, 0, -5000, 700))
@@ -164,85 +167,85 @@ def _fill(log: Log, clock, batches: int, *, seed: int = 1, codec: Codec = Codec.
 SEGMENTS = {"segment_bytes": 2048, "index_interval_bytes": 256}
 
 
-@_shape("several segments")
+@shape("several segments")
 def _segments(path: Path) -> Written:
-    broker, log = _broker(path, **SEGMENTS)
+    broker, log = broker_at(path, **SEGMENTS)
     with broker:
-        _fill(log, broker.clock, 150)
-    return Written(path, _texts(SEGMENTS), broker.clock.now_ms())
+        fill(log, broker.clock, 150)
+    return Written(path, texts(SEGMENTS), broker.clock.now_ms())
 
 
-@_shape("several segments, an index entry for every batch")
+@shape("several segments, an index entry for every batch")
 def _dense(path: Path) -> Written:
     config = {"segment_bytes": 2048, "index_interval_bytes": 0}
-    broker, log = _broker(path, **config)
+    broker, log = broker_at(path, **config)
     with broker:
-        _fill(log, broker.clock, 100)
+        fill(log, broker.clock, 100)
         log.roll()
-    return Written(path, _texts(config), broker.clock.now_ms())
+    return Written(path, texts(config), broker.clock.now_ms())
 
 
-@_shape("several segments, rolled because an index was full")
+@shape("several segments, rolled because an index was full")
 def _full_index(path: Path) -> Written:
     config = {"segment_index_bytes": 60, "index_interval_bytes": 100}
-    broker, log = _broker(path, **config)
+    broker, log = broker_at(path, **config)
     with broker:
-        _fill(log, broker.clock, 100)
-    return Written(path, _texts(config), broker.clock.now_ms())
+        fill(log, broker.clock, 100)
+    return Written(path, texts(config), broker.clock.now_ms())
 
 
-@_shape("LogAppendTime")
+@shape("LogAppendTime")
 def _append_time(path: Path) -> Written:
     config = {**SEGMENTS, "message_timestamp_type": "LogAppendTime"}
-    broker, log = _broker(path, **config)
+    broker, log = broker_at(path, **config)
     with broker:
-        _fill(log, broker.clock, 80)
-        _fill(log, broker.clock, 30, codec=Codec.LZ4)
-    return Written(path, _texts(config), broker.clock.now_ms())
+        fill(log, broker.clock, 80)
+        fill(log, broker.clock, 30, codec=Codec.LZ4)
+    return Written(path, texts(config), broker.clock.now_ms())
 
 
-@_shape("nothing appended")
+@shape("nothing appended")
 def _empty(path: Path) -> Written:
-    broker, _ = _broker(path)
+    broker, _ = broker_at(path)
     broker.close()
     return Written(path)
 
 
-@_shape("an empty active segment")
+@shape("an empty active segment")
 def _rolled(path: Path) -> Written:
-    broker, log = _broker(path)
+    broker, log = broker_at(path)
     with broker:
-        _fill(log, broker.clock, 10)
+        fill(log, broker.clock, 10)
         log.roll()
     return Written(path, now_ms=broker.clock.now_ms())
 
 
-@_shape("preallocated segments")
+@shape("preallocated segments")
 def _preallocated(path: Path) -> Written:
     config = {"preallocate": "true", "segment_bytes": 4096, "index_interval_bytes": 100}
-    broker, log = _broker(path, **config)
+    broker, log = broker_at(path, **config)
     with broker:
-        _fill(log, broker.clock, 60)
-    return Written(path, _texts(config), broker.clock.now_ms())
+        fill(log, broker.clock, 60)
+    return Written(path, texts(config), broker.clock.now_ms())
 
 
-@_shape("reopened and appended to")
+@shape("reopened and appended to")
 def _reopened(path: Path) -> Written:
     now_ms = START_MS
     for round_number in range(4):
-        broker, log = _broker(path, now_ms, **SEGMENTS)
+        broker, log = broker_at(path, now_ms, **SEGMENTS)
         with broker:
-            _fill(log, broker.clock, 25, seed=round_number)
+            fill(log, broker.clock, 25, seed=round_number)
             now_ms = broker.clock.now_ms() + 5000
-    return Written(path, _texts(SEGMENTS), now_ms)
+    return Written(path, texts(SEGMENTS), now_ms)
 
 
 # -- replicated batches --------------------------------------------------------------------------
 
 
-@_shape("replicated with holes")
+@shape("replicated with holes")
 def _holes(path: Path) -> Written:
-    broker, log = _broker(path, **SEGMENTS)
+    broker, log = broker_at(path, **SEGMENTS)
     rng = random.Random(3)
     with broker:
         offset = 5
@@ -259,11 +262,11 @@ def _holes(path: Path) -> Written:
                 )
                 log.append_batches(batch, AppendOrigin.REPLICATION)
                 offset = last + 1 + rng.choice((0, 0, 20))
-    return Written(path, _texts(SEGMENTS))
+    return Written(path, texts(SEGMENTS))
 
 
-def _replicate_golden(path: Path, case: str, config: dict[str, object]) -> Written:
-    broker, log = _broker(path, **config)
+def replicate_golden(path: Path, case: str, config: dict[str, object]) -> Written:
+    broker, log = broker_at(path, **config)
     with broker:
         for source in sorted((GOLDEN / case / "data" / "golden-0").glob("*.log")):
             data = source.read_bytes()
@@ -272,18 +275,18 @@ def _replicate_golden(path: Path, case: str, config: dict[str, object]) -> Writt
                 size = 12 + int.from_bytes(data[position + 8 : position + 12])
                 log.append_batches(data[position : position + size], AppendOrigin.REPLICATION)
                 position += size
-    return Written(path, _texts(config), START_MS + 10_000)
+    return Written(path, texts(config), START_MS + 10_000)
 
 
-@_shape("replicated transactions")
+@shape("replicated transactions")
 def _transactions(path: Path) -> Written:
     config = {"segment_bytes": 900, "index_interval_bytes": 200}
-    return _replicate_golden(path, "transactions", config)
+    return replicate_golden(path, "transactions", config)
 
 
-@_shape("replicated idempotent producers")
+@shape("replicated idempotent producers")
 def _idempotent(path: Path) -> Written:
-    return _replicate_golden(path, "idempotent", {"segment_bytes": 500})
+    return replicate_golden(path, "idempotent", {"segment_bytes": 500})
 
 
 # -- not closed in good order --------------------------------------------------------------------
@@ -293,23 +296,23 @@ def _unclean(path: Path, damage: Callable[[Path, Log], None], **more: object) ->
     """Fill, damage a copy made while the broker is open, and put the copy in the place."""
     config = {**SEGMENTS, **more}
     open_dir = path.with_name(path.name + "-open")
-    broker, log = _broker(open_dir, **config)
+    broker, log = broker_at(open_dir, **config)
     with broker:
-        _fill(log, broker.clock, 40)
+        fill(log, broker.clock, 40)
         log.flush()
-        _fill(log, broker.clock, 20, seed=2)
+        fill(log, broker.clock, 20, seed=2)
         shutil.copytree(open_dir, path)
         damage(path / f"{TOPIC}-0", log)
         now_ms = broker.clock.now_ms()
     shutil.rmtree(open_dir)
-    return Written(path, _texts(config), now_ms)
+    return Written(path, texts(config), now_ms)
 
 
 def _active(folder: Path) -> Path:
     return max(folder.glob("*.log"))
 
 
-@_shape("unclean stop")
+@shape("unclean stop")
 def _stopped(path: Path) -> Written:
     return _unclean(path, lambda folder, log: None)
 
@@ -382,59 +385,6 @@ for _what in ("*.index", "*.timeindex", "*index", "*.snapshot", "leader-epoch-ch
     )
 
 
-# -- leftovers of swaps --------------------------------------------------------------------------
-
-
-def _leftovers(path: Path, rename: Callable[[Path, list[int]], None]) -> Written:
-    """Closed in good order, but names as a crash in a swap leaves them."""
-    broker, log = _broker(path, **SEGMENTS)
-    with broker:
-        _fill(log, broker.clock, 100)
-        bases = [segment.base_offset for segment in log.segments]
-    rename(path / f"{TOPIC}-0", bases)
-    return Written(path, _texts(SEGMENTS), broker.clock.now_ms())
-
-
-def _suffix(folder: Path, base: int, suffix: str, *, copy: bool = False) -> None:
-    for path in list(folder.glob(f"{base:020}.*")):
-        if path.suffix in (".log", ".index", ".timeindex"):
-            target = path.with_name(path.name + suffix)
-            if copy:
-                shutil.copy2(path, target)
-            else:
-                path.rename(target)
-
-
-@_shape("leftover .cleaned")
-def _left_cleaned(path: Path) -> Written:
-    return _leftovers(path, lambda folder, bases: _suffix(folder, bases[1], ".cleaned", copy=True))
-
-
-@_shape("leftover .deleted")
-def _left_deleted(path: Path) -> Written:
-    return _leftovers(path, lambda folder, bases: _suffix(folder, bases[0], ".deleted"))
-
-
-@_shape("leftover .swap, complete")
-def _left_swap(path: Path) -> Written:
-    return _leftovers(path, lambda folder, bases: _suffix(folder, bases[1], ".swap"))
-
-
-@_shape("leftover .swap beside what it replaces")
-def _left_swap_and_old(path: Path) -> Written:
-    return _leftovers(path, lambda folder, bases: _suffix(folder, bases[1], ".swap", copy=True))
-
-
-@_shape("leftover .swap, its indexes still .cleaned")
-def _left_half_swap(path: Path) -> Written:
-    def rename(folder: Path, bases: list[int]) -> None:
-        _suffix(folder, bases[1], ".cleaned", copy=True)
-        log = folder / f"{bases[1]:020}.log.cleaned"
-        log.rename(folder / f"{bases[1]:020}.log.swap")
-
-    return _leftovers(path, rename)
-
-
 # -- cleaned by this engine ----------------------------------------------------------------------
 
 CLEANED = {**SEGMENTS, "cleanup_policy": "compact", "delete_retention_ms": 1000}
@@ -445,13 +395,13 @@ def _clean_and_append(path: Path, codec: Codec, slots: int, **more: object) -> W
     now_ms = START_MS
     cleaner = CleanerConfig(dedupe_buffer_bytes=24 * slots)
     for round_number in range(4):
-        broker, log = _broker(path, now_ms, **config)
+        broker, log = broker_at(path, now_ms, **config)
         with broker:
-            _fill(log, broker.clock, 50, seed=round_number, codec=codec)
+            fill(log, broker.clock, 50, seed=round_number, codec=codec)
             log.roll()
             now_ms = broker.clock.now_ms() + 700
-        engine.clean_once(path, TOPIC, _texts(config), now_ms, cleaner)
-    return Written(path, _texts(config), now_ms)
+        engine.clean_once(path, TOPIC, texts(config), now_ms, cleaner)
+    return Written(path, texts(config), now_ms)
 
 
 for _codec in Codec:
@@ -464,28 +414,28 @@ WRITERS["cleaned LogAppendTime"] = lambda path: _clean_and_append(
 )
 
 
-@_shape("cleaned by the broker")
+@shape("cleaned by the broker")
 def _broker_clean(path: Path) -> Written:
-    broker, log = _broker(path, **CLEANED)
+    broker, log = broker_at(path, **CLEANED)
     with broker:
-        _fill(log, broker.clock, 120)
+        fill(log, broker.clock, 120)
         broker.clean(TOPIC, force=True, roll=True)
-        _fill(log, broker.clock, 20, seed=9)
-    return Written(path, _texts(CLEANED), broker.clock.now_ms())
+        fill(log, broker.clock, 20, seed=9)
+    return Written(path, texts(CLEANED), broker.clock.now_ms())
 
 
-@_shape("cleaned, then an unclean stop")
+@shape("cleaned, then an unclean stop")
 def _cleaned_unclean(path: Path) -> Written:
     open_dir = path.with_name(path.name + "-open")
-    broker, log = _broker(open_dir, **CLEANED)
+    broker, log = broker_at(open_dir, **CLEANED)
     with broker:
-        _fill(log, broker.clock, 120)
+        fill(log, broker.clock, 120)
         broker.clean(TOPIC, force=True, roll=True)
-        _fill(log, broker.clock, 20, seed=9)
+        fill(log, broker.clock, 20, seed=9)
         shutil.copytree(open_dir, path)
         _torn(40)(path / f"{TOPIC}-0", log)
     shutil.rmtree(open_dir)
-    return Written(path, _texts(CLEANED), broker.clock.now_ms())
+    return Written(path, texts(CLEANED), broker.clock.now_ms())
 
 
 # -- random --------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.Properties;
 import java.util.concurrent.ConcurrentHashMap;
 import kafka.log.Cleaner;
@@ -104,8 +105,16 @@ public final class Release {
         log.updateHighWatermark(offset);
     }
 
-    public static void deleteRecordsBefore(UnifiedLog log, long offset) {
-        log.maybeIncrementLogStartOffset(offset, LogStartOffsetIncrementReason.ClientRecordDeletion);
+    public static boolean incrementLogStart(UnifiedLog log, long offset) {
+        return log.maybeIncrementLogStartOffset(offset, LogStartOffsetIncrementReason.ClientRecordDeletion);
+    }
+
+    public static int deleteOldSegments(UnifiedLog log) {
+        return log.deleteOldSegments();
+    }
+
+    public static void truncateFullyAndStartAt(UnifiedLog log, long offset, Optional<Long> logStart) {
+        log.truncateFullyAndStartAt(offset, Option.apply(logStart.orElse(null)));
     }
 
     /** What a broker's shutdown does to a log before it flushes it: nothing yet, closing is enough. */

@@ -101,8 +101,20 @@ public final class Release {
         }
     }
 
-    public static void deleteRecordsBefore(UnifiedLog log, long offset) {
-        log.maybeIncrementLogStartOffset(offset, LogStartOffsetIncrementReason.ClientRecordDeletion);
+    public static boolean incrementLogStart(UnifiedLog log, long offset) {
+        return log.maybeIncrementLogStartOffset(offset, LogStartOffsetIncrementReason.ClientRecordDeletion);
+    }
+
+    public static int deleteOldSegments(UnifiedLog log) {
+        try {
+            return log.deleteOldSegments();
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+    }
+
+    public static void truncateFullyAndStartAt(UnifiedLog log, long offset, Optional<Long> logStart) {
+        log.truncateFullyAndStartAt(offset, logStart);
     }
 
     /** What a broker's shutdown does to a log before it flushes it; closing alone would leave the indexes untrimmed. */

@@ -52,6 +52,9 @@ public final class Judge {
             case "clean" -> CleanCommand.run(request);
             case "write" -> WriteCommand.run(request);
             case "fill" -> FillCommand.run(request);
+            case "open" -> LiveCommand.open(request);
+            case "apply" -> LiveCommand.apply(request);
+            case "close" -> LiveCommand.close(request);
             default -> throw new IllegalArgumentException("unknown command '" + command + "'");
         };
     }

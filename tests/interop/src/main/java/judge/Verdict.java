@@ -2,10 +2,12 @@ package judge;
 
 import java.io.File;
 import java.io.IOException;
+import java.nio.ByteBuffer;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.security.MessageDigest;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Comparator;
 import java.util.HexFormat;
 import java.util.List;
@@ -23,6 +25,9 @@ import org.apache.kafka.storage.internals.log.*;
 
 /** Everything Kafka makes of a partition's directory: it is copied, dumped, loaded as a broker does, read and closed. */
 final class Verdict {
+    private static final int SNAPSHOT_HEADER_BYTES = 10;
+    private static final int SNAPSHOT_ENTRY_BYTES = 46;
+
     private Verdict() { }
 
     static Map<String, Object> of(Request request) throws Exception {
@@ -162,10 +167,27 @@ final class Verdict {
     private static List<List<Object>> contents(DataDir dir) throws Exception {
         List<List<Object>> files = new ArrayList<>();
         for (File file : sorted(dir)) {
-            byte[] digest = MessageDigest.getInstance("SHA-256").digest(Files.readAllBytes(file.toPath()));
-            files.add(List.of(file.getName(), file.length(), HexFormat.of().formatHex(digest)));
+            byte[] content = Files.readAllBytes(file.toPath());
+            MessageDigest digest = MessageDigest.getInstance("SHA-256");
+            digest.update(file.getName().endsWith(".snapshot") ? sortedSnapshot(content) : content);
+            files.add(List.of(file.getName(), file.length(), HexFormat.of().formatHex(digest.digest())));
         }
         return files;
+    }
+
+    /** A producer snapshot without its CRC, its entries sorted: in the file they have the order of a hash table. */
+    private static byte[] sortedSnapshot(byte[] snapshot) {
+        List<byte[]> entries = new ArrayList<>();
+        for (int at = SNAPSHOT_HEADER_BYTES; at < snapshot.length; at += SNAPSHOT_ENTRY_BYTES) {
+            entries.add(Arrays.copyOfRange(snapshot, at, Math.min(at + SNAPSHOT_ENTRY_BYTES, snapshot.length)));
+        }
+        entries.sort(Arrays::compareUnsigned);
+        ByteBuffer sorted = ByteBuffer.allocate(snapshot.length);
+        int header = Math.min(SNAPSHOT_HEADER_BYTES, snapshot.length);
+        sorted.put(snapshot, 0, Math.min(2, header));
+        sorted.put(snapshot, Math.min(6, header), header - Math.min(6, header));
+        entries.forEach(sorted::put);
+        return Arrays.copyOf(sorted.array(), sorted.position());
     }
 
     private static List<File> dumpable(DataDir dir) throws IOException {

@@ -2,9 +2,7 @@ package kafkalog;
 
 import java.util.ArrayDeque;
 import java.util.Queue;
-import java.util.concurrent.Delayed;
 import java.util.concurrent.ScheduledFuture;
-import java.util.concurrent.TimeUnit;
 import org.apache.kafka.server.util.Scheduler;
 
 /**
@@ -26,7 +24,7 @@ public final class DeferredScheduler implements Scheduler {
         if (periodMs <= 0) {
             pending.add(task);
         }
-        return new Handle();
+        return new DoneHandle();
     }
 
     @Override
@@ -39,42 +37,4 @@ public final class DeferredScheduler implements Scheduler {
 
     @Override
     public void resizeThreadPool(int newSize) { }
-
-    /** Kafka keeps the handle of a periodic task only to cancel it on close. */
-    private static final class Handle implements ScheduledFuture<Object> {
-        @Override
-        public long getDelay(TimeUnit unit) {
-            return 0;
-        }
-
-        @Override
-        public int compareTo(Delayed other) {
-            return 0;
-        }
-
-        @Override
-        public boolean cancel(boolean mayInterrupt) {
-            return true;
-        }
-
-        @Override
-        public boolean isCancelled() {
-            return true;
-        }
-
-        @Override
-        public boolean isDone() {
-            return true;
-        }
-
-        @Override
-        public Object get() {
-            return null;
-        }
-
-        @Override
-        public Object get(long timeout, TimeUnit unit) {
-            return null;
-        }
-    }
 }

@@ -147,7 +147,7 @@ public final class PartitionLog implements AutoCloseable {
     }
 
     public void deleteRecordsBefore(long offset) {
-        Release.deleteRecordsBefore(log, offset);
+        Release.incrementLogStart(log, offset);
         settle();
     }
 

@@ -1,0 +1,400 @@
+"""The same history lived by Kafka's UnifiedLog and by this engine, compared after every step.
+
+Both start with an empty directory and get the same operations. After each of them the two states
+and all files of the two directories must be equal. At a stop, clean or not, the same damage is
+done to both, and half of the time the two directories change hands: each engine then goes on
+with what the other left. Run by hand:
+
+    python -m tests.interop.living 0 500                # seeds, end exclusive
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.interop import damages
+from tests.interop.differential import FULL_INDEX
+from tests.interop.histories import LONG_MS, Historian
+from tests.support.interop import KAFKA_3, Judge, JudgeError, fast_scratch
+from tests.support.interop_live import (
+    TOPIC,
+    KafkaLive,
+    Left,
+    Live,
+    Operation,
+    OurLive,
+    State,
+    bounded,
+)
+from tests.support.interop_view import complaints, differences, sorted_snapshot, view_of
+
+EPOCHS = "leader-epoch-checkpoint"
+DAMAGED_SNAPSHOT = ("Snapshot failed schema validation", "Snapshot is corrupt")
+"""Neither engine reads a snapshot that it does not need."""
+
+NO_ROOM = re.compile(rf"{FULL_INDEX.pattern}|AbstractIndex.(lambda\$)?resize")
+"""Kafka's own failures with a tiny `segment.index.bytes`: it fails to append several batches, to
+recover, and to open a log whose active segment has more entries than it now allows. This engine
+goes on without the entries, or with a longer file."""
+
+KINDS = (".log", ".index", ".timeindex", ".txnindex")
+
+NOTHING_OPEN: Mapping[str, int] = {}
+
+
+class Difference(AssertionError):
+    """The two logs are not the same."""
+
+
+@dataclass
+class Tally:
+    """What was lived through."""
+
+    histories: int = 0
+    operations: Counter[str] = field(default_factory=Counter)
+    refused: int = 0
+    clean_stops: int = 0
+    unclean_stops: int = 0
+    damages: Counter[str] = field(default_factory=Counter)
+    segments_gone: int = 0
+    no_room: int = 0
+    """Histories that ended when Kafka found no room in a small index."""
+
+    seconds: float = 0.0
+
+    def add(self, other: Tally) -> None:
+        """Sum up."""
+        for name, value in vars(other).items():
+            if isinstance(value, Counter):
+                getattr(self, name).update(value)
+            else:
+                setattr(self, name, getattr(self, name) + value)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.histories} histories, {self.operations.total()} operations "
+            f"({dict(self.operations)}), {self.refused} refused, {self.clean_stops} clean and "
+            f"{self.unclean_stops} unclean stops, {self.damages.total()} damages "
+            f"({dict(self.damages)}), {self.segments_gone} segments gone, "
+            f"{self.no_room} ended by Kafka's small indexes, {self.seconds:.1f} s"
+        )
+
+
+class History:
+    """One seed's history, lived by two engines."""
+
+    def __init__(self, seed: int, judge: Judge, scratch: Path) -> None:
+        self.historian = Historian(seed)
+        self.judge = judge
+        self.scratch = scratch
+        self.kafka = KafkaLive(judge, scratch / "a")
+        self.ours = OurLive(scratch / "b")
+        self.rng = random.Random(seed + 1_000_000)
+        self.tally = Tally(histories=1)
+        self.told: list[str] = []
+        self.late: set[str] = set()
+        """Names of files that Kafka deletes later than this engine."""
+
+    def live(self) -> Tally:
+        """Live through it.
+
+        Raises
+        ------
+        Difference
+            With the seed and the last steps; the directories stay in the scratch directory.
+        """
+        started = time.perf_counter()
+        left = Left()
+        try:
+            for phase in range(self.rng.randint(2, 4)):
+                state = self._open(left)
+                for _ in range(self.rng.randint(5, 25)):
+                    state = self._step(self.historian.next(state), state)
+                self.told.append(f"-- stop {phase}")
+                left = self._stop(state)
+            self._end(self._open(left))
+        except (Difference, JudgeError) as error:
+            if NO_ROOM.search(str(error)):
+                self.tally.no_room = 1
+                return self.tally
+            told = "\n  ".join(self.told[-12:])
+            raise Difference(f"seed {self.historian.seed}, after\n  {told}\n{error}") from error
+        self.tally.seconds = time.perf_counter() - started
+        return self.tally
+
+    # -- steps ---------------------------------------------------------------------------
+
+    def _open(self, left: Left) -> State:
+        self.told.append(f"open {left} {self.historian.config}")
+        theirs, ours = (
+            live.open(self.historian.config, self.historian.now_ms, left)
+            for live in (self.kafka, self.ours)
+        )
+        # What loading drops, Kafka keeps for another file.delete.delay.ms.
+        self._forgive_late()
+        return self._compare(theirs, ours)
+
+    def _step(self, operation: Operation, before: State) -> State:
+        self.told.append(f"{_short(operation)}  on {before}")
+        self._date_alike()
+        self._forgive_missing_indexes(before["segments"][-1][0])
+        theirs, ours = (live.apply(operation) for live in (self.kafka, self.ours))
+        made_anew = _made_anew(operation, before)
+        if made_anew is not None:
+            self.late |= {f"{made_anew:020}{kind}.deleted" for kind in KINDS}
+        state = self._compare(theirs, ours)
+        self.tally.operations[operation["op"]] += 1
+        self.tally.refused += state["refused"] is not None
+        gone = {base for base, _ in before["segments"]} - {base for base, _ in state["segments"]}
+        self.tally.segments_gone += len(gone)
+        return state
+
+    def _stop(self, state: State) -> Left:
+        """Stop both in the same way, damage both, and perhaps let them change places."""
+        left = self.historian.stop(state)
+        unfinished = {} if left.clean else self.ours.active_bytes()
+        for live in (self.kafka, self.ours):
+            _close(live, clean=left.clean)
+        if left.clean:
+            self._forgive_late()  # closing in good order deletes what is due later
+        self._compare_files(unfinished)
+        for name in self.late:
+            (self._folder(self.kafka) / name).unlink(missing_ok=True)
+        self.late.clear()
+        if left.clean:
+            self.tally.clean_stops += 1
+        else:
+            self.tally.unclean_stops += 1
+        self._damage(state, left)
+        if self.rng.random() < 0.5:
+            self.told.append("the directories change hands")
+            self.kafka.data_dir, self.ours.data_dir = self.ours.data_dir, self.kafka.data_dir
+        self._date_alike()
+        self.historian.reopen()
+        return left
+
+    def _damage(self, state: State, left: Left) -> None:
+        historian = self.historian
+        scene = damages.Scene(
+            self.rng, self._folder(self.ours), state, left, historian.now_ms, historian.epoch
+        )
+        for name, damage in damages.choose(scene):
+            self.told.append(f"damage: {name}")
+            self.tally.damages[name] += 1
+            for live in (self.kafka, self.ours):
+                damage(self._folder(live))
+
+    def _end(self, state: State) -> None:
+        """Wait until everything deleted is gone; close; let the judge read what each left."""
+        state = self._step({"op": "advance", "ms": LONG_MS}, state)
+        self.historian.now_ms += LONG_MS
+        for live in (self.kafka, self.ours):
+            if list(self._folder(live).glob("*.deleted")):
+                raise Difference(f"{type(live).__name__} has files whose deletion is due")
+        for live in (self.kafka, self.ours):
+            live.close(abandon=False)
+        self._compare_files()
+        self._date_alike()
+        for live in (self.kafka, self.ours):
+            _write_checkpoints(live.data_dir, state)
+            found = self._judge(live.data_dir)
+            if found:
+                raise Difference(f"what {type(live).__name__} left is read differently: {found}")
+
+    def _judge(self, data_dir: Path) -> list[str]:
+        """Open a copy with both, as after a clean and after an unclean stop; read everything."""
+        found = []
+        now_ms, config = self.historian.now_ms, self.historian.config
+        for clean in (True, False):
+            theirs = bounded(
+                self.judge,
+                self.judge.ask(
+                    "judge", data_dir, TOPIC, config=config, now=now_ms, clean=clean,
+                    dump_closed=True,
+                ),
+            )  # fmt: skip
+            ours = view_of(data_dir, self.scratch, TOPIC, config, now_ms, clean=clean)
+            found += differences(theirs, ours) + complaints(theirs["dump_closed"], ours)
+        if self.tally.damages["damaged snapshot"]:
+            found = [line for line in found if not line.startswith(DAMAGED_SNAPSHOT)]
+        return found
+
+    # -- comparing -----------------------------------------------------------------------
+
+    def _compare(self, theirs: State, ours: State) -> State:
+        wrong = {
+            name: (theirs[name], ours[name])
+            for name in theirs
+            if theirs[name] != ours[name] and name != "message"
+        }
+        if wrong:
+            raise Difference(f"states (Kafka, ours): {wrong}, {theirs.get('message')}")
+        self._compare_files(self.ours.active_bytes())
+        return ours
+
+    def _compare_files(self, unfinished: Mapping[str, int] = NOTHING_OPEN) -> None:
+        """Compare names, sizes and contents.
+
+        Parameters
+        ----------
+        unfinished : Mapping
+            The active segment's files, which may be longer than what was written to them, and the
+            bytes written. Its indexes appear with the first use; Kafka leaves behind in them what
+            truncation took away, and allocates a `.log` anew that this engine empties.
+        """
+        left, right = (dict(_files(self._folder(live))) for live in (self.kafka, self.ours))
+        for name in sorted(left.keys() | right.keys()):
+            if unfinished.get(name) == 0 and not (name in left and name in right):
+                continue
+            if name in self.late:
+                continue
+            if name not in left or name not in right:
+                who = "Kafka" if name in left else "this engine"
+                raise Difference(f"only {who} has {name}")
+            if name in unfinished and (
+                len(left[name]) == len(right[name]) or name.endswith(".log")
+            ):
+                left[name], right[name] = (
+                    data[: unfinished[name]] for data in (left[name], right[name])
+                )
+            if left[name] != right[name]:
+                raise Difference(
+                    f"{name}: Kafka has {len(left[name])} bytes, this engine {len(right[name])}; "
+                    f"the first difference is at {_first_difference(left[name], right[name])}"
+                )
+
+    def _forgive_late(self) -> None:
+        left, right = (
+            {path.name for path in self._folder(live).glob("*.deleted")}
+            for live in (self.kafka, self.ours)
+        )
+        self.late |= left - right
+
+    def _forgive_missing_indexes(self, active_base: int) -> None:
+        """Expect no deleted file where there was none: an index appears with its first use."""
+        for kind in (".index", ".timeindex"):
+            name = f"{active_base:020}{kind}"
+            if not all((self._folder(live) / name).exists() for live in (self.kafka, self.ours)):
+                self.late.add(f"{name}.deleted")
+
+    def _date_alike(self) -> None:
+        """Give Kafka's files the dates of ours: they count where no record has a time."""
+        folder = self._folder(self.kafka)
+        for path in self._folder(self.ours).glob("*.log"):
+            if (folder / path.name).exists():
+                stat = path.stat()
+                os.utime(folder / path.name, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+
+    @staticmethod
+    def _folder(live: Live) -> Path:
+        return live.data_dir / f"{TOPIC}-0"
+
+
+def _made_anew(operation: Operation, before: State) -> int | None:
+    """Return the base of a segment that one of the same base replaces, if there is one.
+
+    Kafka names the old one `.deleted`, in the place of one of that name from before; this engine
+    removes an empty segment at once, and empties another.
+    """
+    bases = [base for base, _ in before["segments"]]
+    if operation["op"] == "roll" and before["segments"][-1][1] == 0:
+        return int(bases[-1])
+    if operation["op"] == "truncate_fully" and operation["offset"] == bases[0]:
+        return int(bases[0])
+    return None
+
+
+def _close(live: Live, *, clean: bool) -> None:
+    """Close in good order, or put a copy made of the open files in the place of the closed."""
+    if clean:
+        live.close(abandon=False)
+        return
+    killed = live.data_dir.with_suffix(".killed")
+    shutil.copytree(live.data_dir, killed)
+    live.close(abandon=True)
+    shutil.rmtree(live.data_dir)
+    killed.rename(live.data_dir)
+
+
+def _files(folder: Path) -> Iterator[tuple[str, bytes]]:
+    for path in folder.iterdir():
+        data = path.read_bytes()
+        if path.name == EPOCHS and data in (b"", b"0\n0\n"):
+            continue  # says as much as no file
+        if path.suffix == ".txnindex" and not data:
+            continue
+        if path.name.endswith(".deleted"):
+            data = b""  # trimmed, emptied or whole: nobody reads it again
+        yield path.name, sorted_snapshot(data) if ".snapshot" in path.name else data
+
+
+def _first_difference(left: bytes, right: bytes) -> str:
+    at = next(
+        (slot for slot, pair in enumerate(zip(left, right, strict=False)) if pair[0] != pair[1]),
+        min(len(left), len(right)),
+    )
+    return f"{at}: {left[at : at + 32].hex()} and {right[at : at + 32].hex()}"
+
+
+def _write_checkpoints(data_dir: Path, state: State) -> None:
+    first = state["segments"][0][0]
+    start = state["log_start_offset"]
+    starts = f"1\n{TOPIC} 0 {start}\n" if start > first else "0\n"
+    (data_dir / "log-start-offset-checkpoint").write_text(f"0\n{starts}")
+    (data_dir / "recovery-point-offset-checkpoint").write_text(
+        f"0\n1\n{TOPIC} 0 {state['log_end_offset']}\n"
+    )
+    (data_dir / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":-1}')
+
+
+def _short(operation: Operation) -> str:
+    shown: dict[str, Any] = dict(operation)
+    if "batches" in shown:
+        shown["batches"] = f"{len(shown['batches']) * 3 // 4} bytes"
+    return str(shown)
+
+
+# -- by hand -------------------------------------------------------------------------------------
+
+
+def run_seeds(seeds: range, judge: Judge, scratch: Path) -> tuple[Tally, list[str]]:
+    """Live histories; return the sum and a report for each that failed."""
+    total, failed = Tally(), []
+    for seed in seeds:
+        folder = scratch / str(seed)
+        folder.mkdir(parents=True)
+        try:
+            total.add(History(seed, judge, folder).live())
+        except Exception as error:
+            failed.append(f"{type(error).__name__}: {error}")
+        else:
+            shutil.rmtree(folder)
+    return total, failed
+
+
+def main(first: int, end: int) -> int:
+    """Live the seeds [first, end) with Kafka 3."""
+    with Judge.start(KAFKA_3) as judge:
+        scratch = Path(tempfile.mkdtemp(dir=fast_scratch()))
+        total, failed = run_seeds(range(first, end), judge, scratch)
+    if failed:
+        failed.append(f"their directories are in {scratch}")
+    else:
+        scratch.rmdir()
+    sys.stdout.write("\n\n".join([*failed, f"{total}", ""]))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]), int(sys.argv[2])))
