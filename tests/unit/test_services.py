@@ -5,6 +5,7 @@ import random
 import pytest
 
 from logstore.checkpoint import LOG_START_OFFSETS, RECOVERY_POINTS, REPLICATION_OFFSETS
+from logstore.housekeeping import Housekeeping
 from logstore.log import NewRecord
 from logstore.runtime import (
     DeterministicScheduler,
@@ -14,7 +15,6 @@ from logstore.runtime import (
     ThreadScheduler,
     VirtualClock,
 )
-from logstore.housekeeping import Housekeeping
 from logstore.types import AppendOrigin, TopicPartition
 from tests.support.builders import batch, log_name
 from tests.support.data_home import Home, fill, offsets
