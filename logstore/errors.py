@@ -8,7 +8,10 @@ LogStoreError                         every error this library raises on purpose
 │   ├─ RecordListTooLargeError        ├─ InvalidProducerEpochError ├─ TopicAlreadyExistsError
 │   ├─ OutOfOrderSequenceNumberError  ├─ InvalidTxnStateError      ├─ UnknownTopicOrPartitionError
 │   ├─ OffsetsOutOfOrderError         ├─ UnexpectedAppendOffsetError
-│   └─ TransactionCoordinatorFencedError
+│   ├─ TransactionCoordinatorFencedError  ├─ InvalidTransactionTimeoutError
+│   └─ InvalidProducerIdMappingError  (ProducerFencedError is an InvalidProducerEpochError)
+├─ IllegalStateError                  a method was called out of turn
+├─ TransactionAbortedError            what became of records that waited when it was aborted
 ├─ UnsupportedFormatError             bytes that are sound but of a kind this engine refuses
 ├─ CorruptionError                    bytes at rest are wrong: path, position, check, expected…
 │   ├─ CorruptRecordError  ├─ CorruptIndexError  ├─ CorruptSnapshotError  └─ CorruptCheckpointError
@@ -100,6 +103,24 @@ class InvalidProducerEpochError(RequestError):
     kafka_error = "INVALID_PRODUCER_EPOCH"
 
 
+class ProducerFencedError(InvalidProducerEpochError):
+    """Another producer took over the transactional id, or its transaction took too long."""
+
+    kafka_error = "PRODUCER_FENCED"
+
+
+class InvalidProducerIdMappingError(RequestError):
+    """The producer id is not the one that belongs to the transactional id."""
+
+    kafka_error = "INVALID_PRODUCER_ID_MAPPING"
+
+
+class InvalidTransactionTimeoutError(RequestError):
+    """A transaction timeout that is not positive or above `transaction.max.timeout.ms`."""
+
+    kafka_error = "INVALID_TRANSACTION_TIMEOUT"
+
+
 class InvalidTxnStateError(RequestError):
     """The operation does not fit the state of the producer's transaction."""
 
@@ -153,6 +174,14 @@ class InvalidTopicError(RequestError):
 
     kafka_error = "INVALID_TOPIC_EXCEPTION"
     exit_code = 2
+
+
+class IllegalStateError(LogStoreError):
+    """A method was called out of turn: on a closed producer, or outside a transaction."""
+
+
+class TransactionAbortedError(LogStoreError):
+    """The record was not sent yet when its transaction was aborted (KIP-654)."""
 
 
 class UnsupportedFormatError(LogStoreError):

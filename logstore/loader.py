@@ -9,53 +9,52 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import zip_longest
+from typing import TYPE_CHECKING
 
-from logstore.epochs import LeaderEpochCache
-from logstore.errors import CorruptCheckpointError, CorruptIndexError, CorruptRecordError
+from logstore.epochs import LEADER_EPOCHS, LeaderEpochCache
+from logstore.errors import (
+    CorruptCheckpointError,
+    CorruptIndexError,
+    CorruptionError,
+    CorruptRecordError,
+    SegmentOverflowError,
+    UnsupportedFormatError,
+)
+from logstore.leftovers import Finding, PartitionFiles, finish_swaps, remove_leftovers
 from logstore.log import Log
 from logstore.names import (
     CLEANED_SUFFIX,
     DELETE_DIR_SUFFIX,
-    DELETED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
     SEGMENT_SUFFIXES,
-    SNAPSHOT_SUFFIX,
-    SWAP_SUFFIX,
-    file_name,
-    parse_segment_file,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
 )
 from logstore.producer_state import ProducerStateManager
 from logstore.record.layout import HEADER_SIZE_UP_TO_MAGIC, MAGIC, MAGIC_POSITION
 from logstore.record.walk import walk_headers
 from logstore.recovery import recover_segment, replay_batches
+from logstore.replay import rebuild_producer_state
 from logstore.runtime import directory_of
 from logstore.segment import LogSegment
 from logstore.segments import LogSegments
+from logstore.split import split_segment
+from logstore.types import INT32_MAX
 
 if TYPE_CHECKING:
     from logstore.config import LogConfig
-    from logstore.names import SegmentFile
+    from logstore.recovery import SegmentRecovery
     from logstore.runtime import Runtime
     from logstore.types import TopicPartition
 
+__all__ = ["Finding", "LogLoader", "open_log"]
+
 logger = logging.getLogger(__name__)
-
-
-class Finding(NamedTuple):
-    """Something that opening a log found and mended.
-
-    `action` names the stage (`removed_leftover`, `finished_swap`, `rebuilt_index`,
-    `truncated_tail`, `removed_segment`, `reset_log`), `path` the file, `detail` the reason.
-    """
-
-    action: str
-    path: str
-    detail: str
 
 
 class LogLoader:
@@ -82,8 +81,9 @@ class LogLoader:
         self.recovery_point = recovery_point
         self.log_start_offset = log_start_offset
         self.producer_id_expiration_ms = producer_id_expiration_ms
-        self.findings: list[Finding] = []
-        self._unsettled = False
+        self.files = PartitionFiles(runtime.fs, directory)
+        self._verified_ends: dict[int, int] = {}
+        self._scratch_state: ProducerStateManager | None = None
         self.segments = LogSegments()
         self.epochs = self._load_epochs()
         self.producer_state = self._new_producer_state()
@@ -91,24 +91,27 @@ class LogLoader:
     def load(self) -> Log:
         """Run every stage and return the log."""
         self._refuse_old_formats()
-        self._remove_leftovers()
-        self._finish_swaps()
+        remove_leftovers(self.files)
+        finish_swaps(self.files)
         self._load_segment_files()
         if not len(self.segments):
             # A new directory lasts no longer than its own name does.
             self.fs.sync_dir(directory_of(self.directory))
             self._create_segment(self.log_start_offset)
-        if not self.clean and not self.directory.endswith(DELETE_DIR_SUFFIX):
+        is_deleted = self.directory.endswith(DELETE_DIR_SUFFIX)
+        if not self.clean and not is_deleted:
             self._recover_segments()
-        end_offset = self.segments.active.read_next_offset()
+        end_offset = self._find_end()
         wiped = end_offset < self.log_start_offset
         if wiped:
             end_offset = self._reset_to_log_start(end_offset)
+        elif not is_deleted:
+            self._split_overflowed(end_offset)
         self.segments.active.resize_indexes()
+        log_start = max(self.log_start_offset, self.segments.first.base_offset)
         recovery_point = (
             end_offset if self.clean and not wiped else min(self.recovery_point, end_offset)
         )
-        log_start = max(self.log_start_offset, self.segments.first.base_offset)
         self.epochs.truncate_from_end(end_offset, flush=True)
         # By the checkpoint, as Kafka does: an epoch may begin below the first segment's base.
         self.epochs.truncate_from_start(self.log_start_offset, flush=True)
@@ -123,8 +126,9 @@ class LogLoader:
             self.epochs,
             log_start_offset=log_start,
             log_end_offset=end_offset,
-            recovery_point=recovery_point,
-            findings=self.findings,
+            # What lies below the log start need not be durable.
+            recovery_point=max(recovery_point, log_start),
+            findings=self.files.findings,
         )
 
     def _refuse_old_formats(self) -> None:
@@ -132,7 +136,7 @@ class LogLoader:
 
         Logs of old formats begin with them; recovery refuses those that stand elsewhere.
         """
-        for path, _ in self._files(kind=LOG_SUFFIX):
+        for path, _ in self.files.listed(kind=LOG_SUFFIX):
             file = self.fs.open(path)
             try:
                 head = file.read(0, HEADER_SIZE_UP_TO_MAGIC)
@@ -142,102 +146,41 @@ class LogLoader:
             finally:
                 file.close()
 
-    # -- steps 1 to 4: leftovers and swaps -----------------------------------------------
-
-    def _files(
-        self, *, kind: str | None = None, state: str | None = ""
-    ) -> list[tuple[str, SegmentFile]]:
-        """List (path, parts) of segment files, by kind and state suffix; None is any."""
-        found = []
-        for name in self.fs.list_dir(self.directory):
-            parts = parse_segment_file(name)
-            if parts is None:
-                continue
-            if kind in (None, parts.kind) and state in (None, parts.state):
-                found.append((f"{self.directory}/{name}", parts))
-        return found
-
-    def _remove(self, path: str, action: str, detail: str) -> None:
-        self._note(action, path, detail)
-        self.fs.remove(path)
-        self._unsettled = True
-
-    def _settle(self) -> None:
-        """Make the names durable, so that what follows cannot survive without what came before.
-
-        A crash between two stages must leave a state that the next start reads the same way.
-        """
-        if self._unsettled:
-            self.fs.sync_dir(self.directory)
-            self._unsettled = False
-
-    def _note(self, action: str, path: str, detail: str) -> None:
-        logger.warning("%s: %s: %s", path, action, detail)
-        self.findings.append(Finding(action, path, detail))
-
-    def _remove_leftovers(self) -> None:
-        """Delete `.deleted`, unfinished splits' `.swap`, and all `.cleaned` (steps 1, 2)."""
-        for path, _ in self._files(state=DELETED_SUFFIX):
-            self._remove(path, "removed_leftover", "its deletion had been scheduled")
-        cleaned = self._files(state=CLEANED_SUFFIX)
-        if cleaned:
-            lowest = min(parts.base_offset for _, parts in cleaned)
-            for path, parts in self._files(state=SWAP_SUFFIX):
-                if parts.base_offset >= lowest:
-                    self._remove(path, "removed_leftover", "its swap had not begun for all files")
-            self._settle()  # a `.swap` without any `.cleaned` would count as complete
-        for path, _ in cleaned:
-            self._remove(path, "removed_leftover", "the cleaning that wrote it did not finish")
-        self._settle()
-
-    def _finish_swaps(self) -> None:
-        """Delete what complete `.swap` segments supersede, then strip the suffix (3, 4)."""
-        swaps = {parts.base_offset for _, parts in self._files(kind=LOG_SUFFIX, state=SWAP_SUFFIX)}
-        if swaps:
-            lowest = min(swaps)
-            highest = max(self._next_offset_of_swap(base_offset) for base_offset in swaps)
-            for path, parts in self._files(state=""):
-                superseded = lowest <= parts.base_offset < highest
-                if parts.kind in SEGMENT_SUFFIXES:
-                    # The base itself counts even if the cleaned segment is empty.
-                    superseded |= parts.base_offset in swaps
-                elif parts.kind != SNAPSHOT_SUFFIX:
-                    continue
-                if superseded:
-                    self._remove(path, "finished_swap", "a cleaned segment takes its place")
-            self._settle()  # what is superseded must not come back beside its successor
-        for path, _ in self._files(state=SWAP_SUFFIX):
-            target = path.removesuffix(SWAP_SUFFIX)
-            self._note("finished_swap", target, "renamed from .swap")
-            self.fs.rename(path, target)
-            self._unsettled = True
-        self._settle()
-
-    def _next_offset_of_swap(self, base_offset: int) -> int:
-        segment = LogSegment(
-            self.runtime, self.directory, base_offset, self.config, suffix=SWAP_SUFFIX
-        )
-        next_offset = base_offset
-        for at in segment.batches():
-            next_offset = at.header.next_offset
-        segment.close_handlers()
-        return next_offset
-
     # -- steps 5 to 7: segments ----------------------------------------------------------
 
     def _load_segment_files(self) -> None:
-        logs = {parts.base_offset for _, parts in self._files(kind=LOG_SUFFIX)}
-        for path, parts in self._files():
-            is_index = parts.kind in SEGMENT_SUFFIXES and parts.kind != LOG_SUFFIX
-            if is_index and parts.base_offset not in logs:
-                self._remove(path, "removed_leftover", "an index without its .log")
-        for base_offset in sorted(logs):
-            segment = LogSegment(self.runtime, self.directory, base_offset, self.config)
-            self.segments.add(segment)
-            if reason := self._index_damage(segment):
-                self._note("rebuilt_index", segment.log_path, reason)
+        present = {(parts.kind, parts.base_offset) for _, parts in self.files.listed()}
+        for path, (base_offset, kind, _) in self.files.listed():
+            is_index = kind in SEGMENT_SUFFIXES and kind != LOG_SUFFIX
+            if is_index and (LOG_SUFFIX, base_offset) not in present:
+                self.files.remove(path, "removed_leftover", "an index without its .log")
+        for kind, base_offset in sorted(present):
+            if kind == LOG_SUFFIX:
+                segment = LogSegment(self.runtime, self.directory, base_offset, self.config)
+                self.segments.add(segment)
+        for segment in self.segments:
+            kinds = {kind for kind in SEGMENT_SUFFIXES if (kind, segment.base_offset) in present}
+            if reason := self._index_damage(segment, kinds):
+                self.files.note("rebuilt_index", segment.log_path, reason)
                 self._rebuild_indexes(segment)
-        self._settle()
+            elif TIME_INDEX_SUFFIX not in kinds:
+                # As Kafka does, not rebuilt. Of no length at once: zeros would pass for entries.
+                self.fs.open(segment.time_index.path, create=True).close()
+        self.files.settle()
+
+    def _index_damage(self, segment: LogSegment, kinds: set[str]) -> str | None:
+        """Tell why a segment's indexes must be rebuilt before it is used; None if sound.
+
+        `kinds` are the files that the segment has.
+        """
+        if INDEX_SUFFIX not in kinds:
+            return "the offset index is missing"
+        if TXN_INDEX_SUFFIX in kinds:
+            try:
+                segment.txn_index.sanity_check()
+            except CorruptIndexError as error:
+                return str(error)
+        return None
 
     def _rebuild_indexes(self, segment: LogSegment) -> None:
         """Recover a segment that no recovery point may ask for again.
@@ -250,39 +193,103 @@ class LogLoader:
         for index in indexes:
             index.rename_to(index.path + CLEANED_SUFFIX)
         self.fs.sync_dir(self.directory)
-        self._recover(segment)
-        segment.flush()
+        view = self.segments.view
+        slot = view.index(segment)
+        recovery = self._recover(segment, view[max(slot - 2, 0) : slot])
+        if not recovery.must_split:
+            segment.flush()
         for index in reversed(indexes):
             if index is segment.offset_index:
                 self.fs.sync_dir(self.directory)
             index.rename_to(index.path.removesuffix(CLEANED_SUFFIX))
         self.fs.sync_dir(self.directory)
+        if recovery.must_split:
+            self._split(segment, recovery)
 
-    def _index_damage(self, segment: LogSegment) -> str | None:
-        """Tell why a segment's indexes must be rebuilt before it is used; None if sound."""
-        path = f"{self.directory}/{file_name(segment.base_offset, INDEX_SUFFIX)}"
-        if not self.fs.exists(path):
-            return "the offset index is missing"
-        try:
-            segment.txn_index.sanity_check()
-        except CorruptIndexError as error:
-            return str(error)
-        return None
+    def _recover(
+        self,
+        segment: LogSegment,
+        latest: Sequence[LogSegment],
+        before_cut: Callable[[], None] | None = None,
+    ) -> SegmentRecovery:
+        """Recover one segment, but for one that must be split first.
 
-    def _recover(self, segment: LogSegment, before_cut: Callable[[], None] | None = None) -> int:
-        """Recover one segment; return the bytes that were cut."""
-        state = self._producer_state_at(segment.base_offset)
-        result = recover_segment(segment, state, self.epochs, before_cut=before_cut)
+        `latest` are the last two segments of those that count as loaded by now.
+        """
+        state = self._producer_state_at(segment.base_offset, latest)
+        recovery = recover_segment(segment, state, self.epochs, before_cut=before_cut)
+        if recovery.must_split:
+            return recovery
         # The next segment's recovery starts from here instead of replaying this one.
         state.take_snapshot()
-        if result.truncated_bytes:
-            self._note(
-                "truncated_tail",
+        self._note_cut(segment.log_path, recovery)
+        self._verified_ends[segment.base_offset] = recovery.next_offset
+        following = self.segments.higher(segment.base_offset)
+        if following is not None and recovery.next_offset > following.base_offset:
+            self.files.note(
+                "overlapping_segments",
                 segment.log_path,
-                f"{result.truncated_bytes} bytes cut after position {result.valid_bytes}: "
-                f"{result.reason}",
+                f"its offsets end at {recovery.next_offset - 1}, not below the next segment's base"
+                f" {following.base_offset}",
             )
-        return result.truncated_bytes
+        return recovery
+
+    def _note_cut(self, path: str, recovery: SegmentRecovery) -> None:
+        if recovery.truncated_bytes:
+            self.files.note(
+                "truncated_tail",
+                path,
+                f"{recovery.truncated_bytes} bytes cut after position {recovery.valid_bytes}: "
+                f"{recovery.reason}",
+            )
+
+    def _split(
+        self,
+        segment: LogSegment,
+        recovery: SegmentRecovery | None = None,
+        before_cut: Callable[[], None] | None = None,
+    ) -> list[LogSegment]:
+        """Split a segment; its former files are removed once the new ones are in place."""
+        path = segment.log_path
+        new = split_segment(
+            self.runtime,
+            self.directory,
+            self.segments,
+            segment,
+            self.config,
+            recovery=recovery,
+            before_cut=before_cut,
+        )
+        if recovery is not None:
+            self._note_cut(path, recovery)
+        bases = ", ".join(str(each.base_offset) for each in new)
+        self.files.note(
+            "split_segment", path, f"offsets more than 2^31-1 above its base; now at {bases}"
+        )
+        segment.delete_if_exists()
+        self.files.changed()
+        return new
+
+    def _split_overflowed(self, end_offset: int) -> None:
+        """Split what recovery had no reason to read (step 6).
+
+        Kafka does not look for such segments after a clean stop and splits them when it next
+        recovers or cleans. Here the names rule out all but those whose successor's base, or the
+        log end, is far away; of these the batches behind the last index entry are read.
+        """
+        view = self.segments.view
+        for segment, following in zip_longest(view, view[1:]):
+            if _fits(segment, end_offset if following is None else following.base_offset):
+                continue
+            with suppress(CorruptRecordError, UnsupportedFormatError):  # found when it is read
+                if not _fits(segment, segment.read_next_offset()):
+                    self._split_if_possible(segment)
+
+    def _split_if_possible(self, segment: LogSegment) -> None:
+        try:
+            self._split(segment)
+        except (CorruptionError, UnsupportedFormatError, SegmentOverflowError) as error:
+            self.files.note("kept_overflow", segment.log_path, str(error))
 
     def _create_segment(self, base_offset: int) -> None:
         self.segments.add(
@@ -294,34 +301,58 @@ class LogLoader:
     def _recover_segments(self) -> None:
         """Verify everything from the recovery point on; after a cut, later segments go."""
         pending = deque(self.segments.from_offset(self.recovery_point))
+        logger.info(
+            "%s: not closed in good order; recovering %d segments from offset %d on",
+            self.directory,
+            len(pending),
+            self.recovery_point,
+        )
         while pending:
             segment = pending.popleft()
             before_cut = partial(self._drop_segments, pending, segment.base_offset)
-            if self._recover(segment, before_cut):
+            recovery = self._recover(segment, self.segments.view[-2:], before_cut)
+            if recovery.must_split:
+                first = self._split(segment, recovery, before_cut)[0]
+                start = max(first.base_offset, self.recovery_point)
+                pending = deque(self.segments.from_offset(start))
+            elif recovery.truncated_bytes:
                 return
+
+    def _find_end(self) -> int:
+        """Return the log end offset.
+
+        Where an earlier segment is known to reach beyond the active one, a new one starts above
+        both, lest an offset be given away twice.
+        """
+        end_offset = self.segments.active.read_next_offset()
+        reached = max(self._verified_ends.get(s.base_offset, 0) for s in self.segments)
+        if end_offset < reached:
+            self._create_segment(reached)
+            self.fs.sync_dir(self.directory)
+        return max(end_offset, reached)
 
     def _drop_segments(self, segments: Iterable[LogSegment], cut_base_offset: int) -> None:
         """Drop what follows a cut, durably: the start after a crash must not find it sound."""
         for segment in segments:
             self._drop_segment(segment, f"it follows the cut in segment {cut_base_offset}")
-        self._settle()
+        self.files.settle()
 
     def _drop_segment(self, segment: LogSegment, detail: str) -> None:
-        self._note("removed_segment", segment.log_path, detail)
+        self.files.note("removed_segment", segment.log_path, detail)
         self.segments.remove(segment.base_offset)
         segment.delete_if_exists()
-        self._unsettled = True
+        self.files.changed()
 
     def _reset_to_log_start(self, end_offset: int) -> int:
         """Start anew at the log start offset when the data ends below it."""
         detail = f"the log ends at {end_offset}, below the log start {self.log_start_offset}"
         for segment in self.segments.view:
             self._drop_segment(segment, detail)
-        self._settle()
+        self.files.settle()
         self.epochs.clear(flush=True)
         self.producer_state.truncate_fully_and_start_at(self.log_start_offset)
         self._create_segment(self.log_start_offset)
-        self._note("reset_log", self.directory, detail)
+        self.files.note("reset_log", self.directory, detail)
         return self.log_start_offset
 
     # -- epochs and producers ------------------------------------------------------------
@@ -330,7 +361,7 @@ class LogLoader:
         try:
             return LeaderEpochCache(self.fs, self.directory)
         except CorruptCheckpointError as error:
-            self._note("reset_epochs", self.directory, str(error))
+            self.files.note("reset_epochs", f"{self.directory}/{LEADER_EPOCHS}", str(error))
             return LeaderEpochCache(self.fs, self.directory, load=False)
 
     def _new_producer_state(self) -> ProducerStateManager:
@@ -341,11 +372,21 @@ class LogLoader:
             producer_id_expiration_ms=self.producer_id_expiration_ms,
         )
 
-    def _producer_state_at(self, offset: int) -> ProducerStateManager:
-        """Return a scratch producer state that has seen everything below `offset`."""
-        state = self._new_producer_state()
+    def _producer_state_at(self, offset: int, latest: Sequence[LogSegment]) -> ProducerStateManager:
+        """Return a scratch producer state that has seen everything below `offset`.
+
+        On the way snapshots are taken at the bases of the `latest` segments.
+        """
+        if self._scratch_state is None:  # one for all: making it lists the directory
+            self._scratch_state = self._new_producer_state()
+        state = self._scratch_state
+        state.map_end_offset = _NOT_LOADED
         state.truncate_and_reload(self.log_start_offset, offset, self.runtime.clock.now_ms())
+        self._note_snapshots(state)
         for segment in self.segments.between(state.map_end_offset, offset):
+            state.map_end_offset = max(state.map_end_offset, segment.base_offset)
+            if segment in latest:
+                state.take_snapshot()
             replay_batches(segment, state, state.map_end_offset, offset)
         state.map_end_offset = offset
         # What a longer state left here is gone by now, and a cleaned segment ends below its
@@ -356,23 +397,29 @@ class LogLoader:
     def _rebuild_producer_state(self, log_start: int, end_offset: int) -> None:
         """Bring the producer state to the end of the log (storage-format §9.3)."""
         state = self.producer_state
-        bases = [segment.base_offset for segment in self.segments]
-        state.remove_straggler_snapshots(bases)
-        if self.clean and not state.snapshot_offsets:
-            # Nobody wrote with a producer id, or the snapshots would tell; spare the scan.
-            for offset in (*bases[-2:], end_offset):
-                state.map_end_offset = offset
-                state.take_snapshot()
-            return
-        state.truncate_and_reload(log_start, end_offset, self.runtime.clock.now_ms())
-        for segment in self.segments.between(state.map_end_offset, end_offset):
-            start = max(segment.base_offset, state.map_end_offset, log_start)
-            state.map_end_offset = start
-            if segment.base_offset in bases[-2:]:
-                state.take_snapshot()
-            replay_batches(segment, state, start, end_offset)
-        state.map_end_offset = end_offset
-        state.take_snapshot()
+        state.remove_straggler_snapshots([segment.base_offset for segment in self.segments])
+        now_ms = self.runtime.clock.now_ms()
+        rebuild_producer_state(
+            state, self.segments, log_start, end_offset, now_ms, clean=self.clean
+        )
+        self._note_snapshots(state)
+
+    def _note_snapshots(self, state: ProducerStateManager) -> None:
+        """Note the snapshots that were damaged.
+
+        Others that are deleted are no finding: every restart in good order leaves some behind.
+        """
+        for error in state.damaged_snapshots:
+            self.files.note("removed_snapshot", str(error.path), error.message)
+
+
+_NOT_LOADED = -1
+"""As the map end offset of a producer state: whatever it holds, it must be loaded anew."""
+
+
+def _fits(segment: LogSegment, end_offset: int) -> bool:
+    """Tell whether a segment can hold all offsets below `end_offset`."""
+    return end_offset - segment.base_offset <= INT32_MAX + 1
 
 
 def open_log(
@@ -391,7 +438,8 @@ def open_log(
     Parameters
     ----------
     clean : bool
-        Whether the last owner closed in good order; then contents are not read.
+        Whether the last owner closed in good order; then contents are not read, but for the
+        first 17 bytes of each segment and the batches behind the last index entry.
     recovery_point, log_start_offset : int
         From the checkpoints of the data directory; 0 if absent.
 
@@ -399,6 +447,12 @@ def open_log(
     ------
     UnsupportedFormatError
         A batch of magic 0 or 1; nothing was changed in its file.
+    SegmentOverflowError
+        A batch that is to be recovered jumps beyond what its segment can hold and into the next
+        one, or back afterwards: its base offset must be damaged. Its file was left as it is.
+    CorruptRecordError
+        A sound batch contradicts its producer's open transaction, or the last batches of a log
+        that was closed in good order are damaged; nothing was changed in its file.
     KafkaStorageError, OSError
         The disk failed.
     """

@@ -69,7 +69,7 @@ class LocalLog:
     Attributes
     ----------
     recovery_point : int
-        Everything below is known to be durable.
+        Everything below is known to be durable, or gone: it is not below the log start.
     last_flush_ms : int
         When it was last flushed, or opened.
     generation : int
@@ -133,7 +133,10 @@ class LocalLog:
         return self.segments.size_bytes
 
     def set_config(self, config: LogConfig) -> None:
-        """Obey other settings from the next use on; an existing segment keeps its jitter."""
+        """Obey other settings from the next use on.
+
+        As in Kafka an existing segment keeps its jitter and what its indexes were made with.
+        """
         with self.lock:
             self.config = config
             for segment in self.segments:
@@ -261,6 +264,7 @@ class LocalLog:
         """Remove what was renamed `.deleted` at least `file.delete.delay.ms` ago.
 
         Readers that hold a removed segment go on reading: its files close with the last of them.
+        An offline log leaves everything to the next start.
 
         Returns
         -------
@@ -268,6 +272,8 @@ class LocalLog:
             Segments and snapshots removed.
         """
         with self.lock, self._storage("delete segments"):
+            if self.is_offline:
+                return 0
             now_ms = self._uptime_ms()
             due = [d for d in self._deletions if force or d.due_ms <= now_ms]
             self._deletions = [d for d in self._deletions if not (force or d.due_ms <= now_ms)]
@@ -290,6 +296,16 @@ class LocalLog:
         self.segments.add(segment)
         return segment
 
+    def _renew_segment(self, segment: LogSegment) -> LogSegment:
+        """Put another segment, made with the settings of now, in the place of an empty one.
+
+        The `.log` is kept, so that a crash never finds a log without any segment: such a one would
+        start at 0 again. Nor is it closed, since a reader may be looking into it.
+        """
+        assert segment.size_bytes == 0, "only an empty segment is replaced at its base"
+        segment.remove_indexes()
+        return self._add_segment(segment.base_offset)
+
     # -- truncation ----------------------------------------------------------------------
 
     @contextmanager
@@ -311,19 +327,25 @@ class LocalLog:
             with self.lock:
                 pass  # it is held as long as that takes
 
-    def _cut_segments(self, offset: int) -> None:
+    def _cut_segments(self, offset: int) -> Sequence[LogSegment]:
         """Drop what lies at or above `offset`, at least the first segment's base.
 
         Durable on return; a crash on the way leaves a log that ends later. Nothing is changed if
         the segment to be cut cannot be walked.
+
+        Returns
+        -------
+        sequence of LogSegment
+            Those that lie above it as a whole, and are gone.
         """
-        last = self.segments.from_offset(offset)[0]
+        last, *above = self.segments.from_offset(offset)
         if offset > last.base_offset:
             last.translate_offset(offset)
-        self._remove_segments(reversed(self.segments.from_offset(offset)[1:]))
+        self._remove_segments(reversed(above))
         last.truncate_to(offset)
         last.flush()
         self._end_at(offset)
+        return above
 
     def _start_anew(self, offset: int) -> None:
         """Drop everything and go on with one empty segment at `offset`.
@@ -336,7 +358,9 @@ class LocalLog:
         if first.base_offset <= offset:
             first.truncate_to(first.base_offset)
             first.flush()
-        if first.base_offset != offset:
+        if first.base_offset == offset:
+            self._renew_segment(first)
+        else:
             self._delete_stale_files(offset)
             self._add_segment(offset)
             self.runtime.fs.sync_dir(self.directory)

@@ -8,7 +8,7 @@ thread and never calls the cleaner; the cleaner asks for segments and hands back
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from logstore.append import AppendInfo, NewRecord, check_producers
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from logstore.epochs import LeaderEpochCache
     from logstore.loader import Finding
     from logstore.producer_state import ProducerStateManager
-    from logstore.record.columns import BytesColumn
+    from logstore.record.columns import BytesColumn, RecordColumns
     from logstore.record.records import Record
     from logstore.runtime import Runtime
     from logstore.segment import LogSegment
@@ -217,21 +217,19 @@ class Log(LocalLog):
             base = max(expected_next_offset or 0, self.log_end_offset)
             active = self.active_segment
             assert base >= active.base_offset, "a roll never goes back"
-            if base == active.base_offset:
-                assert active.size_bytes == 0, "only an empty segment is replaced at its base"
-                active.remove_files()  # not closed, since a reader may be looking into it
-            else:
+            is_new = base != active.base_offset
+            if is_new:
                 active.on_become_inactive()
-            self._delete_stale_files(base)
+                self._delete_stale_files(base)
             self.producer_state.map_end_offset = base
             self.producer_state.take_snapshot()
             # Before the new file appears: a segment that a crash empties must be the last one.
             # Forced, since trimming changed the indexes even if no record is new.
-            self.flush(base, force=base != active.base_offset)
-            segment = self._add_segment(base)
+            self.flush(base, force=is_new)
+            segment = self._add_segment(base) if is_new else self._renew_segment(active)
             self._publish_end(base)
             if VERIFY:
-                if active.base_offset != base:
+                if is_new:
                     active._check()
                 self._check()
             return segment
@@ -270,6 +268,16 @@ class Log(LocalLog):
     ) -> Iterator[tuple[RecordBatch, Record]]:
         """Yield data records in [start, end); see `LogReader.records`."""
         return self.reader.records(start_offset, end_offset, isolation=isolation)
+
+    def columns(
+        self,
+        start_offset: int,
+        end_offset: int | None = None,
+        *,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+    ) -> Iterator[tuple[RecordBatch, RecordColumns]]:
+        """Yield the records in [start, end) as columns, a batch at a time; see `LogReader`."""
+        return self.reader.columns(start_offset, end_offset, isolation=isolation)
 
     def offset_for_timestamp(self, target: int) -> ListedOffset | None:
         """Answer a ListOffsets query; see `LogReader.offset_for_timestamp`."""
@@ -316,6 +324,7 @@ class Log(LocalLog):
             if offset <= self.log_start_offset:
                 return False
             self.log_start_offset = offset
+            self.recovery_point = max(self.recovery_point, offset)
             self.epochs.truncate_from_start(offset, flush=True)
             self.producer_state.on_log_start_offset_incremented(offset)
             self.set_high_watermark(self._high_watermark)
@@ -351,7 +360,7 @@ class Log(LocalLog):
             if not self.config.delete:
                 raise PolicyViolationError(
                     f"records of {self.topic_partition} cannot be deleted:"
-                    f" cleanup.policy is {','.join(self.config.cleanup_policy)}"
+                    f" cleanup.policy is {','.join(self.config.cleanup_policy) or 'empty'}"
                 )
             target = self._high_watermark if before_offset == HIGH_WATERMARK else before_offset
             if target < 0:
@@ -408,8 +417,7 @@ class Log(LocalLog):
                 self.runtime.fs.sync_dir(self.directory)
             self.maybe_increment_log_start_offset(decision.log_start_offset)
             self._remove_segments(segment for segment in gone if segment is not None)
-            for verdict in decision.removed:
-                self._delete_snapshot(verdict.base_offset)
+            self._delete_snapshots(verdict.base_offset for verdict in decision.removed)
         if VERIFY:
             self._check()
 
@@ -446,7 +454,8 @@ class Log(LocalLog):
                 self.truncate_fully_and_start_at(offset)
                 return True
             with self._truncation():
-                self._cut_segments(offset)
+                gone = self._cut_segments(offset)
+                self._delete_snapshots(segment.base_offset for segment in gone)
                 self.log_start_offset = min(self.log_start_offset, offset)
                 self.epochs.truncate_from_end(offset, flush=True)
                 self._rebuild_producer_state()
@@ -456,7 +465,10 @@ class Log(LocalLog):
             return True
 
     def _rebuild_producer_state(self) -> None:
-        """Let the producer state reflect the log as it is now, durably."""
+        """Let the producer state reflect the log as it is now.
+
+        Snapshots above the log's end may come back after a crash: a recovery drops them.
+        """
         now_ms = self.runtime.clock.now_ms()
         start, end = self.log_start_offset, self.log_end_offset
         try:
@@ -464,7 +476,6 @@ class Log(LocalLog):
         except CorruptionError as error:
             self.go_offline(f"cannot rebuild the producer state: {error}")
             raise
-        self.runtime.fs.sync_dir(self.directory)
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
         """Drop everything and go on at `offset` with one empty segment.
@@ -482,12 +493,13 @@ class Log(LocalLog):
         with self.lock, self._storage("truncate"):
             self.check_open()
             with self._truncation():
+                # Before a segment stands above the snapshots, whose recovery would believe them.
+                self.producer_state.truncate_fully_and_start_at(offset)
                 self._start_anew(offset)
                 self.log_start_offset = start
                 self._restarted_at = offset
                 self.epochs.clear(flush=True)
-                self.producer_state.truncate_fully_and_start_at(offset)
-                self.runtime.fs.sync_dir(self.directory)
+                self._rebuild_producer_state()
                 self.set_high_watermark(offset)
             if VERIFY:
                 self._check()
@@ -512,17 +524,18 @@ class Log(LocalLog):
         """
         with self.lock, self._storage("replace segments"):
             self.check_open()
-            for segment in self._swap(new_segments, old_segments):
-                if segment.base_offset not in self.segments:
-                    self._delete_snapshot(segment.base_offset)
+            old = self._swap(new_segments, old_segments)
+            bases = (segment.base_offset for segment in old)
+            self._delete_snapshots(base for base in bases if base not in self.segments)
             if VERIFY:
                 for segment in new_segments:
                     if self.segments.get(segment.base_offset) is segment:
                         segment._check()
                 self._check()
 
-    def _delete_snapshot(self, offset: int) -> None:
-        self._schedule_file_deletion(self.producer_state.mark_snapshot_deleted(offset))
+    def _delete_snapshots(self, offsets: Iterable[int]) -> None:
+        for offset in offsets:
+            self._schedule_file_deletion(self.producer_state.mark_snapshot_deleted(offset))
 
     def _check(self) -> None:
         """Assert every invariant that ties segments and offsets together."""

@@ -46,6 +46,11 @@ class ProducerStateManager:
     producer_id_expiration_ms : int
         Idle time after which a producer without an open transaction is forgotten.
 
+    Attributes
+    ----------
+    damaged_snapshots : list of CorruptSnapshotError
+        Why `load_snapshot` deleted snapshots.
+
     Notes
     -----
     Guarded by the log's lock. Time comes in as `now_ms`, wall time in Unix ms. Invariants:
@@ -62,6 +67,7 @@ class ProducerStateManager:
     ) -> None:
         self._topic_partition = topic_partition
         self.producer_id_expiration_ms = producer_id_expiration_ms
+        self.damaged_snapshots: list[CorruptSnapshotError] = []
         self._producers: dict[int, ProducerEntry] = {}
         # First data offset → producer id of the open transactions, lowest offset first.
         self._ongoing: dict[int, int] = {}
@@ -320,6 +326,7 @@ class ProducerStateManager:
                 stored = self._snapshots.read(offset)
             except CorruptSnapshotError as error:
                 _logger.warning("%s: snapshot deleted: %s", self._topic_partition, error)
+                self.damaged_snapshots.append(error)
                 self.delete_snapshot(offset)
                 continue
             self._restore(stored, now_ms)

@@ -19,7 +19,7 @@ from logstore.record.control import end_txn_marker_of
 from logstore.record.crc32c import crc32c
 from logstore.record.header import BatchHeader
 from logstore.record.walk import check_place, misplaced, walk_buffer
-from logstore.types import INT32_MAX, NO_TIMESTAMP, OffsetPosition, TimestampOffset
+from logstore.types import INT32_MAX, INT64_MAX, NO_TIMESTAMP, OffsetPosition, TimestampOffset
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,11 +34,29 @@ _CHUNK_BYTES = 1 << 20
 
 
 class SegmentRecovery(NamedTuple):
-    """What recovering a segment found: bytes kept, bytes cut, and why the walk stopped."""
+    """What recovering a segment found.
+
+    Attributes
+    ----------
+    valid_bytes, truncated_bytes : int
+        Bytes kept, and bytes behind them that were cut.
+    reason : str or None
+        Why the walk stopped, if anything was cut.
+    next_offset : int
+        Offset after the last valid batch; the base when there is none.
+    must_split : bool
+        Offsets go beyond 2^31-1 above the base. Then no file was changed, and neither cut nor
+        index made: `logstore.split` puts the valid bytes into segments that can hold them.
+    aborted : tuple of AbortedTxn
+        The aborted transactions whose markers the valid bytes hold.
+    """
 
     valid_bytes: int
     truncated_bytes: int
     reason: str | None
+    next_offset: int
+    must_split: bool = False
+    aborted: tuple[AbortedTxn, ...] = ()
 
 
 def apply_to_segment(
@@ -83,12 +101,18 @@ def recover_segment(
     before_cut : callable, optional
         Called when the file is about to be cut: once it is, nothing shows that data are missing.
 
+    Returns
+    -------
+    SegmentRecovery
+        To be looked at: a segment that must be split was left as it is.
+
     Raises
     ------
     UnsupportedFormatError
         A sound entry of magic 0 or 1; no file was changed.
     SegmentOverflowError
-        A sound batch lies more than 2^31-1 above the base; no file was changed.
+        A batch jumps to offsets that the segment cannot hold, and sound ones below follow: its
+        base offset is damaged, and splitting would believe it. No file was changed.
     CorruptRecordError
         A sound batch contradicts its producer's open transaction; no file was changed, as the
         batch may be right and a snapshot wrong.
@@ -103,6 +127,9 @@ def recover_segment(
         scan.run()
     except InvalidTxnStateError as error:
         raise _contradiction(error, segment, scan.valid_bytes) from error
+    recovery = scan.result()
+    if recovery.must_split:
+        return recovery
     segment.offset_index.reset()
     segment.time_index.reset()
     segment.txn_index.reset()
@@ -115,13 +142,12 @@ def recover_segment(
         segment.txn_index.append(aborted)
     for epoch, start_offset in scan.epochs:
         epochs.assign(epoch, start_offset)
-    truncated = segment.size_bytes - scan.valid_bytes
-    if truncated:
+    if recovery.truncated_bytes:
         if before_cut is not None:
             before_cut()
-        segment.truncate_file(scan.valid_bytes)
+        segment.truncate_file(recovery.valid_bytes)
     segment.finish_recovery(scan.largest)
-    return SegmentRecovery(scan.valid_bytes, truncated, scan.reason if truncated else None)
+    return recovery
 
 
 class _Scan:
@@ -139,6 +165,8 @@ class _Scan:
         self._epoch = -1 if latest is None else latest.epoch
         self._last_index_position = 0
         self._last_offset = segment.base_offset - 1
+        # The offsets that a segment starting here may hold; beyond them another one must start.
+        self._span_start = segment.base_offset
         self.valid_bytes = 0
         self.reason: str | None = None
         self.largest = TimestampOffset(NO_TIMESTAMP, segment.base_offset)
@@ -154,7 +182,6 @@ class _Scan:
             while (position := self.valid_bytes) < segment.size_bytes:
                 data = segment.file.read(position, min(chunk_bytes, segment.size_bytes - position))
                 self._scan(data)
-                self._producer_state.map_end_offset = self._last_offset + 1
                 if self.valid_bytes > position:
                     chunk_bytes = _CHUNK_BYTES
                 elif len(data) < chunk_bytes:
@@ -164,11 +191,25 @@ class _Scan:
                     chunk_bytes *= 2
         except (CorruptRecordError, InvalidRecordError) as error:
             self.reason = str(error)
+        finally:
+            self._producer_state.map_end_offset = self._last_offset + 1
+
+    def result(self) -> SegmentRecovery:
+        """Return what was found."""
+        truncated = self._segment.size_bytes - self.valid_bytes
+        return SegmentRecovery(
+            self.valid_bytes,
+            truncated,
+            self.reason if truncated else None,
+            self._last_offset + 1,
+            self._last_offset > _span_end(self._segment.base_offset),
+            tuple(self.aborted),
+        )
 
     def _scan(self, data: bytes) -> None:
         """Take the whole batches of a chunk that starts where the valid bytes end."""
         unpack = layout.HEADER.unpack_from
-        base_offset = self._segment.base_offset
+        span_end = _span_end(self._span_start)
         interval = self._segment.config.index_interval_bytes
         last_offset, largest_timestamp, newest_epoch = (
             self._last_offset,
@@ -192,8 +233,8 @@ class _Scan:
                 ):
                     break
                 last = first + delta
-                if not last_offset < first <= last <= base_offset + INT32_MAX:
-                    self._refuse_offsets(first, last, last_offset, chunk_start + start)
+                if not last_offset < first <= last <= span_end:
+                    span_end = self._judge_jump(first, last, last_offset, chunk_start + start)
                 if producer_id >= 0:
                     self._follow(data[start:stop], chunk_start + start)
                 if max_timestamp > largest_timestamp:
@@ -222,15 +263,29 @@ class _Scan:
         if aborted is not None:
             self.aborted.append(aborted)
 
-    def _refuse_offsets(self, first: int, last: int, previous: int, position: int) -> None:
-        """Refuse a batch out of place; the CRC does not cover a base offset, so this finds it."""
-        segment = self._segment
-        if previous < first <= last:
+    def _judge_jump(self, first: int, last: int, previous: int, position: int) -> int:
+        """Judge a batch out of place; the CRC does not cover a base offset, so this finds it.
+
+        Returns
+        -------
+        int
+            End of the offsets, inclusive, that stand together with those of this batch.
+        """
+        path = self._segment.log_path
+        if previous < first <= last < INT64_MAX:
+            self._span_start = first
+            return _span_end(first)
+        if first < self._span_start and self._span_start != self._segment.base_offset:
             raise SegmentOverflowError(
-                f"{segment.log_path} at position {position}: offset {last} is more than 2^31-1"
-                f" above the segment's base; the file is left as it is"
+                f"{path} at position {position}: offset {first} follows offset {previous}, which is"
+                " more than 2^31-1 above the segment's base; the file is left as it is"
             )
-        raise misplaced(first, last, previous + 1, segment.log_path, position)
+        raise misplaced(first, last, previous + 1, path, position)
+
+
+def _span_end(start: int) -> int:
+    """Return the last offset that a segment with base `start` may hold."""
+    return min(start + INT32_MAX, INT64_MAX - 1)
 
 
 def replay_batches(

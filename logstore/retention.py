@@ -161,7 +161,9 @@ def decide_retention(
     # Asked again of what is left, each rule says why the first of it stays.
     stops = [_walk(left, bounds, _predicate(r, left, config, bounds, now_ms))[1] for r in asked]
     if not config.delete:
-        stops.append(f"cleanup.policy '{','.join(config.cleanup_policy)}' does not delete")
+        stops.append(
+            f"cleanup.policy {','.join(config.cleanup_policy) or '(empty)'} does not delete"
+        )
     kept = _kept(left, bounds.log_end_offset, "; ".join(dict.fromkeys(stops)))
     if RetentionRule.TIME in asked:
         kept[0] = _with_expiry(kept[0], left, config, now_ms, first_dirty_offset)

@@ -89,6 +89,7 @@ class LogSegment(SegmentFiles):
         self._clock: Clock = runtime.clock
         self.created_ms = self._clock.now_ms()
         self._rolling_based_timestamp: int | None = None
+        self.index_interval_bytes = config.index_interval_bytes
         self._bytes_since_last_index_entry = 0
         self._max_timestamp: TimestampOffset | None = None
         self.roll_jitter_ms = draw_roll_jitter(config, runtime.rng)
@@ -170,12 +171,14 @@ class LogSegment(SegmentFiles):
         for last_offset, max_timestamp, size in batches:
             if max_timestamp > largest.timestamp:
                 largest = TimestampOffset(max_timestamp, last_offset)
-            if counter > self.config.index_interval_bytes:
+            if counter > self.index_interval_bytes:
                 entries.append((OffsetPosition(last_offset, at), largest))
                 counter = 0
             counter += size
             at += size
         try:
+            if position == 0:
+                self.resize_indexes()  # made now, as Kafka's are: without them loading recovers
             self.file.write_at(buffers, position)
             for place, largest_so_far in entries:
                 if self.offset_index.is_full or self.time_index.is_full:

@@ -1,11 +1,32 @@
-"""Crashes while a start mends what it found: damaged data, missing indexes, leftovers."""
+"""Crashes while a start mends what it found: damaged data, missing indexes, overflowed segments."""
+
+from itertools import pairwise, product
+from typing import NamedTuple
 
 import pytest
 
-from logstore.checkpoint import CLEAN_SHUTDOWN
-from logstore.runtime.faultfs import FaultyFileSystem, SimulatedCrash
+from logstore.checkpoint import CLEAN_SHUTDOWN, LOG_START_OFFSETS, RECOVERY_POINTS
+from logstore.names import file_name, parse_segment_file
+from logstore.runtime.faultfs import (
+    Contents,
+    CrashMode,
+    FaultyFileSystem,
+    Kind,
+    Names,
+    SimulatedCrash,
+)
 from tests.crash.harness import KEPT, Profile, fingerprint, modes, run
 from tests.crash.journal import check_log, found_in, open_broker
+from tests.support.builders import batch, log_name
+from tests.support.crafted import (
+    FAR,
+    SPLIT_BASES,
+    Files,
+    cut_below_the_log_start,
+    overflowed,
+    overflowed_from_the_start,
+    without,
+)
 
 PROFILE = Profile(cuts=1, seeds=2)
 DIRECTORY = "/disk/data/t-0"
@@ -29,30 +50,31 @@ def stopped():
     return FaultyFileSystem(journal.clock, fs.crash(KEPT)), journal.clock
 
 
-def crash_recoveries(fs, clock):
-    """Crash at each operation of the next start; every one after it ends as if none had."""
+def crash_recoveries(fs, clock, profile=PROFILE, check=check_log):
+    """Crash at the operations of the next start; every one after it ends as if none had."""
     image = fs.crash(KEPT)
     broker = open_broker(FaultyFileSystem(clock, image), clock)
     expected = found_in(broker)
-    points, seen = 0, set()
+    number, points, seen = 1, 0, set()
     while True:
         fs = FaultyFileSystem(clock, image)
-        fs.crash_at(points + 1)
+        fs.crash_at(number)
         try:
             found_in(open_broker(fs, clock))
         except SimulatedCrash:
             points += 1
+            number += profile.stride
         else:
             assert len(seen) > points > 5
             return broker.log("t")
-        for mode in modes(fs, PROFILE):
+        for mode in modes(fs, profile):
             left = fs.crash(mode)
             if (key := fingerprint(left)) not in seen:
                 seen.add(key)
                 again = open_broker(FaultyFileSystem(clock, left), clock)
                 where = f"{fs.operations[-1]}, {mode}"
                 assert found_in(again) == expected, where
-                check_log(again.log("t"))
+                check(again.log("t"))
 
 
 def damage(fs, name, position):
@@ -60,6 +82,28 @@ def damage(fs, name, position):
     byte = file.read(position, 1)[0]
     file.write_at([bytes([byte ^ 1])], position)
     file.close()
+
+
+def put(fs, name, data):
+    file = fs.open(name, create=True)
+    file.truncate(0)
+    file.write_at([data], 0)
+    file.sync()
+    file.close()
+
+
+def craft(stopped, files, *, clean, recovery_point=0, log_start_offset=0):
+    """Let the partition hold these files, durably, as if left so; return disk and clock."""
+    fs, clock = stopped
+    for name in fs.list_dir(DIRECTORY):
+        fs.remove(f"{DIRECTORY}/{name}")
+    for name, data in files.items():
+        put(fs, f"{DIRECTORY}/{name}", data)
+    if not clean:
+        fs.remove(f"/disk/data/{CLEAN_SHUTDOWN}")
+    put(fs, f"/disk/data/{RECOVERY_POINTS}", b"0\n1\nt 0 %d\n" % recovery_point)
+    put(fs, f"/disk/data/{LOG_START_OFFSETS}", b"0\n1\nt 0 %d\n" % log_start_offset)
+    return FaultyFileSystem(clock, fs.crash(KEPT)), clock
 
 
 def test_segments_after_a_damaged_one_do_not_come_back(stopped):
@@ -90,3 +134,116 @@ def test_a_start_that_finds_a_topic_without_its_partition(stopped):
         fs.remove(f"{DIRECTORY}/{name}")
     fs.remove_dir(DIRECTORY)
     assert crash_recoveries(fs, clock).log_end_offset == 0
+
+
+# -- segments that must be split ---------------------------------------------------------------
+
+
+def check_wide(log):
+    """Assert what `check_log` does, of a log whose offsets are too far apart to try each."""
+    assert len(parts := [parse_segment_file(n) for n in log.runtime.fs.list_dir(DIRECTORY)]) > 4
+    assert not [part for part in parts if part is not None and part.state], "left over"
+    log._check()
+    end = 0
+    for segment in log.segments:
+        segment._check()
+        batches = list(segment.batches())
+        positions = {at.header.last_offset: at.position for at in batches}
+        assert segment.base_offset >= end, "segments overlap"
+        assert {e.offset: e.position for e in segment.offset_index}.items() <= positions.items()
+        assert {e.offset for e in segment.time_index} <= positions.keys()
+        end = batches[-1].header.next_offset
+        assert segment.read_next_offset() == end
+    assert end == log.log_end_offset
+
+
+class Split(NamedTuple):
+    """A directory with a segment that must be split, and the bases of the segments at the end."""
+
+    files: Files
+    clean: bool
+    recovery_point: int
+    bases: list[int]
+
+
+ABORTED = overflowed(aborted=True)
+"""With an aborted transaction across two of the new segments."""
+
+UNINDEXED = without(ABORTED, file_name(0, ".index"))
+
+TORN = overflowed(tail=batch(3 * FAR + 1)[:-1])
+
+HIGHER = overflowed_from_the_start(10) | {log_name(0): batch(3), file_name(0, ".index"): b""}
+
+SPLITS = {
+    "clean": Split(ABORTED, True, 4 * FAR + 2, SPLIT_BASES),
+    "all verified": Split(ABORTED, False, 0, SPLIT_BASES),
+    "verified from the middle": Split(ABORTED, False, FAR + 7, SPLIT_BASES),
+    "nothing verified": Split(ABORTED, False, 4 * FAR + 2, SPLIT_BASES),
+    "clean, no index": Split(UNINDEXED, True, 4 * FAR + 2, SPLIT_BASES),
+    "unclean, no index": Split(UNINDEXED, False, 0, SPLIT_BASES),
+    "torn": Split(TORN, False, 0, SPLIT_BASES[:3]),
+    "clean, to a higher base": Split(HIGHER, True, FAR + 25, [0, FAR + 15]),
+    "unclean, to a higher base": Split(HIGHER, False, 0, [0, FAR + 15]),
+}
+
+
+def crash_split(stopped, split, profile):
+    crafted = craft(stopped, split.files, clean=split.clean, recovery_point=split.recovery_point)
+    log = crash_recoveries(*crafted, profile, check_wide)
+    check_wide(log)
+    assert [segment.base_offset for segment in log.segments] == split.bases
+    if split.bases is SPLIT_BASES:
+        assert len(log.segments.view[1].txn_index.entries()) == 1
+
+
+@pytest.mark.parametrize("name", ("clean", "torn", "clean, to a higher base"))
+def test_an_overflowed_segment_is_whole_or_split(stopped, name):
+    crash_split(stopped, SPLITS[name], Profile(stride=5, cuts=1, seeds=3))
+
+
+def test_new_segments_of_a_split_come_to_last_one_by_one(stopped):
+    """Renames that a disk brings to last in any order, at each sync that waits for them."""
+    split = SPLITS["clean"]
+    disk, clock = craft(
+        stopped, split.files, clean=split.clean, recovery_point=split.recovery_point
+    )
+    image = disk.crash(KEPT)
+    whole = FaultyFileSystem(clock, image)
+    expected = found_in(open_broker(whole, clock))
+    syncs = [
+        operation.number
+        for before, operation in pairwise(whole.operations)
+        if before.kind is Kind.RENAME and operation.kind is Kind.SYNC_DIR
+    ]
+    assert len(syncs) == 3 + 1 + 3  # to `.swap`, to `.deleted`, to the final names
+    seen = set()
+    for number, seed in product(syncs, range(60)):
+        fs = FaultyFileSystem(clock, image)
+        fs.crash_at(number)
+        with pytest.raises(SimulatedCrash):
+            found_in(open_broker(fs, clock))
+        left = fs.crash(CrashMode(Contents.KEPT, Names.SUBSET, seed=seed))
+        if (key := fingerprint(left)) not in seen:
+            seen.add(key)
+            again = open_broker(FaultyFileSystem(clock, left), clock)
+            assert found_in(again) == expected, f"{fs.operations[-1]}, seed {seed}"
+            check_wide(again.log("t"))
+    assert len(seen) > 40
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("name", SPLITS)
+def test_an_overflowed_segment_is_whole_or_split_whatever_the_disk_does(stopped, name):
+    crash_split(stopped, SPLITS[name], Profile(cuts=3, seeds=12))
+
+
+# -- data that end elsewhere than the names say ------------------------------------------------
+
+
+def test_a_cut_below_the_log_start_ends_with_an_empty_log(stopped):
+    crafted = cut_below_the_log_start()
+    log = crash_recoveries(*craft(stopped, crafted.files, clean=False, log_start_offset=4))
+    assert [segment.base_offset for segment in log.segments] == [4]
+    assert (log.log_start_offset, log.log_end_offset) == (4, 4)

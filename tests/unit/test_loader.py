@@ -7,13 +7,13 @@ from itertools import accumulate
 import pytest
 
 from logstore.epochs import EpochEntry
-from logstore.errors import CorruptRecordError, SegmentOverflowError, UnsupportedFormatError
+from logstore.errors import UnsupportedFormatError
 from logstore.fetch import Isolation
 from logstore.log import NewRecord
 from logstore.names import file_name
 from logstore.producer_snapshot import decode_snapshot
 from logstore.record.batch import RecordBatch, empty_batch
-from logstore.types import AppendOrigin, TimestampOffset
+from logstore.types import AppendOrigin
 from tests.support.builders import (
     abort,
     actions_of,
@@ -74,31 +74,6 @@ def test_appends_go_on_in_the_segment_they_left(world):
     assert log.append_records([NewRecord(b"k", b"v", 6001)]).roll_reason is not None
 
 
-def test_a_clean_start_does_not_look_at_the_data(world):
-    """Damage in the middle is found when it is read."""
-    log = world.log()
-    fill(log, 3)
-    log.close()
-    data = bytearray(world.files()[log_name(0)])
-    data[70] ^= 1
-    world.write(log_name(0), bytes(data))
-    log = world.log()
-    assert log.findings == ()
-    with pytest.raises(CorruptRecordError):
-        records_of(log)
-
-
-def test_the_log_start_is_the_checkpoint_or_the_first_base(world):
-    log = world.log(log_start_offset=5)
-    fill(log, 5)
-    log.close()
-    for checkpoint, expected in ((7, 7), (5, 5), (0, 5)):
-        log = world.log(log_start_offset=checkpoint)
-        assert log.log_start_offset == expected
-        assert offsets_in(log) == list(range(expected, 10))
-        log.close()
-
-
 def test_data_that_ends_below_the_log_start_gives_way_to_an_empty_log(world):
     for clean in (True, False):
         log = world.log(**SMALL)
@@ -108,7 +83,7 @@ def test_data_that_ends_below_the_log_start_gives_way_to_an_empty_log(world):
         assert (log.log_start_offset, log.log_end_offset, len(log.segments)) == (20, 20, 1)
         assert "reset_log" in actions_of(log)
         assert log.epochs.entries == ()
-        assert log.recovery_point == 0
+        assert log.recovery_point == 20
         assert [n for n in world.files() if n.endswith(".log")] == [log_name(20)]
         assert log.append_records([NewRecord(b"k", b"v")]).first_offset == 20
         log.close()
@@ -139,24 +114,6 @@ def test_a_missing_offset_index_has_its_segment_rebuilt(world):
         }
 
 
-def test_a_missing_time_index_stays_empty(world):
-    """The file's own time stands in for what the index knew."""
-    log = world.log(**SMALL)
-    fill(log, 20)
-    log.close()
-    for base in [int(n[:20]) for n in world.files() if n.endswith(".log")]:
-        world.fs.remove(world.path(file_name(base, ".timeindex")))
-        world.fs.set_mtime(world.path(log_name(base)), 77_000)
-    log = world.log(**SMALL)
-    assert log.findings == ()
-    assert offsets_in(log) == list(range(20))
-    for segment in log.segments:
-        assert segment.largest_timestamp == 77_000
-        assert segment.max_timestamp_so_far == TimestampOffset(-1, segment.base_offset)
-    log.close()
-    assert log.is_offline is False
-
-
 def test_a_damaged_transaction_index_has_its_segment_rebuilt(world):
     log = world.log()
     log.append_batches(data_batch(0, 1, 5) + abort(2, 5) + data_batch(3, 4, 5, sequence=2), REPLICA)
@@ -170,32 +127,6 @@ def test_a_damaged_transaction_index_has_its_segment_rebuilt(world):
     assert list(log.records(0, isolation=Isolation.READ_COMMITTED)) == []
     log.close()
     assert world.files()[file_name(0, ".txnindex")] == sound
-
-
-def test_indexes_without_a_log_are_removed(world):
-    fill(world.log(), 2)
-    world.write(file_name(5, ".index"), bytes(8))
-    world.write(file_name(5, ".timeindex"), bytes(12))
-    log = world.log(clean=False)
-    assert actions_of(log) == ["removed_leftover"] * 2
-    assert not [n for n in world.files() if n.startswith(f"{5:020d}")]
-    assert offsets_in(log) == [0, 1]
-
-
-def test_noise_in_all_indexes_is_replaced_by_an_unclean_start(world):
-    log = world.log(**SMALL)
-    fill(log, 30)
-    log.close()
-    before = world.files(".index", ".timeindex", ".log")
-    rng = random.Random(1)
-    for damaged in world.files(".index", ".timeindex"):
-        world.write(damaged, rng.randbytes(96))
-    log = world.log(clean=False, **SMALL)
-    assert offsets_in(log) == list(range(30))
-    for offset in range(30):
-        assert log.offset_for_timestamp(1000 + offset).offset == offset
-    log.close()
-    assert world.files(".index", ".timeindex", ".log") == before
 
 
 # -- torn and damaged tails ------------------------------------------------------------------
@@ -318,6 +249,24 @@ def test_later_segments_go_with_what_was_cut(world):
     assert all(int(n[:20]) <= end_offset for n in names)
 
 
+def test_a_cut_is_the_end_whatever_was_verified_behind_it(world):
+    """A segment without an index is verified before the recovery that drops it."""
+    log = world.log(**SMALL)
+    fill(log, 12)
+    log.close()
+    bases = [segment.base_offset for segment in log.segments]
+    world.fs.remove(world.path(file_name(bases[2], ".index")))
+    data = world.files()[log_name(bases[1])]
+    world.write(log_name(bases[1]), data[:-1])
+    log = world.log(clean=False, **SMALL)
+    assert Counter(actions_of(log)) == {
+        "rebuilt_index": 1,
+        "truncated_tail": 1,
+        "removed_segment": len(bases) - 2,
+    }
+    assert (log.log_end_offset, len(log.segments)) == (bases[2] - 1, 2)
+
+
 # -- unclean stops ---------------------------------------------------------------------------
 
 
@@ -339,11 +288,6 @@ def test_only_what_lies_beyond_the_recovery_point_is_verified(world):
     assert "truncated_tail" in actions_of(log)
 
 
-def test_a_recovery_point_beyond_the_end_comes_down(world):
-    fill(world.log(), 3)
-    assert world.log(clean=False, recovery_point=1000).recovery_point == 3
-
-
 def test_a_log_that_was_just_dropped_comes_back_whole(world):
     """No close, indexes full of zeros, nothing synced but what a roll did."""
     log = world.log(**SMALL)
@@ -358,17 +302,6 @@ def test_a_log_that_was_just_dropped_comes_back_whole(world):
     fill(log, 4, 26)
     assert offsets_in(log) == list(range(30))
     log._check()
-
-
-def test_an_untouched_active_segment_gets_its_indexes(world):
-    log = world.log()
-    fill(log, 2)
-    log.roll()
-    assert file_name(2, ".index") not in world.files()
-    log = world.log(clean=False)
-    assert actions_of(log) == ["rebuilt_index"]
-    assert (log.log_end_offset, log.active_segment.offset_index.entries) == (2, 0)
-    log.active_segment.offset_index.sanity_check()
 
 
 def test_preallocated_zeros_are_cut(world):
@@ -414,14 +347,6 @@ def test_a_damaged_old_message_is_an_ordinary_torn_log(world):
     log = world.log(clean=False)
     assert log.log_end_offset == 0
     assert "truncated_tail" in actions_of(log)
-
-
-def test_a_segment_that_needs_a_split_is_refused_and_not_cut(world):
-    data = batch(0) + batch(2**31)
-    world.put({log_name(0): data})
-    with pytest.raises(SegmentOverflowError):
-        world.log(clean=False)
-    assert world.files()[log_name(0)] == data
 
 
 # -- epochs and producers --------------------------------------------------------------------
@@ -485,6 +410,40 @@ def test_producers_survive_with_and_without_snapshots(world):
             assert log.producer_state.map_end_offset == 6
             log.close()
             assert world.files()[file_name(6, ".snapshot")] == files[file_name(6, ".snapshot")]
+
+
+@pytest.mark.parametrize("clean", (True, False))
+def test_a_damaged_snapshot_is_told_where_it_is_needed(world, clean):
+    """At the start of what is verified, or at the end of a log closed in good order."""
+    log = world.log()
+    now = {"timestamp": world.clock.now_ms()}
+    for offset in (0, 3):
+        log.append_batches(data_batch(offset, offset + 2, 7, sequence=offset, **now), REPLICA)
+        log.roll()
+    log.close()
+    damaged = world.path(file_name(6 if clean else 3, ".snapshot"))
+    world.write(damaged.rpartition("/")[2], b"junk")
+    log = world.log(clean=clean, recovery_point=3)
+    assert [finding[:2] for finding in log.findings] == [("removed_snapshot", damaged)]
+    assert log.producer_state.entry(7).last_sequence == 5
+    log.close()
+    assert world.log(clean=clean, recovery_point=3).findings == ()
+
+
+def test_producers_that_expired_are_forgotten_from_segment_to_segment(world):
+    """Each segment's recovery begins with the snapshot that the one before ended with."""
+    log = world.log()
+    log.append_batches(data_batch(0, 0, 7, timestamp=1000) + commit(1, 7, timestamp=1000), REPLICA)
+    for offset in (2, 3):
+        log.roll()
+        log.append_batches(batch(offset), REPLICA)
+    log.close()
+    for n in world.files(".snapshot"):
+        world.fs.remove(world.path(n))
+    log = world.log(clean=False)
+    known = {int(n[:20]): len(decode_snapshot(d)) for n, d in world.files(".snapshot").items()}
+    assert known == {2: 1, 3: 0, 4: 0}
+    assert log.producer_state.entries() == []
 
 
 def test_without_any_snapshot_a_clean_start_spares_the_scan(world):

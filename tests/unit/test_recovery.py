@@ -10,18 +10,23 @@ from logstore.errors import (
     UnsupportedFormatError,
 )
 from logstore.record.batch import RecordBatch, empty_batch
-from logstore.types import TimestampOffset
+from logstore.types import AbortedTxn, TimestampOffset
 from tests.support.builders import (
     LOG_APPEND_TIME,
     MIB,
+    abort,
     append,
     batch,
+    data_batch,
     log_name,
     old_message,
     read_offsets,
 )
 
 BIG_INDEX = 10 << 20
+
+TOO_FAR = 2**31
+"""Above a base, the first offset that its segment cannot hold."""
 
 
 def test_recovery_keeps_what_is_sound(world):
@@ -36,7 +41,7 @@ def test_recovery_keeps_what_is_sound(world):
     recovered = []
     for _ in range(2):
         segment = world.segment(0, create=False, index_interval_bytes=100)
-        assert world.recover(segment) == (segment.size_bytes, 0, None)
+        assert world.recover(segment) == (segment.size_bytes, 0, None, 97, False, ())
         assert segment.max_timestamp_so_far == TimestampOffset(9999, 96)
         segment.close()
         recovered.append(world.files(".log", ".index", ".timeindex"))
@@ -94,13 +99,87 @@ def test_recovery_cuts_a_malformed_marker(world):
     assert "control record" in result.reason
 
 
-def test_recovery_refuses_offsets_beyond_the_segment_and_changes_nothing(world):
-    """Such a segment must be split; cutting it would lose sound data."""
-    world.put({log_name(0): batch(0) + batch(2**31), f"{0:020d}.index": bytes(8)})
+@pytest.mark.parametrize(
+    ("batches", "next_offset"),
+    (
+        ((batch(0), batch(TOO_FAR)), TOO_FAR + 1),
+        ((batch(TOO_FAR), batch(TOO_FAR + 1)), TOO_FAR + 2),
+        ((batch(5, 6), batch(TOO_FAR - 1, TOO_FAR)), TOO_FAR + 1),
+        ((batch(0), batch(TOO_FAR), batch(2 * TOO_FAR), batch(2 * TOO_FAR + 7)), 2**32 + 8),
+    ),
+)
+def test_recovery_leaves_offsets_beyond_the_segment_to_a_split(world, batches, next_offset):
+    """All is verified, up to what is torn, and nothing is changed."""
+    torn = batch(next_offset)[:-1]
+    world.put({log_name(0): b"".join(batches) + torn, f"{0:020d}.index": bytes(8)})
     before = world.files()
-    with pytest.raises(SegmentOverflowError, match="left as it is"):
-        world.recover(world.segment(0, create=False))
+    recovery = world.recover(world.segment(0, create=False))
+    assert recovery.must_split
+    assert recovery.valid_bytes == sum(map(len, batches))
+    assert (recovery.truncated_bytes, recovery.next_offset) == (len(torn), next_offset)
+    assert recovery.reason == "the last batch is torn"
     assert world.files() == before
+
+
+def test_the_last_offset_of_a_segment_is_no_reason_to_split_it(world):
+    world.put({log_name(7): batch(7) + batch(7 + TOO_FAR - 1)})
+    segment = world.segment(7, create=False, index_interval_bytes=0)
+    recovery = world.recover(segment)
+    assert (recovery.must_split, recovery.truncated_bytes) == (False, 0)
+    assert [entry.offset for entry in segment.offset_index] == [7 + TOO_FAR - 1]
+
+
+def test_aborted_transactions_of_a_segment_to_be_split_are_told(world):
+    """With the last stable offset after each, as the transaction index holds them."""
+    data = data_batch(0, 1, 5) + data_batch(2, 2, 6) + abort(TOO_FAR, 5) + abort(TOO_FAR + 1, 6)
+    world.put({log_name(0): data})
+    recovery = world.recover(world.segment(0, create=False))
+    assert recovery.aborted == (
+        AbortedTxn(5, 0, TOO_FAR, 2),
+        AbortedTxn(6, 2, TOO_FAR + 1, TOO_FAR + 2),
+    )
+
+
+def test_recovery_refuses_a_jump_that_sound_offsets_contradict(world):
+    """No CRC covers a base offset: one that is damaged must not make a segment of its own."""
+    for jump in (2 + 2**40, 2**62):
+        data = batch(0) + batch(1) + batch(jump) + batch(3) + batch(4)
+        world.put({log_name(0): data, f"{0:020d}.index": bytes(8)})
+        before = world.files()
+        with pytest.raises(SegmentOverflowError, match="left as it is"):
+            world.recover(world.segment(0, create=False))
+        assert world.files() == before
+
+
+def test_offsets_that_fall_behind_a_jump_without_contradicting_it_are_cut(world):
+    sound = batch(0) + batch(TOO_FAR + 5) + batch(TOO_FAR + 6)
+    world.put({log_name(0): sound + batch(TOO_FAR + 6)})
+    recovery = world.recover(world.segment(0, create=False))
+    assert (recovery.must_split, recovery.valid_bytes) == (True, len(sound))
+    assert "stands where offsets from" in recovery.reason
+
+
+def test_a_jump_that_is_itself_cut_needs_no_split(world):
+    bad = batch(TOO_FAR, key=b"xy", producer_id=5, producer_epoch=0, is_control=True)
+    world.put({log_name(0): batch(0) + bad})
+    recovery = world.recover(world.segment(0, create=False))
+    assert recovery[:2] == (len(batch(0)), len(bad))
+    assert (recovery.next_offset, recovery.must_split) == (1, False)
+
+
+def test_recovery_cuts_a_batch_that_ends_where_no_offset_can(world):
+    """After 2^63-1 no next offset could be told."""
+    last = batch(2**63 - 2, 2**63 - 2)
+    for base in (0, 2**63 - 10):
+        for damaged in (batch(3, 4), batch(3)):
+            data = bytearray(damaged)
+            data[:8] = (2**63 - 1 - (len(damaged) > len(batch(3)))).to_bytes(8, "big")
+            world.put({log_name(base): bytes(data)})
+            recovery = world.recover(world.segment(base, create=False))
+            assert (recovery.valid_bytes, recovery.must_split) == (0, False)
+    world.put({log_name(2**63 - 10): last})
+    recovery = world.recover(world.segment(2**63 - 10, create=False))
+    assert (recovery.truncated_bytes, recovery.next_offset) == (0, 2**63 - 1)
 
 
 @pytest.mark.parametrize("magic", (0, 1))

@@ -1,0 +1,185 @@
+"""The files of one segment: their names, opening, renaming, removal, durability.
+
+Knows nothing of batches; `LogSegment` adds what is in the files.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from logstore.errors import CorruptRecordError
+from logstore.index import OffsetIndex, TimeIndex, TransactionIndex
+from logstore.names import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    file_name,
+)
+from logstore.types import INT32_MAX
+
+if TYPE_CHECKING:
+    from logstore.config import LogConfig
+    from logstore.runtime import File, FileSystem
+
+
+class SegmentFiles:
+    """A `.log` file and its three indexes; see `LogSegment` for the parameters.
+
+    Notes
+    -----
+    One thread changes the files (the log's lock). Readers come without it: they find a file under
+    the name that it has at that moment, keep it open through renames and removal, and bring none
+    back that was removed.
+    """
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        directory: str,
+        base_offset: int,
+        config: LogConfig,
+        *,
+        suffix: str,
+        create: bool,
+    ) -> None:
+        self._fs = fs
+        self.directory = directory
+        self.base_offset = base_offset
+        self.config = config
+        self.suffix = suffix
+        # Guards name and opening of the `.log`; the indexes have their own.
+        self._names = threading.Lock()
+        self._file: File | None = None
+        if create:
+            self._file = fs.open(self.log_path, create=True)
+            self._file.truncate(config.segment_bytes if config.preallocate else 0)
+            self.size_bytes = 0
+        else:
+            self.size_bytes = fs.stat(self.log_path).size
+            if self.size_bytes > INT32_MAX:
+                raise CorruptRecordError(
+                    f"a segment of {self.size_bytes} bytes is larger than 2^31-1",
+                    path=self.log_path,
+                    check="segment_size",
+                    expected=INT32_MAX,
+                    found=self.size_bytes,
+                )
+        self.offset_index = OffsetIndex(
+            fs,
+            self._path(INDEX_SUFFIX),
+            base_offset,
+            max_index_bytes=config.segment_index_bytes,
+            writable=True,
+        )
+        self.time_index = TimeIndex(
+            fs,
+            self._path(TIME_INDEX_SUFFIX),
+            base_offset,
+            max_index_bytes=config.segment_index_bytes,
+            writable=True,
+        )
+        self.txn_index = TransactionIndex(fs, self._path(TXN_INDEX_SUFFIX), base_offset)
+
+    def _path(self, kind: str) -> str:
+        return f"{self.directory}/{file_name(self.base_offset, kind)}{self.suffix}"
+
+    @property
+    def log_path(self) -> str:
+        """Path of the `.log` file under its present name."""
+        return self._path(LOG_SUFFIX)
+
+    @property
+    def file(self) -> File:
+        """The open `.log` file; opened at first use."""
+        file = self._file
+        if file is None:
+            with self._names:
+                file = self._file
+                if file is None:
+                    file = self._file = self._fs.open(self.log_path, write=True)
+        return file
+
+    @property
+    def last_modified_ms(self) -> int:
+        """Modification time of the `.log` file, in Unix ms."""
+        with self._names:
+            return self._fs.stat(self.log_path).mtime_ms
+
+    def set_last_modified_ms(self, mtime_ms: int) -> None:
+        """Date the `.log` file and both sparse indexes."""
+        for path in (self.log_path, self.offset_index.path, self.time_index.path):
+            if self._fs.exists(path):
+                self._fs.set_mtime(path, mtime_ms)
+
+    def change_suffix(self, suffix: str) -> None:
+        """Rename every file of the segment that exists to end in `suffix` instead.
+
+        Open handles stay valid, so readers that hold the segment go on.
+        """
+        with self._names:
+            source = self.log_path
+            self.suffix = suffix
+            self._fs.rename(source, self.log_path)
+        self.offset_index.rename_to(self._path(INDEX_SUFFIX))
+        self.time_index.rename_to(self._path(TIME_INDEX_SUFFIX))
+        self.txn_index.rename_to(self._path(TXN_INDEX_SUFFIX))
+
+    def delete_if_exists(self) -> None:
+        """Close and remove every file of the segment."""
+        self.close_handlers()
+        self.remove_files()
+
+    def remove_files(self) -> None:
+        """Remove every file of the segment; readers that hold it go on through open handles.
+
+        An index that none of them has opened reads as empty from then on.
+        """
+        if self._fs.exists(self.log_path):
+            self._fs.remove(self.log_path)
+        self.remove_indexes()
+
+    def remove_indexes(self) -> None:
+        """Remove the index files, for good: this object brings none back."""
+        for index in (self.offset_index, self.time_index, self.txn_index):
+            index.retire()
+            if self._fs.exists(index.path):
+                self._fs.remove(index.path)
+
+    def flush(self) -> None:
+        """Make log and indexes durable."""
+        self.file.sync()
+        self.offset_index.flush()
+        self.time_index.flush()
+        self.txn_index.flush()
+
+    def close_handlers(self) -> None:
+        """Close the files as they are, trimming nothing."""
+        self.offset_index.close_handler()
+        self.time_index.close_handler()
+        self.txn_index.close()
+        self._close_log()
+
+    def _close_log(self) -> None:
+        with self._names:
+            file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+    def _trim_log(self) -> None:
+        if self.file.size() > self.size_bytes:
+            self.file.truncate(self.size_bytes)
+
+    def resize_indexes(self) -> None:
+        """Give both sparse indexes their full length, keeping the entries.
+
+        That is `segment.index.bytes` of the moment when the segment was made or opened.
+        """
+        for index in (self.offset_index, self.time_index):
+            index.resize(index.max_index_bytes)
+
+    def truncate_file(self, size_bytes: int) -> None:
+        """Cut the `.log` to `size_bytes`, leaving the indexes to the caller (recovery)."""
+        self.file.truncate(size_bytes)
+        self.size_bytes = size_bytes
