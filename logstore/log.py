@@ -122,9 +122,16 @@ class Log(LocalLog):
 
     @property
     def leader_epoch(self) -> int:
-        """The newest leader epoch known, else 0."""
+        """The newest leader epoch known: of the epoch file, else of the last batch, else 0."""
         latest = self.epochs.latest
-        return 0 if latest is None else latest.epoch
+        if latest is not None:
+            return latest.epoch
+        # A log start at the log end empties the file, but the batches below may still be there.
+        for segment in reversed(self.segments.view):
+            last = segment.last_batch()
+            if last is not None:
+                return max(last.header.partition_leader_epoch, 0)
+        return 0
 
     # -- append --------------------------------------------------------------------------
 

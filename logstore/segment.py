@@ -413,6 +413,13 @@ class LogSegment(SegmentFiles):
             previous = at.header.last_offset
         return previous + 1
 
+    def last_batch(self) -> BatchAt | None:
+        """Return position and header of the last batch; None when there is none."""
+        last = None
+        for last in self.batches(self.indexed_position(self.offset_index.last_offset)):
+            pass
+        return last
+
     def fetch_upper_bound_offset(self, start: OffsetPosition, size: int) -> int | None:
         """Return an indexed offset at or beyond `size` bytes after `start`, or None."""
         bound = self.offset_index.fetch_upper_bound_offset(start, size)

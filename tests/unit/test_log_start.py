@@ -245,3 +245,16 @@ def test_any_failure_while_deleting_leaves_a_log_that_reopens():
         number += 1
     assert number > 10
     assert starts == {0, 5, 10, 15}
+
+
+def test_the_leader_epoch_survives_the_deletion_of_all_records(world):
+    """The epoch file is empty then, as Kafka's is; the batches below the log start remember."""
+    log = world.log()
+    log.append_batches(batch(0, 4, leader_epoch=5), AppendOrigin.REPLICATION)
+    log.delete_records(-1)
+    log.close()
+    log = world.log(log_start_offset=5)
+    assert log.epochs.entries == ()
+    assert log.leader_epoch == 5
+    log.append_records([NewRecord(b"k", b"v")])
+    assert log.epochs.entries == ((5, 5),)
