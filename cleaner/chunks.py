@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, NoReturn
 import numpy as np
 
 from cleaner import kernels
-from logstore.errors import CorruptRecordError, SegmentOverflowError
+from logstore.errors import CorruptRecordError, InvalidRecordError, SegmentOverflowError
 from logstore.record.batch import RecordBatch, decode_stored
 from logstore.record.codecs import Codec, decompress
+from logstore.record.control import decode_control_key
 from logstore.record.layout import (
     CODEC_MASK,
     CONTROL_BIT,
@@ -266,7 +267,14 @@ def raise_damage(segment: LogSegment, position: int) -> NoReturn:
     if at is not None:
         batch: RecordBatch = segment.read_batch(at)
         batch.ensure_valid()
-        decode_stored(batch, segment.config.logstore_decompression_max_bytes)
+        first = next(decode_stored(batch, segment.config.logstore_decompression_max_bytes), None)
+        if batch.header.is_control and first is not None:
+            try:
+                decode_control_key(first.key)
+            except InvalidRecordError as error:
+                raise CorruptRecordError(
+                    str(error), path=segment.log_path, position=position, check="control_record"
+                ) from error
         raise CorruptRecordError(
             f"the batch or a record in it lies outside the offsets {at.header.base_offset} to "
             f"{at.header.last_offset} of its header",

@@ -416,8 +416,8 @@ class LogSegment(SegmentFiles):
     def last_batch(self) -> BatchAt | None:
         """Return position and header of the last batch; None when there is none."""
         last = None
-        for last in self.batches(self.indexed_position(self.offset_index.last_offset)):
-            pass
+        for at in self.batches(self.indexed_position(self.offset_index.last_offset)):
+            last = at
         return last
 
     def fetch_upper_bound_offset(self, start: OffsetPosition, size: int) -> int | None:

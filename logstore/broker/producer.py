@@ -331,7 +331,7 @@ class Producer:
 
     def _transactional(self) -> ProducerSession:
         self._check_open()
-        if self._session is None or not self._session.is_transactional:
+        if self._session is None:
             raise IllegalStateError("the producer has no transactional_id")
         return self._session
 

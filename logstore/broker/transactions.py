@@ -342,18 +342,6 @@ class TransactionCoordinator(LogService):
                 task.cancel()
         self._expiry_task = self._abort_task = None
 
-    def partition_added(self, topic_partition: TopicPartition) -> None:
-        """Do nothing: a partition is known once a transaction names it."""
-
-    def partition_removed(self, topic_partition: TopicPartition) -> None:
-        """Do nothing: a partition that is gone needs no marker."""
-
-    def config_changed(self, topic: str) -> None:
-        """Do nothing."""
-
-    def high_watermark_moved(self) -> None:
-        """Do nothing."""
-
     def _watch(self) -> None:
         """See that timeouts are looked for at the next of their moments.
 
