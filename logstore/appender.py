@@ -98,6 +98,7 @@ class LogAppender:
     def _append(self, draft: RecordsDraft | ColumnsDraft, codec: Codec, now_ms: int) -> AppendInfo:
         log = self._log
         with log.lock:
+            log.check_open()
             place = Placement(log.config, log.log_end_offset, log.leader_epoch, now_ms)
             batches = [RecordBatch(draft.seal(codec, place))]
             return log.write(batches, AppendOrigin.CLIENT, now_ms)
@@ -136,6 +137,7 @@ class LogAppender:
         log = self._log
         now_ms = log.runtime.clock.now_ms()
         with log.lock:
+            log.check_open()
             if origin is AppendOrigin.REPLICATION:
                 check_replicated_batches(batches, log.log_end_offset, log.config)
             else:

@@ -172,9 +172,9 @@ class Log(LocalLog):
     ) -> AppendInfo:
         """Write batches that were validated, with offsets in place; for `LogAppender`.
 
-        The lock is held. A batch that a client sends again is answered and not written.
+        The lock is held, the log is open. A batch that a client sends again is answered and not
+        written.
         """
-        self.check_open()
         markers, duplicate = check_producers(self.producer_state, batches, origin)
         if duplicate is not None:
             return AppendInfo.of_duplicate(duplicate)
