@@ -184,6 +184,17 @@ class BrokerConfig:
     producer_id_expiration_check_interval_ms: int = _broker(
         "producer.id.expiration.check.interval.ms"
     )
+    transactional_id_expiration_ms: int = _broker("transactional.id.expiration.ms")
+    transaction_max_timeout_ms: int = _broker("transaction.max.timeout.ms")
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = _broker(
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms"
+    )
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = _broker(
+        "transaction.remove.expired.transaction.cleanup.interval.ms"
+    )
+    transaction_state_log_num_partitions: int = _broker("transaction.state.log.num.partitions")
+    transaction_state_log_segment_bytes: int = _broker("transaction.state.log.segment.bytes")
+    transaction_state_log_min_isr: int = _broker("transaction.state.log.min.isr")
     log_dir_failure_timeout_ms: int = _broker("log.dir.failure.timeout.ms")
     log_cleaner_enable: bool = _broker("log.cleaner.enable")
     log_cleaner_threads: int = _broker("log.cleaner.threads")

@@ -392,6 +392,58 @@ _BROKER_ROWS = (
         AT_LEAST_1,
     ),
     ConfigKey(
+        "transactional.id.expiration.ms",
+        Kind.INT,
+        7 * DAY_MS,
+        "Idle time in ms after which a transactional id without an open transaction is "
+        "forgotten; its next producer gets a new producer id.",
+        AT_LEAST_1,
+    ),
+    ConfigKey(
+        "transaction.max.timeout.ms",
+        Kind.INT,
+        15 * MINUTE_MS,
+        "The longest timeout in ms that a producer may ask for its transactions.",
+        AT_LEAST_1,
+    ),
+    ConfigKey(
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+        Kind.INT,
+        10_000,
+        "Time in ms between two searches for transactions that took longer than their timeout.",
+        AT_LEAST_1,
+    ),
+    ConfigKey(
+        "transaction.remove.expired.transaction.cleanup.interval.ms",
+        Kind.INT,
+        60 * MINUTE_MS,
+        "Time in ms between two searches for transactional ids to forget.",
+        AT_LEAST_1,
+    ),
+    ConfigKey(
+        "transaction.state.log.num.partitions",
+        Kind.INT,
+        50,
+        "Partitions of __transaction_state, when it is made; not to be changed later, since the "
+        "hash of a transactional id names its partition.",
+        AT_LEAST_1,
+    ),
+    ConfigKey(
+        "transaction.state.log.segment.bytes",
+        Kind.INT,
+        104_857_600,
+        "segment.bytes of __transaction_state, when it is made.",
+        AT_LEAST_1,
+    ),
+    ConfigKey(
+        "transaction.state.log.min.isr",
+        Kind.INT,
+        2,
+        "min.insync.replicas of __transaction_state, when it is made: for a broker that takes "
+        "the directory over.",
+        AT_LEAST_1,
+    ),
+    ConfigKey(
         "log.dir.failure.timeout.ms",
         Kind.LONG,
         30_000,

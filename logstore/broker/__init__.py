@@ -7,6 +7,7 @@ from logstore.broker.partitioner import Partitioner, murmur2
 from logstore.broker.records import ConsumerRecord, RecordMetadata
 
 if TYPE_CHECKING:
+    from logstore.broker.producer import Producer
     from logstore.broker.reports import (
         CleanReport,
         DeleteRecordsResult,
@@ -23,6 +24,7 @@ __all__ = [
     "ExplainReport",
     "OffsetAndTimestamp",
     "Partitioner",
+    "Producer",
     "RecordMetadata",
     "RetainReport",
     "murmur2",
@@ -38,7 +40,11 @@ _REPORTS = (
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401  # any public name
-    """Load the reports when one is first wanted (PEP 562)."""
+    """Load the producer and the reports when they are first wanted (PEP 562)."""
+    if name == "Producer":
+        from logstore.broker.producer import Producer
+
+        return Producer
     if name not in _REPORTS:
         raise AttributeError(f"module 'logstore.broker' has no attribute {name!r}")
     from logstore.broker import reports

@@ -24,6 +24,7 @@ from logstore.errors import LogStoreError, UnknownTopicOrPartitionError
 from logstore.types import TopicPartition
 
 if TYPE_CHECKING:
+    from logstore.config import BrokerConfig
     from logstore.log import Log
     from logstore.manager import LogManager
     from logstore.topics import Topic
@@ -64,6 +65,23 @@ class TransactionConfig:
     abort_timed_out_interval_ms: int = 10_000
     id_expiration_ms: int = 7 * DAY_MS
     remove_expired_interval_ms: int = 3_600_000
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> TransactionConfig:
+        """Return what a broker's configuration says."""
+        return cls(
+            state_log_num_partitions=config.transaction_state_log_num_partitions,
+            state_log_segment_bytes=config.transaction_state_log_segment_bytes,
+            state_log_min_isr=config.transaction_state_log_min_isr,
+            max_timeout_ms=config.transaction_max_timeout_ms,
+            abort_timed_out_interval_ms=(
+                config.transaction_abort_timed_out_transaction_cleanup_interval_ms
+            ),
+            id_expiration_ms=config.transactional_id_expiration_ms,
+            remove_expired_interval_ms=(
+                config.transaction_remove_expired_transaction_cleanup_interval_ms
+            ),
+        )
 
     @property
     def topic_configs(self) -> dict[str, str]:

@@ -78,7 +78,8 @@ class TransactionCoordinator(LogService):
     runtime : Runtime
     manager : LogManager
         Not read-only.
-    config : TransactionConfig
+    config : TransactionConfig, optional
+        The broker's by default.
 
     Notes
     -----
@@ -89,7 +90,7 @@ class TransactionCoordinator(LogService):
     def __init__(
         self, runtime: Runtime, manager: LogManager, config: TransactionConfig | None = None
     ) -> None:
-        self.config = TransactionConfig() if config is None else config
+        self.config = TransactionConfig.of(manager.broker_config) if config is None else config
         self._runtime = runtime
         self._manager = manager
         self._lock = runtime.lock()

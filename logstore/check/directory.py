@@ -54,7 +54,15 @@ from logstore.types import INT32_MAX, INT64_MAX, TopicPartition
 
 CHECKPOINTS = (RECOVERY_POINTS, REPLICATION_OFFSETS, LOG_START_OFFSETS, CLEANER_OFFSETS)
 _OWN_FILES = frozenset(
-    {*CHECKPOINTS, CLEAN_SHUTDOWN, TOPICS_FILE, "meta.properties", "bootstrap.checkpoint", ".lock"}
+    {
+        *CHECKPOINTS,
+        CLEAN_SHUTDOWN,
+        TOPICS_FILE,
+        "logstore-producer-ids.json",
+        "meta.properties",
+        "bootstrap.checkpoint",
+        ".lock",
+    }
 )
 _IGNORED_FOLDERS = frozenset({"remote-log-index-cache", "__cluster_metadata-0"})
 _SUFFIXED_FOLDERS = (DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX, STRAY_DIR_SUFFIX)

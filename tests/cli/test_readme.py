@@ -33,6 +33,18 @@ def test_python_tour(tmp_path):
     assert list(tmp_path.iterdir()) == [], "a broker without data_dir writes no file"
 
 
+def test_producer_tour(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", block("python", "broker.producer")],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(ROOT), "PATH": ""},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "[b'paid']\n"
+
+
 def test_command_line_tour(tmp_path):
     lines = block("console", "topic create").replace("\\\n", "")
     script = "\n".join(line.removeprefix("$ ") for line in lines.splitlines() if line)
