@@ -135,9 +135,9 @@ class RecordsDraft:
     def seal(self, codec: Codec, place: Placement) -> bytes:
         """Validate and encode; see `ColumnsDraft.seal`."""
         config, base, leader_epoch, now_ms = place
-        if config.compact:
-            check_keys([row for row, r in enumerate(self._records) if r.key is None], config)
-        check_timestamps(self._timestamps, config, now_ms)
+        null_rows = [row for row, r in enumerate(self._records) if r.key is None]
+        check_timestamps(self._timestamps, config, now_ms, null_rows)
+        check_keys(null_rows, config)
         stored = target_codec(config, codec)
         data = build_batch(
             [
@@ -213,11 +213,11 @@ class ColumnsDraft:
         RecordListTooLargeError
         """
         config, base, leader_epoch, now_ms = place
-        if config.compact:
-            check_keys((self._keys.sizes < 0).nonzero()[0].tolist(), config)
+        null_rows = (self._keys.sizes < 0).nonzero()[0].tolist() if config.compact else []
         largest = int(self._timestamps.max())
         if not timestamps_in_bounds(int(self._timestamps.min()), largest, config, now_ms):
-            check_timestamps(self._timestamps.tolist(), config, now_ms)
+            check_timestamps(self._timestamps.tolist(), config, now_ms, null_rows)
+        check_keys(null_rows, config)
         append_time = config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
         stored = target_codec(config, codec)
         data = seal_batch(

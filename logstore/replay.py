@@ -44,8 +44,11 @@ def rebuild_producer_state(
             state.map_end_offset = offset
             state.take_snapshot()
         return
+    # Producers that were all forgotten stay so, but for those of the snapshot.
+    all_forgotten = state.is_empty and state.map_end_offset >= end_offset
     state.truncate_and_reload(log_start_offset, end_offset, now_ms)
-    for segment in segments.between(state.map_end_offset, end_offset):
+    to_replay = () if all_forgotten else segments.between(state.map_end_offset, end_offset)
+    for segment in to_replay:
         start = max(segment.base_offset, state.map_end_offset, log_start_offset)
         state.map_end_offset = start
         if segment.base_offset in bases[-2:]:

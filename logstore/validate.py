@@ -68,25 +68,34 @@ def check_keys(null_rows: Sequence[int], config: LogConfig) -> None:
         )
 
 
-def check_timestamps(timestamps: Sequence[int], config: LogConfig, now_ms: int) -> None:
+def check_timestamps(
+    timestamps: Sequence[int], config: LogConfig, now_ms: int, null_rows: Sequence[int] = ()
+) -> None:
     """Refuse create times outside [now - before.max, now + after.max]; -1 passes.
 
     A topic of LogAppendTime has no such bounds, the log sets the time; a timestamp below -1 is
-    refused everywhere, since no batch header can hold it.
+    refused everywhere, since no batch header can hold it. Of a batch with both faults the
+    timestamp names the error, so this check comes before that of the keys.
+
+    Parameters
+    ----------
+    null_rows : sequence of int
+        Indexes of the records whose key is null; on a compacted topic that is their fault, and
+        their timestamps are not looked at.
     """
     if timestamps_in_bounds(min(timestamps), max(timestamps), config, now_ms):
         return
     earliest, latest = _bounds(config, now_ms)
+    keyless = {int(row) for row in null_rows} if config.compact else set()
     errors = [
         (row, f"Timestamp {timestamp} is outside [{earliest}, {latest}]")
         for row, timestamp in enumerate(timestamps)
-        if timestamp != NO_TIMESTAMP and not earliest <= timestamp <= latest
+        if row not in keyless and timestamp != NO_TIMESTAMP and not earliest <= timestamp <= latest
     ]
     if errors:
         row, message = errors[0]
-        raise InvalidTimestampError(
-            f"record {row}: {message}", record_errors=errors[:_ERRORS_SHOWN]
-        )
+        both = sorted([*errors, *((row, NULL_KEY) for row in keyless)])
+        raise InvalidTimestampError(f"record {row}: {message}", record_errors=both[:_ERRORS_SHOWN])
 
 
 def timestamps_in_bounds(lowest: int, highest: int, config: LogConfig, now_ms: int) -> bool:
@@ -158,12 +167,12 @@ def prepare_leader_batch(
         return with_offset_and_epoch(data, base_offset, leader_epoch)
     limit = config.logstore_decompression_max_bytes
     timestamps, offsets, null_rows = _facts(batch, limit)
-    check_keys(null_rows, config)
     if header.timestamp_type is TimestampType.LOG_APPEND_TIME and (
         append_time or NO_TIMESTAMP in timestamps
     ):
         raise InvalidTimestampError("a producer's batch cannot carry LogAppendTime")
-    check_timestamps(timestamps, config, now_ms)
+    check_timestamps(timestamps, config, now_ms, null_rows)
+    check_keys(null_rows, config)
     max_timestamp = now_ms if append_time else max(timestamps)
     codec = batch.codec
     wanted = target_codec(config, codec)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -88,10 +88,18 @@ class Historian:
 
     # -- operations ----------------------------------------------------------------------
 
+    def begin(self) -> Left:
+        """Return what the first start goes by."""
+        return Left()
+
+    def kinds(self) -> Sequence[Kind]:
+        """Return the kinds of operation that may come up."""
+        return OPERATIONS
+
     def next(self, state: State) -> Operation:
         """Name the next operation on a log in this state."""
         self.earlier.append((state["recovery_point"], _log_start_checkpoint(state)))
-        kinds = [kind for kind in _OPERATIONS if kind.possible(self)]
+        kinds = [kind for kind in self.kinds() if kind.possible(self)]
         kind = self.rng.choices(kinds, [each.weight for each in kinds])[0]
         return {"op": kind.name, **kind.tell(self, state)}
 
@@ -274,31 +282,33 @@ def _log_start_checkpoint(state: State) -> int:
     return start if start > state["segments"][0][0] else 0
 
 
-class _Kind(NamedTuple):
+class Kind(NamedTuple):
+    """A kind of operation: how often it comes up, how it is told, and when it can be."""
+
     name: str
     weight: int
-    tell: Callable[[Historian, State], Mapping[str, Any]]
-    possible: Callable[[Historian], bool] = lambda _: True
+    tell: Callable[[Any, State], Mapping[str, Any]]
+    possible: Callable[[Any], bool] = lambda _: True
 
 
-def _deletes(historian: Historian) -> bool:
+def deletes(historian: Historian) -> bool:
     return "delete" in historian.config["cleanup.policy"]
 
 
-_OPERATIONS = (
-    _Kind("append", 40, Historian._append),
-    _Kind("replicate", 14, Historian._replicate),
-    _Kind("roll", 5, Historian._nothing),
-    _Kind("flush", 3, Historian._nothing),
-    _Kind("advance", 10, Historian._advance),
-    _Kind("retain", 9, Historian._nothing),
-    _Kind("increment_log_start", 3, Historian._start_offset),
+OPERATIONS = (
+    Kind("append", 40, Historian._append),
+    Kind("replicate", 14, Historian._replicate),
+    Kind("roll", 5, Historian._nothing),
+    Kind("flush", 3, Historian._nothing),
+    Kind("advance", 10, Historian._advance),
+    Kind("retain", 9, Historian._nothing),
+    Kind("increment_log_start", 3, Historian._start_offset),
     # Kafka's broker refuses it for a log that is only compacted, before the log hears of it.
-    _Kind("delete_records", 4, Historian._delete_records, _deletes),
-    _Kind("truncate_to", 6, Historian._truncate_to),
-    _Kind("truncate_fully", 1, Historian._truncate_fully),
-    _Kind("configure", 3, Historian._configure),
+    Kind("delete_records", 4, Historian._delete_records, deletes),
+    Kind("truncate_to", 6, Historian._truncate_to),
+    Kind("truncate_fully", 1, Historian._truncate_fully),
+    Kind("configure", 3, Historian._configure),
 )
 
-NAMES = frozenset(kind.name for kind in _OPERATIONS)
+NAMES = frozenset(kind.name for kind in OPERATIONS)
 """All kinds of operation."""

@@ -10,6 +10,7 @@ with what the other left. Run by hand:
 
 from __future__ import annotations
 
+import base64
 import os
 import random
 import re
@@ -18,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,10 @@ class Tally:
     refused: int = 0
     clean_stops: int = 0
     unclean_stops: int = 0
+    errors: Counter[str] = field(default_factory=Counter)
+    duplicates: int = 0
+    """Batches that were answered and not written."""
+
     damages: Counter[str] = field(default_factory=Counter)
     segments_gone: int = 0
     no_room: int = 0
@@ -84,7 +89,8 @@ class Tally:
     def __str__(self) -> str:
         return (
             f"{self.histories} histories, {self.operations.total()} operations "
-            f"({dict(self.operations)}), {self.refused} refused, {self.clean_stops} clean and "
+            f"({dict(self.operations)}), {self.refused} refused "
+            f"({dict(self.errors)}), {self.duplicates} duplicates, {self.clean_stops} clean and "
             f"{self.unclean_stops} unclean stops, {self.damages.total()} damages "
             f"({dict(self.damages)}), {self.segments_gone} segments gone, "
             f"{self.no_room} ended by Kafka's small indexes, {self.seconds:.1f} s"
@@ -94,8 +100,13 @@ class Tally:
 class History:
     """One seed's history, lived by two engines."""
 
-    def __init__(self, seed: int, judge: Judge, scratch: Path) -> None:
-        self.historian = Historian(seed)
+    folded = False
+    """Whether the two may have compressed the same records differently."""
+
+    def __init__(
+        self, seed: int, judge: Judge, scratch: Path, historian: Historian | None = None
+    ) -> None:
+        self.historian = historian or Historian(seed)
         self.judge = judge
         self.scratch = scratch
         self.kafka = KafkaLive(judge, scratch / "a")
@@ -115,7 +126,7 @@ class History:
             With the seed and the last steps; the directories stay in the scratch directory.
         """
         started = time.perf_counter()
-        left = Left()
+        left = self.historian.begin()
         try:
             for phase in range(self.rng.randint(2, 4)):
                 state = self._open(left)
@@ -146,7 +157,7 @@ class History:
         return self._compare(theirs, ours)
 
     def _step(self, operation: Operation, before: State) -> State:
-        self.told.append(f"{_short(operation)}  on {before}")
+        self.told.append(f"{_short(operation)}  on {_short(before)}")
         self._date_alike()
         self._forgive_missing_indexes(before["segments"][-1][0])
         theirs, ours = (live.apply(operation) for live in (self.kafka, self.ours))
@@ -154,8 +165,12 @@ class History:
         if made_anew is not None:
             self.late |= {f"{made_anew:020}{kind}.deleted" for kind in KINDS}
         state = self._compare(theirs, ours)
-        self.tally.operations[operation["op"]] += 1
+        self.tally.operations[operation.get("what", operation["op"])] += 1
         self.tally.refused += state["refused"] is not None
+        if state["error"] is not None:
+            self.tally.errors[state["error"]] += 1
+        elif operation["op"] == "append":
+            self.tally.duplicates += state["log_end_offset"] == before["log_end_offset"]
         gone = {base for base, _ in before["segments"]} - {base for base, _ in state["segments"]}
         self.tally.segments_gone += len(gone)
         return state
@@ -233,15 +248,24 @@ class History:
     # -- comparing -----------------------------------------------------------------------
 
     def _compare(self, theirs: State, ours: State) -> State:
+        left, right = self._bounded(theirs), self._bounded(ours)
         wrong = {
-            name: (theirs[name], ours[name])
-            for name in theirs
-            if theirs[name] != ours[name] and name != "message"
+            name: (left[name], right[name])
+            for name in left
+            if left[name] != right[name] and name != "message"
         }
         if wrong:
             raise Difference(f"states (Kafka, ours): {wrong}, {theirs.get('message')}")
         self._compare_files(self.ours.active_bytes())
         return ours
+
+    def _bounded(self, state: State) -> State:
+        """Return of a state what must be equal."""
+        return state
+
+    def _content(self, name: str, data: bytes) -> object:
+        """Return of a file's content what must be equal."""
+        return data
 
     def _compare_files(self, unfinished: Mapping[str, int] = NOTHING_OPEN) -> None:
         """Compare names, sizes and contents.
@@ -262,13 +286,18 @@ class History:
             if name not in left or name not in right:
                 who = "Kafka" if name in left else "this engine"
                 raise Difference(f"only {who} has {name}")
-            if name in unfinished and (
-                len(left[name]) == len(right[name]) or name.endswith(".log")
+            exact = self.folded and name.endswith(".log")
+            if (
+                name in unfinished
+                and not exact
+                and (len(left[name]) == len(right[name]) or name.endswith(".log"))
             ):
                 left[name], right[name] = (
                     data[: unfinished[name]] for data in (left[name], right[name])
                 )
-            if left[name] != right[name]:
+            if left[name] == right[name]:
+                continue
+            if self._content(name, left[name]) != self._content(name, right[name]):
                 raise Difference(
                     f"{name}: Kafka has {len(left[name])} bytes, this engine {len(right[name])}; "
                     f"the first difference is at {_first_difference(left[name], right[name])}"
@@ -358,8 +387,14 @@ def _write_checkpoints(data_dir: Path, state: State) -> None:
     (data_dir / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":-1}')
 
 
-def _short(operation: Operation) -> str:
-    shown: dict[str, Any] = dict(operation)
+def encoded(batches: bytes) -> str:
+    """Return batches as an operation carries them."""
+    return base64.b64encode(batches).decode()
+
+
+def _short(told: Mapping[str, Any]) -> str:
+    """Return an operation or a state on one line."""
+    shown = {key: value for key, value in told.items() if key != "producers"}
     if "batches" in shown:
         shown["batches"] = f"{len(shown['batches']) * 3 // 4} bytes"
     return str(shown)
@@ -368,14 +403,16 @@ def _short(operation: Operation) -> str:
 # -- by hand -------------------------------------------------------------------------------------
 
 
-def run_seeds(seeds: range, judge: Judge, scratch: Path) -> tuple[Tally, list[str]]:
+def run_seeds(
+    seeds: range, judge: Judge, scratch: Path, life: Callable[[int, Judge, Path], History] = History
+) -> tuple[Tally, list[str]]:
     """Live histories; return the sum and a report for each that failed."""
     total, failed = Tally(), []
     for seed in seeds:
         folder = scratch / str(seed)
         folder.mkdir(parents=True)
         try:
-            total.add(History(seed, judge, folder).live())
+            total.add(life(seed, judge, folder).live())
         except Exception as error:
             failed.append(f"{type(error).__name__}: {error}")
         else:
@@ -383,11 +420,11 @@ def run_seeds(seeds: range, judge: Judge, scratch: Path) -> tuple[Tally, list[st
     return total, failed
 
 
-def main(first: int, end: int) -> int:
+def main(first: int, end: int, life: Callable[[int, Judge, Path], History] = History) -> int:
     """Live the seeds [first, end) with Kafka 3."""
     with Judge.start(KAFKA_3) as judge:
         scratch = Path(tempfile.mkdtemp(dir=fast_scratch()))
-        total, failed = run_seeds(range(first, end), judge, scratch)
+        total, failed = run_seeds(range(first, end), judge, scratch, life)
     if failed:
         failed.append(f"their directories are in {scratch}")
     else:

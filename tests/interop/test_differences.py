@@ -12,6 +12,7 @@ import pytest
 from logstore.record.batch import build_batch
 from logstore.record.records import Record
 from tests.interop.leftovers import file, overflowed
+from tests.interop.living import encoded
 from tests.interop.stories import START_MS
 from tests.interop.test_judge import agree
 from tests.support.builders import abort, data_batch
@@ -43,6 +44,18 @@ def pair(judge, scratch):
 def _append(live, size=100, epoch=0):
     batch = build_batch([Record(0, START_MS, b"k", b"v" * size)])
     return live.apply({"op": "append", "batches": base64.b64encode(batch).decode(), "epoch": epoch})
+
+
+def _produce(live, sequence, size):
+    batch = build_batch(
+        [Record(0, START_MS, b"k", b"v" * size)],
+        producer_id=5, producer_epoch=0, base_sequence=sequence,
+    )  # fmt: skip
+    return live.apply({"op": "append", "batches": encoded(batch), "epoch": 0})
+
+
+def _replicate(live, batches):
+    return live.apply({"op": "replicate", "batches": encoded(batches), "epoch": 0})
 
 
 def _folder(live):
@@ -123,6 +136,28 @@ def test_kafka_writes_the_producers_of_a_snapshot_in_the_order_of_a_hash_table(p
         orders.append([int.from_bytes(data[at : at + 8]) for at in range(10, len(data), 46)])
     assert orders[0] == [19, 7, 40]
     assert orders[1] == [40, 7, 19]
+
+
+def test_a_refused_or_repeated_append_rolls_kafkas_log(pair):
+    """Here it changes nothing: no segment, no snapshot."""
+    segments = []
+    for live in pair:
+        first, again = (_produce(live, 0, size) for size in (700, 700))
+        assert (first["result"][:2], again["result"][:2]) == ([0, 0], [0, 0])
+        refused = _produce(live, 5, 700)
+        assert refused["error"] == "OUT_OF_ORDER_SEQUENCE_NUMBER"
+        segments.append([[base for base, _ in each["segments"]] for each in (again, refused)])
+    assert segments == [[[0, 1], [0, 1]], [[0], [0]]]
+
+
+def test_a_producer_that_comes_back_to_an_epoch_within_one_append_in_kafka(pair):
+    """Its batches of before count again; here another epoch in between ends them for good."""
+    known = []
+    for live in pair:
+        _replicate(live, data_batch(0, 1, 5))
+        state = _replicate(live, abort(2, 5, epoch=1) + abort(3, 5))
+        known.append([entry["batches"] for entry in state["producers"]])
+    assert known == [[[[1, 1, 1, 1000]]], [[]]]
 
 
 def test_another_version_in_the_transaction_index(pair):

@@ -16,9 +16,11 @@ from logstore.config import effective_config
 from logstore.errors import LogStoreError
 from logstore.loader import open_log
 from logstore.log import Log
+from logstore.producer_state import PRODUCER_ID_EXPIRATION_MS
 from logstore.runtime import DiskFileSystem, Runtime, VirtualClock
 from logstore.types import AppendOrigin, TopicPartition
 from tests.support.interop import Judge
+from tests.support.interop_view import producers_of
 
 TOPIC = "live"
 
@@ -30,6 +32,10 @@ KAFKA_NAMES = {
     "RecordListTooLargeError": "RecordBatchTooLargeException",
     "InvalidTxnStateError": "InvalidTxnStateException",
     "InvalidRecordError": "InvalidRecordException",
+    "InvalidTimestampError": "InvalidTimestampException",
+    "InvalidProducerEpochError": "InvalidProducerEpochException",
+    "OutOfOrderSequenceNumberError": "OutOfOrderSequenceException",
+    "TransactionCoordinatorFencedError": "TransactionCoordinatorFencedException",
     "ValueError": "IllegalArgumentException",
 }
 """Kafka's exceptions by the names of ours."""
@@ -41,6 +47,8 @@ class Left(NamedTuple):
     clean: bool = True
     recovery_point: int = 0
     log_start: int = 0
+    producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS
+    """The broker's setting at the next start."""
 
 
 class KafkaLive:
@@ -95,24 +103,33 @@ class OurLive:
             clean=left.clean,
             recovery_point=left.recovery_point,
             log_start_offset=left.log_start,
+            producer_id_expiration_ms=left.producer_id_expiration_ms,
         )
         return self._state()
 
     def apply(self, operation: Operation) -> State:
-        result = refused = message = None
+        result = refused = error_name = message = None
         try:
             result = self._run(operation)
         except (LogStoreError, ValueError) as error:
             name = "ValueError" if type(error) is ValueError else type(error).__name__
             refused, message = KAFKA_NAMES.get(name, name), str(error)
+            error_name = getattr(error, "kafka_error", LogStoreError.kafka_error)
         self._log.delete_expired_files()
-        return self._state() | {"result": result, "refused": refused, "message": message}
+        return self._state() | {
+            "result": result, "refused": refused, "error": error_name, "message": message,
+        }  # fmt: skip
 
     def _run(self, operation: Operation) -> Any:
         log = self._log
         match operation["op"]:
             case "append":
-                log.append_batches(_batches(operation), leader_epoch=operation["epoch"])
+                return self._append(operation, AppendOrigin.CLIENT)
+            case "end_transaction":
+                return self._append(operation, AppendOrigin.COORDINATOR)
+            case "expire":
+                with log.lock:
+                    log.producer_state.remove_expired(self._clock.now_ms())
             case "replicate":
                 log.append_batches(_batches(operation), AppendOrigin.REPLICATION)
             case "roll":
@@ -137,6 +154,10 @@ class OurLive:
                 raise AssertionError(f"unknown operation {other}")
         return None
 
+    def _append(self, operation: Operation, origin: AppendOrigin) -> list[int]:
+        info = self._log.append_batches(_batches(operation), origin, operation["epoch"])
+        return [info.first_offset, info.last_offset, info.log_append_time]
+
     def _state(self) -> State:
         log = self._log
         return {
@@ -147,6 +168,7 @@ class OurLive:
             "recovery_point": log.recovery_point,
             "segments": [[segment.base_offset, segment.size_bytes] for segment in log.segments],
             "epochs": [list(entry) for entry in log.epochs.entries],
+            "producers": producers_of(log),
             "producers_end_offset": log.producer_state.map_end_offset,
         }
 

@@ -103,17 +103,7 @@ def describe(log: Log, *, records: bool = True) -> dict[str, Any]:
         "last_stable_offset": log.last_stable_offset,
         "recovery_point": log.recovery_point,
         "epochs": [list(entry) for entry in log.epochs.entries],
-        "producers": [
-            {
-                "producer_id": producer.producer_id,
-                "epoch": producer.producer_epoch,
-                "coordinator_epoch": producer.coordinator_epoch,
-                "last_timestamp": producer.last_timestamp,
-                "transaction_first_offset": producer.current_txn_first_offset,
-                "batches": [list(batch) for batch in producer.batches],
-            }
-            for producer in sorted(log.producer_state.entries(), key=lambda each: each.producer_id)
-        ],
+        "producers": producers_of(log),
         "aborted": _aborted(log),
         "segments": [_segment(segment) for segment in log.segments],
         "batches": [
@@ -129,6 +119,21 @@ def describe(log: Log, *, records: bool = True) -> dict[str, Any]:
         if records
         else None,
     }
+
+
+def producers_of(log: Log) -> list[dict[str, Any]]:
+    """Return what a log knows of its producers, by producer id."""
+    return [
+        {
+            "producer_id": producer.producer_id,
+            "epoch": producer.producer_epoch,
+            "coordinator_epoch": producer.coordinator_epoch,
+            "last_timestamp": producer.last_timestamp,
+            "transaction_first_offset": producer.current_txn_first_offset,
+            "batches": [list(batch) for batch in producer.batches],
+        }
+        for producer in sorted(log.producer_state.entries(), key=lambda each: each.producer_id)
+    ]
 
 
 def _segment(segment: LogSegment) -> dict[str, Any]:

@@ -5,14 +5,17 @@ import pytest
 from logstore.errors import (
     InvalidProducerEpochError,
     InvalidRecordError,
+    InvalidTimestampError,
     InvalidTxnStateError,
     KafkaStorageError,
     OutOfOrderSequenceNumberError,
     TransactionCoordinatorFencedError,
 )
 from logstore.fetch import Isolation
+from logstore.log import NewRecord
 from logstore.record.batch import build_batch, empty_batch
 from logstore.record.codecs import Codec
+from logstore.record.records import Record
 from logstore.runtime import Runtime
 from logstore.types import INT32_MAX, AppendOrigin
 from tests.support.builders import abort, batch, batches_of, commit, data_batch
@@ -290,6 +293,58 @@ def test_a_forgotten_producer_may_go_on_with_any_sequence(world):
     world.clock.advance(days=1)
     assert log.producer_state.remove_expired(world.clock.now_ms()) == 1
     assert send(log, 1, 17).first_offset == 1
+
+
+def test_truncation_brings_no_producer_back_where_all_were_forgotten(world):
+    """But for those of the snapshot it goes back to; Kafka spares itself the replay, too."""
+    log = world.log()
+    send(log, 1, 0)
+    log.roll()
+    send(log, 2, 0)
+    send(log, 3, 0)
+    world.clock.advance(days=1)
+    assert log.producer_state.remove_expired(world.clock.now_ms()) == 3
+    log.truncate_to(2)
+    assert log.producer_state.entries() == []
+    assert log.producer_state.snapshot_offsets == [1, 2]
+
+
+def test_truncation_replays_where_a_producer_is_still_known(world):
+    log = world.log()
+    log.roll()
+    send(log, 2, 0)
+    world.clock.advance(hours=1)
+    send(log, 3, 0)
+    send(log, 3, 1)
+    world.clock.advance(hours=23)
+    assert log.producer_state.remove_expired(world.clock.now_ms()) == 1
+    log.truncate_to(2)
+    assert [entry.producer_id for entry in log.producer_state.entries()] == [2, 3]
+
+
+@pytest.mark.parametrize("compact", (True, False))
+def test_of_a_batch_without_keys_and_with_a_bad_time_the_time_names_the_error(world, compact):
+    """On a compacted topic a record without a key is not asked for its time."""
+    log = world.log(
+        cleanup_policy=("compact" if compact else "delete",), message_timestamp_after_max_ms=10
+    )
+    now = world.clock.now_ms()
+    times = {"keyless": [now + 99, now], "both": [now + 99, now + 99]}
+    for case, (first, second) in times.items():
+        records = [NewRecord(None, b"v", first), NewRecord(b"k", b"v", second)]
+        data = build_batch(
+            [Record(row, each.timestamp, each.key, b"v") for row, each in enumerate(records)]
+        )
+        expected = InvalidTimestampError
+        if compact and case == "keyless":
+            expected = InvalidRecordError
+        for append in (lambda: log.append_batches(data), lambda: log.append_records(records)):  # noqa: B023
+            with pytest.raises(InvalidRecordError) as refusal:
+                append()
+            assert type(refusal.value) is expected
+            rows = [0] if case == "keyless" else [0, 1]
+            assert [row for row, _ in refusal.value.record_errors] == rows
+    assert log.log_end_offset == 0
 
 
 def test_coordinators_write_markers_only_where_they_may(world):

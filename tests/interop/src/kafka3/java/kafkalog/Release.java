@@ -31,6 +31,7 @@ import org.apache.kafka.storage.internals.log.AppendOrigin;
 import org.apache.kafka.storage.internals.log.BatchMetadata;
 import org.apache.kafka.storage.internals.log.FetchDataInfo;
 import org.apache.kafka.storage.internals.log.FetchIsolation;
+import org.apache.kafka.storage.internals.log.LogAppendInfo;
 import org.apache.kafka.storage.internals.log.LogConfig;
 import org.apache.kafka.storage.internals.log.LogDirFailureChannel;
 import org.apache.kafka.storage.internals.log.LogOffsetsListener;
@@ -47,7 +48,7 @@ import scala.runtime.BoxedUnit;
 /** Everything that is called differently in Kafka 3 and in Kafka 4; this is the side of 3.9. */
 public final class Release {
     public static final String DUMP_TOOL = "kafka.tools.DumpLogSegments";
-    private static final int DAY_MS = 86_400_000;
+    public static final int DAY_MS = 86_400_000;
 
     private Release() { }
 
@@ -64,15 +65,16 @@ public final class Release {
 
     /** Opens as a broker's log manager does; a null topic id leaves the stored one in force. */
     public static UnifiedLog open(File dir, Map<String, String> overrides, long logStart, long recoveryPoint,
-                                  Scheduler scheduler, Time time, boolean clean, Uuid topicId) {
+                                  Scheduler scheduler, Time time, boolean clean, Uuid topicId,
+                                  int producerIdExpirationMs) {
         return UnifiedLog.apply(dir, config(overrides), logStart, recoveryPoint, scheduler,
-            new BrokerTopicStats(false), time, 900_000, new ProducerStateManagerConfig(DAY_MS, false), 600_000,
+            new BrokerTopicStats(false), time, 900_000, new ProducerStateManagerConfig(producerIdExpirationMs, false), 600_000,
             new LogDirFailureChannel(1), clean, Option.apply(topicId), true, new ConcurrentHashMap<>(), false,
             LogOffsetsListener.NO_OP_OFFSETS_LISTENER);
     }
 
-    public static void appendAsLeader(UnifiedLog log, MemoryRecords records, int leaderEpoch, AppendOrigin origin) {
-        log.appendAsLeader(records, leaderEpoch, origin, MetadataVersion.latestProduction(),
+    public static LogAppendInfo appendAsLeader(UnifiedLog log, MemoryRecords records, int leaderEpoch, AppendOrigin origin) {
+        return log.appendAsLeader(records, leaderEpoch, origin, MetadataVersion.latestProduction(),
             RequestLocal.NoCaching(), VerificationGuard.SENTINEL);
     }
 

@@ -17,6 +17,7 @@ import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.record.internal.MemoryRecords;
 import org.apache.kafka.common.utils.Time;
 import org.apache.kafka.common.utils.internals.AppInfoParser;
+import org.apache.kafka.server.common.RequestLocal;
 import org.apache.kafka.server.storage.log.FetchIsolation;
 import org.apache.kafka.server.util.Scheduler;
 import org.apache.kafka.storage.internals.checkpoint.OffsetCheckpointFile;
@@ -26,6 +27,7 @@ import org.apache.kafka.storage.internals.log.Cleaner;
 import org.apache.kafka.storage.internals.log.CleanerStats;
 import org.apache.kafka.storage.internals.log.FetchDataInfo;
 import org.apache.kafka.storage.internals.log.LogCleanerManager;
+import org.apache.kafka.storage.internals.log.LogAppendInfo;
 import org.apache.kafka.storage.internals.log.LogConfig;
 import org.apache.kafka.storage.internals.log.LogDirFailureChannel;
 import org.apache.kafka.storage.internals.log.LogOffsetsListener;
@@ -34,13 +36,17 @@ import org.apache.kafka.storage.internals.log.LogToClean;
 import org.apache.kafka.storage.internals.log.ProducerStateManagerConfig;
 import org.apache.kafka.storage.internals.log.SkimpyOffsetMap;
 import org.apache.kafka.storage.internals.log.UnifiedLog;
+import org.apache.kafka.storage.internals.log.VerificationGuard;
 import org.apache.kafka.storage.internals.utils.Throttler;
 import org.apache.kafka.storage.log.metrics.BrokerTopicStats;
 
 /** Everything that is called differently in Kafka 3 and in Kafka 4; this is the side of 4.4. */
 public final class Release {
     public static final String DUMP_TOOL = "org.apache.kafka.tools.DumpLogSegments";
-    private static final int DAY_MS = 86_400_000;
+    public static final int DAY_MS = 86_400_000;
+
+    /** Before KIP-890's second part: a marker has its transaction's epoch, not the one after it. */
+    private static final short TRANSACTION_VERSION = 1;
 
     private Release() { }
 
@@ -58,19 +64,17 @@ public final class Release {
 
     /** Opens as a broker's log manager does; a null topic id leaves the stored one in force. */
     public static UnifiedLog open(File dir, Map<String, String> overrides, long logStart, long recoveryPoint,
-                                  Scheduler scheduler, Time time, boolean clean, Uuid topicId) throws IOException {
+                                  Scheduler scheduler, Time time, boolean clean, Uuid topicId,
+                                  int producerIdExpirationMs) throws IOException {
         return UnifiedLog.create(dir, config(overrides), logStart, recoveryPoint, scheduler,
-            new BrokerTopicStats(false), time, 900_000, new ProducerStateManagerConfig(DAY_MS, false), 600_000,
+            new BrokerTopicStats(false), time, 900_000, new ProducerStateManagerConfig(producerIdExpirationMs, false), 600_000,
             new LogDirFailureChannel(1), clean, Optional.ofNullable(topicId), new ConcurrentHashMap<>(), false,
             LogOffsetsListener.NO_OP_OFFSETS_LISTENER);
     }
 
-    public static void appendAsLeader(UnifiedLog log, MemoryRecords records, int leaderEpoch, AppendOrigin origin) {
-        try {
-            log.appendAsLeader(records, leaderEpoch, origin);
-        } catch (IOException e) {
-            throw new UncheckedIOException(e);
-        }
+    public static LogAppendInfo appendAsLeader(UnifiedLog log, MemoryRecords records, int leaderEpoch, AppendOrigin origin) {
+        return log.appendAsLeader(records, leaderEpoch, origin, RequestLocal.noCaching(), VerificationGuard.SENTINEL,
+            TRANSACTION_VERSION);
     }
 
     public static void appendAsFollower(UnifiedLog log, MemoryRecords records, int leaderEpoch) {

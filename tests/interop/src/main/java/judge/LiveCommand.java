@@ -4,13 +4,18 @@ import com.fasterxml.jackson.databind.JsonNode;
 import java.nio.ByteBuffer;
 import java.util.Base64;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.TreeMap;
 import kafkalog.Json;
 import kafkalog.LiveLog;
 import kafkalog.ManualClock;
+import kafkalog.Release;
 import org.apache.kafka.common.KafkaException;
+import org.apache.kafka.common.protocol.Errors;
+import org.apache.kafka.storage.internals.log.AppendOrigin;
+import org.apache.kafka.storage.internals.log.RecordValidationException;
 
 /** Logs that stay open from request to request: opened, worked on one operation at a time, closed or abandoned. */
 final class LiveCommand {
@@ -22,7 +27,8 @@ final class LiveCommand {
         LiveLog.Left left = new LiveLog.Left(
             request.flag("clean", true), request.number("recovery_point", 0), request.number("log_start", 0));
         LiveLog log = new LiveLog(request.dataDir().partitionDir(), request.config(),
-            new ManualClock(request.now()), left);
+            new ManualClock(request.now()), left,
+            (int) request.number("producer_id_expiration_ms", Release.DAY_MS));
         OPEN.put(request.text("data_dir"), log);
         return log.state();
     }
@@ -34,12 +40,15 @@ final class LiveCommand {
         Exception refused = null;
         try {
             result = run(log, request.json().get("operation"));
+        } catch (RecordValidationException e) {
+            refused = e.invalidException(); // as a broker answers its client
         } catch (KafkaException | IllegalArgumentException e) {
             refused = e;
         }
         Map<String, Object> answer = log.state();
         answer.put("result", result);
         answer.put("refused", refused == null ? null : refused.getClass().getSimpleName());
+        answer.put("error", refused == null ? null : Errors.forException(refused).name());
         answer.put("message", refused == null ? null : refused.getMessage());
         return answer;
     }
@@ -56,7 +65,13 @@ final class LiveCommand {
 
     private static Object run(LiveLog log, JsonNode operation) {
         switch (operation.get("op").asText()) {
-            case "append" -> log.appendAsLeader(bytes(operation), operation.get("epoch").asInt());
+            case "append" -> {
+                return append(log, operation, AppendOrigin.CLIENT);
+            }
+            case "end_transaction" -> {
+                return append(log, operation, AppendOrigin.COORDINATOR);
+            }
+            case "expire" -> log.expireProducers();
             case "replicate" -> log.appendAsFollower(bytes(operation), operation.get("epoch").asInt());
             case "roll" -> log.roll();
             case "flush" -> log.flush();
@@ -78,6 +93,11 @@ final class LiveCommand {
             default -> throw new IllegalStateException("unknown operation " + operation);
         }
         return null;
+    }
+
+    private static Object append(LiveLog log, JsonNode operation, AppendOrigin origin) {
+        LiveLog.Appended appended = log.appendAsLeader(bytes(operation), operation.get("epoch").asInt(), origin);
+        return List.of(appended.firstOffset(), appended.lastOffset(), appended.logAppendTime());
     }
 
     private static ByteBuffer bytes(JsonNode operation) {

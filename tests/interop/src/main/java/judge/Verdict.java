@@ -12,7 +12,6 @@ import java.util.Comparator;
 import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
-import java.util.TreeMap;
 import java.util.stream.Stream;
 import kafka.log.*;
 import kafkalog.DataDir;
@@ -94,7 +93,7 @@ final class Verdict {
             "last_stable_offset", log.lastStableOffset(),
             "recovery_point", log.recoveryPoint(),
             "epochs", Release.epochs(log),
-            "producers", producers(log.producerStateManager()),
+            "producers", LogReport.producers(log.producerStateManager()),
             "aborted", Release.aborted(log, log.logStartOffset(), log.logEndOffset()),
             "segments", segments,
             "batches", report.batches(),
@@ -136,23 +135,6 @@ final class Verdict {
         } catch (Exception e) {
             insane.add(e.toString());
         }
-    }
-
-    private static List<Object> producers(ProducerStateManager manager) {
-        List<Object> producers = new ArrayList<>();
-        for (var producer : new TreeMap<>(manager.activeProducers()).values()) {
-            List<Object> batches = new ArrayList<>();
-            producer.batchMetadata().forEach(batch -> batches.add(Release.batch(batch)));
-            producers.add(Json.object(
-                "producer_id", producer.producerId(),
-                "epoch", producer.producerEpoch(),
-                "coordinator_epoch", producer.coordinatorEpoch(),
-                "last_timestamp", producer.lastTimestamp(),
-                "transaction_first_offset",
-                producer.currentTxnFirstOffset().isPresent() ? producer.currentTxnFirstOffset().getAsLong() : null,
-                "batches", batches));
-        }
-        return producers;
     }
 
     private static List<List<Object>> listing(DataDir dir) throws IOException {

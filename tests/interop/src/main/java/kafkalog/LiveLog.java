@@ -26,13 +26,17 @@ public final class LiveLog {
     /** How the directory was left, by its checkpoints. */
     public record Left(boolean clean, long recoveryPoint, long logStart) { }
 
-    public LiveLog(Path dir, Map<String, String> overrides, ManualClock clock, Left left) throws Exception {
+    /** What a producer is told: offsets assigned now or, for a batch sent again, then; and the time set by the log. */
+    public record Appended(long firstOffset, long lastOffset, long logAppendTime) { }
+
+    public LiveLog(Path dir, Map<String, String> overrides, ManualClock clock, Left left,
+                   int producerIdExpirationMs) throws Exception {
         this.clock = clock;
         this.scheduler = new TimedScheduler(clock);
         this.overrides = new TreeMap<>(overrides);
         Files.createDirectories(dir);
         this.log = Release.open(dir.toFile(), overrides, left.logStart(), left.recoveryPoint(), scheduler, clock,
-            left.clean(), null);
+            left.clean(), null, producerIdExpirationMs);
         settle();
     }
 
@@ -40,9 +44,11 @@ public final class LiveLog {
         return log;
     }
 
-    public void appendAsLeader(ByteBuffer batch, int leaderEpoch) {
-        Release.appendAsLeader(log, MemoryRecords.readableRecords(batch), leaderEpoch, AppendOrigin.CLIENT);
+    public Appended appendAsLeader(ByteBuffer batch, int leaderEpoch, AppendOrigin origin) {
+        LogAppendInfo info =
+            Release.appendAsLeader(log, MemoryRecords.readableRecords(batch), leaderEpoch, origin);
         settle();
+        return new Appended(info.firstOffset(), info.lastOffset(), info.logAppendTime());
     }
 
     public void appendAsFollower(ByteBuffer batches, int leaderEpoch) {
@@ -85,6 +91,11 @@ public final class LiveLog {
         }
         settle();
         return log.logStartOffset();
+    }
+
+    /** What a broker does every ten minutes. */
+    public void expireProducers() {
+        log.producerStateManager().removeExpiredProducers(clock.milliseconds());
     }
 
     public boolean truncateTo(long offset) {
@@ -141,6 +152,7 @@ public final class LiveLog {
             "recovery_point", log.recoveryPoint(),
             "segments", segments,
             "epochs", Release.epochs(log),
+            "producers", LogReport.producers(log.producerStateManager()),
             "producers_end_offset", log.producerStateManager().mapEndOffset());
     }
 }

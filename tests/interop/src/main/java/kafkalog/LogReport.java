@@ -12,6 +12,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.PriorityQueue;
 import java.util.Set;
+import java.util.TreeMap;
 import kafka.log.*;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.message.FetchResponseData.AbortedTransaction;
@@ -66,6 +67,24 @@ public final class LogReport {
             }
         });
         return lines;
+    }
+
+    /** What is known of every producer, by producer id. */
+    public static List<Object> producers(ProducerStateManager manager) {
+        List<Object> producers = new ArrayList<>();
+        for (var producer : new TreeMap<>(manager.activeProducers()).values()) {
+            List<Object> batches = new ArrayList<>();
+            producer.batchMetadata().forEach(batch -> batches.add(Release.batch(batch)));
+            producers.add(Json.object(
+                "producer_id", producer.producerId(),
+                "epoch", producer.producerEpoch(),
+                "coordinator_epoch", producer.coordinatorEpoch(),
+                "last_timestamp", producer.lastTimestamp(),
+                "transaction_first_offset",
+                producer.currentTxnFirstOffset().isPresent() ? producer.currentTxnFirstOffset().getAsLong() : null,
+                "batches", batches));
+        }
+        return producers;
     }
 
     /** Every batch in the files, in file order: also those below the log start. */

@@ -42,7 +42,8 @@ public final class PartitionLog implements AutoCloseable {
             scheduler,
             clock,
             clean,
-            topicId);
+            topicId,
+            Release.DAY_MS);
         settle();
     }
 
