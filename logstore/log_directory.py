@@ -123,8 +123,15 @@ class LogDirectory:
                 self._folder_deletions.append(_FolderDeletion(due_ms, path))
             elif parsed.state != DELETE_DIR_SUFFIX:
                 logger.warning("%s is left alone: only a broker knows what to do with it", path)
+        # What is said of a partition that is gone does not hold for one that takes its name.
+        gone = (self.recovery_points.keys() | self.log_starts.keys()) - self.partitions
+        for tp in gone:
+            self.recovery_points.pop(tp, None)
+            self.log_starts.pop(tp, None)
         if not self.read_only:
             take_clean_shutdown(fs, self.path)
+            if gone:
+                self.forget_retired()
 
     @property
     def is_online(self) -> bool:

@@ -1,25 +1,22 @@
-"""What a scenario did, what it was told, and whether a reopened broker agrees with that.
+"""What a scenario did, what it was told, and what a reopened broker shows.
 
 A scenario drives a `Session`; the session notes in the `Journal` every record that was tried or
-acknowledged, the offset below which the engine called the log durable, and each cleaning with
-what it removed. `check_broker` then judges any state that a crash left.
+acknowledged, the offset below which the engine called the log durable, each cleaning with what it
+removed, the log start, truncations, and topics that were deleted. `judge.check_broker` then judges
+any state that a crash left.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import NamedTuple
 
 from logstore.broker import Broker
 from logstore.checkpoint import CLEANER_OFFSETS
 from logstore.config import BrokerConfig
-from logstore.errors import KafkaStorageError, LogStoreError
-from logstore.log import Log, NewRecord
+from logstore.log import Log
 from logstore.names import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
 from logstore.runtime import FileSystem, VirtualClock
-from logstore.runtime.faultfs import FaultyFileSystem
 from logstore.segment import LogSegment
 from logstore.types import TopicPartition
 
@@ -57,6 +54,28 @@ class Cleaning:
     checkpoint_after: int | None = None
 
 
+@dataclass
+class Reduction:
+    """One step that takes records away from the start or the end of a log, while it goes on.
+
+    Attributes
+    ----------
+    bases : list of int
+        Of the segments before it.
+    start : int, optional
+        The log start that it leads to, by delete-records or retention.
+    end : int, optional
+        Where it truncates.
+    restart : int, optional
+        Where the log goes on after a full truncation.
+    """
+
+    bases: list[int]
+    start: int | None = None
+    end: int | None = None
+    restart: int | None = None
+
+
 class Partition:
     """What was tried, told and known of one partition."""
 
@@ -64,21 +83,82 @@ class Partition:
         self.tried: dict[int, list[tuple[Rec, ...]]] = {}
         """Batches by the offset that their first record was to get; the last try comes last."""
         self.present: list[int] = []
-        """Acknowledged offsets, without those that a finished cleaning removed."""
+        """Acknowledged offsets, without those that a finished step removed."""
         self.acknowledged: dict[int, Rec] = {}
         self.flushed = 0
         self.cleanings: list[Cleaning] = []
         self.is_cleaning = False
+        self.start = 0
+        """The log start as it was acknowledged."""
+        self.reductions: list[Reduction] = []
+        """Begun and not acknowledged; more than one if an earlier one failed."""
+        self.holes: dict[int, int] = {}
+        """Where a truncation took a batch that began before it: from its base up to there."""
+        self.truncations = 0
 
     @property
-    def state(self) -> tuple[int, ...]:
+    def state(self) -> tuple[object, ...]:
         return (
             sum(map(len, self.tried.values())),
             len(self.present),
             self.flushed,
             len(self.cleanings),
             self.is_cleaning,
+            self.start,
+            len(self.reductions),
+            self.truncations,
         )
+
+    @property
+    def flushed_end(self) -> int:
+        """Where a start finds the end of what was flushed."""
+        return self.end_below(self.flushed)
+
+    def end_below(self, offset: int) -> int:
+        """Return `offset`, or the begin of the hole at whose end it lies: no file tells of it."""
+        return next((a for a, b in self.holes.items() if a < offset <= b), offset)
+
+    def base_at(self, offset: int) -> int:
+        """Return the base of the batch that a truncation to `offset` takes first."""
+        return next(
+            (b for b, tries in self.tried.items() if b < offset < b + len(tries[-1])), offset
+        )
+
+    def cut(self, offset: int) -> None:
+        """Follow a finished truncation: what it took must never come back."""
+        base = self.end_below(self.base_at(offset))
+        self.forget_from(base)
+        self.holes = {a: b for a, b in self.holes.items() if a < base}
+        if base < offset:
+            self.holes[base] = offset
+        self.flushed = min(self.flushed, offset)
+        self.truncations += 1
+
+    def forget_from(self, offset: int) -> None:
+        """Forget what was written at `offset` and above: it is gone, or may be."""
+        self.tried = {at: tries for at, tries in self.tried.items() if at < offset}
+        self.acknowledged = {at: rec for at, rec in self.acknowledged.items() if at < offset}
+        self.present = [at for at in self.present if at < offset]
+
+    def fill_hole(self, offset: int) -> None:
+        """Follow an append at the base of a hole, which a restart closed."""
+        if self.holes.pop(offset, None) is not None:
+            self.flushed = min(self.flushed, offset)
+
+    def adopt(self, log: Log) -> None:
+        """Take what a start found, and was free to find, for what there is."""
+        start, end = log.log_start_offset, log.log_end_offset
+        self.forget_from(self.base_at(end))
+        self.holes = {a: b for a, b in self.holes.items() if a < end}
+        if any(reduction.restart == end for reduction in self.reductions) and not stored(log):
+            self.forget_from(0)
+            self.holes = {start: end} if start < end else {}
+        elif start < self.start < end:
+            self.holes[start] = self.start
+        self.start = start
+        self.present = [at for at in self.present if at >= self.start]
+        self.flushed = min(self.flushed, end)
+        self.reductions.clear()
 
 
 class Journal:
@@ -86,6 +166,10 @@ class Journal:
 
     Attributes
     ----------
+    deleting : set of str
+        Topics whose deletion was asked for and not acknowledged.
+    deleted : set of str
+        Names that topics had which were deleted.
     first_operation : int
         Crashes come from this operation on; what was before is preparation.
     """
@@ -94,6 +178,8 @@ class Journal:
         self.clock = VirtualClock()
         self.topics: dict[str, tuple[int, dict[str, str]]] = {}
         self.tried_topics: dict[str, tuple[int, dict[str, str]]] = {}
+        self.deleting: set[str] = set()
+        self.deleted: set[str] = set()
         self.partitions: dict[TopicPartition, Partition] = {}
         self.first_operation = 1
         self.failures: list[BaseException] = []
@@ -107,136 +193,37 @@ class Journal:
         return (
             len(self.topics),
             len(self.tried_topics),
+            len(self.deleting),
+            len(self.deleted),
             self.clock.now_ms(),
             *(partition.state for _, partition in sorted(self.partitions.items())),
         )
 
+    @property
+    def is_reducing(self) -> bool:
+        """Whether something is under way that takes records or topics away."""
+        return bool(self.deleting) or any(p.reductions for p in self.partitions.values())
+
+    def forget_topic(self, name: str) -> None:
+        """Follow a finished deletion: nothing of the topic must ever come back."""
+        self.topics.pop(name, None)
+        del self.tried_topics[name]
+        self.deleting.discard(name)
+        self.deleted.add(name)
+        self.partitions = {tp: each for tp, each in self.partitions.items() if tp.topic != name}
+
+    def settle(self, broker: Broker) -> None:
+        """Take what a start found, judged before, for what there is."""
+        there = {topic.name for topic in broker.topics()}
+        for name in self.tried_topics.keys() - there:
+            self.forget_topic(name)
+        self.deleting.clear()
+        for tp in broker.partitions():
+            self.partition(tp).adopt(broker.manager.log(tp))
+
 
 def open_broker(fs: FileSystem, clock: VirtualClock) -> Broker:
     return Broker(DATA_DIR, fs=fs, clock=clock, broker_config=BROKER_CONFIG, seed=1)
-
-
-class SessionEnd(Exception):
-    """Nothing more can be tried on this disk."""
-
-
-class Session:
-    """A broker whose every step is journaled.
-
-    With `go_on` a step that fails with a storage error is noted and the next one is tried. After
-    a failed sync the files must not be opened again before the machine restarts, since they show
-    what is lost: then a scenario that stops its broker ends there (`SessionEnd`).
-    """
-
-    def __init__(self, fs: FaultyFileSystem, journal: Journal, *, go_on: bool = False) -> None:
-        self.fs = fs
-        self.journal = journal
-        self.go_on = go_on
-        self._broker: Broker | None = None
-
-    @property
-    def broker(self) -> Broker:
-        if self._broker is None:
-            if self.journal.failures and self.fs.lost_contents:
-                raise SessionEnd
-            self._broker = open_broker(self.fs, self.journal.clock)
-        return self._broker
-
-    def _try(self, step: Callable[[], None]) -> None:
-        try:
-            step()
-        except (LogStoreError, OSError) as error:
-            if not self.journal.failures and not isinstance(error, KafkaStorageError | OSError):
-                raise
-            self.journal.failures.append(error)
-            if not self.go_on:
-                raise
-
-    def begin(self) -> None:
-        """End the preparation: everything from here on is crashed and failed."""
-        self.journal.first_operation = self.fs.operation_count + 1
-
-    def create_topic(self, name: str, partitions: int = 1, **configs: object) -> None:
-        texts = {key.replace("_", "."): str(value) for key, value in configs.items()}
-
-        def step() -> None:
-            self.journal.tried_topics[name] = (partitions, texts)
-            self.broker.create_topic(name, partitions, texts)
-            self.journal.topics[name] = (partitions, texts)
-
-        self._try(step)
-
-    def append(self, *records: tuple[bytes | None, bytes | None], topic: str = "t") -> None:
-        """Append one batch to partition 0; the clock moves by 10 ms a record."""
-
-        def step() -> None:
-            log = self.broker.log(topic)
-            partition = self.journal.partition(log.topic_partition)
-            batch = []
-            for key, value in records:
-                self.journal.clock.advance(ms=10)
-                batch.append(Rec(key, value, self.journal.clock.now_ms()))
-            expected = log.log_end_offset
-            partition.tried.setdefault(expected, []).append(tuple(batch))
-            info = log.append_records([NewRecord(*record) for record in batch])
-            assert info.first_offset == expected
-            for offset, record in enumerate(batch, expected):
-                partition.acknowledged[offset] = record
-                partition.present.append(offset)
-            self._note_flushed(log)
-
-        self._try(step)
-
-    def flush(self, topic: str = "t") -> None:
-        def step() -> None:
-            log = self.broker.log(topic)
-            log.flush()
-            self._note_flushed(log)
-            assert self.journal.partition(log.topic_partition).flushed == log.log_end_offset
-
-        self._try(step)
-
-    def roll(self, topic: str = "t") -> None:
-        def step() -> None:
-            self.broker.roll(topic)
-            self._note_flushed(self.broker.log(topic))
-
-        self._try(step)
-
-    def clean(self, topic: str = "t") -> None:
-        def step() -> None:
-            log = self.broker.log(topic)
-            partition = self.journal.partition(log.topic_partition)
-            if not partition.is_cleaning:  # else a cleaning that failed is tried again
-                checkpoint = checkpoint_of(self.broker, log)
-                cleaning = Cleaning(list(partition.present), bases(log), checkpoint)
-                partition.cleanings.append(cleaning)
-            cleaning = partition.cleanings[-1]
-            partition.is_cleaning = True
-            report = self.broker.clean(topic, force=True)
-            assert report.cleaned, report
-            cleaning.after = offsets(log)
-            cleaning.bases_after = bases(log)
-            cleaning.checkpoint_after = checkpoint_of(self.broker, log)
-            partition.present = list(cleaning.after)
-            partition.is_cleaning = False
-
-        self._try(step)
-
-    def close(self) -> None:
-        def step() -> None:
-            logs = [log for log in self.broker.manager.open_logs() if not log.is_offline]
-            broker, self._broker = self.broker, None
-            broker.close()
-            for log in logs:
-                partition = self.journal.partition(log.topic_partition)
-                partition.flushed = max(partition.flushed, log.log_end_offset)
-
-        self._try(step)
-
-    def _note_flushed(self, log: Log) -> None:
-        partition = self.journal.partition(log.topic_partition)
-        partition.flushed = max(partition.flushed, log.recovery_point)
 
 
 # --- what is there ------------------------------------------------------------------------------
@@ -279,127 +266,7 @@ def found_in(broker: Broker) -> dict[TopicPartition, Found]:
     return found
 
 
-# --- what must be there -------------------------------------------------------------------------
-
-
-def check_broker(broker: Broker, journal: Journal, reference: Journal) -> None:
-    """Assert every invariant of a reopened broker.
-
-    Parameters
-    ----------
-    journal : Journal
-        As of the crash.
-    reference : Journal
-        Of the run without a crash: what a cleaning that was under way would have left.
-    """
-    topics = {topic.name: topic for topic in broker.topics()}
-    for name, (partitions, configs) in journal.topics.items():
-        assert name in topics, f"topic {name} is lost"
-        assert topics[name].partitions == tuple(range(partitions))
-        assert dict(topics[name].configs) == configs
-    for name, topic in topics.items():
-        assert name in journal.tried_topics, f"topic {name} was invented"
-        assert dict(topic.configs) == journal.tried_topics[name][1]
-        assert topic.partitions == tuple(range(journal.tried_topics[name][0]))
-    for tp in broker.partitions():
-        log = broker.manager.log(tp)
-        check_log(log)
-        partition = journal.partitions.get(tp, Partition())
-        complete = reference.partitions.get(tp, Partition())
-        check_contents(log, partition, complete, checkpoint_of(broker, log))
-    lost = set(journal.partitions) - set(broker.partitions())
-    assert not any(journal.partitions[tp].flushed for tp in lost), f"flushed partitions lost {lost}"
-
-
-def check_contents(
-    log: Log, partition: Partition, complete: Partition, checkpoint: int | None
-) -> None:
-    """Assert that the log holds what was acknowledged, as far as it may have got."""
-    there = stored(log)
-    end = log.log_end_offset
-    assert list(there) == sorted(there), "offsets rise"
-    assert partition.flushed <= end, f"flushed to {partition.flushed}, the log ends at {end}"
-    cleaned_to = 0
-    checkpoints: set[int | None] = {None} if not partition.cleanings else set()
-    if partition.is_cleaning:
-        own = partition.cleanings[-1]
-        intended = complete.cleanings[len(partition.cleanings) - 1 :]
-        checkpoints.add(own.checkpoint_before)
-        if not check_mixture(there, own, intended):
-            checkpoints |= {cleaning.checkpoint_after for cleaning in intended}
-        cleaned_to = own.bases_before[-1]
-    elif partition.cleanings:
-        own = partition.cleanings[-1]
-        assert own.after is not None
-        cleaned_to = own.bases_after[-1]
-        inside = [offset for offset in there if offset < cleaned_to]
-        cleaned = [offset for offset in own.after if offset < cleaned_to]
-        assert inside == cleaned, "a finished cleaning is not undone"
-        checkpoints.add(own.checkpoint_after)
-    for offset in there:
-        if offset < cleaned_to:
-            assert there[offset] == partition.acknowledged[offset]
-    assert checkpoint in checkpoints, f"cleaner checkpoint {checkpoint} is none of {checkpoints}"
-    check_prefix(there, partition, cleaned_to, end)
-    assert live(there.values()) == live(
-        partition.acknowledged.get(offset, there.get(offset))
-        for offset in range(end)
-        if offset in partition.acknowledged or offset in there
-    ), "the latest value of a key changed"
-
-
-def check_mixture(there: dict[int, Rec], own: Cleaning, intended: list[Cleaning]) -> bool:
-    """Assert that each source segment is as before or as it was to be; tell if any is as before.
-
-    Parameters
-    ----------
-    intended : list of Cleaning
-        This cleaning and later ones as they ended where nothing failed: a pass that is tried
-        again may do the work of a later one.
-    """
-    mixed = False
-    all_bases = {*own.bases_before, *(base for c in intended for base in c.bases_after)}
-    for start, stop in pairwise(sorted(base for base in all_bases if base <= own.bases_before[-1])):
-
-        def within(offsets: Iterable[int], start: int = start, stop: int = stop) -> list[int]:
-            return [offset for offset in offsets if start <= offset < stop]
-
-        allowed = [within(cleaning.after or []) for cleaning in intended]
-        inside = within(there)
-        mixed |= inside not in allowed
-        allowed.append(within(own.before))
-        assert inside in allowed, f"[{start}, {stop}) has {inside}, not one of {allowed}"
-    return mixed
-
-
-def check_prefix(there: dict[int, Rec], partition: Partition, start: int, end: int) -> None:
-    """Assert that from `start` on whole batches follow each other as they were written."""
-    offset = start
-    while offset < end:
-        tries = partition.tried.get(offset, [])
-        if offset < partition.flushed:
-            tries = tries[-1:]
-        for batch in tries:
-            if all(there.get(at) == record for at, record in enumerate(batch, offset)):
-                offset += len(batch)
-                break
-        else:
-            got = [there.get(at) for at in range(offset, end)]
-            raise AssertionError(f"at offset {offset}: {got} was not written there: {tries}")
-    assert offset == end, f"batches end at {offset}, the log at {end}"
-    assert all(at < end for at in there)
-
-
-def live(records: Iterable[Rec | None]) -> dict[bytes | None, bytes]:
-    """Return the latest value of each key; a tombstone takes the key away."""
-    values: dict[bytes | None, bytes] = {}
-    for record in records:
-        assert record is not None
-        if record.value is None:
-            values.pop(record.key, None)
-        else:
-            values[record.key] = record.value
-    return values
+# --- what every log must be ---------------------------------------------------------------------
 
 
 def check_log(log: Log) -> None:

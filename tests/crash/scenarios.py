@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.crash.journal import Session
+from tests.crash.session import Session
 
 KEYS = [b"a", b"b", b"c", b"d"]
 

@@ -6,13 +6,14 @@ with crashes during recovery.
 
 import pytest
 
-from tests.crash import scenarios
+from tests.crash import deletions, scenarios
 from tests.crash.harness import BOUNDED, FULL, OF_RECOVERIES, Profile
 from tests.crash.harness import enumerate_crashes as crashes
 from tests.crash.harness import enumerate_failures as failures
 
+EVERY = [*scenarios.ALL, *deletions.ALL]
 every_scenario = pytest.mark.parametrize(
-    "scenario", scenarios.ALL, ids=[scenario.__name__ for scenario in scenarios.ALL]
+    "scenario", EVERY, ids=[scenario.__name__ for scenario in EVERY]
 )
 
 
@@ -24,7 +25,10 @@ def test_a_crash_at_any_operation_loses_nothing_that_was_flushed(scenario, recor
     assert tally.distinct > 20
 
 
-@pytest.mark.parametrize("scenario", (scenarios.create_topic, scenarios.clean_to_nothing))
+@pytest.mark.parametrize(
+    "scenario",
+    (scenarios.create_topic, scenarios.clean_to_nothing, deletions.truncate_inside_a_batch),
+)
 def test_a_crash_during_recovery_changes_nothing_either(scenario, record_property):
     tally = crashes(scenario, Profile(stride=40, cuts=1, recoveries=True))
     record_property("crashes", str(tally))

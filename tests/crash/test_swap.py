@@ -10,7 +10,6 @@ from logstore.names import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
 from logstore.runtime.faultfs import Fault, FaultyFileSystem, Kind
 from tests.crash.harness import BOUNDED, KEPT, files, modes, run
 from tests.crash.journal import (
-    Session,
     bases,
     check_log,
     checkpoint_of,
@@ -19,6 +18,7 @@ from tests.crash.journal import (
     stored,
 )
 from tests.crash.scenarios import prepare_segments
+from tests.crash.session import Session
 
 A_LOG = "00000000000000000000.log"
 A_TIMEINDEX = "00000000000000000000.timeindex"

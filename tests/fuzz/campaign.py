@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.fuzz import check_targets, log_targets, targets
+from tests.fuzz import check_targets, clean_target, log_targets, targets
 from tests.fuzz.contract import Target
 from tests.fuzz.mutate import mutate
 
@@ -20,6 +20,7 @@ CRASHES = HERE / "crashes"
 TARGETS: dict[str, Target] = {
     **targets.TARGETS,
     **log_targets.TARGETS,
+    **clean_target.TARGETS,
     **check_targets.TARGETS,
 }
 

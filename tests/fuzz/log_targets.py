@@ -1,4 +1,4 @@
-"""Fuzz targets that open a log: recovery, reading, cleaning, appending, damaged derived files.
+"""Fuzz targets that open a log: recovery, reading, appending, damaged derived files.
 
 The contract of each is told beside it and checked against `tests.fuzz.oracle`, which knows which
 prefix of a file is sound and which records it holds.
@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from cleaner.config import CleanerConfig
-from cleaner.errors import UnsupportedTransactionsError
 from logstore.errors import (
     CorruptIndexError,
     CorruptionError,
@@ -30,14 +28,10 @@ from logstore.record.walk import walk_buffer
 from logstore.types import AppendOrigin
 from tests.fuzz import oracle, seeds
 from tests.fuzz.contract import CONFIG, LIMIT, OK, Target, check, outcome_of
-from tests.support import cleaner_oracle
 from tests.support.builders import TP, World, batch, log_name, memory_world
-from tests.support.cleaning import batches_in, run_pass
+from tests.support.cleaning import batches_in
 
 LOG = log_name(0)
-NEXT_BASE = 1_000_000
-NEXT = batch(NEXT_BASE, NEXT_BASE + 2, key=b"next")
-CLEANER = CleanerConfig(dedupe_buffer_bytes=24 * 10_000, io_buffer_bytes=300)
 SETTINGS = {name: getattr(CONFIG, name) for name in CONFIG.__dataclass_fields__}
 
 
@@ -262,83 +256,6 @@ def _time_query(log: Log, target: int, batches: list[oracle.Batch]) -> None:
     assert any((r.timestamp, r.offset) == answer[:2] for r in known), f"{answer} is no record"
 
 
-# --- cleaning -----------------------------------------------------------------------------------
-
-
-def cleaning(data: bytes) -> str:
-    """Clean the segment: what the oracle leaves of it, or an error and an unchanged log."""
-    files = {LOG: data, index_name(0): b"", log_name(NEXT_BASE): NEXT, index_name(NEXT_BASE): b""}
-    world = world_of(files)
-    path = world.path(LOG)
-    try:
-        log = open_world(world, clean=True, cleanup_policy=("compact",))
-    except UnsupportedFormatError as error:  # told by the first bytes of a file
-        return outcome_of(error, UnsupportedFormatError, path=path)
-    before = world.files(".log")
-    batches, damaged = _cleanable(data)
-    try:
-        stats = run_pass(log, 0, NEXT_BASE, CLEANER)
-    except UnsupportedTransactionsError:
-        assert any(each.producer_id >= 0 or each.is_control for each in batches)
-        outcome = "unsupported_transactions"
-    except SegmentOverflowError:
-        assert any(each.last_offset > oracle.INT32_MAX for each in batches)
-        outcome = "segment_overflow"
-    except (CorruptRecordError, UnsupportedFormatError) as error:
-        if not damaged:
-            raise
-        outcome = outcome_of(error, CorruptRecordError, UnsupportedFormatError, path=path)
-    else:
-        assert not damaged, "damage was cleaned away"
-        _compare_cleaning(log, batches, stats.end_offset)
-        log.close()
-        return OK
-    kept = {name: data for name, data in world.files(".log").items() if name in before}
-    assert kept == before, "a failed pass changed the log"
-    log.close()
-    return outcome
-
-
-def _cleanable(data: bytes) -> tuple[list[oracle.Batch], bool]:
-    """The batches of a segment, and whether a pass must refuse it."""
-    walked = oracle.walk(data, is_file=False)
-    whole = sum(len(each.data) for each in walked.batches) == len(data)
-    in_place = oracle.rises(walked.batches, 0, NEXT_BASE) == len(walked.batches)
-    decodable = True
-    for each in walked.batches:
-        records = records_in(each) if each.is_sound else None
-        if records is None or any(record.offset > each.last_offset for record in records):
-            decodable = False
-    return walked.batches, not (whole and in_place and decodable)
-
-
-def _compare_cleaning(log: Log, batches: list[oracle.Batch], end_offset: int) -> None:
-    assert end_offset == NEXT_BASE
-    taken = [RecordBatch(each.data) for each in batches]
-    mapping = cleaner_oracle.map_batches(taken, 0, CLEANER.max_keys, -1)
-    now = log.runtime.clock.now_ms()
-    horizon = min(now + CONFIG.delete_retention_ms, oracle.INT64_MAX)
-    # The map speaks for the whole range, gaps included.
-    mapping = mapping._replace(latest_offset=NEXT_BASE - 1)
-    wanted = []
-    for each in taken:
-        last = each.header.last_offset == NEXT_BASE - 1
-        try:
-            wanted.append(cleaner_oracle.judge(each, mapping, now, horizon, retain_empty=last))
-        except ValueError:
-            return  # a base timestamp that Kafka's builder refuses to write
-    outputs = [sentence.output for sentence in wanted if sentence.output]
-    found = [each for each in batches_in(log) if each.header.base_offset < NEXT_BASE]
-    assert len(found) == len(outputs)
-    for each, output in zip(found, outputs, strict=True):
-        each.ensure_valid()
-        other = RecordBatch(output)
-        if each.data != output:
-            same = each.header._replace(crc=0, batch_length=0)
-            assert same == other.header._replace(crc=0, batch_length=0)
-            assert each.records(LIMIT) == other.records(LIMIT)
-
-
 # --- appending ----------------------------------------------------------------------------------
 
 
@@ -516,7 +433,6 @@ def one_or_many() -> list[bytes]:
 TARGETS = {
     "recovery": Target(recovery, "batches", seeds.logs, 2),
     "reading": Target(reading, "batches", seeds.logs, 2),
-    "cleaning": Target(cleaning, "batches", seeds.logs, 2),
     "client_append": Target(client_append, "batches", seeds.batches, 2),
     "replica_append": Target(replica_append, "batches", one_or_many, 2),
     "index_beside_log": Target(index_beside_log, "entries", seeds.indexes, 1),

@@ -11,9 +11,10 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from logstore.record.batch import RecordBatch, empty_batch, seal_batch
-from logstore.record.codecs import Codec
+from logstore.record.codecs import DEFAULT_LIMIT, Codec
 from logstore.record.header import BatchHeader
-from logstore.record.records import Record, encode_records
+from logstore.record.records import Record, decode_records, encode_records
+from logstore.record.varint import decode_varint
 from logstore.types import AbortedTxn, TimestampType
 
 MASK = 2**64 - 1
@@ -126,13 +127,10 @@ def judge(
     header = batch.header
     horizon = header.delete_horizon_ms
     expired = horizon is not None and now_ms >= horizon
-    records = batch.records()
-    if aborted or (marker_done and expired):
-        fates = []
-        kept: list[Record] = []
-    else:
-        fates = [_fate(record, header.is_control, mapping, expired) for record in records]
-        kept = [r for r, fate in zip(records, fates, strict=True) if fate == "retained"]
+    # What is discarded whole is not even read.
+    records = [] if aborted or (marker_done and expired) else batch.records()
+    fates = [_fate(record, header.is_control, mapping, expired) for record in records]
+    kept = [r for r, fate in zip(records, fates, strict=True) if fate == "retained"]
     if not kept:
         if retain_empty:
             return Sentence(fates, "empty", empty_batch(header))
@@ -188,22 +186,30 @@ def control_type(batch: RecordBatch) -> str:
         return "data"
     if batch.header.record_count == 0:
         return "empty"
-    key = batch.records()[0].key or b""
+    section = batch.section()
+    size, start = decode_varint(
+        section, 0, len(section)
+    )  # of the first record; nobody looks at others
+    (record,) = decode_records(section[: start + size], 1, 0, 0)
+    key = record.key or b""
     return {0: "abort", 1: "commit"}.get(int.from_bytes(key[2:4], "big"), "other")
+
+
+def is_transactional_data(header: BatchHeader) -> bool:
+    """Tell data of a transaction from markers and from what was written outside one."""
+    return header.is_transactional and not header.is_control
 
 
 def aborted_by(header: BatchHeader, transactions: Sequence[AbortedTxn]) -> AbortedTxn | None:
     """Return the aborted transaction that a batch of data belongs to, if any."""
-    if header.is_control or not header.is_transactional:
-        return None
-    for each in transactions:
+    for each in transactions if is_transactional_data(header) else ():
         is_own = each.producer_id == header.producer_id
         if is_own and each.first_offset <= header.last_offset < each.last_offset:
             return each
     return None
 
 
-class _Marked(NamedTuple):
+class Marked(NamedTuple):
     """What the transactions say about one batch, and the transaction that its marker keeps."""
 
     aborted: bool = False
@@ -211,7 +217,7 @@ class _Marked(NamedTuple):
     kept: AbortedTxn | None = None
 
 
-def mark(batches: Sequence[RecordBatch], transactions: Sequence[AbortedTxn]) -> list[_Marked]:
+def mark(batches: Sequence[RecordBatch], transactions: Sequence[AbortedTxn]) -> list[Marked]:
     """Tell of each batch whether its transaction was aborted, or its marker is needed (§8.1).
 
     A marker is needed as long as data of its transaction stand before it: those that the index
@@ -221,9 +227,7 @@ def mark(batches: Sequence[RecordBatch], transactions: Sequence[AbortedTxn]) -> 
     for number, batch in enumerate(batches):
         header, kind = batch.header, control_type(batch)
         before = [
-            each
-            for each in batches[:number]
-            if each.header.producer_id == header.producer_id and each.header.is_transactional
+            each for each in batches[:number] if each.header.producer_id == header.producer_id
         ]
         if kind == "abort":
             ended = [
@@ -233,15 +237,15 @@ def mark(batches: Sequence[RecordBatch], transactions: Sequence[AbortedTxn]) -> 
             ]
             seen = [aborted_by(each.header, ended) for each in before]
             kept = next((each for each in seen if each is not None), None)
-            marked.append(_Marked(done=kept is None, kept=kept))
+            marked.append(Marked(done=kept is None, kept=kept))
         elif kind == "commit":
             kinds = [control_type(each) for each in before]
             since = len(kinds) - kinds[::-1].index("commit") if "commit" in kinds else 0
-            own = [each.header for each in before[since:] if not each.header.is_control]
-            marked.append(_Marked(done=all(aborted_by(each, transactions) for each in own)))
+            data = [each.header for each in before[since:] if is_transactional_data(each.header)]
+            marked.append(Marked(done=all(aborted_by(each, transactions) for each in data)))
         else:
             is_aborted = aborted_by(header, transactions) is not None
-            marked.append(_Marked(aborted=is_aborted, done=kind == "empty"))
+            marked.append(Marked(aborted=is_aborted, done=kind == "empty"))
     return marked
 
 
@@ -350,14 +354,20 @@ def clean(
     return Outcome(mapped.latest_offset + 1, mapped, outputs, kept, fates)
 
 
-def are_alike(found: RecordBatch, output: bytes) -> bool:
-    """Tell whether two batches are equal, or only differ in how well their codec did."""
-    if found.data == output:
-        return True
+def are_equal(found: RecordBatch, output: bytes) -> bool:
+    """Tell whether a batch is what the oracle says, whatever the codec made of it."""
+    return found.data == output or (found.header.codec_id != 0 and are_alike(found, output))
+
+
+def are_alike(found: RecordBatch, output: bytes, limit: int = DEFAULT_LIMIT) -> bool:
+    """Tell whether two batches say the same, perhaps in more or fewer bytes.
+
+    A codec may do better than another one, and what somebody encoded at length stays so.
+    `limit` is of the bytes that a section may unfold to.
+    """
     other = RecordBatch(output)
-    if not found.header.codec_id:
-        return False
     plain = {"crc": 0, "batch_length": 0}
-    return found.header._replace(**plain) == other.header._replace(**plain) and (
-        found.records() == other.records()
+    return found.data == output or (
+        found.header._replace(**plain) == other.header._replace(**plain)
+        and found.records(limit) == other.records(limit)
     )

@@ -254,3 +254,20 @@ def test_a_second_truncation_lowers_what_was_cleaned_in_between(home):
         directory.write_cleaner_offset(A0, 8)
         manager.truncate_to(A0, 5)
         assert directory.cleaner_offset(A0) == log.active_segment.base_offset <= 5
+
+
+def test_a_new_topic_does_not_take_over_the_checkpoints_of_one_that_was_deleted(home):
+    """As after a crash between the renaming of a folder and the rewriting of the checkpoints."""
+    manager = home.open()
+    manager.create_topic("b", 1, {})
+    manager.close()
+    home.write(LOG_START_OFFSETS, b"0\n1\na 0 2\n")
+    home.write(RECOVERY_POINTS, b"0\n2\na 0 9\nb 0 0\n")
+    manager = home.open()
+    manager.create_topic("a", 1, {})
+    log = manager.log(A0)
+    assert (log.log_start_offset, log.log_end_offset, log.recovery_point) == (0, 0, 0)
+    fill(log, 3)
+    log.flush()
+    home.kill(manager)
+    assert offsets(home.open().log(A0)) == [0, 1, 2], "nor after another crash"

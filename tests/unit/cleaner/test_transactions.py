@@ -1,0 +1,227 @@
+"""Which batches a walk finds aborted, which markers it finds needless, whose last batch stays."""
+
+from __future__ import annotations
+
+import pytest
+
+from cleaner import kernels
+from cleaner.chunks import Chunk, ChunkReader
+from cleaner.transactions import TransactionState, aborted_transactions, keep_last_batches
+from logstore.errors import CorruptRecordError
+from logstore.producer_entry import LastRecord
+from logstore.record.batch import RecordBatch, build_batch, empty_batch
+from logstore.record.codecs import Codec
+from logstore.record.records import Record
+from logstore.types import AbortedTxn
+from tests.support.builders import abort, batch, commit, data_batch, memory_world
+from tests.support.cleaning import Producer, compacted, put, put_batches, run_pass
+from tests.support.kernel_calls import array, scan
+
+NONE, ABORTED, EXPIRING = (
+    kernels.DISCARD_NONE,
+    kernels.DISCARD_ABORTED,
+    kernels.DISCARD_EXPIRING,
+)
+
+
+def chunk_of(*batches: bytes) -> Chunk:
+    """A chunk as its reader hands it on."""
+    data = b"".join(batches)
+    _, table, _ = scan(data)
+    status, _ = kernels.read_control_types(array(data), table, len(table))
+    assert status == kernels.OK
+    return Chunk(None, 0, len(data), array(data), table)
+
+
+def judged(state: TransactionState, *batches: bytes) -> list[int]:
+    chunk = chunk_of(*batches)
+    state.judge(chunk)
+    return chunk.table[:, kernels.COL_DISCARD].tolist()
+
+
+def emptied(data: bytes) -> bytes:
+    return empty_batch(RecordBatch(data).header)
+
+
+def aborted(producer_id: int, first: int, last: int) -> AbortedTxn:
+    return AbortedTxn(producer_id, first, last, last + 1)
+
+
+# --- judge ------------------------------------------------------------------------------------
+
+
+def test_an_aborted_transaction_ends_with_its_marker() -> None:
+    state = TransactionState()
+    state.add_aborted([aborted(1, 0, 4)])
+    found = judged(
+        state,
+        data_batch(0, 1, 1),
+        data_batch(2, 2, 2),
+        data_batch(3, 3, 1, sequence=2),
+        abort(4, 1),
+        data_batch(5, 5, 1, sequence=3),
+    )
+    assert found == [ABORTED, NONE, ABORTED, NONE, NONE]
+    assert state.kept_aborts == [aborted(1, 0, 4)]
+
+
+def test_a_batch_counts_from_its_last_offset_on() -> None:
+    """Compaction may have taken the first records, and an index told again after a recovery."""
+    state = TransactionState()
+    state.add_aborted([aborted(1, 3, 6)])
+    assert judged(state, data_batch(0, 2, 1), data_batch(2, 3, 1)) == [NONE, ABORTED]
+
+
+def test_data_outside_transactions_are_nobodys_business() -> None:
+    state = TransactionState()
+    state.add_aborted([aborted(1, 0, 2)])
+    plain = batch(0, producer_id=1, producer_epoch=0, base_sequence=0)
+    assert judged(state, plain, batch(1), abort(2, 1)) == [NONE, NONE, EXPIRING]
+    assert state.kept_aborts == []
+
+
+def test_markers_without_data_before_them_expire() -> None:
+    state = TransactionState()
+    state.add_aborted([aborted(1, 0, 5)])
+    assert judged(state, abort(5, 1), commit(6, 2), abort(7, 3)) == [EXPIRING] * 3
+
+
+def test_an_emptied_data_batch_keeps_its_marker() -> None:
+    state = TransactionState()
+    state.add_aborted([aborted(1, 0, 2)])
+    data = (emptied(data_batch(0, 1, 1)), abort(2, 1), emptied(data_batch(3, 3, 2)), commit(4, 2))
+    assert judged(state, *data) == [ABORTED, NONE, NONE, NONE]
+
+
+def test_a_second_marker_of_the_same_kind_finds_no_data() -> None:
+    state = TransactionState()
+    state.add_aborted([aborted(1, 0, 1)])
+    data = (data_batch(0, 0, 1), abort(1, 1), abort(2, 1), data_batch(3, 3, 1, sequence=1))
+    assert judged(state, *data, commit(4, 1), commit(5, 1)) == [
+        *(ABORTED, NONE, EXPIRING, NONE, NONE, EXPIRING)
+    ]
+
+
+def test_one_producers_transactions_do_not_mix() -> None:
+    """The data of the second aborted one went in an earlier pass; those of the first did not."""
+    state = TransactionState()
+    state.add_aborted([aborted(1, 2, 6), aborted(1, 0, 1)])
+    assert judged(state, data_batch(0, 0, 1), abort(1, 1), abort(6, 1)) == [
+        *(ABORTED, NONE, EXPIRING)
+    ]
+    assert state.kept_aborts == [aborted(1, 0, 1)]
+
+
+def test_an_emptied_marker_goes_and_ends_nothing() -> None:
+    state = TransactionState()
+    data = (data_batch(0, 0, 1), emptied(commit(1, 1)), commit(2, 1))
+    assert judged(state, *data) == [NONE, EXPIRING, NONE]
+
+
+def test_control_records_of_other_kinds_stay() -> None:
+    leader_change = build_batch(
+        [Record(0, 5, bytes.fromhex("00000002"), b"")], producer_id=1, is_control=True
+    )
+    assert judged(TransactionState(), leader_change) == [NONE]
+
+
+def test_a_transaction_goes_on_from_chunk_to_chunk_and_is_told_again_with_each_segment() -> None:
+    state = TransactionState()
+    for _ in range(3):
+        state.add_aborted([aborted(1, 0, 9)])
+        assert judged(state, batch(2)) == [NONE]
+    assert judged(state, data_batch(3, 3, 1)) == [ABORTED]
+    state.add_aborted([aborted(1, 0, 9)])
+    assert judged(state, abort(9, 1), data_batch(10, 10, 1)) == [NONE, NONE]
+
+
+# --- aborted_transactions ---------------------------------------------------------------------
+
+
+def test_aborted_transactions_of_a_range_wherever_their_markers_stand() -> None:
+    log = compacted(memory_world())
+    one, two, three = (Producer(log, number) for number in (1, 2, 3))
+    one.send(1)
+    one.abort()
+    two.send(2)
+    log.roll()
+    three.send(3)
+    three.abort()
+    put(log, (b"k", b"v"))
+    log.roll()
+    two.abort()
+    first, third, second = (1, 0, 1, 2), (3, 3, 4, 2), (2, 2, 6, 7)
+    cases = {
+        (0, 2): [first],
+        (0, 3): [first, second],
+        (0, 6): [first, third, second],
+        (1, 3): [first, second],
+        (3, 6): [third, second],
+        (5, 6): [second],
+        (6, 7): [second],
+        (7, 7): [],
+        (4, 4): [],
+    }
+    found = {case: aborted_transactions(log, *case) for case in cases}
+    assert {case: [tuple(each) for each in txns] for case, txns in found.items()} == cases
+
+
+# --- keep_last_batches ------------------------------------------------------------------------
+
+
+def kept(producers: dict[int, LastRecord], *batches: bytes) -> list[bool]:
+    chunk = chunk_of(*batches)
+    keep_last_batches(chunk, producers)
+    return [verdict == 1 for verdict in chunk.table[:, kernels.COL_VERDICT].tolist()]
+
+
+def test_the_batch_of_the_last_data_offset_is_kept() -> None:
+    data = (data_batch(0, 1, 1), data_batch(2, 3, 1, sequence=2), data_batch(4, 4, 2), batch(5))
+    assert kept({1: LastRecord(0, 3), 2: LastRecord(0, 9)}, *data) == [False, True, False, False]
+    assert kept({}, *data) == [False] * 4
+    assert kept({9: LastRecord(0, 1)}, *data) == [False] * 4
+
+
+def test_without_data_the_markers_of_the_present_epoch_are_kept() -> None:
+    data = (
+        data_batch(0, 0, 1, epoch=2),
+        abort(1, 1, epoch=2),
+        abort(2, 1, epoch=3),
+        emptied(commit(3, 1, epoch=3)),
+        commit(4, 2, epoch=3),
+    )
+    assert kept({1: LastRecord(3, -1)}, *data) == [False, False, True, True, False]
+    assert kept({1: LastRecord(3, 0)}, *data) == [True, False, False, False, False]
+    assert kept({1: LastRecord(2, -1)}, *data) == [False, True, False, False, False]
+
+
+# --- chunks -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("codec", (Codec.NONE, Codec.GZIP))
+@pytest.mark.parametrize("key", (None, b"\0\0\0", b"\x80\0\0\1"))
+def test_a_control_batch_without_a_sound_key_fails_the_pass(
+    key: bytes | None, codec: Codec
+) -> None:
+    world = memory_world()
+    log = compacted(world)
+    put(log, (b"a", b"1"))
+    sound = build_batch(
+        [Record(1, 5, b"\0\0\0\5", b"")], codec=codec, is_control=True, partition_leader_epoch=0
+    )
+    put_batches(log, sound)
+    log.roll()
+    at = log.segments.first.size_bytes - len(sound)
+    log.close()
+    bad = build_batch([Record(1, 5, key, b"")], codec=codec, is_control=True)
+    file = world.fs.open(log.segments.first.log_path, write=True)
+    file.truncate(at)
+    file.write_at([bad], at)
+    file.close()
+    log = compacted(world)
+    with pytest.raises(CorruptRecordError, match="control record") as caught:
+        list(ChunkReader(4096).chunks(log.segments.first, 2))
+    assert (caught.value.check, caught.value.position) == ("control_record", at)
+    assert caught.value.path == log.segments.first.log_path
+    with pytest.raises(CorruptRecordError):
+        run_pass(log)
