@@ -489,6 +489,8 @@ def test_a_producer_state_that_cannot_be_rebuilt_takes_the_log_offline(world):
     for name in world.files(".snapshot"):
         world.fs.remove(world.path(name))
     log.producer_state._snapshots.reload()
+    producer = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
+    log.append_batches(batch(20, **producer), AppendOrigin.REPLICATION)
     damage(world, 0, 0)
     with pytest.raises(CorruptRecordError):
         log.truncate_to(8)
