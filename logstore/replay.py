@@ -44,11 +44,8 @@ def rebuild_producer_state(
             state.map_end_offset = offset
             state.take_snapshot()
         return
-    # Producers that were all forgotten stay so, but for those of the snapshot.
-    all_forgotten = state.is_empty and state.map_end_offset >= end_offset
     state.truncate_and_reload(log_start_offset, end_offset, now_ms)
-    to_replay = () if all_forgotten else segments.between(state.map_end_offset, end_offset)
-    for segment in to_replay:
+    for segment in segments.between(state.map_end_offset, end_offset):
         start = max(segment.base_offset, state.map_end_offset, log_start_offset)
         state.map_end_offset = start
         if segment.base_offset in bases[-2:]:

@@ -295,18 +295,17 @@ def test_a_forgotten_producer_may_go_on_with_any_sequence(world):
     assert send(log, 1, 17).first_offset == 1
 
 
-def test_truncation_brings_no_producer_back_where_all_were_forgotten(world):
-    """But for those of the snapshot it goes back to; Kafka spares itself the replay, too."""
+def test_truncation_replays_even_where_all_producers_were_forgotten(world):
+    """Kafka spares itself the replay; but a marker that was cut off leaves a transaction open."""
     log = world.log()
-    send(log, 1, 0)
-    log.roll()
+    send(log, 1, 0, txn=True)
+    end(log, 1)
     send(log, 2, 0)
-    send(log, 3, 0)
     world.clock.advance(days=1)
-    assert log.producer_state.remove_expired(world.clock.now_ms()) == 3
-    log.truncate_to(2)
-    assert log.producer_state.entries() == []
-    assert log.producer_state.snapshot_offsets == [1, 2]
+    assert log.producer_state.remove_expired(world.clock.now_ms()) == 2
+    log.truncate_to(1)
+    assert [entry.producer_id for entry in log.producer_state.entries()] == [1]
+    assert (log.last_stable_offset, committed(log)) == (0, [])
 
 
 def test_truncation_replays_where_a_producer_is_still_known(world):
