@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NoReturn
 import numpy as np
 
 from cleaner import kernels
-from logstore.errors import CorruptRecordError, InvalidRecordError, SegmentOverflowError
+from cleaner.errors import OverflowedSegmentError
+from logstore.errors import CorruptRecordError, InvalidRecordError
 from logstore.record.batch import RecordBatch, decode_stored
 from logstore.record.codecs import Codec, decompress
 from logstore.record.control import decode_control_key
@@ -117,7 +118,7 @@ class ChunkReader:
         ------
         CorruptRecordError, UnsupportedFormatError
             A batch is damaged, torn or out of place; names file and position.
-        SegmentOverflowError
+        OverflowedSegmentError
             An offset is more than 31 bits above the segment's base.
         """
         position = start
@@ -255,9 +256,8 @@ def _check_offsets(chunk: Chunk, next_offset: int, end_offset: int) -> None:
             found=int(last[row]),
         )
     if not segment.can_append_offset(int(last[-1])):
-        raise SegmentOverflowError(
-            f"{segment.log_path}: offset {last[-1]} is more than 31 bits above the base; such a "
-            "segment must be split before it is cleaned"
+        raise OverflowedSegmentError(
+            f"{segment.log_path}: offset {last[-1]} is more than 31 bits above the base", segment
         )
 
 

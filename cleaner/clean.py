@@ -14,7 +14,7 @@ from cleaner.chunks import ChunkReader
 from cleaner.errors import CleaningAbortedError
 from cleaner.grouping import group_segments
 from cleaner.offset_map import OffsetMap
-from cleaner.rewrite import Rewriter, create_destination
+from cleaner.rewrite import Observer, Rewriter, create_destination
 from cleaner.stats import FATE_NAMES, CleanerStats
 
 if TYPE_CHECKING:
@@ -24,11 +24,23 @@ if TYPE_CHECKING:
 
 
 class PassProgress(NamedTuple):
-    """Where a pass stands: `map` or `rewrite`, and bytes of `bytes_total` begun so far."""
+    """Where a pass stands.
+
+    Attributes
+    ----------
+    phase : str
+        `map` or `rewrite`.
+    bytes_done, bytes_total : int
+        Bytes of the phase before the chunk that comes next, and all of them.
+    bytes_read, bytes_written : int
+        Input and output of the whole pass so far, that chunk's reading included.
+    """
 
     phase: str
     bytes_done: int
     bytes_total: int
+    bytes_read: int
+    bytes_written: int
 
 
 Pass = Generator[PassProgress, None, CleanerStats]
@@ -42,6 +54,7 @@ def clean_pass(
     *,
     pass_number: int = 1,
     dry_run: bool = False,
+    observer: Observer | None = None,
 ) -> Pass:
     """Clean offsets below `upper_bound_offset` by the latest record of each key.
 
@@ -56,6 +69,8 @@ def clean_pass(
         below, as if it had been rolled.
     dry_run : bool
         Decide every record's fate, but write and swap nothing.
+    observer : Observer, optional
+        Shown each chunk of the rewrite once its records were judged.
 
     Returns
     -------
@@ -91,7 +106,7 @@ def clean_pass(
     total = sum(s.size_bytes for s in log.segments.between(first_dirty_offset, upper_bound_offset))
     done = 0
     for size in build.steps():
-        yield PassProgress("map", done, total)
+        yield PassProgress("map", done, total, done + size, 0)
         done += size
     mapped_ns = clock.monotonic_ns()
     end_offset = offset_map.latest_offset + 1
@@ -104,16 +119,18 @@ def clean_pass(
         first_dirty_offset=first_dirty_offset,
         upper_bound_offset=upper_bound_offset,
         now_ms=now_ms,
+        observer=observer,
     )
     sources = [s for s in log.segments if s.base_offset < min(end_offset, upper_bound_offset)]
     groups = group_segments(sources, log.config, upper_bound_offset)
     total = sum(segment.size_bytes for segment in sources)
-    done = 0
+    mapped_bytes, done = done, 0
     for group in groups:
         destination = None if dry_run else create_destination(log, group[0].base_offset)
         try:
             for size in rewriter.steps(group, destination):
-                yield PassProgress("rewrite", done, total)
+                read = mapped_bytes + done + size
+                yield PassProgress("rewrite", done, total, read, rewriter.bytes_written)
                 done += size
         except (CleaningAbortedError, GeneratorExit):
             if destination is not None:

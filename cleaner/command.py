@@ -96,8 +96,7 @@ class CleanCommand:
             refuse_other_strategies(log)
         due: list[tuple[Log, CleaningDecision]] = []
         for log in logs:
-            rolled = self._is_to_be_rolled(log)
-            decision = self._manager.decision_of(log, force=self._force, rolled=rolled)
+            decision = self.foresee(log)
             if decision.binding is not None:
                 self._pass_over(log, decision.binding)
             else:
@@ -110,6 +109,11 @@ class CleanCommand:
             if stats is not None:
                 self._count_passes(log, decision.state, stats)
         return self._outcome
+
+    def foresee(self, log: Log) -> CleaningDecision:
+        """Decide about a log as if it had been rolled where `run` would roll it first."""
+        rolled = self._is_to_be_rolled(log)
+        return self._manager.decision_of(log, force=self._force, rolled=rolled)
 
     # -- parts ---------------------------------------------------------------------------
 

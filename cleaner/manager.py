@@ -1,7 +1,8 @@
 """What is known of the partitions of a broker that cleaners work on, and one pass over one.
 
-Checkpoints, states, partitions that cannot be cleaned; decisions about them, and a pass with all
-that surrounds it. Who runs passes, and in which order, is said elsewhere (`cleaner.command`).
+Checkpoints, states, partitions that cannot be cleaned; decisions about them, which one comes next,
+and a pass with all that surrounds it. Who runs passes is said elsewhere (`cleaner.pool` for the
+background, `cleaner.command` for those who ask).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, NamedTuple
 
 from cleaner.config import CleanerConfig
-from cleaner.errors import CleaningAbortedError
+from cleaner.errors import CleaningAbortedError, OverflowedSegmentError
 from cleaner.selection import (
     Circumstances,
     CleanableState,
@@ -20,6 +21,7 @@ from cleaner.selection import (
     cleanable_state,
     decide,
     idle_roll_ms,
+    selection_order,
 )
 from cleaner.states import CleaningStates
 from logstore.errors import (
@@ -27,7 +29,9 @@ from logstore.errors import (
     InvalidConfigurationError,
     InvalidOffsetError,
     KafkaStorageError,
+    LogStoreError,
     SegmentOverflowError,
+    UnknownTopicOrPartitionError,
     UnsupportedFormatError,
 )
 from logstore.services import LogService
@@ -38,6 +42,7 @@ if TYPE_CHECKING:
     from logstore.config import BrokerConfig
     from logstore.log import Log
     from logstore.manager import LogManager
+    from logstore.retention import RetentionDecision
     from logstore.runtime import Runtime
     from logstore.types import TopicPartition
 
@@ -50,10 +55,56 @@ _FOR_GOOD = (CorruptionError, UnsupportedFormatError, SegmentOverflowError, Inva
 
 
 class PassResult(NamedTuple):
-    """How a pass ended: with its numbers, or with what was in the way."""
+    """How a pass ended: with its numbers, or with what was in the way.
+
+    With neither a segment was split first: the log is as due as it was.
+    """
 
     stats: CleanerStats | None
     obstacle: Gate | None
+
+
+class UncleanablePartition(NamedTuple):
+    """A partition whose cleaning failed, so that it is left alone.
+
+    Attributes
+    ----------
+    log_dir : str
+        Data directory it lives in.
+    reason : str
+        What was wrong with it.
+    since_ms : int
+        When that was found, Unix ms.
+    """
+
+    topic_partition: TopicPartition
+    log_dir: str
+    reason: str
+    since_ms: int
+
+
+class Survey(NamedTuple):
+    """What one selection saw of all logs that it looked at.
+
+    Attributes
+    ----------
+    max_compaction_delay_ms : int
+        The longest by which any of them exceeds its `max.compaction.lag.ms`.
+    delayed, cleanable : int
+        How many exceed it, and how many were due.
+    """
+
+    max_compaction_delay_ms: int = 0
+    delayed: int = 0
+    cleanable: int = 0
+
+
+class Selected(NamedTuple):
+    """A log that was taken to be cleaned, and what was seen on the way."""
+
+    log: Log
+    state: CleanableState
+    survey: Survey
 
 
 class LogCleanerManager(LogService):
@@ -77,7 +128,10 @@ class LogCleanerManager(LogService):
         self._broker_config = broker_config
         self.config = CleanerConfig.from_broker(broker_config)
         self.states = CleaningStates(runtime)
-        self._uncleanable: dict[TopicPartition, str] = {}
+        self._uncleanable: dict[TopicPartition, UncleanablePartition] = {}
+        self._selecting = runtime.lock()
+        self._max_dirty_ratio = 0.0
+        self._last_selection_ms = 0
 
     @property
     def kafka_exact(self) -> bool:
@@ -116,7 +170,7 @@ class LogCleanerManager(LogService):
         circumstances = Circumstances(
             cleaner_enabled=self._broker_config.log_cleaner_enable,
             force=force,
-            uncleanable=self._uncleanable.get(tp),
+            uncleanable=None if (mark := self._uncleanable.get(tp)) is None else mark.reason,
             paused=None if state is None else f"its cleaning state is {state}",
             kafka_exact=self.kafka_exact,
         )
@@ -145,10 +199,99 @@ class LogCleanerManager(LogService):
         moment = idle_roll_ms(log)
         return moment is not None and moment <= self._runtime.clock.now_ms()
 
+    # -- choosing ------------------------------------------------------------------------
+
+    def select(self) -> Selected | None:
+        """Take the most urgent of the logs that are due, for a cleaning; None if none is.
+
+        Idle active segments that are overdue are rolled, and checkpoints outside their logs
+        replaced, also where nothing is cleaned. Whoever gets a log runs `run_pass` on it with
+        `taken`, or gives it back with `states.done`.
+
+        Notes
+        -----
+        O(logs × dirty segments). One thread at a time. What an adopted topic holds is left alone:
+        only a command cleans it. Source: cleaner-semantics §2.
+        """
+        with self._selecting:
+            self._last_selection_ms = self._runtime.clock.now_ms()
+            decisions = {log: self._examine(log) for log in self._logs_to_clean()}
+            seen = [each for each in decisions.values() if each is not None]
+            self._max_dirty_ratio = max((d.state.cleanable_ratio for d in seen), default=0.0)
+            due = [log for log, each in decisions.items() if each is not None and each.will_clean]
+            if not due:
+                return None
+            survey = Survey(
+                max(each.state.max_compaction_delay_ms for each in seen),
+                sum(each.state.max_compaction_delay_ms > 0 for each in seen),
+                len(due),
+            )
+
+            def order(log: Log) -> tuple[float, float, str, int]:
+                decision = decisions[log]
+                assert decision is not None
+                return selection_order(decision, kafka_exact=self.kafka_exact)
+
+            for log in sorted(due, key=order):
+                decision = decisions[log]
+                assert decision is not None
+                if self.states.begin(log.topic_partition):
+                    return Selected(log, decision.state, survey)
+            return None
+
+    def _logs_to_clean(self) -> list[Log]:
+        """Return the compacted logs that nobody has and nothing is wrong with."""
+        return [
+            log for log in self._compacted_logs() if self.states.of(log.topic_partition) is None
+        ]
+
+    def _compacted_logs(self) -> list[Log]:
+        adopted = {topic.name for topic in self._logs.catalog.topics() if topic.adopted}
+        return [
+            log
+            for log in self._logs.open_logs()
+            if log.config.compact
+            and not log.is_offline
+            and log.topic_partition.topic not in adopted
+            and log.topic_partition not in self._uncleanable
+        ]
+
+    def _examine(self, log: Log) -> CleaningDecision | None:
+        """Decide about a log as it will be: rolled if idle for too long; None if that fails."""
+        tp = log.topic_partition
+        try:
+            if self.is_idle(log):
+                log.roll()
+            decision = self.decision_of(log)
+            self.repair_checkpoint(log, decision.state)
+        except (KafkaStorageError, UnknownTopicOrPartitionError) as error:
+            logger.info("%s is passed over: %s", tp, error)
+            return None
+        except LogStoreError as error:
+            self._mark_uncleanable(tp, error)
+            return None
+        return decision if decision.state.total_bytes else None
+
+    @property
+    def max_dirty_percent(self) -> int:
+        """Largest dirty ratio that the last selection saw, due or not, as a whole percentage."""
+        return int(100 * self._max_dirty_ratio)
+
+    @property
+    def ms_since_last_selection(self) -> int:
+        """How long ago the last selection began; since 1970 if there was none, as in Kafka."""
+        return self._runtime.clock.now_ms() - self._last_selection_ms
+
     # -- one pass ------------------------------------------------------------------------
 
     def run_pass(
-        self, log: Log, state: CleanableState, number: int = 1, *, dry_run: bool = False
+        self,
+        log: Log,
+        state: CleanableState,
+        number: int = 1,
+        *,
+        dry_run: bool = False,
+        taken: bool = False,
     ) -> Generator[PassProgress, None, PassResult]:
         """Run one pass over a log and store its checkpoint.
 
@@ -158,17 +301,19 @@ class LogCleanerManager(LogService):
             What to clean, as a decision has it.
         number : int
             Which pass over the log it is in this run, from 1.
+        taken : bool
+            The partition is in progress already, by `select`.
 
         Returns
         -------
         PassResult
             Without numbers if somebody wanted the partition, or a batch was damaged: then it is
-            not cleaned again before a restart.
+            not cleaned again before `retry` or a restart.
 
         Raises
         ------
         KafkaStorageError
-            The disk failed.
+            The disk failed; the data directory is offline.
 
         Notes
         -----
@@ -177,7 +322,7 @@ class LogCleanerManager(LogService):
         from cleaner.clean import clean_pass
 
         tp = log.topic_partition
-        if not self.states.begin(tp):
+        if not taken and not self.states.begin(tp):
             return PassResult(None, _closed("paused", f"its state is {self.states.of(tp)}"))
         first_dirty, upper_bound = state.first_dirty_offset, state.upper_bound_offset
         steps = clean_pass(
@@ -186,28 +331,111 @@ class LogCleanerManager(LogService):
         checkpoint: int | None = None  # what was stored holds, unless the pass comes to an end
         try:
             while True:
-                step = next(steps)
                 self.states.check_not_aborted(tp)
-                yield step
+                yield next(steps)
         except StopIteration as done:
             stats: CleanerStats = done.value
             checkpoint = stats.end_offset
             return PassResult(stats, None)
         except CleaningAbortedError as error:
             return PassResult(None, _closed("paused", str(error)))
-        except _FOR_GOOD as error:
-            logger.warning("cleaning of %s failed: %s", tp, error)
+        except OverflowedSegmentError as error:
             checkpoint = first_dirty
-            if not dry_run:
-                self._uncleanable[tp] = str(error)
-            return PassResult(None, _closed("uncleanable", str(error)))
+            return self._split(log, error, dry_run=dry_run)
+        except _FOR_GOOD as error:
+            checkpoint = first_dirty
+            return self._give_up(tp, error, dry_run=dry_run)
         except OSError as error:
+            if not dry_run:
+                log.go_offline(f"cannot clean: {error}")
             raise KafkaStorageError(f"{tp}: cannot clean: {error}") from error
         finally:
             steps.close()
             # Who aborted it goes on now, and decides about the checkpoint.
             if self.states.done(tp) and checkpoint is not None and not dry_run:
                 self._write_checkpoint(tp, checkpoint)
+
+    def _split(self, log: Log, error: OverflowedSegmentError, *, dry_run: bool) -> PassResult:
+        """Split the segment that a pass stumbled over; the next one goes on."""
+        if dry_run:
+            return PassResult(None, _closed("uncleanable", f"{error}; it would be split first"))
+        try:
+            log.split_segment(error.segment)
+        except _FOR_GOOD as obstacle:
+            return self._give_up(log.topic_partition, obstacle)
+        return PassResult(None, None)
+
+    def _give_up(
+        self, topic_partition: TopicPartition, error: Exception, *, dry_run: bool = False
+    ) -> PassResult:
+        if not dry_run:
+            self._mark_uncleanable(topic_partition, error)
+        return PassResult(None, _closed("uncleanable", str(error)))
+
+    # -- partitions that cannot be cleaned -----------------------------------------------
+
+    def _mark_uncleanable(self, topic_partition: TopicPartition, error: Exception) -> None:
+        try:
+            directory = self._logs.directory_of(topic_partition)
+        except UnknownTopicOrPartitionError:  # deleted meanwhile
+            return
+        logger.warning("%s is not cleaned any more: %s", topic_partition, error)
+        now_ms = self._runtime.clock.now_ms()
+        mark = UncleanablePartition(topic_partition, directory.path, str(error), now_ms)
+        self._uncleanable[topic_partition] = mark
+
+    def uncleanable(self) -> tuple[UncleanablePartition, ...]:
+        """Return the partitions whose cleaning failed for good, by name."""
+        return tuple(mark for _, mark in sorted(self._uncleanable.items()))
+
+    def uncleanable_totals(self) -> tuple[dict[str, int], dict[str, int]]:
+        """Return, by data directory, how many partitions are left alone, and their dirty bytes."""
+        counts = {directory.path: 0 for directory in self._logs.directories}
+        sizes = dict(counts)
+        for log in self._logs.open_logs():
+            mark = self._uncleanable.get(log.topic_partition)
+            if mark is not None:
+                counts[mark.log_dir] += 1
+                sizes[mark.log_dir] += self.state_of(log).cleanable_bytes
+        return counts, sizes
+
+    def retry(self, topic_partition: TopicPartition) -> bool:
+        """Let a partition be cleaned again; False if nothing was wrong with it.
+
+        Kafka does so at its next start only.
+        """
+        return self._uncleanable.pop(topic_partition, None) is not None
+
+    # -- retention of compacted logs -----------------------------------------------------
+
+    def retain(self) -> list[RetentionDecision]:
+        """Run retention over the compacted logs that nobody has (cleaner-semantics §7).
+
+        Background retention leaves compacted logs to the cleaner, so that the two never meet in
+        one. A log that cannot be worked on is left alone from then on, the others are not.
+
+        Returns
+        -------
+        list of RetentionDecision
+            Of the logs from which something was removed.
+        """
+        removed: list[RetentionDecision] = []
+        for log in self._logs_to_clean():
+            tp = log.topic_partition
+            if not self.states.begin(tp):
+                continue
+            try:
+                checkpoint = self.checkpoint_of(tp) or 0
+                decision = log.delete_old_segments(first_dirty_offset=checkpoint)
+                if decision.removed:
+                    removed.append(decision)
+            except (KafkaStorageError, UnknownTopicOrPartitionError) as error:
+                logger.warning("%s: retention failed: %s", tp, error)
+            except LogStoreError as error:
+                self._mark_uncleanable(tp, error)
+            finally:
+                self.states.done(tp)
+        return removed
 
     # -- what happens to partitions ------------------------------------------------------
 
@@ -223,6 +451,15 @@ class LogCleanerManager(LogService):
     def resume(self, topic_partition: TopicPartition) -> None:
         """Take back one `pause`."""
         self.states.resume(topic_partition)
+
+    def try_pause(self, topic_partition: TopicPartition) -> bool:
+        """Keep a partition from being cleaned, unless somebody has it already: False then."""
+        return bool(self.states.pause_idle([topic_partition]))
+
+    def reconfigure(self, config: BrokerConfig) -> None:
+        """Take up other settings: for the passes that begin from now on."""
+        self._broker_config = config
+        self.config = CleanerConfig.from_broker(config)
 
     def config_changed(self, topic: str) -> None:
         """Stop the cleaning of logs that are no longer compacted."""

@@ -6,10 +6,11 @@ were compressed before, and appends to the destination.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cleaner import kernels
 from cleaner.chunks import Chunk, ChunkReader, end_of
@@ -24,6 +25,12 @@ if TYPE_CHECKING:
     from cleaner.offset_map import OffsetMap
     from logstore.log import Log
 
+Observer = Callable[["OffsetMap", Chunk, NDArray[np.uint8]], None]
+"""Shown each chunk once its records were judged: the map, the chunk, the codes of what was parsed.
+
+Chunk and codes are valid during the call only.
+"""
+
 
 class Rewriter:
     """Filters batches through a built map.
@@ -36,6 +43,8 @@ class Rewriter:
         Clock of the pass, for horizons that have come.
     first_dirty_offset : int
         The map's batches were verified from here on.
+    observer : Observer, optional
+        Sees what is decided; it changes nothing.
 
     Attributes
     ----------
@@ -54,8 +63,10 @@ class Rewriter:
         first_dirty_offset: int,
         upper_bound_offset: int,
         now_ms: int,
+        observer: Observer | None = None,
     ) -> None:
         self._log = log
+        self._observer = observer
         self._map = offset_map
         self._reader = reader
         self._first_dirty_offset = first_dirty_offset
@@ -123,6 +134,8 @@ class Rewriter:
         )
         if status == kernels.DAMAGED:
             chunk.refuse(row)
+        if self._observer is not None:
+            self._observer(offset_map, chunk, self._codes)
         size = self._assemble(chunk)
         self._count(chunk, size)
         if destination is not None:
@@ -185,15 +198,19 @@ class Rewriter:
         parsed = int(table[:, kernels.COL_PARSED].sum())
         self.fates += np.bincount(self._codes[:parsed], minlength=kernels.FATES)
         unread = table[:, kernels.COL_RECORD_COUNT] - table[:, kernels.COL_PARSED]
-        aborted = table[:, kernels.COL_DISCARD] == kernels.DISCARD_ABORTED
-        self.fates[kernels.ABORTED] += int(unread[aborted].sum())
-        self.fates[kernels.CONTROL_EXPIRED] += int(unread[~aborted].sum())
+        np.add.at(self.fates, fates_unread(table), unread)
         self.bytes_read += chunk.size_bytes
         self.bytes_written += written
         # A batch that keeps its header is gone through even if all of it is discarded.
         walked = table[:, kernels.COL_VERDICT] == kernels.VERDICT_RETAIN_EMPTY
         self.messages_read += parsed + int(unread[walked].sum())
         self.messages_written += int(table[:, kernels.COL_KEPT].sum())
+
+
+def fates_unread(table: NDArray[np.int64]) -> NDArray[np.uint8]:
+    """Return the fate, by row, of records that were discarded without being parsed."""
+    aborted = table[:, kernels.COL_DISCARD] == kernels.DISCARD_ABORTED
+    return np.where(aborted, np.uint8(kernels.ABORTED), np.uint8(kernels.CONTROL_EXPIRED))
 
 
 def create_destination(log: Log, base_offset: int) -> LogSegment:

@@ -301,13 +301,16 @@ def decide(
     Parameters
     ----------
     rolled : bool
-        As if its active segment was rolled, which selection does to an idle one that is overdue.
+        As if its active segment was rolled, which selection does to an idle one that is overdue;
+        of no effect on a log that is none to be cleaned.
     foresee : bool
         Find out when each closed gate opens by itself: O(dirty segments squared).
     """
     circumstances = circumstances or Circumstances()
     decision = _decide(log, checkpoint, now_ms, circumstances, LogView.of(log, rolled=rolled))
-    if not foresee or not decision.is_candidate:
+    if rolled and not decision.is_candidate:  # then nobody rolls it
+        decision = _decide(log, checkpoint, now_ms, circumstances, LogView.of(log))
+    if not foresee:
         return decision
     return _foresee(log, checkpoint, now_ms, circumstances, decision)
 
@@ -322,8 +325,9 @@ def _foresee(
     """Find the first moment at which each closed gate is open, and all that are needed are."""
     opens: dict[str, int] = {gate.gate: now_ms for gate in decision.gates if gate.open}
     cleaned_at = now_ms if decision.will_clean else None
-    roll_ms = None if circumstances.kafka_exact else idle_roll_ms(log)
-    for moment in _moments(log, decision.state.first_dirty_offset, circumstances):
+    is_rolled = decision.is_candidate and not circumstances.kafka_exact
+    roll_ms = idle_roll_ms(log) if is_rolled else None
+    for moment in _moments(log, decision.state.first_dirty_offset, roll_ms):
         if moment <= now_ms:
             continue
         view = LogView.of(log, rolled=roll_ms is not None and moment >= roll_ms)
@@ -339,14 +343,17 @@ def _foresee(
     return replace(decision, gates=tuple(gates), opens_at_ms=cleaned_at)
 
 
-def _moments(log: Log, first_dirty: int, circumstances: Circumstances) -> Iterator[int]:
-    """Yield, in order, the moments at which time alone can change a decision."""
+def _moments(log: Log, first_dirty: int, roll_ms: int | None) -> Iterator[int]:
+    """Yield, in order, the moments at which time alone can change a decision.
+
+    `roll_ms` is when the active segment will be rolled though nothing is appended, if ever.
+    """
     config = log.config
-    view = LogView.of(log)
-    found: set[int] = set()
-    for segment in (*view.closed_from(first_dirty), *log.segments.view[-1:]):
-        if not segment.size_bytes:
-            continue
+    closed = LogView.of(log).closed_from(first_dirty)
+    active = log.active_segment
+    found = set() if roll_ms is None else {roll_ms}
+    # Also an empty closed segment, which a replica's gap leaves, holds up what is behind it.
+    for segment in (*closed, active) if active.size_bytes else closed:
         if config.min_compaction_lag_ms:
             found.add(segment.largest_timestamp + config.min_compaction_lag_ms)
         first = segment.first_batch_timestamp()

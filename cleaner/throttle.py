@@ -11,6 +11,7 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from logstore.config import BrokerConfig
     from logstore.runtime import Runtime
 
 WINDOW_MS = 300
@@ -25,40 +26,63 @@ class Throttle:
     ----------
     bytes_per_second : float
         May be changed at any time; it holds from the next window's end on.
+    eager : bool
+        Let a window be over as well when the bytes alone would fill it. For virtual time, in
+        which work takes none: else no window would end while work is done.
 
     Notes
     -----
-    Any thread may call. The time between two calls of one that sleeps is the sleeper's own
-    affair: `observe` only says for how long.
+    Any thread may call. Nobody sleeps here: `observe` only says for how long. While one sleeps,
+    all do, as in Kafka; time slept is part of no window.
     """
 
-    def __init__(self, runtime: Runtime, bytes_per_second: float = UNLIMITED) -> None:
+    def __init__(
+        self, runtime: Runtime, bytes_per_second: float = UNLIMITED, *, eager: bool = False
+    ) -> None:
         self._clock = runtime.clock
         self._lock = runtime.lock()
+        self._eager = eager
         self.bytes_per_second = bytes_per_second
         self._window_start_ns = self._clock.monotonic_ns()
         self._observed_bytes = 0
 
     def observe(self, size_bytes: int) -> int:
-        """Count bytes that were read or written; return the ms to sleep now.
-
-        The caller calls `restart` when it has slept.
-        """
+        """Count bytes that were read or written; return the ms to sleep now."""
         with self._lock:
             self._observed_bytes += size_bytes
-            elapsed_ms = (self._clock.monotonic_ns() - self._window_start_ns) / 1e6
-            if elapsed_ms <= WINDOW_MS or self._observed_bytes == 0:
-                return 0
+            now_ns = self._clock.monotonic_ns()
+            elapsed_ms = (now_ns - self._window_start_ns) / 1e6
+            if elapsed_ms < 0:
+                return -int(elapsed_ms // 1)
             wanted_ms = self._observed_bytes * 1000 / self.bytes_per_second
+            is_over = elapsed_ms > WINDOW_MS or (self._eager and wanted_ms > WINDOW_MS)
+            if not is_over or self._observed_bytes == 0:
+                return 0
             sleep_ms = max(0, round(wanted_ms - elapsed_ms))
-            self._begin_window()
+            self._window_start_ns = now_ns + sleep_ms * 1_000_000
+            self._observed_bytes = 0
             return sleep_ms
 
-    def restart(self) -> None:
-        """Begin a new window: the time slept does not count."""
-        with self._lock:
-            self._begin_window()
 
-    def _begin_window(self) -> None:
-        self._window_start_ns = self._clock.monotonic_ns()
-        self._observed_bytes = 0
+class Throttles:
+    """The limits of a pool: on the sum, on reading, on writing."""
+
+    def __init__(self, runtime: Runtime, config: BrokerConfig, *, eager: bool = False) -> None:
+        self.both = Throttle(runtime, eager=eager)
+        self.reads = Throttle(runtime, eager=eager)
+        self.writes = Throttle(runtime, eager=eager)
+        self.configure(config)
+
+    def configure(self, config: BrokerConfig) -> None:
+        """Take a broker's limits, at once."""
+        self.both.bytes_per_second = config.log_cleaner_io_max_bytes_per_second
+        self.reads.bytes_per_second = config.logstore_cleaner_max_read_bytes_per_second
+        self.writes.bytes_per_second = config.logstore_cleaner_max_write_bytes_per_second
+
+    def observe(self, read_bytes: int, written_bytes: int) -> int:
+        """Count bytes; return the ms to sleep now, by the strictest of the limits."""
+        return max(
+            self.both.observe(read_bytes + written_bytes),
+            self.reads.observe(read_bytes),
+            self.writes.observe(written_bytes),
+        )

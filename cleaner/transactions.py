@@ -103,16 +103,18 @@ class TransactionState:
 
 
 def aborted_transactions(log: Log, start_offset: int, end_offset: int) -> list[AbortedTxn]:
-    """Return the aborted transactions that overlap [start, end), from the logs' indexes.
+    """Return the aborted transactions that overlap [start, end), from the segments' indexes.
 
-    Their markers may stand beyond the end.
+    Their markers may stand beyond the end. Those that ended below the log start are left out, as
+    Kafka does: their batches then count as committed, and their markers as needless.
     """
     found: list[AbortedTxn] = []
     if start_offset >= end_offset:
         return found
+    log_start_offset = log.log_start_offset
     for segment in log.segments.from_offset(start_offset):
         transactions, is_complete = segment.collect_aborted_txns(start_offset, end_offset)
-        found += transactions
+        found += (each for each in transactions if each.last_offset >= log_start_offset)
         if is_complete:
             break
     return found

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from logstore.config import LogConfig, effective_config, normalize_overrides
-from logstore.errors import UnknownTopicOrPartitionError
+from logstore.errors import InvalidConfigurationError, UnknownTopicOrPartitionError
 from logstore.topics import INTERNAL_COMPACTED_TOPICS, Topic, TopicStore
 from logstore.types import TopicPartition
 
@@ -91,6 +91,21 @@ class TopicCatalog:
         """
         effective_config({**self.topic(topic).configs, **configs}, self._broker_config)
         self._overrides[topic], _ = normalize_overrides(configs)
+
+    def reconfigure(self, broker_config: BrokerConfig) -> None:
+        """Take other defaults.
+
+        Raises
+        ------
+        InvalidConfigurationError
+            They contradict what some topic says; the defaults are as before.
+        """
+        for topic in self.topics():
+            try:
+                effective_config(self.overrides(topic.name), broker_config)
+            except InvalidConfigurationError as error:
+                raise InvalidConfigurationError(f"topic '{topic.name}': {error}") from error
+        self._broker_config = broker_config
 
     def forget_override(self, topic: str) -> None:
         """Take back what `override` laid over a topic."""

@@ -199,6 +199,12 @@ class BrokerConfig:
     log_cleaner_enable: bool = _broker("log.cleaner.enable")
     log_cleaner_threads: int = _broker("log.cleaner.threads")
     log_cleaner_io_max_bytes_per_second: float = _broker("log.cleaner.io.max.bytes.per.second")
+    logstore_cleaner_max_read_bytes_per_second: float = _broker(
+        "logstore.cleaner.max.read.bytes.per.second"
+    )
+    logstore_cleaner_max_write_bytes_per_second: float = _broker(
+        "logstore.cleaner.max.write.bytes.per.second"
+    )
     log_cleaner_dedupe_buffer_size: int = _broker("log.cleaner.dedupe.buffer.size")
     log_cleaner_io_buffer_size: int = _broker("log.cleaner.io.buffer.size")
     log_cleaner_io_buffer_load_factor: float = _broker("log.cleaner.io.buffer.load.factor")
@@ -276,7 +282,7 @@ class BrokerConfig:
             for key, value in values.items()
             if BROKER_KEYS[key].attribute in _BROKER_FIELDS
         }
-        return cls(topic_defaults=_topic_defaults(values), notes=tuple(notes), **fields)
+        return cls(topic_defaults=topic_defaults_of(values), notes=tuple(notes), **fields)
 
 
 _BROKER_FIELDS = frozenset(field.name for field in dataclasses.fields(BrokerConfig))
@@ -488,7 +494,8 @@ def _overruled(texts: Mapping[str, str]) -> frozenset[str]:
     )
 
 
-def _topic_defaults(values: Mapping[str, Value]) -> dict[str, TopicDefault]:
+def topic_defaults_of(values: Mapping[str, Value]) -> dict[str, TopicDefault]:
+    """Return what broker keys say for topics, by topic key: each by its first synonym given."""
     defaults = {}
     for topic_key in TOPIC_KEYS.values():
         for synonym in topic_key.synonyms:

@@ -6,7 +6,7 @@ a buffer each and two throughput limits; operators' guides know `log.cleanup.int
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from logstore.config_keys import ConfigKey, Kind
@@ -34,16 +34,18 @@ OLD_BROKER_NAMES = (
     ),
     OldName(
         "cleaner.max.read.throughput",
-        "log.cleaner.io.max.bytes.per.second",
-        "bytes a second; of a read and a write limit the lower, since today's is on their sum",
+        "logstore.cleaner.max.read.bytes.per.second",
+        "the same, in bytes a second",
     ),
     OldName(
         "cleaner.max.write.throughput",
-        "log.cleaner.io.max.bytes.per.second",
-        "as the read limit",
+        "logstore.cleaner.max.write.bytes.per.second",
+        "the same, in bytes a second",
     ),
     OldName("log.cleanup.interval.mins", "log.retention.check.interval.ms", "minutes, times 60000"),
 )
+
+_TODAY = {each.old: each.current for each in OLD_BROKER_NAMES}
 
 
 def translate_policy(key: str, text: str, current: str, notes: list[str]) -> tuple[str, str]:
@@ -80,44 +82,35 @@ def translate_broker(texts: Mapping[str, str]) -> tuple[dict[str, str], list[str
     current = dict(texts)
     notes: list[str] = []
 
-    def replace(olds: Iterable[str], key: str, text: str, remark: str = "") -> None:
-        names = " and ".join(olds)
+    def replace(old: str, text: str, remark: str = "") -> None:
+        key = _TODAY[old]
         if key in current:
-            notes.append(f"{names}: ignored, since {key} is set")
+            notes.append(f"{old}: ignored, since {key} is set")
             return
         current[key] = text
-        notes.append(f"{names}: old, read as {key} = {text}{remark}")
+        notes.append(f"{old}: old, read as {key} = {text}{remark}")
 
     if (threads := current.pop("cleaner.thread.pool.size", None)) is not None:
-        replace(["cleaner.thread.pool.size"], "log.cleaner.threads", threads)
+        replace("cleaner.thread.pool.size", threads)
     if (minutes := current.pop("log.cleanup.interval.mins", None)) is not None:
         interval_ms = MINUTE_MS * _old_number("log.cleanup.interval.mins", minutes)
-        replace(["log.cleanup.interval.mins"], "log.retention.check.interval.ms", str(interval_ms))
+        replace("log.cleanup.interval.mins", str(interval_ms))
     if (buffer := current.pop("cleaner.buffer.size.bytes", None)) is not None:
         per_thread = _old_number("cleaner.buffer.size.bytes", buffer)
         threads_row = BROKER_KEYS["log.cleaner.threads"]
         count = threads_row.parse(current.get(threads_row.key, str(threads_row.default)))
         assert isinstance(count, int)
         replace(
-            ["cleaner.buffer.size.bytes"],
-            "log.cleaner.dedupe.buffer.size",
+            "cleaner.buffer.size.bytes",
             str(per_thread * max(count, 1)),
             f" ({per_thread} for each thread)",
         )
-    limits = {
-        key: _old_number(key, current.pop(key))
-        for key in ("cleaner.max.read.throughput", "cleaner.max.write.throughput")
-        if key in current
-    }
-    if limits:
-        replace(
-            limits,
-            "log.cleaner.io.max.bytes.per.second",
-            str(min(limits.values())),
-            " (one limit for reading and writing together, so neither is exceeded)",
-        )
+    for old in ("cleaner.max.read.throughput", "cleaner.max.write.throughput"):
+        if (limit := current.pop(old, None)) is not None:
+            _old_number(old, limit)
+            replace(old, limit)
     if (policy := current.pop(OLD_POLICY_KEY, None)) is not None:
-        replace([OLD_POLICY_KEY], "log.cleanup.policy", policy)
+        replace(OLD_POLICY_KEY, policy)
     if "log.cleanup.policy" in current:
         _, current["log.cleanup.policy"] = translate_policy(
             "log.cleanup.policy", current["log.cleanup.policy"], "log.cleanup.policy", notes

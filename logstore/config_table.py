@@ -473,6 +473,19 @@ _BROKER_ROWS = (
         "default is no limit.",
     ),
     ConfigKey(
+        "logstore.cleaner.max.read.bytes.per.second",
+        Kind.DOUBLE,
+        1.7976931348623157e308,
+        "This engine's own, after KAFKA-631: bytes that all cleaner threads together may read a "
+        "second, on average; the limit on the sum above holds as well.",
+    ),
+    ConfigKey(
+        "logstore.cleaner.max.write.bytes.per.second",
+        Kind.DOUBLE,
+        1.7976931348623157e308,
+        "This engine's own, after KAFKA-631: bytes that they may write.",
+    ),
+    ConfigKey(
         "log.cleaner.dedupe.buffer.size",
         Kind.LONG,
         128 << 20,

@@ -12,9 +12,22 @@ from logstore.types import INT64_MAX
 
 if TYPE_CHECKING:
     from logstore.manager import LogManager
+    from logstore.retention import RetentionDecision
     from logstore.runtime import ScheduledTask
 
 logger = logging.getLogger(__name__)
+
+
+def log_removals(decision: RetentionDecision) -> None:
+    """Tell the program's log which segments retention removed."""
+    for verdict in decision.removed:
+        logger.info(
+            "%s: segment %d deleted by %s: %s",
+            decision.topic_partition,
+            verdict.base_offset,
+            verdict.rule,
+            verdict.reason,
+        )
 
 
 class Housekeeping(LogService):
@@ -107,18 +120,13 @@ class Housekeeping(LogService):
         manager = self._manager
         adopted = {topic.name for topic in manager.catalog.topics() if topic.adopted}
         for log in manager.open_logs():
-            name = log.topic_partition.topic
-            if log.is_offline or name in adopted or log.config.compact:
+            tp = log.topic_partition
+            if log.is_offline or tp.topic in adopted or log.config.compact:
                 continue
-            decision = log.delete_old_segments()
-            for verdict in decision.removed:
-                logger.info(
-                    "%s: segment %d deleted by %s: %s",
-                    log.topic_partition,
-                    verdict.base_offset,
-                    verdict.rule,
-                    verdict.reason,
-                )
+            # A cleaning of a topic that was compacted until now comes to its end first.
+            with manager.services.paused_if_idle(tp) as is_idle:
+                if is_idle:
+                    log_removals(log.delete_old_segments())
 
     def flush(self) -> None:
         """Flush the logs that were last flushed `flush.ms` ago or more."""

@@ -292,9 +292,15 @@ class LogLoader:
             self.files.note("kept_overflow", segment.log_path, str(error))
 
     def _create_segment(self, base_offset: int) -> None:
+        """Add an empty segment, whose name may be all that tells where the log starts or ends.
+
+        So it is durable at once, but for one at 0, where a log without segments starts anyway.
+        """
         self.segments.add(
             LogSegment(self.runtime, self.directory, base_offset, self.config, create=True)
         )
+        if base_offset > 0:
+            self.fs.sync_dir(self.directory)
 
     # -- steps 8 and 9: unclean stop, lost data ------------------------------------------
 
@@ -328,7 +334,6 @@ class LogLoader:
         reached = max(self._verified_ends.get(s.base_offset, 0) for s in self.segments)
         if end_offset < reached:
             self._create_segment(reached)
-            self.fs.sync_dir(self.directory)
         return max(end_offset, reached)
 
     def _drop_segments(self, segments: Iterable[LogSegment], cut_base_offset: int) -> None:

@@ -23,6 +23,7 @@ from logstore.replay import rebuild_producer_state
 from logstore.retention import LogBounds, RetentionDecision, RetentionRule, decide_retention
 from logstore.runtime.environment import VERIFY
 from logstore.segment import BatchExtent
+from logstore.split import split_segment
 from logstore.types import AppendOrigin, TopicPartition
 
 if TYPE_CHECKING:
@@ -539,6 +540,24 @@ class Log(LocalLog):
                     if self.segments.get(segment.base_offset) is segment:
                         segment._check()
                 self._check()
+
+    def split_segment(self, segment: LogSegment) -> list[LogSegment]:
+        """Put several segments in the place of one whose offsets go beyond 31 bits (§9.2).
+
+        Raises
+        ------
+        SegmentOverflowError, CorruptRecordError, CorruptIndexError, UnsupportedFormatError
+            It cannot be split; the log is unchanged. See `logstore.split.split_segment`.
+        """
+        with self.lock, self._storage("split a segment"):
+            self.check_open()
+            new = split_segment(self.runtime, self.directory, self.segments, segment, self.config)
+            self._schedule_deletion(segment.remove_files)
+            if segment.base_offset not in self.segments:
+                self._delete_snapshots([segment.base_offset])
+            if VERIFY:
+                self._check()
+            return new
 
     def _delete_snapshots(self, offsets: Iterable[int]) -> None:
         for offset in offsets:

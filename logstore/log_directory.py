@@ -258,7 +258,7 @@ class LogDirectory:
         now_ms = self._uptime_ms()
         due = [each for each in self._folder_deletions if force or each.due_ms <= now_ms]
         for each in due:
-            _remove_tree(self.runtime.fs, each.path)
+            remove_tree(self.runtime.fs, each.path)
             self._folder_deletions.remove(each)
         return len(due)
 
@@ -278,12 +278,12 @@ class LogDirectory:
                 self._file_lock = None
 
 
-def _remove_tree(fs: FileSystem, path: str) -> None:
+def remove_tree(fs: FileSystem, path: str) -> None:
     """Remove a folder and all it holds."""
     for name in fs.list_dir(path):
         child = f"{path}/{name}"
         if fs.is_dir(child):
-            _remove_tree(fs, child)
+            remove_tree(fs, child)
         else:
             fs.remove(child)
     fs.remove_dir(path)

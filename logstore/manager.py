@@ -11,19 +11,20 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Concatenate, NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from logstore.catalog import TopicCatalog
 from logstore.config import altered_overrides, effective_config
+from logstore.config_dynamic import reconfigured
 from logstore.errors import (
     InvalidConfigurationError,
     InvalidTopicError,
     KafkaStorageError,
-    LogStoreError,
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
 )
 from logstore.loader import open_log
+from logstore.loading import load_logs
 from logstore.log import Log
 from logstore.log_directory import LogDirectory
 from logstore.names import validate_topic_name
@@ -33,27 +34,15 @@ from logstore.types import TopicPartition
 
 if TYPE_CHECKING:
     from logstore.config import BrokerConfig
+    from logstore.loading import LoadListener
     from logstore.runtime import Runtime
     from logstore.services import LogService
 
 logger = logging.getLogger(__name__)
 
 
-class LoadProgress(NamedTuple):
-    """How far the opening of directories that were not closed in good order has come.
-
-    `done` and `total` count partitions; `topic_partition` is the one just opened.
-    """
-
-    topic_partition: TopicPartition
-    done: int
-    total: int
-
-
 P = ParamSpec("P")
 R = TypeVar("R")
-
-LoadListener = Callable[[LoadProgress], None]
 
 
 def _one_at_a_time(
@@ -150,29 +139,15 @@ class LogManager:
             for tp in sorted(directory.partitions)
             if not self.catalog.is_being_deleted(tp.topic)
         ]
-        done = 0
 
         def load(topic_partition: TopicPartition) -> None:
-            nonlocal done
-            log = self._open(topic_partition)
-            with self._lock:
-                self._logs[topic_partition] = log
-                done += 1
-                if on_load is not None:
-                    on_load(LoadProgress(topic_partition, done, len(pending)))
+            self._logs[topic_partition] = self._open(topic_partition)
 
         threads = self.broker_config.num_recovery_threads_per_data_dir * len(self.directories)
-        outcomes = self.runtime.scheduler.run_all(
-            [partial(load, tp) for tp in pending], threads=threads
-        )
-        for tp, outcome in zip(pending, outcomes, strict=True):
-            # A disk that failed took its directory offline; the others serve. What is refused is
-            # refused again when it is used, and keeps its directory from being called clean.
-            if isinstance(outcome, LogStoreError):
-                logger.error("%s cannot be opened: %s", tp, outcome)
-                self._homes[tp].half_opened.add(tp)
-            elif isinstance(outcome, BaseException):
-                raise outcome
+        refused = load_logs(self.runtime, pending, load, threads=threads, on_load=on_load)
+        # They are refused again when used, and keep their directory from being called clean.
+        for tp in refused:
+            self._homes[tp].half_opened.add(tp)
         reasons = [each.offline_reason for each in self.directories if not each.is_online]
         if len(reasons) == len(self.directories):
             raise KafkaStorageError(
@@ -323,6 +298,23 @@ class LogManager:
                 self._delete_partitions(topic.name, delay_ms)
 
     @_one_at_a_time
+    def reconfigure(self, changes: Mapping[str, object]) -> tuple[str, ...]:
+        """Change broker settings while it runs; see `logstore.config_dynamic.reconfigured`.
+
+        Raises
+        ------
+        InvalidConfigurationError
+            Nothing was changed. Also if the defaults would contradict what a topic says.
+        """
+        config, notes = reconfigured(self.broker_config, changes)
+        self.catalog.reconfigure(config)
+        self.broker_config = config
+        for topic in self.catalog.topics():
+            self._config_changed(topic.name)
+        self.services.reconfigure(config)
+        return notes
+
+    @_one_at_a_time
     def override(self, topic: str, configs: Mapping[str, object]) -> None:
         """Lay configs over a topic's own for as long as this manager lives.
 
@@ -429,8 +421,16 @@ class LogManager:
         yield from list(self._logs.values())
 
     def directory_of(self, topic_partition: TopicPartition) -> LogDirectory:
-        """Return the data directory that a partition lives in."""
-        return self._homes[topic_partition]
+        """Return the data directory that a partition lives in.
+
+        Raises
+        ------
+        UnknownTopicOrPartitionError
+        """
+        try:
+            return self._homes[topic_partition]
+        except KeyError:
+            raise UnknownTopicOrPartitionError(f"there is no partition {topic_partition}") from None
 
     # -- deleting and truncating records -------------------------------------------------
 

@@ -206,8 +206,8 @@ class ProducerStateManager:
         header : BatchHeader
             With its final offsets. A batch without a producer id changes nothing.
         marker : EndTxnMarker or None
-            The record of a control batch; None if it is no transaction marker or was removed by
-            compaction, and then nothing changes.
+            The record of a control batch; None if it is no transaction marker, and then nothing
+            changes, or was removed by compaction: then the producer is known, if nothing of it.
         first_offset : int, optional
             Where a transaction begins that this batch opens; its base offset by default.
 
@@ -227,7 +227,12 @@ class ProducerStateManager:
         if not header.is_control:
             self._apply_data(header, header.base_offset if first_offset is None else first_offset)
             return None
-        return None if marker is None else self._apply_marker(header, marker)
+        if marker is not None:
+            return self._apply_marker(header, marker)
+        if not header.record_count:
+            producer_id = header.producer_id
+            self._producers.setdefault(producer_id, ProducerEntry(producer_id))
+        return None
 
     def on_high_watermark_updated(self, high_watermark: int) -> None:
         """Forget the finished transactions whose markers lie below `high_watermark`."""

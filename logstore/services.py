@@ -8,8 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from logstore.types import TopicPartition
+
+if TYPE_CHECKING:
+    from logstore.config import BrokerConfig
 
 
 class LogService:
@@ -33,8 +37,15 @@ class LogService:
     def resume(self, topic_partition: TopicPartition) -> None:
         """Take back one `pause`; not called for a partition that was deleted."""
 
+    def try_pause(self, topic_partition: TopicPartition) -> bool:
+        """Keep away from a partition until `resume`; False, at once, if it is being worked on."""
+        return True
+
     def config_changed(self, topic: str) -> None:
         """Hear that a topic's effective configuration may have changed."""
+
+    def reconfigure(self, config: BrokerConfig) -> None:
+        """Obey other broker settings, which were checked, from now on."""
 
     def high_watermark_moved(self) -> None:
         """Hear that the high watermark of some log moved: after each append, so be quick."""
@@ -71,6 +82,11 @@ class LogServices:
         for service in self._services:
             service.config_changed(topic)
 
+    def reconfigure(self, config: BrokerConfig) -> None:
+        """Tell of other broker settings."""
+        for service in self._services:
+            service.reconfigure(config)
+
     def high_watermark_moved(self) -> None:
         """Tell of a high watermark; quick."""
         for service in self._services:
@@ -80,6 +96,21 @@ class LogServices:
         """Let every service let go of a partition that is about to be deleted."""
         for service in self._services:
             service.pause(topic_partition)
+
+    @contextmanager
+    def paused_if_idle(self, topic_partition: TopicPartition) -> Iterator[bool]:
+        """Keep every service away from a partition, unless one of them is at work on it."""
+        done: list[LogService] = []
+        try:
+            for service in self._services:
+                if not service.try_pause(topic_partition):
+                    yield False
+                    return
+                done.append(service)
+            yield True
+        finally:
+            for service in reversed(done):
+                service.resume(topic_partition)
 
     @contextmanager
     def paused(self, topic_partition: TopicPartition) -> Iterator[None]:

@@ -62,8 +62,11 @@ def retain(
     for tp in partitions:
         log = manager.log(tp)
         cleaned = cleaner.checkpoint_of(tp) if log.config.compact else None
-        decide = log.retention_decision if dry_run else log.delete_old_segments
-        decisions.append(decide(first_dirty_offset=cleaned or 0))
+        if dry_run:
+            decisions.append(log.retention_decision(first_dirty_offset=cleaned or 0))
+            continue
+        with manager.services.paused(tp):
+            decisions.append(log.delete_old_segments(first_dirty_offset=cleaned or 0))
     return RetainReport(tuple(decisions), dry_run)
 
 

@@ -6,7 +6,7 @@ A facade that composes the log manager and the cleaner; it holds no rule of its 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from os import PathLike, fspath
+from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
 
 from logstore.broker.partitioner import Partitioner
@@ -15,8 +15,10 @@ from logstore.broker.records import (
     RecordLike,
     RecordMetadata,
     new_record,
+    read_records,
     to_new_record,
 )
+from logstore.broker.setup import background_threads, directories_of, runtime_of
 from logstore.broker.writer import AppendedRange, BatchWriter
 from logstore.config import BrokerConfig, ConfigValue, describe
 from logstore.errors import InvalidConfigurationError
@@ -30,13 +32,8 @@ from logstore.runtime import (
     DiskFileSystem,
     FileSystem,
     MemoryFileSystem,
-    OverlayFileSystem,
-    ReadOnlyFileSystem,
-    Runtime,
     SystemClock,
     ThreadScheduler,
-    VirtualClock,
-    random_source,
 )
 from logstore.topics import Topic
 from logstore.types import TopicPartition
@@ -44,6 +41,9 @@ from logstore.types import TopicPartition
 if TYPE_CHECKING:
     from cleaner.command import ProgressListener
     from cleaner.manager import LogCleanerManager
+    from cleaner.metrics import CleanerMetrics
+    from cleaner.pool import CleanerPool
+    from logstore.broker.fates import PartitionFates
     from logstore.broker.producer import Producer
     from logstore.broker.reports import (
         CleanReport,
@@ -53,10 +53,8 @@ if TYPE_CHECKING:
         RetainReport,
     )
     from logstore.broker.transactions import TransactionCoordinator
-    from logstore.manager import LoadListener
+    from logstore.loading import LoadListener
     from logstore.record.records import Header
-
-MEMORY_DIR = "/memory"
 
 
 class Broker:
@@ -78,8 +76,8 @@ class Broker:
         Other files than the disk's or fresh memory.
     background : bool
         Run Kafka's housekeeping (retention, flushes, checkpoints, removal of deleted files) on
-        its intervals: in threads, or with a `VirtualClock` inside `clock.advance(...)`. Without
-        it nothing happens that is not asked for.
+        its intervals, and the pool of cleaners: in threads, or with a `VirtualClock` inside
+        `clock.advance(...)`. Without it nothing happens that is not asked for.
     on_load : callable, optional
         Told of every partition that is opened because its directory was not closed in good order.
 
@@ -109,16 +107,11 @@ class Broker:
         self.broker_config = broker_config
         if fs is None:
             fs = MemoryFileSystem(self.clock) if data_dir is None else DiskFileSystem(self.clock)
-        if read_only:
-            fs = OverlayFileSystem(ReadOnlyFileSystem(fs), self.clock)
-        rng = random_source(seed)
-        if background and not isinstance(self.clock, VirtualClock):
-            self.runtime = Runtime(self.clock, fs, rng, ThreadScheduler(self.clock))
-        else:
-            self.runtime = Runtime(self.clock, fs, rng)
+        threads = background_threads(broker_config) if background else 0
+        self.runtime = runtime_of(self.clock, fs, seed, read_only=read_only, threads=threads)
         self.manager = LogManager(
             self.runtime,
-            _directories(data_dir),
+            directories_of(data_dir),
             broker_config,
             read_only=read_only,
             on_load=on_load,
@@ -126,11 +119,21 @@ class Broker:
         self.read_only = read_only
         self._partitioner = Partitioner()
         self._cleaner: LogCleanerManager | None = None
+        self._pool: CleanerPool | None = None
         self._coordinator: TransactionCoordinator | None = None
         self._producers: list[Producer] = []
         self._closed = False
         if background and not read_only:
-            self.manager.start([Housekeeping(self.manager), self.coordinator])
+            self._start()
+
+    def _start(self) -> None:
+        from cleaner.manager import LogCleanerManager
+        from cleaner.pool import CleanerPool
+
+        cleaner = LogCleanerManager(self.runtime, self.manager, self.broker_config)
+        self._cleaner = cleaner
+        self._pool = CleanerPool(self.runtime, cleaner, self.broker_config)
+        self.manager.start([Housekeeping(self.manager), self.coordinator, cleaner, self._pool])
 
     def __enter__(self) -> Self:
         return self
@@ -277,7 +280,7 @@ class Broker:
         self._refuse_if_read_only("append")
         record = new_record(key, value, timestamp, headers)
         tp = TopicPartition(topic, self._partition_for(topic, record, partition))
-        info = self.manager.log(tp).append_records([record], _codec(compression))
+        info = self.manager.log(tp).append_records([record], Codec.from_name(compression))
         return RecordMetadata(topic, tp.partition, info.first_offset, info.max_timestamp)
 
     def append_many(
@@ -328,7 +331,7 @@ class Broker:
             self.manager.catalog.topic(topic).partitions,
             lambda number: self.manager.log(TopicPartition(topic, number)),
             self._partitioner,
-            codec=_codec(compression),
+            codec=Codec.from_name(compression),
             batch_records=batch_records,
         )
 
@@ -392,27 +395,7 @@ class Broker:
             A batch is damaged; names file and position.
         """
         log = self.manager.log(TopicPartition(topic, partition))
-        start = log.log_start_offset if offset is None else offset
-        records = log.records(start, until, isolation=Isolation(isolation))
-        given = 0
-        if max_records is not None and max_records <= 0:
-            return
-        for batch, record in records:
-            if key is not None and record.key != key:
-                continue
-            yield ConsumerRecord(
-                topic,
-                partition,
-                record.offset,
-                record.timestamp,
-                batch.header.timestamp_type,
-                record.key,
-                record.value,
-                record.headers,
-            )
-            given += 1
-            if given == max_records:
-                return
+        return read_records(log, offset, until, max_records, Isolation(isolation), key)
 
     def list_offset(self, topic: str, partition: int, target: int) -> ListedOffset | None:
         """Answer a ListOffsets query.
@@ -573,22 +556,44 @@ class Broker:
 
         return admin.explain(self.manager, self.cleaner, self.partitions(topic, partition))
 
+    def fates(
+        self, topic: str, partition: int = 0, *, force: bool = False, roll: bool = False
+    ) -> PartitionFates:
+        """Tell record by record what the next cleaning does; `force` and `roll` as in `clean`."""
+        from logstore.broker.fates import PartitionFates
+
+        return PartitionFates(self.cleaner, self.log(topic, partition), force=force, roll=roll)
+
+    @property
+    def pool(self) -> CleanerPool:
+        """The cleaners that work in the background; refused if the broker has none."""
+        if self._pool is None:
+            raise InvalidConfigurationError("no cleaners run: the broker has no background work")
+        return self._pool
+
+    def metrics(self) -> CleanerMetrics:
+        """Return Kafka's gauges of the cleaner; what only a pool knows is 0 without one."""
+        from cleaner.metrics import metrics_of
+
+        return self._pool.metrics() if self._pool is not None else metrics_of(self.cleaner)
+
+    def alter_broker_configs(self, configs: Mapping[str, object]) -> tuple[str, ...]:
+        """Change broker settings until this broker closes: the cleaner's, and topics' defaults.
+
+        None gives a key back to its default. Returns notes on old names that were understood.
+
+        Raises
+        ------
+        InvalidConfigurationError
+            Nothing was changed.
+        """
+        self._refuse_if_read_only("alter the broker")
+        notes = self.manager.reconfigure(configs)
+        self.broker_config = self.manager.broker_config
+        if isinstance(self.runtime.scheduler, ThreadScheduler):
+            self.runtime.scheduler.threads = background_threads(self.broker_config)
+        return notes
+
     def _refuse_if_read_only(self, what: str) -> None:
         if self.read_only:
             raise InvalidConfigurationError(f"cannot {what}: the broker was opened read-only")
-
-
-def _codec(compression: str) -> Codec:
-    return Codec.from_name(compression)
-
-
-def _directories(
-    data_dir: str | PathLike[str] | Sequence[str | PathLike[str]] | None,
-) -> list[str]:
-    if data_dir is None:
-        return [MEMORY_DIR]
-    if isinstance(data_dir, str | PathLike):
-        data_dir = [data_dir]
-    if not data_dir:
-        raise InvalidConfigurationError("at least one data directory is needed")
-    return [fspath(path).rstrip("/") or "/" for path in data_dir]

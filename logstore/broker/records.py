@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from logstore.errors import InvalidRecordError
-from logstore.log import NewRecord
+from logstore.fetch import Isolation
+from logstore.log import Log, NewRecord
 from logstore.record.records import Header
 from logstore.types import TimestampType
 
@@ -85,3 +86,36 @@ def new_record(
     if timestamp is not None and (isinstance(timestamp, bool) or not isinstance(timestamp, int)):
         raise InvalidRecordError(f"timestamp must be an int in ms, not {timestamp!r}")
     return NewRecord(key, value, timestamp, tuple(checked))
+
+
+def read_records(
+    log: Log,
+    offset: int | None,
+    until: int | None,
+    max_records: int | None,
+    isolation: Isolation,
+    key: bytes | None,
+) -> Iterator[ConsumerRecord]:
+    """Yield a log's records as a consumer sees them; see `Broker.read`."""
+    topic, partition = log.topic_partition
+    start = log.log_start_offset if offset is None else offset
+    records = log.records(start, until, isolation=isolation)
+    given = 0
+    if max_records is not None and max_records <= 0:
+        return
+    for batch, record in records:
+        if key is not None and record.key != key:
+            continue
+        yield ConsumerRecord(
+            topic,
+            partition,
+            record.offset,
+            record.timestamp,
+            batch.header.timestamp_type,
+            record.key,
+            record.value,
+            record.headers,
+        )
+        given += 1
+        if given == max_records:
+            return

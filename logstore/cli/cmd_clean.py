@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -28,6 +31,8 @@ from logstore.cli.tables import Table, can_print, paint
 
 if TYPE_CHECKING:
     from cleaner.clean import PassProgress
+    from logstore.broker import Broker
+    from logstore.broker.copies import CopyProgress
     from logstore.broker.reports import CleanReport
     from logstore.types import TopicPartition
 
@@ -59,6 +64,7 @@ UNCLEANABLE = "uncleanable"
         "logstore clean --dry-run",
         "logstore clean users --partition 0 --force --format json",
         "logstore clean users --config min.cleanable.dirty.ratio=0.1",
+        "logstore clean users --force --roll --out ./users-cleaned",
     ],
 )
 @click.argument("topic", required=False)
@@ -75,6 +81,12 @@ UNCLEANABLE = "uncleanable"
     is_flag=True,
     help="Change nothing: show the first pass to the last record, and count the further ones.",
 )
+@click.option(
+    "--out",
+    metavar="DIR",
+    help="Leave the data directory untouched: copy the partitions into DIR, a new or empty "
+    "directory, and clean there.",
+)
 @config_option("A topic configuration for this run; repeatable.")
 def clean(
     settings: Settings,
@@ -83,6 +95,7 @@ def clean(
     force: bool,
     roll: bool,
     dry_run: bool,
+    out: str | None,
     configs: tuple[tuple[str, str], ...],
 ) -> int:
     """Compact TOPIC, or all topics: keep the latest record of each key.
@@ -90,17 +103,21 @@ def clean(
     Without --force what is due is cleaned, the most urgent first, until nothing is. A cleaning
     never touches the active segment, nor anything from the last stable offset on. What was not
     cleaned is listed with the reason.
+
+    With --out the copy is a data directory of its own: the partitions with their checkpoints and
+    configurations. If the original was not closed in good order, the copy is recovered, and the
+    original stays as it is.
     """
     if partition is not None and topic is None:
         raise click.UsageError("--partition needs a topic")
+    if dry_run and out is not None:
+        raise click.UsageError("--dry-run and --out exclude each other")
     overrides = topic_overrides(configs)
-    with settings.open_broker(read_only=dry_run) as broker:
-        if topic is not None:
-            checked_partition(broker, topic, partition)
-        if overrides:
-            names = [each.name for each in broker.topics()] if topic is None else [topic]
-            for name in names:
-                broker.override_configs(name, overrides)
+    directories = None
+    if out is not None:
+        directories = [_copy(settings, topic, partition, overrides, out)]
+    with settings.open_broker(read_only=dry_run, directories=directories) as broker:
+        _prepare(broker, topic, partition, overrides)
         with ProgressBar() as bar:
             report = broker.clean(
                 topic,
@@ -111,8 +128,65 @@ def clean(
                 progress=_listener(bar) if bar.visible else None,
             )
     _print(settings, report)
+    if settings.as_table and out is not None:
+        emit(f"\nthe cleaned copy is in {out}; the original was not touched")
     reasons = {each.reason for each in report.not_cleaned}
     return 1 if UNCLEANABLE in reasons else 0
+
+
+def _prepare(
+    broker: Broker, topic: str | None, partition: int | None, overrides: Mapping[str, str]
+) -> None:
+    """Check what is asked for, and lay its configurations over the topics' own."""
+    if topic is not None:
+        checked_partition(broker, topic, partition)
+    if overrides:
+        names = [each.name for each in broker.topics()] if topic is None else [topic]
+        for name in names:
+            broker.override_configs(name, overrides)
+
+
+def _copy(
+    settings: Settings,
+    topic: str | None,
+    partition: int | None,
+    overrides: Mapping[str, str],
+    out: str,
+) -> str:
+    """Copy what is to be cleaned, once it is known to be right; return the new data directory."""
+    from logstore.broker.copies import copy_partitions
+    from logstore.cli.messages import Recovery, show_messages
+    from logstore.runtime import DiskFileSystem
+
+    show_messages(Recovery.MENDED)  # by the copy's opening; nothing of the original is recovered
+    target = os.path.abspath(out)  # noqa: PTH100  # strings are the paths of the engine
+    with settings.open_broker(read_only=True) as source:
+        for directory in source.manager.directories:
+            if _is_within(target, directory.path):
+                raise click.UsageError(
+                    f"--out {out} lies in the data directory {directory.path} itself"
+                )
+        _prepare(source, topic, partition, overrides)
+        with ProgressBar() as bar:
+            copy_partitions(
+                source.manager,
+                source.partitions(topic, partition),
+                DiskFileSystem(source.clock),
+                target,
+                progress=partial(_show_copy, bar) if bar.visible else None,
+            )
+    return target
+
+
+def _is_within(path: str, directory: str) -> bool:
+    """Tell whether a path is a directory or lies in it, links followed."""
+    place = os.path.realpath(path)
+    above = os.path.realpath(directory)
+    return os.path.commonpath([place, above]) == above
+
+
+def _show_copy(bar: ProgressBar, step: CopyProgress) -> None:
+    bar.update("copying", step.bytes_done, step.bytes_total, str(step.topic_partition))
 
 
 class _Listener:

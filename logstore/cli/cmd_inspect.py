@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -13,7 +13,9 @@ from logstore.cli.options import (
     Settings,
     checked_partition,
     command,
+    config_option,
     partition_option,
+    topic_overrides,
     unknown_topic,
 )
 from logstore.cli.output import (
@@ -69,6 +71,8 @@ class Target(NamedTuple):
         "logstore inspect users --partition 0 --deep",
         "logstore inspect ./kafka-logs/users-0 --format json",
         "logstore inspect users --partition 0 --batches --format jsonl",
+        "logstore inspect users --partition 0 --fate",
+        "logstore inspect ./kafka-logs/users-0 --fate --config cleanup.policy=compact",
         "logstore inspect ./kafka-logs/users-0/00000000000000000000.log --records",
     ],
 )
@@ -82,6 +86,12 @@ class Target(NamedTuple):
 )
 @click.option("--batches", is_flag=True, help="List the batches, with kafka-dump-log's names.")
 @click.option("--records", is_flag=True, help="List the records, control records included.")
+@click.option(
+    "--fate",
+    is_flag=True,
+    help="List what the next cleaning does to each record, and which one supersedes it.",
+)
+@config_option("A topic configuration to look with; repeatable.")
 def inspect(
     settings: Settings,
     target: str | None,
@@ -89,6 +99,8 @@ def inspect(
     deep: bool,
     batches: bool,
     records: bool,
+    fate: bool,
+    configs: tuple[tuple[str, str], ...],
 ) -> int:
     """Show what is in a data directory, a topic, a partition directory or a .log file.
 
@@ -101,11 +113,32 @@ def inspect(
               dirty        what the next cleaning compacts
               uncleanable  at or above the first uncleanable offset
               active       the segment that takes appends
+
+    --fate runs the cleaner over the partition without letting it write, whether a cleaning is
+    due or not. A folder copied from a broker does not tell its topic's configuration: --config
+    gives it, as in the last example.
+
+    \b
+    Fates:    retained           stays
+              superseded         a later record has its key
+              tombstone_expired  a tombstone that was kept for delete.retention.ms
+              aborted            of an aborted transaction
+              control_expired    a marker whose transaction is gone
+              null_key           without a key
+              below_log_start    deleted for readers already
+              active             in the active segment
+              not_yet_cleanable  at or above the first uncleanable offset
     """  # noqa: D301  # click's marker is the backspace itself
-    if batches and records:
-        raise click.UsageError("--batches and --records exclude each other")
+    listings = {"--batches": batches, "--records": records, "--fate": fate}
+    chosen = [name for name, is_chosen in listings.items() if is_chosen]
+    if len(chosen) > 1:
+        raise click.UsageError(f"{chosen[0]} and {chosen[1]} exclude each other")
+    overrides = topic_overrides(configs)
     found = _resolve(settings, target, partition)
     try:
+        _override(found, overrides)
+        if fate:
+            return _print_fates(settings, found)
         if records:
             _print_records(settings, found)
         elif batches or found.file is not None:
@@ -206,6 +239,16 @@ def _resolve_path(settings: Settings, target: str, partition: int | None) -> Tar
 
 def _has_segments(fs: FileSystem, path: str) -> bool:
     return any(".log" in name for name in fs.list_dir(path))
+
+
+def _override(target: Target, overrides: Mapping[str, str]) -> None:
+    """Lay configurations over those of the topics that are looked at."""
+    if not overrides:
+        return
+    if target.broker is None:
+        raise click.UsageError("--config needs a topic or a directory, not a file")
+    for topic in {tp.topic for tp in target.partitions}:
+        target.broker.override_configs(topic, overrides)
 
 
 # -- partitions ----------------------------------------------------------------------------
@@ -376,6 +419,16 @@ def _record_item(source: BatchSource, stored: Any) -> str:  # noqa: ANN401  # a 
         batch_base_offset=header.base_offset,
         position=stored.position,
         is_control=header.is_control,
+    )
+
+
+def _print_fates(settings: Settings, target: Target) -> int:
+    from logstore.cli.show_fates import print_fates
+
+    if target.broker is None:
+        raise click.UsageError("--fate needs a topic or a partition directory, not a file")
+    return print_fates(
+        target.broker, target.partitions, output=settings.output, is_one=target.is_one
     )
 
 

@@ -35,7 +35,7 @@ def warmup(settings: Settings) -> None:
 
 
 def _exercise(broker: Broker) -> None:
-    """Append, read and clean in memory what needs every kernel."""
+    """Append, read, look at and clean in memory what needs every kernel."""
     broker.create_topic("warmup", 1, {"cleanup.policy": "compact"})
     for compression in ("none", "lz4"):
         broker.append_many(
@@ -48,6 +48,8 @@ def _exercise(broker: Broker) -> None:
             batch_records=_RECORDS // 2,
         )
     for _ in broker.read("warmup"):
+        pass
+    for _ in broker.fates("warmup", roll=True):
         pass
     broker.clean("warmup", force=True, roll=True)
     broker.append_many("warmup", [(b"%d" % number, b"again") for number in range(_RECORDS)])

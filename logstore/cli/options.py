@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from logstore.broker import Broker
     from logstore.cli.progress import ProgressBar
     from logstore.config import BrokerConfig
-    from logstore.manager import LoadProgress
+    from logstore.loading import LoadProgress
     from logstore.runtime import Clock
 
 DEFAULT_DATA_DIR = "logstore-data"

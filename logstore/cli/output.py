@@ -14,6 +14,7 @@ from logstore.cli.tables import can_print
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from logstore.broker.fates import RecordFate
     from logstore.broker.records import ConsumerRecord
     from logstore.record.records import Header, Record
     from logstore.types import TopicPartition
@@ -27,6 +28,7 @@ __all__ = [
     "emit_items",
     "emit_json",
     "emit_lines",
+    "fate_json",
     "format_count",
     "format_size",
     "header_json",
@@ -141,6 +143,17 @@ def record_json(
         f'"timestamp_type": {timestamp_type:d}, '
         f"{_bytes_member('key', record.key)}, {_bytes_member('value', record.value)}, "
         f'"headers": {headers}{more}}}'
+    )
+
+
+def fate_json(topic_partition: TopicPartition, record: RecordFate) -> str:
+    """Return the fate of a record as a JSON object on one line."""
+    by = "null" if record.superseded_by is None else record.superseded_by
+    control = "null" if record.control is None else _quote(record.control)
+    return (
+        f'{{"offset": {record.offset}, {_bytes_member("key", record.key)}, '
+        f'"fate": {_quote(record.fate)}, "superseded_by": {by}, "control": {control}, '
+        f'"topic": {_quote(topic_partition.topic)}, "partition": {topic_partition.partition}}}'
     )
 
 

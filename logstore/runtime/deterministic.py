@@ -42,6 +42,8 @@ class DeterministicScheduler(QueueScheduler):
     meanwhile ends no wait: on a clock that is not virtual that sleeps until the next task is due.
     """
 
+    is_concurrent = False
+
     def __init__(self, clock: Clock, seed: int | None = None, *, runs_max: int = RUNS_MAX) -> None:
         super().__init__(clock, None if seed is None else random.Random(seed))
         self._virtual_clock = clock if isinstance(clock, VirtualClock) else None

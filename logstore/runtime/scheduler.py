@@ -136,6 +136,11 @@ class Scheduler(Protocol):
         """Whether tasks are accepted and run."""
         ...
 
+    @property
+    def is_concurrent(self) -> bool:
+        """Whether tasks run beside each other; if not, long work gives way by ending its run."""
+        ...
+
     def start(self) -> None:
         """Accept and run tasks, also again after a shutdown; if started, do nothing."""
         ...

@@ -35,6 +35,11 @@ class ThreadScheduler(QueueScheduler):
     threads : int
         Most tasks that run at the same time; the others are late.
 
+    Attributes
+    ----------
+    threads : int
+        As given; it may be changed at any time, for tasks that come due afterwards.
+
     Raises
     ------
     ValueError
@@ -46,6 +51,8 @@ class ThreadScheduler(QueueScheduler):
     other tasks, give it a timeout, since a full pool, or a shutdown, holds those back.
     """
 
+    is_concurrent = True
+
     def __init__(self, clock: Clock, threads: int = BACKGROUND_THREADS) -> None:
         if isinstance(clock, VirtualClock):
             raise ValueError(  # noqa: TRY004  # any other clock of the same type would do
@@ -53,7 +60,7 @@ class ThreadScheduler(QueueScheduler):
             )
         check_threads(threads)
         super().__init__(clock)
-        self._threads = threads
+        self.threads = threads
         self._wakeup = threading.Condition(self._lock)
         self._workers: set[threading.Thread] = set()
         self._worker_numbers = itertools.count()
@@ -141,7 +148,7 @@ class ThreadScheduler(QueueScheduler):
     def _on_scheduled(self) -> None:
         if self._is_one_free():
             self._wakeup.notify()
-        elif len(self._workers) < self._threads:
+        elif len(self._workers) < self.threads:
             name = f"logstore-scheduler-{next(self._worker_numbers)}"
             worker = threading.Thread(target=self._work, name=name, daemon=True)
             try:

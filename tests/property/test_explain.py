@@ -8,16 +8,25 @@ from hypothesis import strategies as st
 
 from logstore import Broker, TopicPartition, VirtualClock
 from logstore.runtime import MemoryFileSystem
+from tests.support.cleaning import Producer
 
 TP = TopicPartition("t", 0)
 T = 1_700_000_000_000
+NEVER = 2**63 - 1
+LONG_MS = 60_000
+"""Longer than any lag and any timestamp drawn here lies ahead."""
 
 steps = st.lists(
     st.one_of(
         st.tuples(st.just("append"), st.integers(0, 5), st.booleans()),
+        st.tuples(st.just("append at"), st.integers(-12_000, 12_000), st.just(False)),
+        st.tuples(st.just("append undated"), st.sampled_from([-1, 0]), st.just(False)),
         st.tuples(st.just("roll"), st.just(0), st.just(False)),
         st.tuples(st.just("pass"), st.integers(1, 5000), st.just(False)),
         st.tuples(st.just("clean"), st.just(0), st.booleans()),
+        st.tuples(st.just("transaction"), st.integers(1, 2), st.just(False)),
+        st.tuples(st.just("end"), st.integers(1, 2), st.booleans()),
+        st.tuples(st.just("delete"), st.integers(0, 3), st.just(False)),
     ),
     min_size=1,
     max_size=25,
@@ -26,7 +35,7 @@ configs = st.fixed_dictionaries(
     {
         "cleanup.policy": st.sampled_from(["compact", "compact", "compact,delete", "delete"]),
         "min.compaction.lag.ms": st.sampled_from([0, 700, 3000]),
-        "max.compaction.lag.ms": st.sampled_from([3000, 9000, 2**63 - 1]),
+        "max.compaction.lag.ms": st.sampled_from([3000, 9000, NEVER]),
         "min.cleanable.dirty.ratio": st.sampled_from([0.0, 0.3, 0.5, 1.0]),
         "segment.bytes": st.sampled_from([150, 400, 10_000]),
         "delete.retention.ms": st.just(500),
@@ -34,19 +43,41 @@ configs = st.fixed_dictionaries(
 )
 
 
-def replayed(history, config, fs=None):
+def replayed(history, config, fs=None, *, exact=False):
     """A broker over a history; only cleanings that are due happen in it."""
-    broker = Broker(clock=VirtualClock(T), seed=1, fs=fs)
+    broker = Broker(
+        clock=VirtualClock(T), seed=1, fs=fs, broker_config={"logstore.kafka.exact": exact}
+    )
     broker.create_topic("t", configs=config)
-    for kind, number, is_tombstone in history:
+    log = broker.log("t")
+    producers = {number: Producer(log, number) for number in (1, 2)}
+    for kind, number, flag in history:
         if kind == "append":
-            broker.append("t", None if is_tombstone else b"v" * number, key=b"k%d" % number)
+            broker.append("t", None if flag else b"v" * number, key=b"k%d" % number)
+        elif kind == "append at":
+            broker.append("t", b"v", key=b"k", timestamp=broker.clock.now_ms() + number)
+        elif kind == "append undated":
+            broker.append("t", b"v", key=b"k", timestamp=number)
         elif kind == "roll":
             broker.roll("t")
         elif kind == "pass":
             broker.clock.advance(ms=number)
+        elif kind == "transaction":
+            producers[number].send(number)
+        elif kind == "end":
+            producers[number].commit() if flag else producers[number].abort()
+        elif kind == "delete":
+            # Refused where the policy is to compact alone.
+            broker.delete_records({TP: min(log.high_watermark, log.log_start_offset + number)})
         else:
-            broker.clean("t", force=is_tombstone)
+            broker.clean("t", force=flag)
+    return broker
+
+
+def at(history, config, moment, *, exact=False):
+    """The same history, and then nothing until a moment."""
+    broker = replayed(history, config, exact=exact)
+    broker.clock.advance(ms=moment - broker.clock.now_ms())
     return broker
 
 
@@ -54,44 +85,188 @@ def cleaned(broker):
     return bool(broker.clean("t").cleaned)
 
 
-@given(steps, configs)
-def test_a_cleaning_happens_at_the_moment_foreseen_and_not_a_millisecond_before(history, config):
-    broker = replayed(history, config)
-    (explained,) = broker.explain("t").partitions
-    decision = explained.decision
+def decided(broker):
+    return broker.explain("t").partitions[0].decision
+
+
+def gates_of(broker):
+    return {gate.gate: gate for gate in decided(broker).gates}
+
+
+@given(steps, configs, st.booleans())
+def test_a_cleaning_happens_at_the_moment_foreseen_and_not_a_millisecond_before(
+    history, config, exact
+):
+    broker = replayed(history, config, exact=exact)
+    decision = decided(broker)
     now = broker.clock.now_ms()
     if decision.opens_at_ms is None:
-        broker.clock.advance(ms=60_000)
-        assert not cleaned(broker)
+        assert not decision.will_clean
+        assert not cleaned(at(history, config, now + LONG_MS, exact=exact))
         return
     if decision.opens_at_ms > now:
         assert not decision.will_clean
-        broker.clock.advance(ms=decision.opens_at_ms - now - 1)
-        assert not cleaned(replayed_to(history, config, broker.clock.now_ms()))
-        broker.clock.advance(ms=1)
+        assert not cleaned(at(history, config, decision.opens_at_ms - 1, exact=exact))
+        broker.clock.advance(ms=decision.opens_at_ms - now)
     assert cleaned(broker)
 
 
-def replayed_to(history, config, moment):
-    broker = replayed(history, config)
-    broker.clock.advance(ms=moment - broker.clock.now_ms())
-    return broker
-
-
-@given(steps, configs)
-def test_each_gate_opens_at_its_moment(history, config):
-    broker = replayed(history, config)
-    decision = broker.explain("t").partitions[0].decision
+@given(steps, configs, st.booleans())
+def test_each_gate_opens_at_its_moment(history, config, exact):
+    """Also one that stays closed however long nothing is appended."""
+    broker = replayed(history, config, exact=exact)
+    decision = decided(broker)
     now = broker.clock.now_ms()
     for gate in decision.gates:
-        if gate.open or gate.opens_at_ms is None:
+        if gate.open:
+            assert gate.opens_at_ms == now
             continue
-        for moment, is_open in ((gate.opens_at_ms - 1, False), (gate.opens_at_ms, True)):
-            if moment < now:
-                continue
-            later = replayed_to(history, config, moment)
-            gates = later.explain("t").partitions[0].decision.gates
-            assert {g.gate: g.open for g in gates}[gate.gate] is is_open, (gate, moment)
+        moments = [(now + LONG_MS, False)]
+        if gate.opens_at_ms is not None:
+            assert now < gate.opens_at_ms <= now + LONG_MS
+            moments = [(gate.opens_at_ms - 1, False), (gate.opens_at_ms, True)]
+        for moment, is_open in moments:
+            later = gates_of(at(history, config, moment, exact=exact))
+            assert later[gate.gate].open is is_open, (gate, moment)
+
+
+@given(steps, configs, st.booleans())
+def test_a_gate_that_binds_gives_way_at_its_moment(history, config, exact):
+    """One that is needed; of the dirty ratio and the maximum lag, whichever comes first."""
+    broker = replayed(history, config, exact=exact)
+    decision = decided(broker)
+    binding = decision.binding
+    if binding is None or not decision.is_candidate:
+        return
+    moments = [binding.opens_at_ms]
+    if binding.gate == "dirty_ratio":
+        moments.append(gates_of(broker)["max_compaction_lag"].opens_at_ms)
+    gives_way = min((moment for moment in moments if moment is not None), default=None)
+    if gives_way is None:
+        later = decided(at(history, config, broker.clock.now_ms() + LONG_MS, exact=exact))
+        assert later.binding.gate == binding.gate
+        assert decision.opens_at_ms is None
+        return
+    for moment, binds in ((gives_way - 1, True), (gives_way, False)):
+        later = decided(at(history, config, moment, exact=exact)).binding
+        assert (later is not None and later.gate == binding.gate) is binds, (binding, moment)
+    assert decision.opens_at_ms is None or decision.opens_at_ms >= gives_way
+
+
+# -- each gate that time can open, by hand -----------------------------------------------------
+
+COMPACT = {"cleanup.policy": "compact", "segment.bytes": 10_000, "min.cleanable.dirty.ratio": 0}
+PUT = ("append", 1, False)
+ROLL = ("roll", 0, False)
+CLEAN = ("clean", 0, True)
+
+
+def passing(ms):
+    return ("pass", ms, False)
+
+
+def story(config, *history):
+    return list(history), COMPACT | config
+
+
+LAGS = {"min.compaction.lag.ms": 700}
+OVERDUE = {"max.compaction.lag.ms": 3000, "min.cleanable.dirty.ratio": 1.0}
+MIXED = LAGS | OVERDUE
+STORIES = {
+    "young": (*story(LAGS, PUT, passing(100), ROLL), "min_compaction_lag", 700),
+    "young by its timestamp": (
+        *story(LAGS, ("append at", 5000, False), ROLL),
+        "min_compaction_lag",
+        5700,
+    ),
+    "undated, as old as its file": (
+        *story(LAGS, passing(50), ("append undated", -1, False), passing(100), ROLL),
+        "min_compaction_lag",
+        750,
+    ),
+    "more and more of it is old enough": (
+        *story(
+            LAGS | {"min.cleanable.dirty.ratio": 0.5},
+            *(PUT, PUT, PUT, ROLL, CLEAN),
+            *(PUT, passing(200), ROLL, PUT, PUT, PUT, ROLL, passing(500)),
+        ),
+        "dirty_ratio",
+        900,
+    ),
+    "overdue in a closed segment": (*story(OVERDUE, PUT, ROLL), "dirty_ratio", 3001),
+    "overdue, but too young": (
+        *story(MIXED, PUT, passing(2900), ("append at", 0, False), ROLL),
+        "min_compaction_lag",
+        3600,
+    ),
+    "overdue while it is active": (*story(OVERDUE, PUT), "active_segment", 3001),
+    "rolled, yet too young": (
+        *story(MIXED, PUT, passing(2900), ("append at", 0, False)),
+        "active_segment",
+        3600,
+    ),
+    "rolled, and so dirty enough": (
+        *story(
+            {"max.compaction.lag.ms": 3000, "min.cleanable.dirty.ratio": 0.5},
+            *(PUT, PUT, ROLL, CLEAN, passing(10), PUT, ROLL, PUT, PUT),
+        ),
+        "dirty_ratio",
+        3011,
+    ),
+    "overdue below an open transaction": (
+        *story(OVERDUE, PUT, ROLL, ("transaction", 1, False), ROLL),
+        "dirty_ratio",
+        3001,
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("history", "config", "binding", "opens_ms"), STORIES.values(), ids=STORIES
+)
+def test_the_moment_of_a_story(history, config, binding, opens_ms):
+    broker = replayed(history, config)
+    decision = decided(broker)
+    assert decision.binding.gate == binding
+    assert decision.opens_at_ms == T + opens_ms
+    assert not cleaned(at(history, config, T + opens_ms - 1))
+    assert cleaned(at(history, config, T + opens_ms))
+
+
+@pytest.mark.parametrize(
+    ("history", "config", "binding"),
+    (
+        (*story({}, PUT), "active_segment"),
+        (*story({}, PUT, ROLL, CLEAN), "active_segment"),
+        (*story(MIXED, ("transaction", 1, False), ROLL, PUT, ROLL), "last_stable_offset"),
+        (*story(OVERDUE, ("append undated", -1, False), ROLL), "dirty_ratio"),
+        (*story(OVERDUE, ("append undated", -1, False)), "active_segment"),
+        (*story({"cleanup.policy": "delete"}, PUT, ROLL), "policy"),
+        (*story(OVERDUE), "empty"),
+    ),
+)
+def test_what_time_alone_does_not_open(history, config, binding):
+    decision = decided(replayed(history, config))
+    assert (decision.binding.gate, decision.opens_at_ms) == (binding, None)
+    later = at(history, config, T + 400 * 86_400_000)
+    assert decided(later).binding.gate == binding
+    assert not cleaned(later)
+
+
+def test_what_is_not_to_be_cleaned_is_not_rolled_in_thought_either():
+    history, config = story(OVERDUE | {"cleanup.policy": "delete"}, PUT)
+    gate = gates_of(at(history, config, T + LONG_MS))["active_segment"]
+    assert (gate.open, gate.value, gate.threshold) == (False, 0, 0)
+
+
+def test_kafka_itself_rolls_no_idle_segment():
+    history, config, _, _ = STORIES["overdue while it is active"]
+    decision = decided(replayed(history, config, exact=True))
+    assert (decision.binding.gate, decision.opens_at_ms) == ("active_segment", None)
+    assert not cleaned(at(history, config, T + LONG_MS, exact=True))
+
+
+# -- a dry run ---------------------------------------------------------------------------------
 
 
 @given(steps, configs, st.booleans(), st.booleans())

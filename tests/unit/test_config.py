@@ -79,6 +79,8 @@ BROKER_DEFAULTS = {
     "log_cleaner_io_buffer_load_factor": 0.9,
     "log_cleaner_backoff_ms": 15_000,
     "logstore_kafka_exact": False,
+    "logstore_cleaner_max_read_bytes_per_second": 1.7976931348623157e308,
+    "logstore_cleaner_max_write_bytes_per_second": 1.7976931348623157e308,
     "topic_defaults": {},
     "notes": (),
 }
@@ -454,7 +456,8 @@ def test_the_names_of_kafka_631_are_understood_with_a_note():
     )
     assert config.log_cleaner_threads == 3
     assert config.log_cleaner_dedupe_buffer_size == 12 << 20
-    assert config.log_cleaner_io_max_bytes_per_second == 700
+    assert config.logstore_cleaner_max_read_bytes_per_second == 900
+    assert config.logstore_cleaner_max_write_bytes_per_second == 700
     assert config.log_retention_check_interval_ms == 600_000
     assert effective_config({}, config).cleanup_policy == ("compact",)
     text = "\n".join(config.notes)
@@ -463,7 +466,8 @@ def test_the_names_of_kafka_631_are_understood_with_a_note():
         "dedupe is an old name of compact",
         "cleaner.thread.pool.size: old, read as log.cleaner.threads = 3",
         "cleaner.buffer.size.bytes",
-        "cleaner.max.read.throughput and cleaner.max.write.throughput",
+        "cleaner.max.read.throughput",
+        "cleaner.max.write.throughput",
         "log.cleanup.interval.mins",
     ):
         assert name in text

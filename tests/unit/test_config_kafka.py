@@ -26,6 +26,8 @@ OUR_BROKER_KEYS = {
     "log.cleaner.compaction.strategy.header",
     "logstore.decompression.max.bytes",
     "logstore.kafka.exact",
+    "logstore.cleaner.max.read.bytes.per.second",
+    "logstore.cleaner.max.write.bytes.per.second",
 }
 CHECKED_ELSEWHERE = {
     "log.flush.interval.ms",

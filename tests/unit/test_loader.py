@@ -13,6 +13,8 @@ from logstore.log import NewRecord
 from logstore.names import file_name
 from logstore.producer_snapshot import decode_snapshot
 from logstore.record.batch import RecordBatch, empty_batch
+from logstore.runtime import Runtime
+from logstore.runtime.faultfs import Contents, CrashMode, FaultyFileSystem, Names
 from logstore.types import AppendOrigin
 from tests.support.builders import (
     abort,
@@ -88,6 +90,22 @@ def test_data_that_ends_below_the_log_start_gives_way_to_an_empty_log(world):
         assert log.append_records([NewRecord(b"k", b"v")]).first_offset == 20
         log.close()
         world.put({})
+
+
+@pytest.mark.parametrize("records", (0, 9))
+def test_an_empty_log_that_starts_above_0_outlives_a_crash(records):
+    """The segment's name alone tells the start: a checkpoint leaves out what it says too."""
+    world = memory_world()
+    if records:
+        log = world.log()
+        fill(log, records)
+        log.close()
+    fs = FaultyFileSystem(world.clock, world.fs)
+    runtime = Runtime(world.clock, fs, random.Random(0))
+    assert world.log(runtime=runtime, log_start_offset=20).log_end_offset == 20
+    left = fs.crash(CrashMode(Contents.DROPPED, Names.UNDONE))
+    log = world.log(runtime=Runtime(world.clock, left, random.Random(0)), clean=False)
+    assert (log.log_start_offset, log.log_end_offset) == (20, 20)
 
 
 # -- missing and damaged indexes -------------------------------------------------------------

@@ -6,7 +6,7 @@ import pytest
 
 from logstore.checkpoint import read_bytes
 from logstore.errors import CorruptSnapshotError, InvalidTxnStateError
-from logstore.producer_entry import BatchMetadata, CompletedTxn, LastRecord
+from logstore.producer_entry import BatchMetadata, CompletedTxn, LastRecord, ProducerEntry
 from logstore.producer_snapshot import SnapshotEntry, decode_snapshot, encode_snapshot
 from logstore.producer_state import ProducerStateManager
 from logstore.record import layout
@@ -256,6 +256,20 @@ def test_control_batches_without_a_marker_are_ignored(state):
     assert state.update_from_batch(header(2, 2, 5, attributes=control), None) is None
     assert state.first_undecided_offset() == 0
     assert state.entry(5) is None
+
+
+def test_an_emptied_marker_makes_its_producer_known_without_an_epoch(state):
+    """As in Kafka's snapshots; any epoch and sequence may follow, and it expires at once."""
+    control = layout.TRANSACTIONAL_BIT | layout.CONTROL_BIT
+    emptied = header(3, 3, 5, epoch=2, attributes=control, count=0)
+    assert state.update_from_batch(emptied, None) is None
+    assert state.entry(5) == ProducerEntry(5)
+    assert state.active_producers() == {5: (-1, -1)}
+    assert state.validate(header(4, 4, 5, epoch=0, sequence=7)) is None
+    assert state.remove_expired(NOW) == 1
+    put(state, 4, 4, 5, epoch=1, sequence=7)
+    assert state.update_from_batch(emptied, None) is None
+    assert state.active_producers() == {5: (1, 4)}
 
 
 def test_data_outside_an_open_transaction_is_refused_and_changes_nothing(state):

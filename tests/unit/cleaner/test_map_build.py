@@ -6,8 +6,9 @@ import pytest
 
 from cleaner.build import MapBuild
 from cleaner.chunks import ChunkReader
+from cleaner.errors import OverflowedSegmentError
 from cleaner.offset_map import OffsetMap
-from logstore.errors import CorruptRecordError, SegmentOverflowError
+from logstore.errors import CorruptRecordError
 from tests.support.builders import World, batch, memory_world
 from tests.support.cleaning import (
     closed_size,
@@ -221,7 +222,7 @@ def test_a_segment_of_too_wide_a_span_is_refused_by_name() -> None:
     put_each(log, (b"a", b"1"), (b"b", b"1"))
     log.roll(2**40)
     overwrite(world, FIRST, BATCH_SIZE, (2**31).to_bytes(8, "big"))
-    with pytest.raises(SegmentOverflowError, match="split"):
+    with pytest.raises(OverflowedSegmentError, match="31 bits"):
         build(log, 0, 2**40)
 
 

@@ -290,6 +290,47 @@ def test_gates_carry_their_numbers() -> None:
     assert "starts at offset 4" in binding.text
 
 
+# --- the future -------------------------------------------------------------------------------
+
+
+def foreseen(log: Log, checkpoint: int | None = None) -> CleaningDecision:
+    return decide(log, checkpoint, log.runtime.clock.now_ms(), foresee=True)
+
+
+def test_an_empty_segment_is_as_young_as_its_file_and_that_passes() -> None:
+    """What a replica's gap left: it holds up the old data behind it, until it is old itself."""
+    world = memory_world()
+    log = compacted(world, min_compaction_lag_ms=HOUR_MS, min_cleanable_dirty_ratio=0.6)
+    start_ms = world.clock.now_ms()
+    put(log, (b"k", b"v"))
+    log.roll()
+    put(log, (b"k", b"v"))
+    world.clock.advance(minutes=50)
+    log.roll()
+    log.roll(10)
+    for _ in range(3):
+        put(log, (b"k", b"v", start_ms))
+    log.roll()
+    assert [segment.size_bytes for segment in log.segments] == [70, 70, 0, 210, 0]
+    world.clock.advance(minutes=30)
+    assert reason(log, 1) == "dirty_ratio"
+    opens_ms = foreseen(log, 1).opens_at_ms
+    assert opens_ms == start_ms + 50 * 60_000 + HOUR_MS
+    world.clock.advance(ms=opens_ms - world.clock.now_ms() - 1)
+    assert reason(log, 1) == "dirty_ratio"
+    world.clock.advance(ms=1)
+    assert reason(log, 1) is None
+
+
+def test_an_idle_roll_of_data_of_the_first_millisecond_is_foreseen() -> None:
+    world = memory_world()
+    lag_ms = world.clock.now_ms() + HOUR_MS
+    log = compacted(world, max_compaction_lag_ms=lag_ms, min_cleanable_dirty_ratio=0.0)
+    put(log, (b"k", b"v", 0))
+    assert foreseen(log).binding.gate == "active_segment"
+    assert foreseen(log).opens_at_ms == lag_ms + 1
+
+
 # --- order ------------------------------------------------------------------------------------
 
 

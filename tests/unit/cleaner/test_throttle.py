@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cleaner.throttle import UNLIMITED, Throttle
+from cleaner.throttle import UNLIMITED, Throttle, Throttles
+from logstore.config import BrokerConfig
 from logstore.runtime import Runtime, VirtualClock
 
 
@@ -42,7 +43,6 @@ def test_a_rate_within_the_limit_begins_a_new_window(clock, throttle):
 def test_the_time_slept_does_not_count(clock, throttle):
     clock.advance(ms=310)
     clock.advance(ms=throttle.observe(1000))
-    throttle.restart()
     assert throttle.observe(1000) == 0
     clock.advance(ms=301)
     assert throttle.observe(0) == 699
@@ -69,6 +69,44 @@ def test_many_sleepers_share_the_limit(clock, throttle):
             clock.advance(ms=1)
             if sleep_ms := throttle.observe(size):
                 clock.advance(ms=sleep_ms)
-                throttle.restart()
     last_window = 301 * 60
     assert 100_000 - last_window < clock.now_ms() - start <= 100_000
+
+
+def test_while_one_sleeps_all_do(clock, throttle):
+    clock.advance(ms=310)
+    assert throttle.observe(1000) == 690
+    clock.advance(ms=90)
+    assert throttle.observe(500) == 600
+    clock.advance(ms=600)
+    assert throttle.observe(0) == 0
+    clock.advance(ms=301)
+    assert throttle.observe(0) == 199
+
+
+def test_where_work_takes_no_time_bytes_alone_end_a_window(clock):
+    throttle = Throttle(Runtime(clock), 1000.0, eager=True)
+    assert throttle.observe(300) == 0
+    assert throttle.observe(1) == 301
+    clock.advance(ms=301)
+    assert throttle.observe(1000) == 1000
+
+
+def test_reading_and_writing_have_limits_of_their_own(clock):
+    """KAFKA-631's two beside Kafka's one; the strictest rules."""
+    config = BrokerConfig.from_properties(
+        {
+            "log.cleaner.io.max.bytes.per.second": "2000",
+            "cleaner.max.read.throughput": "1000",
+            "cleaner.max.write.throughput": "500",
+        }
+    )
+    limits = Throttles(Runtime(clock), config)
+    clock.advance(ms=310)
+    assert limits.observe(1000, 100) == 690
+    clock.advance(ms=690 + 310)
+    assert limits.observe(100, 1000) == 1000
+    clock.advance(ms=1000)
+    limits.configure(BrokerConfig())
+    clock.advance(ms=400)
+    assert limits.observe(10**9, 10**9) == 0

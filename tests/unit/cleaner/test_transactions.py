@@ -166,6 +166,24 @@ def test_aborted_transactions_of_a_range_wherever_their_markers_stand() -> None:
     assert {case: [tuple(each) for each in txns] for case, txns in found.items()} == cases
 
 
+def test_a_transaction_that_ended_below_the_log_start_counts_as_none() -> None:
+    """Kafka forgets that it was aborted; its data are below the log start, too."""
+    log = compacted(memory_world())
+    one, two = (Producer(log, number) for number in (1, 2))
+    one.send(1)
+    one.abort()
+    two.send(2)
+    log.roll()
+    two.abort()
+    put(log, (b"k", b"v"))
+    first, second = (1, 0, 1, 2), (2, 2, 3, 4)
+    found = []
+    for log_start in (1, 2, 3, 4):
+        log.maybe_increment_log_start_offset(log_start)
+        found.append([tuple(each) for each in aborted_transactions(log, 0, 3)])
+    assert found == [[first, second], [second], [second], []]
+
+
 # --- keep_last_batches ------------------------------------------------------------------------
 
 

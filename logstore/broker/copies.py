@@ -1,0 +1,238 @@
+"""Copying partitions into a new data directory, as `clean --out` does before it cleans there."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+from logstore.checkpoint import OffsetCheckpoint, mark_clean_shutdown
+from logstore.errors import CorruptCheckpointError, InvalidConfigurationError, KafkaStorageError
+from logstore.log_directory import CHECKPOINTS, remove_tree
+from logstore.names import LOG_SUFFIX, parse_segment_file
+from logstore.runtime import make_dirs_durably
+from logstore.topics import TopicStore
+
+if TYPE_CHECKING:
+    from logstore.log_directory import LogDirectory
+    from logstore.manager import LogManager
+    from logstore.runtime import FileStat, FileSystem
+    from logstore.types import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+_BLOCK_BYTES = 1 << 20
+
+
+class CopyProgress(NamedTuple):
+    """How far a copy has come; `topic_partition` is the one at work."""
+
+    topic_partition: TopicPartition
+    bytes_done: int
+    bytes_total: int
+
+
+CopyListener = Callable[[CopyProgress], None]
+
+
+def copy_partitions(
+    source: LogManager,
+    partitions: Sequence[TopicPartition],
+    fs: FileSystem,
+    target: str,
+    *,
+    progress: CopyListener | None = None,
+) -> None:
+    """Copy partitions, their checkpoint entries and their topics' configurations.
+
+    Parameters
+    ----------
+    source : LogManager
+        Opened read-only, and none of its logs opened yet, so that files are copied as they lie.
+    fs : FileSystem
+        Where the copy goes.
+    target : str
+        The new data directory: missing or empty, and in none of the source's.
+    progress : callable, optional
+        Told before each block.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        The target is a file or holds something; nothing was written.
+    KafkaStorageError
+        A file could not be read or written, or somebody changed a partition meanwhile. What was
+        copied is removed again.
+
+    Notes
+    -----
+    Files keep their modification times, and nothing is linked. The copy counts as closed in good
+    order if the directories that it comes from do; else opening it recovers it. Durable on return.
+    """
+    created = _take_target(fs, target)
+    try:
+        _Copy(source, fs, target, progress).run(partitions)
+    except BaseException as error:
+        with suppress(OSError):
+            _discard(fs, target, created=created)
+        if isinstance(error, OSError):
+            raise KafkaStorageError(f"cannot copy to {target}: {error}") from error
+        raise
+
+
+def _take_target(fs: FileSystem, target: str) -> bool:
+    """Make sure of an empty directory; tell whether it was made for that."""
+    if not fs.exists(target):
+        try:
+            make_dirs_durably(fs, target)
+        except OSError as error:
+            raise KafkaStorageError(f"cannot create {target}: {error}") from error
+        return True
+    if not fs.is_dir(target):
+        raise InvalidConfigurationError(f"{target} is no directory: a copy cannot go there")
+    if fs.list_dir(target):
+        raise InvalidConfigurationError(f"{target} is not empty: a copy goes into a new directory")
+    return False
+
+
+def _discard(fs: FileSystem, target: str, *, created: bool) -> None:
+    if created:
+        remove_tree(fs, target)
+        return
+    for name in fs.list_dir(target):
+        path = f"{target}/{name}"
+        if fs.is_dir(path):
+            remove_tree(fs, path)
+        else:
+            fs.remove(path)
+
+
+class _Copy:
+    """One run of `copy_partitions`, into a directory that is empty."""
+
+    def __init__(
+        self, source: LogManager, fs: FileSystem, target: str, progress: CopyListener | None
+    ) -> None:
+        self._source = source
+        self._fs = fs
+        self._target = target
+        self._progress = progress
+        self._buffer = memoryview(bytearray(_BLOCK_BYTES))
+        self._bytes_done = 0
+        self._bytes_total = 0
+
+    def run(self, partitions: Sequence[TopicPartition]) -> None:
+        # A partition that is stored without a folder has nothing in it yet.
+        found = {tp: home for tp in partitions if (home := self._home(tp)) is not None}
+        clean = all(home.clean for home in found.values())
+        # Read before the data: a checkpoint may be behind them, and never ahead.
+        checkpoints = _checkpoints(found)
+        folders = {tp: self._listed(home.partition_path(tp)) for tp, home in found.items()}
+        self._bytes_total = sum(stat.size for files in folders.values() for stat in files.values())
+        for tp, home in found.items():
+            self._copy_partition(tp, home.partition_path(tp), folders[tp])
+        for name, offsets in checkpoints.items():
+            OffsetCheckpoint(self._fs, f"{self._target}/{name}").write(offsets)
+        self._store_topics(partitions)
+        self._fs.sync_dir(self._target)
+        if clean and found:
+            mark_clean_shutdown(self._fs, self._target)
+
+    def _home(self, topic_partition: TopicPartition) -> LogDirectory | None:
+        for directory in self._source.directories:
+            directory.check_online()  # it may be there
+            if topic_partition in directory.partitions:
+                return directory
+        return None
+
+    def _listed(self, path: str) -> dict[str, FileStat]:
+        fs = self._source.runtime.fs
+        paths = {name: f"{path}/{name}" for name in fs.list_dir(path)}
+        return {name: fs.stat(each) for name, each in paths.items() if not fs.is_dir(each)}
+
+    def _copy_partition(
+        self, topic_partition: TopicPartition, path: str, files: Mapping[str, FileStat]
+    ) -> None:
+        folder = f"{self._target}/{topic_partition}"
+        self._fs.make_dirs(folder)
+        try:
+            for name, stat in files.items():
+                self._copy_file(topic_partition, f"{path}/{name}", f"{folder}/{name}", stat)
+            after = self._listed(path)
+        except FileNotFoundError as error:
+            raise _changed(path, f"{error.filename} is gone") from error
+        self._fs.sync_dir(folder)
+        growing = _growing(files)
+        for name, stat in files.items():
+            if name not in after or (after[name] != stat and name not in growing):
+                raise _changed(path, name)
+
+    def _copy_file(
+        self, topic_partition: TopicPartition, source: str, target: str, stat: FileStat
+    ) -> None:
+        """Copy the bytes that were there when the folder was listed."""
+        reader = self._source.runtime.fs.open(source)
+        try:
+            writer = self._fs.open(target, create=True)
+            try:
+                position = 0
+                while position < stat.size:
+                    if self._progress is not None:
+                        done = self._bytes_done + position
+                        self._progress(CopyProgress(topic_partition, done, self._bytes_total))
+                    wanted = self._buffer[: min(_BLOCK_BYTES, stat.size - position)]
+                    count = reader.read_into(wanted, position)
+                    if not count:
+                        break  # it was truncated, which the second look will find
+                    writer.append([wanted[:count]])
+                    position += count
+                writer.sync()
+            finally:
+                writer.close()
+        finally:
+            reader.close()
+        self._fs.set_mtime(target, stat.mtime_ms)
+        self._bytes_done += stat.size
+
+    def _store_topics(self, partitions: Sequence[TopicPartition]) -> None:
+        """Store the topics with their own configurations; adopted ones stay so."""
+        store = TopicStore(self._fs, self._target)
+        for name in dict.fromkeys(tp.topic for tp in partitions):
+            topic = self._source.catalog.topic(name)
+            if not topic.adopted:
+                numbers = [tp.partition for tp in partitions if tp.topic == name]
+                store.create(name, numbers, topic.configs)
+
+
+def _checkpoints(
+    homes: Mapping[TopicPartition, LogDirectory],
+) -> dict[str, dict[TopicPartition, int]]:
+    """Return the entries of some partitions, by checkpoint file; none of files that are missing."""
+    found: dict[str, dict[TopicPartition, int]] = {}
+    for directory in {id(home): home for home in homes.values()}.values():
+        for name in CHECKPOINTS:
+            checkpoint = directory.checkpoint(name)
+            if not directory.runtime.fs.exists(checkpoint.path):
+                continue
+            try:
+                offsets = checkpoint.read()
+            except CorruptCheckpointError as error:
+                logger.warning("%s; the copy goes without it", error)
+                continue
+            own = {tp: at for tp, at in offsets.items() if homes.get(tp) is directory}
+            found[name] = found.get(name, {}) | own
+    return found
+
+
+def _growing(files: Mapping[str, FileStat]) -> set[str]:
+    """Return the files that a process which has the partition open may write to as it appends."""
+    parts = {name: parse_segment_file(name) for name in files}
+    active = max((p.base_offset for p in parts.values() if p and p.kind == LOG_SUFFIX), default=0)
+    return {name for name, each in parts.items() if each is None or each.base_offset >= active}
+
+
+def _changed(path: str, what: str) -> KafkaStorageError:
+    return KafkaStorageError(
+        f"{path} changed while it was copied ({what}): a process works on it; try again, or stop it"
+    )

@@ -1,0 +1,136 @@
+"""What the next cleaning does to every record of a partition: the values of `inspect --fate`.
+
+`cleaner.fate` decides; here its columns become records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from logstore.errors import KafkaStorageError
+
+if TYPE_CHECKING:
+    from cleaner.command import ProgressListener
+    from cleaner.fate import FateChunk
+    from cleaner.manager import LogCleanerManager
+    from cleaner.selection import CleaningDecision
+    from cleaner.stats import CleanerStats
+    from logstore.log import Log
+
+_CONTROLS = {-1: None, 0: "abort", 1: "commit"}
+_OTHER_CONTROL = "other"
+
+
+class RecordFate(NamedTuple):
+    """What the next cleaning does to a record.
+
+    Attributes
+    ----------
+    key : bytes or None
+        None for a null key, and for a control record, whose key is no key of the user's.
+    fate : str
+        `retained superseded tombstone_expired aborted control_expired null_key` as in a
+        `CleanReport`; `below_log_start`, `active`, `not_yet_cleanable` where no cleaning comes yet.
+    superseded_by : int or None
+        Offset of the record that takes a superseded one's place.
+    control : str or None
+        `abort`, `commit` or `other` for a control record.
+    """
+
+    offset: int
+    key: bytes | None
+    fate: str
+    superseded_by: int | None
+    control: str | None
+
+
+class PartitionFates:
+    """The fates of all records of a partition; each iteration runs a pass without a destination.
+
+    The pass is the one that comes when the partition is due, whether it is due now or not: over
+    the range that `decision` states, with the map as it would be built now.
+
+    Attributes
+    ----------
+    decision : CleaningDecision
+        When this was made: what is to be cleaned, and what is in the way.
+    is_compacted : bool
+        Whether the topic is compacted at all. If not, no cleaning ever removes a record.
+    stats : CleanerStats or None
+        The numbers of the pass, after an iteration to the end; None before, and if the topic is
+        not compacted. An `end_offset` below the range's means that the map was full there: then
+        this pass retains what lies beyond, and others follow.
+
+    Notes
+    -----
+    Iterating raises `CorruptRecordError`, `UnsupportedFormatError` and `SegmentOverflowError`
+    where a cleaning finds the partition uncleanable, `KafkaStorageError` if the disk fails. The
+    log must not be truncated meanwhile. Memory: the map and the I/O buffers.
+    """
+
+    def __init__(
+        self,
+        cleaner: LogCleanerManager,
+        log: Log,
+        *,
+        force: bool = False,
+        roll: bool = False,
+        progress: ProgressListener | None = None,
+    ) -> None:
+        from cleaner.command import CleanCommand
+        from cleaner.manager import refuse_other_strategies
+
+        refuse_other_strategies(log)
+        self._cleaner = cleaner
+        self._log = log
+        self._progress = progress
+        self.decision: CleaningDecision = CleanCommand(cleaner, force=force, roll=roll).foresee(log)
+        self.is_compacted = log.config.compact
+        self.stats: CleanerStats | None = None
+
+    def __iter__(self) -> Iterator[RecordFate]:
+        """Yield the records in offset order, control records included."""
+        try:
+            for chunk in self._chunks():
+                yield from _records(chunk)
+        except OSError as error:
+            tp = self._log.topic_partition
+            raise KafkaStorageError(f"{tp}: cannot read: {error}") from error
+
+    def _chunks(self) -> Iterator[FateChunk]:
+        from cleaner.fate import list_fates
+
+        tell = self._progress
+        progress = None if tell is None else partial(tell, self._log.topic_partition)
+        state = self.decision.state if self.is_compacted else None
+        self.stats = yield from list_fates(
+            self._log, self._cleaner.config, state, progress=progress
+        )
+
+
+def _records(chunk: FateChunk) -> Iterator[RecordFate]:
+    from cleaner.fate import FATES
+
+    data = chunk.data
+    columns = (
+        chunk.offsets,
+        chunk.fates,
+        chunk.superseded_by,
+        chunk.controls,
+        chunk.key_starts,
+        chunk.key_sizes,
+    )
+    for offset, fate, winner, control, start, size in zip(
+        *(column.tolist() for column in columns), strict=True
+    ):
+        kind = _CONTROLS.get(control, _OTHER_CONTROL)
+        has_key = size >= 0 and kind is None
+        yield RecordFate(
+            offset,
+            data[start : start + size] if has_key else None,
+            FATES[fate],
+            winner if winner >= 0 else None,
+            kind,
+        )

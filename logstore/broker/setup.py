@@ -1,0 +1,70 @@
+"""What a broker is made on: directories, files, clock and background work."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from os import PathLike, fspath
+from typing import TYPE_CHECKING
+
+from logstore.errors import InvalidConfigurationError
+from logstore.runtime import (
+    Clock,
+    FileSystem,
+    OverlayFileSystem,
+    ReadOnlyFileSystem,
+    Runtime,
+    ThreadScheduler,
+    VirtualClock,
+    random_source,
+)
+from logstore.runtime.threads import BACKGROUND_THREADS
+
+if TYPE_CHECKING:
+    from logstore.config import BrokerConfig
+
+MEMORY_DIR = "/memory"
+"""The data directory of a broker that has none on a disk."""
+
+
+def runtime_of(
+    clock: Clock, fs: FileSystem, seed: int | None, *, read_only: bool, threads: int
+) -> Runtime:
+    """Return the world of a broker.
+
+    Parameters
+    ----------
+    read_only : bool
+        Changes go to memory, over the files as they are.
+    threads : int
+        For background work, on a clock that is not virtual; 0 if there is none.
+    """
+    if read_only:
+        fs = OverlayFileSystem(ReadOnlyFileSystem(fs), clock)
+    rng = random_source(seed)
+    if threads and not isinstance(clock, VirtualClock):
+        return Runtime(clock, fs, rng, ThreadScheduler(clock, threads))
+    return Runtime(clock, fs, rng)
+
+
+def background_threads(config: BrokerConfig) -> int:
+    """Return how many threads background work takes: Kafka's, and one for each cleaner."""
+    return BACKGROUND_THREADS + config.log_cleaner_threads
+
+
+def directories_of(
+    data_dir: str | PathLike[str] | Sequence[str | PathLike[str]] | None,
+) -> list[str]:
+    """Return the data directories as text.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        There is none among those given.
+    """
+    if data_dir is None:
+        return [MEMORY_DIR]
+    if isinstance(data_dir, str | PathLike):
+        data_dir = [data_dir]
+    if not data_dir:
+        raise InvalidConfigurationError("at least one data directory is needed")
+    return [fspath(path).rstrip("/") or "/" for path in data_dir]

@@ -1,0 +1,189 @@
+"""What `inspect --fate` prints: the next cleaning, record by record."""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from logstore.cli.output import (
+    display_bytes,
+    emit,
+    emit_failure,
+    emit_items,
+    emit_lines,
+    fate_json,
+    format_count,
+    note,
+    plural,
+)
+from logstore.cli.progress import ProgressBar
+from logstore.cli.tables import Cell, Styled, Table, output_width, paint
+from logstore.errors import LogStoreError
+
+if TYPE_CHECKING:
+    from cleaner.clean import PassProgress
+    from logstore.broker import Broker
+    from logstore.broker.fates import PartitionFates, RecordFate
+    from logstore.types import TopicPartition
+
+# What stays is green and what goes yellow, what no cleaning looks at has a section's colour.
+_STYLES = {
+    "retained": "green",
+    "superseded": "yellow",
+    "tombstone_expired": "yellow",
+    "aborted": "red",
+    "control_expired": "yellow",
+    "null_key": "red",
+    "below_log_start": "dim",
+    "active": "cyan",
+    "not_yet_cleanable": "magenta",
+}
+_INDENT = "  "
+
+Failures = list[tuple["TopicPartition", LogStoreError]]
+
+
+def print_fates(
+    broker: Broker, partitions: Iterable[TopicPartition], *, output: str, is_one: bool
+) -> int:
+    """Print the fates of partitions; one that fails hides no other, unless it is the only one.
+
+    Returns
+    -------
+    int
+        The exit code.
+    """
+    failures: Failures = []
+    if output == "table":
+        for number, tp in enumerate(partitions):
+            if number:
+                emit("")
+            try:
+                _show(tp, _Listing(broker, tp))
+            except LogStoreError as error:
+                if is_one:
+                    raise
+                failures.append((tp, error))
+    else:
+        items = _items(broker, partitions, failures, is_one=is_one)
+        emit_items(items, output=output, name="fates")
+    for tp, failure in failures:
+        emit_failure(tp, str(failure), failure.kafka_error)
+    return max((failure.exit_code for _, failure in failures), default=0)
+
+
+class _Listing:
+    """A partition's fates, read with a bar while the map is built, which comes before them."""
+
+    def __init__(self, broker: Broker, topic_partition: TopicPartition) -> None:
+        from logstore.broker.fates import PartitionFates
+
+        self._bar = ProgressBar()
+        self.fates: PartitionFates = PartitionFates(
+            broker.cleaner,
+            broker.manager.log(topic_partition),
+            progress=self._progress if self._bar.visible else None,
+        )
+
+    def __iter__(self) -> Iterator[RecordFate]:
+        records = iter(self.fates)
+        with self._bar:
+            first = next(records, None)
+        if first is not None:
+            yield first
+            yield from records
+
+    def _progress(self, topic_partition: TopicPartition, step: PassProgress) -> None:
+        if step.phase == "map":
+            self._bar.update(f"mapping {topic_partition}", step.bytes_done, step.bytes_total)
+
+
+# -- JSON ----------------------------------------------------------------------------------
+
+
+def _items(
+    broker: Broker, partitions: Iterable[TopicPartition], failures: Failures, *, is_one: bool
+) -> Iterator[str]:
+    for tp in partitions:
+        try:
+            listing = _Listing(broker, tp)
+            if not listing.fates.is_compacted:
+                note(f"{tp}: {_never(listing.fates)}")
+            for record in listing:
+                yield fate_json(tp, record)
+        except LogStoreError as error:
+            if is_one:
+                raise
+            failures.append((tp, error))
+
+
+# -- tables --------------------------------------------------------------------------------
+
+
+def _show(topic_partition: TopicPartition, listing: _Listing) -> None:
+    """Print a heading, a line a record, and how many there are of each fate."""
+    _show_heading(topic_partition, listing.fates)
+    counts: Counter[str] = Counter()
+
+    def rows() -> Iterator[tuple[Cell, ...]]:
+        for record in listing:
+            counts[record.fate] += 1
+            yield _row(record)
+
+    found = rows()
+    first = next(found, None)
+    if first is None:
+        emit("no records")
+        return
+    table = Table(("offset", "fate", "superseded by", "key"), right=("offset", "superseded by"))
+    emit_lines(table.lines(chain((first,), found)))
+    shown = ", ".join(
+        paint(f"{format_count(counts[fate])} {_words(fate)}", style)
+        for fate, style in _STYLES.items()
+        if counts[fate]
+    )
+    emit(f"\n{plural(counts.total(), 'record')}: {shown}")
+    stats, upper_bound = listing.fates.stats, listing.fates.decision.state.upper_bound_offset
+    if stats is not None and stats.end_offset < upper_bound:
+        end = stats.end_offset
+        emit(f"The map is full at offset {end}: what lies from there on is for the passes after it")
+
+
+def _show_heading(topic_partition: TopicPartition, fates: PartitionFates) -> None:
+    state, binding = fates.decision.state, fates.decision.binding
+    first_dirty, upper_bound = state.first_dirty_offset, state.upper_bound_offset
+    if not fates.is_compacted:
+        what = _never(fates)
+    elif first_dirty < upper_bound:
+        what = f"the next cleaning compacts offsets {first_dirty}..{upper_bound}"
+    else:
+        what = f"nothing dirty that could be cleaned from offset {first_dirty} on"
+    emit(f"{paint(str(topic_partition), 'bold')}  {what}")
+    if fates.is_compacted and binding is not None:
+        reason = textwrap.wrap(f"not due now: {binding.text}", output_width() - len(_INDENT))
+        emit_lines(paint(f"{_INDENT}{line}", "dim") for line in reason)
+    emit("")
+
+
+def _never(fates: PartitionFates) -> str:
+    gate = next(gate for gate in fates.decision.gates if gate.gate == "policy")
+    return f"never cleaned: {gate.text}"
+
+
+def _row(record: RecordFate) -> tuple[Cell, ...]:
+    key: Cell = display_bytes(record.key)
+    if record.control is not None:
+        key = Styled(f"{record.control} marker", "dim")
+    return (
+        str(record.offset),
+        Styled(_words(record.fate), _STYLES.get(record.fate, "")),
+        "" if record.superseded_by is None else str(record.superseded_by),
+        key,
+    )
+
+
+def _words(fate: str) -> str:
+    return fate.replace("_", " ")

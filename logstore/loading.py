@@ -1,0 +1,75 @@
+"""Opening many logs at a time, with progress."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from logstore.errors import LogStoreError
+from logstore.types import TopicPartition
+
+if TYPE_CHECKING:
+    from logstore.runtime import Runtime
+
+logger = logging.getLogger(__name__)
+
+
+class LoadProgress(NamedTuple):
+    """How far the opening of directories that were not closed in good order has come.
+
+    `done` and `total` count partitions; `topic_partition` is the one just opened.
+    """
+
+    topic_partition: TopicPartition
+    done: int
+    total: int
+
+
+LoadListener = Callable[[LoadProgress], None]
+
+
+def load_logs(
+    runtime: Runtime,
+    partitions: Sequence[TopicPartition],
+    load: Callable[[TopicPartition], None],
+    *,
+    threads: int,
+    on_load: LoadListener | None = None,
+) -> list[TopicPartition]:
+    """Open logs on several threads.
+
+    Parameters
+    ----------
+    load : callable
+        Opens one; called by up to `threads` threads at once.
+    on_load : callable, optional
+        Told of each log that is open, one at a time. What it raises ends the loading.
+
+    Returns
+    -------
+    list of TopicPartition
+        Those that could not be opened; the program's log has the reasons. They stop no other.
+    """
+    lock = runtime.lock()
+    done = 0
+
+    def open_one(topic_partition: TopicPartition) -> None:
+        nonlocal done
+        load(topic_partition)
+        with lock:
+            done += 1
+            if on_load is not None:
+                on_load(LoadProgress(topic_partition, done, len(partitions)))
+
+    refused: list[TopicPartition] = []
+    tasks = [partial(open_one, tp) for tp in partitions]
+    outcomes = runtime.scheduler.run_all(tasks, threads=threads)
+    for tp, outcome in zip(partitions, outcomes, strict=True):
+        if isinstance(outcome, LogStoreError):
+            logger.error("%s cannot be opened: %s", tp, outcome)
+            refused.append(tp)
+        elif outcome is not None:
+            raise outcome
+    return refused

@@ -1,0 +1,383 @@
+"""What the next cleaning does to each record, told before it does."""
+
+from __future__ import annotations
+
+import pytest
+
+from cleaner.fate import FATES, list_fates
+from cleaner.selection import cleanable_state
+from logstore import Broker, VirtualClock
+from logstore.errors import CorruptRecordError, InvalidConfigurationError
+from logstore.runtime import MemoryFileSystem
+from tests.support.builders import disk_world, memory_world
+from tests.support.cleaning import (
+    ALL_KEYS,
+    Producer,
+    compacted,
+    drive,
+    map_of,
+    offsets_in,
+    put,
+    put_each,
+    run_pass,
+)
+
+HOUR_MS = 3_600_000
+
+
+def new_broker(**options: object) -> Broker:
+    clock = VirtualClock()
+    return Broker(clock=clock, fs=MemoryFileSystem(clock), seed=3, **options)
+
+
+def topic(broker: Broker, **configs: object) -> None:
+    texts = {"cleanup_policy": "compact", "file_delete_delay_ms": 0} | configs
+    broker.create_topic("t", 1, {key.replace("_", "."): v for key, v in texts.items()})
+
+
+def append(broker: Broker, *pairs: tuple) -> None:
+    broker.append_many("t", pairs, partition=0, batch_records=2)
+
+
+def told(broker: Broker, **options: bool) -> list[tuple[int, bytes | None, str, int | None]]:
+    """(offset, key, fate, superseded by) of every record."""
+    return [tuple(each)[:4] for each in broker.fates("t", **options)]
+
+
+def fates(broker: Broker, **options: bool) -> list[str]:
+    return [each.fate for each in broker.fates("t", **options)]
+
+
+# --- the fates of a pass ----------------------------------------------------------------------
+
+
+def test_superseded_records_name_the_one_that_takes_their_place() -> None:
+    with new_broker() as broker:
+        topic(broker)
+        append(broker, (b"a", b"1"), (b"b", b"1"), (b"a", b"2"), (b"", b"1"), (b"a", None))
+        broker.roll("t")
+        assert told(broker) == [
+            (0, b"a", "superseded", 4),
+            (1, b"b", "retained", None),
+            (2, b"a", "superseded", 4),
+            (3, b"", "retained", None),
+            (4, b"a", "retained", None),
+        ]
+
+
+@pytest.mark.parametrize("compression", ("gzip", "snappy", "lz4", "zstd"))
+def test_compressed_batches_are_told_record_by_record(compression: str) -> None:
+    with new_broker() as broker:
+        topic(broker)
+        pairs = [(b"key-%d" % (number % 3), b"v" * 50) for number in range(7)]
+        broker.append_many("t", pairs, compression=compression)
+        broker.roll("t")
+        listed = told(broker)
+        assert [key for _, key, _, _ in listed] == [key for key, _ in pairs]
+        assert [by for *_, by in listed] == [6, 4, 5, 6, None, None, None]
+
+
+def test_keys_below_the_checkpoint_are_superseded_by_dirty_ones() -> None:
+    with new_broker() as broker:
+        topic(broker)
+        append(broker, (b"a", b"1"), (b"b", b"1"))
+        broker.roll("t")
+        broker.clean("t", force=True)
+        append(broker, (b"b", b"2"), (b"c", b"1"))
+        broker.roll("t")
+        assert told(broker) == [
+            (0, b"a", "retained", None),
+            (1, b"b", "superseded", 2),
+            (2, b"b", "retained", None),
+            (3, b"c", "retained", None),
+        ]
+
+
+def test_a_tombstone_expires_at_its_horizon_and_not_before() -> None:
+    with new_broker() as broker:
+        topic(broker, delete_retention_ms=HOUR_MS)
+        append(broker, (b"a", None), (b"b", b"1"))
+        broker.roll("t")
+        broker.clean("t", force=True)  # gives the batch its horizon
+        assert fates(broker) == ["retained", "retained"]
+        broker.clock.advance(ms=HOUR_MS - 1)
+        assert fates(broker) == ["retained", "retained"]
+        broker.clock.advance(ms=1)
+        assert fates(broker) == ["tombstone_expired", "retained"]
+
+
+def test_records_without_a_key_go_with_null_key() -> None:
+    with new_broker() as broker:
+        topic(broker, cleanup_policy="delete")
+        append(broker, (None, b"1"), (b"a", b"1"))
+        broker.roll("t")
+        broker.alter_configs("t", {"cleanup.policy": "compact"})
+        assert told(broker) == [(0, None, "null_key", None), (1, b"a", "retained", None)]
+
+
+def test_transactions() -> None:
+    log = compacted(memory_world())
+    one, two = Producer(log, 1), Producer(log, 2)
+    one.send((b"a", b"1"), (b"b", b"1"))
+    two.send((b"a", b"2"))
+    one.abort()
+    two.commit()
+    put(log, (b"a", b"3"))
+    log.roll()
+    listed = listing(log)
+    assert [fate for _, fate, _, _ in listed] == [
+        *("aborted", "aborted", "superseded"),
+        *("retained", "retained", "retained"),
+    ]
+    assert [by for _, _, by, _ in listed] == [-1, -1, 5, -1, -1, -1]
+    assert [control for *_, control in listed] == [-1, -1, -1, 0, 1, -1]
+
+
+def test_a_marker_without_data_expires_at_its_horizon() -> None:
+    log = compacted(memory_world(), delete_retention_ms=HOUR_MS)
+    Producer(log, 1).commit()
+    put(log, (b"a", b"1"))
+    log.roll()
+    run_pass(log)  # gives the marker its horizon
+    log.runtime.clock.advance(ms=HOUR_MS - 1)
+    assert [fate for _, fate, _, _ in listing(log)] == ["retained", "retained"]
+    log.runtime.clock.advance(ms=1)
+    assert [fate for _, fate, _, _ in listing(log)] == ["control_expired", "retained"]
+
+
+def listing(log, config=ALL_KEYS, **limits: int) -> list[tuple[int, str, int, int]]:
+    """(offset, fate, superseded by, control) of every record, from the log start on."""
+    state = cleanable_state(log, limits.get("first_dirty"), log.runtime.clock.now_ms())
+    return [
+        (offset, FATES[fate], by, control)
+        for chunk in list_fates(log, config, state)
+        for offset, fate, by, control in zip(
+            *(column.tolist() for column in chunk[:4]), strict=True
+        )
+    ]
+
+
+def test_control_records_show_what_they_are_instead_of_a_key() -> None:
+    with new_broker() as broker:
+        topic(broker)
+        producer = broker.producer(transactional_id="x")
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send("t", key=b"a", value=b"1")
+        producer.abort_transaction()
+        producer.begin_transaction()
+        producer.send("t", key=b"a", value=b"2")
+        producer.commit_transaction()
+        broker.roll("t")
+        assert [(each.key, each.control) for each in broker.fates("t")] == [
+            (b"a", None),
+            (None, "abort"),
+            (b"a", None),
+            (None, "commit"),
+        ]
+
+
+# --- where no pass comes ----------------------------------------------------------------------
+
+
+def test_the_active_segment_waits_for_its_roll() -> None:
+    with new_broker() as broker:
+        topic(broker)
+        append(broker, (b"a", b"1"), (b"a", b"2"))
+        assert fates(broker) == ["active", "active"]
+        assert fates(broker, roll=True) == ["superseded", "retained"]
+        broker.roll("t")
+        append(broker, (b"a", b"3"))
+        assert fates(broker) == ["superseded", "retained", "active"]
+
+
+def test_segments_within_the_compaction_lag_are_not_yet_cleanable() -> None:
+    with new_broker() as broker:
+        topic(broker, min_compaction_lag_ms=HOUR_MS)
+        for number in range(3):
+            append(broker, (b"a", b"%d" % number))
+            broker.roll("t")
+            broker.clock.advance(ms=HOUR_MS // 2)
+        append(broker, (b"a", b"3"))
+        # Of offset 1 a lag is over, not so of offset 2.
+        assert fates(broker) == ["superseded", "retained", "not_yet_cleanable", "active"]
+        assert fates(broker, force=True) == ["superseded", "superseded", "retained", "active"]
+
+
+def test_an_open_transaction_holds_up_its_segment_and_what_follows() -> None:
+    log = compacted(memory_world())
+    put_each(log, (b"a", b"1"), (b"a", b"2"))
+    log.roll()
+    Producer(log, 1).send((b"a", b"3"))
+    log.roll()
+    put_each(log, (b"a", b"4"))
+    assert [fate for _, fate, _, _ in listing(log)] == [
+        *("superseded", "retained", "not_yet_cleanable", "active")
+    ]
+
+
+def test_below_the_log_start_nothing_matters_any_more() -> None:
+    with new_broker() as broker:
+        topic(broker, cleanup_policy="compact,delete")
+        append(broker, (b"a", b"1"), (b"a", b"2"), (b"a", b"3"), (b"b", b"1"))
+        broker.roll("t")
+        broker.manager.delete_records(broker.partitions("t")[0], 1)
+        assert told(broker) == [
+            (0, b"a", "below_log_start", None),
+            (1, b"a", "superseded", 2),
+            (2, b"a", "retained", None),
+            (3, b"b", "retained", None),
+        ]
+
+
+def test_a_topic_that_is_not_compacted_keeps_its_records() -> None:
+    with new_broker() as broker:
+        topic(broker, cleanup_policy="delete")
+        append(broker, (b"a", b"1"), (b"a", b"2"))
+        broker.roll("t")
+        append(broker, (b"a", b"3"))
+        found = broker.fates("t")
+        assert [each.fate for each in found] == ["retained", "retained", "active"]
+        assert not found.is_compacted
+        assert found.stats is None
+
+
+def test_what_is_not_due_is_told_all_the_same() -> None:
+    with new_broker() as broker:
+        topic(broker, min_cleanable_dirty_ratio="1.0")
+        append(broker, (b"a", b"1"), (b"a", b"2"))
+        broker.roll("t")
+        found = broker.fates("t")
+        assert found.decision.binding.gate == "dirty_ratio"
+        assert [each.fate for each in found] == ["superseded", "retained"]
+        assert broker.clean("t").cleaned == ()
+
+
+def test_an_idle_segment_that_is_overdue_is_looked_at_as_rolled() -> None:
+    """As `clean` does it (KIP-354)."""
+    with new_broker() as broker:
+        topic(broker, max_compaction_lag_ms=HOUR_MS)
+        append(broker, (b"a", b"1"), (b"a", b"2"))
+        assert fates(broker) == ["active", "active"]
+        broker.clock.advance(ms=HOUR_MS + 1)
+        assert fates(broker) == ["superseded", "retained"]
+        (stats,) = broker.clean("t", dry_run=True).cleaned
+        assert (stats.fates["superseded"], stats.fates["retained"]) == (1, 1)
+
+
+# --- passes that stop early, and large logs ---------------------------------------------------
+
+
+def test_beyond_the_end_of_a_full_map_this_pass_retains_everything() -> None:
+    log = compacted(memory_world())
+    for _ in range(2):
+        put_each(log, *((b"k%d" % number, b"v") for number in range(5)))
+        log.roll()
+    config = map_of(4, 1.0)
+    # The map takes k0 to k3; what comes after offset 3 does not exist for this pass.
+    assert [fate for _, fate, _, _ in listing(log, config)] == ["retained"] * 10
+    assert drive(list_fates(log, config, cleanable_state(log, None, 0))).end_offset == 4
+
+
+def test_the_winner_is_the_last_one_that_the_map_knows() -> None:
+    log = compacted(memory_world())
+    put_each(log, (b"a", b"1"), (b"a", b"2"), (b"b", b"1"), (b"a", b"3"), (b"c", b"1"))
+    log.roll()
+    listed = listing(log, map_of(2, 1.0))
+    assert [(fate, by) for _, fate, by, _ in listed] == [
+        ("superseded", 1),
+        ("retained", -1),
+        ("retained", -1),
+        ("retained", -1),
+        ("retained", -1),
+    ]
+
+
+def test_a_log_is_told_chunk_by_chunk() -> None:
+    """What is held at a time depends on the I/O buffer, not on the log."""
+    log = compacted(memory_world())
+    put_each(log, *((b"k%d" % (number % 7), b"v" * 20) for number in range(100)))
+    log.roll()
+    put_each(log, *((b"k", b"v" * 20) for _ in range(20)))
+    config = map_of(1000, io_buffer_bytes=1000)
+    chunks = list(list_fates(log, config, cleanable_state(log, None, 0)))
+    assert max(len(chunk.offsets) for chunk in chunks) <= 1000 // 80
+    assert [int(offset) for chunk in chunks for offset in chunk.offsets] == list(range(120))
+
+
+def test_a_partition_can_be_listed_again_and_given_up_half_way() -> None:
+    with new_broker() as broker:
+        topic(broker)
+        append(broker, *((b"a", b"%d" % number) for number in range(9)))
+        broker.roll("t")
+        found = broker.fates("t")
+        first = next(iter(found))
+        assert (first.fate, first.superseded_by, found.stats) == ("superseded", 8, None)
+        assert len(list(found)) == len(list(found)) == 9
+        assert found.stats.fates["superseded"] == 8
+        assert broker.clean("t", force=True).cleaned[0].fates["superseded"] == 8
+
+
+# --- what it leaves alone ---------------------------------------------------------------------
+
+
+def test_nothing_is_written(tmp_path) -> None:
+    world = disk_world(tmp_path)
+    log = compacted(world, segment_bytes=500)
+    put_each(log, *((b"k%d" % (number % 7), b"v" * 20) for number in range(100)))
+    state = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in files(tmp_path)}
+    assert len(listing(log)) == 100
+    assert state == {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in files(tmp_path)}
+
+
+def files(directory):
+    return sorted(path for path in directory.rglob("*") if path.is_file())
+
+
+def test_a_cleaning_does_what_was_told() -> None:
+    log = compacted(memory_world())
+    put_each(log, *((b"k%d" % (number % 7), b"v") for number in range(30)))
+    log.roll()
+    kept = [offset for offset, fate, _, _ in listing(log) if fate == "retained"]
+    run_pass(log)
+    assert offsets_in(log) == kept
+
+
+def test_damage_is_refused_as_a_cleaning_refuses_it(tmp_path) -> None:
+    with Broker(tmp_path / "data", clock=VirtualClock()) as broker:
+        topic(broker)
+        append(broker, (b"a", b"1"), (b"a", b"2"))
+        broker.roll("t")
+    path = next((tmp_path / "data" / "t-0").glob("*0.log"))
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    with (
+        Broker(tmp_path / "data", clock=VirtualClock(), read_only=True) as broker,
+        pytest.raises(CorruptRecordError) as refused,
+    ):
+        list(broker.fates("t"))
+    assert refused.value.path == str(path)
+
+
+def test_aborted_records_that_cannot_be_parsed_are_damage() -> None:
+    """A cleaning drops them unread; who wants to see them must read them."""
+    log = compacted(memory_world())
+    producer = Producer(log, 1)
+    producer.send((b"key", b"v"))
+    producer.abort()
+    log.roll()
+    segment = log.segments.first
+    data = bytearray(segment.file.read(0, segment.size_bytes))
+    data[61] = 0x7F  # the record's length
+    segment.file.write_at([data], 0)
+    with pytest.raises(CorruptRecordError):
+        listing(log)
+
+
+def test_other_strategies_are_refused() -> None:
+    with new_broker() as broker:
+        topic(broker, **{"compaction.strategy": "timestamp"})
+        append(broker, (b"a", b"1"))
+        with pytest.raises(InvalidConfigurationError, match="not supported yet"):
+            broker.fates("t")
