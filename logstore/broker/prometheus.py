@@ -1,0 +1,110 @@
+"""The cleaner's gauges and the logs' sizes for Prometheus, by its own client library.
+
+Needs the extra `metrics`. Names are Kafka's MBeans as the JMX exporter spells them in lower case::
+
+    from prometheus_client import REGISTRY, start_http_server
+
+    REGISTRY.register(BrokerCollector(broker))
+    start_http_server(9404)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+if TYPE_CHECKING:
+    from logstore.broker.broker import Broker
+    from logstore.log import Log
+
+_CLEANER = (
+    (
+        "kafka_log_logcleaner_max_buffer_utilization_percent",
+        "Fullest offset map of the cleaners' last passes.",
+        "max_buffer_utilization_percent",
+    ),
+    (
+        "kafka_log_logcleaner_cleaner_recopy_percent",
+        "Bytes that the last passes wrote over those they read.",
+        "cleaner_recopy_percent",
+    ),
+    (
+        "kafka_log_logcleaner_max_clean_time_secs",
+        "Longest of the cleaners' last passes.",
+        "max_clean_time_secs",
+    ),
+    (
+        "kafka_log_logcleaner_max_compaction_delay_secs",
+        "Longest by which a log exceeds max.compaction.lag.ms.",
+        "max_compaction_delay_secs",
+    ),
+    (
+        "kafka_log_logcleaner_deadthreadcount",
+        "Cleaner threads that died.",
+        "dead_thread_count",
+    ),
+    (
+        "kafka_log_logcleanermanager_max_dirty_percent",
+        "Largest dirty ratio that the last selection saw.",
+        "max_dirty_percent",
+    ),
+    (
+        "kafka_log_logcleanermanager_time_since_last_run_ms",
+        "Time since the last selection began.",
+        "time_since_last_run_ms",
+    ),
+)
+_BY_DIRECTORY = (
+    (
+        "kafka_log_logcleanermanager_uncleanable_partitions_count",
+        "Partitions whose cleaning failed.",
+        "uncleanable_partitions_count",
+    ),
+    (
+        "kafka_log_logcleanermanager_uncleanable_bytes",
+        "Bytes that would be cleaned in them.",
+        "uncleanable_bytes",
+    ),
+)
+_LOGS: tuple[tuple[str, str, Callable[[Log], int]], ...] = (
+    ("kafka_log_log_size", "Bytes of data.", lambda log: log.size_bytes),
+    ("kafka_log_log_numlogsegments", "Segments.", lambda log: len(log.segments)),
+    ("kafka_log_log_logstartoffset", "First offset.", lambda log: log.log_start_offset),
+    ("kafka_log_log_logendoffset", "Next offset.", lambda log: log.log_end_offset),
+)
+
+
+class BrokerCollector(Collector):
+    """What a `prometheus_client` registry asks at each scrape; any thread may."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """Yield every gauge as it is now."""
+        metrics = self._broker.metrics()
+        for name, text, attribute in _CLEANER:
+            yield GaugeMetricFamily(name, text, value=getattr(metrics, attribute))
+        for name, text, attribute in _BY_DIRECTORY:
+            gauge = GaugeMetricFamily(name, text, labels=["logDirectory"])
+            for directory, value in getattr(metrics, attribute).items():
+                gauge.add_metric([directory], value)
+            yield gauge
+        logs = [log for log in self._broker.manager.open_logs() if not log.is_offline]
+        for name, text, value_of in _LOGS:
+            gauge = GaugeMetricFamily(name, text, labels=["topic", "partition"])
+            for log in logs:
+                topic, partition = log.topic_partition
+                gauge.add_metric([topic, str(partition)], value_of(log))
+            yield gauge
+
+
+def prometheus_text(broker: Broker) -> str:
+    """Return all gauges in Prometheus' text format."""
+    registry = CollectorRegistry()
+    registry.register(BrokerCollector(broker))
+    return generate_latest(registry).decode()
