@@ -45,8 +45,16 @@ class CleanCommand:
         Ignore dirty ratio and lags; see `Broker.clean`.
     roll : bool
         Roll non-empty active segments first.
+    threads : int, optional
+        How many clean side by side, sharing the memory; one with a share of the broker's
+        `log.cleaner.threads` by default.
     progress : callable, optional
-        Told before each chunk; what it raises ends the run.
+        Told before each chunk, by one thread at a time; what it raises ends the run.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        So many threads would have too little memory each.
     """
 
     def __init__(
@@ -55,6 +63,7 @@ class CleanCommand:
         *,
         force: bool = False,
         roll: bool = False,
+        threads: int | None = None,
         progress: ProgressListener | None = None,
     ) -> None:
         self._manager = manager
@@ -62,6 +71,12 @@ class CleanCommand:
         self._roll = roll
         self._progress = progress
         self._outcome = CleanOutcome()
+        self._threads = threads or 1
+        self._config = manager.config_for(threads)
+        self._lock = manager.runtime.lock()
+        self._due: dict[Log, CleaningDecision] = {}
+        self._passes: dict[Log, int] = {}
+        self._busy: set[Log] = set()
 
     def run(self, logs: Sequence[Log]) -> CleanOutcome:
         """Clean logs, the most urgent first, until none is due.
@@ -78,11 +93,12 @@ class CleanCommand:
         for log in logs:
             if self._is_to_be_rolled(log):
                 log.roll()
-        if self._force:
-            for log in logs:
-                self._clean_whole(log)
-        else:
-            self._clean_due(logs)
+        for log in logs:
+            self._consider(log)
+        workers = [self._work] * min(self._threads, max(1, len(self._due)))
+        for outcome in self._manager.runtime.scheduler.run_all(workers, threads=self._threads):
+            if outcome is not None:
+                raise outcome
         for log in logs:
             log.delete_expired_files()
         return self._outcome
@@ -105,7 +121,7 @@ class CleanCommand:
             exact = self._manager.kafka_exact
             due.sort(key=lambda each: selection_order(each[1], kafka_exact=exact))
         for log, decision in due:
-            stats = self._pass(log, decision.state, 1, dry_run=True)
+            stats = self._pass(log, decision.state, 1, dry_run=True).stats
             if stats is not None:
                 self._count_passes(log, decision.state, stats)
         return self._outcome
@@ -124,71 +140,82 @@ class CleanCommand:
             and self._manager.decision_of(log, force=self._force).is_candidate
         )
 
-    def _decide(self, log: Log) -> CleaningDecision:
-        """Decide about a log, and replace its stored checkpoint if that lies outside the log."""
+    def _consider(self, log: Log) -> None:
+        """See whether a log is due, or still is; its checkpoint is mended if outside the log."""
         decision = self._manager.decision_of(log, force=self._force)
         self._manager.repair_checkpoint(log, decision.state)
-        return decision
-
-    def _clean_due(self, logs: Sequence[Log]) -> None:
-        exact = self._manager.kafka_exact
-        decisions = {log: self._decide(log) for log in logs}
-        passes = dict.fromkeys(logs, 0)
-        while decisions:
-            for log, decision in list(decisions.items()):
-                if decision.binding is not None:
-                    del decisions[log]
-                    if not passes[log]:
-                        self._pass_over(log, decision.binding)
-            if not decisions:
-                return
-            log = min(decisions, key=lambda log: selection_order(decisions[log], kafka_exact=exact))
-            passes[log] += 1
-            if self._pass(log, decisions[log].state, passes[log]) is None:
-                del decisions[log]
-            else:
-                decisions[log] = self._decide(log)
-
-    def _clean_whole(self, log: Log) -> None:
-        """Clean one log as far as it goes, in as many passes as the map needs."""
-        decision = self._decide(log)
+        passes = self._passes.get(log, 0)
+        state = decision.state
+        self._due.pop(log, None)
         if decision.binding is not None:
-            self._pass_over(log, decision.binding)
-            return
-        number = 1
-        while self._pass(log, decision.state, number) is not None:
-            decision = self._decide(log)
-            if decision.state.first_dirty_offset >= decision.state.upper_bound_offset:
+            if not passes:
+                self._pass_over(log, decision.binding)
+        elif not passes or not self._force or state.first_dirty_offset < state.upper_bound_offset:
+            # Forced, only what the map had no room for is gone through again.
+            self._due[log] = decision
+
+    def _work(self) -> None:
+        """Clean what comes next until nothing is left, or in the hands of other threads."""
+        while (log := self._take()) is not None:
+            try:
+                self._clean(log)
+            finally:
+                with self._lock:
+                    self._busy.discard(log)
+
+    def _take(self) -> Log | None:
+        exact = self._manager.kafka_exact
+        with self._lock:
+            free = [log for log in self._due if log not in self._busy]
+            if not free:
+                return None
+            log = free[0]
+            if not self._force:
+                log = min(free, key=lambda log: selection_order(self._due[log], kafka_exact=exact))
+            self._busy.add(log)
+            return log
+
+    def _clean(self, log: Log) -> None:
+        """Run one pass, and see whether more is to be done."""
+        number = self._passes.get(log, 0) + 1
+        result = self._pass(log, self._due[log].state, number)
+        with self._lock:
+            if result.obstacle is not None:
+                del self._due[log]
                 return
-            number += 1
+            if result.stats is not None:
+                self._passes[log] = number
+            self._consider(log)
 
     def _pass(
         self, log: Log, state: CleanableState, number: int, *, dry_run: bool = False
-    ) -> CleanerStats | None:
-        """Run one pass to its end; None if it did not come to it."""
+    ) -> PassResult:
+        """Run one pass to its end, and take down what came of it."""
         tp = log.topic_partition
-        steps = self._manager.run_pass(log, state, number, dry_run=dry_run)
+        steps = self._manager.run_pass(log, state, number, dry_run=dry_run, config=self._config)
         try:
             while True:
                 step = next(steps)
                 if self._progress is not None:
-                    self._progress(tp, step)
+                    with self._lock:
+                        self._progress(tp, step)
         except StopIteration as done:
             result: PassResult = done.value
         finally:
             steps.close()  # what a progress listener raises ends the pass like an abort
-        if result.obstacle is not None:
-            self._pass_over(log, result.obstacle)
-        if result.stats is not None:
-            self._outcome.passes.append(result.stats)
-            self._outcome.passes_needed[tp] = number
-        return result.stats
+        with self._lock:
+            if result.obstacle is not None:
+                self._pass_over(log, result.obstacle)
+            if result.stats is not None:
+                self._outcome.passes.append(result.stats)
+                self._outcome.passes_needed[tp] = number
+        return result
 
     def _count_passes(self, log: Log, state: CleanableState, stats: CleanerStats) -> None:
         """Count the passes after the first: how often the map fills up again."""
         from cleaner.build import passes_after
 
-        more = passes_after(log, self._manager.config, stats.end_offset, state.upper_bound_offset)
+        more = passes_after(log, self._config, stats.end_offset, state.upper_bound_offset)
         self._outcome.passes_needed[log.topic_partition] += more
 
     def _pass_over(self, log: Log, obstacle: Gate) -> None:

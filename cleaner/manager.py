@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Generator
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from cleaner.config import CleanerConfig
@@ -123,7 +124,7 @@ class LogCleanerManager(LogService):
     """
 
     def __init__(self, runtime: Runtime, logs: LogManager, broker_config: BrokerConfig) -> None:
-        self._runtime = runtime
+        self.runtime = runtime
         self._logs = logs
         self._broker_config = broker_config
         self.config = CleanerConfig.from_broker(broker_config)
@@ -137,6 +138,19 @@ class LogCleanerManager(LogService):
     def kafka_exact(self) -> bool:
         """Whether Kafka's rules hold where a KIP says otherwise (`logstore.kafka.exact`)."""
         return self._broker_config.logstore_kafka_exact
+
+    def config_for(self, threads: int | None) -> CleanerConfig:
+        """Return the share of one of so many threads; of a pool thread if None.
+
+        Raises
+        ------
+        InvalidConfigurationError
+            That would be too little memory.
+        """
+        if threads is None:
+            return self.config
+        broker_config = replace(self._broker_config, log_cleaner_threads=threads)
+        return CleanerConfig.from_broker(broker_config)
 
     # -- checkpoint ----------------------------------------------------------------------
 
@@ -158,7 +172,7 @@ class LogCleanerManager(LogService):
     def state_of(self, log: Log) -> CleanableState:
         """Measure a log as selection does; changes nothing."""
         return cleanable_state(
-            log, self.checkpoint_of(log.topic_partition), self._runtime.clock.now_ms()
+            log, self.checkpoint_of(log.topic_partition), self.runtime.clock.now_ms()
         )
 
     def decision_of(
@@ -177,7 +191,7 @@ class LogCleanerManager(LogService):
         return decide(
             log,
             self.checkpoint_of(tp),
-            self._runtime.clock.now_ms(),
+            self.runtime.clock.now_ms(),
             circumstances,
             rolled=rolled,
             foresee=foresee,
@@ -197,7 +211,7 @@ class LogCleanerManager(LogService):
         if self.kafka_exact:
             return False
         moment = idle_roll_ms(log)
-        return moment is not None and moment <= self._runtime.clock.now_ms()
+        return moment is not None and moment <= self.runtime.clock.now_ms()
 
     # -- choosing ------------------------------------------------------------------------
 
@@ -214,7 +228,7 @@ class LogCleanerManager(LogService):
         only a command cleans it. Source: cleaner-semantics §2.
         """
         with self._selecting:
-            self._last_selection_ms = self._runtime.clock.now_ms()
+            self._last_selection_ms = self.runtime.clock.now_ms()
             decisions = {log: self._examine(log) for log in self._logs_to_clean()}
             seen = [each for each in decisions.values() if each is not None]
             self._max_dirty_ratio = max((d.state.cleanable_ratio for d in seen), default=0.0)
@@ -280,7 +294,7 @@ class LogCleanerManager(LogService):
     @property
     def ms_since_last_selection(self) -> int:
         """How long ago the last selection began; since 1970 if there was none, as in Kafka."""
-        return self._runtime.clock.now_ms() - self._last_selection_ms
+        return self.runtime.clock.now_ms() - self._last_selection_ms
 
     # -- one pass ------------------------------------------------------------------------
 
@@ -292,6 +306,7 @@ class LogCleanerManager(LogService):
         *,
         dry_run: bool = False,
         taken: bool = False,
+        config: CleanerConfig | None = None,
     ) -> Generator[PassProgress, None, PassResult]:
         """Run one pass over a log and store its checkpoint.
 
@@ -303,6 +318,8 @@ class LogCleanerManager(LogService):
             Which pass over the log it is in this run, from 1.
         taken : bool
             The partition is in progress already, by `select`.
+        config : CleanerConfig, optional
+            Memory of the pass, if not a pool thread's share.
 
         Returns
         -------
@@ -326,7 +343,12 @@ class LogCleanerManager(LogService):
             return PassResult(None, _closed("paused", f"its state is {self.states.of(tp)}"))
         first_dirty, upper_bound = state.first_dirty_offset, state.upper_bound_offset
         steps = clean_pass(
-            log, self.config, first_dirty, upper_bound, pass_number=number, dry_run=dry_run
+            log,
+            config or self.config,
+            first_dirty,
+            upper_bound,
+            pass_number=number,
+            dry_run=dry_run,
         )
         checkpoint: int | None = None  # what was stored holds, unless the pass comes to an end
         try:
@@ -380,7 +402,7 @@ class LogCleanerManager(LogService):
         except UnknownTopicOrPartitionError:  # deleted meanwhile
             return
         logger.warning("%s is not cleaned any more: %s", topic_partition, error)
-        now_ms = self._runtime.clock.now_ms()
+        now_ms = self.runtime.clock.now_ms()
         mark = UncleanablePartition(topic_partition, directory.path, str(error), now_ms)
         self._uncleanable[topic_partition] = mark
 

@@ -444,6 +444,28 @@ _BROKER_ROWS = (
         AT_LEAST_1,
     ),
     ConfigKey(
+        "offsets.topic.num.partitions",
+        Kind.INT,
+        50,
+        "Partitions of __consumer_offsets, when it is made; not to be changed later, since the "
+        "hash of a group's id names its partition.",
+        AT_LEAST_1,
+    ),
+    ConfigKey(
+        "offsets.topic.segment.bytes",
+        Kind.INT,
+        104_857_600,
+        "segment.bytes of __consumer_offsets, when it is made.",
+        AT_LEAST_1,
+    ),
+    ConfigKey(
+        "offset.metadata.max.bytes",
+        Kind.INT,
+        4096,
+        "The longest metadata that may be committed with an offset, in UTF-16 units rather than "
+        "bytes, as in Kafka.",
+    ),
+    ConfigKey(
         "log.dir.failure.timeout.ms",
         Kind.LONG,
         30_000,

@@ -88,6 +88,7 @@ class LogDirectory:
         self.offline_reason: str | None = None
         self._file_lock: FileLock | None = None
         self._folder_deletions: list[_FolderDeletion] = []
+        self._checkpointing = runtime.lock()  # one writer of checkpoints at a time
         self._written: dict[str, tuple[dict[TopicPartition, int], set[TopicPartition]]] = {}
         try:
             self._open()
@@ -194,9 +195,10 @@ class LogDirectory:
 
     def lower_cleaner_offset(self, topic_partition: TopicPartition, offset: int) -> None:
         """Lower the first dirty offset of a partition to `offset`, if it is above."""
-        stored = self.cleaner_offset(topic_partition)
-        if stored is not None and stored > offset:
-            self.write_cleaner_offset(topic_partition, offset)
+        with self._checkpointing:
+            stored = self.cleaner_offset(topic_partition)
+            if stored is not None and stored > offset:
+                self.write_cleaner_offset(topic_partition, offset)
 
     def _update(
         self,
@@ -206,10 +208,11 @@ class LogDirectory:
     ) -> None:
         """Rewrite a checkpoint unless it was last asked for the same."""
         asked = (dict(offsets), set(replaced))
-        # The periodic tasks have nothing new to write most of the time.
-        if self._written.get(name) != asked:
-            self._rewrite(name, *asked)
-            self._written[name] = asked
+        with self._checkpointing:
+            # The periodic tasks have nothing new to write most of the time.
+            if self._written.get(name) != asked:
+                self._rewrite(name, *asked)
+                self._written[name] = asked
 
     def _rewrite(
         self,
@@ -217,12 +220,13 @@ class LogDirectory:
         offsets: Mapping[TopicPartition, int],
         replaced: Collection[TopicPartition] = (),
     ) -> None:
-        kept = {
-            tp: offset
-            for tp, offset in self._read(name).items()
-            if tp in self.partitions and tp not in replaced
-        }
-        self.checkpoint(name).write(kept | dict(offsets))
+        with self._checkpointing:
+            kept = {
+                tp: offset
+                for tp, offset in self._read(name).items()
+                if tp in self.partitions and tp not in replaced
+            }
+            self.checkpoint(name).write(kept | dict(offsets))
 
     # -- folders -------------------------------------------------------------------------
 
@@ -248,10 +252,11 @@ class LogDirectory:
     def forget_retired(self) -> None:
         """Drop entries of partitions that are no longer here from all checkpoints."""
         fs = self.runtime.fs
-        self._written.clear()
-        for name in CHECKPOINTS:
-            if fs.exists(f"{self.path}/{name}"):
-                self._rewrite(name, {})
+        with self._checkpointing:
+            self._written.clear()
+            for name in CHECKPOINTS:
+                if fs.exists(f"{self.path}/{name}"):
+                    self._rewrite(name, {})
 
     def delete_retired_folders(self, *, force: bool = False) -> int:
         """Remove the folders whose time has come, or all of them; return how many."""

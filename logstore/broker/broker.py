@@ -107,7 +107,7 @@ class Broker:
         self.broker_config = broker_config
         if fs is None:
             fs = MemoryFileSystem(self.clock) if data_dir is None else DiskFileSystem(self.clock)
-        threads = background_threads(broker_config) if background else 0
+        threads = background_threads(broker_config)
         self.runtime = runtime_of(self.clock, fs, seed, read_only=read_only, threads=threads)
         self.manager = LogManager(
             self.runtime,
@@ -475,10 +475,7 @@ class Broker:
         dry_run : bool
             Only decide.
 
-        Returns
-        -------
-        RetainReport
-            Every segment with the rule that removes it, or the reason why it stays.
+        Returns the rule that removes each segment, or the reason why it stays.
         """
         from logstore.broker import admin
 
@@ -512,6 +509,7 @@ class Broker:
         force: bool = False,
         roll: bool = False,
         dry_run: bool = False,
+        threads: int | None = None,
         progress: ProgressListener | None = None,
     ) -> CleanReport:
         """Compact what is due, until nothing is; or with `force` whatever can be cleaned.
@@ -529,6 +527,8 @@ class Broker:
         dry_run : bool
             Change nothing: the first pass over each partition is decided to the last record, the
             further ones are counted.
+        threads : int, optional
+            So many clean side by side and share the memory; in virtual time one after another.
 
         Returns
         -------
@@ -541,7 +541,8 @@ class Broker:
         if not dry_run:
             self._refuse_if_read_only("clean")
         logs = [self.manager.log(tp) for tp in self.partitions(topic, partition)]
-        command = CleanCommand(self.cleaner, force=force, roll=roll, progress=progress)
+        options: dict[str, Any] = {"force": force, "roll": roll, "threads": threads}
+        command = CleanCommand(self.cleaner, **options, progress=progress)
         outcome = command.rehearse(logs) if dry_run else command.run(logs)
         return CleanReport.of(outcome, dry_run=dry_run)
 

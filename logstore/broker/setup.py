@@ -36,14 +36,14 @@ def runtime_of(
     read_only : bool
         Changes go to memory, over the files as they are.
     threads : int
-        For background work, on a clock that is not virtual; 0 if there is none.
+        For background work, on a clock that is not virtual.
     """
     if read_only:
         fs = OverlayFileSystem(ReadOnlyFileSystem(fs), clock)
     rng = random_source(seed)
-    if threads and not isinstance(clock, VirtualClock):
-        return Runtime(clock, fs, rng, ThreadScheduler(clock, threads))
-    return Runtime(clock, fs, rng)
+    if isinstance(clock, VirtualClock):
+        return Runtime(clock, fs, rng)
+    return Runtime(clock, fs, rng, ThreadScheduler(clock, threads))
 
 
 def background_threads(config: BrokerConfig) -> int:

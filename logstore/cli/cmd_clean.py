@@ -82,6 +82,13 @@ UNCLEANABLE = "uncleanable"
     help="Change nothing: show the first pass to the last record, and count the further ones.",
 )
 @click.option(
+    "--threads",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Clean so many partitions side by side; they share the memory for offset maps. "
+    "Default: 1, with the share of one of log.cleaner.threads.",
+)
+@click.option(
     "--out",
     metavar="DIR",
     help="Leave the data directory untouched: copy the partitions into DIR, a new or empty "
@@ -95,6 +102,7 @@ def clean(
     force: bool,
     roll: bool,
     dry_run: bool,
+    threads: int | None,
     out: str | None,
     configs: tuple[tuple[str, str], ...],
 ) -> int:
@@ -125,6 +133,7 @@ def clean(
                 force=force,
                 roll=roll,
                 dry_run=dry_run,
+                threads=threads,
                 progress=_listener(bar) if bar.visible else None,
             )
     _print(settings, report)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from pathlib import Path
+
 import pytest
 
 from cleaner.errors import CleaningAbortedError
+from cleaner.manager import PassResult
 from logstore import Broker, TopicPartition, VirtualClock
 from logstore.errors import InvalidConfigurationError, KafkaStorageError
 from logstore.runtime import MemoryFileSystem
+from logstore.types import AppendOrigin
+from tests.support.builders import batch
 from tests.support.cleaning import bases_of, contents, map_of, offsets_in
 
 USERS = TopicPartition("users", 0)
@@ -360,3 +366,102 @@ def test_a_hundred_logs_are_measured_once_each(monkeypatch: pytest.MonkeyPatch) 
     )
     assert len(broker.clean().cleaned) == 100
     assert len(measured) == 200
+
+
+# --- segments that must be split first --------------------------------------------------------
+
+
+def result_of(steps: Generator[object, None, PassResult]) -> PassResult:
+    """Run a pass to its end."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            return done.value
+
+
+def overflowed_broker() -> Broker:
+    """Return a broker whose log has a closed segment with an offset 2^31 above its base.
+
+    Such a segment is split when a log is opened, so this one is spoilt behind the log's back.
+    """
+    broker = new_broker()
+    topic(broker)
+    for value in (b"1", b"2"):
+        broker.append("users", value, b"k", partition=0)
+    log = broker.log("users")
+    log.append_batches(batch(2**40, key=b"far"), AppendOrigin.REPLICATION)
+    path = "/memory/users-0/00000000000000000000.log"
+    file = broker.runtime.fs.open(path, write=True)
+    file.write_at([(2**31).to_bytes(8, "big")], log.segments.first.size_bytes // 2)
+    file.close()
+    return broker
+
+
+def test_s225_a_segment_that_overflows_is_split_and_the_checkpoint_stays() -> None:
+    broker = overflowed_broker()
+    log, manager = broker.log("users"), broker.cleaner
+    steps = manager.run_pass(log, manager.state_of(log))
+    assert result_of(steps) == (None, None), "nothing was in the way, and nothing cleaned"
+    assert bases_of(log) == [0, 2**31, 2**40]
+    assert offsets_in(log) == [0, 2**31, 2**40]
+    assert stored(broker) == {USERS: 0}
+    assert manager.states.of(USERS) is None
+    broker.close()
+
+
+@pytest.mark.parametrize("force", (False, True))
+def test_a_command_goes_on_after_a_split(force: bool) -> None:
+    broker = overflowed_broker()
+    report = broker.clean("users", force=force)
+    assert [stats.end_offset for stats in report.cleaned] == [2**40]
+    assert report.not_cleaned == ()
+    assert offsets_in(broker.log("users")) == [2**31, 2**40]
+    assert stored(broker) == {USERS: 2**40}
+
+
+def test_a_dry_run_says_that_a_split_comes_first() -> None:
+    broker = overflowed_broker()
+    (left,) = broker.clean("users", force=True, dry_run=True).not_cleaned
+    assert left.reason == "uncleanable"
+    assert bases_of(broker.log("users")) == [0, 2**40]
+
+
+def test_s225_the_end_is_stored_even_inside_a_segment() -> None:
+    broker = new_broker()
+    topic(broker, min_cleanable_dirty_ratio=0.99)
+    fill(broker, count=10, keys=10)
+    broker.cleaner.config = map_of(10, 0.5)
+    log, manager = broker.log("users"), broker.cleaner
+    assert result_of(manager.run_pass(log, manager.state_of(log))).stats.end_offset == 5
+    assert stored(broker) == {USERS: 5}
+    assert bases_of(log) == [0, 10]
+
+
+# --- several threads --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("force", (False, True))
+def test_threads_of_a_command_give_what_one_gives(tmp_path: Path, force: bool) -> None:
+    reports = []
+    for threads in (1, 3):
+        with Broker(tmp_path / str(threads), seed=3) as broker:
+            broker.create_topic("users", 5, {"cleanup.policy": "compact"})
+            for number in range(5):
+                for count in range(50):
+                    value, key = b"v%d" % count, b"k%d" % (count % (3 + number))
+                    broker.append("users", value, key, partition=number, timestamp=count)
+                broker.roll("users", number)
+            report = broker.clean("users", force=force, threads=threads)
+            assert [each.reason for each in report.not_cleaned] == []
+            kept = [[r.offset for r in broker.read("users", number)] for number in range(5)]
+            reports.append((sorted(p.topic_partition for p in report.cleaned), kept))
+    assert reports[0] == reports[1]
+    assert [len(each) for each in reports[0][1]] == [3, 4, 5, 6, 7]
+
+
+def test_too_many_threads_for_the_memory_are_refused() -> None:
+    broker = new_broker()
+    topic(broker)
+    with pytest.raises(InvalidConfigurationError, match="128 cleaner threads"):
+        broker.clean("users", threads=128)
