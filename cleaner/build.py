@@ -1,19 +1,48 @@
-"""Building the map: which offset is the latest of each key in the dirty section (§5)."""
+"""Filling the map: which record of each key wins, in the dirty section and before it (§5, §13.5)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from cleaner import kernels
-from cleaner.chunks import ChunkReader, end_of
-from cleaner.map_kernels import STATE_MESSAGES
-from cleaner.offset_map import OffsetMap
+from cleaner import build_kernels, kernels
+from cleaner.chunks import Chunk, ChunkReader, end_of
+from cleaner.errors import OffsetMapFullError
+from cleaner.map_kernels import (
+    STATE_MALFORMED,
+    STATE_MESSAGES,
+    STATE_MIN_VERSION,
+    STATE_UNVERSIONED,
+)
+from cleaner.offset_map import KeyMap, OffsetMap
+from cleaner.strategy import TIMESTAMP, Strategy
 from cleaner.transactions import TransactionState, aborted_transactions
+from cleaner.version_map import KernelStrategy, VersionMap
 
 if TYPE_CHECKING:
     from cleaner.config import CleanerConfig
     from logstore.log import Log
+    from logstore.segment import LogSegment
+
+
+def new_map(
+    log: Log, config: CleanerConfig, strategy: Strategy, start_offset: int, end_offset: int
+) -> KeyMap:
+    """Return an empty map for the keys of [start, end).
+
+    Raises
+    ------
+    InvalidConfigurationError
+        The buffer is too small for any progress.
+    """
+    memory, load = config.dedupe_buffer_bytes, config.load_factor
+    keys = max(0, end_offset - start_offset)
+    rng = log.runtime.rng
+    if not strategy.has_versions:
+        return OffsetMap(memory, load, base_offset=start_offset, max_entries=keys, rng=rng)
+    # Clean records, which lie below the start, may take an entry over.
+    base_offset = log.segments.first.base_offset
+    return VersionMap(memory, load, base_offset=base_offset, max_entries=keys + 1, rng=rng)
 
 
 class MapBuild:
@@ -32,14 +61,16 @@ class MapBuild:
         log: Log,
         first_dirty_offset: int,
         upper_bound_offset: int,
-        offset_map: OffsetMap,
+        key_map: KeyMap,
         reader: ChunkReader,
+        strategy: Strategy | None = None,
     ) -> None:
         self._log = log
         self._start = first_dirty_offset
         self._end = upper_bound_offset
-        self._map = offset_map
+        self._map = key_map
         self._reader = reader
+        self._strategy = KernelStrategy.of(strategy or Strategy())
         self.bytes_read = 0
         self.full = False
 
@@ -47,6 +78,16 @@ class MapBuild:
     def messages_read(self) -> int:
         """Records mapped or passed over so far."""
         return int(self._map.state[STATE_MESSAGES])
+
+    @property
+    def unversioned(self) -> int:
+        """Mapped records without a version, malformed ones included."""
+        return int(self._map.state[STATE_UNVERSIONED])
+
+    @property
+    def malformed(self) -> int:
+        """Mapped records whose header is not of the form that the strategy expects."""
+        return int(self._map.state[STATE_MALFORMED])
 
     def steps(self) -> Iterator[int]:
         """Run the build; yield the bytes of each chunk before it is mapped.
@@ -58,9 +99,13 @@ class MapBuild:
         ------
         CorruptRecordError, UnsupportedFormatError
             A batch is damaged.
+        OffsetMapFullError
+            Not even the first key fits, since its offset is too far from the log's first.
         """
-        offset_map = self._map
-        offset_map.latest_offset = self._start - 1
+        key_map = self._map
+        if self._strategy.has_versions:
+            self._put_one_before()
+        key_map.latest_offset = self._start - 1
         transactions = TransactionState()
         transactions.add_aborted(aborted_transactions(self._log, self._start, self._end))
         for segment in self._log.segments.between(self._start, self._end):
@@ -69,24 +114,150 @@ class MapBuild:
             for chunk in self._reader.chunks(segment, end, position):
                 yield chunk.size_bytes
                 transactions.judge(chunk)
-                status, row = kernels.map_batches(
-                    chunk.data,
-                    chunk.table,
-                    0,
-                    chunk.rows,
-                    self._start,
-                    offset_map.slots,
-                    offset_map.state,
-                    offset_map.k0,
-                    offset_map.k1,
-                )
+                status, row = self._map_rows(chunk)
                 if status == kernels.DAMAGED:
                     chunk.refuse(row)
                 if status == kernels.MAP_FULL:
-                    self.full = True
+                    self._stop()
                     return
                 self.bytes_read += chunk.size_bytes
-            offset_map.latest_offset = min(end, self._end) - 1
+            key_map.latest_offset = min(end, self._end) - 1
+
+    def _stop(self) -> None:
+        if self._map.latest_offset < self._start:
+            raise OffsetMapFullError(
+                f"{self._log.topic_partition}: no key from offset {self._start} on fits the map"
+            )
+        self.full = True
+
+    def _map_rows(self, chunk: Chunk) -> tuple[int, int]:
+        key_map = self._map
+        if self._strategy.has_versions:
+            return self._compete(chunk, self._start, self._end)
+        status, row = build_kernels.map_batches(
+            chunk.data,
+            chunk.table,
+            0,
+            chunk.rows,
+            self._start,
+            key_map.slots,
+            key_map.state,
+            key_map.k0,
+            key_map.k1,
+        )
+        return status, row
+
+    def _compete(self, chunk: Chunk, start_offset: int, end_offset: int) -> tuple[int, int]:
+        return self._strategy.compete(self._map, chunk, start_offset, end_offset, insert=True)
+
+    def _put_one_before(self) -> None:
+        """Put the record before the first dirty offset, if it is there.
+
+        It may be a loser that was kept as the log's last record. Its winner, should that be an
+        expired tombstone, must not go without it. Counts nowhere (§13.5.1).
+        """
+        offset = self._start - 1
+        if not self._log.log_start_offset <= offset < self._end:
+            return
+        segment = self._log.segments.floor(offset)
+        if segment is None:
+            return
+        transactions = TransactionState()
+        transactions.add_aborted(aborted_transactions(self._log, offset, self._start))
+        end, position = end_of(segment, self._log), segment.indexed_position(offset)
+        for chunk in self._reader.chunks(segment, end, position):
+            transactions.judge(chunk)
+            status, row = self._compete(chunk, offset, self._start)
+            if status == kernels.DAMAGED:
+                chunk.refuse(row)
+            if chunk.last_offset >= offset:
+                break
+        for word in (STATE_MESSAGES, STATE_UNVERSIONED, STATE_MALFORMED):
+            self._map.state[word] = 0
+
+
+class SeedPass:
+    """Lets the clean section compete with the dirty one, for strategies with versions (§13.5.2).
+
+    One sequential read of the clean section at most: without keys in the map there is nothing to
+    compare, and by timestamp whatever is too old to win is not read.
+
+    Attributes
+    ----------
+    bytes_read, messages_read : int
+        Of what was read.
+    verified : set of int
+        Bases of the segments that were read, and so verified, whole.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        first_dirty_offset: int,
+        key_map: KeyMap,
+        reader: ChunkReader,
+        strategy: Strategy,
+    ) -> None:
+        self._log = log
+        self._end = first_dirty_offset
+        self._map = key_map
+        self._reader = reader
+        self._strategy = KernelStrategy.of(strategy)
+        self.bytes_read = 0
+        self.verified: set[int] = set()
+        self._messages_before = int(key_map.state[STATE_MESSAGES])
+        self._start = max(log.log_start_offset, log.segments.first.base_offset)
+        self._segments: list[LogSegment] = []
+        if strategy.has_versions and len(key_map):
+            between = log.segments.between(self._start, self._end)
+            self._segments = [segment for segment in between if self._may_win(segment, strategy)]
+
+    @property
+    def messages_read(self) -> int:
+        """Records that were gone through or passed over, batch by batch."""
+        return int(self._map.state[STATE_MESSAGES]) - self._messages_before
+
+    @property
+    def bytes_total(self) -> int:
+        """Bytes of the segments that will be read, from the first to the last of them."""
+        return sum(segment.size_bytes for segment in self._segments)
+
+    def _may_win(self, segment: LogSegment, strategy: Strategy) -> bool:
+        if strategy.name != TIMESTAMP or segment.time_index.is_full:
+            return True
+        # Of equal timestamps the later offset wins, and that is a mapped one.
+        largest = segment.max_timestamp_so_far.timestamp
+        return largest < 0 or largest > int(self._map.state[STATE_MIN_VERSION])
+
+    def steps(self) -> Iterator[int]:
+        """Run the pass; yield the bytes of each chunk before its records compete.
+
+        Raises
+        ------
+        CorruptRecordError, UnsupportedFormatError
+            A batch is damaged.
+        """
+        latest_offset = self._map.latest_offset
+        transactions = TransactionState()
+        if self._segments:
+            start = self._segments[0].base_offset
+            transactions.add_aborted(aborted_transactions(self._log, start, self._end))
+        for segment in self._segments:
+            end = end_of(segment, self._log)
+            for chunk in self._reader.chunks(segment, end):
+                yield chunk.size_bytes
+                transactions.judge(chunk)
+                status, row = self._strategy.compete(
+                    self._map, chunk, self._start, self._end, insert=False
+                )
+                if status == kernels.DAMAGED:
+                    chunk.refuse(row)
+                self.bytes_read += chunk.size_bytes
+                if chunk.last_offset >= self._end - 1:
+                    break
+            if end <= self._end:
+                self.verified.add(segment.base_offset)
+        assert self._map.latest_offset == latest_offset
 
 
 def passes_after(log: Log, config: CleanerConfig, start_offset: int, end_offset: int) -> int:
@@ -97,18 +268,13 @@ def passes_after(log: Log, config: CleanerConfig, start_offset: int, end_offset:
     Reads the range once, and what a pass left over of a chunk once more.
     """
     passes = 0
+    strategy = Strategy.of(log.config)
     reader = ChunkReader(config.io_buffer_bytes)
     while start_offset < end_offset:
-        offset_map = OffsetMap(
-            config.dedupe_buffer_bytes,
-            config.load_factor,
-            base_offset=start_offset,
-            max_entries=end_offset - start_offset,
-            rng=log.runtime.rng,
-        )
-        for _ in MapBuild(log, start_offset, end_offset, offset_map, reader).steps():
+        key_map = new_map(log, config, strategy, start_offset, end_offset)
+        for _ in MapBuild(log, start_offset, end_offset, key_map, reader, strategy).steps():
             pass
-        assert offset_map.latest_offset >= start_offset
-        start_offset = offset_map.latest_offset + 1
+        assert key_map.latest_offset >= start_offset
+        start_offset = key_map.latest_offset + 1
         passes += 1
     return passes

@@ -73,6 +73,11 @@ class Chunk:
         return len(self.table)
 
     @property
+    def last_offset(self) -> int:
+        """Last offset of its last batch."""
+        return int(self.table[-1, kernels.COL_LAST_OFFSET])
+
+    @property
     def record_count(self) -> int:
         """Records of all its batches."""
         return int(self.table[:, kernels.COL_RECORD_COUNT].sum())

@@ -7,15 +7,18 @@ it can report progress, throttle, or throw `CleaningAbortedError` into it; it ho
 from __future__ import annotations
 
 from collections.abc import Generator
+from contextlib import suppress
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from cleaner.build import MapBuild
+from cleaner.build import MapBuild, SeedPass, new_map
 from cleaner.chunks import ChunkReader
 from cleaner.errors import CleaningAbortedError
 from cleaner.grouping import group_segments
-from cleaner.offset_map import OffsetMap
-from cleaner.rewrite import Observer, Rewriter, create_destination
+from cleaner.rewrite import Observer, Rewriter, Rules, create_destination
 from cleaner.stats import FATE_NAMES, CleanerStats
+from cleaner.strategy import Strategy
+from logstore.types import INT64_MIN
 
 if TYPE_CHECKING:
     from cleaner.config import CleanerConfig
@@ -29,7 +32,7 @@ class PassProgress(NamedTuple):
     Attributes
     ----------
     phase : str
-        `map` or `rewrite`.
+        `map`, `seed` (the clean section, under strategies with versions) or `rewrite`.
     bytes_done, bytes_total : int
         Bytes of the phase before the chunk that comes next, and all of them.
     bytes_read, bytes_written : int
@@ -56,7 +59,9 @@ def clean_pass(
     dry_run: bool = False,
     observer: Observer | None = None,
 ) -> Pass:
-    """Clean offsets below `upper_bound_offset` by the latest record of each key.
+    """Clean offsets below `upper_bound_offset`: of each key the record stays that wins.
+
+    Which one that is, the topic's strategy says, as it is when the pass begins.
 
     Parameters
     ----------
@@ -93,44 +98,52 @@ def clean_pass(
     generation = log.generation
     clock = log.runtime.clock
     now_ms = clock.now_ms()
+    log_end_offset = log.log_end_offset  # after the clock: what is older than now lies below
     started_ns = clock.monotonic_ns()
-    offset_map = OffsetMap(
-        config.dedupe_buffer_bytes,
-        config.load_factor,
-        base_offset=first_dirty_offset,
-        max_entries=upper_bound_offset - first_dirty_offset,
-        rng=log.runtime.rng,
-    )
+    strategy = Strategy.of(log.config)
+    key_map = new_map(log, config, strategy, first_dirty_offset, upper_bound_offset)
     reader = ChunkReader(config.io_buffer_bytes)
-    build = MapBuild(log, first_dirty_offset, upper_bound_offset, offset_map, reader)
+    build = MapBuild(log, first_dirty_offset, upper_bound_offset, key_map, reader, strategy)
     total = sum(s.size_bytes for s in log.segments.between(first_dirty_offset, upper_bound_offset))
     done = 0
     for size in build.steps():
         yield PassProgress("map", done, total, done + size, 0)
         done += size
-    mapped_ns = clock.monotonic_ns()
-    end_offset = offset_map.latest_offset + 1
+    map_messages_read = build.messages_read
+    end_offset = key_map.latest_offset + 1
     assert end_offset <= max(first_dirty_offset, upper_bound_offset)
     assert end_offset > first_dirty_offset or first_dirty_offset >= upper_bound_offset
+    read_bytes = done
+    seed = SeedPass(log, first_dirty_offset, key_map, reader, strategy)
+    for size in seed.steps():
+        yield PassProgress("seed", seed.bytes_read, seed.bytes_total, read_bytes + size, 0)
+        read_bytes += size
+    mapped_ns = clock.monotonic_ns()
     rewriter = Rewriter(
         log,
-        offset_map,
+        key_map,
         reader,
         first_dirty_offset=first_dirty_offset,
         upper_bound_offset=upper_bound_offset,
         now_ms=now_ms,
+        rules=Rules(
+            strategy,
+            keep_offset=log_end_offset - 1,
+            safe_ms=now_ms if end_offset == log_end_offset else _last_modified_ms(log, end_offset),
+        ),
+        verified=seed.verified,
         observer=observer,
     )
     sources = [s for s in log.segments if s.base_offset < min(end_offset, upper_bound_offset)]
     groups = group_segments(sources, log.config, upper_bound_offset)
     total = sum(segment.size_bytes for segment in sources)
-    mapped_bytes, done = done, 0
+    done = 0
     for group in groups:
         destination = None if dry_run else create_destination(log, group[0].base_offset)
         try:
             for size in rewriter.steps(group, destination):
-                read = mapped_bytes + done + size
-                yield PassProgress("rewrite", done, total, read, rewriter.bytes_written)
+                read_bytes += size
+                yield PassProgress("rewrite", done, total, read_bytes, rewriter.bytes_written)
                 done += size
         except (CleaningAbortedError, GeneratorExit):
             if destination is not None:
@@ -146,7 +159,7 @@ def clean_pass(
     return CleanerStats(
         topic_partition=log.topic_partition,
         pass_number=pass_number,
-        strategy="offset",
+        strategy=strategy.name,
         first_dirty_offset=first_dirty_offset,
         end_offset=end_offset,
         segments_before=len(sources),
@@ -157,13 +170,30 @@ def clean_pass(
         messages_written=rewriter.messages_written,
         invalid_messages_read=int(rewriter.fates[FATE_NAMES.index("null_key")]),
         map_bytes_read=build.bytes_read,
-        map_messages_read=build.messages_read,
-        map_entries=len(offset_map),
-        map_utilization=offset_map.utilization,
+        map_messages_read=map_messages_read,
+        seed_bytes_read=seed.bytes_read,
+        seed_messages_read=seed.messages_read,
+        unversioned_records=build.unversioned,
+        malformed_versions=build.malformed,
+        map_entries=len(key_map),
+        map_utilization=key_map.utilization,
         fates=dict(zip(FATE_NAMES, rewriter.fates.tolist(), strict=True)),
         index_ms=(mapped_ns - started_ns) // 1_000_000,
         clean_ms=(clock.monotonic_ns() - mapped_ns) // 1_000_000,
     )
+
+
+def _last_modified_ms(log: Log, end_offset: int) -> int:
+    """Return when the last segment wholly below an offset was last appended to (§13.7).
+
+    What lies at or above the offset was appended no earlier. INT64_MIN if there is no such segment.
+    """
+    below = [
+        segment
+        for segment, following in pairwise(log.segments.view)
+        if following.base_offset <= end_offset
+    ]
+    return below[-1].last_modified_ms if below else INT64_MIN
 
 
 def _swap(log: Log, destination: LogSegment, group: list[LogSegment], generation: int) -> None:
@@ -184,7 +214,8 @@ def _swap(log: Log, destination: LogSegment, group: list[LogSegment], generation
 
 def _finish_destination(destination: LogSegment, last_source: LogSegment) -> None:
     """Complete a cleaned segment: last time entry, trimmed, durable, dated as its source."""
-    modified_ms = last_source.last_modified_ms
     destination.on_become_inactive()
     destination.flush()
-    destination.set_last_modified_ms(modified_ms)
+    # Of a source that was removed meanwhile all is below the log start, and nobody asks.
+    with suppress(FileNotFoundError):
+        destination.set_last_modified_ms(last_source.last_modified_ms)

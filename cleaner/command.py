@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from cleaner.manager import PassResult, refuse_other_strategies
+from cleaner.manager import PassResult
 from cleaner.selection import Gate, selection_order
 
 if TYPE_CHECKING:
@@ -84,12 +84,10 @@ class CleanCommand:
         Raises
         ------
         InvalidConfigurationError
-            A topic asks for a compaction strategy that is not supported yet.
+            The memory is too small for a topic's strategy.
         KafkaStorageError
             The disk failed.
         """
-        for log in logs:
-            refuse_other_strategies(log)
         for log in logs:
             if self._is_to_be_rolled(log):
                 log.roll()
@@ -108,8 +106,6 @@ class CleanCommand:
 
         Further passes are only counted: how often the map would fill up before the range ends.
         """
-        for log in logs:
-            refuse_other_strategies(log)
         due: list[tuple[Log, CleaningDecision]] = []
         for log in logs:
             decision = self.foresee(log)

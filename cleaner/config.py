@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from cleaner.strategy import OFFSET_ENTRY_BYTES, Strategy
 from logstore.errors import InvalidConfigurationError
 from logstore.types import INT32_MAX
 
 if TYPE_CHECKING:
     from logstore.config import BrokerConfig
-
-KAFKA_ENTRY_BYTES = 24
-"""Bytes of an entry of Kafka's map: a 16-byte hash and an offset; capacity is counted in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,9 +60,13 @@ class CleanerConfig:
     @property
     def slots(self) -> int:
         """Entries that Kafka's map would have in the same memory."""
-        return self.dedupe_buffer_bytes // KAFKA_ENTRY_BYTES
+        return self.dedupe_buffer_bytes // OFFSET_ENTRY_BYTES
 
     @property
     def max_keys(self) -> int:
-        """Distinct keys a pass takes before it stops."""
-        return int(self.slots * self.load_factor)
+        """Distinct keys a pass takes before it stops; fewer with versions."""
+        return self.max_keys_of(Strategy())
+
+    def max_keys_of(self, strategy: Strategy) -> int:
+        """Return how many distinct keys a pass takes before it stops."""
+        return int(self.dedupe_buffer_bytes // strategy.entry_bytes * self.load_factor)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from cleaner.config import CleanerConfig
-    from cleaner.offset_map import OffsetMap
+    from cleaner.offset_map import KeyMap
     from cleaner.selection import CleanableState
     from cleaner.stats import CleanerStats
     from logstore.log import Log
@@ -112,8 +112,8 @@ def list_fates(
     stats: CleanerStats | None = None
     seen: list[FateChunk] = []
 
-    def observer(offset_map: OffsetMap, chunk: Chunk, codes: NDArray[np.uint8]) -> None:
-        seen.append(_judged(chunk, offset_map, codes, log_start_offset))
+    def observer(key_map: KeyMap, chunk: Chunk, codes: NDArray[np.uint8]) -> None:
+        seen.append(_judged(chunk, key_map, codes, log_start_offset))
 
     if state is not None:
         first_dirty, upper_bound = state.first_dirty_offset, state.upper_bound_offset
@@ -145,7 +145,7 @@ def list_fates(
 
 
 def _judged(
-    chunk: Chunk, offset_map: OffsetMap, codes: NDArray[np.uint8], log_start_offset: int
+    chunk: Chunk, key_map: KeyMap, codes: NDArray[np.uint8], log_start_offset: int
 ) -> FateChunk:
     """Return the fates of a chunk that the pass has just judged."""
     facts = np.empty((chunk.record_count, fate_kernels.FACT_COLUMNS), np.int64)
@@ -154,10 +154,10 @@ def _judged(
         chunk.table,
         codes,
         fates_unread(chunk.table),
-        offset_map.slots,
-        offset_map.state,
-        offset_map.k0,
-        offset_map.k1,
+        key_map.slots,
+        key_map.state,
+        key_map.k0,
+        key_map.k1,
         facts,
     )
     if status == kernels.DAMAGED:

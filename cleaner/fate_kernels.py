@@ -21,9 +21,10 @@ from cleaner.kernels import (
     Bytes,
     Int64s,
     UInt64s,
-    _record_fields,
+    record_fields,
 )
 from cleaner.map_kernels import map_get
+from cleaner.version_kernels import version_get
 from logstore.jit import borrowed, kernel
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def list_records(
         end = row[COL_SECTION_END]
         is_parsed = row[COL_PARSED] > 0
         for _ in range(row[COL_RECORD_COUNT]):
-            fields = _record_fields(data, position, end)
+            fields = record_fields(data, position, end)
             offset = row[COL_BASE_OFFSET] + fields[3]
             if fields[0] != OK or offset > row[COL_LAST_OFFSET]:
                 return DAMAGED, index
@@ -100,7 +101,10 @@ def list_records(
             fact[FACT_FATE] = fate
             fact[FACT_SUPERSEDED_BY] = NO_OFFSET
             if fate == SUPERSEDED:
-                winner = map_get(slots, state, data, fields[5], fields[6], k0, k1)
+                if slots.shape[1] == 2:
+                    winner = map_get(slots, state, data, fields[5], fields[6], k0, k1)
+                else:
+                    winner = version_get(slots, state, data, fields[5], fields[6], k0, k1)[0]
                 fact[FACT_SUPERSEDED_BY] = winner
             fact[FACT_KEY_START] = fields[5]
             fact[FACT_KEY_SIZE] = fields[6]

@@ -1,4 +1,4 @@
-"""Compiled loops of the cleaner: scan batches, map keys, classify records, assemble output.
+"""Compiled loops of the cleaner: scan batches, classify records, assemble output.
 
 A chunk of a segment lies in `data`; decompressed sections are appended behind it, so that every
 records section is an extent of the same array. One row of `table` stands for one batch of the
@@ -13,15 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cleaner.map_kernels import MAX_OFFSET_SPAN as MAX_OFFSET_SPAN  # to be named from here too
-from cleaner.map_kernels import (
-    STATE_ENTRIES,
-    STATE_LATEST_OFFSET,
-    STATE_LIMIT,
-    STATE_MESSAGES,
-    map_get,
-    map_put,
-)
+from cleaner.map_kernels import STATE_LATEST_OFFSET, map_get
+from cleaner.version_kernels import FOUND, OFFSET, is_beaten, record_version
 from logstore.jit import borrowed, kernel
 from logstore.record.kernels import (
     check_headers,
@@ -92,6 +85,13 @@ CONTROL_EXPIRED = 4
 NULL_KEY = 5
 FATES = 6
 
+# -- rules of a pass -------------------------------------------------------------------------
+
+RULE_STRATEGY = 0  # one of `version_kernels`
+RULE_KEEP_OFFSET = 1  # the record that stays whatever it is; -1 if none does
+RULE_SAFE_MS = 2  # what came before a horizon up to here has been compared
+RULES = 3
+
 # -- statuses --------------------------------------------------------------------------------
 
 OK = 0
@@ -101,7 +101,7 @@ COMPRESSED = 3
 
 _CODEC_MASK = 0x07
 _APPEND_TIME = 0x08
-_CONTROL = 0x20
+CONTROL_BIT = 0x20
 _HORIZON = 0x40
 _HEADER_SIZE = 61
 
@@ -195,11 +195,11 @@ def scan_batches(data: Bytes, start: int, end: int, check_crc: bool, table: Int6
     return OK, rows, position
 
 
-# -- records, map ----------------------------------------------------------------------------
+# -- records ---------------------------------------------------------------------------------
 
 
 @kernel
-def _record_fields(data: Bytes, position: int, end: int) -> Any:
+def record_fields(data: Bytes, position: int, end: int) -> Any:
     """Take the start of a record apart.
 
     Returns (status, record end, timestamp delta, offset delta, position of the key length, key
@@ -250,79 +250,18 @@ def read_control_types(data: Bytes, table: Int64s, rows: int) -> Any:
     table = borrowed(table)
     for index in range(rows):
         row = table[index]
-        if not row[COL_ATTRIBUTES] & _CONTROL:
+        if not row[COL_ATTRIBUTES] & CONTROL_BIT:
             continue
         if row[COL_RECORD_COUNT] == 0:
             row[COL_CONTROL] = CONTROL_EMPTY
             continue
-        fields = _record_fields(data, row[COL_SECTION_START], row[COL_SECTION_END])
+        fields = record_fields(data, row[COL_SECTION_START], row[COL_SECTION_END])
         key_start = fields[5]
         if fields[0] != OK or fields[6] < 4 or data[key_start] >= 0x80:
             return DAMAGED, index
         kind = np.int64(data[key_start + 2]) << 8 | np.int64(data[key_start + 3])
         row[COL_CONTROL] = kind if 0 <= kind <= CONTROL_COMMIT else CONTROL_OTHER
     return OK, rows
-
-
-@kernel
-def map_batches(
-    data: Bytes,
-    table: Int64s,
-    first_row: int,
-    end_row: int,
-    first_dirty_offset: int,
-    slots: UInt64s,
-    state: Int64s,
-    k0: np.uint64,
-    k1: np.uint64,
-) -> Any:
-    """Put the keys of the rows [first, end) into the map, in offset order (§5).
-
-    Control batches and discarded ones map nothing but count and move the latest offset; a control
-    batch counts as one message, in Kafka too, even if compaction left nothing of it but its header.
-
-    Returns
-    -------
-    (status, row)
-        `OK` with `end_row`; `MAP_FULL` if a keyed record met a full map: the build ends there,
-        between two puts; `DAMAGED` if the row's records cannot be read.
-    """
-    data = borrowed(data)
-    table = borrowed(table)
-    slots = borrowed(slots)
-    state = borrowed(state)
-    for index in range(first_row, end_row):
-        row = table[index]
-        last_offset = row[COL_LAST_OFFSET]
-        count = row[COL_RECORD_COUNT]
-        if row[COL_ATTRIBUTES] & _CONTROL:
-            state[STATE_MESSAGES] += 1
-        elif row[COL_DISCARD] != DISCARD_NONE:
-            state[STATE_MESSAGES] += count
-        else:
-            position = row[COL_SECTION_START]
-            end = row[COL_SECTION_END]
-            base_offset = row[COL_BASE_OFFSET]
-            for _ in range(count):
-                fields = _record_fields(data, position, end)
-                if fields[0] != OK:
-                    return DAMAGED, index
-                position = fields[1]
-                offset = base_offset + fields[3]
-                if offset > last_offset:
-                    return DAMAGED, index
-                key_size = fields[6]
-                if key_size >= 0 and offset >= first_dirty_offset:
-                    if state[STATE_ENTRIES] >= state[STATE_LIMIT]:
-                        return MAP_FULL, index
-                    if not map_put(slots, state, data, fields[5], key_size, offset, k0, k1):
-                        return MAP_FULL, index
-                state[STATE_MESSAGES] += 1
-            if position != end:
-                return DAMAGED, index
-        if last_offset >= first_dirty_offset:
-            state[STATE_LATEST_OFFSET] = last_offset
-    return OK, end_row
 
 
 # -- classify --------------------------------------------------------------------------------
@@ -337,6 +276,8 @@ def classify_batches(
     state: Int64s,
     k0: np.uint64,
     k1: np.uint64,
+    rules: Int64s,
+    header: Bytes,
     now_ms: int,
     new_horizon_ms: int,
     codes: Bytes,
@@ -349,6 +290,12 @@ def classify_batches(
 
     Parameters
     ----------
+    slots, state : arrays
+        A map of offsets, or under a strategy with versions one of those.
+    rules : (RULES,) int64
+        The `RULE_*`; all but the first count under a strategy with versions only.
+    header : (n,) uint8
+        Name of the header that has the version.
     now_ms, new_horizon_ms : int
         Clock of the pass, and the delete horizon that a batch gets if it needs one.
     codes : (n,) uint8, out
@@ -365,14 +312,17 @@ def classify_batches(
     table = borrowed(table)
     slots = borrowed(slots)
     state = borrowed(state)
+    header = borrowed(header)
     latest_offset = state[STATE_LATEST_OFFSET]
+    strategy = rules[RULE_STRATEGY]
+    keep_offset = rules[RULE_KEEP_OFFSET]
     next_record = 0
     for index in range(rows):
         row = table[index]
         attributes = row[COL_ATTRIBUTES]
         count = row[COL_RECORD_COUNT]
         discard = row[COL_DISCARD]
-        is_control = attributes & _CONTROL != 0
+        is_control = attributes & CONTROL_BIT != 0
         has_horizon = attributes & _HORIZON != 0
         base_timestamp = row[COL_BASE_TIMESTAMP]
         row[COL_FIRST_RECORD] = next_record
@@ -389,7 +339,7 @@ def classify_batches(
             end = row[COL_SECTION_END]
             append_time = attributes & _APPEND_TIME != 0
             for _ in range(count):
-                fields = _record_fields(data, position, end)
+                fields = record_fields(data, position, end)
                 if fields[0] != OK:
                     return DAMAGED, index
                 record_starts[next_record] = position
@@ -400,9 +350,26 @@ def classify_batches(
                 key_size = fields[6]
                 tombstone = fields[7] < 0
                 fate = RETAINED
-                if not is_control and offset <= latest_offset:
+                if not is_control and offset <= latest_offset and offset != keep_offset:
                     if key_size < 0:
                         fate = NULL_KEY
+                    elif strategy != OFFSET:
+                        timestamp = base_timestamp + fields[2]
+                        if append_time:
+                            timestamp = row[COL_MAX_TIMESTAMP]
+                        status, version = record_version(
+                            data, fields[4], fields[1], timestamp, header, strategy
+                        )
+                        beaten, later_loser = is_beaten(
+                            slots, state, data, fields[5], key_size, offset,
+                            status == FOUND, version, k0, k1,
+                        )  # fmt: skip
+                        # A winner goes after its losers, and only if none can be to come (§13.6).
+                        safe = base_timestamp <= rules[RULE_SAFE_MS] and not later_loser
+                        if beaten:
+                            fate = SUPERSEDED
+                        elif tombstone and expired and safe:
+                            fate = TOMBSTONE_EXPIRED
                     elif map_get(slots, state, data, fields[5], key_size, k0, k1) > offset:
                         fate = SUPERSEDED
                     elif tombstone and expired:
@@ -472,7 +439,7 @@ def write_kept_records(
     for record in range(first, first + row[COL_RECORD_COUNT]):
         if codes[record] != RETAINED:
             continue
-        fields = _record_fields(data, record_starts[record], row[COL_SECTION_END])
+        fields = record_fields(data, record_starts[record], row[COL_SECTION_END])
         timestamp_delta = fields[2] + shift
         if append_time:
             timestamp_delta = row[COL_MAX_TIMESTAMP] - row[COL_OUT_BASE_TIMESTAMP]

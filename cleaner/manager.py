@@ -8,12 +8,14 @@ background, `cleaner.command` for those who ask).
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from cleaner.config import CleanerConfig
-from cleaner.errors import CleaningAbortedError, OverflowedSegmentError
+from cleaner.errors import CleaningAbortedError, OffsetMapFullError, OverflowedSegmentError
 from cleaner.selection import (
     Circumstances,
     CleanableState,
@@ -27,7 +29,6 @@ from cleaner.selection import (
 from cleaner.states import CleaningStates
 from logstore.errors import (
     CorruptionError,
-    InvalidConfigurationError,
     InvalidOffsetError,
     KafkaStorageError,
     LogStoreError,
@@ -49,8 +50,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-OFFSET_STRATEGY = "offset"
-
 _FOR_GOOD = (CorruptionError, UnsupportedFormatError, SegmentOverflowError, InvalidOffsetError)
 """What a further attempt would meet again; the log serves on, but is not cleaned any more."""
 
@@ -58,7 +57,8 @@ _FOR_GOOD = (CorruptionError, UnsupportedFormatError, SegmentOverflowError, Inva
 class PassResult(NamedTuple):
     """How a pass ended: with its numbers, or with what was in the way.
 
-    With neither a segment was split first: the log is as due as it was.
+    With neither a segment was split first, or the log was cut since it was measured: it is as due
+    as it was.
     """
 
     stats: CleanerStats | None
@@ -155,30 +155,65 @@ class LogCleanerManager(LogService):
     # -- checkpoint ----------------------------------------------------------------------
 
     def checkpoint_of(self, topic_partition: TopicPartition) -> int | None:
-        """Return the stored first dirty offset of a partition; None if there is none."""
-        return self._logs.directory_of(topic_partition).cleaner_offset(topic_partition)
+        """Return the stored first dirty offset of a partition; None if there is none.
 
-    def _write_checkpoint(self, topic_partition: TopicPartition, first_dirty_offset: int) -> None:
+        Raises
+        ------
+        UnknownTopicOrPartitionError
+        KafkaStorageError
+            The disk failed.
+        """
         directory = self._logs.directory_of(topic_partition)
-        directory.write_cleaner_offset(topic_partition, first_dirty_offset)
+        try:
+            return directory.cleaner_offset(topic_partition)
+        except OSError as error:
+            raise KafkaStorageError(
+                f"{directory.path}: cannot read checkpoints: {error}"
+            ) from error
+
+    def _write_checkpoint(self, log: Log, first_dirty_offset: int) -> None:
+        """Store where a log's clean section ends; whoever calls has the partition."""
+        directory = self._logs.directory_of(log.topic_partition)
+        try:
+            directory.write_cleaner_offset(log.topic_partition, first_dirty_offset)
+        except OSError as error:
+            log.go_offline(f"cannot write the cleaner checkpoint: {error}")
+            raise KafkaStorageError(
+                f"{log.topic_partition}: cannot write the cleaner checkpoint: {error}"
+            ) from error
 
     def repair_checkpoint(self, log: Log, state: CleanableState) -> None:
-        """Replace a stored checkpoint that lies outside its log."""
-        if state.checkpoint_repaired and log.config.compact:
-            self._write_checkpoint(log.topic_partition, state.first_dirty_offset)
+        """Replace a stored checkpoint that lies outside its log, unless somebody has it."""
+        tp = log.topic_partition
+        if not (state.checkpoint_repaired and log.config.compact and self.states.begin(tp)):
+            return
+        try:
+            log.check_open()  # one of the same name may be in its place
+            # Measured again: until now it could have been cut.
+            again = self.state_of(log)
+            if again.checkpoint_repaired:
+                self._write_checkpoint(log, again.first_dirty_offset)
+        finally:
+            self.states.done(tp)
 
     # -- deciding ------------------------------------------------------------------------
 
     def state_of(self, log: Log) -> CleanableState:
-        """Measure a log as selection does; changes nothing."""
-        return cleanable_state(
-            log, self.checkpoint_of(log.topic_partition), self.runtime.clock.now_ms()
-        )
+        """Measure a log as selection does; changes nothing.
+
+        Raises
+        ------
+        UnknownTopicOrPartitionError, KafkaStorageError
+            It was deleted, or the disk failed.
+        """
+        checkpoint = self.checkpoint_of(log.topic_partition)
+        now_ms = self.runtime.clock.now_ms()
+        return log.reader.steady(lambda: cleanable_state(log, checkpoint, now_ms))
 
     def decision_of(
         self, log: Log, *, force: bool = False, rolled: bool = False, foresee: bool = False
     ) -> CleaningDecision:
-        """Decide about a log; changes nothing. See `cleaner.selection.decide`."""
+        """Decide about a log; changes nothing. See `cleaner.selection.decide`, `state_of`."""
         tp = log.topic_partition
         state = self.states.of(tp)
         circumstances = Circumstances(
@@ -188,13 +223,10 @@ class LogCleanerManager(LogService):
             paused=None if state is None else f"its cleaning state is {state}",
             kafka_exact=self.kafka_exact,
         )
-        return decide(
-            log,
-            self.checkpoint_of(tp),
-            self.runtime.clock.now_ms(),
-            circumstances,
-            rolled=rolled,
-            foresee=foresee,
+        checkpoint = self.checkpoint_of(tp)
+        now_ms = self.runtime.clock.now_ms()
+        return log.reader.steady(
+            lambda: decide(log, checkpoint, now_ms, circumstances, rolled=rolled, foresee=foresee)
         )
 
     def explain(self, log: Log) -> CleaningDecision:
@@ -210,7 +242,7 @@ class LogCleanerManager(LogService):
         """Tell whether KIP-354 wants the active segment rolled though nothing is appended."""
         if self.kafka_exact:
             return False
-        moment = idle_roll_ms(log)
+        moment = log.reader.steady(lambda: idle_roll_ms(log))
         return moment is not None and moment <= self.runtime.clock.now_ms()
 
     # -- choosing ------------------------------------------------------------------------
@@ -342,6 +374,7 @@ class LogCleanerManager(LogService):
         if not taken and not self.states.begin(tp):
             return PassResult(None, _closed("paused", f"its state is {self.states.of(tp)}"))
         first_dirty, upper_bound = state.first_dirty_offset, state.upper_bound_offset
+        store: Callable[[], None] | None = None  # what was stored holds, unless it comes to an end
         steps = clean_pass(
             log,
             config or self.config,
@@ -350,22 +383,29 @@ class LogCleanerManager(LogService):
             pass_number=number,
             dry_run=dry_run,
         )
-        checkpoint: int | None = None  # what was stored holds, unless the pass comes to an end
         try:
+            with log.lock:
+                if not _still_fits(log, state):
+                    return PassResult(None, None)
+                log.open_files(upper_bound)
+                step = next(steps)  # knows its segments now, which may be removed from here on
             while True:
+                yield step
                 self.states.check_not_aborted(tp)
-                yield next(steps)
+                step = next(steps)
         except StopIteration as done:
             stats: CleanerStats = done.value
-            checkpoint = stats.end_offset
+            store = partial(self._write_checkpoint, log, stats.end_offset)
             return PassResult(stats, None)
         except CleaningAbortedError as error:
             return PassResult(None, _closed("paused", str(error)))
+        except OffsetMapFullError as error:
+            return PassResult(None, _closed("offset_map", str(error)))
         except OverflowedSegmentError as error:
-            checkpoint = first_dirty
+            store = partial(self._write_checkpoint, log, first_dirty)
             return self._split(log, error, dry_run=dry_run)
         except _FOR_GOOD as error:
-            checkpoint = first_dirty
+            store = partial(self._write_checkpoint, log, first_dirty)
             return self._give_up(tp, error, dry_run=dry_run)
         except OSError as error:
             if not dry_run:
@@ -373,9 +413,7 @@ class LogCleanerManager(LogService):
             raise KafkaStorageError(f"{tp}: cannot clean: {error}") from error
         finally:
             steps.close()
-            # Who aborted it goes on now, and decides about the checkpoint.
-            if self.states.done(tp) and checkpoint is not None and not dry_run:
-                self._write_checkpoint(tp, checkpoint)
+            self.states.done(tp, None if dry_run else store)
 
     def _split(self, log: Log, error: OverflowedSegmentError, *, dry_run: bool) -> PassResult:
         """Split the segment that a pass stumbled over; the next one goes on."""
@@ -418,7 +456,8 @@ class LogCleanerManager(LogService):
             mark = self._uncleanable.get(log.topic_partition)
             if mark is not None:
                 counts[mark.log_dir] += 1
-                sizes[mark.log_dir] += self.state_of(log).cleanable_bytes
+                with suppress(UnknownTopicOrPartitionError, KafkaStorageError):  # just deleted
+                    sizes[mark.log_dir] += self.state_of(log).cleanable_bytes
         return counts, sizes
 
     def retry(self, topic_partition: TopicPartition) -> bool:
@@ -451,7 +490,9 @@ class LogCleanerManager(LogService):
                 decision = log.delete_old_segments(first_dirty_offset=checkpoint)
                 if decision.removed:
                     removed.append(decision)
-            except (KafkaStorageError, UnknownTopicOrPartitionError) as error:
+            except UnknownTopicOrPartitionError as error:
+                logger.info("%s is passed over: %s", tp, error)
+            except KafkaStorageError as error:
                 logger.warning("%s: retention failed: %s", tp, error)
             except LogStoreError as error:
                 self._mark_uncleanable(tp, error)
@@ -467,8 +508,12 @@ class LogCleanerManager(LogService):
         self._uncleanable.pop(topic_partition, None)
 
     def pause(self, topic_partition: TopicPartition) -> None:
-        """Stop a partition's cleaning, wait for its end, and keep it from being cleaned."""
-        self.states.abort_and_pause(topic_partition)
+        """Stop a partition's cleaning, wait for its end, and keep it from being cleaned.
+
+        In turn: two who want the same partition at once, which Kafka's partition lock keeps apart,
+        both get it.
+        """
+        self.states.pause_in_turn(topic_partition)
 
     def resume(self, topic_partition: TopicPartition) -> None:
         """Take back one `pause`."""
@@ -491,17 +536,13 @@ class LogCleanerManager(LogService):
                 self.states.abort(tp)
 
 
-def refuse_other_strategies(log: Log) -> None:
-    """Raise `InvalidConfigurationError` for a compaction strategy that is not there yet."""
-    config = log.config
-    strategy = config.compaction_strategy or OFFSET_STRATEGY
-    if strategy == "header" and not config.compaction_strategy_header.strip():
-        strategy = OFFSET_STRATEGY
-    if config.compact and strategy != OFFSET_STRATEGY:
-        raise InvalidConfigurationError(
-            f"topic '{log.topic_partition.topic}': compaction.strategy {strategy} "
-            "is not supported yet; nothing was cleaned"
-        )
+def _still_fits(log: Log, state: CleanableState) -> bool:
+    """Tell whether what was measured before the partition was taken still holds.
+
+    The log is not truncated from then on; its lock is held, so that its start stays as well.
+    """
+    log.check_open()
+    return state.generation == log.generation and state.first_dirty_offset >= log.log_start_offset
 
 
 def _closed(gate: str, text: str) -> Gate:

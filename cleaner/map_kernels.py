@@ -1,5 +1,7 @@
 """Compiled loops of the offset map: keyed hash, search, insertion.
 
+What `version_kernels` shares of it works on slots of any width whose last word is tagged.
+
 `slots` is (home slots + SLACK_SLOTS, 2) uint64. Word 0 of a slot: 64 bits of the key's hash. Word
 1: 24 more bits, then the offset relative to `state[STATE_BASE]` plus 1 in 40 bits; 0 there marks a
 free slot. Entries lie in the order of their hashes from their home slot on, so that a search for
@@ -22,10 +24,14 @@ STATE_LATEST_OFFSET = 1
 STATE_LIMIT = 2
 STATE_MESSAGES = 3
 STATE_BASE = 4
-STATE_WORDS = 5
+STATE_MIN_VERSION = 5  # of those ever put; for maps with versions
+STATE_UNVERSIONED = 6  # records put without a version
+STATE_MALFORMED = 7  # those among them whose header is not of the expected form
+STATE_WORDS = 8
 
 OFFSET_BITS = 40
 MAX_OFFSET_SPAN = 2**OFFSET_BITS - 2
+TAG_MASK = 2**64 - 2**OFFSET_BITS
 SLACK_SLOTS = 4096
 
 
@@ -93,19 +99,40 @@ def siphash128(
 
 
 @kernel
-def _find_slot(slots: UInt64s, low: np.uint64, tag: np.uint64) -> tuple[np.int64, bool]:
-    """Return (slot, found): where a hash is, or where it would be inserted."""
+def find_slot(
+    slots: UInt64s, low: np.uint64, tag: np.uint64, last: int, tag_mask: int
+) -> tuple[np.int64, bool]:
+    """Return (slot, found): where a hash is, or where it would be inserted.
+
+    `last` is the column of the word that has the offset and, under `tag_mask`, the tag.
+    """
     home_slots = np.uint64(len(slots) - SLACK_SLOTS)
     slot = np.int64(((low >> np.uint64(32)) * home_slots) >> np.uint64(32))
     offset_mask = np.uint64(MAX_OFFSET_SPAN + 1)
     while slot < len(slots):
-        word = slots[slot, 1]
+        word = slots[slot, last]
         if word & offset_mask == np.uint64(0) or slots[slot, 0] > low:
             return slot, False
-        if slots[slot, 0] == low and word & ~offset_mask == tag:
+        if slots[slot, 0] == low and word & np.uint64(tag_mask) == tag:
             return slot, True
         slot += 1
     return slot, False
+
+
+@kernel
+def open_slot(slots: UInt64s, slot: np.int64, last: int) -> bool:
+    """Shift what lies from a slot on up to the next free one; False if none is free."""
+    offset_mask = np.uint64(MAX_OFFSET_SPAN + 1)
+    free = slot
+    while free < len(slots) and slots[free, last] & offset_mask != np.uint64(0):
+        free += 1
+    if free >= len(slots):
+        return False
+    while free > slot:
+        for column in range(last + 1):
+            slots[free, column] = slots[free - 1, column]
+        free -= 1
+    return True
 
 
 @kernel
@@ -116,7 +143,7 @@ def map_get(
     slots = borrowed(slots)
     low, high = siphash128(data, start, size, k0, k1)
     tag = (high >> np.uint64(OFFSET_BITS)) << np.uint64(OFFSET_BITS)
-    slot, found = _find_slot(slots, low, tag)
+    slot, found = find_slot(slots, low, tag, 1, TAG_MASK)
     if not found:
         return np.int64(-1)
     relative = np.int64(slots[slot, 1] & np.uint64(MAX_OFFSET_SPAN + 1)) - 1
@@ -146,22 +173,14 @@ def map_put(
         return False
     low, high = siphash128(data, start, size, k0, k1)
     tag = (high >> np.uint64(OFFSET_BITS)) << np.uint64(OFFSET_BITS)
-    slot, found = _find_slot(slots, low, tag)
+    slot, found = find_slot(slots, low, tag, 1, TAG_MASK)
     word = tag | np.uint64(relative + 1)
     if found:
         slots[slot, 1] = word
         state[STATE_LATEST_OFFSET] = offset
         return True
-    offset_mask = np.uint64(MAX_OFFSET_SPAN + 1)
-    free = slot
-    while free < len(slots) and slots[free, 1] & offset_mask != np.uint64(0):
-        free += 1
-    if free >= len(slots):
+    if not open_slot(slots, slot, 1):
         return False
-    while free > slot:
-        slots[free, 0] = slots[free - 1, 0]
-        slots[free, 1] = slots[free - 1, 1]
-        free -= 1
     slots[slot, 0] = low
     slots[slot, 1] = word
     state[STATE_ENTRIES] += 1

@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cleaner import map_kernels
-from cleaner.config import KAFKA_ENTRY_BYTES
 from cleaner.errors import OffsetMapFullError
+from cleaner.strategy import OFFSET_ENTRY_BYTES
 from logstore.errors import InvalidConfigurationError
 from logstore.runtime import Random
+from logstore.types import INT64_MAX
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _PHYSICAL_LOAD = 0.6
-_SLOT_BYTES = 16
 
 
-class OffsetMap:
-    """Key → offset of the key's latest record.
+class KeyMap:
+    """A buffer of slots, how many keys it takes, and what the kernels keep beside it.
 
     Parameters
     ----------
@@ -44,12 +44,12 @@ class OffsetMap:
     Raises
     ------
     InvalidConfigurationError
-        The buffer holds no key.
-
-    Notes
-    -----
-    put and get are O(1) expected, about 50 ns inside map_kernels. Not thread-safe.
+        The buffer holds too few keys for any progress.
     """
+
+    ENTRY_BYTES = OFFSET_ENTRY_BYTES
+    SLOT_WORDS = 2
+    LEAST_KEYS = 1
 
     def __init__(
         self,
@@ -60,21 +60,23 @@ class OffsetMap:
         max_entries: int | None = None,
         rng: Random | None = None,
     ) -> None:
-        self.capacity = memory_bytes // KAFKA_ENTRY_BYTES
+        self.capacity = memory_bytes // self.ENTRY_BYTES
         self.limit = int(self.capacity * load_factor)
-        if self.capacity * load_factor <= 1:
+        if self.capacity * load_factor <= 1 or self.limit < self.LEAST_KEYS:
             raise InvalidConfigurationError(
-                f"a dedupe buffer of {memory_bytes} bytes holds no key: no progress is possible"
+                f"a dedupe buffer of {memory_bytes} bytes holds {self.limit or 'no'} "
+                f"key{'s' if self.limit > 1 else ''}: no progress is possible"
             )
         expected = self.capacity if max_entries is None else min(self.capacity, max_entries)
-        homes = min(memory_bytes // _SLOT_BYTES, int(expected / _PHYSICAL_LOAD) + 1)
+        slot_bytes = 8 * self.SLOT_WORDS
+        homes = min(memory_bytes // slot_bytes, int(expected / _PHYSICAL_LOAD) + 1)
         self.slots: NDArray[np.uint64] = np.zeros(
-            (max(1, homes) + map_kernels.SLACK_SLOTS, 2), np.uint64
+            (max(1, homes) + map_kernels.SLACK_SLOTS, self.SLOT_WORDS), np.uint64
         )
         self.state: NDArray[np.int64] = np.zeros(map_kernels.STATE_WORDS, np.int64)
         self.state[map_kernels.STATE_LIMIT] = self.limit
         self.state[map_kernels.STATE_BASE] = base_offset
-        self.state[map_kernels.STATE_LATEST_OFFSET] = -1
+        self._reset()
         key = 0 if rng is None else rng.getrandbits(128)
         self.k0 = np.uint64(key & 0xFFFFFFFFFFFFFFFF)
         self.k1 = np.uint64(key >> 64)
@@ -96,6 +98,39 @@ class OffsetMap:
         """Entries over counted slots, 0 to the load factor."""
         return len(self) / self.capacity
 
+    def clear(self) -> None:
+        """Forget everything."""
+        self.slots.fill(0)
+        self._reset()
+
+    def _reset(self) -> None:
+        for word in (
+            map_kernels.STATE_ENTRIES,
+            map_kernels.STATE_MESSAGES,
+            map_kernels.STATE_UNVERSIONED,
+            map_kernels.STATE_MALFORMED,
+        ):
+            self.state[word] = 0
+        self.state[map_kernels.STATE_LATEST_OFFSET] = -1
+        self.state[map_kernels.STATE_MIN_VERSION] = INT64_MAX
+
+    def _check(self) -> None:
+        """Assert that used slots are counted and lie in the order of their hashes."""
+        offset_bits = np.uint64(map_kernels.MAX_OFFSET_SPAN + 1)
+        used = (self.slots[:, -1] & offset_bits) != 0
+        assert int(used.sum()) == len(self)
+        hashes = self.slots[used, 0]
+        assert bool(np.all(hashes[1:] >= hashes[:-1]))
+
+
+class OffsetMap(KeyMap):
+    """Key → offset of the key's latest record; see `KeyMap`.
+
+    Notes
+    -----
+    put and get are O(1) expected, about 50 ns inside map_kernels. Not thread-safe.
+    """
+
     def put(self, key: bytes, offset: int) -> None:
         """Map `key` to `offset`, whatever it was mapped to; `latest_offset` follows.
 
@@ -105,7 +140,7 @@ class OffsetMap:
             All counted slots are in use, be the key known or not.
         """
         fits = len(self) < self.capacity and map_kernels.map_put(
-            self.slots, self.state, _array(key), 0, len(key), offset, self.k0, self.k1
+            self.slots, self.state, as_array(key), 0, len(key), offset, self.k0, self.k1
         )
         if not fits:
             raise OffsetMapFullError(f"the map is full with {len(self)} keys")
@@ -113,24 +148,12 @@ class OffsetMap:
     def get(self, key: bytes) -> int:
         """Return the offset mapped for `key`, -1 if there is none."""
         return int(
-            map_kernels.map_get(self.slots, self.state, _array(key), 0, len(key), self.k0, self.k1)
+            map_kernels.map_get(
+                self.slots, self.state, as_array(key), 0, len(key), self.k0, self.k1
+            )
         )
 
-    def clear(self) -> None:
-        """Forget everything."""
-        self.slots.fill(0)
-        self.state[map_kernels.STATE_ENTRIES] = 0
-        self.state[map_kernels.STATE_MESSAGES] = 0
-        self.state[map_kernels.STATE_LATEST_OFFSET] = -1
 
-    def _check(self) -> None:
-        """Assert that used slots are counted and lie in the order of their hashes."""
-        offset_bits = np.uint64(map_kernels.MAX_OFFSET_SPAN + 1)
-        used = (self.slots[:, 1] & offset_bits) != 0
-        assert int(used.sum()) == len(self)
-        hashes = self.slots[used, 0]
-        assert bool(np.all(hashes[1:] >= hashes[:-1]))
-
-
-def _array(key: bytes) -> NDArray[np.uint8]:
-    return np.frombuffer(bytearray(key), np.uint8)
+def as_array(data: bytes) -> NDArray[np.uint8]:
+    """Return bytes as kernels take them."""
+    return np.frombuffer(bytearray(data), np.uint8)

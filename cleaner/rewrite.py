@@ -6,7 +6,7 @@ were compressed before, and appends to the destination.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 
 from cleaner import kernels
 from cleaner.chunks import Chunk, ChunkReader, end_of
+from cleaner.strategy import Strategy
 from cleaner.transactions import TransactionState, aborted_transactions, keep_last_batches
+from cleaner.version_map import KernelStrategy
 from logstore.names import CLEANED_SUFFIX, SEGMENT_SUFFIXES, file_name
 from logstore.record.codecs import Codec, compress
 from logstore.record.layout import CODEC_MASK, HEADER_SIZE
@@ -22,14 +24,37 @@ from logstore.segment import BatchExtent, LogSegment
 from logstore.types import INT64_MAX
 
 if TYPE_CHECKING:
-    from cleaner.offset_map import OffsetMap
+    from cleaner.offset_map import KeyMap
     from logstore.log import Log
 
-Observer = Callable[["OffsetMap", Chunk, NDArray[np.uint8]], None]
+Observer = Callable[["KeyMap", Chunk, NDArray[np.uint8]], None]
 """Shown each chunk once its records were judged: the map, the chunk, the codes of what was parsed.
 
 Chunk and codes are valid during the call only.
 """
+
+
+class Rules:
+    """By what the records of a pass are compared.
+
+    Parameters
+    ----------
+    strategy : Strategy, optional
+        By offsets by default; then the others do not count.
+    keep_offset : int
+        The record that stays whatever it is: the last of the log; -1 if none does.
+    safe_ms : int
+        Latest delete horizon before which nothing was appended that this pass does not compare.
+    """
+
+    def __init__(
+        self, strategy: Strategy | None = None, *, keep_offset: int = -1, safe_ms: int = 0
+    ) -> None:
+        self.strategy = KernelStrategy.of(strategy or Strategy())
+        self.values = np.zeros(kernels.RULES, np.int64)
+        self.values[kernels.RULE_STRATEGY] = self.strategy.number
+        self.values[kernels.RULE_KEEP_OFFSET] = keep_offset if self.strategy.has_versions else -1
+        self.values[kernels.RULE_SAFE_MS] = safe_ms
 
 
 class Rewriter:
@@ -43,6 +68,10 @@ class Rewriter:
         Clock of the pass, for horizons that have come.
     first_dirty_offset : int
         The map's batches were verified from here on.
+    rules : Rules, optional
+        How records are compared; by their offsets by default.
+    verified : collection of int
+        Bases of further segments whose batches were verified in this pass.
     observer : Observer, optional
         Sees what is decided; it changes nothing.
 
@@ -57,17 +86,21 @@ class Rewriter:
     def __init__(
         self,
         log: Log,
-        offset_map: OffsetMap,
+        key_map: KeyMap,
         reader: ChunkReader,
         *,
         first_dirty_offset: int,
         upper_bound_offset: int,
         now_ms: int,
+        rules: Rules | None = None,
+        verified: Collection[int] = (),
         observer: Observer | None = None,
     ) -> None:
         self._log = log
         self._observer = observer
-        self._map = offset_map
+        self._map = key_map
+        self._rules = rules or Rules()
+        self._verified = verified
         self._reader = reader
         self._first_dirty_offset = first_dirty_offset
         self._upper_bound_offset = upper_bound_offset
@@ -102,11 +135,11 @@ class Rewriter:
             end = end_of(segment, self._log)
             aborted = aborted_transactions(self._log, segment.base_offset, end)
             self._transactions.add_aborted(aborted)
-            mapped = (
+            is_verified = segment.base_offset in self._verified or (
                 segment.base_offset >= self._first_dirty_offset
                 and end - 1 <= self._map.latest_offset
             )
-            for chunk in self._reader.chunks(segment, end, verify=not mapped):
+            for chunk in self._reader.chunks(segment, end, verify=not is_verified):
                 yield chunk.size_bytes
                 self._transactions.judge(chunk)
                 keep_last_batches(chunk, producers)
@@ -118,15 +151,17 @@ class Rewriter:
         last_of_round = table[:, kernels.COL_LAST_OFFSET] == self._upper_bound_offset - 1
         table[last_of_round, kernels.COL_VERDICT] = kernels.VERDICT_RETAIN_EMPTY
         self._reserve_records(chunk.record_count)
-        offset_map = self._map
+        key_map = self._map
         status, row = kernels.classify_batches(
             chunk.data,
             table,
             rows,
-            offset_map.slots,
-            offset_map.state,
-            offset_map.k0,
-            offset_map.k1,
+            key_map.slots,
+            key_map.state,
+            key_map.k0,
+            key_map.k1,
+            self._rules.values,
+            self._rules.strategy.header,
             self._now_ms,
             self._new_horizon_ms,
             self._codes,
@@ -135,7 +170,7 @@ class Rewriter:
         if status == kernels.DAMAGED:
             chunk.refuse(row)
         if self._observer is not None:
-            self._observer(offset_map, chunk, self._codes)
+            self._observer(key_map, chunk, self._codes)
         size = self._assemble(chunk)
         self._count(chunk, size)
         if destination is not None:

@@ -105,6 +105,8 @@ class CleanableState:
         By how much the oldest dirty data exceeds `max.compaction.lag.ms`; 0 if it does not.
     must_clean_bytes : int
         Bytes of cleanable segments whose first batch is older than that limit.
+    generation : int
+        That of the log when it was measured: after a truncation none of this holds.
     """
 
     topic_partition: TopicPartition
@@ -117,6 +119,7 @@ class CleanableState:
     cleanable_bytes: int
     max_compaction_delay_ms: int
     must_clean_bytes: int
+    generation: int = 0
 
     @property
     def total_bytes(self) -> int:
@@ -246,6 +249,7 @@ def cleanable_state(
         cleanable_bytes=view.bytes_between(start, upper_bound),
         max_compaction_delay_ms=delay,
         must_clean_bytes=overdue,
+        generation=log.generation,
     )
 
 

@@ -12,7 +12,8 @@ its end before they touch the log. Source: cleaner-semantics §3.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from cleaner.errors import CleaningAbortedError, IllegalCleaningStateError
@@ -74,14 +75,22 @@ class CleaningStates:
         if self._states.get(topic_partition) == ABORTED:
             raise CleaningAbortedError(f"the cleaning of {topic_partition} was aborted")
 
-    def done(self, topic_partition: TopicPartition) -> bool:
+    def done(
+        self, topic_partition: TopicPartition, store: Callable[[], None] | None = None
+    ) -> bool:
         """End a cleaning or a retention run.
+
+        Parameters
+        ----------
+        store : callable, optional
+            Called if it ran to its end undisturbed, before anybody else can have the partition:
+            what it stores holds for the log as it is. It must not wait.
 
         Returns
         -------
         bool
-            Whether it ran to its end undisturbed, so that its checkpoint may be stored; False if
-            it was aborted, and then who aborted it goes on.
+            Whether it ran to its end undisturbed; False if it was aborted, and then who aborted
+            it goes on, and decides about the checkpoint.
 
         Raises
         ------
@@ -91,7 +100,11 @@ class CleaningStates:
         with self._lock:
             state = self._states.get(topic_partition)
             if state == IN_PROGRESS:
-                del self._states[topic_partition]
+                try:
+                    if store is not None:
+                        store()
+                finally:
+                    del self._states[topic_partition]
             elif state == ABORTED:
                 self._states[topic_partition] = paused(1)
             else:
@@ -120,6 +133,14 @@ class CleaningStates:
             self._states[topic_partition] = ABORTED
         self._scheduler.wait_until(lambda: self._states.get(topic_partition) != ABORTED)
 
+    def pause_in_turn(self, topic_partition: TopicPartition) -> None:
+        """`abort_and_pause`, after whoever is stopping the cleaning already."""
+        while True:
+            self._scheduler.wait_until(lambda: self._states.get(topic_partition) != ABORTED)
+            with suppress(IllegalCleaningStateError):  # somebody else began to stop another one
+                self.abort_and_pause(topic_partition)
+                return
+
     def resume(self, topic_partition: TopicPartition) -> None:
         """Take back one pause.
 
@@ -140,7 +161,7 @@ class CleaningStates:
 
     def abort(self, topic_partition: TopicPartition) -> None:
         """Stop a partition's cleaning, wait for its end, and let it be."""
-        self.abort_and_pause(topic_partition)
+        self.pause_in_turn(topic_partition)
         self.resume(topic_partition)
 
     def pause_idle(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
@@ -151,9 +172,15 @@ class CleaningStates:
         return idle
 
     def forget(self, topic_partition: TopicPartition) -> None:
-        """Drop the state of a partition that is gone."""
+        """Drop the state of a partition that is gone, and the pause of whoever removed it.
+
+        The pauses of others stay: they will take them back, also if a partition of the same name
+        came meanwhile.
+        """
         with self._lock:
-            self._states.pop(topic_partition, None)
+            state = self._states.pop(topic_partition, None)
+            if state is not None and state.pauses > 1:
+                self._states[topic_partition] = paused(state.pauses - 1)
 
     @staticmethod
     def _illegal(

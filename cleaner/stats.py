@@ -37,6 +37,11 @@ class CleanerStats:
         Records without a key that were dropped.
     map_bytes_read, map_messages_read : int
         Of the map build.
+    seed_bytes_read, seed_messages_read : int
+        Of the clean section, read to be compared under strategies with versions.
+    unversioned_records, malformed_versions : int
+        Records of the map build that had no version under strategy header, and those of them
+        whose header is not of the expected form.
     map_entries : int
         Distinct keys mapped.
     map_utilization : float
@@ -61,6 +66,10 @@ class CleanerStats:
     invalid_messages_read: int
     map_bytes_read: int
     map_messages_read: int
+    seed_bytes_read: int = 0
+    seed_messages_read: int = 0
+    unversioned_records: int = 0
+    malformed_versions: int = 0
     map_entries: int
     map_utilization: float
     fates: Mapping[str, int]
@@ -87,4 +96,10 @@ class CleanerStats:
             "fates": dict(self.fates),
             "index_ms": self.index_ms,
             "clean_ms": self.clean_ms,
+            "map_bytes_read": self.map_bytes_read,
+            "map_messages_read": self.map_messages_read,
+            "seed_bytes_read": self.seed_bytes_read,
+            "seed_messages_read": self.seed_messages_read,
+            "unversioned_records": self.unversioned_records,
+            "malformed_versions": self.malformed_versions,
         }

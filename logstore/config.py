@@ -82,6 +82,9 @@ class LogConfig:
     min_insync_replicas: int = _topic("min.insync.replicas")
     compaction_strategy: str = _topic("compaction.strategy")
     compaction_strategy_header: str = _topic("compaction.strategy.header")
+    logstore_compaction_strategy_header_encoding: str = _topic(
+        "logstore.compaction.strategy.header.encoding"
+    )
     logstore_decompression_max_bytes: int = _topic("logstore.decompression.max.bytes")
 
     def __post_init__(self) -> None:

@@ -296,6 +296,16 @@ _TOPIC_ROWS = (
         synonyms=(Synonym("log.cleaner.compaction.strategy.header"),),
     ),
     ConfigKey(
+        "logstore.compaction.strategy.header.encoding",
+        Kind.STRING,
+        "long",
+        "This engine's own: how that header's value is written: long, 8 bytes as KIP-280 has it, "
+        "or varlong, a zigzag number of up to 10 bytes as record fields are.",
+        values=("long", "varlong"),
+        synonyms=(Synonym("logstore.compaction.strategy.header.encoding"),),
+        blank_is_default=True,
+    ),
+    ConfigKey(
         "logstore.decompression.max.bytes",
         Kind.INT,
         256 << 20,

@@ -9,7 +9,8 @@ LogStoreError                         every error this library raises on purpose
 │   ├─ OutOfOrderSequenceNumberError  ├─ InvalidTxnStateError      ├─ UnknownTopicOrPartitionError
 │   ├─ OffsetsOutOfOrderError         ├─ UnexpectedAppendOffsetError
 │   ├─ TransactionCoordinatorFencedError  ├─ InvalidTransactionTimeoutError
-│   └─ InvalidProducerIdMappingError  (ProducerFencedError is an InvalidProducerEpochError)
+│   ├─ InvalidProducerIdMappingError  (ProducerFencedError is an InvalidProducerEpochError)
+│   └─ InvalidGroupIdError            ├─ IllegalGenerationError    └─ OffsetMetadataTooLargeError
 ├─ IllegalStateError                  a method was called out of turn
 ├─ TransactionAbortedError            what became of records that waited when it was aborted
 ├─ UnsupportedFormatError             bytes that are sound but of a kind this engine refuses
@@ -131,6 +132,24 @@ class TransactionCoordinatorFencedError(RequestError):
     """A transaction marker comes from a coordinator older than the one known."""
 
     kafka_error = "TRANSACTION_COORDINATOR_FENCED"
+
+
+class InvalidGroupIdError(RequestError):
+    """The id of a consumer group is empty."""
+
+    kafka_error = "INVALID_GROUP_ID"
+
+
+class IllegalGenerationError(RequestError):
+    """The consumer belongs to another generation of its group than the one known."""
+
+    kafka_error = "ILLEGAL_GENERATION"
+
+
+class OffsetMetadataTooLargeError(RequestError):
+    """The metadata of a committed offset is longer than `offset.metadata.max.bytes`."""
+
+    kafka_error = "OFFSET_METADATA_TOO_LARGE"
 
 
 class OffsetsOutOfOrderError(RequestError):

@@ -119,10 +119,18 @@ class LogReader:
             The disk failed, or the log is closed or offline.
         """
         self._log.check_open()
-        return self._steady(lambda: self._read(start_offset, max_bytes, isolation, min_one_message))
+        return self.steady(lambda: self._read(start_offset, max_bytes, isolation, min_one_message))
 
-    def _steady(self, look: Callable[[], Answer]) -> Answer:
-        """Look something up; again if segments were removed or bytes truncated meanwhile."""
+    def steady(self, look: Callable[[], Answer]) -> Answer:
+        """Look something up without a lock; again if the log changed under the look.
+
+        That is, if bytes were truncated meanwhile, or it failed and segments were removed.
+
+        Raises
+        ------
+        KafkaStorageError
+            The disk failed, or the log was closed meanwhile.
+        """
         log = self._log
         while True:
             generation = log.settled_generation()
@@ -426,8 +434,8 @@ class LogReader:
         if target < MAX_TIMESTAMP:
             raise InvalidRecordError(f"unknown ListOffsets timestamp {target}")
         if target == MAX_TIMESTAMP:
-            return self._steady(self._offset_of_max_timestamp)
-        return self._steady(lambda: self._offset_at_or_after(target))
+            return self.steady(self._offset_of_max_timestamp)
+        return self.steady(lambda: self._offset_at_or_after(target))
 
     def _offset_at_or_after(self, target: int) -> ListedOffset | None:
         log = self._log
@@ -458,7 +466,7 @@ class LogReader:
         start: what it answers is meant to be deleted up to.
         """
         self._log.check_open()
-        return self._steady(lambda: self._first_offset_at(timestamp))
+        return self.steady(lambda: self._first_offset_at(timestamp))
 
     def _first_offset_at(self, timestamp: int) -> int:
         log = self._log

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from logstore.errors import LogStoreError
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from logstore.manager import LogManager
     from logstore.retention import RetentionDecision
     from logstore.runtime import ScheduledTask
+    from logstore.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -28,6 +30,15 @@ def log_removals(decision: RetentionDecision) -> None:
             verdict.rule,
             verdict.reason,
         )
+
+
+@contextmanager
+def _one_of_many(topic_partition: TopicPartition, what: str) -> Iterator[None]:
+    """Let what is wrong with one log, which may just have been deleted, keep from no other."""
+    try:
+        yield
+    except LogStoreError as error:
+        logger.warning("%s: %s failed: %s", topic_partition, what, error)
 
 
 class Housekeeping(LogService):
@@ -124,7 +135,7 @@ class Housekeeping(LogService):
             if log.is_offline or tp.topic in adopted or log.config.compact:
                 continue
             # A cleaning of a topic that was compacted until now comes to its end first.
-            with manager.services.paused_if_idle(tp) as is_idle:
+            with _one_of_many(tp, "retention"), manager.services.paused_if_idle(tp) as is_idle:
                 if is_idle:
                     log_removals(log.delete_old_segments())
 
@@ -133,7 +144,8 @@ class Housekeeping(LogService):
         now_ms = self._manager.runtime.clock.now_ms()
         for log in self._manager.open_logs():
             if not log.is_offline and now_ms - log.last_flush_ms >= log.config.flush_ms:
-                log.flush()
+                with _one_of_many(log.topic_partition, "flush"):
+                    log.flush()
 
     def checkpoint_high_watermarks(self) -> None:
         """Write the high watermarks."""

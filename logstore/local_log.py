@@ -194,6 +194,16 @@ class LocalLog:
             self.recovery_point = max(target, self.recovery_point)
             self.last_flush_ms = self.runtime.clock.now_ms()
 
+    def open_files(self, end_offset: int) -> None:
+        """Open the `.log` files of the segments below an offset, as whoever reads them all does.
+
+        So that they can be read to the end, whatever is removed meanwhile.
+        """
+        with self.lock, self._storage("open segments"):
+            self.check_open()
+            for segment in self.segments.between(self.segments.first.base_offset, end_offset):
+                _ = segment.file
+
     def abandon(self) -> None:
         """Close every file as it is: the log is about to be deleted, or offline."""
         with self.lock:
@@ -248,8 +258,9 @@ class LocalLog:
         return self.runtime.clock.monotonic_ns() // 1_000_000
 
     def _delete_due_files(self) -> None:
-        if not (self._closed or self.is_offline):
-            self.delete_expired_files()
+        with self.lock:  # or it might be deleted, and its files renamed, in between
+            if not (self._closed or self.is_offline):
+                self.delete_expired_files()
 
     def _schedule_file_deletion(self, path: str | None) -> None:
         """Remove a file that is named `.deleted` already, once the delay is over."""

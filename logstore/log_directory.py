@@ -88,6 +88,7 @@ class LogDirectory:
         self.offline_reason: str | None = None
         self._file_lock: FileLock | None = None
         self._folder_deletions: list[_FolderDeletion] = []
+        self._removing = runtime.lock()  # one who removes folders at a time
         self._checkpointing = runtime.lock()  # one writer of checkpoints at a time
         self._written: dict[str, tuple[dict[TopicPartition, int], set[TopicPartition]]] = {}
         try:
@@ -226,7 +227,9 @@ class LogDirectory:
                 for tp, offset in self._read(name).items()
                 if tp in self.partitions and tp not in replaced
             }
-            self.checkpoint(name).write(kept | dict(offsets))
+            # Of those that are here: a partition may have been deleted since it was measured.
+            known = {tp: offset for tp, offset in offsets.items() if tp in self.partitions}
+            self.checkpoint(name).write(kept | known)
 
     # -- folders -------------------------------------------------------------------------
 
@@ -260,12 +263,13 @@ class LogDirectory:
 
     def delete_retired_folders(self, *, force: bool = False) -> int:
         """Remove the folders whose time has come, or all of them; return how many."""
-        now_ms = self._uptime_ms()
-        due = [each for each in self._folder_deletions if force or each.due_ms <= now_ms]
-        for each in due:
-            remove_tree(self.runtime.fs, each.path)
-            self._folder_deletions.remove(each)
-        return len(due)
+        with self._removing:
+            now_ms = self._uptime_ms()
+            due = [each for each in self._folder_deletions if force or each.due_ms <= now_ms]
+            for each in due:
+                remove_tree(self.runtime.fs, each.path)
+                self._folder_deletions.remove(each)
+            return len(due)
 
     def _uptime_ms(self) -> int:
         return self.runtime.clock.monotonic_ns() // 1_000_000

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
@@ -451,33 +451,38 @@ class LogManager:
         A cleaning of the partition is stopped first if it may read what goes.
         """
         log = self.log(topic_partition)
-        in_active = offset >= log.active_segment.base_offset
-        with nullcontext() if in_active else self.services.paused(topic_partition):
-            self._lower_cleaner_checkpoint(log, offset)
-            truncated = log.truncate_to(offset)
-            if truncated:
-                self._write_checkpoints(log)
-            return truncated
+        with log.lock:  # or a roll might close the segment that the offset is in
+            if offset >= log.active_segment.base_offset:
+                return self._truncate(log, offset)
+        with self.services.paused(topic_partition):
+            return self._truncate(log, offset)
+
+    def _truncate(self, log: Log, offset: int) -> bool:
+        self._lower_cleaner_checkpoint(log, offset)
+        if truncated := log.truncate_to(offset):
+            self._write_checkpoints(log)
+        return truncated
 
     def truncate_fully_and_start_at(
         self, topic_partition: TopicPartition, offset: int, log_start_offset: int | None = None
     ) -> None:
         """Drop everything and go on at `offset`; the checkpoints follow, as in `truncate_to`."""
         log = self.log(topic_partition)
-
         with self.services.paused(topic_partition):
             self._lower_cleaner_checkpoint(log, offset)
             log.truncate_fully_and_start_at(offset, log_start_offset)
             self._write_checkpoints(log)
 
     def _lower_cleaner_checkpoint(self, log: Log, offset: int) -> None:
-        """Before truncation, so that what is appended again never counts as cleaned."""
-        if log.config.compact:
-            directory = self.directory_of(log.topic_partition)
-            if (active := log.segments.floor(offset)) is not None:
-                offset = active.base_offset  # of what will be the active segment
-            with self._storage(directory, "cannot write the cleaner checkpoint"):
-                directory.lower_cleaner_offset(log.topic_partition, offset)
+        """Before truncation, so that what is appended again never counts as cleaned.
+
+        Whatever the policy is now: a topic that is compacted again goes by the checkpoint it had.
+        """
+        directory = self.directory_of(log.topic_partition)
+        if (active := log.segments.floor(offset)) is not None:
+            offset = active.base_offset  # of what will be the active segment
+        with self._storage(directory, "cannot write the cleaner checkpoint"):
+            directory.lower_cleaner_offset(log.topic_partition, offset)
 
     def _write_checkpoints(self, log: Log) -> None:
         """Before an answer: else a log start beyond a new end would empty the log when reopened."""

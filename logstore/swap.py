@@ -47,7 +47,9 @@ def swap_segments(
     becomes `.swap` from the highest base down, the old files become `.deleted`, then `.swap` is
     stripped. Each step waits until the one before is durable, since a disk may reorder names:
     else an index could come without its log, or an old segment stand beside the one that replaced
-    it; and of several new segments (a split) one could pass for all of them.
+    it; and of several new segments (a split) one could pass for all of them. Old segments beyond
+    the new ones' end, of which nothing stayed, go one by one: a start finds them replaced by their
+    names alone, and a value must not be left of which the tombstone, in a later one, is gone.
     """
     old = sorted(
         (segment for segment in old_segments if segment.base_offset in segments),
@@ -58,6 +60,7 @@ def swap_segments(
         for segment in new:
             segment.delete_if_exists()
         return []
+    end_offset = max(segment.read_next_offset() for segment in new)  # may fail, so before all else
     fs.sync_dir(directory)
     for segment in reversed(new):
         assert segment.suffix == CLEANED_SUFFIX
@@ -72,6 +75,8 @@ def swap_segments(
         if segment.base_offset not in new_bases:
             segments.remove(segment.base_offset)
         segment.change_suffix(DELETED_SUFFIX)
+        if segment.base_offset >= end_offset:
+            fs.sync_dir(directory)
     fs.sync_dir(directory)
     for segment in new:
         segment.change_suffix("")

@@ -1,5 +1,6 @@
 """A broker in one process, without a network: topics, produce, consume, clean."""
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from logstore.broker.broker import Broker
@@ -7,6 +8,7 @@ from logstore.broker.partitioner import Partitioner, murmur2
 from logstore.broker.records import ConsumerRecord, RecordMetadata
 
 if TYPE_CHECKING:
+    from logstore.broker.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata
     from logstore.broker.producer import Producer
     from logstore.broker.reports import (
         CleanReport,
@@ -19,9 +21,11 @@ if TYPE_CHECKING:
 __all__ = [
     "Broker",
     "CleanReport",
+    "ConsumerGroupMetadata",
     "ConsumerRecord",
     "DeleteRecordsResult",
     "ExplainReport",
+    "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "Partitioner",
     "Producer",
@@ -30,23 +34,21 @@ __all__ = [
     "murmur2",
 ]
 
-_REPORTS = (
-    "CleanReport",
-    "DeleteRecordsResult",
-    "ExplainReport",
-    "OffsetAndTimestamp",
-    "RetainReport",
-)
+_HOMES = {
+    "CleanReport": "reports",
+    "ConsumerGroupMetadata": "group_offsets",
+    "DeleteRecordsResult": "reports",
+    "ExplainReport": "reports",
+    "OffsetAndMetadata": "group_offsets",
+    "OffsetAndTimestamp": "reports",
+    "Producer": "producer",
+    "RetainReport": "reports",
+}
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401  # any public name
-    """Load the producer and the reports when they are first wanted (PEP 562)."""
-    if name == "Producer":
-        from logstore.broker.producer import Producer
-
-        return Producer
-    if name not in _REPORTS:
+    """Load the producer and what goes with it when they are first wanted (PEP 562)."""
+    home = _HOMES.get(name)
+    if home is None:
         raise AttributeError(f"module 'logstore.broker' has no attribute {name!r}")
-    from logstore.broker import reports
-
-    return getattr(reports, name)
+    return getattr(importlib.import_module(f"logstore.broker.{home}"), name)

@@ -247,7 +247,7 @@ class Broker:
         return self.manager.catalog.partitions(topic, partition)
 
     def log(self, topic: str, partition: int = 0) -> Log:
-        """Return a partition's log, for what this facade does not offer."""
+        """Return a partition's log."""
         return self.manager.log(TopicPartition(topic, partition))
 
     # -- produce -------------------------------------------------------------------------
@@ -397,6 +397,14 @@ class Broker:
         log = self.manager.log(TopicPartition(topic, partition))
         return read_records(log, offset, until, max_records, Isolation(isolation), key)
 
+    def table(self, topic: str, *, isolation: str = "read_committed") -> dict[bytes, bytes]:
+        """Return the value of each key that is not deleted, under the topic's strategy."""
+        from logstore.broker.table import values_per_key
+
+        config = self.manager.catalog.config(topic)
+        logs = [self.manager.log(tp) for tp in self.partitions(topic)]
+        return values_per_key(logs, config, Isolation(isolation))
+
     def list_offset(self, topic: str, partition: int, target: int) -> ListedOffset | None:
         """Answer a ListOffsets query.
 
@@ -416,13 +424,7 @@ class Broker:
     def offsets_for_times(
         self, times: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Find the first record at or after a time in each partition; None where there is none.
-
-        Raises
-        ------
-        ValueError
-            A time is negative.
-        """
+        """Find the first record at or after a time in each partition; None where there is none."""
         from logstore.broker import admin
 
         return admin.offsets_for_times(self.manager, times)
@@ -547,12 +549,7 @@ class Broker:
         return CleanReport.of(outcome, dry_run=dry_run)
 
     def explain(self, topic: str | None = None, partition: int | None = None) -> ExplainReport:
-        """Say what stands between each partition and its cleaning, and until when.
-
-        Raises
-        ------
-        UnknownTopicOrPartitionError
-        """
+        """Say what stands between each partition and its cleaning, and until when."""
         from logstore.broker import admin
 
         return admin.explain(self.manager, self.cleaner, self.partitions(topic, partition))

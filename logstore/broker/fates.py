@@ -80,9 +80,7 @@ class PartitionFates:
         progress: ProgressListener | None = None,
     ) -> None:
         from cleaner.command import CleanCommand
-        from cleaner.manager import refuse_other_strategies
 
-        refuse_other_strategies(log)
         self._cleaner = cleaner
         self._log = log
         self._progress = progress

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from logstore.append import NewRecord
 from logstore.broker.accumulator import RecordAccumulator
+from logstore.broker.group_offsets import checked_group, checked_offsets
 from logstore.broker.partitioner import Partitioner
 from logstore.broker.producer_config import ProducerConfig
 from logstore.broker.producer_metrics import GROUP, ProducerMetrics
@@ -29,6 +30,7 @@ from logstore.types import INT64_MAX, NO_TIMESTAMP, TopicPartition
 
 if TYPE_CHECKING:
     from logstore.broker.futures import FutureRecordMetadata
+    from logstore.broker.group_offsets import OffsetAndMetadata
     from logstore.broker.producer_config import Serialize
     from logstore.broker.transactions import TransactionCoordinator
     from logstore.manager import LogManager
@@ -291,6 +293,44 @@ class Producer:
         """
         with self._accumulator.locked():
             self._transactional().begin()
+
+    def send_offsets_to_transaction(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group_metadata: object
+    ) -> None:
+        """Commit the offsets of a consumer group with the transaction, or not at all.
+
+        They go to `__consumer_offsets`, where a broker that takes the directory over finds them;
+        here `broker.coordinator.offsets.committed(group_id)` tells them.
+
+        Parameters
+        ----------
+        offsets : mapping of TopicPartition to OffsetAndMetadata
+            Next offset to read of each partition, with whatever the group keeps beside it.
+            kafka-python's are taken too. None at all changes nothing.
+        group_metadata : ConsumerGroupMetadata or str
+            The group, or its id. Nobody joins a group here, so that it has no generation.
+
+        Raises
+        ------
+        TypeError, ValueError
+            Arguments of another kind; nothing was changed.
+        IllegalStateError
+            No transaction was begun.
+        InvalidGroupIdError, IllegalGenerationError, OffsetMetadataTooLargeError,
+        UnknownTopicOrPartitionError, InvalidRecordError
+            Nothing was written; abort the transaction.
+        ProducerFencedError
+            Another producer took over the id, or the transaction took too long.
+        LogStoreError
+            As `InvalidProducerEpochError`: nothing was written; abort the transaction.
+        """
+        group = checked_group(group_metadata)
+        checked = checked_offsets(offsets)
+        with self._accumulator.locked():
+            session = self._transactional()
+            session.check_can_send_offsets()
+            if checked:
+                session.send_offsets(group, checked)
 
     def commit_transaction(self) -> None:
         """Send what waits and commit: readers of committed data see all of it, or nothing yet.

@@ -17,10 +17,11 @@ expect is not sent again, since by then some of it may be gone: it may not be co
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from logstore.broker.transaction_state import INT16_MAX, ProducerIdAndEpoch
+from logstore.broker.fields import INT16_MAX
+from logstore.broker.transaction_state import ProducerIdAndEpoch
 from logstore.errors import (
     IllegalStateError,
     InvalidProducerEpochError,
@@ -34,6 +35,7 @@ from logstore.errors import (
 from logstore.types import INT32_MAX, TopicPartition
 
 if TYPE_CHECKING:
+    from logstore.broker.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata
     from logstore.broker.transactions import TransactionCoordinator
 
 FATAL_ERRORS = (ProducerFencedError, InvalidProducerIdMappingError, InvalidTxnStateError)
@@ -151,6 +153,35 @@ class ProducerSession:
                 self.failed(error)
                 raise
             self._partitions |= new
+
+    def check_can_send_offsets(self) -> None:
+        """Refuse to send offsets where no transaction was begun, or with what it failed with."""
+        if self.state is SessionState.ABORTABLE_ERROR:
+            self.raise_if_failed()
+        self._require("send offsets", SessionState.IN_TRANSACTION)
+
+    def send_offsets(
+        self, group: ConsumerGroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> None:
+        """Write the offsets of a consumer group, at least one, as part of the transaction.
+
+        To be asked for with `check_can_send_offsets` first.
+
+        Raises
+        ------
+        LogStoreError
+            Nothing was written; the transaction can only be aborted.
+        """
+        assert self._producer is not None
+        coordinator = self._coordinator
+        try:
+            coordinator.offsets.check(group, offsets)
+            partition = coordinator.partition_of_group(group.group_id)
+            self.add_partitions((partition,))
+            coordinator.offsets.append(group.group_id, offsets, self._producer)
+        except LogStoreError as error:
+            self.failed(error)
+            raise
 
     def stamp(self, topic_partition: TopicPartition) -> Stamp:
         """Return what the next batch of a partition bears.

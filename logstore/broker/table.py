@@ -1,17 +1,17 @@
-"""The latest record of each key: what a compacted topic comes down to."""
+"""The winning record of each key: what a compacted topic comes down to."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from logstore.broker.records import ConsumerRecord
-from logstore.errors import PolicyViolationError
+from cleaner.strategy import Order, Strategy
+from logstore.broker.records import ConsumerRecord, read_records
 
 if TYPE_CHECKING:
     from logstore.config import LogConfig
-
-OFFSET_STRATEGY = "offset"
+    from logstore.fetch import Isolation
+    from logstore.log import Log
 
 
 def latest_per_key(
@@ -26,28 +26,32 @@ def latest_per_key(
     config : LogConfig
         Of the topic; its compaction strategy decides.
 
-    Raises
-    ------
-    PolicyViolationError
-        The strategy is not supported yet.
-
     Notes
     -----
-    Holds one record a key.
+    Holds one record a key, that of a deleted key as well: an older version may still come.
     """
-    strategy = config.compaction_strategy
-    if strategy == "header" and not config.compaction_strategy_header.strip():
-        strategy = OFFSET_STRATEGY
-    if strategy != OFFSET_STRATEGY:
-        raise PolicyViolationError(
-            f"the latest record per key under compaction.strategy {strategy} is not supported yet"
-        )
-    latest: dict[bytes, ConsumerRecord] = {}
+    strategy = Strategy.of(config)
+    winners: dict[bytes, tuple[Order, ConsumerRecord]] = {}
     for record in records:
         if record.key is None:
             continue
-        # Taken out first, so that the order of insertion stays that of the offsets.
-        latest.pop(record.key, None)
-        if record.value is not None:
-            latest[record.key] = record
-    yield from latest.values()
+        order = strategy.order_of(record.offset, record.timestamp, record.headers)
+        known = winners.get(record.key)
+        if known is None or order > known[0]:
+            winners[record.key] = order, record
+    rows = (record for _, record in winners.values() if record.value is not None)
+    yield from sorted(rows, key=lambda record: record.offset)
+
+
+def values_per_key(
+    logs: Iterable[Log], config: LogConfig, isolation: Isolation
+) -> dict[bytes, bytes]:
+    """Return the values of a topic's rows by key; the later log tells of a key in several."""
+    rows: dict[bytes, bytes] = {}
+    for log in logs:
+        records = read_records(log, None, None, None, isolation, None)
+        for record in latest_per_key(records, config):
+            assert record.key is not None
+            assert record.value is not None
+            rows[record.key] = record.value
+    return rows

@@ -12,22 +12,19 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from logstore.append import NewRecord
+from logstore.broker.coordinator_topic import CoordinatorTopic
 from logstore.broker.transaction_state import (
     TransactionMetadata,
     decode_key,
     decode_value,
     encode_key,
     encode_value,
-    partition_for,
 )
-from logstore.errors import LogStoreError, UnknownTopicOrPartitionError
-from logstore.types import TopicPartition
+from logstore.errors import LogStoreError
 
 if TYPE_CHECKING:
     from logstore.config import BrokerConfig
-    from logstore.log import Log
     from logstore.manager import LogManager
-    from logstore.topics import Topic
 
 logger = logging.getLogger(__name__)
 
@@ -118,14 +115,17 @@ class TransactionLog:
     """Reads and writes `__transaction_state`."""
 
     def __init__(self, manager: LogManager, config: TransactionConfig) -> None:
-        self._manager = manager
-        self._config = config
+        self._topic = CoordinatorTopic(
+            manager,
+            TRANSACTION_STATE_TOPIC,
+            config.state_log_num_partitions,
+            config.topic_configs,
+        )
 
     @property
     def is_stored(self) -> bool:
         """Whether the topic is this engine's own, and not one copied from a broker, or none."""
-        topic = self._topic()
-        return topic is not None and not topic.adopted
+        return self._topic.is_stored
 
     def ensure_stored(self) -> None:
         """Create the topic, or take over a copied one.
@@ -134,23 +134,20 @@ class TransactionLog:
         ------
         KafkaStorageError
         """
-        if not self.is_stored:
-            self._manager.create_topic(
-                TRANSACTION_STATE_TOPIC, self._partition_count(), self._config.topic_configs
-            )
+        self._topic.ensure_stored()
 
     def partition_of(self, transactional_id: str) -> int:
         """Return the partition that keeps an id."""
-        return partition_for(transactional_id, self._partition_count())
+        return self._topic.partition_of(transactional_id).partition
 
     def coordinator_epoch(self, transactional_id: str) -> int:
         """Return the epoch that markers bear: the leader epoch of the id's partition."""
-        return self._log(self.partition_of(transactional_id)).leader_epoch
+        return self._topic.log(self.partition_of(transactional_id)).leader_epoch
 
     def read(self) -> StoredTransactions:
         """Read the newest state of every id; what cannot be read is logged and told."""
         stored = StoredTransactions()
-        topic = self._topic()
+        topic = self._topic.topic
         for number in () if topic is None else topic.partitions:
             try:
                 values = self._newest_values(number)
@@ -191,13 +188,13 @@ class TransactionLog:
     def _write(
         self, transactional_id: str, value: bytes | None, now_ms: int, *, durable: bool
     ) -> None:
-        log = self._log(self.partition_of(transactional_id))
+        log = self._topic.log(self.partition_of(transactional_id))
         log.append_records([NewRecord(encode_key(transactional_id), value, now_ms)])
         if durable:
             log.flush()
 
     def _newest_values(self, number: int) -> dict[str, bytes]:
-        log = self._log(number)
+        log = self._topic.log(number)
         found: dict[str, bytes] = {}
         for _, record in log.records(log.log_start_offset):
             transactional_id = decode_key(record.key)
@@ -208,23 +205,3 @@ class TransactionLog:
             else:
                 found[transactional_id] = record.value
         return found
-
-    def _log(self, number: int) -> Log:
-        return self._manager.log(TopicPartition(TRANSACTION_STATE_TOPIC, number))
-
-    def _topic(self) -> Topic | None:
-        try:
-            return self._manager.catalog.topic(TRANSACTION_STATE_TOPIC)
-        except UnknownTopicOrPartitionError:
-            return None
-
-    def _partition_count(self) -> int:
-        """Return how many partitions the topic has, or will have.
-
-        A copied one may lack some folders, so that it had as many as Kafka makes, or more.
-        """
-        topic = self._topic()
-        if topic is None:
-            return self._config.state_log_num_partitions
-        found = topic.partitions[-1] + 1
-        return max(found, self._config.state_log_num_partitions) if topic.adopted else found

@@ -22,17 +22,15 @@ from itertools import groupby
 from operator import attrgetter
 from typing import NamedTuple
 
+from logstore.broker.fields import INT16_MAX, FieldReader, encode_string
 from logstore.errors import InvalidRecordError, UnsupportedFormatError
 from logstore.types import NO_PRODUCER_ID, NO_TIMESTAMP, TopicPartition
-
-INT16_MAX = 2**15 - 1
 
 KEY_VERSION = 0
 VALUE_VERSION = 0
 FLEXIBLE_VERSION = 1
 
 _VERSION = struct.Struct(">h")
-_LENGTH = struct.Struct(">h")
 _COUNT = struct.Struct(">i")
 _PRODUCER = struct.Struct(">qhib")
 _TIMES = struct.Struct(">qq")
@@ -154,22 +152,6 @@ class TransactionMetadata:
             assert previous.partitions <= self.partitions, (previous, self)
 
 
-def java_hash(text: str) -> int:
-    """Return `String.hashCode()` of Java: over UTF-16 code units, 32 bits, signed."""
-    units = text.encode("utf-16-be", "surrogatepass")
-    value = 0
-    for (unit,) in struct.iter_unpack(">H", units):
-        value = (31 * value + unit) & 0xFFFFFFFF
-    return value - (1 << 32) if value >= 1 << 31 else value
-
-
-def partition_for(transactional_id: str, partitions: int) -> int:
-    """Return the partition of `__transaction_state` that keeps an id, of `partitions` in all."""
-    hashed = java_hash(transactional_id)
-    # Java's abs of the smallest number is negative; Kafka's own takes it as 0.
-    return 0 if hashed == -(1 << 31) else abs(hashed) % partitions
-
-
 def encode_key(transactional_id: str) -> bytes:
     """Return the key of an id's records.
 
@@ -178,7 +160,7 @@ def encode_key(transactional_id: str) -> bytes:
     InvalidRecordError
         Longer than 32767 bytes of UTF-8, or no Unicode text.
     """
-    return _VERSION.pack(KEY_VERSION) + _string(transactional_id)
+    return _VERSION.pack(KEY_VERSION) + encode_string(transactional_id)
 
 
 def decode_key(key: bytes | None) -> str | None:
@@ -191,7 +173,7 @@ def decode_key(key: bytes | None) -> str | None:
     """
     if key is None:
         raise InvalidRecordError("a record of the transaction state has no key")
-    reader = _Reader(key)
+    reader = FieldReader(key, "a key of the transaction state")
     (version,) = reader.unpack(_VERSION)
     return reader.string() if version == KEY_VERSION else None
 
@@ -213,7 +195,7 @@ def encode_value(metadata: TransactionMetadata) -> bytes:
         ]
         parts.append(_COUNT.pack(len(by_topic)))
         for topic, numbers in by_topic:
-            parts += (_string(topic), _COUNT.pack(len(numbers)), *map(_COUNT.pack, numbers))
+            parts += (encode_string(topic), _COUNT.pack(len(numbers)), *map(_COUNT.pack, numbers))
     parts.append(_TIMES.pack(metadata.last_update_ms, metadata.start_ms))
     return b"".join(parts)
 
@@ -228,7 +210,7 @@ def decode_value(transactional_id: str, value: bytes) -> TransactionMetadata:
     UnsupportedFormatError
         It is of a later version than 1.
     """
-    reader = _Reader(value)
+    reader = FieldReader(value, "a transaction state")
     (version,) = reader.unpack(_VERSION)
     if version not in (VALUE_VERSION, FLEXIBLE_VERSION):
         raise UnsupportedFormatError(
@@ -236,7 +218,7 @@ def decode_value(transactional_id: str, value: bytes) -> TransactionMetadata:
         )
     flexible = version == FLEXIBLE_VERSION
     producer_id, producer_epoch, timeout_ms, status = reader.unpack(_PRODUCER)
-    partitions = reader.partitions(flexible=flexible)
+    partitions = _partitions(reader, flexible=flexible)
     last_update_ms, start_ms = reader.unpack(_TIMES)
     if flexible:
         reader.skip_tags()
@@ -254,68 +236,13 @@ def decode_value(transactional_id: str, value: bytes) -> TransactionMetadata:
     )
 
 
-def _string(text: str) -> bytes:
-    try:
-        data = text.encode()
-    except UnicodeEncodeError as error:
-        raise InvalidRecordError(f"{text!r} is no Unicode text") from error
-    if len(data) > INT16_MAX:
-        raise InvalidRecordError(f"a name of {len(data)} bytes is longer than {INT16_MAX}")
-    return _LENGTH.pack(len(data)) + data
-
-
-class _Reader:
-    """Takes fields off the front of bytes; running past the end is `InvalidRecordError`."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._position = 0
-
-    def unpack(self, fields: struct.Struct) -> tuple[int, ...]:
-        return fields.unpack(self._take(fields.size))
-
-    def string(self, *, flexible: bool = False) -> str:
-        size = self._unsigned() - 1 if flexible else self.unpack(_LENGTH)[0]
-        try:
-            return self._take(size).decode()
-        except UnicodeDecodeError as error:
-            raise InvalidRecordError("a name in the transaction state is no UTF-8") from error
-
-    def partitions(self, *, flexible: bool) -> frozenset[TopicPartition]:
-        found: set[TopicPartition] = set()
-        for _ in range(self._count(flexible=flexible)):
-            topic = self.string(flexible=flexible)
-            for _ in range(self._count(flexible=flexible)):
-                (number,) = self.unpack(_COUNT)
-                found.add(TopicPartition(topic, number))
-            if flexible:
-                self.skip_tags()
-        return frozenset(found)
-
-    def skip_tags(self) -> None:
-        for _ in range(self._unsigned()):
-            self._unsigned()
-            self._take(self._unsigned())
-
-    def _count(self, *, flexible: bool) -> int:
-        count = self._unsigned() - 1 if flexible else self.unpack(_COUNT)[0]
-        if count > len(self._data):
-            raise InvalidRecordError(f"{count} elements do not fit {len(self._data)} bytes")
-        return max(count, 0)
-
-    def _unsigned(self) -> int:
-        value = 0
-        for shift in range(0, 35, 7):
-            (byte,) = self._take(1)
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value
-        raise InvalidRecordError("a length in the transaction state has more than five bytes")
-
-    def _take(self, size: int) -> bytes:
-        start, self._position = self._position, self._position + size
-        if size < 0 or self._position > len(self._data):
-            raise InvalidRecordError(
-                f"{size} bytes wanted at {start} of a transaction state of {len(self._data)}"
-            )
-        return self._data[start : self._position]
+def _partitions(reader: FieldReader, *, flexible: bool) -> frozenset[TopicPartition]:
+    found: set[TopicPartition] = set()
+    for _ in range(reader.count(flexible=flexible)):
+        topic = reader.string(flexible=flexible)
+        for _ in range(reader.count(flexible=flexible)):
+            (number,) = reader.unpack(_COUNT)
+            found.add(TopicPartition(topic, number))
+        if flexible:
+            reader.skip_tags()
+    return frozenset(found)

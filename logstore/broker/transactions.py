@@ -23,6 +23,8 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from logstore.broker.fields import INT16_MAX
+from logstore.broker.group_offsets import GroupOffsets
 from logstore.broker.producer_ids import ProducerIds
 from logstore.broker.transaction_log import (
     TRANSACTION_STATE_TOPIC,
@@ -31,7 +33,6 @@ from logstore.broker.transaction_log import (
     TransactionLog,
 )
 from logstore.broker.transaction_state import (
-    INT16_MAX,
     ProducerIdAndEpoch,
     TransactionMetadata,
     TransactionState,
@@ -81,6 +82,11 @@ class TransactionCoordinator(LogService):
     config : TransactionConfig, optional
         The broker's by default.
 
+    Attributes
+    ----------
+    offsets : GroupOffsets
+        Where transactions keep the offsets of consumer groups.
+
     Notes
     -----
     Any thread may call. One lock is held throughout a call, also while markers are written; it is
@@ -95,6 +101,7 @@ class TransactionCoordinator(LogService):
         self._manager = manager
         self._lock = runtime.lock()
         self._log = TransactionLog(manager, self.config)
+        self.offsets = GroupOffsets(manager, runtime.clock)
         self._stored: StoredTransactions | None = None
         self._active = False
         # Of prepared transactions: the partitions that have their marker already.
@@ -220,6 +227,17 @@ class TransactionCoordinator(LogService):
                 durable=True,
             )
             self._watch()
+
+    def partition_of_group(self, group_id: str) -> TopicPartition:
+        """Return the partition for a group's offsets; it exists from here on.
+
+        Raises
+        ------
+        KafkaStorageError
+        """
+        with self._lock:
+            self.offsets.ensure_stored()
+        return self.offsets.partition_of(group_id)
 
     def end_transaction(
         self, transactional_id: str, producer: ProducerIdAndEpoch, *, commit: bool

@@ -247,7 +247,8 @@ class PartitionCheck:
             if isinstance(row, CheckFinding):
                 yield row
                 continue
-            if not state.end_is_known:
+            # Before the first batch that is left nothing is known to compare it with.
+            if not state.end_is_known or offset < min(self._listing.logs, default=offset):
                 continue
             entry, dirty = row.entry, state.first_dirty_offset
             for name, expected, found in state.history.contradictions(entry, dirty):

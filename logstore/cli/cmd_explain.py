@@ -15,6 +15,7 @@ from logstore.cli.options import (
     config_option,
     partition_option,
     topic_overrides,
+    warn_of_strategy,
 )
 from logstore.cli.output import emit, emit_items, emit_json, emit_lines
 from logstore.cli.tables import Styled, Table, can_print, paint
@@ -76,6 +77,8 @@ def explain(
             for name in [each.name for each in broker.topics()] if topic is None else [topic]:
                 broker.override_configs(name, overrides)
         report = broker.explain(topic, partition)
+        topics = {each.decision.state.topic_partition.topic for each in report.partitions}
+        warn_of_strategy(broker, *sorted(topics))
         now_ms = broker.clock.now_ms()
     if settings.as_table:
         _show(report, now_ms)

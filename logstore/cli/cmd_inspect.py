@@ -115,12 +115,12 @@ def inspect(
               active       the segment that takes appends
 
     --fate runs the cleaner over the partition without letting it write, whether a cleaning is
-    due or not. A folder copied from a broker does not tell its topic's configuration: --config
-    gives it, as in the last example.
+    due or not. A folder copied from a broker does not tell its topic's configuration; --config
+    can.
 
     \b
     Fates:    retained           stays
-              superseded         a later record has its key
+              superseded         another record of its key wins
               tombstone_expired  a tombstone that was kept for delete.retention.ms
               aborted            of an aborted transaction
               control_expired    a marker whose transaction is gone

@@ -15,6 +15,7 @@ from logstore.cli.options import (
     config_option,
     to_pairs,
     topic_overrides,
+    warn_of_strategy,
 )
 from logstore.cli.output import (
     emit,
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     from logstore.config import ConfigValue
     from logstore.topics import Topic
     from logstore.types import TopicPartition
-
-VERSION_STRATEGIES = ("timestamp", "header")
 
 
 @click.command(
@@ -88,7 +87,7 @@ def create(
             emit(f"created topic {name} with {count}")
         else:
             emit_json(_topic_json(created))
-        _warn_of_lost_tombstones(broker.describe_configs(name))
+        warn_of_strategy(broker, name)
 
 
 @command(
@@ -142,6 +141,7 @@ def describe(settings: Settings, name: str) -> None:
         checked_partition(broker, name, None)
         found = broker.topic(name)
         configs = broker.describe_configs(name)
+        warn_of_strategy(broker, name)
     if settings.output == "json":
         emit_json(
             {
@@ -163,7 +163,6 @@ def describe(settings: Settings, name: str) -> None:
         )
     else:
         _show_description(found, configs)
-    _warn_of_lost_tombstones(configs)
 
 
 def _show_description(found: Topic, configs: dict[str, ConfigValue]) -> None:
@@ -220,6 +219,7 @@ def alter(
             note(text)
         found = broker.topic(name)
         after = broker.describe_configs(name)
+        warn_of_strategy(broker, name)
     changed = [key for key in after if _in_force(before[key]) != _in_force(after[key])]
     if settings.output == "json":
         items = [_change_json(key, before[key], after[key]) for key in changed]
@@ -238,7 +238,6 @@ def alter(
         emit(f"nothing changes for topic {name}: all of it is in force already")
     if was_adopted:
         note(f"topic {name} was adopted; its configuration is stored from now on")
-    _warn_of_lost_tombstones(after)
 
 
 def _in_force(config: ConfigValue) -> tuple[str, str]:
@@ -302,18 +301,3 @@ def _topic_json(found: Topic) -> dict[str, Any]:
         "partition_numbers": list(found.partitions),
         "adopted": found.adopted,
     }
-
-
-def _warn_of_lost_tombstones(configs: dict[str, ConfigValue]) -> None:
-    """Warn where a late record may return after the tombstone that beat it is gone."""
-    if configs["compaction.strategy"].value not in VERSION_STRATEGIES:
-        return
-    horizon = int(configs["delete.retention.ms"].value)
-    for key in ("segment.ms", "max.compaction.lag.ms"):
-        value = configs[key].value
-        if int(value) >= horizon:
-            note(
-                f"{key} ({value}) is not below delete.retention.ms ({horizon}): under "
-                f"compaction.strategy {configs['compaction.strategy'].value} an older record "
-                "that arrives late may return after its tombstone is gone"
-            )

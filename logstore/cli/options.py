@@ -422,3 +422,13 @@ class Group(click.Group):
             hint = f"; did you mean {' or '.join(near)}?" if near else ""
             ctx.fail(f"no such command '{name}'{hint}")
         return super().resolve_command(ctx, args)
+
+
+def warn_of_strategy(broker: Broker, *topics: str) -> None:
+    """Say what KIP-280 advises against in the configurations of topics."""
+    from cleaner.strategy import recommendations
+    from logstore.cli.output import note
+
+    for name in topics:
+        for text in recommendations(broker.manager.catalog.config(name)):
+            note(f"topic {name}: {text}")

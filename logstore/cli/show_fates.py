@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from logstore.cli.cmd_clean import PHASES
 from logstore.cli.output import (
     display_bytes,
     emit,
@@ -76,7 +77,7 @@ def print_fates(
 
 
 class _Listing:
-    """A partition's fates, read with a bar while the map is built, which comes before them."""
+    """A partition's fates, with a bar while the map is built, which comes before the first one."""
 
     def __init__(self, broker: Broker, topic_partition: TopicPartition) -> None:
         from logstore.broker.fates import PartitionFates
@@ -97,8 +98,9 @@ class _Listing:
             yield from records
 
     def _progress(self, topic_partition: TopicPartition, step: PassProgress) -> None:
-        if step.phase == "map":
-            self._bar.update(f"mapping {topic_partition}", step.bytes_done, step.bytes_total)
+        if step.phase != "rewrite":
+            name = f"{PHASES.get(step.phase, step.phase)} {topic_partition}"
+            self._bar.update(name, step.bytes_done, step.bytes_total)
 
 
 # -- JSON ----------------------------------------------------------------------------------

@@ -27,6 +27,9 @@ COMMANDS = (
     ("inspect", "golden", "--records"),
     ("inspect", "{dir}/golden-0", "--deep"),
     ("inspect", "{dir}/golden-0/00000000000000000000.log"),
+    ("inspect", "golden", "--fate"),
+    ("inspect", "{dir}/golden-0", "--fate", "--config", "cleanup.policy=compact"),
+    ("clean", "--force", "--roll", "--out", "{out}", "--config", "cleanup.policy=compact"),
 )
 
 
@@ -64,12 +67,13 @@ def no_checkpoints(directory):
 
 @pytest.mark.parametrize("damage", (sound, torn_tail, missing_indexes, leftovers, no_checkpoints))
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_tree_is_the_same_after(run, golden, command, damage):
+def test_tree_is_the_same_after(run, golden, tmp_path, command, damage):
     case = "transactions" if damage is not leftovers else "segments"
     directory = golden(case)
     damage(directory)
     before = tree_hash(directory)
-    run(*(part.format(dir=directory) for part in command), "--data-dir", directory)
+    places = {"dir": directory, "out": tmp_path / "out"}
+    run(*(part.format(**places) for part in command), "--data-dir", directory)
     assert tree_hash(directory) == before
 
 

@@ -30,8 +30,10 @@ SCENARIO_GROUPS = {
     "L small files and names": (123, 128),
     "M loading and recovery": (129, 144),
     "N map building and basic cleaning": (149, 165),
+    "O tombstones and delete horizon": (166, 176),
     "P cleaning of transactions": (177, 188),
-    "Q swap and its crashes": (192, 197),
+    "Q grouping, swap and its crashes": (189, 202),
+    "R selection": (203, 214),
     "U dump command": (236, 243),
 }
 

@@ -47,7 +47,9 @@ GONE = frozenset(FATE_NAMES) - {"retained"}
     not hasattr(fate_kernels.list_records, "signatures"),
     reason="kernels run as plain Python, where overflow warns instead of wrapping",
 )
-def test_list_records_tells_what_reading_the_batches_tells(batches, codes, parsed, unread, mapped):
+def test_kernel_list_records_tells_what_reading_the_batches_tells(
+    batches, codes, parsed, unread, mapped
+):
     data, table = loaded(batches)
     offset_map = OffsetMap(24 * 100, base_offset=0)
     for number, key in enumerate(sorted(mapped)):
@@ -123,6 +125,7 @@ def end_of_pass(model: TransactionModel, stats: CleanerStats, upper_bound: int) 
 
 @settings(max_examples=max(1, settings().max_examples // 5))
 @given(seed=st.integers(0, 2**32 - 1), segment_bytes=st.sampled_from([400, 900, 100_000]))
+@np.errstate(over="ignore")  # as compiled code does, where kernels run as Python
 def test_a_pass_does_to_each_record_what_was_told(seed: int, segment_bytes: int) -> None:
     rng = random.Random(seed)
     model = TransactionModel(0, segment_bytes)
@@ -200,11 +203,13 @@ lags = st.sampled_from(["0", str(HOUR_MS)])
     codec=st.sampled_from(["none", "none", "gzip", "lz4"]),
     min_lag=lags,
     has_max_lag=st.booleans(),
+    strategy=st.sampled_from(["offset", "offset", "timestamp", "header"]),
     force=st.booleans(),
     roll=st.booleans(),
 )
+@np.errstate(over="ignore")
 def test_the_fates_add_up_to_those_of_the_dry_run(
-    history, codec, min_lag, has_max_lag, force, roll
+    history, codec, min_lag, has_max_lag, strategy, force, roll
 ):
     clock = VirtualClock()
     with Broker(clock=clock, fs=MemoryFileSystem(clock), seed=1) as broker:
@@ -215,6 +220,8 @@ def test_the_fates_add_up_to_those_of_the_dry_run(
             "min.cleanable.dirty.ratio": "0.01",
             "file.delete.delay.ms": "0",
             "segment.ms": str(10**12),
+            "compaction.strategy": strategy,
+            "compaction.strategy.header": "v",
         }
         if has_max_lag:
             configs["max.compaction.lag.ms"] = str(2 * HOUR_MS)
@@ -233,7 +240,15 @@ def test_the_fates_add_up_to_those_of_the_dry_run(
                 broker.clean("t", force=argument)
         broker.alter_configs("t", compact)
         found = broker.fates("t", force=force, roll=roll)
-        counts = Counter(each.fate for each in found)
+        records = {each.offset: each for each in found}
+        counts = Counter(each.fate for each in records.values())
+        for each in records.values():
+            assert (each.superseded_by is not None) == (each.fate == "superseded")
+            if each.superseded_by is not None:
+                winner = records[each.superseded_by]
+                assert winner.key == each.key
+                assert winner.fate != "superseded"
+                assert strategy != "offset" or winner.offset > each.offset
         assert counts.total() == len(offsets_in(broker.log("t")))
         report = broker.clean("t", dry_run=True, force=force, roll=roll)
         assert report.cleaned == () or found.decision.will_clean

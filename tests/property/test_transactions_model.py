@@ -1,9 +1,10 @@
 """Producers in random order against a model of what a reader of committed data must see.
 
 Three transactional producers, one of which lingers, and one without transactions write to two
-partitions. They commit, abort, take too long, are replaced by others of their id and go on all the
-same; batches are sent again; the process is killed or closes. After each step every partition
-must show the decided records, in order, up to the first that is not decided.
+partitions, and offsets of two consumer groups. They commit, abort, take too long, are replaced by
+others of their id and go on all the same; batches are sent again; the process is killed or closes.
+After each step every partition must show the decided records, in order, up to the first that is
+not decided, and each group have the newest offset that was committed.
 """
 
 from contextlib import suppress
@@ -13,13 +14,18 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from logstore.broker import OffsetAndMetadata
 from logstore.errors import InvalidProducerEpochError, LogStoreError
 from logstore.record.batch import with_offset_and_epoch
+from logstore.types import TopicPartition
 from tests.support.transactions import Bench
 
 SLOTS = (0, 1, 2)
 LINGERING = 2
 PARTITIONS = (0, 1)
+GROUPS = ("g", "h")
+SOURCE = TopicPartition("t", 0)
+ONE_PARTITION = {"offsets.topic.num.partitions": 1}
 TIMEOUT_MS = 60_000
 FOREVER_MS = 2**31 - 1
 
@@ -62,12 +68,13 @@ class Slot:
 class TransactionMachine(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
-        self.bench = Bench(state_partitions=2)
+        self.bench = Bench(state_partitions=2, broker_config=ONE_PARTITION)
         self.bench.broker.create_topic("t", len(PARTITIONS))
         self.slots = [Slot() for _ in SLOTS]
         self.open_ones = {}
         self.older = []
         self.written = {number: [] for number in PARTITIONS}
+        self.offsets = {group: [] for group in GROUPS}
         self.number = 0
         self.plain = self.bench.broker.producer()
 
@@ -90,11 +97,16 @@ class TransactionMachine(RuleBasedStateMachine):
         return seen
 
     def write(self, slot, number, values):
-        """Note what the producer of a slot wrote; its first data open the transaction."""
+        """Note what the producer of a slot wrote."""
+        transaction = self.transaction(slot)
+        self.written[number] += [(value, transaction) for value in values]
+
+    def transaction(self, slot):
+        """Return the transaction of a slot, which its first data open."""
         own = self.slots[slot]
         if own.transaction is None:
             own.transaction = self.open_ones[slot] = Transaction(self.now_ms)
-        self.written[number] += [(value, own.transaction) for value in values]
+        return own.transaction
 
     def decide(self, slot, outcome):
         transaction = self.open_ones.pop(slot, None)
@@ -136,6 +148,24 @@ class TransactionMachine(RuleBasedStateMachine):
         else:
             assert future.succeeded()
             self.write(slot, partition, [value])
+
+    @rule(slot=slots, group=st.sampled_from(GROUPS))
+    def send_offsets(self, slot, group):
+        own = self.slots[slot]
+        if own.producer is None:
+            self.init(slot)
+        if not own.has_begun:
+            own.producer.begin_transaction()
+            own.has_begun = True
+        self.number += 1
+        offsets = {SOURCE: OffsetAndMetadata(self.number)}
+        if own.is_fenced:
+            with pytest.raises(LogStoreError):
+                own.producer.send_offsets_to_transaction(offsets, group)
+            self.give_up(slot)
+            return
+        own.producer.send_offsets_to_transaction(offsets, group)
+        self.offsets[group].append((self.number, self.transaction(slot)))
 
     @rule(partition=partitions)
     def flush(self, partition):
@@ -186,7 +216,9 @@ class TransactionMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.older)
     @rule(
         data=st.data(),
-        actions=st.lists(st.sampled_from(("begin", "send", "commit", "abort", "flush", "close"))),
+        actions=st.lists(
+            st.sampled_from(("begin", "send", "offsets", "commit", "abort", "flush", "close"))
+        ),
     )
     def older_one_goes_on(self, data, actions):
         """A producer that was replaced changes nothing, whatever it does."""
@@ -197,6 +229,8 @@ class TransactionMachine(RuleBasedStateMachine):
                     case "send":
                         for number in PARTITIONS:
                             producer.send("t", b"never", partition=number)
+                    case "offsets":
+                        producer.send_offsets_to_transaction({SOURCE: OffsetAndMetadata(0)}, "g")
                     case "flush" | "close":
                         getattr(producer, action)()
                     case _:
@@ -241,6 +275,13 @@ class TransactionMachine(RuleBasedStateMachine):
             assert self.bench.seen("t", number) == self.visible(number)
             everything = [value for value, _ in self.written[number]]
             assert self.bench.seen("t", number, "read_uncommitted") == everything
+
+    @invariant()
+    def groups_are_where_a_commit_left_them(self):
+        for group, sent in self.offsets.items():
+            held = [offset for offset, transaction in sent if transaction.outcome == "commit"]
+            expected = {SOURCE: OffsetAndMetadata(held[-1])} if held else {}
+            assert self.bench.coordinator.offsets.committed(group) == expected
 
 
 TestTransactions = TransactionMachine.TestCase

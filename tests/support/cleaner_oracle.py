@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from logstore.record.batch import RecordBatch, empty_batch, seal_batch
 from logstore.record.codecs import DEFAULT_LIMIT, Codec
@@ -68,6 +68,29 @@ class KeyMap(NamedTuple):
     messages: int
     full: bool
 
+    def fate(self, record: Record, horizon: int | None, now_ms: int) -> str:
+        """Return the fate of a data record that the map speaks for (§8.3)."""
+        if record.key is None:
+            return "null_key"
+        if self.offsets.get(record.key, -1) > record.offset:
+            return "superseded"
+        if record.value is None and horizon is not None and now_ms >= horizon:
+            return "tombstone_expired"
+        return "retained"
+
+
+class Judging(Protocol):
+    """What tells the fates of the records that it speaks for."""
+
+    @property
+    def latest_offset(self) -> int:
+        """The last offset that it speaks for."""
+        ...
+
+    def fate(self, record: Record, horizon: int | None, now_ms: int) -> str:
+        """Return the fate of a data record."""
+        ...
+
 
 def map_batches(
     batches: Sequence[RecordBatch],
@@ -111,7 +134,7 @@ class Sentence(NamedTuple):
 
 def judge(
     batch: RecordBatch,
-    mapping: KeyMap,
+    mapping: Judging,
     now_ms: int,
     new_horizon_ms: int,
     *,
@@ -129,7 +152,12 @@ def judge(
     expired = horizon is not None and now_ms >= horizon
     # What is discarded whole is not even read.
     records = [] if aborted or (marker_done and expired) else batch.records()
-    fates = [_fate(record, header.is_control, mapping, expired) for record in records]
+    fates = [
+        "retained"
+        if header.is_control or record.offset > mapping.latest_offset
+        else mapping.fate(record, horizon, now_ms)
+        for record in records
+    ]
     kept = [r for r, fate in zip(records, fates, strict=True) if fate == "retained"]
     if not kept:
         if retain_empty:
@@ -163,18 +191,6 @@ def judge(
         has_delete_horizon=horizon is not None,
     )
     return Sentence(fates, "rebuilt", output)
-
-
-def _fate(record: Record, is_control: bool, mapping: KeyMap, expired: bool) -> str:
-    if is_control or record.offset > mapping.latest_offset:
-        return "retained"
-    if record.key is None:
-        return "null_key"
-    if mapping.offsets.get(record.key, -1) > record.offset:
-        return "superseded"
-    if record.value is None and expired:
-        return "tombstone_expired"
-    return "retained"
 
 
 # --- transactions -----------------------------------------------------------------------------
@@ -288,12 +304,24 @@ class Outcome(NamedTuple):
     fates: Counter[str]
 
 
-def build_map(sources: Sequence[Source], first_dirty: int, upper_bound: int, limit: int) -> KeyMap:
+def _transactions(sources: Sequence[Source], log_start_offset: int) -> list[AbortedTxn]:
+    """Return the aborted transactions that count: not those that ended below the log start."""
+    found = [each for source in sources for each in source.transactions]
+    return [each for each in found if each.last_offset >= log_start_offset]
+
+
+def build_map(
+    sources: Sequence[Source],
+    first_dirty: int,
+    upper_bound: int,
+    limit: int,
+    log_start_offset: int = 0,
+) -> KeyMap:
     """Map [first dirty, upper bound), segment by segment; gaps between them are jumped (§5).
 
     `messages` counts from the first dirty batch on.
     """
-    transactions = [each for source in sources for each in source.transactions]
+    transactions = _transactions(sources, log_start_offset)
     done = KeyMap({}, first_dirty - 1, 0, full=False)
     for source in sources:
         if source.end_offset <= first_dirty or source.base_offset >= upper_bound:
@@ -317,11 +345,12 @@ def clean(
     limit: int,
     now_ms: int,
     retention_ms: int,
+    log_start_offset: int = 0,
 ) -> Outcome:
     """Run a whole pass over a log's segments; nobody writes meanwhile."""
-    mapped = build_map(sources, first_dirty, upper_bound, limit)
+    mapped = build_map(sources, first_dirty, upper_bound, limit, log_start_offset)
     below = min(mapped.latest_offset + 1, upper_bound)
-    transactions = [each for source in sources for each in source.transactions]
+    transactions = _transactions(sources, log_start_offset)
     rewritten = [
         each for source in sources if source.base_offset < below for each in source.batches
     ]

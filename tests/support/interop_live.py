@@ -30,6 +30,7 @@ State = dict[str, Any]
 KAFKA_NAMES = {
     "OffsetOutOfRangeError": "OffsetOutOfRangeException",
     "RecordListTooLargeError": "RecordBatchTooLargeException",
+    "MessageSizeTooLargeError": "RecordTooLargeException",
     "InvalidTxnStateError": "InvalidTxnStateException",
     "InvalidRecordError": "InvalidRecordException",
     "InvalidTimestampError": "InvalidTimestampException",

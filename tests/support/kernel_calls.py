@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from cleaner import kernels
-from cleaner.offset_map import OffsetMap
+from cleaner import build_kernels, kernels
+from cleaner.offset_map import KeyMap, OffsetMap
+from cleaner.rewrite import Rules
+from cleaner.strategy import Strategy
+from cleaner.version_map import KernelStrategy, VersionMap
 from logstore.record.layout import CODEC_MASK, HEADER_SIZE
 
 FORMS = ("dropped", "verbatim", "rebuilt", "empty")
@@ -36,7 +39,7 @@ def unfolded(data: bytes, table: np.ndarray, sections: list[bytes]) -> np.ndarra
 
 def build(data: np.ndarray, table: np.ndarray, first_dirty: int, offset_map: OffsetMap):
     """Run `map_batches` over all rows."""
-    return kernels.map_batches(
+    return build_kernels.map_batches(
         data,
         table,
         0,
@@ -49,13 +52,48 @@ def build(data: np.ndarray, table: np.ndarray, first_dirty: int, offset_map: Off
     )
 
 
+def compete(
+    data: np.ndarray,
+    table: np.ndarray,
+    start: int,
+    end: int,
+    version_map: VersionMap,
+    strategy: Strategy,
+    *,
+    insert: bool = True,
+):
+    """Run `map_versions` over all rows."""
+    by = KernelStrategy.of(strategy)
+    return build_kernels.map_versions(
+        data,
+        table,
+        0,
+        len(table),
+        start,
+        end,
+        version_map.slots,
+        version_map.state,
+        by.number,
+        by.header,
+        insert,
+        version_map.k0,
+        version_map.k1,
+    )
+
+
 def classify(
-    data: np.ndarray, table: np.ndarray, offset_map: OffsetMap, now_ms: int, new_horizon_ms: int
+    data: np.ndarray,
+    table: np.ndarray,
+    offset_map: KeyMap,
+    now_ms: int,
+    new_horizon_ms: int,
+    rules: Rules | None = None,
 ):
     """Run `classify_batches`; status, row, and the arrays it filled."""
     count = int(table[:, kernels.COL_RECORD_COUNT].sum())
     codes = np.full(count, 255, np.uint8)
     record_starts = np.full(count, -1, np.int64)
+    rules = rules or Rules()
     status, row = kernels.classify_batches(
         data,
         table,
@@ -64,6 +102,8 @@ def classify(
         offset_map.state,
         offset_map.k0,
         offset_map.k1,
+        rules.values,
+        rules.strategy.header,
         now_ms,
         new_horizon_ms,
         codes,

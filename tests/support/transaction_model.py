@@ -209,6 +209,7 @@ class TransactionModel:
             limit=config.max_keys,
             now_ms=self.world.clock.now_ms(),
             retention_ms=RETENTION_MS,
+            log_start_offset=self.log.log_start_offset,
         )
         stats = run_pass(self.log, self.first_dirty, upper_bound, config)
         assert stats.end_offset == outcome.end_offset
@@ -223,7 +224,7 @@ class TransactionModel:
         below = min(outcome.end_offset, upper_bound)
         aborted = [pair for each in self.ended if not each.is_commit for pair in each.batches]
         for item in physical(self.log):
-            if item.offset < below:
+            if self.log.log_start_offset <= item.offset < below:
                 assert not any(first <= item.offset <= last for first, last in aborted)
 
     def clean_beside_writers(self, rng: random.Random, slots: int) -> None:
@@ -365,7 +366,10 @@ class TransactionModel:
         }
         entries = {(producer_id, last) for producer_id, _, last, _ in txn_entries(self.log)}
         for each in self.ended:
-            if any(last in held for _, last in each.batches):
+            # What ended below the log start counts no more; its marker may go before its data.
+            if each.marker >= self.log.log_start_offset and any(
+                last in held for _, last in each.batches
+            ):
                 assert markers.get(each.marker) == ("commit" if each.is_commit else "abort")
                 assert each.is_commit or (each.producer_id, each.marker) in entries
         assert all(markers.get(last) == "abort" for _, last in entries)

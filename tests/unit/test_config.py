@@ -50,6 +50,7 @@ TOPIC_DEFAULTS = {
     "min.insync.replicas": "1",
     "compaction.strategy": "offset",
     "compaction.strategy.header": "",
+    "logstore.compaction.strategy.header.encoding": "long",
     "logstore.decompression.max.bytes": "268435456",
 }
 BROKER_DEFAULTS = {
@@ -70,6 +71,9 @@ BROKER_DEFAULTS = {
     "transaction_state_log_num_partitions": 50,
     "transaction_state_log_segment_bytes": 104_857_600,
     "transaction_state_log_min_isr": 2,
+    "offsets_topic_num_partitions": 50,
+    "offsets_topic_segment_bytes": 104_857_600,
+    "offset_metadata_max_bytes": 4096,
     "log_dir_failure_timeout_ms": 30_000,
     "log_cleaner_enable": True,
     "log_cleaner_threads": 1,

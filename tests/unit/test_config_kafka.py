@@ -19,11 +19,13 @@ DATA = Path(__file__).parents[1] / "data" / "config"
 OUR_TOPIC_KEYS = {
     "compaction.strategy",
     "compaction.strategy.header",
+    "logstore.compaction.strategy.header.encoding",
     "logstore.decompression.max.bytes",
 }
 OUR_BROKER_KEYS = {
     "log.cleaner.compaction.strategy",
     "log.cleaner.compaction.strategy.header",
+    "logstore.compaction.strategy.header.encoding",
     "logstore.decompression.max.bytes",
     "logstore.kafka.exact",
     "logstore.cleaner.max.read.bytes.per.second",

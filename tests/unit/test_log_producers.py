@@ -395,3 +395,50 @@ def test_truncation_into_transactions_leaves_what_a_replay_gives(world, keep):
 def known_of(log):
     entries = [entry.to_snapshot() for entry in log.producer_state.entries()]
     return sorted(entries), aborted_entries(log), log.last_stable_offset
+
+
+def test_another_epoch_ends_what_was_known_however_it_is_learnt(world):
+    """Batch by batch, in one append, or replayed from a snapshot of before: always the same."""
+    now_ms = world.clock.now_ms()
+    now = {"timestamp": now_ms}
+    before = data_batch(0, 1, 5, **now)
+    after = (abort(2, 5, epoch=1, **now), data_batch(3, 3, 5, sequence=9, **now))
+    expected = [(9, 3, 0, now_ms)]
+    for appends in ((before + b"".join(after),), (before, b"".join(after)), (before, *after)):
+        world.put({})
+        log = world.log()
+        for data in appends:
+            log.append_batches(data, REPLICA)
+            if data == before:
+                log.roll()
+        assert list(log.producer_state.entry(5).batches) == expected
+        log.close()
+    for clean, kept in ((True, "2.snapshot"), (False, "2.snapshot"), (False, "none")):
+        for name in world.files(".snapshot"):
+            if not name.endswith(kept):
+                world.fs.remove(world.path(name))
+        log = world.log(clean=clean, recovery_point=4)
+        assert list(log.producer_state.entry(5).batches) == expected
+        log.close()
+
+
+def test_a_marker_may_bring_the_epoch_of_the_next_transaction(world):
+    """As from a broker with transactions of version 2 (KIP-890)."""
+    log = world.log()
+    now = {"timestamp": world.clock.now_ms()}
+    parts = (
+        data_batch(0, 1, 5, **now),
+        abort(2, 5, epoch=1, **now),
+        data_batch(3, 4, 5, epoch=1, **now),
+        commit(5, 5, epoch=2, **now),
+        data_batch(6, 6, 5, epoch=2, **now),
+    )
+    for data in parts:
+        log.append_batches(data, REPLICA)
+    for clean in (None, True, False):
+        if clean is not None:
+            log.close()
+            log = world.log(clean=clean)
+        assert aborted_entries(log) == [(5, 0, 2, 3)]
+        assert (committed(log), log.last_stable_offset) == ([3, 4], 6)
+        assert log.producer_state.entry(5).producer_epoch == 2

@@ -51,7 +51,8 @@ def test_a_producer_without_an_id_has_no_transactions(bench):
         ):
             with pytest.raises(IllegalStateError, match="transactional_id"):
                 getattr(producer, name)()
-    assert not hasattr(producer, "send_offsets_to_transaction"), "there are no consumer groups"
+        with pytest.raises(IllegalStateError, match="transactional_id"):
+            producer.send_offsets_to_transaction({}, "g")
 
 
 def test_calls_out_of_turn_are_refused_and_change_nothing(bench):

@@ -2,9 +2,10 @@
 
 import pytest
 
+from logstore.broker.fields import partition_for
 from logstore.broker.producer_ids import PRODUCER_IDS_FILE
 from logstore.broker.transaction_log import TRANSACTION_STATE_TOPIC
-from logstore.broker.transaction_state import encode_key, partition_for
+from logstore.broker.transaction_state import encode_key
 from logstore.errors import KafkaStorageError, ProducerFencedError
 from logstore.log import NewRecord
 from logstore.runtime import DiskFileSystem, MemoryFileSystem, VirtualClock

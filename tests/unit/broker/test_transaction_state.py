@@ -10,6 +10,7 @@ import random
 
 import pytest
 
+from logstore.broker.fields import java_hash, partition_for
 from logstore.broker.transaction_state import (
     TransactionMetadata,
     TransactionState,
@@ -17,8 +18,6 @@ from logstore.broker.transaction_state import (
     decode_value,
     encode_key,
     encode_value,
-    java_hash,
-    partition_for,
 )
 from logstore.errors import InvalidRecordError, UnsupportedFormatError
 from logstore.types import TopicPartition

@@ -494,8 +494,12 @@ def test_stats_as_json_have_the_contracts_names() -> None:
         *("topic", "partition", "pass", "strategy", "first_dirty_offset", "end_offset"),
         *("segments_before", "segments_after", "bytes_read", "bytes_written", "messages_read"),
         *("messages_written", "map_entries", "map_utilization", "fates", "index_ms", "clean_ms"),
+        *("map_bytes_read", "map_messages_read", "seed_bytes_read", "seed_messages_read"),
+        *("unversioned_records", "malformed_versions"),
     ]
     assert found["pass"] == 3
+    assert (found["map_bytes_read"], found["map_messages_read"]) == (found["bytes_read"], 2)
+    assert not any(found[name] for name in found if name.startswith(("seed", "unv", "malf")))
     assert found["fates"] == {
         "retained": 1,
         "superseded": 1,

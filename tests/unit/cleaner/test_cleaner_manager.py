@@ -243,17 +243,33 @@ def test_an_idle_active_segment_is_rolled_once_its_data_is_overdue(exact: bool) 
         assert offsets_in(broker.log("users")) == [2]
 
 
-def test_another_compaction_strategy_is_refused_before_anything_is_cleaned() -> None:
+def test_each_topic_is_cleaned_by_its_own_strategy() -> None:
     broker = new_broker()
     topic(broker)
+    topic(broker, "timed", compaction_strategy="timestamp")
+    topic(broker, "nameless", compaction_strategy="header", compaction_strategy_header="")
+    for name in ("users", "timed", "nameless"):
+        for timestamp in (3, 9, 5):
+            broker.append(name, b"v", b"k", timestamp=timestamp)
+        broker.append(name, b"v", b"other")
+        broker.roll(name)
+    strategies = {s.topic_partition.topic: s.strategy for s in broker.clean().cleaned}
+    assert strategies == {"users": "offset", "timed": "timestamp", "nameless": "offset"}
+    kept = {name: offsets_in(broker.log(name)) for name in strategies}
+    assert kept == {"users": [2, 3], "timed": [1, 3], "nameless": [2, 3]}
+
+
+def test_a_map_too_small_for_a_strategy_stops_the_command_and_changes_nothing() -> None:
+    """One key is room enough for offsets; versions take two (§13.5.1)."""
+    broker = new_broker()
+    topic(broker, compaction_strategy="timestamp")
     fill(broker)
-    topic(broker, "versioned", compaction_strategy="timestamp")
-    with pytest.raises(InvalidConfigurationError, match="timestamp is not supported yet"):
+    broker.cleaner.config = map_of(2)
+    with pytest.raises(InvalidConfigurationError, match="no progress is possible"):
         broker.clean()
     assert stored(broker) == {}
-    topic(broker, "nameless", compaction_strategy="header", compaction_strategy_header="")
-    fill(broker, "nameless")
-    assert len(broker.clean("nameless").cleaned) == 1
+    broker.alter_configs("users", {"compaction.strategy": "offset"})
+    assert len(broker.clean(force=True).cleaned) == 20
 
 
 # --- failures ---------------------------------------------------------------------------------

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from cleaner.fate import FATES, list_fates
 from cleaner.selection import cleanable_state
+from cleaner.stats import FATE_NAMES
 from logstore import Broker, VirtualClock
-from logstore.errors import CorruptRecordError, InvalidConfigurationError
+from logstore.errors import CorruptRecordError
+from logstore.record.walk import walk_buffer
 from logstore.runtime import MemoryFileSystem
 from tests.support.builders import disk_world, memory_world
 from tests.support.cleaning import (
@@ -21,8 +25,17 @@ from tests.support.cleaning import (
     put_each,
     run_pass,
 )
+from tests.unit.cleaner.test_golden_pairs import (
+    CASES,
+    DATA,
+    cleaner_config,
+    copy_of,
+    manifest,
+    open_broker,
+)
 
 HOUR_MS = 3_600_000
+GONE = frozenset(FATE_NAMES) - {"retained"}
 
 
 def new_broker(**options: object) -> Broker:
@@ -145,9 +158,11 @@ def test_a_marker_without_data_expires_at_its_horizon() -> None:
     assert [fate for _, fate, _, _ in listing(log)] == ["control_expired", "retained"]
 
 
-def listing(log, config=ALL_KEYS, **limits: int) -> list[tuple[int, str, int, int]]:
+def listing(
+    log, config=ALL_KEYS, *, first_dirty: int | None = None
+) -> list[tuple[int, str, int, int]]:
     """(offset, fate, superseded by, control) of every record, from the log start on."""
-    state = cleanable_state(log, limits.get("first_dirty"), log.runtime.clock.now_ms())
+    state = cleanable_state(log, first_dirty, log.runtime.clock.now_ms())
     return [
         (offset, FATES[fate], by, control)
         for chunk in list_fates(log, config, state)
@@ -189,6 +204,19 @@ def test_the_active_segment_waits_for_its_roll() -> None:
         broker.roll("t")
         append(broker, (b"a", b"3"))
         assert fates(broker) == ["superseded", "retained", "active"]
+
+
+def test_a_checkpoint_within_the_active_segment_hides_no_record() -> None:
+    log = compacted(memory_world())
+    put_each(log, (b"a", b"1"), (b"a", b"2"))
+    log.roll()
+    put_each(log, (b"a", b"3"), (b"a", b"4"))
+    assert [(offset, fate) for offset, fate, _, _ in listing(log, first_dirty=3)] == [
+        (0, "retained"),
+        (1, "retained"),
+        (2, "active"),
+        (3, "active"),
+    ]
 
 
 def test_segments_within_the_compaction_lag_are_not_yet_cleanable() -> None:
@@ -343,6 +371,33 @@ def test_a_cleaning_does_what_was_told() -> None:
     assert offsets_in(log) == kept
 
 
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_told_is_what_kafka_did(case: str, tmp_path) -> None:
+    """Directories before and after a pass of Kafka's own cleaner."""
+    expected = manifest(case)
+    with open_broker(case, copy_of(case, tmp_path)) as broker:
+        log = broker.log("golden")
+        state = replace(
+            cleanable_state(log, None, expected["cleaning_time_ms"]),
+            first_dirty_offset=expected["first_dirty_offset"],
+            upper_bound_offset=expected["upper_bound_offset"],
+        )
+        kept = [
+            offset
+            for chunk in list_fates(log, cleaner_config(case), state)
+            for offset, fate in zip(chunk.offsets.tolist(), chunk.fates.tolist(), strict=True)
+            if FATES[fate] not in GONE
+        ]
+    after = sorted((DATA / case / "after" / "data" / "golden-0").glob("*.log"))
+    left = [
+        record.offset
+        for path in after
+        for batch in walk_buffer(path.read_bytes())
+        for record in batch.records()
+    ]
+    assert kept == left
+
+
 def test_damage_is_refused_as_a_cleaning_refuses_it(tmp_path) -> None:
     with Broker(tmp_path / "data", clock=VirtualClock()) as broker:
         topic(broker)
@@ -375,9 +430,21 @@ def test_aborted_records_that_cannot_be_parsed_are_damage() -> None:
         listing(log)
 
 
-def test_other_strategies_are_refused() -> None:
+@pytest.mark.parametrize("strategy", ("timestamp", "header"))
+def test_under_versions_an_earlier_record_may_win(strategy: str) -> None:
+    """By timestamp or by header the first record of `a` is the newest."""
     with new_broker() as broker:
-        topic(broker, **{"compaction.strategy": "timestamp"})
-        append(broker, (b"a", b"1"))
-        with pytest.raises(InvalidConfigurationError, match="not supported yet"):
-            broker.fates("t")
+        topic(broker, compaction_strategy=strategy, compaction_strategy_header="v")
+        for key, version in ((b"a", 300), (b"b", 100), (b"a", 200), (b"b", 150), (b"c", 1)):
+            header = ("v", version.to_bytes(8, "big"))
+            broker.append("t", b"x", key, timestamp=version, headers=[header], partition=0)
+        broker.roll("t")
+        assert told(broker) == [
+            (0, b"a", "retained", None),
+            (1, b"b", "superseded", 3),
+            (2, b"a", "superseded", 0),
+            (3, b"b", "retained", None),
+            (4, b"c", "retained", None),
+        ]
+        stats = broker.clean("t", dry_run=True, force=True).cleaned[0]
+        assert (stats.fates["superseded"], stats.fates["retained"]) == (2, 3)

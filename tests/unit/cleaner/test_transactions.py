@@ -14,7 +14,17 @@ from logstore.record.codecs import Codec
 from logstore.record.records import Record
 from logstore.types import AbortedTxn
 from tests.support.builders import abort, batch, commit, data_batch, memory_world
-from tests.support.cleaning import Producer, compacted, put, put_batches, run_pass
+from tests.support.cleaning import (
+    Producer,
+    compacted,
+    keys_in,
+    map_of,
+    offsets_in,
+    put,
+    put_batches,
+    run_pass,
+    run_passes,
+)
 from tests.support.kernel_calls import array, scan
 
 NONE, ABORTED, EXPIRING = (
@@ -164,6 +174,27 @@ def test_aborted_transactions_of_a_range_wherever_their_markers_stand() -> None:
     }
     found = {case: aborted_transactions(log, *case) for case in cases}
     assert {case: [tuple(each) for each in txns] for case, txns in found.items()} == cases
+
+
+def test_an_abort_below_the_dirty_range_says_nothing_about_the_batches_in_it() -> None:
+    """Kafka takes the second pass's tombstone for aborted, and its key comes back in the third."""
+    log = compacted(memory_world(), delete_retention_ms=1000, index_interval_bytes=0)
+    one = Producer(log, 1)
+    put(log, (b"1", b"v"))
+    one.send(7)
+    one.abort()
+    put(log, (b"2", b"v"))
+    one.send((b"1", None))
+    one.commit()
+    log.roll()
+    two_keys = map_of(2, 1.0)
+    assert [each.end_offset for each in run_passes(log, two_keys)] == [4, 6]
+    assert offsets_in(log) == [2, 3, 4, 5]
+    log.runtime.clock.advance(ms=1000)
+    put(log, (b"3", b"v"))
+    log.roll()
+    run_pass(log, 6)
+    assert keys_in(log) == [2, 3]
 
 
 def test_a_transaction_that_ended_below_the_log_start_counts_as_none() -> None:

@@ -1,0 +1,136 @@
+"""Which record of a key wins: by offset, by timestamp, or by a version in a header (KIP-280).
+
+Pure: from a topic's configuration to a value; from a record to its order. The kernels do the same
+for a chunk at a time. Source: cleaner-semantics §13.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from logstore.errors import InvalidRecordError
+from logstore.record.varint import decode_varlong
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from logstore.config import LogConfig
+    from logstore.record.records import Header
+
+OFFSET = "offset"
+TIMESTAMP = "timestamp"
+HEADER = "header"
+
+LONG = "long"
+VARLONG = "varlong"
+
+OFFSET_ENTRY_BYTES = 24
+"""Bytes of an entry of Kafka's map: a 16-byte hash and an offset; capacity is counted in it."""
+
+VERSION_ENTRY_BYTES = 32
+"""With a version beside them."""
+
+
+class Order(NamedTuple):
+    """Where a record stands among those of its key: the highest wins."""
+
+    present: bool
+    version: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """A compaction strategy as it is in force.
+
+    Attributes
+    ----------
+    name : str
+        `offset`, `timestamp` or `header`.
+    header : str
+        Name of the header; empty unless the strategy is `header`.
+    encoding : str
+        How the header's value is written: `long`, 8 bytes, or `varlong`.
+    """
+
+    name: str = OFFSET
+    header: str = ""
+    encoding: str = LONG
+
+    @classmethod
+    def of(cls, config: LogConfig) -> Strategy:
+        """Return a topic's strategy; `header` without the header's name is `offset`."""
+        name = config.compaction_strategy or OFFSET
+        header = config.compaction_strategy_header.strip()
+        if name == HEADER and header:
+            encoding = config.logstore_compaction_strategy_header_encoding
+            return cls(HEADER, header, encoding)
+        return cls(TIMESTAMP) if name == TIMESTAMP else cls()
+
+    @property
+    def has_versions(self) -> bool:
+        """Whether anything but the offset counts."""
+        return self.name != OFFSET
+
+    @property
+    def entry_bytes(self) -> int:
+        """Bytes by which an entry of the map is counted."""
+        return VERSION_ENTRY_BYTES if self.has_versions else OFFSET_ENTRY_BYTES
+
+    def order_of(self, offset: int, timestamp: int, headers: Iterable[Header]) -> Order:
+        """Return a record's order.
+
+        Parameters
+        ----------
+        timestamp : int
+            Of the record; of its batch for log append time.
+        """
+        if self.name == OFFSET:
+            return Order(False, 0, offset)
+        if self.name == TIMESTAMP:
+            return Order(True, timestamp, offset)
+        version = self.version_in(headers)
+        return Order(version is not None, version or 0, offset)
+
+    def version_in(self, headers: Iterable[Header]) -> int | None:
+        """Return the version that the last header of the name states; None if it states none."""
+        value: bytes | None = None
+        for key, candidate in headers:
+            if key == self.header:
+                value = candidate
+        if value is None:
+            return None
+        if self.encoding == VARLONG:
+            return _whole_varlong(value)
+        return int.from_bytes(value, "big", signed=True) if len(value) == 8 else None
+
+
+def _whole_varlong(value: bytes) -> int | None:
+    try:
+        version, end = decode_varlong(value, 0, len(value))
+    except InvalidRecordError:
+        return None
+    return version if end == len(value) else None
+
+
+def recommendations(config: LogConfig) -> Iterator[str]:
+    """Yield what KIP-280 advises against in a configuration, with the reason."""
+    strategy = Strategy.of(config)
+    if config.compaction_strategy == HEADER and strategy.name != HEADER:
+        yield (
+            "compaction.strategy is header, but compaction.strategy.header names none: "
+            "the record with the highest offset survives"
+        )
+    if not strategy.has_versions or not config.compact:
+        return
+    limit = config.delete_retention_ms
+    for key, value in (
+        ("segment.ms", config.segment_ms),
+        ("max.compaction.lag.ms", config.max_compaction_lag_ms),
+    ):
+        if value >= limit:
+            yield (
+                f"{key} {value} is not below delete.retention.ms {limit}: a tombstone may be gone "
+                "before an older record that arrives late is compared with it, which then stays"
+            )

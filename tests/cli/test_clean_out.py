@@ -1,0 +1,148 @@
+"""`clean --out`: a copy is cleaned, the original is not."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cli.conftest import lines, tree_hash
+
+
+@pytest.fixture
+def users(run):
+    """A compacted topic of two partitions, 30 records of 10 keys in each, and another topic."""
+    run("topic", "create", "users", "--partitions", 2, "--config", "cleanup.policy=compact")
+    for number in (0, 1):
+        records = ({"key": str(n % 10), "value": str(n)} for n in range(30))
+        run("append", "users", "--partition", number, input=lines(*records))
+        run("roll", "users", "--partition", number)
+    run("append", "events", "--create", input=lines({"value": "x"}))
+    return "users"
+
+
+@pytest.fixture
+def out(tmp_path):
+    return tmp_path / "some" / "where"
+
+
+def plain(report):
+    """A report without its times."""
+    for stats in report["cleaned"]:
+        stats["index_ms"] = stats["clean_ms"] = 0
+    return report
+
+
+def test_the_copy_is_cleaned_and_the_original_is_untouched(run, users, data_dir, out):
+    before = tree_hash(data_dir)
+    report = run("clean", "--out", out, "--format", "json").json
+    assert tree_hash(data_dir) == before
+    assert [stats["partition"] for stats in report["cleaned"]] == [0, 1]
+    assert [item["topic"] for item in report["not_cleaned"]] == ["events"]
+    copy = ("--data-dir", out, "--format", "jsonl")
+    assert len(run("read", users, *copy).jsonl) == 20
+    assert len(run("read", "events", *copy).jsonl) == 1
+    assert len(run("read", users, "--format", "jsonl").jsonl) == 60
+    assert run("topic", "describe", users, "--data-dir", out).stdout == (
+        run("topic", "describe", users).stdout
+    )
+    assert plain(run("clean", "--format", "json").json) == plain(report)
+
+
+def test_one_partition_alone(run, users, data_dir, out):
+    run("clean", users, "--partition", 1, "--out", out)
+    found = run("inspect", "--data-dir", out, "--format", "json").json
+    assert [(each["topic"], each["partition"]) for each in found["partitions"]] == [("users", 1)]
+    assert not (out / "events-0").exists()
+    assert not (out / "users-0").exists()
+
+
+def test_table_says_where_the_copy_is(run, users, out):
+    text = run("clean", users, "--force", "--out", out).stdout
+    assert "30 → 10" in text
+    assert text.endswith(f"\nthe cleaned copy is in {out}; the original was not touched\n")
+
+
+def test_config_and_now_hold_for_the_copy(run, users, data_dir, out):
+    before = tree_hash(data_dir)
+    report = run(
+        *("clean", users, "--out", out, "--format", "json"),
+        *("--config", "min.cleanable.dirty.ratio=1.0"),
+    ).json
+    assert {item["reason"] for item in report["not_cleaned"]} == {"dirty_ratio"}
+    again = run("clean", "--data-dir", out, "--now", "2030-01-01", "--format", "json").json
+    assert len(again["cleaned"]) == 2
+    assert tree_hash(data_dir) == before
+
+
+def test_an_original_that_was_not_closed_is_recovered_in_the_copy(run, golden, out):
+    directory = golden("segments")
+    (directory / ".kafka_cleanshutdown").unlink()
+    last = sorted((directory / "golden-0").glob("*.log"))[-1]
+    with last.open("ab") as file:
+        file.write(b"\0" * 30)
+    before = tree_hash(directory)
+    found = run("clean", "--out", out, "--data-dir", directory)
+    assert tree_hash(directory) == before
+    assert "truncated" in found.stderr
+    assert "on opening" in found.stderr
+    copied = out / "golden-0" / last.name
+    assert copied.stat().st_size == last.stat().st_size - 30
+    assert run("check", out).code == 0
+
+
+def test_several_data_directories_are_cleaned_in_one(run, users, data_dir, golden, out):
+    other = golden("segments")
+    before = (tree_hash(data_dir), tree_hash(other))
+    run("clean", "--out", out, "--data-dir", data_dir, "--data-dir", other)
+    assert before == (tree_hash(data_dir), tree_hash(other))
+    found = run("inspect", "--data-dir", out, "--format", "json").json["partitions"]
+    assert [each["topic"] for each in found] == ["events", "golden", "users", "users"]
+
+
+def test_a_partition_that_cannot_be_cleaned_exits_with_1(run, golden, out):
+    directory = golden("clean-small/before")
+    path = directory / "golden-0" / f"{0:020}.log"
+    data = bytearray(path.read_bytes())
+    data[70] ^= 1
+    path.write_bytes(data)
+    before = tree_hash(directory)
+    compact = ("--config", "cleanup.policy=compact")
+    run("clean", "--force", "--out", out, *compact, "--data-dir", directory, code=1)
+    assert tree_hash(directory) == before
+
+
+# --- refusals ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    (
+        (("--out", "{full}"), "is not empty: a copy goes into a new directory"),
+        (("--out", "{file}"), "is no directory"),
+        (("--out", "{data}"), "lies in the data directory"),
+        (("--out", "{data}/copy"), "lies in the data directory"),
+        (("--out", "{link}/copy"), "lies in the data directory"),
+        (("--out", "{out}", "--dry-run"), "--dry-run and --out exclude each other"),
+        (("userz", "--out", "{out}"), "did you mean users?"),
+        (("users", "--partition", "7", "--out", "{out}"), "has no partition 7"),
+        (("--out", "{out}", "--config", "segment.byte=1"), "nearest is 'segment.bytes'"),
+        (("--out", "{out}", "--data-dir", "{out}"), "does not exist"),
+    ),
+)
+def test_wrong_usage_leaves_nothing_behind(run, users, data_dir, tmp_path, out, arguments, message):
+    full, file, link = tmp_path / "full", tmp_path / "file", tmp_path / "link"
+    full.mkdir()
+    (full / "something").touch()
+    file.touch()
+    link.symlink_to(data_dir)
+    before = tree_hash(tmp_path)
+    places = {"full": full, "file": file, "data": data_dir, "link": link, "out": out}
+    refused = run("clean", *(part.format(**places) for part in arguments), code=2)
+    assert message in refused.stderr
+    assert refused.stdout == ""
+    assert tree_hash(tmp_path) == before
+
+
+def test_a_disk_that_cannot_be_written_exits_with_3(run, users, tmp_path):
+    (tmp_path / "file").touch()
+    refused = run("clean", "--out", tmp_path / "file" / "copy", code=3)
+    assert "cannot create" in refused.stderr

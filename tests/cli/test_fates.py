@@ -1,0 +1,170 @@
+"""`inspect --fate`."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.cli.conftest import GOLDEN, lines
+
+NAMES = ["offset", "key", "fate", "superseded_by"]
+COMPACT = ("--config", "cleanup.policy=compact")
+
+
+@pytest.fixture
+def users(run):
+    """Two closed segments of 4 keys, and one record in the active one."""
+    run("topic", "create", "users", "--config", "cleanup.policy=compact")
+    for first in (0, 6):
+        numbers = range(first, first + 6)
+        run("append", "users", input=lines(*({"key": f"k{n % 4}", "value": "v"} for n in numbers)))
+        run("roll", "users")
+    run("append", "users", input=lines({"key": "k0", "value": "again"}))
+    return "users"
+
+
+def test_jsonl_has_the_fate_of_each_record(run, users):
+    found = run("inspect", users, "--fate", "--format", "jsonl")
+    assert found.stderr == ""
+    assert [list(item)[:4] for item in found.jsonl] == [NAMES] * 13
+    assert found.jsonl[0] == {
+        "offset": 0,
+        "key": "k0",
+        "fate": "superseded",
+        "superseded_by": 8,
+        "control": None,
+        "topic": "users",
+        "partition": 0,
+    }
+    assert [item["superseded_by"] for item in found.jsonl] == [
+        *(8, 9, 10, 11, 8, 9, 10, 11),
+        *(None, None, None, None, None),
+    ]
+    fates = Counter(item["fate"] for item in found.jsonl)
+    assert fates == {"superseded": 8, "retained": 4, "active": 1}
+
+
+def test_json_is_one_object(run, users):
+    listed = run("inspect", users, "--fate", "--format", "jsonl").jsonl
+    assert run("inspect", users, "--fate", "--format", "json").json == {"fates": listed}
+
+
+def test_the_fates_are_those_of_the_dry_run_and_of_the_cleaning(run, users):
+    fates = Counter(i["fate"] for i in run("inspect", users, "--fate", "--format", "jsonl").jsonl)
+    for dry_run in (("--dry-run",), ()):
+        [stats] = run("clean", users, *dry_run, "--format", "json").json["cleaned"]
+        told = {name: count for name, count in stats["fates"].items() if count}
+        assert told == {name: fates[name] for name in ("retained", "superseded")}
+    left = run("inspect", users, "--fate", "--format", "jsonl").jsonl
+    assert Counter(item["fate"] for item in left) == {"retained": 4, "active": 1}
+
+
+def test_table_names_the_range_the_records_and_the_sums(run, users):
+    text = run("inspect", users, "--fate").stdout
+    assert text.splitlines()[0] == "users-0  the next cleaning compacts offsets 0..12"
+    assert "     0  superseded              8  k0\n" in text
+    assert "    12  active                     k0\n" in text
+    assert text.endswith("\n13 records: 4 retained, 8 superseded, 1 active\n")
+
+
+def test_table_says_what_keeps_the_cleaning_from_being_due(run, users):
+    run("topic", "alter", users, "--set", "min.cleanable.dirty.ratio=1.0")
+    text = run("inspect", users, "--fate").stdout
+    assert "not due now: the dirty ratio 1.0000 must exceed" in text
+    assert "8 superseded" in text
+    run("topic", "alter", users, "--set", "min.cleanable.dirty.ratio=0.5")
+    run("clean", users)
+    assert "nothing dirty that could be cleaned from offset 12 on" in (
+        run("inspect", users, "--fate").stdout
+    )
+
+
+def test_several_partitions_and_topics(run, users):
+    run("topic", "create", "events", "--partitions", 2)
+    run("append", "events", "--partition", 1, input=lines({"key": None, "value": "x"}))
+    found = run("inspect", "--fate", "--format", "jsonl")
+    assert Counter((item["topic"], item["partition"]) for item in found.jsonl) == {
+        ("events", 1): 1,
+        ("users", 0): 13,
+    }
+    assert found.stderr.splitlines() == [
+        f"note: events-{number}: never cleaned: cleanup.policy is delete" for number in (0, 1)
+    ]
+    text = run("inspect", "--fate").stdout
+    assert text.startswith("events-0  never cleaned: cleanup.policy is delete\n\nno records\n\n")
+    assert "\nusers-0  the next cleaning compacts" in text
+
+
+def test_path_of_a_partition_and_config(run):
+    path = GOLDEN / "transactions" / "data" / "golden-0"
+    found = run("inspect", path, "--fate", *COMPACT, "--format", "jsonl").jsonl
+    assert [item["offset"] for item in found] == list(range(53))
+    by_control = Counter(item["control"] for item in found)
+    assert (by_control["abort"], by_control["commit"]) == (7, 7)
+    assert all(item["key"] is None for item in found if item["control"])
+    counts = Counter(item["fate"] for item in found)
+    assert counts == {"retained": 15, "superseded": 20, "aborted": 10, "active": 8}
+    text = run("inspect", path, "--fate", *COMPACT).stdout
+    assert "  abort marker\n" in text
+    # Without its configuration nothing is known to be compacted.
+    found = run("inspect", path, "--fate", "--format", "jsonl").jsonl
+    assert {item["fate"] for item in found} == {"retained", "active"}
+
+
+def test_keys_that_are_no_text_and_null_keys(run, data_dir):
+    from logstore import Broker
+
+    with Broker(data_dir) as broker:
+        broker.create_topic("t")
+        broker.append_many("t", [(b"\xff\x00", b"v"), (None, b"v"), (b"a\nb", b"v")])
+        broker.roll("t")
+    run("topic", "alter", "t", "--set", "cleanup.policy=compact")
+    one, two, three = run("inspect", "t", "--fate", "--format", "jsonl").jsonl
+    assert (one["key_base64"], "key" in one) == ("/wA=", False)
+    assert (two["key"], two["fate"]) == (None, "null_key")
+    assert three["key"] == "a\nb"
+    text = run("inspect", "t", "--fate").stdout
+    assert "     1  null key                 ∅\n" in text
+    assert "a\\nb\n" in text
+
+
+def test_config_changes_what_inspect_says_of_sections(run, users):
+    young = ("--config", "min.compaction.lag.ms=1d")
+    assert run("inspect", users, *young, "--format", "json").json["first_uncleanable_offset"] == 0
+    assert run("inspect", users, "--format", "json").json["first_uncleanable_offset"] == 12
+    found = run("inspect", users, "--fate", *young, "--format", "jsonl").jsonl
+    assert {item["fate"] for item in found} == {"not_yet_cleanable", "active"}
+
+
+def test_damage_is_an_error_that_hides_no_other_partition(run, golden):
+    directory = golden("clean-small/before")
+    path = directory / "golden-0" / f"{0:020}.log"
+    data = bytearray(path.read_bytes())
+    data[70] ^= 1
+    path.write_bytes(data)
+    run("append", "other", "--create", "--data-dir", directory, input=lines({"value": "x"}))
+    arguments = ("--fate", *COMPACT, "--data-dir", directory)
+    alone = run("inspect", "golden-0", *arguments, code=1)
+    assert "CORRUPT_MESSAGE" in alone.stderr
+    for output in ("table", "jsonl"):
+        found = run("inspect", *arguments, "--format", output, code=1)
+        assert found.stderr.count("CORRUPT_MESSAGE") == 1
+    assert [item["topic"] for item in found.jsonl] == ["other"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    (
+        (("users", "--fate", "--records"), "--records and --fate exclude each other"),
+        (("users", "--fate", "--batches"), "--batches and --fate exclude each other"),
+        (("users", "--fate", "--config", "segment.byte=1"), "nearest is 'segment.bytes'"),
+        (("{file}", "--fate"), "--fate needs a topic or a partition directory"),
+        (("{file}", *COMPACT), "--config needs a topic or a directory"),
+    ),
+)
+def test_wrong_usage(run, users, data_dir, arguments, message):
+    path = data_dir / "users-0" / f"{0:020}.log"
+    refused = run("inspect", *(part.format(file=path) for part in arguments), code=2)
+    assert message in refused.stderr
+    assert refused.stdout == ""

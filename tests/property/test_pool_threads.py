@@ -1,0 +1,191 @@
+"""The pool in threads on a disk, among clients of all kinds: nothing is lost, doubled or leaked."""
+
+import gc
+import logging
+import os
+import random
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from logstore import Broker, SystemClock, TopicPartition
+from logstore.check.directory import Checker
+from logstore.fetch import Isolation
+from logstore.runtime import DiskFileSystem, ReadOnlyFileSystem
+from tests.property.pool_threads import (
+    Crew,
+    Ledger,
+    altering,
+    commander,
+    deleter,
+    keeper,
+    read_all,
+    reader,
+    reconfigurer,
+    record_deleter,
+    transactional_writer,
+    truncater,
+    writer,
+)
+from tests.support.pool_world import SUFFIXES, files_of_log
+
+MINUTES = float(os.environ.get("LOGSTORE_POOL_MINUTES", "10"))
+
+BROKER = {
+    "log.cleaner.threads": 4,
+    "log.cleaner.backoff.ms": 5,
+    "log.cleaner.io.buffer.size": 16_000,
+    "log.retention.check.interval.ms": 200,
+    "log.initial.task.delay.ms": 100,
+    "log.flush.offset.checkpoint.interval.ms": 300,
+    "log.flush.start.offset.checkpoint.interval.ms": 300,
+}
+
+TOPIC = {
+    "segment.bytes": 20_000,
+    "min.cleanable.dirty.ratio": 0.01,
+    "delete.retention.ms": 500,
+    "file.delete.delay.ms": 50,
+}
+
+POLICIES = {
+    "kept": "compact",
+    "mixed": "compact,delete",
+    "events": "delete",
+    "doomed": "compact",
+}
+
+
+@pytest.fixture
+def errors():
+    """Collect what the program's log calls an error."""
+    found = []
+    handler = logging.Handler(logging.ERROR)
+    handler.emit = lambda record: found.append(handler.format(record))
+    logging.getLogger().addHandler(handler)
+    yield found
+    logging.getLogger().removeHandler(handler)
+
+
+def descriptors() -> int:
+    gc.collect()
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def engine_threads() -> list[str]:
+    return [each.name for each in threading.enumerate() if each.name.startswith("logstore-")]
+
+
+def compare(broker: Broker, ledgers: dict[TopicPartition, Ledger]) -> None:
+    """See that the latest value of each key is what was acknowledged last, now that all rest."""
+    for tp, ledger in ledgers.items():
+        log = broker.manager.log(tp)
+        found = read_all(log, tp, Isolation.READ_COMMITTED)
+        for key, known in ledger.latest.items():
+            if known.offset < log.log_start_offset:
+                continue
+            if known.value is None:
+                assert found.get(key, (known.offset, None)) == (known.offset, None), (tp, key)
+            else:
+                assert found.get(key) == (known.offset, known.value), (tp, key)
+
+
+def settle(broker: Broker, partitions: list[TopicPartition]) -> None:
+    """Let the pool finish what is due, and the files that were replaced go."""
+    broker.alter_broker_configs(
+        {"log.cleaner.io.max.bytes.per.second": None, "log.cleaner.io.buffer.load.factor": None}
+    )
+    for topic in broker.topics():
+        if "compact" in topic.configs.get("cleanup.policy", "") and topic.name in POLICIES:
+            changes = {"min.cleanable.dirty.ratio": 0, "min.compaction.lag.ms": 0}
+            broker.alter_configs(topic.name, changes | {"file.delete.delay.ms": 0})
+    for tp in partitions:
+        broker.manager.log(tp).roll()
+    deadline = time.monotonic() + 120
+    while not is_settled(broker, partitions):
+        assert time.monotonic() < deadline, "it is never clean"
+        time.sleep(0.05)
+
+
+def is_settled(broker: Broker, partitions: list[TopicPartition]) -> bool:
+    if broker.cleaner.states._states or any(log._deletions for log in broker.manager.open_logs()):
+        return False
+    for tp in partitions:
+        log = broker.manager.log(tp)
+        if log.config.compact:
+            clean = max(broker.cleaner.checkpoint_of(tp) or 0, log.log_start_offset)
+            dirty = log.segments.between(clean, log.active_segment.base_offset)
+            if any(segment.size_bytes for segment in dirty):
+                return False
+    return True
+
+
+def run_crew(directory: Path, counts: dict[str, int], seconds: float, seed: int) -> Crew:
+    broker = Broker(directory, clock=SystemClock(), background=True, broker_config=BROKER)
+    ledgers: dict[TopicPartition, Ledger] = {}
+    for name, count in counts.items():
+        configs = TOPIC | {"cleanup.policy": POLICIES[name]}
+        if name == "events":
+            configs["retention.bytes"] = 300_000
+        broker.create_topic(name, count, configs)
+        ledgers |= {TopicPartition(name, number): Ledger() for number in range(count)}
+    crew = Crew(broker, ledgers, {"doomed"}, seed)
+    for number in range(4):
+        crew.hire(f"writer-{number}", writer)
+    for number in range(3):
+        crew.hire(f"reader-{number}", reader)
+    crew.hire("transactions", transactional_writer("kept"))
+    for client in (truncater, deleter, record_deleter, reconfigurer, keeper, commander):
+        crew.hire(client.__name__, client)
+    crew.hire("altering-0", altering(["kept", "mixed"], policies=("compact", "compact,delete")))
+    crew.hire("altering-1", altering(["doomed"], policies=("compact", "compact,delete", "delete")))
+    crew.run(seconds)
+    settle(broker, list(ledgers))
+    compare(broker, ledgers)
+    for tp in ledgers:
+        left = [each.name for each in (directory / str(tp)).iterdir()]
+        assert not [name for name in left if name.endswith(SUFFIXES)], tp
+    crew.tally["passes"] = sum(thread.worker.passes for thread in broker.pool._threads)
+    return crew
+
+
+def run_and_look(
+    directory: Path, counts: dict[str, int], seconds: float, errors: list[str]
+) -> Crew:
+    """Run a crew; then nothing may be missing, left open, or left running."""
+    seed = random.SystemRandom().getrandbits(32)
+    files_before, threads_before = descriptors(), engine_threads()
+    crew = run_crew(directory, counts, seconds, seed)
+    broker, ledgers = crew.broker, crew.ledgers
+    in_use = sum(len(files_of_log(log)) for log in broker.manager.open_logs())
+    lock = 1
+    assert descriptors() - files_before <= in_use + lock
+    broker.close()
+    assert engine_threads() == threads_before
+    assert descriptors() == files_before
+    rows = Checker(ReadOnlyFileSystem(DiskFileSystem())).data_dirs([str(directory)])
+    assert [row for row in rows if row.severity == "error"] == []
+    with Broker(directory, read_only=True) as again:
+        compare(again, ledgers)
+    assert errors == []
+    return crew
+
+
+@pytest.mark.timeout(240)
+def test_a_crew_for_seconds(tmp_path, errors):
+    counts = {"kept": 1, "mixed": 1, "events": 1, "doomed": 1}
+    crew = run_and_look(tmp_path / "data", counts, 3, errors)
+    assert crew.tally["comparisons"]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(0)
+def test_four_threads_on_sixteen_partitions_for_ten_minutes(tmp_path, errors, capsys):
+    """`LOGSTORE_POOL_MINUTES` of wall time."""
+    counts = {"kept": 6, "mixed": 4, "events": 2, "doomed": 4}
+    crew = run_and_look(tmp_path / "data", counts, 60 * MINUTES, errors)
+    with capsys.disabled():
+        sys.stdout.write(f"\n{dict(sorted(crew.tally.items()))}; ")

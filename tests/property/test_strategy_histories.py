@@ -1,0 +1,109 @@
+"""Random histories under compaction by version, against an oracle of what was appended.
+
+The control experiments take one rule at a time out of the algorithm; each must fail, or the
+histories would prove nothing about it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from cleaner import build, clean, version_kernels
+from logstore.types import INT64_MAX
+from tests.support.version_model import VersionModel
+
+SHORT = 150
+LONG = int(os.environ.get("LOGSTORE_STRATEGY_HISTORIES", "6000"))
+MODES = (
+    {"strategy": "header"},
+    {"strategy": "timestamp"},
+    {"strategy": "header", "switches": True},
+    {"strategy": "offset", "switches": True},
+    {"strategy": "header", "lateness_ms": 150},
+    {"strategy": "timestamp", "lateness_ms": 150, "switches": True},
+)
+
+
+def lived(seed: int, steps: int = 60) -> VersionModel:
+    """Live one history; what goes wrong names its seed."""
+    model = VersionModel(seed, **MODES[seed % len(MODES)])
+    try:
+        model.live(steps)
+    except Exception as error:
+        error.add_note(f"history of seed {seed}: {MODES[seed % len(MODES)]}")
+        raise
+    return model
+
+
+def live_all(seeds: range) -> None:
+    """Live histories, and see that all came up that should."""
+    models = [lived(seed) for seed in seeds]
+    assert sum(model.removed_tombstones for model in models) > len(models) // 4
+    assert sum(model.crashes for model in models) > len(models)
+    assert sum(model.switched for model in models) > len(models) // 10
+    assert any(model.resurrections for model in models), "the limit that is inherent (§13.7)"
+
+
+def test_s260_the_highest_order_wins_whatever_the_order_of_arrival() -> None:
+    live_all(range(SHORT))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(0)
+def test_s260_many_histories() -> None:
+    live_all(range(1000, 1000 + LONG))
+
+
+# --- controls ---------------------------------------------------------------------------------
+
+
+def without_seed(patch: pytest.MonkeyPatch) -> None:
+    """Only the dirty section is mapped: the plain extension of §13.4."""
+    patch.setattr(build.SeedPass, "steps", lambda self: iter(()))
+
+
+def without_safe_horizon(patch: pytest.MonkeyPatch) -> None:
+    """An expired tombstone goes though records in the tail were not compared with it."""
+    patch.setattr(clean, "_last_modified_ms", lambda log, end_offset: INT64_MAX)
+
+
+def without_later_loser(patch: pytest.MonkeyPatch) -> None:
+    """An expired tombstone goes though its loser is swapped out after it."""
+    steps = build.SeedPass.steps
+
+    def forgetful(self):
+        yield from steps(self)
+        slots = self._map.slots
+        if slots.shape[1] == 3:
+            slots[:, 2] &= ~np.uint64(version_kernels.LATER_LOSER)
+
+    patch.setattr(build.SeedPass, "steps", forgetful)
+
+
+def without_one_before(patch: pytest.MonkeyPatch) -> None:
+    """A loser that was kept as the log's last record is not compared again."""
+    patch.setattr(build.MapBuild, "_put_one_before", lambda self: None)
+
+
+CONTROLS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], range]] = {
+    "seed": (without_seed, range(30)),
+    "safe horizon": (without_safe_horizon, range(600)),
+    "later loser": (without_later_loser, range(600)),
+    "one before": (without_one_before, range(600)),
+}
+
+
+@pytest.mark.parametrize("name", CONTROLS)
+def test_without_one_rule_the_oracle_objects(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    take_out, seeds = CONTROLS[name]
+    take_out(monkeypatch)
+    for seed in seeds:
+        try:
+            lived(seed)
+        except AssertionError:
+            return
+    pytest.fail(f"{len(seeds)} histories did not miss the rule: {name}")
