@@ -1,4 +1,4 @@
-"""Filling the map: which record of each key wins, in the dirty section and before it (§5, §13.5)."""
+"""Filling the map: which record of each key wins, in the dirty section and before it (§5, §13)."""
 
 from __future__ import annotations
 

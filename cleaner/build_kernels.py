@@ -5,9 +5,7 @@ Chunks and their tables are those of `cleaner.kernels`.
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from cleaner.kernels import (
     COL_ATTRIBUTES,
@@ -41,6 +39,9 @@ from cleaner.map_kernels import (
 )
 from cleaner.version_kernels import FOUND, MALFORMED, TIMESTAMP, record_version, version_put
 from logstore.jit import borrowed, kernel
+
+if TYPE_CHECKING:
+    import numpy as np
 
 _APPEND_TIME = 0x08
 

@@ -91,7 +91,8 @@ class VersionMap(KeyMap):
 
     Notes
     -----
-    O(1) expected. Records compete in any order of offsets. Not thread-safe.
+    O(1) expected. Records are put in offset order; those that are lifted come after them. Not
+    thread-safe.
     """
 
     ENTRY_BYTES = VERSION_ENTRY_BYTES

@@ -106,6 +106,15 @@ class LogConfig:
         return DELETE in self.cleanup_policy
 
     @property
+    def winner_keys(self) -> tuple[str, str, str]:
+        """What decides which record of a key wins a compaction; equal values decide alike."""
+        return (
+            self.compaction_strategy,
+            self.compaction_strategy_header,
+            self.logstore_compaction_strategy_header_encoding,
+        )
+
+    @property
     def max_segment_ms(self) -> int:
         """Age in ms at which a segment is rolled: a compacted log must keep its maximum lag."""
         if not self.compact:

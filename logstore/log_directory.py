@@ -201,6 +201,14 @@ class LogDirectory:
             if stored is not None and stored > offset:
                 self.write_cleaner_offset(topic_partition, offset)
 
+    def step_back_cleaner_offsets(self, topic: str) -> None:
+        """Let the last cleaned offset of a topic's partitions count as dirty again."""
+        with self._checkpointing:
+            stored = self._read(CLEANER_OFFSETS)
+            own = {tp: max(0, end - 1) for tp, end in stored.items() if tp.topic == topic}
+            if own:
+                self._rewrite(CLEANER_OFFSETS, own)
+
     def _update(
         self,
         name: str,

@@ -33,7 +33,7 @@ from logstore.topics import Topic, TopicStore
 from logstore.types import TopicPartition
 
 if TYPE_CHECKING:
-    from logstore.config import BrokerConfig
+    from logstore.config import BrokerConfig, LogConfig
     from logstore.loading import LoadListener
     from logstore.runtime import Runtime
     from logstore.services import LogService
@@ -158,9 +158,7 @@ class LogManager:
 
     @_one_at_a_time
     def create_topic(self, name: str, partitions: int, configs: Mapping[str, object]) -> Topic:
-        """Store a topic and create its partitions' logs.
-
-        A copied partition's folder is taken over as it is: its data are not touched.
+        """Store a topic and create its logs; a copied partition's folder is taken over as it is.
 
         Raises
         ------
@@ -219,14 +217,14 @@ class LogManager:
         UnknownTopicOrPartitionError, InvalidConfigurationError
             Nothing was changed.
         """
-        topic = self.catalog.topic(name)
+        topic, before = self.catalog.topic(name), self.catalog.config(name)
         configs, notes = altered_overrides(topic.configs, set_configs, unset, self.broker_config)
         with self._storing():
             if topic.adopted:
                 topic = self._store.create(name, topic.partitions, configs)
             else:
                 topic = self._store.set_configs(name, configs)
-        self._config_changed(name)
+        self._config_changed(name, before)
         return topic, notes
 
     @_one_at_a_time
@@ -301,33 +299,31 @@ class LogManager:
     def reconfigure(self, changes: Mapping[str, object]) -> tuple[str, ...]:
         """Change broker settings while it runs; see `logstore.config_dynamic.reconfigured`.
 
-        Raises
-        ------
-        InvalidConfigurationError
-            Nothing was changed. Also if the defaults would contradict what a topic says.
+        Also refused, and nothing changed, if the defaults contradict what a topic says.
         """
         config, notes = reconfigured(self.broker_config, changes)
+        before = {topic.name: self.catalog.config(topic.name) for topic in self.catalog.topics()}
         self.catalog.reconfigure(config)
         self.broker_config = config
-        for topic in self.catalog.topics():
-            self._config_changed(topic.name)
+        for name, old in before.items():
+            self._config_changed(name, old)
         self.services.reconfigure(config)
         return notes
 
     @_one_at_a_time
     def override(self, topic: str, configs: Mapping[str, object]) -> None:
-        """Lay configs over a topic's own for as long as this manager lives.
-
-        Raises
-        ------
-        InvalidConfigurationError, UnknownTopicOrPartitionError
-            Nothing was changed.
-        """
+        """Lay configs over a topic's own for as long as this manager lives."""
+        before = self.catalog.config(topic)
         self.catalog.override(topic, configs)
-        self._config_changed(topic)
+        self._config_changed(topic, before)
 
-    def _config_changed(self, topic: str) -> None:
+    def _config_changed(self, topic: str, before: LogConfig | None = None) -> None:
         config = self.catalog.config(topic)
+        if before is not None and before.winner_keys != config.winner_keys:
+            # The record that ended the log may have been kept though it lost; it competes anew.
+            for directory in {self._homes[tp] for tp in self._homes if tp.topic == topic}:
+                with self._storage(directory, "cannot write the cleaner checkpoint"):
+                    directory.step_back_cleaner_offsets(topic)
         for tp, log in list(self._logs.items()):
             if tp.topic == topic:
                 log.set_config(config)

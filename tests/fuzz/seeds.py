@@ -9,6 +9,7 @@ from pathlib import Path
 from logstore.record.batch import RecordBatch, build_batch
 from logstore.record.codecs import Codec, compress
 from logstore.record.records import Record
+from logstore.record.varint import encode_varint
 from tests.support import golden
 from tests.support.builders import abort, batch, commit, data_batch, old_message
 
@@ -33,6 +34,7 @@ def batches() -> list[bytes]:
         for codec in Codec
         for count in (1, 5, 70)
     ]
+    own += [build_batch(_versioned(0), codec=codec) for codec in (Codec.NONE, Codec.LZ4)]
     return [
         *golden.BATCHES.values(),
         *own,
@@ -41,6 +43,25 @@ def batches() -> list[bytes]:
         data_batch(0, 2, 7),
         old_message(0),
         old_message(1),
+    ]
+
+
+def _versioned(first: int) -> list[Record]:
+    """Return records whose headers state versions of both encodings, or fail to."""
+    values = (5, -1, 2**62, None, b"1234", b"\x80" * 10, 9, 7)
+    return [
+        Record(
+            offset,
+            1000 - offset,
+            b"k%d" % (offset % 3),
+            b"v" if offset % 3 else None,
+            (
+                ("h", b"old"),
+                ("h", value.to_bytes(8, "big", signed=True) if isinstance(value, int) else value),
+                *([("h", encode_varint(offset))] if offset > 5 else []),
+            ),
+        )
+        for offset, value in enumerate(values, first)
     ]
 
 
@@ -85,7 +106,23 @@ def logs() -> list[bytes]:
     )
     plain = b"".join(batch(n, n, key=b"k%d" % (n % 3)) for n in range(12))
     many = batch(0, 99) + batch(100, 199) + batch(200, 200)
-    own = [keyed, transactions, plain, many, plain + old_message(1, 12), plain + bytes(40)]
+    versioned = b"".join(
+        build_batch(_versioned(first), codec=codec, delete_horizon_ms=horizon)
+        for first, codec, horizon in (
+            (0, Codec.NONE, None),
+            (9, Codec.ZSTD, 1400),
+            (20, Codec.NONE, 1450),
+        )
+    )
+    own = [
+        keyed,
+        transactions,
+        plain,
+        many,
+        versioned,
+        plain + old_message(1, 12),
+        plain + bytes(40),
+    ]
     kafka = [data for data in _kafka_files("*/**/00000000000000000000.log") if len(data) < 3000]
     return own + kafka
 

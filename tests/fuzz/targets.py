@@ -12,9 +12,13 @@ import gzip
 import zlib
 from contextlib import suppress
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
-from cleaner import kernels
-from cleaner.offset_map import OffsetMap
+from cleaner import kernels, map_kernels
+from cleaner.offset_map import KeyMap, OffsetMap
+from cleaner.rewrite import Rules
+from cleaner.strategy import Strategy
+from cleaner.version_map import VersionMap
 from logstore.checkpoint import OffsetCheckpoint, read_partition_metadata, write_partition_metadata
 from logstore.config import BrokerConfig, effective_config, read_properties
 from logstore.epochs import LeaderEpochCache
@@ -37,12 +41,16 @@ from logstore.record.control import end_txn_marker_of
 from logstore.record.records import Record, decode_records, encode_records
 from logstore.record.walk import walk_buffer, walk_headers
 from logstore.topics import TopicStore
-from logstore.types import OffsetPosition
+from logstore.types import INT64_MAX, OffsetPosition
 from tests.fuzz import oracle, seeds
 from tests.fuzz.contract import LIMIT, OK, OUTCOMES, Target, outcome_of
 from tests.support import cleaner_oracle
 from tests.support.builders import memory_world
-from tests.support.kernel_calls import assemble, build, classify, scan, unfolded
+from tests.support.kernel_calls import assemble, build, classify, compete, scan, unfolded
+from tests.support.version_oracle import By, VersionKeyMap
+
+if TYPE_CHECKING:
+    import numpy as np
 
 PATH = "/data/t-0/00000000000000000000.log"
 
@@ -265,7 +273,7 @@ def _scan(data: bytes) -> None:
 
 
 def clean_kernels(data: bytes) -> str:
-    """Map, classify and assemble the sound batches of a buffer, against the cleaner's oracle."""
+    """Map, classify and assemble the sound batches of a buffer, against the cleaner's oracles."""
     _, table, end = scan(data, rows=len(data) // 61 + 1)
     taken = list(walk_buffer(data[:end]))
     sections = []
@@ -287,10 +295,11 @@ def clean_kernels(data: bytes) -> str:
     rising = all(base <= a <= b for a, b in zip(offsets, ends, strict=True)) and all(
         a < b for a, b in zip(ends, offsets[1:], strict=False)
     )
-    if not rising or any(b - base > kernels.MAX_OFFSET_SPAN for b in ends):
+    if not rising or any(b - base > map_kernels.MAX_OFFSET_SPAN for b in ends):
         return "out_of_order"  # the reader of chunks refuses such a chunk
     decodable = [_is_decodable(each) for each in taken]
     bad = decodable.index(False) if False in decodable else len(taken)
+    end = min(base + map_kernels.MAX_OFFSET_SPAN, INT64_MAX)
     status, row = build(extended, table, base, offset_map)
     if bad == len(taken) or not taken[bad].header.is_control:  # those the map passes over unread
         damaged = (kernels.DAMAGED, bad) if bad < len(taken) else (kernels.OK, bad)
@@ -298,12 +307,52 @@ def clean_kernels(data: bytes) -> str:
     if bad < len(taken):
         status, row, _, _ = classify(extended, table, offset_map, 1500, 2500)
         assert (status, row) == (kernels.DAMAGED, bad)
+        for strategy in STRATEGIES.values():
+            version_map = VersionMap(32 * 4000, base_offset=base)
+            compete(extended, table, base, end, version_map, strategy)
+            found = classify(extended, table, version_map, 1500, 2500, Rules(strategy))[:2]
+            assert found == (kernels.DAMAGED, bad)
         return OUTCOMES[CorruptRecordError]
     mapping = cleaner_oracle.map_batches(taken, base, offset_map.limit, base - 1)
     assert status == kernels.OK
     assert len(offset_map) == len(mapping.offsets)
     assert offset_map.latest_offset == max(mapping.latest_offset, base - 1)
-    status, row, codes, starts = classify(extended, table, offset_map, 1500, 2500)
+    outcome = _judge(extended, table, taken, offset_map, mapping, Rules())
+    if not all(a.offset < b.offset for each in taken for a, b in pairwise(each.records(LIMIT))):
+        return outcome  # who is the later loser then, nobody can say
+    for by, strategy in STRATEGIES.items():
+        version_map = VersionMap(32 * 4000, base_offset=base)
+        versions = VersionKeyMap(by, base - 1, keep_offset=ends[-1] if ends else -1, safe_ms=1400)
+        versions.build(taken, base, end, version_map.limit)
+        compete(extended, table, base, end, version_map, strategy)
+        assert version_map.latest_offset == versions.latest_offset
+        assert {
+            key: (entry.order, entry.later_loser)
+            for key in versions.winners
+            if (entry := version_map.get(key)) is not None
+        } == {key: (each, versions.has_later_loser(key)) for key, each in versions.winners.items()}
+        rules = Rules(strategy, keep_offset=versions.keep_offset, safe_ms=versions.safe_ms)
+        outcome = _judge(extended, table, taken, version_map, versions, rules)
+    return outcome
+
+
+STRATEGIES = {
+    By("timestamp"): Strategy("timestamp"),
+    By("long", "h"): Strategy("header", "h"),
+    By("varlong", "h"): Strategy("header", "h", "varlong"),
+}
+
+
+def _judge(
+    extended: np.ndarray,
+    table: np.ndarray,
+    taken: list[RecordBatch],
+    key_map: KeyMap,
+    mapping: cleaner_oracle.Judging,
+    rules: Rules,
+) -> str:
+    """Classify and assemble all batches of a table; every byte is what the oracle says."""
+    status, row, codes, starts = classify(extended, table, key_map, 1500, 2500, rules)
     assert (status, row) == (kernels.OK, len(taken))
     outputs = assemble(extended, table, codes, starts)
     for index, (each, output) in enumerate(zip(taken, outputs, strict=True)):

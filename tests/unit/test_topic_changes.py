@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from logstore import Broker
 from logstore.checkpoint import (
     CLEANER_OFFSETS,
     LOG_START_OFFSETS,
@@ -271,3 +272,28 @@ def test_a_new_topic_does_not_take_over_the_checkpoints_of_one_that_was_deleted(
     log.flush()
     home.kill(manager)
     assert offsets(home.open().log(A0)) == [0, 1, 2], "nor after another crash"
+
+
+# --- another compaction strategy ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ("alter", "override", "broker"))
+def test_another_strategy_lets_the_last_cleaned_offset_compete_again(how):
+    """It may have been kept as the log's last record although it lost."""
+    broker = Broker(clock=VirtualClock())
+    for name in ("users", "other"):
+        broker.create_topic(name, 1, {"cleanup.policy": "compact"})
+    directory = broker.manager.directories[0]
+    users, other = TopicPartition("users", 0), TopicPartition("other", 0)
+    directory.write_cleaner_offset(users, 7)
+    directory.write_cleaner_offset(other, 0)
+    if how == "alter":
+        broker.alter_configs("users", {"segment.ms": "1000"})
+        assert directory.cleaner_offset(users) == 7
+        broker.alter_configs("users", {"compaction.strategy": "timestamp"})
+    elif how == "override":
+        broker.override_configs("users", {"compaction.strategy": "timestamp"})
+    else:
+        broker.alter_broker_configs({"log.cleaner.compaction.strategy": "timestamp"})
+    assert directory.cleaner_offset(users) == 6
+    assert directory.cleaner_offset(other) == 0
