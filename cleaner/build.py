@@ -223,7 +223,7 @@ class SeedPass:
         return sum(segment.size_bytes for segment in self._segments)
 
     def _may_win(self, segment: LogSegment, strategy: Strategy) -> bool:
-        if strategy.name != TIMESTAMP or segment.time_index.is_full:
+        if strategy.name != TIMESTAMP:
             return True
         # Of equal timestamps the later offset wins, and that is a mapped one.
         largest = segment.max_timestamp_so_far.timestamp
@@ -238,12 +238,12 @@ class SeedPass:
             A batch is damaged.
         """
         latest_offset = self._map.latest_offset
-        transactions = TransactionState()
-        if self._segments:
-            start = self._segments[0].base_offset
-            transactions.add_aborted(aborted_transactions(self._log, start, self._end))
         for segment in self._segments:
             end = end_of(segment, self._log)
+            # One state a segment: where others are passed over, so are their markers.
+            transactions = TransactionState()
+            base_offset = segment.base_offset
+            transactions.add_aborted(aborted_transactions(self._log, base_offset, end))
             for chunk in self._reader.chunks(segment, end):
                 yield chunk.size_bytes
                 transactions.judge(chunk)

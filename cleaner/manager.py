@@ -24,6 +24,7 @@ from cleaner.selection import (
     cleanable_state,
     decide,
     idle_roll_ms,
+    next_moment_ms,
     selection_order,
 )
 from cleaner.states import CleaningStates
@@ -121,6 +122,11 @@ class LogCleanerManager(LogService):
         Whose logs are cleaned.
     broker_config : BrokerConfig
         Cleaner settings.
+
+    Attributes
+    ----------
+    on_change : callable
+        Told when a pass has ended, or a partition that was held may be cleaned again.
     """
 
     def __init__(self, runtime: Runtime, logs: LogManager, broker_config: BrokerConfig) -> None:
@@ -131,6 +137,7 @@ class LogCleanerManager(LogService):
         self.states = CleaningStates(runtime)
         self._uncleanable: dict[TopicPartition, UncleanablePartition] = {}
         self._selecting = runtime.lock()
+        self.on_change: Callable[[], None] = _nothing
         self._max_dirty_ratio = 0.0
         self._last_selection_ms = 0
 
@@ -242,7 +249,7 @@ class LogCleanerManager(LogService):
         """Tell whether KIP-354 wants the active segment rolled though nothing is appended."""
         if self.kafka_exact:
             return False
-        moment = log.reader.steady(lambda: idle_roll_ms(log))
+        moment = log.reader.steady(partial(idle_roll_ms, log))
         return moment is not None and moment <= self.runtime.clock.now_ms()
 
     # -- choosing ------------------------------------------------------------------------
@@ -317,6 +324,30 @@ class LogCleanerManager(LogService):
             self._mark_uncleanable(tp, error)
             return None
         return decision if decision.state.total_bytes else None
+
+    def next_due_ms(self) -> int | None:
+        """Return the first moment at which time alone may give a cleaner something to do.
+
+        Until then selections and retention of compacted logs come to nothing, unless a log, its
+        configuration or the state of its partition changes. None if that moment never comes.
+        O(logs × dirty segments).
+        """
+        moments: list[int | None] = []
+        for log in self._logs_to_clean():
+            try:
+                moments.append(self._next_moment_ms(log))
+                moments.append(log.reader.steady(log.next_expiry_ms))
+            except LogStoreError:
+                return self.runtime.clock.now_ms()  # the next round will tell
+        return min((each for each in moments if each is not None), default=None)
+
+    def _next_moment_ms(self, log: Log) -> int | None:
+        first_dirty = self.state_of(log).first_dirty_offset
+        now_ms = self.runtime.clock.now_ms()
+        exact = self.kafka_exact
+        return log.reader.steady(
+            lambda: next_moment_ms(log, first_dirty, now_ms, kafka_exact=exact)
+        )
 
     @property
     def max_dirty_percent(self) -> int:
@@ -414,6 +445,7 @@ class LogCleanerManager(LogService):
         finally:
             steps.close()
             self.states.done(tp, None if dry_run else store)
+            self.on_change()
 
     def _split(self, log: Log, error: OverflowedSegmentError, *, dry_run: bool) -> PassResult:
         """Split the segment that a pass stumbled over; the next one goes on."""
@@ -465,7 +497,9 @@ class LogCleanerManager(LogService):
 
         Kafka does so at its next start only.
         """
-        return self._uncleanable.pop(topic_partition, None) is not None
+        marked = self._uncleanable.pop(topic_partition, None) is not None
+        self.on_change()
+        return marked
 
     # -- retention of compacted logs -----------------------------------------------------
 
@@ -507,6 +541,12 @@ class LogCleanerManager(LogService):
         self.states.forget(topic_partition)
         self._uncleanable.pop(topic_partition, None)
 
+    def partition_moved(self, topic_partition: TopicPartition, log_dir: str) -> None:
+        """Take the mark of a partition along that is left alone."""
+        mark = self._uncleanable.get(topic_partition)
+        if mark is not None:
+            self._uncleanable[topic_partition] = mark._replace(log_dir=log_dir)
+
     def pause(self, topic_partition: TopicPartition) -> None:
         """Stop a partition's cleaning, wait for its end, and keep it from being cleaned.
 
@@ -518,6 +558,7 @@ class LogCleanerManager(LogService):
     def resume(self, topic_partition: TopicPartition) -> None:
         """Take back one `pause`."""
         self.states.resume(topic_partition)
+        self.on_change()
 
     def try_pause(self, topic_partition: TopicPartition) -> bool:
         """Keep a partition from being cleaned, unless somebody has it already: False then."""
@@ -543,6 +584,10 @@ def _still_fits(log: Log, state: CleanableState) -> bool:
     """
     log.check_open()
     return state.generation == log.generation and state.first_dirty_offset >= log.log_start_offset
+
+
+def _nothing() -> None:
+    pass
 
 
 def _closed(gate: str, text: str) -> Gate:

@@ -7,13 +7,15 @@ Source: cleaner-semantics §11 and §12, KAFKA-631.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cleaner.metrics import CleanerMetrics, metrics_of
 from cleaner.throttle import Throttles
 from cleaner.worker import CleanerWorker, PassListener
 from logstore.services import LogService
+from logstore.types import INT64_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from cleaner.stats import CleanerStats
     from logstore.config import BrokerConfig
     from logstore.runtime import Runtime, ScheduledTask
+    from logstore.types import TopicPartition
 
 
 class _Thread:
@@ -33,6 +36,20 @@ class _Thread:
         self.task: ScheduledTask | None = None
         self.error: BaseException | None = None
         self.is_stopped = False
+        self.rounds_missed: _Rounds | None = None
+        self.sleeps = False  # until time alone gives it something to do
+        self.wakes_ms = 0  # at that monotonic ms
+
+
+class _Rounds(NamedTuple):
+    """Rounds in which nothing can be due: from a monotonic ms on, one each back-off."""
+
+    since_ms: int
+    backoff_ms: int
+
+    def passed_ms(self, now_ms: int) -> int:
+        """Return how long ago the last of them was."""
+        return (now_ms - self.since_ms) % self.backoff_ms
 
 
 class CleanerPool(LogService):
@@ -65,11 +82,14 @@ class CleanerPool(LogService):
         config: BrokerConfig,
     ) -> None:
         self._scheduler = runtime.scheduler
+        self._clock = runtime.clock
         self._manager = manager
         self._config = config
         self.on_pass: PassListener | None = None
         self._lock = runtime.lock()
         self._threads: list[_Thread] = []
+        self._sleeps = False
+        manager.on_change = self.log_changed
         # Without threads time stands still while a step is taken.
         self._throttles = Throttles(runtime, config, eager=not runtime.scheduler.is_concurrent)
 
@@ -88,6 +108,23 @@ class CleanerPool(LogService):
             thread = _Thread(worker)
             self._threads.append(thread)
             self._schedule(thread, 0)
+
+    def partition_added(self, topic_partition: TopicPartition) -> None:
+        """Look at the logs in the next round."""
+        self._wake()
+
+    def resume(self, topic_partition: TopicPartition) -> None:
+        """Look at the logs in the next round."""
+        self._wake()
+
+    def config_changed(self, topic: str) -> None:
+        """Look at the logs in the next round."""
+        self._wake()
+
+    def log_changed(self) -> None:
+        """Look at the logs in the next round."""
+        if self._sleeps:
+            self._wake()
 
     def stop(self) -> None:
         """Stop every worker and wait for it; a pass under way ends like an aborted one."""
@@ -125,7 +162,15 @@ class CleanerPool(LogService):
     def metrics(self) -> CleanerMetrics:
         """Return Kafka's gauges of the cleaner as they are now."""
         workers = [thread.worker for thread in self._threads]
-        return metrics_of(self._manager, workers, self.dead_thread_count)
+        metrics = metrics_of(self._manager, workers, self.dead_thread_count)
+        now_ms = self._uptime_ms()
+        rounds = [t.rounds_missed for t in self._threads if t.rounds_missed is not None]
+        return replace(
+            metrics,
+            time_since_last_run_ms=min(
+                (metrics.time_since_last_run_ms, *(each.passed_ms(now_ms) for each in rounds))
+            ),
+        )
 
     def _tell(self, stats: CleanerStats) -> None:
         if self.on_pass is not None:
@@ -142,16 +187,53 @@ class CleanerPool(LogService):
 
     def _advance(self, thread: _Thread) -> None:
         """Take a worker's next step, and the ones after it until it sleeps or gives way."""
-        delay_ms = 0
+        thread.rounds_missed, thread.sleeps = None, False
         while not thread.is_stopped:
             try:
                 delay_ms = next(thread.rounds)
             except BaseException as error:
                 thread.error = error
                 raise
-            if delay_ms > 0 or not self._scheduler.is_concurrent:
-                self._schedule(thread, delay_ms)
-                return
+            if self._scheduler.is_concurrent:
+                if delay_ms == 0:
+                    continue
+            elif thread.worker.is_quiet:
+                delay_ms = self._sleep_through(thread, delay_ms)
+            self._schedule(thread, delay_ms)
+            return
+
+    def _sleep_through(self, thread: _Thread, backoff_ms: int) -> int:
+        """Return the ms until the first round in which something may be due.
+
+        Months of virtual time would else be a million rounds of nothing.
+        """
+        now_ms = self._uptime_ms()
+        thread.rounds_missed = _Rounds(now_ms, backoff_ms)
+        thread.sleeps = self._sleeps = True
+        moment = self._manager.next_due_ms()
+        delay_ms = INT64_MAX - now_ms
+        if moment is not None:
+            left_ms = max(1, moment - self._clock.now_ms())
+            delay_ms = -(-left_ms // backoff_ms) * backoff_ms
+        thread.wakes_ms = now_ms + delay_ms
+        return delay_ms
+
+    def _wake(self) -> None:
+        """Let every worker that sleeps through its rounds take part in the next one again."""
+        with self._lock:
+            self._sleeps = False
+            now_ms = self._uptime_ms()
+            for thread in self._threads:
+                missed = thread.rounds_missed
+                if thread.sleeps and missed is not None and thread.task is not None:
+                    thread.sleeps = False
+                    left_ms = missed.backoff_ms - missed.passed_ms(now_ms)
+                    if now_ms + left_ms < thread.wakes_ms:
+                        thread.task.cancel()
+                        self._schedule(thread, left_ms)
+
+    def _uptime_ms(self) -> int:
+        return self._clock.monotonic_ns() // 1_000_000
 
 
 def _is_over(task: ScheduledTask) -> bool:

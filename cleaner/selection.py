@@ -347,6 +347,15 @@ def _foresee(
     return replace(decision, gates=tuple(gates), opens_at_ms=cleaned_at)
 
 
+def next_moment_ms(log: Log, first_dirty: int, now_ms: int, *, kafka_exact: bool) -> int | None:
+    """Return the first moment after now at which time alone may change what is decided of a log.
+
+    None if there is none. O(dirty segments).
+    """
+    roll_ms = None if kafka_exact else idle_roll_ms(log)
+    return next((each for each in _moments(log, first_dirty, roll_ms) if each > now_ms), None)
+
+
 def _moments(log: Log, first_dirty: int, roll_ms: int | None) -> Iterator[int]:
     """Yield, in order, the moments at which time alone can change a decision.
 

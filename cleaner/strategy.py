@@ -122,7 +122,7 @@ def recommendations(config: LogConfig) -> Iterator[str]:
             "compaction.strategy is header, but compaction.strategy.header names none: "
             "the record with the highest offset survives"
         )
-    if not strategy.has_versions or not config.compact:
+    if not strategy.has_versions:
         return
     limit = config.delete_retention_ms
     for key, value in (

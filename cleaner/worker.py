@@ -44,6 +44,8 @@ class CleanerWorker:
         What the last selection that found a log saw of all of them.
     passes : int
         Passes that came to their end.
+    is_quiet : bool
+        Whether the last round found nothing to do at all.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class CleanerWorker:
         self.last_pass: CleanerStats | None = None
         self.last_survey = Survey()
         self.passes = 0
+        self.is_quiet = False
 
     @property
     def name(self) -> str:
@@ -75,12 +78,15 @@ class CleanerWorker:
         Holds no lock while it is suspended; closing it ends a pass under way like an abort.
         """
         while True:
+            self.is_quiet = False
             selected = self._manager.select()
             if selected is not None:
                 yield from self._clean(selected)
-            for decision in self._manager.retain():
+            removals = self._manager.retain()
+            for decision in removals:
                 log_removals(decision)
-            yield 0 if selected is not None else max(1, self._backoff_ms)
+            self.is_quiet = selected is None and not removals
+            yield max(1, self._backoff_ms) if selected is None else 0
 
     def _clean(self, selected: Selected) -> Generator[int, None, None]:
         """Run one pass, no faster than the limits allow."""

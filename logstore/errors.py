@@ -10,7 +10,8 @@ LogStoreError                         every error this library raises on purpose
 │   ├─ OffsetsOutOfOrderError         ├─ UnexpectedAppendOffsetError
 │   ├─ TransactionCoordinatorFencedError  ├─ InvalidTransactionTimeoutError
 │   ├─ InvalidProducerIdMappingError  (ProducerFencedError is an InvalidProducerEpochError)
-│   └─ InvalidGroupIdError            ├─ IllegalGenerationError    └─ OffsetMetadataTooLargeError
+│   ├─ InvalidGroupIdError            ├─ IllegalGenerationError    ├─ OffsetMetadataTooLargeError
+│   └─ LogDirNotFoundError
 ├─ IllegalStateError                  a method was called out of turn
 ├─ TransactionAbortedError            what became of records that waited when it was aborted
 ├─ UnsupportedFormatError             bytes that are sound but of a kind this engine refuses
@@ -179,6 +180,13 @@ class UnknownTopicOrPartitionError(RequestError):
     """No such topic, or the topic has no such partition."""
 
     kafka_error = "UNKNOWN_TOPIC_OR_PARTITION"
+    exit_code = 2
+
+
+class LogDirNotFoundError(RequestError):
+    """The broker has no such data directory."""
+
+    kafka_error = "LOG_DIR_NOT_FOUND"
     exit_code = 2
 
 

@@ -104,7 +104,7 @@ class Housekeeping(LogService):
             task.cancel()
         self._tasks.clear()
 
-    def high_watermark_moved(self) -> None:
+    def log_changed(self) -> None:
         """See that the checkpoint is written at the next of its moments.
 
         Only if there is a reason: months of virtual time would be a million writes of nothing.

@@ -194,6 +194,32 @@ class LocalLog:
             self.recovery_point = max(target, self.recovery_point)
             self.last_flush_ms = self.runtime.clock.now_ms()
 
+    def _come_to_rest(self) -> None:
+        """Leave the files as a clean stop does. The lock is held."""
+        # Finished before the flush, so that a clean stop finds trimmed indexes.
+        self.active_segment.on_become_inactive()
+        self.flush(force=True)
+
+    @contextmanager
+    def at_rest(self) -> Iterator[None]:
+        """Keep the files, inside, as a clean stop leaves them; readers go on, others wait.
+
+        Raises
+        ------
+        KafkaStorageError
+            The disk failed, or the log is closed or offline.
+        """
+        with self.lock:
+            self.check_open()
+            with self._storage("flush"):
+                self._come_to_rest()
+            try:
+                yield
+            finally:
+                if not (self._closed or self.is_offline):
+                    with self._storage("go on"):
+                        self.active_segment.resize_indexes()
+
     def open_files(self, end_offset: int) -> None:
         """Open the `.log` files of the segments below an offset, as whoever reads them all does.
 
@@ -205,9 +231,13 @@ class LocalLog:
                 _ = segment.file
 
     def abandon(self) -> None:
-        """Close every file as it is: the log is about to be deleted, or offline."""
+        """Close every file as it is: the log is about to be deleted, or offline.
+
+        What it removed before goes with its folder; only readers in the middle of it still hold it.
+        """
         with self.lock:
             self._close_files()
+            self._deletions.clear()
 
     def _close_files(self) -> None:
         for segment in self.segments:

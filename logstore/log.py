@@ -83,7 +83,7 @@ class Log(LocalLog):
         self._restarted_at = 0
         self.findings = tuple(findings)
         self._high_watermark = self._last_stable_offset = log_start_offset
-        self.on_high_watermark: Callable[[], None] | None = None
+        self.on_change: Callable[[], None] | None = None
         self.reader = LogReader(self)
         self.appender = LogAppender(self)
         self.set_high_watermark(log_end_offset)
@@ -118,8 +118,8 @@ class Log(LocalLog):
             stable = high_watermark if unstable is None else max(unstable, self.log_start_offset)
             self._last_stable_offset = min(stable, high_watermark)
             self._high_watermark = high_watermark
-            if self.on_high_watermark is not None:
-                self.on_high_watermark()
+            if self.on_change is not None:
+                self.on_change()
 
     @property
     def leader_epoch(self) -> int:
@@ -236,6 +236,8 @@ class Log(LocalLog):
             self.flush(base, force=is_new)
             segment = self._add_segment(base) if is_new else self._renew_segment(active)
             self._publish_end(base)
+            if self.on_change is not None:
+                self.on_change()
             if VERIFY:
                 if is_new:
                     active._check()
@@ -304,14 +306,15 @@ class Log(LocalLog):
                 return
             if self._offline_reason is None:
                 with self._storage("close"):
-                    # Finished before the flush, so that a clean stop finds trimmed indexes.
-                    self.active_segment.on_become_inactive()
-                    self.flush(force=True)
-                    self.producer_state.take_snapshot()
+                    self._come_to_rest()
                     for segment in self.segments:
                         segment.close()
                     self.delete_expired_files(force=True)
             self._close_files()
+
+    def _come_to_rest(self) -> None:
+        super()._come_to_rest()
+        self.producer_state.take_snapshot()
 
     # -- log start and retention ---------------------------------------------------------
 
@@ -404,6 +407,16 @@ class Log(LocalLog):
                 rules=rules,
                 first_dirty_offset=first_dirty_offset,
             )
+
+    def next_expiry_ms(self) -> int | None:
+        """Return from when on time alone lets retention remove something, Unix ms; None if never.
+
+        That moment may have passed without effect, if something else keeps the segment.
+        """
+        first = self.segments.first
+        if not self.config.delete or self.config.retention_ms < 0 or not self.size_bytes:
+            return None  # an empty segment stays
+        return first.largest_timestamp + self.config.retention_ms + 1
 
     def delete_old_segments(self, *, first_dirty_offset: int = 0) -> RetentionDecision:
         """Run retention once; return what was decided, and done."""

@@ -20,7 +20,13 @@ from logstore.checkpoint import (
     take_clean_shutdown,
 )
 from logstore.errors import CorruptCheckpointError, InvalidConfigurationError, KafkaStorageError
-from logstore.names import DELETE_DIR_SUFFIX, deletion_dir_name, parse_log_dir
+from logstore.moves import Move, read_moves, write_moves
+from logstore.names import (
+    DELETE_DIR_SUFFIX,
+    FUTURE_DIR_SUFFIX,
+    deletion_dir_name,
+    parse_log_dir,
+)
 from logstore.runtime import make_dirs_durably
 
 if TYPE_CHECKING:
@@ -62,6 +68,12 @@ class LogDirectory:
     half_opened : set of TopicPartition
         Those that the disk failed to open: their files may be in between, so that they must be
         recovered, by the next attempt or by the next start.
+    moves : dict of TopicPartition to Move
+        Those that were on their way to another directory, and what may be left of that.
+    futures : set of str
+        Folders that hold what was being moved here, until somebody knows what to do with them.
+    withheld : dict of TopicPartition to str
+        Those of which nobody can tell whether they still live here, and why.
     offline_reason : str or None
         Why nothing of it can be used any more; None while it can.
 
@@ -85,6 +97,10 @@ class LogDirectory:
         self.log_starts: dict[TopicPartition, int] = {}
         self.partitions: set[TopicPartition] = set()
         self.half_opened: set[TopicPartition] = set()
+        self.moves: dict[TopicPartition, Move] = {}
+        self.futures: set[str] = set()
+        self.withheld: dict[TopicPartition, str] = {}
+        self._at_rest: set[TopicPartition] = set()
         self.offline_reason: str | None = None
         self._file_lock: FileLock | None = None
         self._folder_deletions: list[_FolderDeletion] = []
@@ -113,6 +129,7 @@ class LogDirectory:
         self.clean = is_clean_shutdown(fs, self.path)
         self.recovery_points = self._read(RECOVERY_POINTS)
         self.log_starts = self._read(LOG_START_OFFSETS)
+        self.moves = read_moves(fs, self.path)
         due_ms = self._uptime_ms() + self.file_delete_delay_ms
         for name in fs.list_dir(self.path):
             path = f"{self.path}/{name}"
@@ -123,6 +140,8 @@ class LogDirectory:
                 self.partitions.add(parsed.topic_partition)
             elif parsed.state == DELETE_DIR_SUFFIX and not self.read_only:
                 self._folder_deletions.append(_FolderDeletion(due_ms, path))
+            elif parsed.state == FUTURE_DIR_SUFFIX:
+                self.futures.add(name)
             elif parsed.state != DELETE_DIR_SUFFIX:
                 logger.warning("%s is left alone: only a broker knows what to do with it", path)
         # What is said of a partition that is gone does not hold for one that takes its name.
@@ -150,6 +169,17 @@ class LogDirectory:
         """Raise `KafkaStorageError` if it is offline."""
         if self.offline_reason is not None:
             raise KafkaStorageError(f"data directory {self.path} is offline: {self.offline_reason}")
+
+    def check_usable(self, topic_partition: TopicPartition) -> None:
+        """Raise `KafkaStorageError` if it is offline, or one of its partitions is withheld."""
+        self.check_online()
+        if (reason := self.withheld.get(topic_partition)) is not None:
+            raise KafkaStorageError(f"{topic_partition} cannot be opened: {reason}")
+
+    def is_at_rest(self, topic_partition: TopicPartition) -> bool:
+        """Tell whether a partition that is not open was closed in good order."""
+        left_well = self.clean or self.fresh or topic_partition in self._at_rest
+        return left_well and topic_partition not in self.half_opened
 
     def partition_path(self, topic_partition: TopicPartition) -> str:
         """Return the folder of a partition."""
@@ -187,8 +217,11 @@ class LogDirectory:
         self._update(LOG_START_OFFSETS, starts, replaced=logs.keys())
 
     def cleaner_offset(self, topic_partition: TopicPartition) -> int | None:
-        """Return the stored first dirty offset of a partition; None if there is none."""
-        return self._read(CLEANER_OFFSETS).get(topic_partition)
+        """Return the stored first dirty offset of a partition; None if there is none.
+
+        Nor is there one in a directory that is offline: nobody works on what is in it.
+        """
+        return self._read(CLEANER_OFFSETS).get(topic_partition) if self.is_online else None
 
     def write_cleaner_offset(self, topic_partition: TopicPartition, offset: int) -> None:
         """Store the first dirty offset of a partition."""
@@ -255,10 +288,57 @@ class LogDirectory:
             fs.sync_dir(self.path)
             due = self._uptime_ms() + delay_ms
             self._folder_deletions.append(_FolderDeletion(due, target))
+        self.disown(topic_partition)
+
+    def disown(self, topic_partition: TopicPartition) -> None:
+        """Forget a partition; the files stay as they are."""
+        self._at_rest.discard(topic_partition)
+        self.withheld.pop(topic_partition, None)
         self.partitions.discard(topic_partition)
         self.half_opened.discard(topic_partition)
         self.recovery_points.pop(topic_partition, None)
         self.log_starts.pop(topic_partition, None)
+
+    def adopt(self, topic_partition: TopicPartition, offsets: Mapping[str, int]) -> None:
+        """Take in a partition that was closed in good order and whose folder is about to come.
+
+        Parameters
+        ----------
+        offsets : mapping
+            Its entry in each checkpoint, by the checkpoint's name; it has none in the others.
+
+        Notes
+        -----
+        The entries are durable on return. If the folder does not come, the next start drops them.
+        """
+        with self._checkpointing:
+            self._written.clear()
+            self.partitions.add(topic_partition)
+            self._at_rest.add(topic_partition)
+            self.recovery_points[topic_partition] = offsets.get(RECOVERY_POINTS, 0)
+            self.log_starts[topic_partition] = offsets.get(LOG_START_OFFSETS, 0)
+            for name in CHECKPOINTS:
+                own = {topic_partition: offsets[name]} if name in offsets else {}
+                if own or topic_partition in self._read(name):
+                    self._rewrite(name, own, replaced=(topic_partition,))
+
+    def note_move(self, topic_partition: TopicPartition, move: Move | None) -> None:
+        """Note that a partition is moved, or, with None, that nothing is left of it; durably."""
+        moves = self.moves.copy()
+        moves.pop(topic_partition, None)
+        if move is not None:
+            moves[topic_partition] = move
+        if moves != self.moves:
+            write_moves(self.runtime.fs, self.path, moves)
+            self.moves = moves
+
+    def remove_future(self, name: str) -> None:
+        """Remove an unfinished copy, durably, if there is one."""
+        path = f"{self.path}/{name}"
+        if self.runtime.fs.is_dir(path):
+            remove_tree(self.runtime.fs, path)
+            self.runtime.fs.sync_dir(self.path)
+        self.futures.discard(name)
 
     def forget_retired(self) -> None:
         """Drop entries of partitions that are no longer here from all checkpoints."""

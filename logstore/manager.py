@@ -10,8 +10,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from functools import partial, wraps
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING
 
 from logstore.catalog import TopicCatalog
 from logstore.config import altered_overrides, effective_config
@@ -27,7 +27,9 @@ from logstore.loader import open_log
 from logstore.loading import load_logs
 from logstore.log import Log
 from logstore.log_directory import LogDirectory
+from logstore.moving import PartitionMove, find_directory, settle_moves
 from logstore.names import validate_topic_name
+from logstore.runtime import one_at_a_time
 from logstore.services import LogServices
 from logstore.topics import Topic, TopicStore
 from logstore.types import TopicPartition
@@ -39,23 +41,6 @@ if TYPE_CHECKING:
     from logstore.services import LogService
 
 logger = logging.getLogger(__name__)
-
-
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
-def _one_at_a_time(
-    change: Callable[Concatenate[LogManager, P], R],
-) -> Callable[Concatenate[LogManager, P], R]:
-    """Let a change of topics or partitions hold the manager's lock."""
-
-    @wraps(change)
-    def locked(self: LogManager, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        with self._lock:
-            return change(self, *args, **kwargs)
-
-    return locked
 
 
 class LogManager:
@@ -112,6 +97,7 @@ class LogManager:
             self.directories[0].check_online()
             self._store = TopicStore(runtime.fs, log_dirs[0])
             self.catalog = TopicCatalog(self._store, self._homes.keys(), broker_config)
+            settle_moves(self.directories)
             self._find_partitions()
             if not read_only:
                 self._finish_topic_deletions()
@@ -156,7 +142,7 @@ class LogManager:
 
     # -- topics --------------------------------------------------------------------------
 
-    @_one_at_a_time
+    @one_at_a_time
     def create_topic(self, name: str, partitions: int, configs: Mapping[str, object]) -> Topic:
         """Store a topic and create its logs; a copied partition's folder is taken over as it is.
 
@@ -180,7 +166,7 @@ class LogManager:
             self.log(TopicPartition(name, number))
         return topic
 
-    @_one_at_a_time
+    @one_at_a_time
     def create_partitions(self, name: str, total: int) -> Topic:
         """Let a stored topic have the partitions 0 to `total` - 1, keeping those it has.
 
@@ -199,7 +185,7 @@ class LogManager:
             self.log(TopicPartition(name, number))
         return topic
 
-    @_one_at_a_time
+    @one_at_a_time
     def alter_topic(
         self, name: str, set_configs: Mapping[str, object], unset: Iterable[str] = ()
     ) -> tuple[Topic, tuple[str, ...]]:
@@ -227,7 +213,7 @@ class LogManager:
         self._config_changed(name, before)
         return topic, notes
 
-    @_one_at_a_time
+    @one_at_a_time
     def delete_topic(self, name: str) -> None:
         """Delete a topic: its name is free at once, its files go after `file.delete.delay.ms`.
 
@@ -237,15 +223,10 @@ class LogManager:
         KafkaStorageError
             The disk failed, or some of it lives in an offline directory; what is left is
             deleted by the next start.
-
-        Notes
-        -----
-        The intention is stored first, so that a crash leaves no half-deleted topic behind: the
-        next start goes on.
         """
         topic = self.catalog.topic(name)
         delay_ms = self.catalog.config(name).file_delete_delay_ms
-        if not topic.adopted:
+        if not topic.adopted:  # so that the next start goes on after a crash
             with self._storing():
                 self._store.mark_deleting(name)
         self._delete_partitions(name, delay_ms)
@@ -295,7 +276,7 @@ class LogManager:
                 delay_ms = effective_config(topic.configs, self.broker_config).file_delete_delay_ms
                 self._delete_partitions(topic.name, delay_ms)
 
-    @_one_at_a_time
+    @one_at_a_time
     def reconfigure(self, changes: Mapping[str, object]) -> tuple[str, ...]:
         """Change broker settings while it runs; see `logstore.config_dynamic.reconfigured`.
 
@@ -310,7 +291,7 @@ class LogManager:
         self.services.reconfigure(config)
         return notes
 
-    @_one_at_a_time
+    @one_at_a_time
     def override(self, topic: str, configs: Mapping[str, object]) -> None:
         """Lay configs over a topic's own for as long as this manager lives."""
         before = self.catalog.config(topic)
@@ -357,15 +338,14 @@ class LogManager:
         directory = self._homes.get(topic_partition)
         if directory is None:
             directory = self._settle(topic_partition)
-        directory.check_online()
-        half_opened = topic_partition in directory.half_opened
+        directory.check_usable(topic_partition)
         try:
             log = open_log(
                 self.runtime,
                 directory.partition_path(topic_partition),
                 topic_partition,
                 self.catalog.config(topic.name),
-                clean=(directory.clean or directory.fresh) and not half_opened,
+                clean=directory.is_at_rest(topic_partition),
                 recovery_point=directory.recovery_points.get(topic_partition, 0),
                 log_start_offset=directory.log_starts.get(topic_partition, 0),
                 producer_id_expiration_ms=self.broker_config.producer_id_expiration_ms,
@@ -376,7 +356,7 @@ class LogManager:
             raise KafkaStorageError(f"{topic_partition}: cannot open: {error}") from error
         directory.half_opened.discard(topic_partition)
         log.on_offline = partial(self._take_offline, directory)
-        log.on_high_watermark = self.services.high_watermark_moved
+        log.on_change = self.services.log_changed
         return log
 
     def _settle(self, topic_partition: TopicPartition) -> LogDirectory:
@@ -427,6 +407,30 @@ class LogManager:
             return self._homes[topic_partition]
         except KeyError:
             raise UnknownTopicOrPartitionError(f"there is no partition {topic_partition}") from None
+
+    @one_at_a_time
+    def move_partition(self, topic_partition: TopicPartition, log_dir: str) -> None:
+        """Let a partition live in another data directory; see `logstore.moving`.
+
+        Raises
+        ------
+        LogDirNotFoundError, UnknownTopicOrPartitionError, KafkaStorageError
+            It lives on where it was, unless only the old files could not be removed.
+        """
+        target = find_directory(self.directories, log_dir)
+        log = self.log(topic_partition)
+        source = self._homes[topic_partition]
+        if target is source:
+            return
+        move = PartitionMove(log, source, target, self._storage)
+        with self.services.paused(topic_partition), log.at_rest():
+            move.begin()
+            self._homes[topic_partition] = target
+            del self._logs[topic_partition]
+            self.services.partition_moved(topic_partition, target.path)
+            self.log(topic_partition).set_high_watermark(log.high_watermark)
+            move.finish()
+        self._schedule_folder_deletion(log.config.file_delete_delay_ms)
 
     # -- deleting and truncating records -------------------------------------------------
 
@@ -484,8 +488,10 @@ class LogManager:
         """Before an answer: else a log start beyond a new end would empty the log when reopened."""
         directory = self.directory_of(log.topic_partition)
         with self._storage(directory, "cannot write checkpoints"):
-            directory.write_log_starts({log.topic_partition: log})
-            directory.write_recovery_points({log.topic_partition: log})
+            # Of the log as it is: it may have been moved meanwhile, and changed since.
+            logs = {tp: each for tp, each in self._logs.items() if tp == log.topic_partition}
+            directory.write_log_starts(logs)
+            directory.write_recovery_points(logs)
 
     # -- checkpoints and removal ---------------------------------------------------------
 

@@ -101,7 +101,19 @@ def deletion_dir_name(topic_partition: TopicPartition, rng: Random) -> str:
 
     The topic is cut where the whole would exceed 255 characters, the most that file systems take.
     """
-    ending = f"-{topic_partition.partition}.{rng.getrandbits(128):032x}{DELETE_DIR_SUFFIX}"
+    return _suffixed_dir_name(topic_partition, rng, DELETE_DIR_SUFFIX)
+
+
+def future_dir_name(topic_partition: TopicPartition, rng: Random) -> str:
+    """Return a new name for the folder into which a partition is copied, cut like the above.
+
+    Kafka does not cut it, and cannot move a partition whose topic has more than 213 characters.
+    """
+    return _suffixed_dir_name(topic_partition, rng, FUTURE_DIR_SUFFIX)
+
+
+def _suffixed_dir_name(topic_partition: TopicPartition, rng: Random, suffix: str) -> str:
+    ending = f"-{topic_partition.partition}.{rng.getrandbits(128):032x}{suffix}"
     return topic_partition.topic[: MAX_DIR_NAME_LENGTH - len(ending)] + ending
 
 

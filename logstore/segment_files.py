@@ -5,6 +5,7 @@ Knows nothing of batches; `LogSegment` adds what is in the files.
 
 from __future__ import annotations
 
+import errno
 import threading
 from typing import TYPE_CHECKING
 
@@ -51,6 +52,7 @@ class SegmentFiles:
         self.suffix = suffix
         # Guards name and opening of the `.log`; the indexes have their own.
         self._names = threading.Lock()
+        self._is_closed = False
         self._file: File | None = None
         if create:
             self._file = fs.open(self.log_path, create=True)
@@ -92,12 +94,20 @@ class SegmentFiles:
 
     @property
     def file(self) -> File:
-        """The open `.log` file; opened at first use."""
+        """The open `.log` file; opened at first use.
+
+        Raises
+        ------
+        OSError
+            It cannot be opened, or was closed: another log may stand in its place by now.
+        """
         file = self._file
         if file is None:
             with self._names:
                 file = self._file
                 if file is None:
+                    if self._is_closed:
+                        raise OSError(errno.EBADF, "closed for good", self.log_path)
                     file = self._file = self._fs.open(self.log_path, write=True)
         return file
 
@@ -164,6 +174,7 @@ class SegmentFiles:
     def _close_log(self) -> None:
         with self._names:
             file, self._file = self._file, None
+            self._is_closed = True
         if file is not None:
             file.close()
 

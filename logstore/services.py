@@ -31,8 +31,11 @@ class LogService:
     def partition_removed(self, topic_partition: TopicPartition) -> None:
         """Hear that a partition was deleted."""
 
+    def partition_moved(self, topic_partition: TopicPartition, log_dir: str) -> None:
+        """Hear that a partition, paused, lives in another data directory from now on."""
+
     def pause(self, topic_partition: TopicPartition) -> None:
-        """Let go of a partition, and keep away from it: it is about to be cut or deleted."""
+        """Let go of a partition, and keep away from it: it is about to be cut, moved or deleted."""
 
     def resume(self, topic_partition: TopicPartition) -> None:
         """Take back one `pause`; not called for a partition that was deleted."""
@@ -47,8 +50,8 @@ class LogService:
     def reconfigure(self, config: BrokerConfig) -> None:
         """Obey other broker settings, which were checked, from now on."""
 
-    def high_watermark_moved(self) -> None:
-        """Hear that the high watermark of some log moved: after each append, so be quick."""
+    def log_changed(self) -> None:
+        """Hear that some log was appended to, rolled or cut: often, so be quick."""
 
 
 class LogServices:
@@ -77,6 +80,11 @@ class LogServices:
         for service in self._services:
             service.partition_removed(topic_partition)
 
+    def partition_moved(self, topic_partition: TopicPartition, log_dir: str) -> None:
+        """Tell of a partition that moved."""
+        for service in self._services:
+            service.partition_moved(topic_partition, log_dir)
+
     def config_changed(self, topic: str) -> None:
         """Tell of another configuration."""
         for service in self._services:
@@ -87,10 +95,10 @@ class LogServices:
         for service in self._services:
             service.reconfigure(config)
 
-    def high_watermark_moved(self) -> None:
-        """Tell of a high watermark; quick."""
+    def log_changed(self) -> None:
+        """Tell of an append, a roll or a cut; quick."""
         for service in self._services:
-            service.high_watermark_moved()
+            service.log_changed()
 
     def pause(self, topic_partition: TopicPartition) -> None:
         """Let every service let go of a partition that is about to be deleted."""

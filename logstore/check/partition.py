@@ -251,7 +251,8 @@ class PartitionCheck:
             if not state.end_is_known or offset < min(self._listing.logs, default=offset):
                 continue
             entry, dirty = row.entry, state.first_dirty_offset
-            for name, expected, found in state.history.contradictions(entry, dirty):
+            start = state.context.log_start_offset
+            for name, expected, found in state.history.contradictions(entry, dirty, start):
                 yield finding(
                     "snapshot_state",
                     path,

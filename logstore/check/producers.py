@@ -118,7 +118,7 @@ class ProducerHistory:
             yield AbortedTxn(header.producer_id, first_offset, last_offset, stable)
 
     def contradictions(
-        self, entry: SnapshotEntry, first_dirty_offset: int
+        self, entry: SnapshotEntry, first_dirty_offset: int, log_start_offset: int = 0
     ) -> Iterator[tuple[str, object, object]]:
         """Yield (field, expected, found) where a snapshot of this moment is wrong.
 
@@ -127,11 +127,15 @@ class ProducerHistory:
         entry : SnapshotEntry
         first_dirty_offset : int
             Below it batches may have been compacted away, so that less is known here.
+        log_start_offset : int
+            Below it a log that rebuilds its producers, after a truncation, reads no batch.
         """
         known = self._producers.get(entry.producer_id)
         if known is None:
             return  # its batches are gone
         if known.last_offset is not None and known.last_offset > entry.last_offset:
+            if known.last_offset < log_start_offset:
+                return
             yield "lastOffset", known.last_offset, entry.last_offset
             return
         if known.last_offset is not None and known.last_offset == entry.last_offset:

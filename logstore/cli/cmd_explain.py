@@ -78,7 +78,8 @@ def explain(
                 broker.override_configs(name, overrides)
         report = broker.explain(topic, partition)
         topics = {each.decision.state.topic_partition.topic for each in report.partitions}
-        warn_of_strategy(broker, *sorted(topics))
+        compacted = [name for name in topics if broker.manager.catalog.config(name).compact]
+        warn_of_strategy(broker, *sorted(compacted))
         now_ms = broker.clock.now_ms()
     if settings.as_table:
         _show(report, now_ms)

@@ -52,5 +52,8 @@ def _exercise(broker: Broker) -> None:
     for _ in broker.fates("warmup", roll=True):
         pass
     broker.clean("warmup", force=True, roll=True)
-    broker.append_many("warmup", [(b"%d" % number, b"again") for number in range(_RECORDS)])
-    broker.clean("warmup", force=True, roll=True)
+    # The map of offsets first, then the one with versions, which takes the clean section, too.
+    for configs in ({}, {"compaction.strategy": "timestamp"}):
+        broker.alter_configs("warmup", configs)
+        broker.append_many("warmup", [(b"%d" % number, b"again") for number in range(_RECORDS)])
+        broker.clean("warmup", force=True, roll=True)

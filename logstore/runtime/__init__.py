@@ -8,6 +8,7 @@ on wall time or virtual time, with threads or in one.
 from logstore.runtime.clock import Clock, FixedWallClock, SystemClock, VirtualClock
 from logstore.runtime.deterministic import DeterministicScheduler
 from logstore.runtime.environment import Random, Runtime, random_source
+from logstore.runtime.exclusive import one_at_a_time
 from logstore.runtime.fs import (
     DiskFileSystem,
     File,
@@ -45,5 +46,6 @@ __all__ = [
     "VirtualClock",
     "directory_of",
     "make_dirs_durably",
+    "one_at_a_time",
     "random_source",
 ]

@@ -119,11 +119,52 @@ def test_partitions_are_read_one_after_another(run):
     assert offsets(run, "--partition", "2") == [0, 1, 2]
 
 
-def test_latest_per_key_is_refused_under_a_strategy_not_built(run):
-    run("topic", "create", "t", "--config", "compaction.strategy=timestamp")
-    run("append", "t", input=lines({"key": "k", "value": "v"}))
-    refused = run("read", "t", "--latest-per-key", code=1)
-    assert "compaction.strategy timestamp" in refused.stderr
+def version(number):
+    """A header that states a version, as `append` takes it."""
+    value = base64.b64encode(number.to_bytes(8, "big", signed=True)).decode()
+    return [["v", {"base64": value}]]
+
+
+VERSIONED = (
+    {"key": "a", "value": "a5", "timestamp": 5},
+    {"key": "b", "value": "b9", "timestamp": 9},
+    {"key": "b", "value": "b2", "timestamp": 2},
+    {"key": "a", "timestamp": 7},
+    {"key": "a", "value": "late", "timestamp": 6},
+    {"key": "c", "value": "c1", "timestamp": 1},
+    {"key": "c", "value": "c1 again", "timestamp": 1},
+)
+"""One key whose tombstone wins before a late value, one whose first value is the newest."""
+
+MATERIALISED = {
+    "offset": {"a": "late", "b": "b2", "c": "c1 again"},
+    "timestamp": {"b": "b9", "c": "c1 again"},
+    "header": {"b": "b9", "c": "c1 again"},
+}
+
+
+@pytest.mark.parametrize("strategy", MATERIALISED)
+def test_latest_per_key_follows_the_topics_strategy_as_cleaning_does(run, strategy):
+    config = ("--config", f"compaction.strategy={strategy}", "--config", "cleanup.policy=compact")
+    run("topic", "create", "t", *config, "--config", "compaction.strategy.header=v")
+    run("append", "t", input=lines(*(as_versioned(each) for each in VERSIONED)))
+
+    def materialised():
+        found = run("read", "t", "--latest-per-key", "--format", "jsonl").jsonl
+        assert [record["offset"] for record in found] == sorted(r["offset"] for r in found)
+        return {record["key"]: record["value"] for record in found}
+
+    assert materialised() == MATERIALISED[strategy]
+    run("append", "t", input=lines({"key": "z", "value": "z"}))
+    run("clean", "t", "--force", "--roll")
+    assert materialised() == MATERIALISED[strategy] | {"z": "z"}
+    found = run("read", "t", "--format", "jsonl").jsonl
+    assert len({record["key"] for record in found}) == len(found), "one record a key is left"
+
+
+def as_versioned(record):
+    """The record with its timestamp as the version in a header, too."""
+    return {"value": None, **record, "headers": version(record["timestamp"])}
 
 
 def as_golden(record):

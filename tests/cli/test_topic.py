@@ -66,17 +66,40 @@ def test_description_warns_of_tombstones_that_go_too_early(run, strategy):
         "create",
         "t",
         *("--config", f"compaction.strategy={strategy}"),
+        *("--config", "compaction.strategy.header=v"),
         *("--config", "delete.retention.ms=1h"),
         *("--config", "max.compaction.lag.ms=1m"),
     )
-    assert "segment.ms (604800000) is not below delete.retention.ms (3600000)" in made.stderr
-    assert "max.compaction.lag.ms (60000)" not in made.stderr
-    assert "segment.ms" in run("topic", "describe", "t").stderr
+    warning = "note: topic t: segment.ms 604800000 is not below delete.retention.ms 3600000"
+    assert made.stderr.startswith(warning)
+    assert made.stderr.count("\n") == 1, "max.compaction.lag.ms is short enough"
+    describe, explain = ("topic", "describe", "t"), ("explain",)
+    assert run(*explain, "t").stderr == "", "it is not compacted"
+    for form in ("table", "json", "jsonl"):
+        assert run(*describe, "--format", form).stderr == made.stderr
+        compact = ("--config", "cleanup.policy=compact", "--format", form)
+        for command in (explain, (*explain, "t")):
+            assert run(*command, *compact).stderr == made.stderr
+
+
+def test_a_strategy_without_its_header_is_pointed_out(run):
+    made = run("topic", "create", "t", "--config", "compaction.strategy=header")
+    assert "compaction.strategy.header names none" in made.stderr
+    assert "segment.ms" not in made.stderr, "it compacts by offset"
 
 
 def test_offset_strategy_needs_no_warning(run):
     run("topic", "create", "t", "--config", "delete.retention.ms=1")
-    assert run("topic", "describe", "t").stderr == ""
+    assert run("topic", "describe", "t").stderr == run("explain", "t").stderr == ""
+
+
+def test_a_wrong_strategy_is_refused_by_s245(run):
+    config = ("--config", "compaction.strategy=Timestamp2")
+    made = run("topic", "create", "t", *config, code=2)
+    assert "one of offset, timestamp, header" in made.stderr
+    run("topic", "create", "t")
+    altered = run("topic", "alter", "t", "--set", "compaction.strategy=Timestamp2", code=2)
+    assert "one of offset, timestamp, header" in altered.stderr
 
 
 def test_copied_folders_are_listed_as_adopted_and_taken_over(run, golden):
@@ -217,7 +240,9 @@ def test_old_names_are_altered_with_a_note(run):
 def test_alteration_warns_of_tombstones_that_go_too_early(run):
     run("topic", "create", "t", "--config", "max.compaction.lag.ms=1m")
     altered = run("topic", "alter", "t", "--set", "compaction.strategy=timestamp")
-    assert "segment.ms (604800000) is not below delete.retention.ms" in altered.stderr
+    assert "segment.ms 604800000 is not below delete.retention.ms 86400000" in altered.stderr
+    altered = run("topic", "alter", "t", "--set", "segment.ms=1h")
+    assert altered.stderr == ""
 
 
 def test_adopted_topic_is_stored_by_an_alteration(run, golden):

@@ -141,6 +141,20 @@ def clean_twice(session: Session) -> None:
     session.close()
 
 
+def clean_in_groups(session: Session) -> None:
+    """Groups of two segments, swapped one after the other, of which tombstones expire."""
+    session.create_topic("t", cleanup_policy="compact", segment_bytes=600, delete_retention_ms=1000)
+    prepare_segments(session, 4)
+    session.clean()
+    session.journal.clock.advance(seconds=10)
+    session.append((b"a", b"again"), (b"b", b"again"))
+    session.roll()
+    session.append((b"c", None), (b"e", b"again"))
+    session.roll()
+    session.begin()
+    session.clean()
+
+
 def clean_and_close(session: Session) -> None:
     """A clean stop while `.deleted` files wait for their removal."""
     session.create_topic("t", cleanup_policy="compact", segment_bytes=4000)
@@ -176,6 +190,7 @@ ALL = [
     clean_each_single,
     clean_to_nothing,
     clean_twice,
+    clean_in_groups,
     clean_and_close,
     write_checkpoints,
 ]

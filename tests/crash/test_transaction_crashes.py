@@ -2,19 +2,29 @@
 
 import pytest
 
-from logstore.broker import Broker
+from logstore.broker import Broker, OffsetAndMetadata
+from logstore.broker.group_offsets import GROUP_OFFSETS_TOPIC
 from logstore.broker.transactions import TransactionConfig, TransactionCoordinator
 from logstore.config import BrokerConfig
 from logstore.runtime import VirtualClock
 from logstore.runtime.faultfs import FaultyFileSystem, SimulatedCrash
+from logstore.types import TopicPartition
 from tests.crash.harness import KEPT, Profile, fingerprint, modes
 
 PARTITIONS = (0, 1, 2)
+SOURCE = TopicPartition("t", 0)
+COMMITS = (b"before", b"x1", b"y1", b"x4")
+"""The transactions that may be seen, as their offsets follow each other."""
+
 BOUNDED = Profile(stride=4, cuts=1)
 FULL = Profile(cuts=20, seeds=4)
 
 SMALL = BrokerConfig.from_properties(
-    {"log.index.size.max.bytes": "240", "log.segment.bytes": "600"}
+    {
+        "log.index.size.max.bytes": "240",
+        "log.segment.bytes": "600",
+        "offsets.topic.num.partitions": "1",
+    }
 )
 
 
@@ -42,9 +52,11 @@ class Machine:
         return producer
 
     def write(self, producer, name, partitions=PARTITIONS):
-        """Send one record of a transaction to each partition."""
+        """Send one record of a transaction to each partition, and the offset of a group."""
         for number in partitions:
             producer.send("t", name, partition=number).get()
+        offsets = {SOURCE: OffsetAndMetadata(7, name.decode())}
+        producer.send_offsets_to_transaction(offsets, "g")
 
     def commit(self, producer, name, partitions=PARTITIONS):
         producer.begin_transaction()
@@ -72,6 +84,7 @@ def prepare(machine):
     machine.commit(machine.producer("x"), b"before")
     for number in PARTITIONS:
         machine.broker.log("t", number).flush()
+    machine.broker.log(GROUP_OFFSETS_TOPIC).flush()
     machine.broker.close()
 
 
@@ -102,19 +115,27 @@ def check(machine, acknowledged, aborted):
     for transactional_id in ("x", "y"):
         machine.producer(transactional_id)
     for number in PARTITIONS:
-        log = machine.broker.log("t", number)
-        assert log.last_stable_offset == log.high_watermark, f"t-{number} has an open transaction"
+        check_settled(machine.broker.log("t", number))
+    check_settled(machine.broker.log(GROUP_OFFSETS_TOPIC))
     seen = machine.seen()
     assert acknowledged <= seen.keys(), "what was committed is lost"
     assert not aborted & seen.keys(), "what was aborted or never committed is seen"
     for name, partitions in seen.items():
         assert partitions == list(PARTITIONS), f"only part of {name} is seen"
+    newest = max(seen, key=COMMITS.index)
+    offsets = machine.broker.coordinator.offsets.committed("g")
+    assert offsets == {SOURCE: OffsetAndMetadata(7, newest.decode())}, f"not that of {newest}"
     states = machine.broker.coordinator.transactions().values()
     assert all(each.state.is_idle for each in states)
     for name in (b"later", b"later still"):
         machine.commit(machine.producer("x"), name)
     assert machine.seen()[b"later still"] == list(PARTITIONS)
     return seen
+
+
+def check_settled(log):
+    where = log.topic_partition
+    assert log.last_stable_offset == log.high_watermark, f"{where} has an open transaction"
 
 
 def enumerate_crashes(profile):

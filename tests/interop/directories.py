@@ -449,9 +449,9 @@ def _random(path: Path, seed: int) -> Written:
     for number, each in enumerate(told.rounds):
         config = told.fill_config if number == 0 else told.config
         engine.write(path, told.topic, config, each.start_ms, each.operations)
-        now_ms = each.clean_ms
-        for _ in range(each.passes):
-            engine.clean_once(path, told.topic, told.config, now_ms, cleaner)
+        for sitting in each.sittings:
+            now_ms = sitting.start_ms
+            engine.clean_in_turns(path, told.topic, told.config, now_ms, cleaner, sitting.turns)
     return Written(path, told.config, now_ms, told.topic)
 
 

@@ -21,12 +21,15 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.interop import damages
+from logstore.errors import CorruptRecordError
+from tests.interop import damages, partings
 from tests.interop.differential import FULL_INDEX
 from tests.interop.histories import LONG_MS, Historian
+from tests.interop.partings import Parted, Step
 from tests.support.interop import KAFKA_3, Judge, JudgeError, fast_scratch
 from tests.support.interop_live import (
     TOPIC,
@@ -76,6 +79,9 @@ class Tally:
     no_room: int = 0
     """Histories that ended when Kafka found no room in a small index."""
 
+    parted: Counter[str] = field(default_factory=Counter)
+    """Histories that ended where the closed list lets the two part, by the entry."""
+
     seconds: float = 0.0
 
     def add(self, other: Tally) -> None:
@@ -93,7 +99,8 @@ class Tally:
             f"({dict(self.errors)}), {self.duplicates} duplicates, {self.clean_stops} clean and "
             f"{self.unclean_stops} unclean stops, {self.damages.total()} damages "
             f"({dict(self.damages)}), {self.segments_gone} segments gone, "
-            f"{self.no_room} ended by Kafka's small indexes, {self.seconds:.1f} s"
+            f"{self.no_room} ended by Kafka's small indexes, {self.parted.total()} parted "
+            f"({dict(self.parted)}), {self.seconds:.1f} s"
         )
 
 
@@ -117,6 +124,13 @@ class History:
         self.late: set[str] = set()
         """Names of files that Kafka deletes later than this engine."""
 
+        self.step: Step | None = None
+        self.loaded: set[int] = set()
+        """Bases of the segments that are as the last start found them."""
+
+        self.cut: set[int] = set()
+        """Bases of the segments that were cut as the last start had found them."""
+
     def live(self) -> Tally:
         """Live through it.
 
@@ -135,6 +149,8 @@ class History:
                 self.told.append(f"-- stop {phase}")
                 left = self._stop(state)
             self._end(self._open(left))
+        except Parted as parted:
+            self.tally.parted[str(parted)] += 1
         except (Difference, JudgeError) as error:
             if NO_ROOM.search(str(error)):
                 self.tally.no_room = 1
@@ -148,19 +164,39 @@ class History:
 
     def _open(self, left: Left) -> State:
         self.told.append(f"open {left} {self.historian.config}")
-        theirs, ours = (
-            live.open(self.historian.config, self.historian.now_ms, left)
-            for live in (self.kafka, self.ours)
-        )
+        self.step = Step({"op": "open"})
+        told = (self.historian.config, self.historian.now_ms, left)
+        theirs, ours = self._both(lambda: self.kafka.open(*told), lambda: self.ours.open(*told))
+        self.loaded, self.cut = {base for base, _ in ours["segments"]}, set()
         # What loading drops, Kafka keeps for another file.delete.delay.ms.
         self._forgive_late()
         return self._compare(theirs, ours)
+
+    @staticmethod
+    def _both(theirs: Callable[[], Any], ours: Callable[[], Any]) -> tuple[Any, Any]:
+        """Let both load a log; what contradicts itself, both must refuse."""
+        try:
+            found = theirs()
+        except JudgeError as error:
+            if partings.CONTRADICTION not in str(error):
+                raise
+            try:
+                ours()
+            except CorruptRecordError as refusal:
+                if refusal.check == "transaction_state":
+                    raise Parted(partings.REFUSED) from None
+            raise
+        return found, ours()
 
     def _step(self, operation: Operation, before: State) -> State:
         self.told.append(f"{_short(operation)}  on {_short(before)}")
         self._date_alike()
         self._forgive_missing_indexes(before["segments"][-1][0])
+        self.step = Step(operation, before)
         theirs, ours = (live.apply(operation) for live in (self.kafka, self.ours))
+        if operation["op"] == "truncate_to":
+            self.cut |= {base for base, _ in ours["segments"][-1:] if base in self.loaded}
+        self.loaded &= {base for base, _ in ours["segments"]}
         made_anew = _made_anew(operation, before)
         if made_anew is not None:
             self.late |= {f"{made_anew:020}{kind}.deleted" for kind in KINDS}
@@ -181,9 +217,11 @@ class History:
         unfinished = {} if left.clean else self.ours.active_bytes()
         for live in (self.kafka, self.ours):
             _close(live, clean=left.clean)
+        self.step = None
         if left.clean:
             self._forgive_late()  # closing in good order deletes what is due later
         self._compare_files(unfinished)
+        self._lose_unused(unfinished)
         for name in self.late:
             (self._folder(self.kafka) / name).unlink(missing_ok=True)
         self.late.clear()
@@ -232,14 +270,14 @@ class History:
         found = []
         now_ms, config = self.historian.now_ms, self.historian.config
         for clean in (True, False):
-            theirs = bounded(
-                self.judge,
-                self.judge.ask(
-                    "judge", data_dir, TOPIC, config=config, now=now_ms, clean=clean,
-                    dump_closed=True,
+            theirs, ours = self._both(
+                partial(
+                    self.judge.ask, "judge", data_dir, TOPIC, config=config, now=now_ms,
+                    clean=clean, dump_closed=True,
                 ),
+                partial(view_of, data_dir, self.scratch, TOPIC, config, now_ms, clean=clean),
             )  # fmt: skip
-            ours = view_of(data_dir, self.scratch, TOPIC, config, now_ms, clean=clean)
+            theirs = bounded(self.judge, theirs)
             found += differences(theirs, ours) + complaints(theirs["dump_closed"], ours)
         if self.tally.damages["damaged snapshot"]:
             found = [line for line in found if not line.startswith(DAMAGED_SNAPSHOT)]
@@ -248,6 +286,9 @@ class History:
     # -- comparing -----------------------------------------------------------------------
 
     def _compare(self, theirs: State, ours: State) -> State:
+        folder = self._folder(self.ours)
+        if partings.stable_above_a_gap(theirs, ours, folder):
+            theirs = theirs | {"last_stable_offset": ours["last_stable_offset"]}
         left, right = self._bounded(theirs), self._bounded(ours)
         wrong = {
             name: (left[name], right[name])
@@ -255,6 +296,8 @@ class History:
             if left[name] != right[name] and name != "message"
         }
         if wrong:
+            if self.step and (entry := partings.of_states(self.step, left, right, folder)):
+                raise Parted(entry)
             raise Difference(f"states (Kafka, ours): {wrong}, {theirs.get('message')}")
         self._compare_files(self.ours.active_bytes())
         return ours
@@ -285,6 +328,8 @@ class History:
                 continue
             if name not in left or name not in right:
                 who = "Kafka" if name in left else "this engine"
+                if entry := partings.of_names(self.step, f"only {who} has {name}"):
+                    raise Parted(entry)
                 raise Difference(f"only {who} has {name}")
             exact = self.folded and name.endswith(".log")
             if (
@@ -298,10 +343,30 @@ class History:
             if left[name] == right[name]:
                 continue
             if self._content(name, left[name]) != self._content(name, right[name]):
+                self._part_by_time(name, right[name])
                 raise Difference(
                     f"{name}: Kafka has {len(left[name])} bytes, this engine {len(right[name])}; "
                     f"the first difference is at {_first_difference(left[name], right[name])}"
                 )
+
+    def _part_by_time(self, name: str, ours: bytes) -> None:
+        base = int(name[:20]) if name[20:] == ".timeindex" else None
+        if base in self.cut and (
+            entry := partings.of_time_index(ours, self._folder(self.ours), base)
+        ):
+            raise Parted(entry)
+
+    def _lose_unused(self, unfinished: Mapping[str, int]) -> None:
+        """Let an index without entries be lost in a crash where only one engine made it.
+
+        A refused append makes Kafka look whether the index is full. An index that is missing has
+        its segment recovered, and snapshots taken on the way.
+        """
+        left, right = (self._folder(live) for live in (self.kafka, self.ours))
+        for name in unfinished:
+            if (left / name).exists() != (right / name).exists():
+                for folder in (left, right):
+                    (folder / name).unlink(missing_ok=True)
 
     def _forgive_late(self) -> None:
         left, right = (

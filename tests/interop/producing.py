@@ -34,7 +34,7 @@ from tests.support.interop_live import Left, State
 RESENDABLE = 7
 """Batches a client may send again: more than the five that a log remembers."""
 
-NEW_COORDINATOR = 0.1
+NEW_COORDINATOR = 0.3
 """How often a marker comes from a coordinator just elected."""
 
 Entry = dict[str, Any]
@@ -81,9 +81,12 @@ class ProducersHistorian(Historian):
             "retention.bytes": "-1" if self.folded else str(rng.choice((-1, -1, 3000))),
             "file.delete.delay.ms": str(rng.choice((0, 1000, 60_000))),
             "compression.type": rng.choice(("producer", "producer", "uncompressed", *codecs)),
-            "message.timestamp.before.max.ms": str(INT64_MAX),
+            "message.timestamp.before.max.ms": str(rng.choice((INT64_MAX, INT64_MAX, 5000))),
             "message.timestamp.after.max.ms": str(rng.choice((INT64_MAX, 3_600_000))),
         }
+        if not self.folded and rng.random() < 0.3:
+            # Of a batch compressed anew the size is the codec's; a plain one always fits.
+            config["max.message.bytes"] = str(rng.choice((300, 400, 600)))
         if rng.random() < 0.2:
             config["message.timestamp.type"] = "LogAppendTime"
         if rng.random() < 0.2:
@@ -128,10 +131,6 @@ class ProducersHistorian(Historian):
             return self._in_order(state)
         producer_id = self.rng.choice(sorted(self.sent))
         batch = self.rng.choice(self.sent[producer_id])
-        epoch = RecordBatch(batch).header.producer_epoch
-        known = self._known_epoch(producer_id, _known(state).get(producer_id))
-        if epoch > known or (epoch < known and producer_id not in _known(state)):
-            return self._in_order(state)
         return self._as_leader(batch, state["epochs"][-1][0])
 
     def _out_of_order(self, state: State) -> Operation:
@@ -145,6 +144,18 @@ class ProducersHistorian(Historian):
         epoch = self._new_epoch(producer_id, entry)
         sequence = self.rng.choice((0, 0, 0, self._sequence(entry)))
         return self._send(state, producer_id, entry, epoch=epoch, sequence=sequence)
+
+    def _former_epoch(self, state: State) -> Operation:
+        """Let a producer that the log forgot come back, often to an epoch that it had left."""
+        known = _known(state)
+        forgotten = [each for each in self.epochs_sent if each not in known]
+        if not forgotten:
+            return self._next_epoch(state)
+        producer_id = self.rng.choice(forgotten)
+        epoch = self.rng.choice(self.epochs_sent[producer_id])
+        if self.rng.random() < 0.3:
+            return self._marker(state, producer_id, None, epoch=epoch)
+        return self._send(state, producer_id, None, epoch=epoch)
 
     def _older_epoch(self, state: State) -> Operation:
         producer_id, entry = self._any(state)
@@ -248,11 +259,7 @@ class ProducersHistorian(Historian):
         return epoch
 
     def _new_epoch(self, producer_id: int, entry: Entry | None) -> int:
-        """Return an epoch never used; a lower one, too, where the log forgot the producer.
-
-        A producer that comes back to a former epoch is another matter: what Kafka knows of it
-        depends on which batches it takes in together (see `test_differences.py`).
-        """
+        """Return an epoch never used; a lower one, too, where the log forgot the producer."""
         used = self.epochs_sent.get(producer_id, [])
         lowest = entry["epoch"] + 1 if entry else 0
         free = [epoch for epoch in range(lowest, max(used, default=0) + 3) if epoch not in used]
@@ -354,6 +361,7 @@ KINDS = (
     Kind("again", 12, _P._again),
     Kind("out of order", 5, _P._out_of_order),
     Kind("next epoch", 5, _P._next_epoch),
+    Kind("former epoch", 5, _P._former_epoch),
     Kind("older epoch", 3, _P._older_epoch),
     Kind("other kind", 3, _P._other_kind),
     Kind("no client's", 2, _P._no_client_s),
@@ -381,6 +389,7 @@ ERRORS = frozenset(
     {
         "OUT_OF_ORDER_SEQUENCE_NUMBER", "INVALID_PRODUCER_EPOCH", "INVALID_TXN_STATE",
         "TRANSACTION_COORDINATOR_FENCED", "INVALID_RECORD", "INVALID_TIMESTAMP",
+        "MESSAGE_TOO_LARGE",
     }
 )  # fmt: skip
 """How appends are refused."""

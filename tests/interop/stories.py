@@ -1,8 +1,8 @@
 """Random logs, told as lists of operations that Kafka and this engine can both carry out.
 
-`story(seed)` gives the same story for the same seed on every machine. What a story varies is in
-`Story` and in the small choosers below; kinds of operation that are still to come (transactions,
-idempotent producers) are one more entry in `_OPERATIONS`.
+`story(seed)` gives the same story for the same seed on every machine. A story has rounds: one of
+the two engines appends, then both clean, in sittings. What a story varies is in `Story` and in
+the small choosers below; who sends what is in `tests.interop.clients`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from logstore.producer_state import PRODUCER_ID_EXPIRATION_MS
 from logstore.record.batch import build_batch
+from logstore.record.codecs import Codec
 from logstore.record.records import Record
+from tests.interop.clients import Clients
 
 START_MS = 1_700_000_000_000
 CODECS = ("gzip", "snappy", "lz4", "zstd")
@@ -43,18 +46,39 @@ SHAPES = (
 )
 
 
+Operation = dict[str, Any]
+
+STOPS = {
+    "killed": (),
+    "killed before a checkpoint": ("recovery-point-offset-checkpoint",),
+    "killed, snapshots lost": ("recovery-point-offset-checkpoint", "*-0/*.snapshot"),
+}
+"""How a log may be left but in good order, and the files that are then missing."""
+
+
+@dataclass
+class Sitting:
+    """The log is opened by both, cleaned once or several times, and closed in good order."""
+
+    start_ms: int
+    turns: list[list[Operation]]
+    """What both do before each pass."""
+
+    stop: str | None = None
+    """How the log was left before: one of `STOPS`, or None if in good order."""
+
+
 @dataclass
 class Round:
-    """Something is appended, time passes, and the cleaner runs."""
+    """Something is appended by one engine, time passes, and both clean."""
 
     builder: str
     """Who appends: `kafka` or `ours`."""
 
     start_ms: int
-    operations: list[dict[str, Any]]
-    clean_ms: int
-    passes: int
-    """The most that are run now; a small map may leave the rest to the next round."""
+    operations: list[Operation]
+    sittings: list[Sitting]
+    """A small map may leave the rest to the next round."""
 
     first_dirty_share: float | None
     """Lowers the checkpoint to this share of the log before cleaning; None leaves it."""
@@ -77,6 +101,9 @@ class Story:
     load_factor: float
     io_buffer_bytes: int
     compressed: bool
+    """Whether some batches are; then no sitting has several turns, since the engines may go on
+    with other sizes after the first."""
+
     rounds: list[Round] = field(default_factory=list)
 
     @property
@@ -89,14 +116,21 @@ class Story:
         )
 
 
-def story(seed: int) -> Story:
-    """Tell the story of a seed."""
+def story(seed: int, *, plain: bool = False) -> Story:
+    """Tell the story of a seed.
+
+    Parameters
+    ----------
+    plain : bool
+        No batch is compressed, so that both engines append the same bytes, and in the sittings
+        nothing is done but clean, so that they can be left out.
+    """
     rng = random.Random(seed)
     shape = SHAPES[rng.choices((0, 1, 2, 3), (5, 5, 2, 1))[0]]
     config = _config(rng, shape)
     unkeyed = rng.random() < 0.12
     # Batches may be larger than what the topic would take by now.
-    shrunk = {"max.message.bytes": "100"} if rng.random() < 0.15 else {}
+    shrunk = {"max.message.bytes": "100"} if rng.random() < 0.1 else {}
     told = Story(
         seed=seed,
         topic="diff",
@@ -106,19 +140,22 @@ def story(seed: int) -> Story:
         dedupe_bytes=24 * (rng.randint(4, 60) if rng.random() < 0.5 else 50_000),
         load_factor=rng.choice((0.9, 0.9, 0.5, 1.0)),
         io_buffer_bytes=rng.choice(shape.io_buffer_bytes),
-        compressed=rng.random() < 0.3,
+        compressed=rng.random() < 0.3 and not plain,
     )
-    _Teller(rng, shape, told, unkeyed=unkeyed).tell()
+    _Teller(rng, shape, told, unkeyed=unkeyed, plain=plain).tell()
     return told
 
 
 def _config(rng: random.Random, shape: Shape) -> dict[str, str]:
     config = {
-        "cleanup.policy": "compact",
+        "cleanup.policy": rng.choice(("compact", "compact", "compact,delete")),
         "segment.bytes": str(rng.randint(*shape.segment_bytes)),
         "index.interval.bytes": str(rng.choice((0, 1, 50, 300, 1000, 4096))),
         "delete.retention.ms": str(rng.choice((0, 1000, 60_000, 86_400_000))),
     }
+    if config["cleanup.policy"] != "compact":
+        config["retention.ms"] = str(rng.choice((-1, 60_000, 1_000_000, 200_000_000)))
+        config["retention.bytes"] = str(rng.choice((-1, -1, 4 * int(config["segment.bytes"]))))
     if rng.random() < 0.2:
         config["message.timestamp.type"] = "LogAppendTime"
     if rng.random() < 0.25:
@@ -137,12 +174,16 @@ def _config(rng: random.Random, shape: Shape) -> dict[str, str]:
 class _Teller:
     """Fills a story's rounds; keeps count of offsets, so that batches may carry their own."""
 
-    def __init__(self, rng: random.Random, shape: Shape, told: Story, *, unkeyed: bool) -> None:
+    def __init__(
+        self, rng: random.Random, shape: Shape, told: Story, *, unkeyed: bool, plain: bool
+    ) -> None:
         self.rng = rng
         self.shape = shape
         self.told = told
         self.unkeyed = unkeyed
+        self.plain = plain
         self.now_ms = START_MS
+        self.cleaned_ms = START_MS
         self.next_offset = 0
         self.epoch = 0
         self.keys = rng.choice((3, 10, 40, 200, 2000))
@@ -151,54 +192,164 @@ class _Teller:
         self.times = rng.choice(("rising", "near", "wild"))
         self.follows = rng.random() < 0.2
         self.segment_bytes = int(told.config["segment.bytes"])
+        codecs = tuple(Codec.from_name(name) for name in CODECS) if told.compressed else ()
+        self.clients = Clients(rng, (Codec.NONE, *codecs)) if rng.random() < 0.8 else None
+        self.may_lack_keys = False
+        self.alone = False
+        """Whether one engine appends, and may so compress."""
 
     def tell(self) -> None:
         for number in range(self.rng.randint(2, 4)):
             start_ms = self.now_ms
-            operations = self._operations(number)
+            operations = self._round(number)
             self.now_ms += self.rng.choice((0, 1, 500, 1000, 30_000, 60_000, 100_000_000))
             self.told.rounds.append(
                 Round(
                     builder=self.rng.choice(("ours", "ours", "kafka")),
                     start_ms=start_ms,
                     operations=operations,
-                    clean_ms=self.now_ms,
-                    passes=self.rng.randint(1, 4),
+                    sittings=[self._sitting() for _ in range(self.rng.randint(1, 4))],
                     first_dirty_share=self.rng.random() if self.rng.random() < 0.1 else None,
                 )
             )
 
-    def _operations(self, number: int) -> list[dict[str, Any]]:
+    # -- what one engine does ------------------------------------------------------------
+
+    def _round(self, number: int) -> list[Operation]:
         low, high = self.shape.batches
         count = self.rng.randint(low, high) if number == 0 else self.rng.randint(0, high // 3)
         self.may_lack_keys = self.unkeyed and number == 0
-        operations: list[dict[str, Any]] = [{"op": "leader_epoch", "epoch": self.epoch}]
-        for _ in range(count):
-            operations += _OPERATIONS[self._kind()](self)
-            if self.rng.random() < 0.6:
-                ms = self.rng.choice((1, 10, 100, 1500))
-                operations.append({"op": "advance", "ms": ms})
-                self.now_ms += ms
-            if self.rng.random() < 0.08:
-                operations.append({"op": "roll"})
+        self.alone = True
+        operations = self._writes(count)
+        self.may_lack_keys = False
+        if self.rng.random() < 0.6:
+            operations += self._ends()
         if self.rng.random() < 0.7:
             operations.append({"op": "roll"})
         if self.rng.random() < 0.5:
             operations += self._append()
+        self.alone = False
+        return operations
+
+    def _writes(self, count: int) -> list[Operation]:
+        operations: list[Operation] = [{"op": "leader_epoch", "epoch": self.epoch}]
+        for _ in range(count):
+            operations += _WRITES[self._kind()](self)
+            if self.rng.random() < 0.6:
+                operations.append(self._advance(self.rng.choice((1, 10, 100, 1500))))
+            if self.rng.random() < 0.08:
+                operations.append({"op": "roll"})
         return operations
 
     def _kind(self) -> str:
+        if self.clients is not None and self.rng.random() < 0.65:
+            return self.rng.choices(("produce", "end", "end_nothing"), (12, 5, 1))[0]
         return "replicate" if self.follows and self.rng.random() < 0.4 else "append"
 
-    def _append(self) -> list[dict[str, Any]]:
+    def _advance(self, ms: int) -> Operation:
+        self.now_ms += ms
+        return {"op": "advance", "ms": ms}
+
+    # -- what both do --------------------------------------------------------------------
+
+    def _sitting(self) -> Sitting:
+        rng = self.rng
+        start_ms = self.now_ms
+        if self.plain:
+            return Sitting(start_ms, [[]])
+        stop = None
+        if rng.random() < 0.15 and "segment.index.bytes" not in self.told.config:
+            stop = rng.choice(tuple(STOPS))
+            self._forget()
+        turns = [self._before_pass(first=True)]
+        if not self.told.compressed and rng.random() < 0.4:
+            turns += [self._before_pass() for _ in range(rng.randint(1, 3))]
+        if {"op": "retain"} in turns[0] and self.told.config.get("retention.ms", "-1") != "-1":
+            self._forget()  # a log found empty has forgotten everybody
+        return Sitting(start_ms, turns, stop)
+
+    def _forget(self) -> None:
+        if self.clients is not None:
+            self.clients.forget()
+
+    def _before_pass(self, *, first: bool = False) -> list[Operation]:
+        """Tell of retention and deletions, of something written, and of time that passes.
+
+        Only the files that a sitting begins with have the same dates on both sides, and dates
+        count where no record has a time.
+        """
+        rng = self.rng
+        operations: list[Operation] = []
+        if rng.random() < 0.12:
+            share = rng.choice((rng.random() * 0.4, rng.random()))
+            operations.append({"op": "delete_before", "offset": int(self.next_offset * share)})
+        if first and rng.random() < (0.4 if "retention.ms" in self.told.config else 0.1):
+            operations.append({"op": "retain"})
+        if rng.random() < 0.08:
+            operations.append(self._advance(PRODUCER_ID_EXPIRATION_MS + rng.randint(0, 1)))
+        if rng.random() < 0.15:
+            operations.append({"op": "expire"})
+        if self.told.clean_config == self.told.config and rng.random() < (0.4 if first else 0.9):
+            operations += self._writes(rng.randint(1, 4))
+            if rng.random() < 0.5:
+                operations += self._ends()
+            operations.append({"op": "roll"})
+        if rng.random() < 0.3:
+            operations += self._reach_horizon()
+        self.cleaned_ms = self.now_ms
+        return operations
+
+    def _reach_horizon(self) -> list[Operation]:
+        """Wait for what the last pass let live to expire, or for a moment beside."""
+        horizon_ms = self.cleaned_ms + int(self.told.config["delete.retention.ms"])
+        ms = horizon_ms + self.rng.choice((-1, 0, 0, 1)) - self.now_ms
+        return [self._advance(ms)] if ms > 0 else []
+
+    # -- what is written -----------------------------------------------------------------
+
+    def _produce(self) -> list[Operation]:
+        assert self.clients is not None
         records = self._records()
         self.next_offset += len(records)
-        operation = {"op": "append", "records": [_wire(record) for record in records]}
-        if self.told.compressed and self.rng.random() < 0.85:
+        return [self._as_leader(self.clients.produce(records))]
+
+    def _end(self) -> list[Operation]:
+        assert self.clients is not None
+        return self._marker(self.clients.end(self.now_ms))
+
+    def _end_nothing(self) -> list[Operation]:
+        assert self.clients is not None
+        return self._marker(self.clients.end_nothing(self.now_ms))
+
+    def _ends(self) -> list[Operation]:
+        """End every open transaction."""
+        operations: list[Operation] = []
+        while self.clients is not None and self.clients.has_open:
+            operations += self._end()
+        return operations
+
+    def _marker(self, operation: Operation | None) -> list[Operation]:
+        if operation is None:
+            return []
+        self.next_offset += 1
+        return [self._as_leader(operation)]
+
+    def _as_leader(self, operation: Operation) -> Operation:
+        return {**operation, "epoch": self.epoch}
+
+    def _append(self) -> list[Operation]:
+        records = self._records()
+        self.next_offset += len(records)
+        operation: Operation = {
+            "op": "append",
+            "records": [_wire(record) for record in records],
+            "epoch": self.epoch,
+        }
+        if self.told.compressed and self.alone and self.rng.random() < 0.85:
             operation["codec"] = self.rng.choice(CODECS)
         return [operation]
 
-    def _replicate(self) -> list[dict[str, Any]]:
+    def _replicate(self) -> list[Operation]:
         """What a follower of a compacted log gets: gaps inside, between and after batches."""
         batches = []
         if self.rng.random() < 0.2:
@@ -278,11 +429,14 @@ class _Teller:
         return rng.choice((self.now_ms, self.now_ms - rng.randint(0, 10**9), self.now_ms, 0, -1))
 
 
-_OPERATIONS: Mapping[str, Callable[[_Teller], list[dict[str, Any]]]] = {
+_WRITES: Mapping[str, Callable[[_Teller], list[Operation]]] = {
     "append": _Teller._append,
     "replicate": _Teller._replicate,
+    "produce": _Teller._produce,
+    "end": _Teller._end,
+    "end_nothing": _Teller._end_nothing,
 }
-"""How each kind of operation is made. The judge's `write` also knows producers and markers."""
+"""How each kind of write is made."""
 
 
 def _wire(record: Record) -> list[Any]:

@@ -9,13 +9,16 @@ import os
 
 import pytest
 
+from logstore.errors import CorruptRecordError
+from logstore.producer_state import PRODUCER_ID_EXPIRATION_MS
 from logstore.record.batch import build_batch
 from logstore.record.records import Record
 from tests.interop.leftovers import file, overflowed
 from tests.interop.living import encoded
+from tests.interop.partings import CONTRADICTION
 from tests.interop.stories import START_MS
 from tests.interop.test_judge import agree
-from tests.support.builders import abort, data_batch
+from tests.support.builders import abort, batch, commit, data_batch
 from tests.support.interop import JudgeError
 from tests.support.interop_live import TOPIC, KafkaLive, Left, OurLive
 from tests.support.interop_view import view_of
@@ -158,6 +161,80 @@ def test_a_producer_that_comes_back_to_an_epoch_within_one_append_in_kafka(pair)
         state = _replicate(live, abort(2, 5, epoch=1) + abort(3, 5))
         known.append([entry["batches"] for entry in state["producers"]])
     assert known == [[[[1, 1, 1, 1000]]], [[]]]
+
+
+def test_a_producer_that_comes_back_to_an_epoch_within_a_segment_that_is_replayed(pair):
+    """Kafka takes in a segment at once; what it knew of the producer while it ran was other."""
+    before, after = [], []
+    for live in pair:
+        _replicate(live, data_batch(0, 1, 5))
+        live.apply({"op": "roll"})
+        _replicate(live, abort(2, 5, epoch=1))
+        state = _replicate(live, data_batch(3, 3, 5, sequence=9))
+        before.append(state["producers"][0]["batches"])
+        live.close(abandon=False)
+        file(_folder(live), 4, ".snapshot").unlink()
+        state = live.open(CONFIG, START_MS, Left(True, 4, 0))
+        after.append(state["producers"][0]["batches"])
+    assert before == [[[9, 3, 0, 1000]]] * 2
+    assert after == [[[1, 1, 1, 1000], [9, 3, 0, 1000]], [[9, 3, 0, 1000]]]
+
+
+def test_kafka_does_not_replay_what_a_truncation_leaves_if_it_knows_no_producer(pair):
+    """The transaction whose marker was cut off is open, but only here."""
+    found = []
+    for live in pair:
+        for batches in (data_batch(0, 1, 5), commit(2, 5)):
+            _replicate(live, batches)
+        live.apply({"op": "advance", "ms": PRODUCER_ID_EXPIRATION_MS})
+        live.apply({"op": "expire"})
+        state = live.apply({"op": "truncate_to", "offset": 2})
+        found.append((state["last_stable_offset"], len(state["producers"])))
+    assert found == [(2, 0), (0, 1)]
+
+
+def test_both_refuse_a_log_that_contradicts_itself(pair):
+    """Without snapshots a clean start forgets an open transaction; then its producer may err."""
+    kafka, ours = pair
+    for live in pair:
+        live.close(abandon=False)
+        folder = _folder(live)
+        file(folder, 0, ".log").write_bytes(
+            data_batch(0, 1, 5) + batch(2, producer_id=5, producer_epoch=0, base_sequence=2)
+        )
+        for path in folder.glob("*.snapshot"):
+            path.unlink()
+    with pytest.raises(JudgeError, match=CONTRADICTION):
+        kafka.open(CONFIG, START_MS, Left(False))
+    with pytest.raises(CorruptRecordError, match="outside a transaction") as caught:
+        ours.open(CONFIG, START_MS, Left(False))
+    assert caught.value.check == "transaction_state"
+
+
+def test_kafka_loses_the_time_of_what_a_truncation_leaves_after_a_start(pair):
+    """If no entry of the time index stays: it looks for the largest only if it knows one."""
+    closed = []
+    for live in pair:
+        for offset, timestamp in enumerate((1000, 2000)):
+            _replicate(live, batch(offset, timestamp=timestamp))
+        _reopen(live, left=Left(True, 2, 0))
+        live.apply({"op": "truncate_to", "offset": 1})
+        live.apply({"op": "roll"})
+        closed.append(file(_folder(live), 0, ".timeindex").read_bytes())
+    assert closed == [b"", (1000).to_bytes(8) + bytes(4)]
+
+
+def test_kafka_answers_the_log_end_where_a_transaction_is_open_and_nothing_follows(kafka3, scratch):
+    """3.9.2 looks for the batch at the log start, of which a truncation left none."""
+    found = []
+    for live in (KafkaLive(kafka3, scratch / "kafka"), OurLive(scratch / "ours")):
+        live.open(CONFIG, START_MS, Left())
+        for batches in (data_batch(0, 1, 5), batch(2, 5)):
+            _replicate(live, batches)
+        live.apply({"op": "truncate_to", "offset": 5})
+        state = live.apply({"op": "increment_log_start", "offset": 3})
+        found.append((state["last_stable_offset"], state["log_end_offset"]))
+    assert found == [(5, 5), (3, 5)]
 
 
 def test_another_version_in_the_transaction_index(pair):

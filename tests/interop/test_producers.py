@@ -50,6 +50,7 @@ def test_the_histories_leave_nothing_out(total):
     assert total.duplicates > 30
     assert total.segments_gone > 10
     assert total.no_room == 0
+    assert total.parted.total() * 10 < total.histories
 
 
 @pytest.mark.long
@@ -59,3 +60,4 @@ def test_many_histories(kafka3, scratch, row, total):
     tally, failed = run_seeds(LONG_SEEDS, kafka3, scratch, ProducersHistory)
     total.add(tally)
     assert not failed, "\n\n".join(failed)
+    assert tally.parted.total() * 50 < tally.histories

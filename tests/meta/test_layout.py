@@ -35,6 +35,7 @@ SCENARIO_GROUPS = {
     "Q grouping, swap and its crashes": (189, 202),
     "R selection": (203, 214),
     "U dump command": (236, 243),
+    "V compaction strategies": (244, 260),
 }
 
 

@@ -98,6 +98,9 @@ MANAGED = {"delete_topic", "create_topic", "alter_topic", "alter_broker"}
 The lock is re-entrant, and here all clients are one thread: it would not keep them apart.
 """
 
+GONE = (KafkaStorageError, UnknownTopicOrPartitionError)
+"""What a client meets whose topic is deleted while it waits."""
+
 HOUR_MS = 3_600_000
 
 
@@ -369,7 +372,7 @@ class PoolStory:
         self.tally["truncations of closed segments"] += offset < log.active_segment.base_offset
         try:
             self.broker.manager.truncate_to(tp, offset)
-        except (KafkaStorageError, UnknownTopicOrPartitionError):
+        except GONE:
             assert model.is_deleted
 
     def truncate_fully(self) -> None:
@@ -379,7 +382,7 @@ class PoolStory:
         offset = max(0, model.end + self.rng.choice((-3, 0, 2)))
         try:
             self.broker.manager.truncate_fully_and_start_at(tp, offset)
-        except (KafkaStorageError, UnknownTopicOrPartitionError):
+        except GONE:
             assert model.is_deleted
 
     def delete_records(self) -> None:
@@ -453,7 +456,7 @@ class PoolStory:
 
     def retain(self) -> None:
         if not self.managing:
-            with suppress(UnknownTopicOrPartitionError):  # deleted while it waited
+            with suppress(*GONE):  # deleted while it waited
                 self.broker.retain()
 
     def pause(self) -> None:

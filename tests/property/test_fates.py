@@ -19,9 +19,11 @@ from cleaner.fate import FATES, list_fates
 from cleaner.offset_map import OffsetMap
 from cleaner.selection import CleanableState, cleanable_state
 from cleaner.stats import FATE_NAMES, CleanerStats
+from cleaner.strategy import Order
+from cleaner.version_map import VersionMap
 from logstore import Broker, VirtualClock
 from logstore.runtime import MemoryFileSystem
-from tests.property.test_cleaner_kernels import loaded, stored_batches
+from tests.support.chunk_strategies import loaded, stored_batches
 from tests.support.cleaning import offsets_in, run_pass
 from tests.support.transaction_model import (
     RETENTION_MS,
@@ -42,18 +44,23 @@ GONE = frozenset(FATE_NAMES) - {"retained"}
     parsed=st.lists(st.booleans(), min_size=4, max_size=4),
     unread=st.lists(st.sampled_from([0, 3, 4, 6, 7, 8]), min_size=4, max_size=4),
     mapped=st.sets(st.sampled_from([b"", b"a", b"b", b"c"])),
+    has_versions=st.booleans(),
 )
 @pytest.mark.skipif(
     not hasattr(fate_kernels.list_records, "signatures"),
     reason="kernels run as plain Python, where overflow warns instead of wrapping",
 )
 def test_kernel_list_records_tells_what_reading_the_batches_tells(
-    batches, codes, parsed, unread, mapped
+    batches, codes, parsed, unread, mapped, has_versions
 ):
     data, table = loaded(batches)
-    offset_map = OffsetMap(24 * 100, base_offset=0)
-    for number, key in enumerate(sorted(mapped)):
-        offset_map.put(key, 1000 + number)
+    offset_map = VersionMap(32 * 100) if has_versions else OffsetMap(24 * 100)
+    winners = {key: 1000 + number for number, key in enumerate(sorted(mapped))}
+    for key, offset in winners.items():
+        if isinstance(offset_map, VersionMap):
+            offset_map.put(key, Order(True, -5, offset))
+        else:
+            offset_map.put(key, offset)
     table[:, kernels.COL_CONTROL] = np.arange(len(batches))
     table[:, kernels.COL_PARSED] = 0
     expected = []
@@ -69,7 +76,7 @@ def test_kernel_list_records_tells_what_reading_the_batches_tells(
                     fate = kernels.NULL_KEY  # only keys are superseded
                 used.append(fate)
             if fate == kernels.SUPERSEDED:
-                by = offset_map.get(record.key)
+                by = winners.get(record.key, -1)
             expected.append((record.offset, fate, by, record.key, row))
     facts = np.empty((len(expected), fate_kernels.FACT_COLUMNS), np.int64)
     found = fate_kernels.list_records(

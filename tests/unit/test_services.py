@@ -194,7 +194,7 @@ def test_services_hear_of_partitions_and_configurations(kept):
         def config_changed(self, topic):
             heard.append(f"config {topic}")
 
-        def high_watermark_moved(self):
+        def log_changed(self):
             heard.append("moved")
 
         def pause(self, topic_partition):

@@ -49,12 +49,16 @@ def copy_of(case: str, where: Path) -> Path:
     return data
 
 
-def open_broker(case: str, data: Path) -> Broker:
-    """A broker over the directory, its clock and cleaner set as Kafka's were."""
+def open_broker(case: str, data: Path, **configs: str) -> Broker:
+    """A broker over the directory, its clock, topic and cleaner set as Kafka's were, but `configs`.
+
+    Dots of their keys are underscores here.
+    """
     expected = manifest(case)
     clock = FixedWallClock(expected["cleaning_time_ms"])
     broker = Broker(data, clock=clock, fs=DiskFileSystem(clock))
-    broker.override_configs("golden", expected["config"])
+    own = {key.replace("_", "."): value for key, value in configs.items()}
+    broker.override_configs("golden", expected["config"] | own)
     broker.cleaner.config = cleaner_config(case)
     return broker
 
@@ -67,10 +71,10 @@ def cleaner_config(case: str) -> CleanerConfig:
     )
 
 
-def run_one_pass(case: str, data: Path):
+def run_one_pass(case: str, data: Path, **configs: str):
     """One pass over exactly the range that Kafka cleaned."""
     expected = manifest(case)
-    with open_broker(case, data) as broker:
+    with open_broker(case, data, **configs) as broker:
         log = broker.log("golden")
         steps = clean_pass(
             log,
@@ -144,6 +148,16 @@ def test_one_pass_gives_kafkas_bytes(case: str, tmp_path: Path) -> None:
         del ours["bytesWritten"], kafkas["bytesWritten"]
     assert ours == kafkas
     assert sum(stats.fates.values()) == records_below(case, stats.end_offset)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_s244_strategy_header_without_a_name_gives_kafkas_bytes(case: str, tmp_path: Path) -> None:
+    data = copy_of(case, tmp_path)
+    stats = run_one_pass(case, data, compaction_strategy="header", compaction_strategy_header="")
+    assert_files_are_kafkas(case, data)
+    assert stats.strategy == "offset"
+    assert stats.end_offset == manifest(case)["end_offset"]
+    assert stats.map_utilization == pytest.approx(manifest(case)["stats"]["bufferUtilization"])
 
 
 def records_below(case: str, end_offset: int) -> int:

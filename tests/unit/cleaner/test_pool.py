@@ -219,6 +219,22 @@ def test_the_throttle_takes_virtual_time() -> None:
     assert len(passes) == 1
 
 
+def test_months_of_nothing_are_no_rounds_at_all() -> None:
+    broker = new_broker()
+    topic(broker)
+    fill(broker)
+    broker.clock.advance(ms=BACKOFF_MS)
+    rounds: list[int] = []
+    select = broker.cleaner.select
+    broker.cleaner.select = lambda: rounds.append(broker.clock.now_ms()) or select()
+    broker.clock.advance(days=60)
+    assert not rounds
+    assert broker.metrics().time_since_last_run_ms < BACKOFF_MS, "as if there had been"
+    fill(broker)
+    broker.clock.advance(ms=BACKOFF_MS)
+    assert len(offsets(broker)) == 5
+
+
 # --- uncleanable ------------------------------------------------------------------------------
 
 
@@ -320,10 +336,9 @@ def test_s233_a_dead_worker_is_counted_and_replaced_by_a_reconfiguration() -> No
         raise MemoryError("no room")
 
     broker.cleaner.select = failing
-    broker.clock.advance(ms=BACKOFF_MS)
-    assert broker.metrics().dead_thread_count == 1
     fill(broker)
     broker.clock.advance(ms=BACKOFF_MS)
+    assert broker.metrics().dead_thread_count == 1
     assert len(offsets(broker)) == 5, "the other one works"
     broker.alter_broker_configs({"log.cleaner.backoff.ms": 5})
     assert broker.metrics().dead_thread_count == 0

@@ -153,7 +153,11 @@ def test_segments_and_lags_should_stay_below_the_retention_of_tombstones() -> No
 
 def test_no_advice_where_no_version_counts() -> None:
     assert advice(compaction_strategy="offset") == []
-    assert advice(cleanup_policy=("delete",)) == []
+    assert advice(compaction_strategy="offset", compaction_strategy_header="v") == []
+
+
+def test_a_topic_that_is_not_compacted_yet_is_advised_all_the_same() -> None:
+    assert advice(cleanup_policy=("delete",)) == advice()
 
 
 def test_a_strategy_without_the_headers_name_is_pointed_out() -> None:

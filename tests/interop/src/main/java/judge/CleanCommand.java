@@ -1,5 +1,6 @@
 package judge;
 
+import com.fasterxml.jackson.databind.JsonNode;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -10,7 +11,10 @@ import kafkalog.LogReport;
 import kafkalog.PartitionLog;
 import kafkalog.Release;
 
-/** Kafka's cleaner on a directory, in place: one or several passes at one moment, the checkpoint after each. */
+/**
+ * Kafka's cleaner on a directory, in place, the checkpoint after each pass: one or several passes at one moment, or
+ * one after each list of operations, on a log that stays open from the first to the last.
+ */
 final class CleanCommand {
     private CleanCommand() { }
 
@@ -26,7 +30,12 @@ final class CleanCommand {
         List<Object> passes = new ArrayList<>();
         List<Object> segments;
         try (PartitionLog partition = request.open()) {
-            for (long left = request.number("passes", 1); left > 0; left--) {
+            JsonNode turns = request.json().path("turns");
+            long left = turns.isMissingNode() ? request.number("passes", 1) : turns.size();
+            for (int turn = 0; left > 0; left--, turn++) {
+                for (JsonNode operation : turns.path(turn)) {
+                    WriteCommand.apply(partition, operation);
+                }
                 long started = System.nanoTime();
                 CleaningPass pass = Release.clean(partition, firstDirty, uncleanable, buffers);
                 if (pass.stats() != null) {
@@ -34,7 +43,8 @@ final class CleanCommand {
                     firstDirty = pass.endOffset();
                 }
                 passes.add(describe(pass, System.nanoTime() - started));
-                if (pass.stats() == null || pass.endOffset() >= pass.upperBoundOffset()) {
+                boolean done = pass.stats() == null || pass.endOffset() >= pass.upperBoundOffset();
+                if (done && turns.isMissingNode()) {
                     break;
                 }
             }

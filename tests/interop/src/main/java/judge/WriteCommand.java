@@ -5,6 +5,7 @@ import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.Base64;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import kafkalog.Json;
 import kafkalog.LogReport;
@@ -13,6 +14,7 @@ import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.header.internals.RecordHeader;
 import org.apache.kafka.common.record.*;
 import org.apache.kafka.common.record.internal.*;
+import org.apache.kafka.storage.internals.log.AppendOrigin;
 
 /** Kafka's log filled by a list of operations; bytes are base64. */
 final class WriteCommand {
@@ -30,15 +32,18 @@ final class WriteCommand {
         }
     }
 
-    private static void apply(PartitionLog log, JsonNode operation) {
+    static void apply(PartitionLog log, JsonNode operation) {
         switch (operation.get("op").asText()) {
             case "append" -> append(log, operation);
+            case "lead" -> lead(log, operation);
             case "replicate" -> log.replicate(ByteBuffer.wrap(bytes(operation.get("batches"))));
             case "end_transaction" -> endTransaction(log, operation);
             case "roll" -> log.roll();
             case "advance" -> log.clock.advance(operation.get("ms").asLong());
             case "leader_epoch" -> log.leaderEpoch(operation.get("epoch").asInt());
             case "delete_before" -> log.deleteRecordsBefore(operation.get("offset").asLong());
+            case "retain" -> log.deleteOldSegments();
+            case "expire" -> log.expireProducers();
             default -> throw new IllegalArgumentException("unknown operation " + operation);
         }
     }
@@ -64,6 +69,12 @@ final class WriteCommand {
         } else {
             log.appendIdempotent(id, epoch, sequence, batch);
         }
+    }
+
+    /** A batch as a client or a coordinator made it. */
+    private static void lead(PartitionLog log, JsonNode operation) {
+        AppendOrigin origin = AppendOrigin.valueOf(operation.get("origin").asText().toUpperCase(Locale.ROOT));
+        log.lead(ByteBuffer.wrap(bytes(operation.get("batches"))), origin);
     }
 
     private static void endTransaction(PartitionLog log, JsonNode operation) {

@@ -118,6 +118,11 @@ public final class PartitionLog implements AutoCloseable {
             now(), producerId, (short) epoch, new EndTransactionMarker(type, COORDINATOR_EPOCH)));
     }
 
+    /** What a leader does with a batch as it came from a client or a coordinator. */
+    public void lead(ByteBuffer batch, AppendOrigin origin) {
+        appendAs(origin, MemoryRecords.readableRecords(batch));
+    }
+
     private void appendAs(AppendOrigin origin, MemoryRecords records) {
         Release.appendAsLeader(log, records, leaderEpoch, origin);
         settle();
@@ -150,6 +155,16 @@ public final class PartitionLog implements AutoCloseable {
     public void deleteRecordsBefore(long offset) {
         Release.incrementLogStart(log, offset);
         settle();
+    }
+
+    public void deleteOldSegments() {
+        Release.deleteOldSegments(log);
+        settle();
+    }
+
+    /** What a broker does every ten minutes. */
+    public void expireProducers() {
+        log.producerStateManager().removeExpiredProducers(clock.milliseconds());
     }
 
     public int activeSize() {

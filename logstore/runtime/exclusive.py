@@ -1,0 +1,29 @@
+"""Methods of which one runs at a time, under the lock of their object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import wraps
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
+
+
+class _Locked(Protocol):
+    @property
+    def _lock(self) -> AbstractContextManager[object]: ...
+
+
+S = TypeVar("S", bound=_Locked)
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def one_at_a_time(change: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
+    """Let a method hold `_lock` of its object, which is re-entrant, from begin to end."""
+
+    @wraps(change)
+    def locked(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        with self._lock:
+            return change(self, *args, **kwargs)
+
+    return locked

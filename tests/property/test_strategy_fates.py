@@ -1,0 +1,163 @@
+"""Under every strategy a dry run, the fates and the cleaning itself say the same.
+
+The winners are found here by an oracle that sorts; it knows no map.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import hypothesis.strategies as st
+import numpy as np
+from hypothesis import given
+
+from cleaner.config import CleanerConfig
+from cleaner.stats import FATE_NAMES, CleanerStats
+from logstore import Broker, VirtualClock
+from logstore.broker import ConsumerRecord
+from logstore.runtime import MemoryFileSystem
+from tests.support.cleaning import offsets_in
+from tests.support.version_oracle import By, order_of
+
+RETENTION_MS = 1000
+BY = {"timestamp": By("timestamp"), "header": By("long"), "varlong": By("varlong")}
+BASE_MS = VirtualClock().now_ms()
+
+versions = st.integers(-3, 3)
+header_values = st.one_of(
+    st.none(),
+    versions.map(lambda version: version.to_bytes(8, "big", signed=True)),
+    versions.map(lambda version: bytes([2 * version if version >= 0 else -2 * version - 1])),
+    st.just(b"1234"),
+)
+records = st.tuples(
+    st.sampled_from([b"a", b"a", b"b", b"c", b"d"]),
+    st.one_of(st.none(), st.just(b"x")),
+    versions.map(lambda version: BASE_MS + version),
+    st.lists(st.tuples(st.sampled_from(["v", "v", "w"]), header_values), max_size=2),
+)
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("append"), st.lists(records, min_size=1, max_size=5)),
+        st.tuples(st.just("append"), st.lists(records, min_size=1, max_size=5)),
+        st.tuples(st.just("roll"), st.none()),
+        st.tuples(st.just("wait"), st.sampled_from([1, RETENTION_MS - 1, RETENTION_MS])),
+        st.tuples(st.just("clean"), st.booleans()),
+        st.tuples(st.just("delete"), st.integers(0, 8)),
+        st.tuples(st.just("switch"), st.sampled_from(["offset", *BY])),
+    ),
+    min_size=1,
+    max_size=16,
+)
+
+
+def settings_of(strategy: str) -> dict[str, str]:
+    return {
+        "compaction.strategy": "header" if strategy == "varlong" else strategy,
+        "compaction.strategy.header": "v",
+        "logstore.compaction.strategy.header.encoding": "varlong"
+        if strategy == "varlong"
+        else "long",
+    }
+
+
+def untimed(stats: CleanerStats) -> CleanerStats:
+    return replace(stats, index_ms=0, clean_ms=0)
+
+
+def winners(
+    there: list[ConsumerRecord], strategy: str, first_dirty: int, end: int
+) -> dict[bytes | None, int]:
+    """The offset that wins for each key that a pass over [first dirty, end) compares."""
+    by = BY.get(strategy)
+    below = [record for record in there if record.offset < end]
+    start = first_dirty - (by is not None)
+    mapped = {record.key for record in below if record.offset >= start}
+    found: dict[bytes | None, ConsumerRecord] = {}
+    for record in below:
+        known = found.setdefault(record.key, record)
+        if by is None or order_of(record, by) > order_of(known, by):
+            found[record.key] = record
+    return {key: record.offset for key, record in found.items() if key in mapped}
+
+
+@given(
+    history=steps,
+    strategy=st.sampled_from(["offset", *BY]),
+    codec=st.sampled_from(["none", "lz4"]),
+    keys=st.sampled_from([2, 3, 1000]),
+    force=st.booleans(),
+    roll=st.booleans(),
+)
+@np.errstate(over="ignore")
+def test_fates_dry_run_and_cleaning_agree(history, strategy, codec, keys, force, roll):
+    clock = VirtualClock()
+    with Broker(clock=clock, fs=MemoryFileSystem(clock), seed=1) as broker:
+        broker.cleaner.config = CleanerConfig(dedupe_buffer_bytes=32 * keys, load_factor=1.0)
+        fixed = {
+            "cleanup.policy": "compact",
+            "delete.retention.ms": str(RETENTION_MS),
+            "min.cleanable.dirty.ratio": "0",
+            "file.delete.delay.ms": "0",
+            "segment.ms": str(10**12),
+        }
+        broker.create_topic("t", 1, fixed | settings_of(strategy))
+        log = broker.log("t")
+        for name, argument in history:
+            if name == "append":
+                broker.append_many("t", argument, compression=codec)
+            elif name == "roll":
+                broker.roll("t")
+            elif name == "wait":
+                clock.advance(ms=argument)
+            elif name == "delete":
+                low = min(log.log_start_offset + argument, log.high_watermark)
+                log.maybe_increment_log_start_offset(low)
+            elif name == "switch":
+                strategy = argument
+                broker.alter_configs("t", settings_of(strategy))
+            else:
+                broker.clean("t", force=argument)
+        check_the_next_cleaning(broker, strategy, force=force, roll=roll)
+
+
+def check_the_next_cleaning(broker: Broker, strategy: str, *, force: bool, roll: bool) -> None:
+    log = broker.log("t")
+    there = list(broker.read("t"))
+    before = offsets_in(log)
+    fates = broker.fates("t", force=force, roll=roll)
+    told = {each.offset: each for each in fates}
+    assert list(told) == before, "every record once, in order"
+    dry = broker.clean("t", force=force, roll=roll, dry_run=True)
+    assert offsets_in(log) == before
+    if not dry.cleaned:
+        real = broker.clean("t", force=force, roll=roll)
+        assert (real.cleaned, offsets_in(log)) == ((), before)
+        return
+    (stats,) = dry.cleaned
+    counts = Counter(each.fate for each in told.values())
+    unseen = counts["below_log_start"]
+    if not unseen:
+        assert {name: counts[name] for name in FATE_NAMES} == stats.fates
+    assert untimed(fates.stats) == untimed(stats)
+
+    expected = winners(there, strategy, stats.first_dirty_offset, stats.end_offset)
+    for record in there:
+        each = told[record.offset]
+        winner = expected.get(record.key, record.offset)
+        is_last = record.offset == log.log_end_offset - 1 and strategy != "offset"
+        loses = winner != record.offset and record.offset < stats.end_offset and not is_last
+        assert (each.fate == "superseded") == loses, (each, winner)
+        assert each.superseded_by == (winner if loses else None)
+
+    real = broker.clean("t", force=force, roll=roll)
+    assert untimed(real.cleaned[0]) == untimed(stats)
+    assert real.passes_needed == {stats.topic_partition: len(real.cleaned)}
+    assert real.passes_needed == dry.passes_needed
+    if len(real.cleaned) == 1:
+        gone = {offset for offset, each in told.items() if each.fate in FATE_NAMES[1:]}
+        seen = [
+            offset for offset in before if offset not in gone and offset >= log.log_start_offset
+        ]
+        assert [offset for offset in offsets_in(log) if offset >= log.log_start_offset] == seen

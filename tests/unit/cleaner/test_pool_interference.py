@@ -1,0 +1,335 @@
+"""What comes between a cleaner and its log: cuts, deletions, failing disks, at awkward moments."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from cleaner.manager import PassResult
+from cleaner.states import ABORTED, CleaningStates, paused
+from logstore import Broker, VirtualClock, log_directory
+from logstore.check.directory import Checker
+from logstore.errors import KafkaStorageError
+from logstore.housekeeping import Housekeeping
+from logstore.runtime import MemoryFileSystem, Runtime
+from tests.support.builders import data_batch
+from tests.support.pool_world import CountingFileSystem
+from tests.unit.cleaner.test_pool import BACKOFF_MS, HOUR_MS, USERS, fill, offsets, slow, topic
+
+
+def open_broker(fs: MemoryFileSystem | None = None, **configs: object) -> Broker:
+    clock = VirtualClock() if fs is None else fs._clock
+    return Broker(
+        clock=clock,
+        fs=MemoryFileSystem(clock) if fs is None else fs,
+        seed=5,
+        background=True,
+        broker_config={key.replace("_", "."): value for key, value in configs.items()},
+    )
+
+
+def reopened(broker: Broker, **configs: object) -> Broker:
+    """Return a broker that has none of the files open yet."""
+    broker.close()
+    return open_broker(broker.runtime.fs, **configs)
+
+
+# --- who has a partition ----------------------------------------------------------------------
+
+
+def test_two_who_want_a_partition_that_is_being_cleaned_both_get_it() -> None:
+    runtime = Runtime(VirtualClock())
+    runtime.scheduler.start()
+    states = CleaningStates(runtime)
+    states.begin(USERS)
+
+    def second() -> None:
+        assert states.of(USERS) == ABORTED
+        runtime.scheduler.schedule("worker", lambda: states.done(USERS), delay_ms=5)
+        states.pause_in_turn(USERS)
+
+    task = runtime.scheduler.schedule("second", second)
+    states.pause_in_turn(USERS)
+    assert task.failures == 0
+    assert states.of(USERS) == paused(2)
+    runtime.scheduler.shutdown()
+
+
+def test_a_deletion_takes_back_its_own_pause_and_no_other() -> None:
+    broker = open_broker()
+    topic(broker)
+    broker.cleaner.pause(USERS)
+    broker.delete_topic("users")
+    topic(broker)
+    fill(broker)
+    broker.clock.advance(ms=BACKOFF_MS)
+    assert len(offsets(broker)) == 20, "still kept from being cleaned"
+    broker.cleaner.resume(USERS)
+    broker.clock.advance(ms=BACKOFF_MS)
+    assert len(offsets(broker)) == 5
+
+
+def test_a_checkpoint_is_stored_before_anybody_else_can_have_the_partition() -> None:
+    states = CleaningStates(Runtime(VirtualClock()))
+    taken: list[bool] = []
+    states.begin(USERS)
+    assert states.done(USERS, lambda: taken.append(states.begin(USERS)))
+    assert taken == [False]
+    assert states.begin(USERS)
+
+
+def test_a_checkpoint_that_cannot_be_stored_leaves_no_state() -> None:
+    states = CleaningStates(Runtime(VirtualClock()))
+    states.begin(USERS)
+
+    def fail() -> None:
+        raise KafkaStorageError("no disk")
+
+    with pytest.raises(KafkaStorageError):
+        states.done(USERS, fail)
+    assert states.of(USERS) is None
+
+
+def test_a_failing_disk_at_the_end_of_a_pass_takes_the_log_offline_and_no_worker(
+    monkeypatch,
+) -> None:
+    broker = open_broker()
+    topic(broker)
+    fill(broker)
+    (directory,) = broker.manager.directories
+
+    def fail(*_: object) -> None:
+        raise OSError(5, "no disk")
+
+    monkeypatch.setattr(directory, "write_cleaner_offset", fail)
+    broker.clock.advance(ms=BACKOFF_MS)
+    assert not directory.is_online
+    assert broker.metrics().dead_thread_count == 0
+    assert broker.cleaner.states.of(USERS) is None
+
+
+# --- what was measured does not hold any more -------------------------------------------------
+
+
+def test_a_log_that_was_truncated_after_its_choice_is_measured_again() -> None:
+    """Else a pass would run into the active segment, or call clean what was appended since."""
+    broker = open_broker()
+    topic(broker)
+    fill(broker)
+    selected = broker.cleaner.select()
+    assert selected is not None
+    broker.cleaner.states.done(USERS)
+    broker.manager.truncate_to(USERS, 3)
+    for number in range(30):
+        broker.append("users", b"v%d" % number, b"k", partition=0)
+    steps = broker.cleaner.run_pass(selected.log, selected.state)
+    with pytest.raises(StopIteration) as done:
+        next(steps)
+    assert done.value.value == PassResult(None, None)
+    assert broker.cleaner.states.of(USERS) is None
+    assert len(offsets(broker)) == 33
+
+
+def test_a_log_whose_start_moved_after_its_choice_is_measured_again() -> None:
+    broker = open_broker()
+    topic(broker, cleanup_policy="compact,delete")
+    fill(broker)
+    selected = broker.cleaner.select()
+    assert selected is not None
+    broker.delete_records({USERS: 20})
+    steps = broker.cleaner.run_pass(selected.log, selected.state, taken=True)
+    with pytest.raises(StopIteration) as done:
+        next(steps)
+    assert done.value.value == PassResult(None, None)
+
+
+def test_a_log_that_another_one_replaced_is_passed_over() -> None:
+    broker = open_broker()
+    topic(broker, max_compaction_lag_ms=HOUR_MS)
+    fill(broker)
+    old = broker.log("users")
+    broker.delete_topic("users")
+    topic(broker, max_compaction_lag_ms=HOUR_MS)
+    fill(broker, count=3)
+    for segment in old.segments:
+        segment._rolling_based_timestamp = None  # as if nobody had asked yet
+    assert broker.cleaner._examine(old) is None
+    with pytest.raises(OSError, match="closed for good"):
+        old.segments.first.read_batch(next(broker.log("users").segments.first.batches()))
+    assert broker.cleaner._examine(broker.log("users")) is not None
+
+
+def test_a_truncation_lowers_the_checkpoint_also_of_a_topic_that_is_not_compacted_now() -> None:
+    broker = open_broker()
+    topic(broker, min_cleanable_dirty_ratio=0)
+    fill(broker)
+    broker.clock.advance(ms=BACKOFF_MS)
+    assert broker.cleaner.checkpoint_of(USERS) == 20
+    broker.alter_configs("users", {"cleanup.policy": "delete"})
+    broker.manager.truncate_to(USERS, 0)
+    fill(broker)
+    broker.alter_configs("users", {"cleanup.policy": "compact"})
+    broker.clock.advance(ms=BACKOFF_MS)
+    assert offsets(broker) == [15, 16, 17, 18, 19]
+
+
+# --- records are deleted in mid-pass ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("phase", ("map", "rewrite"))
+def test_files_that_are_removed_in_mid_pass_are_read_to_the_end(phase: str) -> None:
+    """Whoever deletes records asks no cleaner, and nothing of the log is open after a start."""
+    broker = open_broker()
+    topic(broker, cleanup_policy="compact,delete", segment_bytes=400)
+    fill(broker, count=40)
+    broker = reopened(broker)
+    with slow(broker) as steps:
+        while len(steps) < (1 if phase == "map" else 9):
+            broker.clock.advance(ms=HOUR_MS)
+        assert broker.cleaner.states.is_in_progress(USERS)
+        removed = broker.log("users").segments.view[:-1]
+        assert any(segment._file is None for segment in removed) is False
+        broker.delete_records({USERS: 40})
+        assert len(broker.log("users").segments) == 1
+    broker.clock.advance(ms=2 * HOUR_MS)
+    assert all(directory.is_online for directory in broker.manager.directories)
+    assert broker.cleaner.uncleanable() == ()
+    assert broker.cleaner.states.of(USERS) is None
+    names = broker.runtime.fs.list_dir("/memory/users-0")
+    assert not [name for name in names if name.endswith((".cleaned", ".swap", ".deleted"))]
+
+
+# --- housekeeping among deletions -------------------------------------------------------------
+
+
+def test_retention_of_the_others_goes_on_when_a_log_is_deleted_under_its_hands() -> None:
+    broker = open_broker(log_retention_check_interval_ms=2**63 - 1)
+    for name in ("a", "b"):
+        topic(broker, name, cleanup_policy="delete", retention_ms=1)
+        fill(broker, name)
+    broker.clock.advance(ms=1000)
+    broker.log("a").abandon()
+    Housekeeping(broker.manager).retain()
+    assert offsets(broker, "b") == []
+    for log in broker.manager.open_logs():
+        log.set_config(broker.log("b").config)
+    Housekeeping(broker.manager).flush()
+
+
+def test_folders_are_removed_by_one_thread_at_a_time(monkeypatch) -> None:
+    """Two deletions may come due at once; the second must not stumble over the first."""
+    broker = open_broker()
+    topic(broker, file_delete_delay_ms=1000)
+    fill(broker)
+    broker.delete_topic("users")
+    (directory,) = broker.manager.directories
+    entered, go_on = threading.Event(), threading.Event()
+    removed: list[str] = []
+    remove_tree = log_directory.remove_tree
+
+    def slowly(fs: object, path: str) -> None:
+        removed.append(path)
+        entered.set()
+        assert go_on.wait(60)
+        remove_tree(fs, path)
+
+    monkeypatch.setattr(log_directory, "remove_tree", slowly)
+    counts: list[int] = []
+
+    def remove() -> None:
+        counts.append(directory.delete_retired_folders(force=True))
+
+    threads = [threading.Thread(target=remove) for _ in range(2)]
+    threads[0].start()
+    assert entered.wait(60)
+    threads[1].start()
+    threads[1].join(0.05)
+    go_on.set()
+    for thread in threads:
+        thread.join(60)
+    assert sorted(counts) == [0, 1]
+    assert len(removed) == 1
+
+
+def test_a_deleted_log_keeps_no_file_open_that_it_removed_before() -> None:
+    clock = VirtualClock()
+    broker = open_broker(CountingFileSystem(clock))
+    topic(broker, file_delete_delay_ms=HOUR_MS)
+    fill(broker)
+    log = broker.log("users")
+    broker.manager.truncate_to(USERS, 5)
+    broker.delete_topic("users")
+    assert log.is_offline is False
+    assert not [each for each in broker.runtime.fs.open_handles() if "users" in each.path]
+
+
+def test_what_was_measured_of_a_deleted_partition_is_not_stored() -> None:
+    broker = open_broker()
+    topic(broker)
+    fill(broker)
+    log = broker.log("users")
+    broker.delete_topic("users")
+    (directory,) = broker.manager.directories
+    directory.write_recovery_points({USERS: log})
+    assert USERS not in directory.checkpoint("recovery-point-offset-checkpoint").read()
+
+
+# --- what a check makes of it -----------------------------------------------------------------
+
+
+def test_a_snapshot_below_the_first_segment_is_held_to_nothing() -> None:
+    """A stop leaves one at the log's end; retention then takes what it was about."""
+    broker = open_broker()
+    topic(broker, cleanup_policy="delete")
+    broker.log("users").append_batches(data_batch(0, 1, 7))
+    broker.log("users").append_end_txn_marker(7, 0, 0, commit=True)
+    broker = reopened(broker)
+    broker.append("users", b"v", b"k", partition=0)
+    broker.roll("users")
+    for sequence in (2, 4):
+        broker.log("users").append_batches(data_batch(0, 1, 7, sequence=sequence))
+    broker.log("users").append_end_txn_marker(7, 0, 0, commit=True)
+    broker.delete_records({USERS: 4})
+    fs = broker.runtime.fs
+    assert fs.exists("/memory/users-0/00000000000000000003.snapshot")
+    assert broker.log("users").segments.first.base_offset == 4
+    broker.close()
+    rows = list(Checker(fs).data_dirs(["/memory"]))
+    assert [row for row in rows if row.check == "snapshot_state"] == []
+
+
+def test_a_repair_leaves_a_checkpoint_alone_that_somebody_is_about_to_write() -> None:
+    broker = open_broker()
+    topic(broker)
+    fill(broker)
+    (directory,) = broker.manager.directories
+    directory.write_cleaner_offset(USERS, 1000)
+    log = broker.log("users")
+    state = broker.cleaner.state_of(log)
+    assert state.checkpoint_repaired
+    broker.cleaner.states.begin(USERS)
+    broker.cleaner.repair_checkpoint(log, state)
+    assert broker.cleaner.checkpoint_of(USERS) == 1000
+    broker.cleaner.states.done(USERS)
+    broker.cleaner.repair_checkpoint(log, state)
+    assert broker.cleaner.checkpoint_of(USERS) == 0
+
+
+def test_a_snapshot_need_not_know_what_lies_below_the_log_start() -> None:
+    """After a truncation the producers are learnt anew, from the log start on."""
+    broker = open_broker()
+    topic(broker, cleanup_policy="delete", segment_ms=2**62)
+    log = broker.log("users")
+    now = broker.clock.now_ms()
+    log.append_batches(data_batch(0, 1, 7, timestamp=now))
+    log.append_end_txn_marker(7, 0, 0, commit=True)
+    fill(broker, count=3)
+    broker.delete_records({USERS: 2})
+    broker.manager.truncate_to(USERS, 5)
+    broker.append("users", b"v", b"k", partition=0)
+    broker.roll("users")
+    broker.append("users", b"v", b"k", partition=0)
+    broker.close()
+    rows = list(Checker(broker.runtime.fs).data_dirs(["/memory"]))
+    assert [row for row in rows if row.check == "snapshot_state"] == []
