@@ -424,6 +424,30 @@ def _broker_clean(path: Path) -> Written:
     return Written(path, texts(CLEANED), broker.clock.now_ms())
 
 
+def _by_version(path: Path, strategy: str) -> Written:
+    """Four rounds of late records, each cleaned; Kafka knows no strategy, but reads the rest."""
+    versions = {"compaction_strategy": strategy, "compaction_strategy_header": "v"}
+    broker, log = broker_at(path, **CLEANED, **versions)
+    rng = random.Random(11)
+    with broker:
+        for _ in range(4):
+            for _ in range(60):
+                late = broker.clock.now_ms() - rng.choice((0, 0, 3000))
+                value = None if rng.random() < 0.2 else rng.randbytes(30)
+                header = ("v", late.to_bytes(8, "big"))
+                key = b"key-%d" % rng.randrange(20)
+                log.append_records(
+                    [NewRecord(key, value, late, (header,))], rng.choice(list(Codec))
+                )
+                broker.clock.advance(ms=rng.choice((0, 100)))
+            broker.clean(TOPIC, force=True, roll=True)
+    return Written(path, texts(CLEANED), broker.clock.now_ms())
+
+
+WRITERS["cleaned by timestamp"] = lambda path: _by_version(path, "timestamp")
+WRITERS["cleaned by header"] = lambda path: _by_version(path, "header")
+
+
 @shape("cleaned, then an unclean stop")
 def _cleaned_unclean(path: Path) -> Written:
     open_dir = path.with_name(path.name + "-open")
