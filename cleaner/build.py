@@ -48,6 +48,12 @@ def new_map(
 class MapBuild:
     """One build over [first dirty offset, upper bound).
 
+    Parameters
+    ----------
+    takes_one_before : bool
+        Whether the record before the first dirty offset is put too, if it is there, under a
+        strategy with versions.
+
     Attributes
     ----------
     bytes_read, messages_read : int
@@ -64,8 +70,11 @@ class MapBuild:
         key_map: KeyMap,
         reader: ChunkReader,
         strategy: Strategy | None = None,
+        *,
+        takes_one_before: bool = True,
     ) -> None:
         self._log = log
+        self._takes_one_before = takes_one_before
         self._start = first_dirty_offset
         self._end = upper_bound_offset
         self._map = key_map
@@ -103,7 +112,7 @@ class MapBuild:
             Not even the first key fits, since its offset is too far from the log's first.
         """
         key_map = self._map
-        if self._strategy.has_versions:
+        if self._strategy.has_versions and self._takes_one_before:
             self._put_one_before()
         key_map.latest_offset = self._start - 1
         transactions = TransactionState()
@@ -260,21 +269,56 @@ class SeedPass:
         assert self._map.latest_offset == latest_offset
 
 
-def passes_after(log: Log, config: CleanerConfig, start_offset: int, end_offset: int) -> int:
+def passes_after(
+    log: Log,
+    config: CleanerConfig,
+    first_dirty_offset: int,
+    start_offset: int,
+    end_offset: int,
+) -> int:
     """Count the passes that it takes to clean [start, end), by what the map holds.
+
+    Parameters
+    ----------
+    first_dirty_offset : int
+        Where the pass began that ended at the start.
 
     Notes
     -----
-    Reads the range once, and what a pass left over of a chunk once more.
+    Reads the range once, and what a pass left over of a chunk once more. Under a strategy with
+    versions it makes that pass's map again, and reads the clean section for each: a loser at the
+    end of a range is gone from the map of the next.
     """
-    passes = 0
     strategy = Strategy.of(log.config)
     reader = ChunkReader(config.io_buffer_bytes)
+    passes = 0
+    takes_one_before = True
+    if strategy.has_versions and start_offset < end_offset:
+        start_offset = first_dirty_offset
+        passes = -1
     while start_offset < end_offset:
         key_map = new_map(log, config, strategy, start_offset, end_offset)
-        for _ in MapBuild(log, start_offset, end_offset, key_map, reader, strategy).steps():
+        build = MapBuild(
+            log, start_offset, end_offset, key_map, reader, strategy,
+            takes_one_before=takes_one_before,
+        )  # fmt: skip
+        for _ in build.steps():
+            pass
+        for _ in SeedPass(log, start_offset, key_map, reader, strategy).steps():
             pass
         assert key_map.latest_offset >= start_offset
         start_offset = key_map.latest_offset + 1
+        takes_one_before = start_offset < end_offset and not _is_beaten(
+            log, key_map, start_offset - 1
+        )
         passes += 1
     return passes
+
+
+def _is_beaten(log: Log, key_map: KeyMap, offset: int) -> bool:
+    """Tell whether the record at an offset loses to another of its key."""
+    if not isinstance(key_map, VersionMap):
+        return False
+    key = next((record.key for _, record in log.records(offset, offset + 1)), None)
+    entry = None if key is None else key_map.get(key)
+    return entry is not None and entry.order.offset != offset

@@ -211,7 +211,13 @@ class CleanCommand:
         """Count the passes after the first: how often the map fills up again."""
         from cleaner.build import passes_after
 
-        more = passes_after(log, self._config, stats.end_offset, state.upper_bound_offset)
+        more = passes_after(
+            log,
+            self._config,
+            stats.first_dirty_offset,
+            stats.end_offset,
+            state.upper_bound_offset,
+        )
         self._outcome.passes_needed[log.topic_partition] += more
 
     def _pass_over(self, log: Log, obstacle: Gate) -> None:

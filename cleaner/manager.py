@@ -26,8 +26,10 @@ from cleaner.selection import (
     idle_roll_ms,
     next_moment_ms,
     selection_order,
+    still_fits,
 )
 from cleaner.states import CleaningStates
+from cleaner.strategy import Strategy
 from logstore.errors import (
     CorruptionError,
     InvalidOffsetError,
@@ -240,10 +242,13 @@ class LogCleanerManager(LogService):
         """Decide as the next selection would, and when each closed gate opens by itself."""
         return self.decision_of(log, rolled=self.is_idle(log), foresee=True)
 
-    def passes_bound(self, state: CleanableState) -> int:
+    def passes_bound(self, log: Log, state: CleanableState) -> int:
         """Return how many passes a range takes at most: if every dirty offset has another key."""
         dirty = max(0, state.upper_bound_offset - state.first_dirty_offset)
-        return -(-dirty // self.config.max_keys)
+        strategy = Strategy.of(log.config)
+        # With versions the record before the dirty ones takes an entry, too.
+        keys = self.config.max_keys_of(strategy) - strategy.has_versions
+        return -(-dirty // max(1, keys))
 
     def is_idle(self, log: Log) -> bool:
         """Tell whether KIP-354 wants the active segment rolled though nothing is appended."""
@@ -416,7 +421,8 @@ class LogCleanerManager(LogService):
         )
         try:
             with log.lock:
-                if not _still_fits(log, state):
+                log.check_open()  # one of the same name may be in its place, or none
+                if not still_fits(log, state, self.checkpoint_of(tp)):
                     return PassResult(None, None)
                 log.open_files(upper_bound)
                 step = next(steps)  # knows its segments now, which may be removed from here on
@@ -575,15 +581,6 @@ class LogCleanerManager(LogService):
             tp = log.topic_partition
             if tp.topic == topic and not log.config.compact and self.states.is_in_progress(tp):
                 self.states.abort(tp)
-
-
-def _still_fits(log: Log, state: CleanableState) -> bool:
-    """Tell whether what was measured before the partition was taken still holds.
-
-    The log is not truncated from then on; its lock is held, so that its start stays as well.
-    """
-    log.check_open()
-    return state.generation == log.generation and state.first_dirty_offset >= log.log_start_offset
 
 
 def _nothing() -> None:

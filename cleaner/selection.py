@@ -253,6 +253,22 @@ def cleanable_state(
     )
 
 
+def still_fits(log: Log, state: CleanableState, checkpoint: int | None) -> bool:
+    """Tell whether what was measured before a partition was taken holds now that it is.
+
+    Meanwhile the log could have been cut, and cleaned by others, who join segments. Its lock is
+    held.
+    """
+    start = log.log_start_offset
+    is_inside = checkpoint is not None and start <= checkpoint <= log.log_end_offset
+    upper_bound = state.upper_bound_offset
+    return (
+        state.generation == log.generation
+        and state.first_dirty_offset == (checkpoint if is_inside else start)
+        and (upper_bound in log.segments or upper_bound >= log.active_segment.base_offset)
+    )
+
+
 def _first_young(log: Log, view: LogView, first_dirty: int, now_ms: int) -> int:
     """Return the base of the first segment within `min.compaction.lag.ms`, 2^63-1 if none is."""
     min_lag_ms = log.config.min_compaction_lag_ms

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from logstore.broker import (
+        AlterReplicaLogDirsResult,
         Broker,
         CleanReport,
         ConsumerGroupMetadata,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
         InvalidTransactionTimeoutError,
         InvalidTxnStateError,
         KafkaStorageError,
+        LogDirNotFoundError,
         LogStoreError,
         MessageSizeTooLargeError,
         OffsetMetadataTooLargeError,
@@ -56,6 +58,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AlterReplicaLogDirsResult",
     "Broker",
     "CleanReport",
     "ConsumerGroupMetadata",
@@ -75,6 +78,7 @@ __all__ = [
     "InvalidTransactionTimeoutError",
     "InvalidTxnStateError",
     "KafkaStorageError",
+    "LogDirNotFoundError",
     "LogStoreError",
     "MessageSizeTooLargeError",
     "OffsetAndMetadata",
@@ -100,6 +104,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "AlterReplicaLogDirsResult": "logstore.broker",
     "Broker": "logstore.broker",
     "CleanReport": "logstore.broker",
     "ConsumerGroupMetadata": "logstore.broker",

@@ -239,8 +239,7 @@ class LogManager:
             if not directory.is_online:
                 continue
             self.services.pause(tp)
-            log = self._logs.pop(tp, None)
-            if log is not None:
+            if (log := self._logs.pop(tp, None)) is not None:
                 log.abandon()
             with self._storage(directory, f"cannot delete {tp}"):
                 directory.retire(tp, delay_ms)
@@ -335,9 +334,7 @@ class LogManager:
             raise UnknownTopicOrPartitionError(
                 f"topic '{topic.name}' has no partition {topic_partition.partition}"
             )
-        directory = self._homes.get(topic_partition)
-        if directory is None:
-            directory = self._settle(topic_partition)
+        directory = self._homes.get(topic_partition) or self._settle(topic_partition)
         directory.check_usable(topic_partition)
         try:
             log = open_log(
@@ -486,10 +483,10 @@ class LogManager:
 
     def _write_checkpoints(self, log: Log) -> None:
         """Before an answer: else a log start beyond a new end would empty the log when reopened."""
-        directory = self.directory_of(log.topic_partition)
+        tp = log.topic_partition
+        directory = self.directory_of(tp)
+        logs = {tp: self._logs.get(tp, log)}  # it may have been moved meanwhile, and changed since
         with self._storage(directory, "cannot write checkpoints"):
-            # Of the log as it is: it may have been moved meanwhile, and changed since.
-            logs = {tp: each for tp, each in self._logs.items() if tp == log.topic_partition}
             directory.write_log_starts(logs)
             directory.write_recovery_points(logs)
 

@@ -55,7 +55,7 @@ def read_moves(fs: FileSystem, log_dir: str) -> dict[TopicPartition, Move]:
     try:
         document = json.loads(read_bytes(fs, path))
         version, rows = document["version"], document["moves"].items()
-        moves = {_partition(name): Move(**row) for name, row in rows}
+        moves = {_partition(name): _move(**row) for name, row in rows}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CorruptCheckpointError(
             f"not a file of moves: {error}", path=path, check="json"
@@ -72,6 +72,12 @@ def _partition(name: str) -> TopicPartition:
     if parsed is None or parsed.state:
         raise ValueError(f"{name!r} is no partition")
     return parsed.topic_partition
+
+
+def _move(target: object, folder: object, undone: object) -> Move:
+    if not (isinstance(target, str) and isinstance(folder, str) and isinstance(undone, bool)):
+        raise TypeError("a move is two names and whether it was undone")
+    return Move(target, folder, undone)
 
 
 def write_moves(fs: FileSystem, log_dir: str, moves: Mapping[TopicPartition, Move]) -> None:

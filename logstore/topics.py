@@ -94,18 +94,24 @@ class TopicStore:
         del self._topics[name]
         self._write()
 
-    def _put(self, topic: Topic) -> Topic:
-        """Store a topic; if that fails, what was stored before is still in force."""
-        previous = self._topics.get(topic.name)
-        self._topics[topic.name] = topic
+    def put(self, topics: Iterable[Topic]) -> None:
+        """Store topics as they are, in the place of those of their names; durable on return.
+
+        All at once: whoever reads the file, or finds it after a crash, sees all of them or none.
+        If it fails, what was stored before is still in force.
+        """
+        previous = self._topics.copy()
+        for topic in topics:
+            validate_topic_name(topic.name)
+            self._topics[topic.name] = topic
         try:
             self._write()
         except OSError:
-            if previous is None:
-                del self._topics[topic.name]
-            else:
-                self._topics[topic.name] = previous
+            self._topics = previous
             raise
+
+    def _put(self, topic: Topic) -> Topic:
+        self.put([topic])
         return topic
 
     def _read(self) -> dict[str, Topic]:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from logstore.broker.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata
     from logstore.broker.producer import Producer
     from logstore.broker.reports import (
+        AlterReplicaLogDirsResult,
         CleanReport,
         DeleteRecordsResult,
         ExplainReport,
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "AlterReplicaLogDirsResult",
     "Broker",
     "CleanReport",
     "ConsumerGroupMetadata",
@@ -35,6 +37,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "AlterReplicaLogDirsResult": "reports",
     "CleanReport": "reports",
     "ConsumerGroupMetadata": "group_offsets",
     "DeleteRecordsResult": "reports",

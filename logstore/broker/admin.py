@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from os import PathLike, fspath
 from typing import TYPE_CHECKING
 
 from logstore.broker.reports import (
+    AlterReplicaLogDirsResult,
     DeleteRecordsResult,
     ExplainReport,
     OffsetAndTimestamp,
@@ -50,6 +52,20 @@ def delete_records(
     return results
 
 
+def alter_replica_log_dirs(
+    manager: LogManager, assignments: Mapping[TopicPartition, str | PathLike[str]]
+) -> dict[TopicPartition, AlterReplicaLogDirsResult]:
+    """Move each partition to a data directory; see `Broker`."""
+    results: dict[TopicPartition, AlterReplicaLogDirsResult] = {}
+    for tp, log_dir in assignments.items():
+        try:
+            manager.move_partition(tp, fspath(log_dir))
+            results[tp] = AlterReplicaLogDirsResult()
+        except LogStoreError as error:
+            results[tp] = AlterReplicaLogDirsResult(error.kafka_error, str(error))
+    return results
+
+
 def retain(
     manager: LogManager,
     cleaner: LogCleanerManager,
@@ -76,6 +92,7 @@ def explain(
     """Say what stands between partitions and their cleaning; see `Broker`."""
     found = []
     for tp in partitions:
-        decision = cleaner.explain(manager.log(tp))
-        found.append(PartitionExplanation(decision, cleaner.passes_bound(decision.state)))
+        log = manager.log(tp)
+        decision = cleaner.explain(log)
+        found.append(PartitionExplanation(decision, cleaner.passes_bound(log, decision.state)))
     return ExplainReport(tuple(found))

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from logstore.broker.fates import PartitionFates
     from logstore.broker.producer import Producer
     from logstore.broker.reports import (
+        AlterReplicaLogDirsResult,
         CleanReport,
         DeleteRecordsResult,
         ExplainReport,
@@ -142,8 +143,7 @@ class Broker:
         self.close()
 
     def __repr__(self) -> str:
-        names = ", ".join(directory.path for directory in self.manager.directories)
-        return f"Broker({names})"
+        return f"Broker({', '.join(each.path for each in self.manager.directories)})"
 
     def close(self) -> None:
         """Flush and close everything in good order; closing twice is allowed."""
@@ -163,7 +163,6 @@ class Broker:
         Raises
         ------
         InvalidTopicError, TopicAlreadyExistsError, InvalidConfigurationError
-            Nothing was created.
         """
         self._refuse_if_read_only("create a topic")
         return self.manager.create_topic(name, partitions, configs or {})
@@ -222,8 +221,7 @@ class Broker:
             Nothing was changed.
         """
         self._refuse_if_read_only("alter a topic")
-        _, notes = self.manager.alter_topic(topic, configs, unset)
-        return notes
+        return self.manager.alter_topic(topic, configs, unset)[1]
 
     def delete_topic(self, topic: str) -> None:
         """Delete a topic; its files go after `file.delete.delay.ms`, or when the broker closes.
@@ -437,22 +435,27 @@ class Broker:
         """Return the high watermark of each partition: the offset the next record gets."""
         return {tp: self.manager.log(tp).high_watermark for tp in partitions}
 
-    # -- deleting ------------------------------------------------------------------------
+    # -- moving and deleting -------------------------------------------------------------
+
+    def alter_replica_log_dirs(
+        self, assignments: Mapping[TopicPartition, str | PathLike[str]]
+    ) -> dict[TopicPartition, AlterReplicaLogDirsResult]:
+        """Move partitions to other data directories; appends to one wait until it is there.
+
+        One result a partition, in the order given; an error of one hides no other's result.
+        """
+        from logstore.broker import admin
+
+        self._refuse_if_read_only("move partitions")
+        return admin.alter_replica_log_dirs(self.manager, assignments)
 
     def delete_records(
         self, before: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, DeleteRecordsResult]:
         """Delete the records below an offset in each partition (KIP-107).
 
-        Parameters
-        ----------
-        before : mapping
-            Exclusive ends of what goes; -1 is the high watermark.
-
-        Returns
-        -------
-        dict
-            One result a partition, in the order given; an error of one hides no other's result.
+        `before` has the exclusive ends of what goes; -1 is the high watermark. One result a
+        partition, in the order given; an error of one hides no other's result.
         """
         from logstore.broker import admin
 
@@ -491,7 +494,7 @@ class Broker:
     def roll(self, topic: str, partition: int = 0) -> int:
         """Start a new active segment and return its base offset."""
         self._refuse_if_read_only("roll")
-        return self.manager.log(TopicPartition(topic, partition)).roll().base_offset
+        return self.log(topic, partition).roll().base_offset
 
     @property
     def cleaner(self) -> LogCleanerManager:

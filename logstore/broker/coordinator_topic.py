@@ -53,12 +53,16 @@ class CoordinatorTopic:
     def ensure_stored(self) -> None:
         """Create the topic, or take over a copied one.
 
+        Whatever the broker's own topics are compacted by, what a coordinator wrote last is what
+        it knows: of its topics the highest offset survives.
+
         Raises
         ------
         KafkaStorageError
         """
         if not self.is_stored:
-            self._manager.create_topic(self.name, self._partition_count(), dict(self._configs))
+            configs = {**self._configs, "compaction.strategy": "offset"}
+            self._manager.create_topic(self.name, self._partition_count(), configs)
 
     def partition_of(self, text: str) -> TopicPartition:
         """Return the partition that keeps an id."""

@@ -86,7 +86,7 @@ class PartitionSummary(NamedTuple):
     records : int
         By the batch headers, control records included.
     live_keys, tombstones : int or None
-        Keys whose latest record has a value, and records without one; None unless counted.
+        Keys whose winning record has a value, and records without one; None unless counted.
     recovery : tuple of FindingSummary
         What opening the directory for writing would do, and damage that it would not touch.
     """
@@ -242,7 +242,9 @@ def section_of(log: Log, segment: LogSegment, state: CleanableState) -> str:
 
 
 def count_keys(log: Log) -> tuple[int, int]:
-    """Return (keys whose latest record has a value, records without a value).
+    """Return (keys whose winning record has a value, records without a value).
+
+    The topic's compaction strategy says which record wins, by default the latest.
 
     Reads [log start, log end) as an uncommitted reader does, CRCs verified; control records and
     records without a key count for no key.
@@ -254,16 +256,27 @@ def count_keys(log: Log) -> tuple[int, int]:
     """
     import xxhash
 
+    from cleaner.strategy import Order, Strategy
+
     digest = xxhash.xxh3_128_digest
+    strategy = Strategy.of(log.config)
+    winners: dict[bytes, Order] = {}
     live: set[bytes] = set()
     tombstones = 0
     for _, record in log.records(log.log_start_offset, isolation=Isolation.LOG_END):
+        tombstones += record.value is None
+        if record.key is None:
+            continue
+        key = digest(record.key)
+        if strategy.has_versions:
+            order = strategy.order_of(record.offset, record.timestamp, record.headers)
+            if order < winners.get(key, order):
+                continue
+            winners[key] = order
         if record.value is None:
-            tombstones += 1
-            if record.key is not None:
-                live.discard(digest(record.key))
-        elif record.key is not None:
-            live.add(digest(record.key))
+            live.discard(key)
+        else:
+            live.add(key)
     return len(live), tombstones
 
 

@@ -173,6 +173,16 @@ class DeleteRecordsResult(NamedTuple):
     message: str | None = None
 
 
+class AlterReplicaLogDirsResult(NamedTuple):
+    """What became of one partition that was to be moved to another data directory.
+
+    `error` is its name in Kafka's protocol, None if there was none, and `message` says more.
+    """
+
+    error: str | None = None
+    message: str | None = None
+
+
 class OffsetAndTimestamp(NamedTuple):
     """The first record at or after a time; the epoch is -1 if its batch has none."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from logstore.check.findings import (
@@ -37,6 +37,7 @@ from logstore.checkpoint import (
 from logstore.config import BrokerConfig, effective_config
 from logstore.epochs import LEADER_EPOCHS
 from logstore.errors import CorruptCheckpointError, InvalidConfigurationError, InvalidTopicError
+from logstore.moves import MOVES_FILE, read_moves
 from logstore.names import (
     DELETE_DIR_SUFFIX,
     FUTURE_DIR_SUFFIX,
@@ -58,6 +59,7 @@ _OWN_FILES = frozenset(
         *CHECKPOINTS,
         CLEAN_SHUTDOWN,
         TOPICS_FILE,
+        MOVES_FILE,
         "logstore-producer-ids.json",
         "meta.properties",
         "bootstrap.checkpoint",
@@ -170,13 +172,22 @@ class Checker:
         if paths:
             topics, faults = self._topics(paths[0])
             yield from faults
+        moving: set[str] = set()
+        for path in paths:
+            noted, faults = self._moves(path)
+            yield from faults
+            moving |= {f"{path}/{tp}" for tp in noted}
         owners: dict[TopicPartition, str] = {}
         for path in paths:
             partitions: dict[TopicPartition, str] = {}
             yield from self._guarded(path, self._names(path, partitions))
             for tp, directory in partitions.items():
                 other = owners.setdefault(tp, directory)
-                if other != directory:
+                if other == directory:
+                    continue
+                if moved := [each for each in (other, directory) if each in moving]:
+                    yield finding("leftover_folder", moved[0], severity=INFO)
+                else:
                     yield finding("duplicate_partition", directory, expected=other)
             yield from self._data_dir(path, partitions, topics)
         yield from self._stored_partitions(paths, topics, owners)
@@ -301,6 +312,18 @@ class Checker:
         except OSError as error:
             yield unreadable(path, error)
 
+    def _moves(self, path: str) -> tuple[Collection[TopicPartition], list[CheckFinding]]:
+        """Return the partitions that a data directory gives away: until then in two of them."""
+        try:
+            return read_moves(self._fs, path).keys(), []
+        except CorruptCheckpointError as error:
+            fault = finding(
+                "moves_file", f"{path}/{MOVES_FILE}", expected=error.expected, found=error.message
+            )
+            return (), [fault]
+        except OSError as error:
+            return (), [unreadable(path, error)]
+
     # -- topics ------------------------------------------------------------------------------
 
     def _topics(self, data_dir: str) -> tuple[dict[str, Topic], list[CheckFinding]]:
@@ -363,6 +386,8 @@ class Checker:
             return (each for each in rows if not isinstance(each, OffsetRow))
         if name == TOPICS_FILE:
             return iter(self._topics(directory)[1])
+        if name == MOVES_FILE:
+            return iter(self._moves(directory)[1])
         if name == PARTITION_METADATA:
             return self._metadata_file(directory, path)
         raise ValueError(f"{path} is no file of a log that can be verified")

@@ -88,6 +88,7 @@ CHECKS: Mapping[str, str] = {
     "topic_id": "partitions of one topic have different topic ids",
     "topics_file": "logstore-topics.json is malformed",
     "topics_partition": "logstore-topics.json and the folders differ",
+    "moves_file": "logstore-moves.json is malformed",
     # Names
     "folder_name": "a folder is no partition's",
     "duplicate_partition": "a partition is in two data directories",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -51,7 +51,7 @@ REASONS = {
 }
 """Gates in words."""
 
-PHASES = {"map": "mapping", "rewrite": "rewriting"}
+PHASES = {"map": "mapping", "seed": "comparing", "rewrite": "rewriting"}
 
 UNCLEANABLE = "uncleanable"
 
@@ -241,6 +241,7 @@ def _show(report: CleanReport) -> None:
         table = Table(("partition", *numbers, "fates"), right=numbers, wrap=True)
         emit_lines(table.lines(_pass_row(item, has_passes=has_passes) for item in passes))
         emit(_total(passes) + (" (nothing was changed)" if report.dry_run else ""))
+        emit_lines(_versions_missing(passes))
         for tp, count in report.passes_needed.items():
             if report.dry_run and count > 1:
                 emit(f"{tp} takes {count} passes: its keys do not fit the map; the first is shown")
@@ -275,6 +276,18 @@ def _pass_row(item: dict[str, Any], *, has_passes: bool) -> tuple[str, ...]:
         f"{dropped or 'all retained'}; map {item['map_utilization']:.1%} full, "
         f"{item['index_ms'] + item['clean_ms']:,} ms",
     )
+
+
+def _versions_missing(passes: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield what a strategy by header found without a version: such records lose."""
+    for item in passes:
+        if item["unversioned_records"]:
+            malformed = item["malformed_versions"]
+            yield (
+                f"{item['topic']}-{item['partition']}: "
+                f"{plural(item['unversioned_records'], 'record')} without a version"
+                + (f", {malformed:,} of them with a malformed header" if malformed else "")
+            )
 
 
 def _total(passes: list[dict[str, Any]]) -> str:

@@ -45,6 +45,29 @@ def users(run):
     return "users"
 
 
+def test_numbers_of_a_strategy_with_versions(run):
+    """What was read of the clean section, and the records that state no version."""
+    configs = {
+        "cleanup.policy": "compact",
+        "compaction.strategy": "header",
+        "compaction.strategy.header": "v",
+    }
+    run("topic", "create", "t", *(f"--config={key}={value}" for key, value in configs.items()))
+    good, bad = [["v", {"base64": "AAAAAAAAAAk="}]], [["v", "9"]]
+    records = [{"key": "a", "value": "1", "headers": each} for each in (good, bad, [])]
+    for expected_seed in (0, 1):
+        run("append", "t", input=lines(*records, {"key": "z", "value": "1", "headers": good}))
+        report = run("clean", "t", "--force", "--roll", "--format", "json").json
+        [done] = report["cleaned"]
+        assert done["strategy"] == "header"
+        assert (done["unversioned_records"], done["malformed_versions"]) == (2, 1)
+        assert done["map_messages_read"] == 4
+        assert (done["seed_messages_read"] > 0) == (done["seed_bytes_read"] > 0)
+        assert done["seed_messages_read"] == 2 * expected_seed
+    found = run("read", "t", "--format", "jsonl").jsonl
+    assert [record["offset"] for record in found] == [4, 7], "the later of equal versions"
+
+
 def test_roll_starts_a_segment_at_the_log_end(run, users):
     rolled = run("roll", users, "--format", "json")
     assert rolled.json == {"topic": users, "partition": 0, "base_offset": 30}
@@ -213,3 +236,17 @@ def test_warmup_leaves_no_kernel_of_a_cleaning_for_later(data_dir):
         timeout=300,
     )
     assert ended.returncode == 0, ended.stderr
+
+
+def test_records_without_a_version_are_counted(run):
+    by_header = ("--config=compaction.strategy=header", "--config=compaction.strategy.header=v")
+    run("topic", "create", "v", "--config", "cleanup.policy=compact", *by_header)
+    records = [
+        {"key": "a", "value": "1", "headers": [["v", {"base64": "AAAAAAAAAAk="}]]},
+        {"key": "a", "value": "2"},
+        {"key": "b", "value": "3", "headers": [["v", "short"]]},
+        {"key": "c", "value": "4", "headers": [["v", {"base64": "AAAAAAAAAAk="}]]},
+    ]
+    run("append", "v", input=lines(*records))
+    result = run("clean", "v", "--force", "--roll")
+    assert "v-0: 2 records without a version, 1 of them with a malformed header" in result.stdout

@@ -45,6 +45,25 @@ def test_jsonl_has_the_fate_of_each_record(run, users):
     assert fates == {"superseded": 8, "retained": 4, "active": 1}
 
 
+def test_under_a_strategy_with_versions_the_winner_may_stand_before_the_loser(run):
+    by_time = ("--config", "compaction.strategy=timestamp")
+    run("topic", "create", "t", *COMPACT, *by_time)
+    records = [{"key": "k", "value": "v", "timestamp": time} for time in (5, 9, 7)]
+    run("append", "t", input=lines(*records, {"key": "z", "value": "v"}))
+    run("roll", "t")
+    found = run("inspect", "t", "--fate", "--format", "jsonl").jsonl
+    assert [(item["fate"], item["superseded_by"]) for item in found] == [
+        *(("superseded", 1), ("retained", None), ("superseded", 1), ("retained", None)),
+    ]
+    text = run("inspect", "t", "--fate").stdout
+    assert "     2  superseded              1  k\n" in text
+    [dry] = run("clean", "t", "--dry-run", "--format", "json").json["cleaned"]
+    [done] = run("clean", "t", "--format", "json").json["cleaned"]
+    assert {**dry, "index_ms": 0, "clean_ms": 0} == {**done, "index_ms": 0, "clean_ms": 0}
+    assert (done["strategy"], done["fates"]["superseded"]) == ("timestamp", 2)
+    assert [item["offset"] for item in run("read", "t", "--format", "jsonl").jsonl] == [1, 3]
+
+
 def test_json_is_one_object(run, users):
     listed = run("inspect", users, "--fate", "--format", "jsonl").jsonl
     assert run("inspect", users, "--fate", "--format", "json").json == {"fates": listed}

@@ -336,3 +336,15 @@ def test_fast_totals_refuse_what_the_walk_refuses(tmp_path, position, value):
     file = DiskFileSystem().open(str(path))
     with pytest.raises(CorruptRecordError):
         batch_totals(file, str(path))
+
+
+def test_deep_counts_by_the_topics_strategy(run):
+    """The tombstone came last, but is older than the value."""
+    run("topic", "create", "t", "--config", "compaction.strategy=timestamp")
+    lines = [
+        {"key": "a", "value": "1", "timestamp": 5},
+        {"key": "a", "value": None, "timestamp": 3},
+    ]
+    run("append", "t", input="\n".join(map(json.dumps, lines)))
+    found = json.loads(run("inspect", "t", "--deep", "--format", "json").stdout)
+    assert (found["live_keys"], found["tombstones"]) == (1, 1)

@@ -138,12 +138,12 @@ class PartitionModel:
             self.markers = {o: each for o, each in self.markers.items() if o < end}
             self.end = end
 
-    def latest(self, *, decided: bool = True) -> dict[bytes, Stored]:
-        """Return the latest record of each key; also of open and aborted transactions if asked."""
+    def latest(self, end: int) -> dict[bytes, Stored]:
+        """Return the latest record of each key below an offset, of what was not undone."""
         return {
             each.key: each
-            for _, each in sorted(self.records.items())
-            if each.is_decided or not decided
+            for offset, each in sorted(self.records.items())
+            if each.is_decided and offset < end
         }
 
     # -- what must be true ---------------------------------------------------------------
@@ -246,8 +246,8 @@ class ModelReader:
         stable = self.log.last_stable_offset
         self.expected = {
             key: each
-            for key, each in self.model.latest().items()
-            if self.model.start <= each.offset < stable and each.offset not in self.model.gone
+            for key, each in self.model.latest(stable).items()
+            if self.model.start <= each.offset and each.offset not in self.model.gone
         }
         isolation = Isolation.READ_COMMITTED if self.committed else Isolation.READ_UNCOMMITTED
         self._records = self.log.records(self.model.start, isolation=isolation)
@@ -284,7 +284,9 @@ class ModelReader:
         """See that the latest value of each key, as of the beginning, or a later one was met."""
         if self.is_disturbed:
             return
-        latest = self.model.latest()
+        log = self.log
+        end = log.last_stable_offset if self.committed else log.high_watermark
+        latest = self.model.latest(end)
         for key, record in self.expected.items():
             if self._last.get(key, -1) < record.offset:
                 newest = latest[key]

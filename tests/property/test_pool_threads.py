@@ -7,7 +7,6 @@ import random
 import sys
 import threading
 import time
-from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
@@ -77,14 +76,14 @@ def errors():
     logging.getLogger().removeHandler(handler)
 
 
-def open_paths() -> list[str]:
+def descriptors() -> dict[int, str]:
     """Return what the process has open, with the names that the files had or have."""
     gc.collect()
-    paths = []
+    found = {}
     for each in Path("/proc/self/fd").iterdir():
         with suppress(FileNotFoundError):  # the one that lists them
-            paths.append(str(each.readlink()))
-    return sorted(paths)
+            found[int(each.name)] = str(each.readlink())
+    return found
 
 
 def engine_threads() -> list[str]:
@@ -135,7 +134,7 @@ def is_settled(broker: Broker, partitions: list[TopicPartition]) -> bool:
     return True
 
 
-def run_crew(directory: Path, counts: dict[str, int], seconds: float, seed: int) -> Crew:
+def run_crew(directory: Path, counts: dict[str, int], seconds: float, errors: list[str]) -> Crew:
     broker = Broker(directory, clock=SystemClock(), background=True, broker_config=BROKER)
     ledgers: dict[TopicPartition, Ledger] = {}
     for name, count in counts.items():
@@ -144,7 +143,7 @@ def run_crew(directory: Path, counts: dict[str, int], seconds: float, seed: int)
             configs["retention.bytes"] = 300_000
         broker.create_topic(name, count, configs)
         ledgers |= {TopicPartition(name, number): Ledger() for number in range(count)}
-    crew = Crew(broker, ledgers, {"doomed"}, seed)
+    crew = Crew(broker, ledgers, {"doomed"}, random.SystemRandom().getrandbits(32))
     for number in range(4):
         crew.hire(f"writer-{number}", writer)
     for number in range(3):
@@ -154,7 +153,11 @@ def run_crew(directory: Path, counts: dict[str, int], seconds: float, seed: int)
         crew.hire(client.__name__, client)
     crew.hire("altering-0", altering(["kept", "mixed"], policies=("compact", "compact,delete")))
     crew.hire("altering-1", altering(["doomed"], policies=("compact", "compact,delete", "delete")))
-    crew.run(seconds)
+    try:
+        crew.run(seconds)
+    except AssertionError as error:
+        error.add_note("".join(errors))
+        raise
     settle(broker, list(ledgers))
     compare(broker, ledgers)
     for tp in ledgers:
@@ -168,17 +171,16 @@ def run_and_look(
     directory: Path, counts: dict[str, int], seconds: float, errors: list[str]
 ) -> Crew:
     """Run a crew; then nothing may be missing, left open, or left running."""
-    seed = random.SystemRandom().getrandbits(32)
-    files_before, threads_before = open_paths(), engine_threads()
-    crew = run_crew(directory, counts, seconds, seed)
+    before, threads_before = descriptors(), engine_threads()
+    crew = run_crew(directory, counts, seconds, errors)
     broker, ledgers = crew.broker, crew.ledgers
-    in_use = sum(len(files_of_log(log)) for log in broker.manager.open_logs())
-    lock = 1
-    extra = list((Counter(open_paths()) - Counter(files_before)).elements())
-    assert len(extra) <= in_use + lock, [path for path in extra if "deleted" in path]
+    opened = descriptors()
+    in_use = {file._descriptor for log in broker.manager.open_logs() for file in files_of_log(log)}
+    extra = [path for number, path in opened.items() if number not in before.keys() | in_use]
+    assert extra == [f"{directory}/.lock"]
     broker.close()
     assert engine_threads() == threads_before
-    assert open_paths() == files_before
+    assert descriptors() == before
     rows = Checker(ReadOnlyFileSystem(DiskFileSystem())).data_dirs([str(directory)])
     assert [row for row in rows if row.severity == "error"] == []
     with Broker(directory, read_only=True) as again:

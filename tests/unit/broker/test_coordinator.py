@@ -66,6 +66,7 @@ def test_the_state_topic_is_made_as_kafka_makes_it_and_not_before_it_is_needed()
     assert len(topic.partitions) == 50
     assert topic.configs == {
         "cleanup.policy": "compact",
+        "compaction.strategy": "offset",
         "compression.type": "uncompressed",
         "min.insync.replicas": "2",
         "segment.bytes": "104857600",

@@ -206,6 +206,7 @@ def test_the_topic_is_made_as_kafka_makes_it():
     assert topic.partitions == tuple(range(50))
     assert topic.configs == {
         "cleanup.policy": "compact",
+        "compaction.strategy": "offset",
         "compression.type": "producer",
         "segment.bytes": "104857600",
     }

@@ -106,6 +106,46 @@ def test_keys_below_the_checkpoint_are_superseded_by_dirty_ones() -> None:
         ]
 
 
+@pytest.mark.parametrize("compression", ("none", "lz4"))
+def test_with_versions_the_winner_may_lie_below_those_that_it_supersedes(compression: str) -> None:
+    """In the dirty section, and across the checkpoint; the log's last record stays as a loser."""
+    with new_broker() as broker:
+        topic(broker, compaction_strategy="timestamp")
+        now_ms = broker.clock.now_ms()
+        newest, late, later = now_ms, now_ms - 2, now_ms - 1
+        broker.append_many(
+            "t",
+            [(b"a", b"1", newest), (b"b", b"1", later), (b"a", b"2", late), (b"c", b"1", newest)],
+            compression=compression,
+        )
+        broker.roll("t")
+        expected = [
+            (0, b"a", "retained", None),
+            (1, b"b", "retained", None),
+            (2, b"a", "superseded", 0),
+            (3, b"c", "retained", None),
+        ]
+        assert told(broker) == expected
+        broker.clean("t", force=True)
+        broker.append_many(
+            "t",
+            [(b"a", b"3", later), (b"b", b"2", newest), (b"c", None, late), (b"a", b"4", late)],
+            compression=compression,
+        )
+        expected.pop(2)
+        active = [(4, b"a"), (5, b"b"), (6, b"c"), (7, b"a")]
+        assert told(broker) == [*expected, *((*pair, "active", None) for pair in active)]
+        assert told(broker, roll=True) == [
+            (0, b"a", "retained", None),
+            (1, b"b", "superseded", 5),
+            (3, b"c", "retained", None),
+            (4, b"a", "superseded", 0),
+            (5, b"b", "retained", None),
+            (6, b"c", "superseded", 3),
+            (7, b"a", "retained", None),
+        ]
+
+
 def test_a_tombstone_expires_at_its_horizon_and_not_before() -> None:
     with new_broker() as broker:
         topic(broker, delete_retention_ms=HOUR_MS)

@@ -131,6 +131,43 @@ def test_a_log_that_was_truncated_after_its_choice_is_measured_again() -> None:
     assert len(offsets(broker)) == 33
 
 
+def test_a_log_that_another_one_cleaned_after_its_choice_is_measured_again() -> None:
+    """Its segments may be joined by then, so that the range ends inside of one."""
+    broker = open_broker()
+    topic(broker, min_cleanable_dirty_ratio=0)
+    fill(broker, count=6)
+    selected = broker.cleaner.select()
+    assert selected is not None
+    broker.cleaner.states.done(USERS)
+    fill(broker, count=6)
+    assert broker.clean("users").cleaned
+    fill(broker, count=6)
+    steps = broker.cleaner.run_pass(selected.log, selected.state)
+    with pytest.raises(StopIteration) as done:
+        next(steps)
+    assert done.value.value == PassResult(None, None)
+    assert broker.cleaner.checkpoint_of(USERS) == 12
+
+
+@pytest.mark.parametrize("comes_again", (False, True))
+def test_a_log_that_was_deleted_after_its_choice_is_no_fault_of_the_worker(
+    comes_again: bool,
+) -> None:
+    broker = open_broker()
+    topic(broker)
+    fill(broker)
+    selected = broker.cleaner.select()
+    assert selected is not None
+    broker.cleaner.states.done(USERS)
+    broker.delete_topic("users")
+    if comes_again:
+        topic(broker)
+    steps = broker.cleaner.run_pass(selected.log, selected.state)
+    with pytest.raises(KafkaStorageError, match="closed"):
+        next(steps)
+    assert broker.cleaner.states.of(USERS) is None
+
+
 def test_a_log_whose_start_moved_after_its_choice_is_measured_again() -> None:
     broker = open_broker()
     topic(broker, cleanup_policy="compact,delete")
@@ -281,19 +318,18 @@ def test_what_was_measured_of_a_deleted_partition_is_not_stored() -> None:
 def test_a_snapshot_below_the_first_segment_is_held_to_nothing() -> None:
     """A stop leaves one at the log's end; retention then takes what it was about."""
     broker = open_broker()
-    topic(broker, cleanup_policy="delete")
-    broker.log("users").append_batches(data_batch(0, 1, 7))
-    broker.log("users").append_end_txn_marker(7, 0, 0, commit=True)
+    topic(broker, cleanup_policy="delete", segment_ms=2**62)
+    now = broker.clock.now_ms()
+    broker.log("users").append_batches(data_batch(0, 1, 7, timestamp=now))
     broker = reopened(broker)
-    broker.append("users", b"v", b"k", partition=0)
-    broker.roll("users")
-    for sequence in (2, 4):
-        broker.log("users").append_batches(data_batch(0, 1, 7, sequence=sequence))
+    broker.log("users").append_batches(data_batch(0, 1, 7, sequence=2, timestamp=now))
     broker.log("users").append_end_txn_marker(7, 0, 0, commit=True)
-    broker.delete_records({USERS: 4})
+    broker.roll("users")
+    broker.append("users", b"v", b"k", partition=0)
+    broker.delete_records({USERS: 5})
     fs = broker.runtime.fs
-    assert fs.exists("/memory/users-0/00000000000000000003.snapshot")
-    assert broker.log("users").segments.first.base_offset == 4
+    assert fs.exists("/memory/users-0/00000000000000000002.snapshot")
+    assert broker.log("users").segments.first.base_offset == 5
     broker.close()
     rows = list(Checker(fs).data_dirs(["/memory"]))
     assert [row for row in rows if row.check == "snapshot_state"] == []

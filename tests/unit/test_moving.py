@@ -1,0 +1,530 @@
+"""Moving partitions between data directories: what goes along, what is refused, what fails."""
+
+import errno
+import random
+
+import pytest
+
+from logstore import AlterReplicaLogDirsResult, Broker, TopicPartition, VirtualClock
+from logstore.checkpoint import (
+    CLEANER_OFFSETS,
+    RECOVERY_POINTS,
+    REPLICATION_OFFSETS,
+)
+from logstore.errors import (
+    InvalidConfigurationError,
+    KafkaStorageError,
+    LogDirNotFoundError,
+    UnknownTopicOrPartitionError,
+)
+from logstore.log_directory import CHECKPOINTS
+from logstore.moves import MOVES_FILE
+from logstore.runtime import DiskFileSystem, MemoryFileSystem, Runtime
+from tests.support.builders import log_name
+from tests.support.data_home import Home, fill
+from tests.support.faulty import FaultyFileSystem
+from tests.support.golden_dirs import tree
+
+A0, A1, A2 = (TopicPartition("a", number) for number in range(3))
+MINUTE_MS = 60_000
+COMPACT = {"cleanup.policy": "compact", "segment.bytes": 200, "min.cleanable.dirty.ratio": 0}
+
+
+@pytest.fixture(params=("memory", "disk"))
+def base(request, tmp_path):
+    """A file system that fails on demand, and the folder in which the directories are."""
+    clock = VirtualClock(1_700_000_000_000)
+    if request.param == "disk":
+        return FaultyFileSystem(DiskFileSystem(clock)), str(tmp_path), clock
+    return FaultyFileSystem(MemoryFileSystem(clock)), "/mem", clock
+
+
+@pytest.fixture
+def place(base):
+    return Place(*base)
+
+
+class Place:
+    """Two data directories, of which the first gets the first partition."""
+
+    def __init__(self, fs, path, clock):
+        self.fs = fs
+        self.clock = clock
+        self.here, self.there = f"{path}/here", f"{path}/there"
+
+    def open(self, *, dirs=None, **options):
+        dirs = dirs or [self.here, self.there]
+        config = {"log.index.size.max.bytes": "4000"}
+        options = {"broker_config": config, "clock": self.clock, "seed": 1, **options}
+        return Broker(dirs, fs=self.fs, **options)
+
+    def filled(self, count=10, configs=COMPACT, **options):
+        broker = self.open(**options)
+        broker.create_topic("a", configs=configs)
+        append(broker, count)
+        return broker
+
+    def entry(self, directory, name, tp=A0):
+        fs = DiskFileSystem() if isinstance(self.fs.base, DiskFileSystem) else self.fs.base
+        home = Home(fs, directory, self.clock)
+        lines = home.text(name).splitlines()[2:] if fs.exists(f"{directory}/{name}") else []
+        return [int(line.split()[2]) for line in lines if line.startswith(f"{tp.topic} ")]
+
+    def folders(self, directory):
+        return {name.partition("/")[0] for name in tree(self.fs, directory) if "/" in name}
+
+    def mtimes(self, folder):
+        names = [name for name in self.fs.list_dir(folder) if name.startswith("0")]
+        return {name: self.fs.stat(f"{folder}/{name}").mtime_ms for name in names}
+
+
+def append(broker, count, topic="a"):
+    for number in range(count):
+        broker.append(topic, b"v%d" % number, b"k%d" % (number % 3))
+
+
+def records(broker, topic="a"):
+    return [(record.offset, record.key, record.value) for record in broker.read(topic)]
+
+
+def move(broker, log_dir, tp=A0):
+    (result,) = broker.alter_replica_log_dirs({tp: log_dir}).values()
+    return result
+
+
+def kill(broker):
+    Home.kill(broker.manager)
+
+
+# -- what goes along -------------------------------------------------------------------------
+
+
+def test_s223_the_entries_of_a_partition_that_moves_go_along(place):
+    """The cleaner's and the others; none is known once the second directory failed."""
+    broker = place.filled(configs=COMPACT | {"cleanup.policy": "compact,delete"})
+    broker.clean()
+    broker.delete_records({A0: 8})
+    broker.manager.checkpoint_high_watermarks()
+    cleaned = broker.cleaner.checkpoint_of(A0)
+    assert cleaned == 8
+    assert place.entry(place.here, CLEANER_OFFSETS) == [cleaned]
+    assert move(broker, place.there) == AlterReplicaLogDirsResult()
+    for name, value in {
+        CLEANER_OFFSETS: cleaned,
+        RECOVERY_POINTS: 10,
+        REPLICATION_OFFSETS: 10,
+    }.items():
+        assert place.entry(place.here, name) == [], name
+        assert place.entry(place.there, name) == [value], name
+    assert broker.cleaner.checkpoint_of(A0) == cleaned
+    assert broker.log("a").log_start_offset == 8
+    directory = broker.manager.directory_of(A0)
+    assert directory.path == place.there
+    directory.go_offline("a test says so")
+    assert broker.cleaner.checkpoint_of(A0) is None
+
+
+def test_s223_the_mark_of_an_uncleanable_partition_goes_along(place):
+    broker = place.filled()
+    path = f"{place.here}/a-0/{log_name(0)}"
+    file = place.fs.open(path, write=True)
+    file.write_at([b"\xff"], 70)
+    file.close()
+    assert [each.reason for each in broker.clean().not_cleaned] == ["uncleanable"]
+    (before,) = broker.cleaner.uncleanable()
+    size = broker.metrics().uncleanable_bytes[place.here]
+    assert before.log_dir == place.here
+    assert size > 0
+    assert move(broker, place.there).error is None
+    (mark,) = broker.cleaner.uncleanable()
+    assert mark == before._replace(log_dir=place.there)
+    metrics = broker.metrics()
+    assert metrics.uncleanable_partitions_count == {place.here: 0, place.there: 1}
+    assert metrics.uncleanable_bytes == {place.here: 0, place.there: size}
+    assert [each.reason for each in broker.clean(force=True).not_cleaned] == ["uncleanable"]
+
+
+def test_s224_a_failed_directory_takes_its_checkpoints_out_of_view_and_stays_uncleaned(place):
+    broker = place.open()
+    broker.create_topic("a", 2, COMPACT)
+    for tp in (A0, A1):
+        for number in range(6):
+            broker.append("a", b"v%d" % number, b"k", partition=tp.partition)
+    broker.clean()
+    assert [broker.cleaner.checkpoint_of(tp) for tp in (A0, A1)] == [4, 4]
+    for tp in (A0, A1):
+        broker.append("a", b"dirty", b"k", partition=tp.partition)
+        broker.roll("a", tp.partition)
+    failed, other = (broker.manager.directory_of(tp) for tp in (A0, A1))
+    assert failed is not other
+    place.fs.rule = lambda operation, path: (
+        operation == "write" and path.startswith(f"{failed.path}/")
+    )
+    with pytest.raises(KafkaStorageError):
+        broker.append("a", b"v", b"k", partition=0)
+    place.fs.rule = lambda *_: False
+    assert [broker.cleaner.checkpoint_of(tp) for tp in (A0, A1)] == [None, 4]
+    selected = broker.cleaner.select()
+    assert selected.log.topic_partition == A1
+    assert broker.cleaner.select() is None, "nobody cleans what is in the failed directory"
+    broker.cleaner.states.done(A1)
+
+
+def test_s222_a_truncation_lowers_the_cleaner_checkpoint_that_is_above_it(place):
+    """999 stays below 1000 and becomes 1 below 1.
+
+    Kafka leaves that of a log alone that is not compacted now; here it is lowered all the same, or
+    what is appended next would count as cleaned once the log is compacted again.
+    """
+    broker = place.filled()
+    directory = broker.manager.directory_of(A0)
+    for policy in ("compact", "delete"):
+        broker.alter_configs("a", {"cleanup.policy": policy})
+        directory.write_cleaner_offset(A0, 999)
+        directory.lower_cleaner_offset(A0, 1000)
+        assert broker.cleaner.checkpoint_of(A0) == 999
+        broker.manager.truncate_to(A0, 1)
+        assert broker.cleaner.checkpoint_of(A0) == 0, "the active segment begins there"
+        directory.write_cleaner_offset(A0, 999)
+        directory.lower_cleaner_offset(A0, 1)
+        assert broker.cleaner.checkpoint_of(A0) == 1
+
+
+def test_the_files_are_the_same_and_the_old_ones_go_after_the_delay(place):
+    broker = place.filled()
+    before = records(broker)
+    times = place.mtimes(f"{place.here}/a-0")
+    place.clock.advance(minutes=5)
+    log = broker.log("a")
+    with log.at_rest():
+        files = tree(place.fs, f"{place.here}/a-0")
+    move(broker, place.there)
+    assert records(broker) == before
+    active = f"{log.active_segment.base_offset:020}."
+    closed = [name for name in files if not name.startswith(active)]
+    assert len(closed) > 20
+    now = tree(place.fs, f"{place.there}/a-0")
+    assert now.keys() == files.keys()
+    assert [name for name in closed if now[name] != files[name]] == []
+    moved = place.mtimes(f"{place.there}/a-0")
+    logs = [name for name in times if name.endswith(".log")]
+    assert {name: moved[name] for name in logs} == {name: times[name] for name in logs}
+    (old,) = place.folders(place.here)
+    assert old.startswith("a-0.")
+    assert old.endswith("-delete")
+    place.clock.advance(ms=MINUTE_MS - 1)
+    broker.manager.delete_expired_files()
+    assert place.folders(place.here) == {old}
+    place.clock.advance(ms=1)
+    broker.manager.delete_expired_files()
+    assert place.folders(place.here) == set()
+    append(broker, 4)
+    assert len(records(broker)) == 14
+    broker.close()
+    broker = place.open()
+    assert broker.manager.directory_of(A0).path == place.there
+    assert (len(records(broker)), broker.log("a").findings) == (14, ())
+    assert not place.fs.exists(f"{place.here}/{MOVES_FILE}")
+    broker.close()
+
+
+def test_there_and_back_again_while_it_is_written(place):
+    broker = place.filled(3)
+    for target in (place.there, place.here) * 3:
+        move(broker, target + "/")
+        append(broker, 3)
+    assert [offset for offset, _, _ in records(broker)] == list(range(21))
+    kill(broker)
+    broker = place.open()
+    assert broker.manager.directory_of(A0).path == place.here
+    assert len(records(broker)) == 21
+    assert broker.partitions() == [A0]
+    broker.close()
+
+
+def test_a_move_after_an_unclean_start_recovers_nothing_again(place):
+    """The move brings the files into good order, whatever the directory was before."""
+    kill(place.filled())
+    broker = place.open()
+    (segment,) = broker.log("a").segments.view[-1:]
+    segment.file.write_at([b"\xff"], segment.size_bytes - 1)  # what a recovery would cut
+    move(broker, place.there)
+    assert broker.log("a").findings == ()
+    assert broker.log("a").log_end_offset == 10
+
+
+def test_a_transaction_goes_on_in_the_new_place_and_so_does_its_coordinator(place):
+    broker = place.open()
+    broker.create_topic("a")
+    producer = broker.producer(transactional_id="x")
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.send("a", b"before")
+    producer.flush()
+    number = next(
+        tp
+        for tp in broker.partitions("__transaction_state")
+        if broker.log(tp.topic, tp.partition).log_end_offset
+    )
+    for tp in (A0, number):
+        here = broker.manager.directory_of(tp).path
+        assert move(broker, place.there if here == place.here else place.here, tp).error is None
+    producer.send("a", b"after")
+    assert list(broker.read("a", isolation="read_committed")) == []
+    producer.commit_transaction()
+    committed = broker.read("a", isolation="read_committed")
+    assert [record.value for record in committed] == [b"before", b"after"]
+    broker.close()
+
+
+def test_who_held_the_old_log_is_refused_and_asks_for_the_new_one(place):
+    broker = place.filled()
+    old, reading = broker.log("a"), broker.read("a")
+    assert next(reading).offset == 0
+    move(broker, place.there)
+    for use in (lambda: old.read(0, 100), lambda: fill(old, 1), lambda: list(old.batches(5))):
+        with pytest.raises(KafkaStorageError, match="closed"):
+            use()
+    assert all(directory.is_online for directory in broker.manager.directories)
+    assert broker.log("a") is not old
+    assert len(records(broker)) == 10
+
+
+def test_readers_go_on_while_the_files_are_copied(place):
+    broker = place.filled()
+    log, seen = broker.log("a"), []
+
+    def read_meanwhile(operation, path):
+        if operation == "write" and "-future/" in path and not seen:
+            seen.append(None)
+            seen[:] = [record.offset for _, record in log.records(0)]
+        return False
+
+    place.fs.rule = read_meanwhile
+    move(broker, place.there)
+    assert seen == list(range(10))
+
+
+def test_leftovers_are_not_copied(place):
+    broker = place.filled()
+    folder = f"{place.here}/a-0"
+    names = (f"{5:020}.log.cleaned", f"{5:020}.log.deleted", "leader-epoch-checkpoint.tmp")
+    for name in names:
+        place.fs.open(f"{folder}/{name}", create=True).close()
+    place.fs.make_dirs(f"{folder}/kept aside")
+    place.fs.open(f"{folder}/notes.txt", create=True).close()
+    move(broker, place.there)
+    left = set(place.fs.list_dir(f"{place.there}/a-0"))
+    assert left.isdisjoint({*names, "kept aside"})
+    assert "notes.txt" in left
+
+
+def test_a_topic_of_the_longest_name_can_be_moved(place):
+    name = "t" * 249
+    broker = place.open()
+    broker.create_topic(name)
+    broker.append(name, b"v")
+    assert move(broker, place.there, TopicPartition(name, 0)).error is None
+    assert [record.value for record in broker.read(name)] == [b"v"]
+    kill(broker)
+    broker = place.open()
+    assert [record.value for record in broker.read(name)] == [b"v"]
+
+
+# -- what is refused -------------------------------------------------------------------------
+
+
+def test_one_refused_move_hides_no_other(place):
+    broker = place.open()
+    broker.create_topic("a", 2)
+    append(broker, 1)
+    results = broker.alter_replica_log_dirs(
+        {
+            A2: place.there,
+            TopicPartition("none", 0): place.there,
+            A1: "/elsewhere",
+            A0: place.there,
+        }
+    )
+    assert [each.error for each in results.values()] == [
+        "UNKNOWN_TOPIC_OR_PARTITION",
+        "UNKNOWN_TOPIC_OR_PARTITION",
+        "LOG_DIR_NOT_FOUND",
+        None,
+    ]
+    assert "no partition 2" in results[A2].message
+    assert f"are {place.here}, {place.there}" in results[A1].message
+    assert broker.manager.directory_of(A0).path == place.there
+
+
+def test_to_where_it_is_nothing_happens(place):
+    broker = place.filled()
+    log, before = broker.log("a"), tree(place.fs, place.here)
+    assert move(broker, place.here) == AlterReplicaLogDirsResult()
+    assert broker.log("a") is log
+    assert tree(place.fs, place.here) == before
+
+
+def test_what_was_opened_read_only_is_not_moved(place):
+    place.filled().close()
+    broker = place.open(read_only=True)
+    with pytest.raises(InvalidConfigurationError, match=r"cannot move partitions.*read-only"):
+        broker.alter_replica_log_dirs({A0: place.there})
+    with pytest.raises(InvalidConfigurationError, match=r"cannot move a-0.*read-only"):
+        broker.manager.move_partition(A0, place.there)
+    assert len(records(broker)) == 10
+
+
+@pytest.mark.parametrize("which", ("source", "target"))
+def test_from_or_to_a_directory_that_is_offline_nothing_moves(place, which):
+    broker = place.filled()
+    before = tree(place.fs, place.here)
+    index = ("source", "target").index(which)
+    broker.manager.directories[index].go_offline("a test says so")
+    result = move(broker, place.there)
+    assert result.error == "KAFKA_STORAGE_ERROR"
+    assert f"{(place.here, place.there)[index]} is offline: a test says so" in result.message
+    assert tree(place.fs, place.here) == before
+    assert place.folders(place.there) == set()
+    if which == "target":
+        append(broker, 1)
+        assert len(records(broker)) == 11
+
+
+def test_the_manager_names_its_refusals():
+    clock = VirtualClock()
+    home = Home(MemoryFileSystem(clock), "/data", clock)
+    manager = home.open()
+    with pytest.raises(LogDirNotFoundError):
+        manager.move_partition(A0, "/other")
+    with pytest.raises(UnknownTopicOrPartitionError):
+        manager.move_partition(A0, "/data")
+
+
+# -- disks that fail -------------------------------------------------------------------------
+
+
+def test_a_full_target_gets_nothing_and_the_source_goes_on(place):
+    """At whatever change of the target; what was copied until then is removed."""
+    number = 0
+    broker = place.filled(configs=COMPACT | {"segment.bytes": 100_000})
+    broker.roll("a")
+    broker.clean()
+    while True:
+        room = [number]
+
+        def full(operation, path, room=room):
+            if operation in ("write", "open") and path.startswith(f"{place.there}/"):
+                room[0] -= 1
+                if room[0] == -1:
+                    raise OSError(errno.ENOSPC, "No space left on device", path)
+            return False
+
+        place.fs.rule = full
+        result = move(broker, place.there)
+        place.fs.rule = lambda *_: False
+        if result.error is None:
+            break
+        assert "No space left" in result.message
+        assert broker.manager.directory_of(A0).path == place.here
+        assert all(each.is_online for each in broker.manager.directories)
+        assert not [name for name in place.fs.list_dir(place.there) if "a-0" in name]
+        assert [place.entry(place.there, name) for name in CHECKPOINTS] == [[]] * 4
+        assert not place.fs.exists(f"{place.here}/{MOVES_FILE}")
+        append(broker, 1)
+        number += 1
+    assert number > 10
+    before = records(broker)
+    broker.close()
+    broker = place.open()
+    assert records(broker) == before
+    assert before[-1][0] == 9 + number
+    broker.close()
+
+
+@pytest.mark.parametrize("operation", ("write", "sync", "sync_dir", "rename", "set_mtime"))
+def test_a_target_that_fails_goes_offline_and_the_source_goes_on(place, operation):
+    broker = place.filled()
+    place.fs.rule = lambda each, path: each == operation and path.startswith(place.there)
+    result = move(broker, place.there)
+    assert result.error == "KAFKA_STORAGE_ERROR"
+    assert f"cannot move a-0 from {place.here} to {place.there}" in result.message
+    assert [each.is_online for each in broker.manager.directories] == [True, False]
+    append(broker, 5)
+    before = records(broker)
+    assert len(before) == 15
+    kill(broker)
+    place.fs.rule = lambda *_: False
+    # It may have come so far that the name is there.
+    broker = place.open()
+    assert records(broker) == before
+    assert broker.manager.directory_of(A0).path == place.here
+    assert "a-0" not in place.folders(place.there)
+    assert not [name for name in place.folders(place.there) if name.endswith("-future")]
+    assert not place.fs.exists(f"{place.here}/{MOVES_FILE}")
+    broker.close()
+
+
+def test_a_target_that_failed_and_stays_away_stops_no_start(place):
+    broker = place.filled()
+    place.fs.rule = lambda each, path: each == "sync_dir" and path == place.there
+    assert move(broker, place.there).error == "KAFKA_STORAGE_ERROR"
+    append(broker, 1)
+    kill(broker)
+    for _ in range(2):
+        place.fs.rule = lambda each, path: each in ("open", "lock") and path.startswith(place.there)
+        broker = place.open()
+        assert len(records(broker)) == 11
+        broker.close()
+    place.fs.rule = lambda *_: False
+    broker = place.open()
+    assert len(records(broker)) == 11
+
+
+def test_a_source_that_cannot_be_read_goes_offline(place):
+    broker = place.filled()
+    place.fs.rule = lambda each, path: each == "read" and path.startswith(f"{place.here}/a-0/")
+    result = move(broker, place.there)
+    assert result.error == "KAFKA_STORAGE_ERROR"
+    assert [each.is_online for each in broker.manager.directories] == [False, True]
+    assert not [name for name in place.fs.list_dir(place.there) if "a-0" in name]
+    kill(broker)
+    place.fs.rule = lambda *_: False
+    broker = place.open()
+    assert len(records(broker)) == 10
+    assert broker.manager.directory_of(A0).path == place.here
+
+
+def test_a_source_that_cannot_let_go_is_offline_and_the_target_serves(place):
+    broker = place.filled()
+    place.fs.rule = lambda each, path: each == "rename" and path == f"{place.here}/a-0"
+    result = move(broker, place.there)
+    assert result.error == "KAFKA_STORAGE_ERROR"
+    assert f"a-0 is in {place.there}, but" in result.message
+    append(broker, 2)
+    before = records(broker)
+    kill(broker)
+    place.fs.rule = lambda *_: False
+    broker = place.open()
+    assert broker.manager.directory_of(A0).path == place.there
+    assert records(broker) == before
+    assert len(before) == 12
+    broker.close()
+    assert place.folders(place.here) == set()
+
+
+def test_a_service_hears_of_a_move_while_it_is_paused(base):
+    fs, path, clock = base
+    home = Home(fs, f"{path}/data", clock)
+    manager = home.open(f"{path}/other", runtime=Runtime(clock, fs, random.Random(0)))
+    manager.create_topic("a", 1, {})
+    heard = []
+
+    class Service:
+        def __getattr__(self, name):
+            return lambda *told: heard.append((name, *told))
+
+    manager.services.add(Service())
+    manager.move_partition(A0, f"{path}/other")
+    told = [each for each in heard if each[0] != "log_changed"]
+    assert told == [("pause", A0), ("partition_moved", A0, f"{path}/other"), ("resume", A0)]
