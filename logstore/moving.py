@@ -112,14 +112,14 @@ class PartitionMove:
         Raises
         ------
         KafkaStorageError
-            A disk failed, and its directory is offline; or the target's is full, and it is not.
+            A disk failed, and its directory is offline; or one is full, and it is not.
             The source holds the partition as before.
         """
         try:
-            with self._storage(self._source, self._what):
+            with self._unless_full(self._source):  # which may be why it is to be moved
                 self._source.note_move(self._tp, self._move)
             self._copy_files()
-            with self._unless_full():
+            with self._unless_full(self._target):
                 self._target.adopt(self._tp, self._offsets())
             with self._storage(self._target, self._what):
                 future = f"{self._target.path}/{self._move.folder}"
@@ -144,8 +144,8 @@ class PartitionMove:
                 self._source.retire(self._tp, self._log.config.file_delete_delay_ms)
             finally:
                 self._source.disown(self._tp)
-            self._source.note_move(self._tp, None)
             self._source.forget_retired()
+            self._source.note_move(self._tp, None)
 
     def _offsets(self) -> dict[str, int]:
         """Return the partition's entries, by checkpoint."""
@@ -163,7 +163,7 @@ class PartitionMove:
 
     def _copy_files(self) -> None:
         future = f"{self._target.path}/{self._move.folder}"
-        with self._unless_full():
+        with self._unless_full(self._target):
             make_dirs_durably(self._fs, future)
         folder = self._log.directory
         with self._storage(self._source, self._what):
@@ -171,7 +171,7 @@ class PartitionMove:
             names = [name for name in names if not self._fs.is_dir(f"{folder}/{name}")]
         for name in names:
             self._copy_file(f"{folder}/{name}", f"{future}/{name}")
-        with self._unless_full():
+        with self._unless_full(self._target):
             self._fs.sync_dir(future)
 
     def _copy_file(self, path: str, copied_path: str) -> None:
@@ -180,7 +180,7 @@ class PartitionMove:
             file = self._fs.open(path)
             mtime_ms = self._fs.stat(path).mtime_ms
         try:
-            with self._unless_full():
+            with self._unless_full(self._target):
                 copied = self._fs.open(copied_path, create=True)
             try:
                 position = 0
@@ -189,10 +189,10 @@ class PartitionMove:
                         data = file.read(position, COPY_BYTES)
                     if not data:
                         break
-                    with self._unless_full():
+                    with self._unless_full(self._target):
                         copied.write_at([data], position)
                     position += len(data)
-                with self._unless_full():
+                with self._unless_full(self._target):
                     self._fs.set_mtime(copied_path, mtime_ms)
                     copied.sync()
             finally:
@@ -201,9 +201,9 @@ class PartitionMove:
             file.close()
 
     @contextmanager
-    def _unless_full(self) -> Iterator[None]:
-        """Guard a change in the target; one that is full has lost nothing, and stays online."""
-        with self._storage(self._target, self._what):
+    def _unless_full(self, directory: LogDirectory) -> Iterator[None]:
+        """Guard a change in a directory; one that is full has lost nothing, and stays online."""
+        with self._storage(directory, self._what):
             try:
                 yield
             except OSError as error:
@@ -223,7 +223,7 @@ class PartitionMove:
                     # Before anybody appends: the target may come back with all of the copy.
                     source.note_move(self._tp, self._move._replace(undone=True))
             if target.is_online:
-                with self._unless_full():
+                with self._unless_full(self._target):
                     target.remove_future(self._move.folder)
                     target.forget_retired()
             if source.is_online and target.is_online:
@@ -299,10 +299,18 @@ class _HalfMove:
         for directory in futures:
             self._change(directory, lambda each: each.remove_future(self._move.folder))
             directory.futures.discard(self._move.folder)
-        target = self._target
-        is_over = not self._move.undone or (target is not None and target.is_online)
-        if is_over or not is_here:
-            self._change(self._source, lambda each: each.note_move(self._tp, None))
+        self._change(self._source, lambda each: self._note(each, is_here=is_here))
+
+    def _note(self, source: LogDirectory, *, is_here: bool) -> None:
+        """Drop the note, or keep it as long as something of a move that was undone may be left."""
+        if not is_here:
+            source.forget_retired()
+        tidy = self._target is not None and self._target.is_online
+        lives_on = is_here and self._tp in source.partitions
+        if lives_on and not tidy and (self._move.undone or self._target is not None):
+            source.note_move(self._tp, self._move._replace(undone=True))
+        else:
+            source.note_move(self._tp, None)
 
     def _doubt(self) -> str | None:
         """Return why nobody knows whether the partition lives in the target by now."""

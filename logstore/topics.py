@@ -100,10 +100,11 @@ class TopicStore:
         All at once: whoever reads the file, or finds it after a crash, sees all of them or none.
         If it fails, what was stored before is still in force.
         """
-        previous = self._topics.copy()
-        for topic in topics:
-            validate_topic_name(topic.name)
-            self._topics[topic.name] = topic
+        previous = self._topics
+        changed = {topic.name: topic for topic in topics}
+        for name in changed:
+            validate_topic_name(name)
+        self._topics = previous | changed
         try:
             self._write()
         except OSError:

@@ -30,7 +30,7 @@ from logstore.runtime.faultfs import (
     Names,
     SimulatedCrash,
 )
-from tests.crash.journal import DATA_DIR, Journal, found_in, offsets, open_broker
+from tests.crash.journal import DATA_DIR, OTHER_DIR, Journal, found_in, offsets, open_broker
 from tests.crash.judge import check_broker
 from tests.crash.session import Session, SessionEnd
 
@@ -250,7 +250,11 @@ def unsettled_epochs(found: dict, now: dict, then: dict) -> set[str]:
     log start; so it forgets that of a log without data, or one that was written for a log start
     that did not last, and the next start learns it from the batches.
     """
-    paths = {f"{DATA_DIR}/{tp}/{LEADER_EPOCHS}": log for tp, log in found.items()}
+    paths = {
+        f"{directory}/{tp}/{LEADER_EPOCHS}": log
+        for directory in (DATA_DIR, OTHER_DIR)
+        for tp, log in found.items()
+    }
     return {
         path
         for path, log in paths.items()

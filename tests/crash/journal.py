@@ -21,6 +21,8 @@ from logstore.segment import LogSegment
 from logstore.types import TopicPartition
 
 DATA_DIR = "/disk/data"
+OTHER_DIR = "/disk/other"
+"""A second data directory, of the stories that begin by making it."""
 
 BROKER_CONFIG = BrokerConfig.from_properties(
     {
@@ -170,6 +172,8 @@ class Journal:
         Topics whose deletion was asked for and not acknowledged.
     deleted : set of str
         Names that topics had which were deleted.
+    homes : dict of TopicPartition to set of str
+        Where a partition may be that was moved, or is being moved.
     first_operation : int
         Crashes come from this operation on; what was before is preparation.
     """
@@ -181,6 +185,7 @@ class Journal:
         self.deleting: set[str] = set()
         self.deleted: set[str] = set()
         self.partitions: dict[TopicPartition, Partition] = {}
+        self.homes: dict[TopicPartition, set[str]] = {}
         self.first_operation = 1
         self.failures: list[BaseException] = []
 
@@ -196,6 +201,7 @@ class Journal:
             len(self.deleting),
             len(self.deleted),
             self.clock.now_ms(),
+            *((tp, *sorted(homes)) for tp, homes in sorted(self.homes.items())),
             *(partition.state for _, partition in sorted(self.partitions.items())),
         )
 
@@ -211,6 +217,7 @@ class Journal:
         self.deleting.discard(name)
         self.deleted.add(name)
         self.partitions = {tp: each for tp, each in self.partitions.items() if tp.topic != name}
+        self.homes = {tp: each for tp, each in self.homes.items() if tp.topic != name}
 
     def settle(self, broker: Broker) -> None:
         """Take what a start found, judged before, for what there is."""
@@ -220,10 +227,13 @@ class Journal:
         self.deleting.clear()
         for tp in broker.partitions():
             self.partition(tp).adopt(broker.manager.log(tp))
+            if tp in self.homes:
+                self.homes[tp] = {broker.manager.directory_of(tp).path}
 
 
 def open_broker(fs: FileSystem, clock: VirtualClock) -> Broker:
-    return Broker(DATA_DIR, fs=fs, clock=clock, broker_config=BROKER_CONFIG, seed=1)
+    directories = [DATA_DIR, OTHER_DIR] if fs.is_dir(OTHER_DIR) else [DATA_DIR]
+    return Broker(directories, fs=fs, clock=clock, broker_config=BROKER_CONFIG, seed=1)
 
 
 # --- what is there ------------------------------------------------------------------------------

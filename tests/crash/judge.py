@@ -7,8 +7,9 @@ from itertools import pairwise
 
 from logstore.broker import Broker
 from logstore.log import Log
+from logstore.moves import MOVES_FILE
+from logstore.names import FUTURE_DIR_SUFFIX
 from tests.crash.journal import (
-    DATA_DIR,
     Cleaning,
     Journal,
     Partition,
@@ -52,8 +53,16 @@ def check_topics(broker: Broker, journal: Journal) -> None:
         wanted = (tuple(range(partitions)), configs, False)
         found = (topic.partitions, dict(topic.configs), topic.adopted)
         assert found == wanted, f"topic {name} is another one: {found}"
-    names = broker.runtime.fs.list_dir(DATA_DIR)
-    folders = {name.rpartition("-")[0] for name in names if name.rpartition("-")[2].isdigit()}
+    directories = broker.manager.directories
+    names = [name for each in directories for name in broker.runtime.fs.list_dir(each.path)]
+    partitions = [name for name in names if name.rpartition("-")[2].isdigit()]
+    assert len(partitions) == len(set(partitions)), f"folders {partitions}"
+    halves = [name for name in names if name.endswith(FUTURE_DIR_SUFFIX) or name == MOVES_FILE]
+    assert not halves, f"half moved: {halves}"
+    for tp in journal.homes.keys() & set(broker.partitions()):
+        home = broker.manager.directory_of(tp).path
+        assert home in journal.homes[tp], f"{tp} is in {home}, not in {journal.homes[tp]}"
+    folders = {name.rpartition("-")[0] for name in partitions}
     assert folders <= topics.keys(), f"folders {folders} of topics {topics.keys()}"
     lost = set(journal.partitions) - set(broker.partitions())
     lost = {tp for tp in lost if tp.topic not in journal.deleting}

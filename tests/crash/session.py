@@ -9,6 +9,7 @@ from logstore.broker import Broker
 from logstore.errors import KafkaStorageError, LogStoreError
 from logstore.log import Log, NewRecord
 from logstore.runtime.faultfs import FaultyFileSystem, Kind
+from logstore.types import TopicPartition
 from tests.crash.journal import (
     Cleaning,
     Journal,
@@ -161,6 +162,20 @@ class Session:
             self.broker.manager.checkpoint_recovery_points()
             self.broker.manager.checkpoint_log_starts()
             self.broker.manager.checkpoint_high_watermarks()
+
+        self._try(step)
+
+    def move(self, log_dir: str, topic: str = "t") -> None:
+        """Move partition 0 to another data directory."""
+
+        def step() -> None:
+            manager, tp = self.broker.manager, TopicPartition(topic, 0)
+            self.journal.homes[tp] = {manager.directory_of(tp).path, log_dir}
+            manager.move_partition(tp, log_dir)
+            self.journal.homes[tp] = {log_dir}
+            self._note_flushed(manager.log(tp))
+            if not self.journal.failures:  # else it may have been there already
+                assert self.journal.partition(tp).flushed == manager.log(tp).log_end_offset
 
         self._try(step)
 

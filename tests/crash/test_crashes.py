@@ -6,12 +6,12 @@ with crashes during recovery.
 
 import pytest
 
-from tests.crash import deletions, scenarios
+from tests.crash import deletions, moves, scenarios
 from tests.crash.harness import BOUNDED, FULL, OF_RECOVERIES, Profile
 from tests.crash.harness import enumerate_crashes as crashes
 from tests.crash.harness import enumerate_failures as failures
 
-EVERY = [*scenarios.ALL, *deletions.ALL]
+EVERY = [*scenarios.ALL, *deletions.ALL, *moves.ALL]
 every_scenario = pytest.mark.parametrize(
     "scenario", EVERY, ids=[scenario.__name__ for scenario in EVERY]
 )
@@ -27,7 +27,12 @@ def test_a_crash_at_any_operation_loses_nothing_that_was_flushed(scenario, recor
 
 @pytest.mark.parametrize(
     "scenario",
-    (scenarios.create_topic, scenarios.clean_to_nothing, deletions.truncate_inside_a_batch),
+    (
+        scenarios.create_topic,
+        scenarios.clean_to_nothing,
+        deletions.truncate_inside_a_batch,
+        moves.move_once,
+    ),
 )
 def test_a_crash_during_recovery_changes_nothing_either(scenario, record_property):
     tally = crashes(scenario, Profile(stride=40, cuts=1, recoveries=True))

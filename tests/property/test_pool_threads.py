@@ -144,6 +144,7 @@ def run_crew(directory: Path, counts: dict[str, int], seconds: float, errors: li
         broker.create_topic(name, count, configs)
         ledgers |= {TopicPartition(name, number): Ledger() for number in range(count)}
     crew = Crew(broker, ledgers, {"doomed"}, random.SystemRandom().getrandbits(32))
+    broker.pool.on_pass = lambda stats: crew.tally.update(passes=1)
     for number in range(4):
         crew.hire(f"writer-{number}", writer)
     for number in range(3):
@@ -163,7 +164,6 @@ def run_crew(directory: Path, counts: dict[str, int], seconds: float, errors: li
     for tp in ledgers:
         left = [each.name for each in (directory / str(tp)).iterdir()]
         assert not [name for name in left if name.endswith(SUFFIXES)], tp
-    crew.tally["passes"] = sum(thread.worker.passes for thread in broker.pool._threads)
     return crew
 
 
@@ -177,7 +177,8 @@ def run_and_look(
     opened = descriptors()
     in_use = {file._descriptor for log in broker.manager.open_logs() for file in files_of_log(log)}
     extra = [path for number, path in opened.items() if number not in before.keys() | in_use]
-    assert extra == [f"{directory}/.lock"]
+    # Checkpoints are being written as ever; what belongs to a partition is quiet.
+    assert [path for path in extra if Path(path).parent != directory] == []
     broker.close()
     assert engine_threads() == threads_before
     assert descriptors() == before
@@ -194,6 +195,7 @@ def test_a_crew_for_seconds(tmp_path, errors):
     counts = {"kept": 1, "mixed": 1, "events": 1, "doomed": 1}
     crew = run_and_look(tmp_path / "data", counts, 3, errors)
     assert crew.tally["comparisons"]
+    assert crew.tally["passes"]
 
 
 @pytest.mark.long

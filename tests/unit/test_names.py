@@ -15,6 +15,7 @@ from logstore.names import (
     LogDirName,
     SegmentFile,
     deletion_dir_name,
+    future_dir_name,
     parse_log_dir,
     parse_partition_dir,
     parse_segment_file,
@@ -133,6 +134,15 @@ def test_s127_a_name_for_deletion_fits_and_is_never_the_same_twice() -> None:
         assert parsed.state == DELETE_DIR_SUFFIX
         assert parsed.topic_partition.partition == 12
     assert first[-39:] != second[-39:]
+
+
+def test_a_name_for_a_copy_fits_too() -> None:
+    name = future_dir_name(TopicPartition("t" * 249, 12), random.Random(7))
+    assert len(name) == 255
+    assert re.fullmatch(r"(t+)-12\.[0-9a-f]{32}-future", name)
+    short = future_dir_name(TopicPartition("t", 7), random.Random(7))
+    parsed = parse_log_dir(short)
+    assert parsed == (TopicPartition("t", 7), FUTURE_DIR_SUFFIX)
 
 
 @pytest.mark.parametrize("length", (1, 211, 212, 213, 249))
