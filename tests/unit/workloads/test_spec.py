@@ -1,0 +1,114 @@
+"""Workload files: defaults, presets, and mistakes that are told with the nearest name."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import asdict
+
+import pytest
+
+from bench.workloads.presets import PRESETS
+from bench.workloads.spec import BLOCK_RECORDS, Spec, parse, preset
+from logstore.errors import InvalidConfigurationError
+
+
+def test_an_empty_file_is_the_default() -> None:
+    assert parse("") == Spec()
+
+
+def test_a_file_says_what_it_says() -> None:
+    spec = parse(
+        """
+        topic = "users"
+        records = 1_000
+        seed = 18446744073709551615
+        [keys]
+        count = 11
+        distribution = "moving-hot-set"
+        hot_keys = 3
+        sweeps = 2
+        [time]
+        start = 2024-02-29T12:00:00+02:00
+        days = 2
+        [producers]
+        count = 3
+        transactional = 2
+        """
+    )
+    assert (spec.topic, spec.records, spec.partitions) == ("users", 1_000, 8)
+    assert spec.seed == 2**64 - 1
+    assert (spec.keys.digits, spec.keys.sweeps) == (2, 2.0)
+    assert spec.time.start_ms == 1_709_200_800_000
+    assert spec.producers.transactional == 2
+    assert spec.blocks == 1
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_is_a_workload(name: str) -> None:
+    assert preset(name).topic == name
+    assert preset(name, records=2 * BLOCK_RECORDS + 1).blocks == 3
+
+
+def test_a_file_wins_over_its_preset_key_by_key() -> None:
+    spec = parse('preset = "cdc-table"\n[versions]\nlate_share = 0.5\n[values]\nbytes = 10')
+    assert (spec.versions.header, spec.versions.late_share) == ("lsn", 0.5)
+    assert (spec.values.bytes, spec.values.sigma) == (10, 0.8)
+    assert {
+        name: table for name, table in asdict(spec).items() if name not in ("versions", "values")
+    } == {
+        name: table
+        for name, table in asdict(preset("cdc-table")).items()
+        if name not in ("versions", "values")
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    (
+        ("recrods = 1", "unknown key recrods; the nearest is 'records'"),
+        ("[key]", "unknown key key; the nearest is 'keys'"),
+        ("[keys]\ndistributon = 'zipf'", "unknown key keys.distributon; .* 'distribution'"),
+        ("[keys]\ndistribution = 'zpif'", "'zpif' is none of zipf, .*; the nearest is 'zipf'"),
+        ("preset = 'cdc'", "unknown preset 'cdc'; .*; the nearest is 'cdc-table'"),
+        ("preset = 5", "unknown preset 5"),
+        ("keys = 5", "keys is a table, not 5"),
+        ("preset = 'cdc-table'\nkeys = 5", "keys is a table, not 5"),
+        ("records = 0", "records 0 is below 1"),
+        ("records = true", "records is an integer, not True"),
+        ("records = 1.5", "records is an integer, not 1.5"),
+        ("topic = 1", "topic is a text, not 1"),
+        ("topic = ''", "topic is empty"),
+        ("seed = 18446744073709551616", "seed .* is above"),
+        ("[deletes]\nshare = 1.5", "deletes.share 1.5 is above 1.0"),
+        ("[deletes]\nshare = nan", "deletes.share nan is not a finite number"),
+        ("[deletes]\nshare = 'x'", "deletes.share is a number, not 'x'"),
+        ("[deletes]\nwith_event = 1", "deletes.with_event is true or false, not 1"),
+        ("[deletes]\non_expiry = true", "needs keys.distribution 'moving-hot-set'"),
+        ("preset = 'session-store'\nrecords = 99_999", "more than there are records"),
+        ("[keys]\ncount = 50_000_001", "the most that zipf can have"),
+        ("[keys]\ncount = 5\ndistribution = 'moving-hot-set'", "hot_keys 1000 is above"),
+        ("[values]\nmin_bytes = 9\nmax_bytes = 8", "min_bytes 9 is above values.max_bytes 8"),
+        ("[values]\nbytes = 20_000", "20000 bytes on average"),
+        ("[versions]\nlate_share = 0.1", "need versions.header"),
+        ("[versions]\nheader = 'v'\nmissing_share = 0.6\nmalformed_share = 0.6", "above 1"),
+        ("[producers]\ntransactional = 2", "transactional 2 is above producers.count 1"),
+        ("[batches]\nmin_records = 101", "min_records 101 is above batches.max_records 100"),
+        ("[batches]\ncodec = 'zst'", "the nearest is 'zstd'"),
+        ("[time]\nstart = 'noon'", "time.start 'noon' is no ISO 8601 time"),
+        ("[time]\nstart = '1970-01-01'", "lies before 1970"),
+        ("a = = b", "the workload is no TOML"),
+    ),
+)
+def test_a_mistake_is_named(text: str, message: str) -> None:
+    with pytest.raises(InvalidConfigurationError, match=message):
+        parse(text)
+
+
+def test_parsing_needs_neither_spark_nor_numpy() -> None:
+    code = (
+        "import sys; sys.modules['pyspark'] = sys.modules['numpy'] = None\n"
+        "from bench.workloads.spec import parse; print(parse('records = 5').records)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "5\n"
