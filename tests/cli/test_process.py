@@ -130,6 +130,8 @@ def test_interrupt_keeps_what_was_appended(tmp_path):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # A suite that runs in the background of a shell hands its children a deaf ear.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert process.stdin is not None
     process.stdin.write(lines({"value": "a"}, {"value": "b"}))
