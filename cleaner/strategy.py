@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.errors import InvalidRecordError
 from logstore.record.varint import decode_varlong
+from logstore.types import INT64_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -130,7 +131,8 @@ def recommendations(config: LogConfig) -> Iterator[str]:
         ("max.compaction.lag.ms", config.max_compaction_lag_ms),
     ):
         if value >= limit:
+            given = f"{key} {value} is" if value < INT64_MAX else f"{key} is not set, and so"
             yield (
-                f"{key} {value} is not below delete.retention.ms {limit}: a tombstone may be gone "
-                "before an older record that arrives late is compared with it, which then stays"
+                f"{given} not below delete.retention.ms {limit}: a tombstone may be gone before "
+                "an older record that arrives late is compared with it, which then stays"
             )
