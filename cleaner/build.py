@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from cleaner import build_kernels, kernels
+from cleaner import build_kernels
 from cleaner.chunks import Chunk, ChunkReader, end_of
 from cleaner.errors import OffsetMapFullError
 from cleaner.map_kernels import (
@@ -17,7 +17,7 @@ from cleaner.map_kernels import (
 from cleaner.offset_map import KeyMap, OffsetMap
 from cleaner.strategy import TIMESTAMP, Strategy
 from cleaner.transactions import TransactionState, aborted_transactions
-from cleaner.version_map import KernelStrategy, VersionMap
+from cleaner.version_map import KernelStrategy, VersionMap, is_through
 
 if TYPE_CHECKING:
     from cleaner.config import CleanerConfig
@@ -123,10 +123,7 @@ class MapBuild:
             for chunk in self._reader.chunks(segment, end, position):
                 yield chunk.size_bytes
                 transactions.judge(chunk)
-                status, row = self._map_rows(chunk)
-                if status == kernels.DAMAGED:
-                    chunk.refuse(row)
-                if status == kernels.MAP_FULL:
+                if not self._map_rows(chunk):
                     self._stop()
                     return
                 self.bytes_read += chunk.size_bytes
@@ -139,7 +136,7 @@ class MapBuild:
             )
         self.full = True
 
-    def _map_rows(self, chunk: Chunk) -> tuple[int, int]:
+    def _map_rows(self, chunk: Chunk) -> bool:
         key_map = self._map
         if self._strategy.has_versions:
             return self._compete(chunk, self._start, self._end)
@@ -154,9 +151,9 @@ class MapBuild:
             key_map.k0,
             key_map.k1,
         )
-        return status, row
+        return is_through(chunk, status, row)
 
-    def _compete(self, chunk: Chunk, start_offset: int, end_offset: int) -> tuple[int, int]:
+    def _compete(self, chunk: Chunk, start_offset: int, end_offset: int) -> bool:
         return self._strategy.compete(self._map, chunk, start_offset, end_offset, insert=True)
 
     def _put_one_before(self) -> None:
@@ -176,9 +173,7 @@ class MapBuild:
         end, position = end_of(segment, self._log), segment.indexed_position(offset)
         for chunk in self._reader.chunks(segment, end, position):
             transactions.judge(chunk)
-            status, row = self._compete(chunk, offset, self._start)
-            if status == kernels.DAMAGED:
-                chunk.refuse(row)
+            self._compete(chunk, offset, self._start)
             if chunk.last_offset >= offset:
                 break
         for word in (STATE_MESSAGES, STATE_UNVERSIONED, STATE_MALFORMED):
@@ -256,11 +251,7 @@ class SeedPass:
             for chunk in self._reader.chunks(segment, end):
                 yield chunk.size_bytes
                 transactions.judge(chunk)
-                status, row = self._strategy.compete(
-                    self._map, chunk, self._start, self._end, insert=False
-                )
-                if status == kernels.DAMAGED:
-                    chunk.refuse(row)
+                self._strategy.compete(self._map, chunk, self._start, self._end, insert=False)
                 self.bytes_read += chunk.size_bytes
                 if chunk.last_offset >= self._end - 1:
                     break

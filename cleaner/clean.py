@@ -15,9 +15,10 @@ from cleaner.build import MapBuild, SeedPass, new_map
 from cleaner.chunks import ChunkReader
 from cleaner.errors import CleaningAbortedError
 from cleaner.grouping import group_segments
-from cleaner.rewrite import Observer, Rewriter, Rules, create_destination
+from cleaner.rewrite import Observer, Rewriter, Rules
 from cleaner.stats import FATE_NAMES, CleanerStats
 from cleaner.strategy import Strategy
+from logstore.swap import create_cleaned
 from logstore.types import INT64_MIN
 
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ def clean_pass(
     total = sum(segment.size_bytes for segment in sources)
     done = 0
     for group in groups:
-        destination = None if dry_run else create_destination(log, group[0].base_offset)
+        destination = None if dry_run else _create_destination(log, group[0].base_offset)
         try:
             for size in rewriter.steps(group, destination):
                 read_bytes += size
@@ -210,6 +211,10 @@ def _swap(log: Log, destination: LogSegment, group: list[LogSegment], generation
             return
     destination.delete_if_exists()
     raise CleaningAbortedError(f"{log.topic_partition} was truncated during its cleaning")
+
+
+def _create_destination(log: Log, base_offset: int) -> LogSegment:
+    return create_cleaned(log.runtime, log.directory, base_offset, log.config)
 
 
 def _finish_destination(destination: LogSegment, last_source: LogSegment) -> None:

@@ -273,37 +273,27 @@ class LogCleanerManager(LogService):
         """
         with self._selecting:
             self._last_selection_ms = self.runtime.clock.now_ms()
-            decisions = {log: self._examine(log) for log in self._logs_to_clean()}
-            seen = [each for each in decisions.values() if each is not None]
-            self._max_dirty_ratio = max((d.state.cleanable_ratio for d in seen), default=0.0)
-            due = [log for log, each in decisions.items() if each is not None and each.will_clean]
+            decisions = {
+                log: decision
+                for log in self._logs_to_clean()
+                if (decision := self._examine(log)) is not None
+            }
+            states = [decision.state for decision in decisions.values()]
+            self._max_dirty_ratio = max((each.cleanable_ratio for each in states), default=0.0)
+            due = [log for log, decision in decisions.items() if decision.will_clean]
             if not due:
                 return None
-            survey = Survey(
-                max(each.state.max_compaction_delay_ms for each in seen),
-                sum(each.state.max_compaction_delay_ms > 0 for each in seen),
-                len(due),
-            )
-
-            def order(log: Log) -> tuple[float, float, str, int]:
-                decision = decisions[log]
-                assert decision is not None
-                return selection_order(decision, kafka_exact=self.kafka_exact)
-
-            for log in sorted(due, key=order):
-                decision = decisions[log]
-                assert decision is not None
+            delays = [each.max_compaction_delay_ms for each in states]
+            survey = Survey(max(delays), sum(delay > 0 for delay in delays), len(due))
+            exact = self.kafka_exact
+            due.sort(key=lambda log: selection_order(decisions[log], kafka_exact=exact))
+            for log in due:
                 if self.states.begin(log.topic_partition):
-                    return Selected(log, decision.state, survey)
+                    return Selected(log, decisions[log].state, survey)
             return None
 
     def _logs_to_clean(self) -> list[Log]:
         """Return the compacted logs that nobody has and nothing is wrong with."""
-        return [
-            log for log in self._compacted_logs() if self.states.of(log.topic_partition) is None
-        ]
-
-    def _compacted_logs(self) -> list[Log]:
         adopted = {topic.name for topic in self._logs.catalog.topics() if topic.adopted}
         return [
             log
@@ -312,6 +302,7 @@ class LogCleanerManager(LogService):
             and not log.is_offline
             and log.topic_partition.topic not in adopted
             and log.topic_partition not in self._uncleanable
+            and self.states.of(log.topic_partition) is None
         ]
 
     def _examine(self, log: Log) -> CleaningDecision | None:

@@ -17,7 +17,6 @@ from cleaner.chunks import Chunk, ChunkReader, end_of
 from cleaner.strategy import Strategy
 from cleaner.transactions import TransactionState, aborted_transactions, keep_last_batches
 from cleaner.version_map import KernelStrategy
-from logstore.names import CLEANED_SUFFIX, SEGMENT_SUFFIXES, file_name
 from logstore.record.codecs import Codec, compress
 from logstore.record.layout import CODEC_MASK, HEADER_SIZE
 from logstore.segment import BatchExtent, LogSegment
@@ -246,18 +245,6 @@ def fates_unread(table: NDArray[np.int64]) -> NDArray[np.uint8]:
     """Return the fate, by row, of records that were discarded without being parsed."""
     aborted = table[:, kernels.COL_DISCARD] == kernels.DISCARD_ABORTED
     return np.where(aborted, np.uint8(kernels.ABORTED), np.uint8(kernels.CONTROL_EXPIRED))
-
-
-def create_destination(log: Log, base_offset: int) -> LogSegment:
-    """Create an empty `.cleaned` segment; what an earlier attempt left there is removed."""
-    fs = log.runtime.fs
-    for kind in SEGMENT_SUFFIXES:
-        path = f"{log.directory}/{file_name(base_offset, kind)}{CLEANED_SUFFIX}"
-        if fs.exists(path):
-            fs.remove(path)
-    return LogSegment(
-        log.runtime, log.directory, base_offset, log.config, suffix=CLEANED_SUFFIX, create=True
-    )
 
 
 def _extents(table: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> list[BatchExtent]:

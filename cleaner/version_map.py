@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from cleaner import build_kernels, version_kernels
+from cleaner import build_kernels, kernels, version_kernels
 from cleaner.errors import OffsetMapFullError
 from cleaner.offset_map import KeyMap, as_array
 from cleaner.strategy import (
@@ -38,6 +38,19 @@ _NUMBERS = {
 }
 
 
+def is_through(chunk: Chunk, status: int, row: int) -> bool:
+    """Return whether a kernel put all of a chunk into its map, or the map was full before.
+
+    Raises
+    ------
+    CorruptRecordError, UnsupportedFormatError
+        It stopped at a damaged batch.
+    """
+    if status == kernels.DAMAGED:
+        chunk.refuse(row)
+    return status != kernels.MAP_FULL
+
+
 class KernelStrategy(NamedTuple):
     """A strategy as kernels take it: its number, and the header's name."""
 
@@ -57,8 +70,19 @@ class KernelStrategy(NamedTuple):
 
     def compete(
         self, key_map: KeyMap, chunk: Chunk, start_offset: int, end_offset: int, *, insert: bool
-    ) -> tuple[int, int]:
-        """Let a chunk's records in [start, end) compete; see `build_kernels.map_versions`."""
+    ) -> bool:
+        """Let a chunk's records in [start, end) compete; see `build_kernels.map_versions`.
+
+        Returns
+        -------
+        bool
+            False if the map was full before the chunk ended.
+
+        Raises
+        ------
+        CorruptRecordError, UnsupportedFormatError
+            A batch is damaged.
+        """
         status, row = build_kernels.map_versions(
             chunk.data,
             chunk.table,
@@ -74,7 +98,7 @@ class KernelStrategy(NamedTuple):
             key_map.k0,
             key_map.k1,
         )
-        return status, row
+        return is_through(chunk, status, row)
 
 
 class VersionEntry(NamedTuple):

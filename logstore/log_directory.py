@@ -377,10 +377,15 @@ class LogDirectory:
 
 def remove_tree(fs: FileSystem, path: str) -> None:
     """Remove a folder and all it holds."""
+    clear_folder(fs, path)
+    fs.remove_dir(path)
+
+
+def clear_folder(fs: FileSystem, path: str) -> None:
+    """Remove all that a folder holds."""
     for name in fs.list_dir(path):
         child = f"{path}/{name}"
         if fs.is_dir(child):
             remove_tree(fs, child)
         else:
             fs.remove(child)
-    fs.remove_dir(path)

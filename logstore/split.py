@@ -13,17 +13,16 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from logstore.errors import CorruptRecordError, SegmentOverflowError
-from logstore.names import CLEANED_SUFFIX, SEGMENT_SUFFIXES, file_name
 from logstore.record.walk import check_place
 from logstore.runtime.environment import VERIFY
 from logstore.segment import LogSegment
-from logstore.swap import swap_segments
+from logstore.swap import create_cleaned, remove_cleaned, swap_segments
 from logstore.types import INT32_MAX
 
 if TYPE_CHECKING:
     from logstore.config import LogConfig
     from logstore.recovery import SegmentRecovery
-    from logstore.runtime import FileSystem, Runtime
+    from logstore.runtime import Runtime
     from logstore.segments import LogSegments
     from logstore.types import AbortedTxn
 
@@ -91,8 +90,7 @@ def split_segment(
     try:
         while position < end:
             base_offset = next(segment.batches(position, end)).header.base_offset
-            _remove_cleaned(runtime.fs, directory, base_offset)
-            new.append(_create(runtime, directory, base_offset, config))
+            new.append(create_cleaned(runtime, directory, base_offset, config))
             position += new[-1].append_from_file(segment.file, segment.log_path, position, end)
         _hand_over(aborted, new)
         for each in new:
@@ -103,8 +101,8 @@ def split_segment(
         with suppress(OSError):  # what stays, the next load or attempt removes
             for each in new:
                 each.close_handlers()
-                _remove_cleaned(runtime.fs, directory, each.base_offset)
-            _remove_cleaned(runtime.fs, directory, base_offset)
+                remove_cleaned(runtime.fs, directory, each.base_offset)
+            remove_cleaned(runtime.fs, directory, base_offset)
         raise
     assert sum(each.size_bytes for each in new) == end, "a split keeps every byte"
     if before_cut is not None and end < segment.size_bytes:
@@ -150,18 +148,6 @@ def _check_offsets(segment: LogSegment, end: int, bound: int | None) -> None:
         )
     if previous - segment.base_offset <= INT32_MAX:
         raise ValueError(f"{path}: offset {previous} fits the segment, which needs no split")
-
-
-def _remove_cleaned(fs: FileSystem, directory: str, base_offset: int) -> None:
-    """Remove the `.cleaned` files of a base; an earlier attempt may have left some."""
-    for kind in SEGMENT_SUFFIXES:
-        path = f"{directory}/{file_name(base_offset, kind)}{CLEANED_SUFFIX}"
-        if fs.exists(path):
-            fs.remove(path)
-
-
-def _create(runtime: Runtime, directory: str, base_offset: int, config: LogConfig) -> LogSegment:
-    return LogSegment(runtime, directory, base_offset, config, suffix=CLEANED_SUFFIX, create=True)
 
 
 def _hand_over(aborted: Iterable[AbortedTxn], segments: Sequence[LogSegment]) -> None:

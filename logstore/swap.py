@@ -9,12 +9,35 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from logstore.names import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
+from logstore.names import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    SEGMENT_SUFFIXES,
+    SWAP_SUFFIX,
+    file_name,
+)
+from logstore.segment import LogSegment
 
 if TYPE_CHECKING:
-    from logstore.runtime import FileSystem
-    from logstore.segment import LogSegment
+    from logstore.config import LogConfig
+    from logstore.runtime import FileSystem, Runtime
     from logstore.segments import LogSegments
+
+
+def create_cleaned(
+    runtime: Runtime, directory: str, base_offset: int, config: LogConfig
+) -> LogSegment:
+    """Create an empty `.cleaned` segment; what an earlier attempt left there is removed."""
+    remove_cleaned(runtime.fs, directory, base_offset)
+    return LogSegment(runtime, directory, base_offset, config, suffix=CLEANED_SUFFIX, create=True)
+
+
+def remove_cleaned(fs: FileSystem, directory: str, base_offset: int) -> None:
+    """Remove the `.cleaned` files of a base, if there are any."""
+    for kind in SEGMENT_SUFFIXES:
+        path = f"{directory}/{file_name(base_offset, kind)}{CLEANED_SUFFIX}"
+        if fs.exists(path):
+            fs.remove(path)
 
 
 def swap_segments(

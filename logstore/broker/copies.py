@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.checkpoint import OffsetCheckpoint, mark_clean_shutdown
 from logstore.errors import CorruptCheckpointError, InvalidConfigurationError, KafkaStorageError
-from logstore.log_directory import CHECKPOINTS, remove_tree
+from logstore.log_directory import CHECKPOINTS, clear_folder
 from logstore.names import LOG_SUFFIX, parse_segment_file
 from logstore.runtime import make_dirs_durably
 from logstore.topics import TopicStore
@@ -97,15 +97,9 @@ def _take_target(fs: FileSystem, target: str) -> bool:
 
 
 def _discard(fs: FileSystem, target: str, *, created: bool) -> None:
+    clear_folder(fs, target)
     if created:
-        remove_tree(fs, target)
-        return
-    for name in fs.list_dir(target):
-        path = f"{target}/{name}"
-        if fs.is_dir(path):
-            remove_tree(fs, path)
-        else:
-            fs.remove(path)
+        fs.remove_dir(target)
 
 
 class _Copy:

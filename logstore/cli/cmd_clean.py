@@ -12,7 +12,7 @@ import click
 
 from logstore.cli.options import (
     Settings,
-    checked_partition,
+    choose,
     command,
     config_option,
     partition_option,
@@ -31,7 +31,6 @@ from logstore.cli.tables import Table, can_print, paint
 
 if TYPE_CHECKING:
     from cleaner.clean import PassProgress
-    from logstore.broker import Broker
     from logstore.broker.copies import CopyProgress
     from logstore.broker.reports import CleanReport
     from logstore.types import TopicPartition
@@ -125,7 +124,7 @@ def clean(
     if out is not None:
         directories = [_copy(settings, topic, partition, overrides, out)]
     with settings.open_broker(read_only=dry_run, directories=directories) as broker:
-        _prepare(broker, topic, partition, overrides)
+        choose(broker, topic, partition, overrides)
         with ProgressBar() as bar:
             report = broker.clean(
                 topic,
@@ -141,18 +140,6 @@ def clean(
         emit(f"\nthe cleaned copy is in {out}; the original was not touched")
     reasons = {each.reason for each in report.not_cleaned}
     return 1 if UNCLEANABLE in reasons else 0
-
-
-def _prepare(
-    broker: Broker, topic: str | None, partition: int | None, overrides: Mapping[str, str]
-) -> None:
-    """Check what is asked for, and lay its configurations over the topics' own."""
-    if topic is not None:
-        checked_partition(broker, topic, partition)
-    if overrides:
-        names = [each.name for each in broker.topics()] if topic is None else [topic]
-        for name in names:
-            broker.override_configs(name, overrides)
 
 
 def _copy(
@@ -175,7 +162,7 @@ def _copy(
                 raise click.UsageError(
                     f"--out {out} lies in the data directory {directory.path} itself"
                 )
-        _prepare(source, topic, partition, overrides)
+        choose(source, topic, partition, overrides)
         with ProgressBar() as bar:
             copy_partitions(
                 source.manager,

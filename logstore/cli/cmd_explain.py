@@ -10,7 +10,7 @@ import click
 
 from logstore.cli.options import (
     Settings,
-    checked_partition,
+    choose,
     command,
     config_option,
     partition_option,
@@ -71,11 +71,7 @@ def explain(
         raise click.UsageError("--partition needs a topic")
     overrides = topic_overrides(configs)
     with settings.open_broker(read_only=True) as broker:
-        if topic is not None:
-            checked_partition(broker, topic, partition)
-        if overrides:
-            for name in [each.name for each in broker.topics()] if topic is None else [topic]:
-                broker.override_configs(name, overrides)
+        choose(broker, topic, partition, overrides)
         report = broker.explain(topic, partition)
         topics = {each.decision.state.topic_partition.topic for each in report.partitions}
         compacted = [name for name in topics if broker.manager.catalog.config(name).compact]

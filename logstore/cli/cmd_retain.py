@@ -11,7 +11,7 @@ import click
 
 from logstore.cli.options import (
     Settings,
-    checked_partition,
+    choose,
     command,
     config_option,
     partition_option,
@@ -78,12 +78,7 @@ def retain(
         raise click.UsageError("--partition needs a topic")
     overrides = topic_overrides(configs)
     with settings.open_broker(read_only=dry_run) as broker:
-        if topic is not None:
-            checked_partition(broker, topic, partition)
-        if overrides:
-            names = [each.name for each in broker.topics()] if topic is None else [topic]
-            for name in names:
-                broker.override_configs(name, overrides)
+        choose(broker, topic, partition, overrides)
         report, failures = _retain(broker, topic, partition, dry_run=dry_run)
         _print(settings, report, broker.clock.now_ms())
     for tp, error in failures:

@@ -424,6 +424,17 @@ class Group(click.Group):
         return super().resolve_command(ctx, args)
 
 
+def choose(
+    broker: Broker, topic: str | None, partition: int | None, overrides: Mapping[str, str]
+) -> None:
+    """Check which partitions are meant, and lay a run's configurations over their topics' own."""
+    if topic is not None:
+        checked_partition(broker, topic, partition)
+    if overrides:
+        for name in [each.name for each in broker.topics()] if topic is None else [topic]:
+            broker.override_configs(name, overrides)
+
+
 def warn_of_strategy(broker: Broker, *topics: str) -> None:
     """Say what KIP-280 advises against in the configurations of topics."""
     from cleaner.strategy import recommendations

@@ -8,12 +8,13 @@ from cleaner.chunks import ChunkReader
 from cleaner.clean import clean_pass
 from cleaner.errors import CleaningAbortedError
 from cleaner.offset_map import OffsetMap
-from cleaner.rewrite import Rewriter, create_destination
+from cleaner.rewrite import Rewriter
 from logstore.errors import CorruptRecordError
 from logstore.log import Log
 from logstore.record.batch import RecordBatch, build_batch
 from logstore.record.codecs import Codec
 from logstore.record.records import Record
+from logstore.swap import create_cleaned
 from logstore.types import TimestampType
 from tests.support import golden
 from tests.support.builders import LOG_APPEND_TIME, MIB, World, memory_world
@@ -60,7 +61,7 @@ def rewrite(
         upper_bound_offset=upper_bound,
         now_ms=T,
     )
-    destination = create_destination(log, group[0].base_offset)
+    destination = create_cleaned(log.runtime, log.directory, group[0].base_offset, log.config)
     for _ in rewriter.steps(group, destination):
         pass
     destination.on_become_inactive()
