@@ -394,14 +394,17 @@ class LogModel:
         self.high_watermark = min(self.high_watermark, offset)
         self._end_at(offset)
         self.epochs.cut_from_end(offset)
-        # A marker that went opens its transaction again.
-        self.hidden_transactions |= dict.fromkeys(ended - self._ends_without_data(), 0)
+        self._open_again(ended)
         return True
 
     def _ends_without_data(self) -> set[int]:
         """Return the producers of markers whose transactions are in no segment any more."""
-        data = {batch.producer_id for batch in self.batches if not batch.marker}
-        return {batch.producer_id for batch in self.batches if batch.marker} - data
+        first = {batch.producer_id: batch for batch in reversed(self.batches)}
+        return {producer for producer, batch in first.items() if batch.marker}
+
+    def _open_again(self, ended: set[int]) -> None:
+        """Take up transactions whose markers went, their data being in no segment either."""
+        self.hidden_transactions |= dict.fromkeys(ended - self._ends_without_data(), 0)
 
     def truncate_fully(self, offset: int, start: int, now_ms: int, uptime_ms: int) -> None:
         self.generation += 1
@@ -438,6 +441,7 @@ class LogModel:
         bases = [base for base, _ in found]
         assert bases == self.bases[: len(bases)], f"segments {bases} were {self.bases}"
         kept = [list(segment.batches) for segment in self.segments]
+        ended = self._ends_without_data()
         for segment, (_, extents) in zip(self.segments, found, strict=False):
             there = [(batch.base_offset, batch.last_offset) for batch in segment.batches]
             assert extents == there[: len(extents)], f"batches {extents} were {there}"
@@ -448,6 +452,7 @@ class LogModel:
         assert not durable, f"lost below {self.durable}: {durable}"
         whole = [batch for batches in kept for batch in batches][: len(self.batches)]
         assert self.batches == whole, "a batch is missing before another one"
+        self._open_again(ended)
 
     def lose_all_below_the_start(self, found: Sequence[tuple[int, list[object]]]) -> None:
         """Give up everything where a start had to begin anew at the stored log start."""

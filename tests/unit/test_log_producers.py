@@ -1,5 +1,7 @@
 """Idempotent and transactional producers on a log: scenarios of group K."""
 
+import random
+
 import pytest
 
 from logstore.errors import (
@@ -17,8 +19,10 @@ from logstore.record.batch import build_batch, empty_batch
 from logstore.record.codecs import Codec
 from logstore.record.records import Record
 from logstore.runtime import Runtime
+from logstore.runtime.faultfs import Contents, CrashMode, Names
+from logstore.runtime.faultfs import FaultyFileSystem as CrashingFileSystem
 from logstore.types import INT32_MAX, AppendOrigin
-from tests.support.builders import abort, batch, batches_of, commit, data_batch
+from tests.support.builders import abort, batch, batches_of, commit, data_batch, memory_world
 from tests.support.faulty import FaultyFileSystem
 
 REPLICA = AppendOrigin.REPLICATION
@@ -370,6 +374,32 @@ def test_a_transaction_survives_retention_of_its_first_records(world):
     assert log.last_stable_offset == 4
     end(log, 1, is_commit=False)
     assert (log.last_stable_offset, committed(log)) == (8, [4, 5, 6])
+
+
+def test_a_lost_marker_opens_a_transaction_again_of_which_only_the_snapshot_tells():
+    """Its data are gone, so the last stable offset is the log start until it ends."""
+    world = memory_world()
+    fs = CrashingFileSystem(world.clock, world.fs)
+    log = world.log(runtime=Runtime(world.clock, fs, random.Random(0)), segment_bytes=300)
+    send(log, 1, 0, txn=True)
+    for _ in range(4):
+        log.append_batches(batch(0, timestamp=log.runtime.clock.now_ms()))
+    log.roll()
+    log.append_batches(batch(0, timestamp=log.runtime.clock.now_ms()))
+    log.flush()
+    end(log, 1)
+    log.delete_records(-1)
+    assert (log.log_start_offset, log.last_stable_offset, len(log.segments)) == (7, 7, 1)
+    left = fs.crash(CrashMode(Contents.DROPPED, Names.UNDONE))
+    log = world.log(
+        runtime=Runtime(world.clock, left, random.Random(0)),
+        clean=False,
+        recovery_point=6,
+        segment_bytes=300,
+    )
+    assert (log.log_start_offset, log.last_stable_offset, log.log_end_offset) == (5, 5, 6)
+    end(log, 1)
+    assert log.last_stable_offset == 7
 
 
 @pytest.mark.parametrize("keep", (0, 2, 3, 4, 5, 6))
