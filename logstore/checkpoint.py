@@ -124,6 +124,10 @@ def read_rows(fs: FileSystem, path: str, field_count: int) -> list[Row]:
         data = read_bytes(fs, path)
     except FileNotFoundError:
         return []
+    return _rows_of(data, path, field_count)
+
+
+def _rows_of(data: bytes, path: str, field_count: int) -> list[Row]:
     try:
         lines = _LINE_END.split(data.decode("utf-8"))
     except UnicodeDecodeError as error:
@@ -168,11 +172,13 @@ def read_rows(fs: FileSystem, path: str, field_count: int) -> list[Row]:
     return rows
 
 
-def write_rows(fs: FileSystem, path: str, rows: Iterable[Sequence[object]]) -> None:
-    """Write a text checkpoint atomically; each row is the fields of one entry."""
+def write_rows(fs: FileSystem, path: str, rows: Iterable[Sequence[object]]) -> bytes:
+    """Write a text checkpoint atomically; return it. Each row is the fields of one entry."""
     lines = [" ".join(map(str, row)) for row in rows]
     text = "\n".join([str(CHECKPOINT_VERSION), str(len(lines)), *lines])
-    write_atomically(fs, path, f"{text}\n".encode())
+    data = f"{text}\n".encode()
+    write_atomically(fs, path, data)
+    return data
 
 
 def parse_number(path: str, row: Row, field: int, name: str, *, bits: int) -> int:
@@ -215,11 +221,13 @@ class OffsetCheckpoint:
         self._fs = fs
         self.path = path
         self._lock = nullcontext() if lock is None else lock
+        self._parsed: tuple[bytes, dict[TopicPartition, int]] = (b"", {})
 
     def read(self) -> dict[TopicPartition, int]:
         """Return the offsets; none when the file is missing or empty.
 
-        Of two entries for one partition the later holds.
+        The file is read each time, and parsed if it differs from the last time's. Of two entries
+        for one partition the later holds.
 
         Raises
         ------
@@ -227,9 +235,19 @@ class OffsetCheckpoint:
             See `read_rows`. Negative numbers pass, as in Kafka; the user clamps offsets anyway.
         """
         with self._lock:
-            rows = read_rows(self._fs, self.path, 3)
+            try:
+                data = read_bytes(self._fs, self.path)
+            except FileNotFoundError:
+                data = b""
+        before, offsets = self._parsed
+        if data != before:
+            offsets = self._parse(data)
+            self._parsed = (data, offsets)
+        return offsets.copy()
+
+    def _parse(self, data: bytes) -> dict[TopicPartition, int]:
         offsets = {}
-        for row in rows:
+        for row in _rows_of(data, self.path, 3):
             if not _is_topic(row.fields[0]):
                 raise CorruptCheckpointError(
                     f"line {row.line}: {row.fields[0]!r} is no topic",
@@ -248,7 +266,7 @@ class OffsetCheckpoint:
             assert _is_topic(topic), f"{topic!r} would break its line"
         rows = [(tp.topic, tp.partition, offsets[tp]) for tp in sorted(offsets)]
         with self._lock:
-            write_rows(self._fs, self.path, rows)
+            self._parsed = (write_rows(self._fs, self.path, rows), dict(offsets))
 
 
 def _is_topic(text: str) -> bool:

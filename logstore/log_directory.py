@@ -106,6 +106,9 @@ class LogDirectory:
         self._folder_deletions: list[_FolderDeletion] = []
         self._removing = runtime.lock()  # one who removes folders at a time
         self._checkpointing = runtime.lock()  # one writer of checkpoints at a time
+        self._checkpoints = {
+            name: OffsetCheckpoint(runtime.fs, f"{path}/{name}") for name in CHECKPOINTS
+        }
         self._written: dict[str, tuple[dict[TopicPartition, int], set[TopicPartition]]] = {}
         try:
             self._open()
@@ -189,7 +192,7 @@ class LogDirectory:
 
     def checkpoint(self, name: str) -> OffsetCheckpoint:
         """Return one of the directory's offset checkpoints."""
-        return OffsetCheckpoint(self.runtime.fs, f"{self.path}/{name}")
+        return self._checkpoints[name]
 
     def _read(self, name: str) -> dict[TopicPartition, int]:
         try:

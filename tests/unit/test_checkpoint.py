@@ -239,6 +239,27 @@ def test_the_old_content_stays_until_the_rename():
     assert OffsetCheckpoint(fs, PATH).read() == {TopicPartition("foo", 0): 5}
 
 
+def test_what_another_hand_wrote_is_seen_and_the_answer_is_the_callers_own():
+    """It is parsed once, and read each time."""
+    fs = Tracing()
+    fs.make_dirs("data")
+    foo = TopicPartition("foo", 0)
+    checkpoint, other = OffsetCheckpoint(fs, PATH), OffsetCheckpoint(fs, PATH)
+    for offset in (5, 6):
+        checkpoint.write({foo: offset})
+        other.write({foo: offset + 1})
+        for _ in range(2):
+            found = checkpoint.read()
+            assert found == {foo: offset + 1}
+            found.clear()
+    fs.rename_fails = True
+    with pytest.raises(OSError, match="crash"):
+        checkpoint.write({foo: 9})
+    assert checkpoint.read() == {foo: 7}
+    fs.remove(PATH)
+    assert checkpoint.read() == {}
+
+
 def test_contents_are_synced_before_and_the_directory_after_the_rename():
     fs = Tracing()
     fs.make_dirs("data")
