@@ -14,6 +14,13 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "deletes": {"share": 0.02},
         "time": {"days": 30.0, "daily_swing": 0.7},
         "batches": {"min_records": 1, "max_records": 50, "codec": "lz4"},
+        "configs": {
+            "cleanup.policy": "compact",
+            "segment.bytes": "67108864",
+            "min.compaction.lag.ms": "86400000",  # a day for whoever reads every change
+            "max.compaction.lag.ms": "604800000",  # after a week a deleted user is gone
+            "delete.retention.ms": "86400000",
+        },
     },
     # Few keys, tiny values, rewritten all the time: what a group's coordinator writes.
     "consumer-offsets": {
@@ -24,6 +31,11 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "deletes": {"share": 0.001},
         "time": {"days": 7.0},
         "batches": {"min_records": 1, "max_records": 20},
+        "configs": {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": "104857600",
+        },
     },
     # A table's changes in transactions; a delete is an event, then a tombstone.
     "cdc-table": {
@@ -36,6 +48,13 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "producers": {"count": 2, "transactional": 2, "transaction_records": 50,
                       "abort_share": 0.03},
         "batches": {"min_records": 10, "max_records": 200, "codec": "zstd"},
+        "configs": {
+            "cleanup.policy": "compact",
+            "compaction.strategy": "header",
+            "compaction.strategy.header": "lsn",
+            "segment.bytes": "134217728",
+            "delete.retention.ms": "172800000",  # time for a consumer that stops over a weekend
+        },
     },
     # Sensors that buffer while they are offline: the newest measurement counts, not the last sent.
     "iot-last-value": {
@@ -46,6 +65,13 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "versions": {"header": "measured", "late_share": 0.1, "late_records": 50_000},
         "producers": {"count": 16},
         "batches": {"min_records": 20, "max_records": 100, "codec": "snappy"},
+        "configs": {
+            "cleanup.policy": "compact",
+            "compaction.strategy": "header",
+            "compaction.strategy.header": "measured",
+            "segment.bytes": "67108864",
+            "min.cleanable.dirty.ratio": "0.1",
+        },
     },
     # Sessions are born, live for a while and are deleted when their time is over.
     "session-store": {
@@ -57,6 +83,13 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "time": {"days": 2.0, "daily_swing": 0.8},
         "producers": {"count": 4},
         "batches": {"min_records": 5, "max_records": 50},
+        "configs": {
+            "cleanup.policy": "compact,delete",
+            "retention.ms": "86400000",  # what nobody deleted goes after a day
+            "segment.ms": "3600000",
+            "segment.bytes": "67108864",
+            "delete.retention.ms": "3600000",
+        },
     },
     # Everything that makes a cleaner go wrong, at once.
     "adversarial": {
@@ -73,5 +106,14 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "producers": {"count": 7, "transactional": 4, "transaction_records": 17,
                       "abort_share": 0.4},
         "batches": {"min_records": 1, "max_records": 7, "codec": "gzip"},
+        "configs": {
+            "cleanup.policy": "compact",
+            "compaction.strategy": "header",
+            "compaction.strategy.header": "version",
+            "segment.bytes": "1048576",
+            "segment.ms": "43200000",
+            "index.interval.bytes": "512",
+            "delete.retention.ms": "3600000",
+        },
     },
 }  # fmt: skip

@@ -32,20 +32,13 @@ Modes
 append : adds topics. One that exists is refused, and nothing is written.
 overwrite : puts topics in the place of those of the same name; other topics stay.
 
-Tasks write below a directory of the job's own, in the data directory. The commit takes the lock
-of the data directory, stores the topics as being deleted, moves the folders in, and then, by
-replacing one file, makes them known. Until then no reader sees them; whoever opens the directory
-after a crash removes them. A crash within the commit of an overwrite may so leave neither topic,
-but never a mixture.
+How they appear at once: `bench.workloads.commit`.
 """
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -63,30 +56,22 @@ from pyspark.sql.types import (
 )
 
 from bench.workloads.arrow import bytes_column, encoded_headers
+from bench.workloads.commit import WriteJob, WrittenPartition, by_partition, closed, new_log
 from bench.workloads.source import KAFKA_SCHEMA, number_of
-from logstore.checkpoint import RECOVERY_POINTS, REPLICATION_OFFSETS
-from logstore.config import BrokerConfig, altered_overrides, effective_config
-from logstore.errors import (
-    InvalidConfigurationError,
-    InvalidRecordError,
-    TopicAlreadyExistsError,
-)
-from logstore.loader import open_log
-from logstore.log_directory import LogDirectory, remove_tree
-from logstore.names import parse_log_dir, validate_topic_name
+from logstore.config import altered_overrides
+from logstore.errors import InvalidConfigurationError, InvalidRecordError
+from logstore.names import validate_topic_name
 from logstore.record.codecs import Codec
 from logstore.record.columns import headers_column
 from logstore.runtime import (
     Clock,
     DiskFileSystem,
-    FileSystem,
     FixedWallClock,
     Runtime,
     SystemClock,
-    make_dirs_durably,
     random_source,
 )
-from logstore.topics import Topic, TopicStore
+from logstore.topics import Topic
 from logstore.types import INT32_MAX, TopicPartition
 
 if TYPE_CHECKING:
@@ -96,9 +81,6 @@ if TYPE_CHECKING:
     from logstore.record.columns import BytesColumn
 
 BATCH_RECORDS = 1000
-JOB_DIR_PREFIX = ".logstore-write."
-LEFTOVER_AGE_MS = 24 * 60 * 60 * 1000
-"""A job's directory in which nothing was made for so long belongs to no job that still runs."""
 
 _GATHER_ROWS = 8192
 _RECORD_OVERHEAD_MAX = 1 + 5 + 10 + 5 + 5 + 5
@@ -117,16 +99,6 @@ _TYPES: dict[str, tuple[type[DataType], ...]] = {
     "timestampType": (IntegerType,),
     "headers": (type(KAFKA_SCHEMA["headers"].dataType),),
 }
-
-
-@dataclass(frozen=True)
-class WrittenPartition:
-    """A partition in a folder of its own, closed in good order; `end_offset` is its log end."""
-
-    topic: str
-    partition: int
-    folder: str
-    end_offset: int
 
 
 @dataclass
@@ -194,19 +166,10 @@ class LogstoreWriter(DataSourceArrowWriter):
     def __init__(
         self, path: str, options: Mapping[str, str], schema: StructType, *, overwrite: bool
     ) -> None:
-        self.path = path.rstrip("/") or "/"
         self.options = WriteOptions.parse(options)
-        self.overwrite = overwrite
-        self.job_dir = f"{self.path}/{JOB_DIR_PREFIX}{uuid.uuid4().hex}"
         _check_columns(schema, self.options)
-        fs = DiskFileSystem()
-        _sweep_leftovers(fs, self.path)
-        if not overwrite and self.options.topic is not None and fs.is_dir(self.path):
-            names = [parse_log_dir(name) for name in fs.list_dir(self.path)]
-            found = [each.topic_partition for each in names if each and not each.state]
-            _refuse_existing(TopicStore(fs, self.path), found, [self.options.topic], self.path)
-        make_dirs_durably(fs, self.path)
-        Path(self.job_dir).mkdir()
+        topic = self.options.topic
+        self.job = WriteJob.begin(path, [] if topic is None else [topic], overwrite=overwrite)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
         """Write the rows of one task; return where they are.
@@ -217,13 +180,12 @@ class LogstoreWriter(DataSourceArrowWriter):
             A row can be no record; the job fails.
         """
         runtime = self.options.runtime()
-        task_dir = f"{self.job_dir}/{uuid.uuid4().hex}"
-        Path(task_dir).mkdir()  # fails, as all below it does, once the job was aborted
+        task_dir = self.job.task_dir()  # fails, as all below it does, once the job was aborted
         writers: dict[TopicPartition, PartitionWriter] = {}
         for rows in iterator:
             for tp, own in _by_partition(rows, self.options):
                 if tp not in writers:
-                    log = _new_log(runtime, f"{task_dir}/{tp}", tp, self.options.configs)
+                    log = new_log(runtime, f"{task_dir}/{tp}", tp, self.options.configs)
                     writers[tp] = PartitionWriter(log, self.options)
                 writers[tp].add(own)
         return TaskMessage(tuple(writers[tp].finish() for tp in sorted(writers)))
@@ -246,20 +208,16 @@ class LogstoreWriter(DataSourceArrowWriter):
             if isinstance(message, TaskMessage)
             for each in message.partitions
         ]
-        _commit(self.path, self.job_dir, self.options, written, overwrite=self.overwrite)
-        self.abort([])
+        written = _all_partitions(self.job, self.options, written)
+        numbers: dict[str, list[int]] = {}
+        for tp in sorted(by_partition(written)):
+            numbers.setdefault(tp.topic, []).append(tp.partition)
+        topics = [Topic(name, tuple(own), self.options.configs) for name, own in numbers.items()]
+        self.job.commit(self.options.runtime(), topics, written)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Remove all that this job left in its own directory.
-
-        Spark does not wait for the tasks that it kills. The directory takes another name first,
-        so that they find no place to make files in.
-        """
-        fs = DiskFileSystem()
-        doomed = f"{self.job_dir}.doomed"
-        with suppress(FileNotFoundError):
-            fs.rename(self.job_dir, doomed)
-            remove_tree(fs, doomed)
+        """Remove all that this job left; see `WriteJob.abort`."""
+        self.job.abort()
 
 
 # -- rows --------------------------------------------------------------------------------
@@ -344,11 +302,7 @@ class PartitionWriter:
     def finish(self) -> WrittenPartition:
         """Append what is left and close the log in good order."""
         self._append_batches(final=True)
-        log = self._log
-        tp = log.topic_partition
-        end_offset = log.log_end_offset
-        log.close()
-        return WrittenPartition(tp.topic, tp.partition, log.directory, end_offset)
+        return closed(self._log)
 
     def _check_order(self, rows: pa.RecordBatch) -> None:
         if "offset" not in rows.schema.names:
@@ -443,125 +397,20 @@ def _is_time(column: pa.Array) -> bool:
     return pa.types.is_timestamp(column.type)
 
 
-# -- folders -----------------------------------------------------------------------------
-
-
-def _new_log(runtime: Runtime, folder: str, tp: TopicPartition, configs: Mapping[str, str]) -> Log:
-    validate_topic_name(tp.topic)
-    Path(folder).mkdir()
-    return open_log(
-        runtime,
-        folder,
-        tp,
-        effective_config(configs),
-        clean=True,
-        recovery_point=0,
-        log_start_offset=0,
-        producer_id_expiration_ms=BrokerConfig().producer_id_expiration_ms,
-    )
-
-
-def _commit(
-    path: str,
-    job_dir: str,
-    options: WriteOptions,
-    written: Sequence[WrittenPartition],
-    *,
-    overwrite: bool,
-) -> None:
-    partitions = _all_partitions(job_dir, options, written)
-    numbers: dict[str, list[int]] = {} if options.topic is None else {options.topic: []}
-    for tp in sorted(partitions):
-        numbers.setdefault(tp.topic, []).append(tp.partition)
-    runtime = options.runtime()
-    directory = LogDirectory(runtime, path, read_only=False)
-    try:
-        directory.check_online()
-        store = TopicStore(runtime.fs, path)
-        if not overwrite:
-            _refuse_existing(store, directory.partitions, numbers, path)
-        topics = [Topic(name, tuple(own), options.configs) for name, own in numbers.items()]
-        store.put(Topic(each.name, each.partitions, each.configs, deleting=True) for each in topics)
-        _retire(directory, numbers)
-        _move_in(directory, partitions)
-        store.put(topics)
-        directory.delete_retired_folders(force=True)
-    finally:
-        # Of the other partitions nothing was touched: they are as good as they were.
-        directory.close(clean=directory.clean or directory.fresh)
-
-
 def _all_partitions(
-    job_dir: str, options: WriteOptions, written: Iterable[WrittenPartition]
-) -> dict[TopicPartition, WrittenPartition]:
+    job: WriteJob, options: WriteOptions, written: Iterable[WrittenPartition]
+) -> list[WrittenPartition]:
     """Return the partitions of the topics, empty ones made where no row went."""
-    found: dict[TopicPartition, WrittenPartition] = {}
-    for each in written:
-        tp = TopicPartition(each.topic, each.partition)
-        if tp in found:
-            raise InvalidRecordError(
-                f"rows of {tp} came from several tasks: repartitionById(n, 'partition') is missing"
-            )
-        found[tp] = each
+    found = by_partition(written)
     totals = {} if options.topic is None else {options.topic: options.partitions or 1}
     for tp in found:
         least = max(totals.get(tp.topic, 1), tp.partition + 1)
         totals[tp.topic] = options.partitions or least
     runtime = options.runtime()
-    empty = f"{job_dir}/empty"
-    Path(empty).mkdir()
+    empty = job.task_dir()
     for topic, total in totals.items():
         for number in range(total):
             tp = TopicPartition(topic, number)
             if tp not in found:
-                log = _new_log(runtime, f"{empty}/{tp}", tp, options.configs)
-                found[tp] = PartitionWriter(log, options).finish()
-    return found
-
-
-def _retire(directory: LogDirectory, topics: Iterable[str]) -> None:
-    for tp in sorted(tp for tp in directory.partitions if tp.topic in topics):
-        directory.retire(tp, 0)
-    directory.forget_retired()
-
-
-def _move_in(
-    directory: LogDirectory, partitions: Mapping[TopicPartition, WrittenPartition]
-) -> None:
-    fs = directory.runtime.fs
-    for tp, each in sorted(partitions.items()):
-        end = each.end_offset
-        directory.adopt(tp, {RECOVERY_POINTS: end, REPLICATION_OFFSETS: end})
-        fs.rename(each.folder, directory.partition_path(tp))
-    fs.sync_dir(directory.path)
-
-
-def _refuse_existing(
-    store: TopicStore, found: Iterable[TopicPartition], topics: Iterable[str], path: str
-) -> None:
-    folders = {tp.topic for tp in found}
-    for name in topics:
-        stored = store.get(name)
-        if (stored is not None and not stored.deleting) or (stored is None and name in folders):
-            raise TopicAlreadyExistsError(
-                f"topic '{name}' already exists in {path}; mode('overwrite') replaces it"
-            )
-
-
-def _sweep_leftovers(fs: FileSystem, path: str) -> None:
-    """Remove directories of jobs that died, or whose killed task outlived its job's abort."""
-    if not fs.is_dir(path):
-        return
-    oldest_ms = SystemClock().now_ms() - LEFTOVER_AGE_MS
-    for name in fs.list_dir(path):
-        job_dir = f"{path}/{name}"
-        if name.startswith(JOB_DIR_PREFIX) and _last_change_ms(fs, job_dir) < oldest_ms:
-            with suppress(FileNotFoundError):  # another job may be sweeping too
-                remove_tree(fs, job_dir)
-
-
-def _last_change_ms(fs: FileSystem, path: str) -> int:
-    """Return when something was last made in a directory or those below; files do not count."""
-    below = [f"{path}/{name}" for name in fs.list_dir(path)]
-    times = [_last_change_ms(fs, each) for each in below if fs.is_dir(each)]
-    return max([fs.stat(path).mtime_ms, *times])
+                found[tp] = closed(new_log(runtime, f"{empty}/{tp}", tp, options.configs))
+    return list(found.values())

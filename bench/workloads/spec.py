@@ -1,7 +1,8 @@
 """What a workload is: a declarative TOML file, checked before anything starts.
 
 `Spec` and its tables name every key with its default, range and meaning; a preset is a set of
-values that a file may build upon. Needs neither Spark nor NumPy.
+values that a file may build upon. The table `configs` has Kafka's topic configurations by their own
+names, checked by the engine. Needs neither Spark nor NumPy.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ import difflib
 import math
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from bench.workloads.presets import PRESETS
+from logstore.config import altered_overrides, effective_config
 from logstore.errors import InvalidConfigurationError
+from logstore.record.layout import HEADER_SIZE
 
 BLOCK_RECORDS = 65_536
 """Records of a block, the unit in which a workload is made; part of what a seed means."""
@@ -26,6 +29,10 @@ ZIPF_KEYS_MAX = 50_000_000
 MEAN_VALUE_BYTES_MAX = 16_384
 """So that a block's values stay below 1 GiB."""
 
+MAX_MESSAGE_BYTES = "max.message.bytes"
+DEFAULT_CONFIGS: Mapping[str, str] = {"cleanup.policy": "compact"}
+"""Configurations of a topic that says nothing else: a workload is there to be cleaned."""
+
 DAY_MS = 86_400_000
 INT64_MAX = (1 << 63) - 1
 
@@ -35,6 +42,10 @@ MOVING_HOT_SET = "moving-hot-set"
 
 FIXED = "fixed"
 LOGNORMAL = "lognormal"
+
+_RECORD_OVERHEAD_MAX = 1 + 5 + 10 + 5 + 5 + 5 + 1
+_CODEC_SHARE_MAX, _CODEC_BYTES_MAX = 128, 4096
+"""What a codec adds to bytes that it cannot compress: one in so many, and so many."""
 
 WORDS = "words"
 RANDOM = "random"
@@ -101,6 +112,11 @@ class Values:
     sigma: float = _key(1.0, "Of lognormal: deviation of the size's logarithm.", 0.0, 4.0)
     content: str = _key(WORDS, "Compressible text, or bytes that no codec makes smaller.",
                         choice=(WORDS, RANDOM))  # fmt: skip
+
+    @property
+    def largest_bytes(self) -> int:
+        """The largest size there can be."""
+        return self.bytes if self.sizes == FIXED else self.max_bytes
 
     @property
     def mean_bytes(self) -> float:
@@ -172,6 +188,14 @@ class Producers:
     transactional: int = _key(0, "How many of them write in transactions.", 0, 1_000)
     transaction_records: int = _key(100, "Records of a transaction.", 1, BLOCK_RECORDS)
     abort_share: float = _key(0.0, "Share of the transactions that are aborted.", 0.0, 1.0)
+    idempotent: bool = _key(
+        True, "Producers without transactions number their batches (Kafka's default since 3.0)."
+    )
+
+    @property
+    def with_id(self) -> int:
+        """How many of them have a producer id; ids are their numbers."""
+        return self.count if self.idempotent else self.transactional
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,9 +228,14 @@ class Spec:
     versions: Versions = field(default_factory=Versions)
     producers: Producers = field(default_factory=Producers)
     batches: Batches = field(default_factory=Batches)
+    configs: Mapping[str, str] = field(
+        default_factory=lambda: dict(DEFAULT_CONFIGS),
+        hash=False,
+        metadata={"allowed": Allowed("The topic's configurations, by Kafka's names.")},
+    )
 
     def __post_init__(self) -> None:
-        for wrong, text in self._contradictions():
+        for wrong, text in (*self._contradictions(), *self._too_large()):
             if wrong:
                 raise InvalidConfigurationError(text)
 
@@ -270,6 +299,52 @@ class Spec:
                 "refuses negative timestamps",
             )
 
+    def _too_large(self) -> Iterable[tuple[bool, str]]:
+        largest = self.largest_batch_bytes
+        config = effective_config(self.configs)
+        limits = {
+            "segment.bytes": config.segment_bytes,
+            "logstore.decompression.max.bytes": config.logstore_decompression_max_bytes,
+        }
+        if MAX_MESSAGE_BYTES in self.configs:
+            limits[MAX_MESSAGE_BYTES] = config.max_message_bytes
+        for name, limit in limits.items():
+            yield (
+                largest > limit,
+                f"a batch of batches.max_records {self.batches.max_records} may take {largest} "
+                f"bytes, above {name} {limit}: allow more, or fewer or smaller records",
+            )
+
+    @property
+    def largest_batch_bytes(self) -> int:
+        """Bytes that no batch exceeds: as many records as it may have, the largest there are."""
+        versions = self.versions.header.encode()
+        header = 5 + len(versions) + 1 + 8 if versions else 0
+        key = len(self.keys.prefix.encode()) + self.keys.digits
+        record = _RECORD_OVERHEAD_MAX + key + self.values.largest_bytes + header
+        section = self.batches.max_records * record
+        return HEADER_SIZE + section + section // _CODEC_SHARE_MAX + _CODEC_BYTES_MAX
+
+    @property
+    def topic_configs(self) -> dict[str, str]:
+        """What is stored with the topic: `configs`, and room for the largest batch if it needs it.
+
+        Who sets `max.message.bytes` has it as it is.
+        """
+        if self.largest_batch_bytes <= effective_config(self.configs).max_message_bytes:
+            return dict(self.configs)
+        return {**self.configs, MAX_MESSAGE_BYTES: str(self.largest_batch_bytes)}
+
+    def with_configs(self, configs: Mapping[str, object]) -> Spec:
+        """Return the workload with further configurations of the topic laid over its own.
+
+        Raises
+        ------
+        InvalidConfigurationError
+            One is unknown (with the nearest name), not allowed, or in contradiction to others.
+        """
+        return replace(self, configs=altered_overrides(self.configs, configs, ())[0])
+
     @property
     def blocks(self) -> int:
         """How many blocks make up the workload; the last may be short."""
@@ -294,7 +369,7 @@ def parse(text: str) -> Spec:
     ----------
     text : str
         Top level: `topic`, `records`, `partitions`, `seed`, and `preset`, whose values stand
-        where the text names none. Tables: `TABLES`.
+        where the text names none. Tables: `TABLES`, and `configs` with Kafka's keys.
 
     Raises
     ------
@@ -329,8 +404,22 @@ def from_mapping(tree: Mapping[str, Any]) -> Spec:
         key: _table(TABLES[key], value, f"{key}.") if key in TABLES else value
         for key, value in own.items()
     }
+    own["configs"], _ = altered_overrides(DEFAULT_CONFIGS, _configs(own.get("configs", {})), ())
     spec: Spec = _table(Spec, own, "")
     return spec
+
+
+def _configs(given: Any) -> dict[str, object]:
+    """Return a table of configurations, told apart by their dots whether quoted or not."""
+    if not isinstance(given, Mapping):
+        raise InvalidConfigurationError(f"configs is a table, not {given!r}")
+    found: dict[str, object] = {}
+    for key, value in given.items():
+        if isinstance(value, Mapping):  # segment.bytes without quotes is a table to TOML
+            found |= {f"{key}.{below}": each for below, each in _configs(value).items()}
+        else:
+            found[key] = value
+    return found
 
 
 def _over(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
@@ -354,9 +443,9 @@ def _table(kind: type, given: Any, place: str) -> Any:
         if key not in known:
             raise InvalidConfigurationError(f"unknown key {place}{key}{_meant(key, names)}")
         allowed = known[key].metadata.get("allowed")
-        values[key] = (
-            value if allowed is None else _checked(place + key, value, known[key], allowed)
-        )
+        if allowed is not None and key != "configs":
+            value = _checked(place + key, value, known[key], allowed)
+        values[key] = value
     return kind(**values)
 
 

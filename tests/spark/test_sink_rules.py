@@ -8,7 +8,7 @@ pytest.importorskip("pyspark")
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from bench.workloads import sink
+from bench.workloads import commit
 from bench.workloads.sink import LogstoreWriter
 from bench.workloads.source import KAFKA_SCHEMA
 from logstore import Broker
@@ -71,7 +71,7 @@ def test_append_refuses_a_topic_that_exists_and_overwrite_replaces_it(tmp_path):
     write(writer(tmp_path, topic="users"), [rows(0, range(9)), rows(1, range(3))], [rows(2, [0])])
     write(writer(tmp_path, topic="orders"), [rows(0, range(2))])
     before = files(tmp_path)
-    with pytest.raises(TopicAlreadyExistsError, match="mode\\('overwrite'\\) replaces it"):
+    with pytest.raises(TopicAlreadyExistsError, match="overwrite replaces it"):
         writer(tmp_path, topic="users")
     assert files(tmp_path) == before
 
@@ -247,9 +247,9 @@ def test_what_dead_jobs_left_is_swept_once_it_is_old(tmp_path, monkeypatch):
     dead.write(iter([rows(0, range(3))]))
     writer(tmp_path, topic="users")
     assert len(folders(tmp_path)) == 2
-    monkeypatch.setattr(sink, "LEFTOVER_AGE_MS", -60_000)
+    monkeypatch.setattr(commit, "LEFTOVER_AGE_MS", -60_000)
     living = writer(tmp_path, topic="users")
-    assert folders(tmp_path) == [living.job_dir.rpartition("/")[2]]
+    assert folders(tmp_path) == [living.job.job_dir.rpartition("/")[2]]
 
 
 def test_topics_are_stored_together_or_not_at_all(tmp_path, monkeypatch):

@@ -6,8 +6,10 @@ import subprocess
 import sys
 from dataclasses import asdict
 
+import numpy as np
 import pytest
 
+from bench.workloads.parcels import ENTRY, parcels_of
 from bench.workloads.presets import PRESETS
 from bench.workloads.spec import BLOCK_RECORDS, Spec, parse, preset
 from logstore.errors import InvalidConfigurationError
@@ -98,11 +100,72 @@ def test_a_file_wins_over_its_preset_key_by_key() -> None:
         ("[time]\nstart = 'noon'", "time.start 'noon' is no ISO 8601 time"),
         ("[time]\nstart = '1970-01-01'", "lies before 1970"),
         ("a = = b", "the workload is no TOML"),
+        ("configs = 5", "configs is a table, not 5"),
+        ("[configs]\n'segment.byte' = 1", "'segment.byte'; the nearest is 'segment.bytes'"),
+        ("[configs]\nsegment.byte = 1", "'segment.byte'; the nearest is 'segment.bytes'"),
+        ("[configs]\n'segment.bytes' = 'x'", "segment.bytes = 'x' is not allowed"),
+        ("[configs]\n'max.compaction.lag.ms' = 1\n'min.compaction.lag.ms' = 2", "not be below"),
+        ("[configs]\n'max.message.bytes' = 9000", "bytes, above max.message.bytes 9000"),
+        ("[configs]\n'segment.bytes' = 9000", "above segment.bytes 9000: allow more, or fewer"),
+        ("[values]\nbytes = 16000\n[batches]\nmax_records = 20000\n", "decompression.max.bytes"),
     ),
 )
 def test_a_mistake_is_named(text: str, message: str) -> None:
     with pytest.raises(InvalidConfigurationError, match=message):
         parse(text)
+
+
+def test_configurations_are_kafkas_and_lie_over_those_of_the_preset() -> None:
+    assert Spec().configs == parse("").configs == {"cleanup.policy": "compact"}
+    spec = parse(
+        """
+        preset = "session-store"
+        [configs]
+        "retention.ms" = 5
+        "cleanup.policy" = ["delete"]
+        segment.ms = 70
+        preallocate = true
+        """
+    )
+    expected = {
+        **preset("session-store").configs,
+        "retention.ms": "5",
+        "cleanup.policy": "delete",
+        "segment.ms": "70",
+        "preallocate": "true",
+    }
+    assert spec.configs == expected
+    more = spec.with_configs({"segment.ms": 71, "retention.bytes": "6"})
+    assert more.configs == expected | {"segment.ms": "71", "retention.bytes": "6"}
+    assert preset("session-store", configs={"segment.ms": 3}).configs["segment.ms"] == "3"
+    with pytest.raises(InvalidConfigurationError, match=r"nearest is 'segment\.ms'"):
+        spec.with_configs({"segment.mss": 1})
+
+
+def test_a_topic_has_room_for_its_largest_batch() -> None:
+    spec = parse("[values]\nbytes = 10_000\n[batches]\nmax_records = 100")
+    assert spec.largest_batch_bytes < 1_048_588
+    assert spec.topic_configs == spec.configs
+    spec = parse("[values]\nbytes = 10_000\n[batches]\nmax_records = 200")
+    room = str(spec.largest_batch_bytes)
+    assert spec.topic_configs == {**spec.configs, "max.message.bytes": room}
+    own = spec.with_configs({"max.message.bytes": 5_000_000})
+    assert own.topic_configs["max.message.bytes"] == "5000000"
+
+
+@pytest.mark.parametrize("codec", ("none", "gzip", "snappy", "lz4", "zstd"))
+def test_no_batch_is_larger_than_the_largest(codec: str) -> None:
+    """Of random bytes, which every codec makes larger, all of the largest size."""
+    spec = parse(
+        f"""
+        records = 1_000
+        partitions = 1
+        values = {{bytes = 5_000, content = "random"}}
+        batches = {{min_records = 500, max_records = 500, codec = "{codec}"}}
+        """
+    )
+    sizes = [np.frombuffer(each.entries, ENTRY)["size"].max() for each in parcels_of(spec, 0)]
+    assert 500 * 5_000 < max(sizes) < spec.largest_batch_bytes
 
 
 def test_parsing_needs_neither_spark_nor_numpy() -> None:

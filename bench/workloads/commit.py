@@ -1,0 +1,280 @@
+"""Topics that a job of many tasks writes, and that appear all at once or not at all.
+
+Tasks write partitions below a directory of the job's own, in the data directory. The commit takes
+the lock of the data directory, stores the topics as being deleted, moves the folders in, and then,
+by replacing one file, makes them known. Until then no reader sees them; whoever opens the
+directory after a crash removes them. A crash within the commit of an overwrite may so leave
+neither topic, but never a mixture.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from logstore.broker.producer_ids import ProducerIds
+from logstore.checkpoint import RECOVERY_POINTS, REPLICATION_OFFSETS
+from logstore.config import BrokerConfig, effective_config
+from logstore.errors import InvalidRecordError, KafkaStorageError, TopicAlreadyExistsError
+from logstore.loader import open_log
+from logstore.log_directory import LOCK_FILE, LogDirectory, remove_tree
+from logstore.names import parse_log_dir, validate_topic_name
+from logstore.runtime import DiskFileSystem, FileSystem, Runtime, SystemClock, make_dirs_durably
+from logstore.topics import Topic, TopicStore
+from logstore.types import TopicPartition
+
+if TYPE_CHECKING:
+    from logstore.log import Log
+
+JOB_DIR_PREFIX = ".logstore-write."
+LEFTOVER_AGE_MS = 24 * 60 * 60 * 1000
+"""A job's directory in which nothing was made for so long belongs to no job that still runs."""
+
+
+@dataclass(frozen=True)
+class WrittenPartition:
+    """A partition in a folder of its own, closed in good order; `end_offset` is its log end."""
+
+    topic: str
+    partition: int
+    folder: str
+    end_offset: int
+
+
+@dataclass(frozen=True)
+class WriteJob:
+    """One job's directory in a data directory; copied to the job's tasks.
+
+    Attributes
+    ----------
+    path : str
+        The data directory.
+    job_dir : str
+        Where the tasks write.
+    overwrite : bool
+        Put topics in the place of those of the same names, instead of refusing these.
+    """
+
+    path: str
+    job_dir: str
+    overwrite: bool
+
+    @classmethod
+    def begin(cls, path: str, topics: Iterable[str], *, overwrite: bool) -> WriteJob:
+        """Sweep what dead jobs left, and make the directory of a new one.
+
+        Parameters
+        ----------
+        topics : iterable of str
+            Those of which it is known that the job will write them.
+
+        Raises
+        ------
+        TopicAlreadyExistsError
+            One does, and `overwrite` is not set; nothing was made.
+        """
+        path = str(Path(path).absolute())  # a task may run in another working directory
+        fs = DiskFileSystem()
+        _sweep_leftovers(fs, path)
+        if not overwrite and fs.is_dir(path):
+            names = [parse_log_dir(name) for name in fs.list_dir(path)]
+            found = [each.topic_partition for each in names if each and not each.state]
+            _refuse_existing(TopicStore(fs, path), found, topics, path)
+        make_dirs_durably(fs, path)
+        job = cls(path, f"{path}/{JOB_DIR_PREFIX}{uuid.uuid4().hex}", overwrite)
+        Path(job.job_dir).mkdir()
+        return job
+
+    def task_dir(self) -> str:
+        """Make a directory for one attempt of a task, and return it.
+
+        Raises
+        ------
+        FileNotFoundError
+            The job was aborted meanwhile.
+        """
+        path = f"{self.job_dir}/{uuid.uuid4().hex}"
+        Path(path).mkdir()
+        return path
+
+    def commit(
+        self,
+        runtime: Runtime,
+        topics: Sequence[Topic],
+        written: Iterable[WrittenPartition],
+        *,
+        producer_ids: int = 0,
+    ) -> None:
+        """Make topics known at once, and remove the job's directory.
+
+        Parameters
+        ----------
+        topics : sequence of Topic
+            With all their partitions, each of which was written.
+        producer_ids : int
+            The ids below bear what was written; nobody is given one of them from now on.
+
+        Raises
+        ------
+        TopicAlreadyExistsError
+            One does, and `overwrite` is not set.
+        KafkaStorageError
+            The data directory is in use by another process, or the disk failed.
+        """
+        partitions = by_partition(written)
+        wanted = {TopicPartition(each.name, n) for each in topics for n in each.partitions}
+        assert wanted == partitions.keys(), "a topic's partitions are all written, and no others"
+        names = [each.name for each in topics]
+        directory = LogDirectory(runtime, self.path, read_only=False)
+        try:
+            directory.check_online()
+            store = TopicStore(runtime.fs, self.path)
+            if not self.overwrite:
+                _refuse_existing(store, directory.partitions, names, self.path)
+            store.put(
+                Topic(each.name, each.partitions, each.configs, deleting=True) for each in topics
+            )
+            if producer_ids:
+                # What is expired no log remembers: a new producer might get such an id.
+                ProducerIds(runtime.fs, self.path, runtime.lock(), lambda: producer_ids - 1).take()
+            _retire(directory, names)
+            _move_in(directory, partitions)
+            store.put(topics)
+            directory.delete_retired_folders(force=True)
+        finally:
+            # Of the other partitions nothing was touched: they are as good as they were.
+            directory.close(clean=directory.clean or directory.fresh)
+        self.abort()
+
+    def abort(self) -> None:
+        """Remove all that the job left in its own directory.
+
+        Spark does not wait for the tasks that it kills. The directory takes another name first,
+        so that they find no place to make files in.
+        """
+        fs = DiskFileSystem()
+        doomed = f"{self.job_dir}.doomed"
+        with suppress(FileNotFoundError):
+            fs.rename(self.job_dir, doomed)
+            remove_tree(fs, doomed)
+
+
+def new_log(runtime: Runtime, folder: str, tp: TopicPartition, configs: Mapping[str, str]) -> Log:
+    """Make the folder of a partition, and an empty log in it.
+
+    Raises
+    ------
+    InvalidTopicError
+        The topic's name cannot be a folder's.
+    FileNotFoundError
+        The job that writes it was aborted.
+    """
+    validate_topic_name(tp.topic)
+    Path(folder).mkdir()
+    return open_log(
+        runtime,
+        folder,
+        tp,
+        effective_config(configs),
+        clean=True,
+        recovery_point=0,
+        log_start_offset=0,
+        producer_id_expiration_ms=BrokerConfig().producer_id_expiration_ms,
+    )
+
+
+def closed(log: Log) -> WrittenPartition:
+    """Close a log in good order and tell what it is."""
+    tp, end_offset = log.topic_partition, log.log_end_offset
+    log.close()
+    return WrittenPartition(tp.topic, tp.partition, log.directory, end_offset)
+
+
+def by_partition(written: Iterable[WrittenPartition]) -> dict[TopicPartition, WrittenPartition]:
+    """Return what tasks wrote, by partition.
+
+    Raises
+    ------
+    InvalidRecordError
+        Two tasks wrote one partition.
+    """
+    found: dict[TopicPartition, WrittenPartition] = {}
+    for each in written:
+        tp = TopicPartition(each.topic, each.partition)
+        if tp in found:
+            raise InvalidRecordError(
+                f"rows of {tp} came from several tasks: repartitionById(n, 'partition') is missing"
+            )
+        found[tp] = each
+    return found
+
+
+def refuse_in_use(path: str) -> None:
+    """Find out early that the commit would not get the lock of a data directory.
+
+    Raises
+    ------
+    KafkaStorageError
+        Another process holds it.
+    """
+    fs = DiskFileSystem()
+    if not fs.exists(f"{path}/{LOCK_FILE}"):
+        return
+    lock = fs.lock(f"{path}/{LOCK_FILE}")
+    if lock is None:
+        raise KafkaStorageError(
+            f"data directory {path} is in use: another process holds the lock of {path}/{LOCK_FILE}"
+        )
+    lock.release()
+
+
+def _retire(directory: LogDirectory, topics: Iterable[str]) -> None:
+    for tp in sorted(tp for tp in directory.partitions if tp.topic in topics):
+        directory.retire(tp, 0)
+    directory.forget_retired()
+
+
+def _move_in(
+    directory: LogDirectory, partitions: Mapping[TopicPartition, WrittenPartition]
+) -> None:
+    fs = directory.runtime.fs
+    for tp, each in sorted(partitions.items()):
+        end = each.end_offset
+        directory.adopt(tp, {RECOVERY_POINTS: end, REPLICATION_OFFSETS: end})
+        fs.rename(each.folder, directory.partition_path(tp))
+    fs.sync_dir(directory.path)
+
+
+def _refuse_existing(
+    store: TopicStore, found: Iterable[TopicPartition], topics: Iterable[str], path: str
+) -> None:
+    folders = {tp.topic for tp in found}
+    for name in topics:
+        stored = store.get(name)
+        if (stored is not None and not stored.deleting) or (stored is None and name in folders):
+            raise TopicAlreadyExistsError(
+                f"topic '{name}' already exists in {path}; overwrite replaces it"
+            )
+
+
+def _sweep_leftovers(fs: FileSystem, path: str) -> None:
+    """Remove directories of jobs that died, or whose killed task outlived its job's abort."""
+    if not fs.is_dir(path):
+        return
+    oldest_ms = SystemClock().now_ms() - LEFTOVER_AGE_MS
+    for name in fs.list_dir(path):
+        job_dir = f"{path}/{name}"
+        if name.startswith(JOB_DIR_PREFIX) and _last_change_ms(fs, job_dir) < oldest_ms:
+            with suppress(FileNotFoundError):  # another job may be sweeping too
+                remove_tree(fs, job_dir)
+
+
+def _last_change_ms(fs: FileSystem, path: str) -> int:
+    """Return when something was last made in a directory or those below; files do not count."""
+    below = [f"{path}/{name}" for name in fs.list_dir(path)]
+    times = [_last_change_ms(fs, each) for each in below if fs.is_dir(each)]
+    return max([fs.stat(path).mtime_ms, *times])
