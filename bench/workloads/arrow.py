@@ -31,10 +31,15 @@ _STARTS = [0, _END, _KEY, _VALUE, _HEADERS]
 
 
 class Stored(NamedTuple):
-    """Records of one batch as they were read."""
+    """Records of one batch as they were read.
+
+    `aborted` is None while their transaction is open, `delete_horizon_ms` where there is none.
+    """
 
     columns: RecordColumns
     timestamp_type: int
+    aborted: bool | None = False
+    delete_horizon_ms: int | None = None
 
 
 class _Rows(NamedTuple):
@@ -45,8 +50,9 @@ class _Rows(NamedTuple):
     data: NDArray[np.uint8]
     offsets: NDArray[np.int64]
     timestamps: NDArray[np.int64]
-    timestamp_types: NDArray[np.int32]
     extents: NDArray[np.int64]
+    counts: list[int]
+    parts: Sequence[Stored]
 
 
 def record_batch(
@@ -74,7 +80,6 @@ def record_batch(
 def _together(topic: str, partition: int, parts: Sequence[Stored]) -> _Rows:
     columns = [part.columns for part in parts]
     counts = [len(each) for each in columns]
-    types = np.array([part.timestamp_type for part in parts], np.int32)
     data, extents = columns[0].data, columns[0].extents
     if len(parts) > 1:
         sizes = np.array([len(each.data) for each in columns], np.int64)
@@ -87,8 +92,9 @@ def _together(topic: str, partition: int, parts: Sequence[Stored]) -> _Rows:
         data,
         np.concatenate([each.offsets for each in columns]),
         np.concatenate([each.timestamps for each in columns]),
-        np.repeat(types, counts),
         extents,
+        counts,
+        parts,
     )
 
 
@@ -151,7 +157,22 @@ def _timestamps(rows: _Rows, kind: pa.DataType) -> pa.Array:
 
 
 def _timestamp_types(rows: _Rows, _: pa.DataType) -> pa.Array:
-    return pa.array(rows.timestamp_types)
+    types = np.array([part.timestamp_type for part in rows.parts], np.int32)
+    return pa.array(np.repeat(types, rows.counts))
+
+
+def _aborted(rows: _Rows, kind: pa.DataType) -> pa.Array:
+    return _of_batches(rows, [part.aborted for part in rows.parts], kind)
+
+
+def _delete_horizons(rows: _Rows, kind: pa.DataType) -> pa.Array:
+    return _of_batches(rows, [part.delete_horizon_ms for part in rows.parts], kind)
+
+
+def _of_batches(rows: _Rows, values: Sequence[object], kind: pa.DataType) -> pa.Array:
+    """Give every record what its batch says."""
+    of_each = np.repeat(np.arange(len(values)), rows.counts)
+    return pa.array(values, kind).take(pa.array(of_each))
 
 
 def _headers(rows: _Rows, kind: pa.DataType) -> pa.Array:
@@ -215,6 +236,8 @@ _COLUMNS: dict[str, Callable[[_Rows, pa.DataType], pa.Array]] = {
     "timestamp": _timestamps,
     "timestampType": _timestamp_types,
     "headers": _headers,
+    "aborted": _aborted,
+    "deleteHorizonMs": _delete_horizons,
 }
 
 

@@ -1,18 +1,25 @@
 """The Spark data source `logstore`: topics of a data directory as Spark's Kafka source shows them.
 
 `spark.read.format("logstore").load(DATA_DIR)` opens the directory read-only: recovery is computed,
-no byte changes, no lock is taken, so that any number of tasks may read beside a live process.
+no byte changes, no lock is taken, so that any number of tasks may read beside a live process. The
+data directories of one broker are loaded together: `load([DIR, DIR])`.
 
 Options to read
 ---------------
 topic : names, comma-separated; all topics by default.
 partitions : numbers, comma-separated, of each topic; all by default.
+assign : instead of both, as with Spark's Kafka source: `{"users": [0, 2], "orders": [1]}`.
 startOffset, endOffset : [start, end), clamped to what each partition holds; a number, `earliest`
     or `latest`. What is appended after the plan was made is not read.
 columns : names of the schema, comma-separated. Others are not made, which Spark cannot ask for.
+    Two more are there only if they are named: `aborted boolean`, whether the record's transaction
+    was aborted, null while it is open; and `deleteHorizonMs bigint`, when tombstones of the
+    record's batch may go (KIP-534), null if no cleaning has said yet.
 isolation : `read_uncommitted` (default) or `read_committed`.
 splitBytes : segments that follow one another are read by one task up to this many bytes together
     (default 32 MiB); a larger segment has a task of its own.
+order : `checked` (default): a batch whose offsets do not rise is damage; or `stored`: rows come as
+    they lie in the files, whatever their offsets, for whoever judges files.
 
 Filters are not pushed down: a relation that Spark has loaded remembers them for later queries and
 then answers wrongly. The options do the same, in the open. The options to write stand in
@@ -21,8 +28,8 @@ then answers wrongly. The options do the same, in the open. The options to write
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import (
@@ -35,6 +42,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
+    BooleanType,
     IntegerType,
     LongType,
     StringType,
@@ -44,6 +52,7 @@ from pyspark.sql.types import (
 )
 
 from bench.workloads.arrow import Stored, record_batch
+from bench.workloads.splits import SegmentSplit, splits_of, stored_batches
 from logstore.broker import Broker
 from logstore.errors import InvalidConfigurationError
 from logstore.fetch import Isolation
@@ -52,6 +61,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from logstore.log import Log
+    from logstore.types import TopicPartition
 
 SPLIT_BYTES = 32 << 20
 ARROW_ROWS = 65_536
@@ -78,14 +88,10 @@ KAFKA_SCHEMA = StructType(
 """The columns of Spark's own Kafka source, headers included."""
 
 
-@dataclass(frozen=True)
-class SegmentSplit(InputPartition):
-    """Offsets [start, end) of one partition, read by one task."""
-
-    topic: str
-    partition: int
-    start_offset: int
-    end_offset: int
+MORE_COLUMNS = StructType(
+    [StructField("aborted", BooleanType()), StructField("deleteHorizonMs", LongType())]
+)
+"""What only those get who name it."""
 
 
 class LogstoreDataSource(DataSource):
@@ -97,20 +103,20 @@ class LogstoreDataSource(DataSource):
         return "logstore"
 
     def schema(self) -> StructType:
-        """Return the columns asked for, of Spark's Kafka source."""
+        """Return the columns asked for; by default those of Spark's Kafka source."""
         asked = names_of(self.options.get("columns"))
         if asked is None:
             return KAFKA_SCHEMA
-        known = KAFKA_SCHEMA.names
-        if not asked or len(set(asked)) < len(asked) or not set(asked) <= set(known):
+        known = {field.name: field for field in (*KAFKA_SCHEMA, *MORE_COLUMNS)}
+        if not asked or len(set(asked)) < len(asked) or not set(asked) <= known.keys():
             raise InvalidConfigurationError(
                 f"columns: {', '.join(asked)} is no choice from {', '.join(known)}"
             )
-        return StructType([KAFKA_SCHEMA[name] for name in asked])
+        return StructType([known[name] for name in asked])
 
     def reader(self, schema: StructType) -> LogstoreReader:
         """Return the reader."""
-        return LogstoreReader(path_of(self.options), self.options, schema)
+        return LogstoreReader(paths_of(self.options), self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return the writer of one job."""
@@ -122,16 +128,18 @@ class LogstoreDataSource(DataSource):
 class LogstoreReader(DataSourceReader):
     """Plans the splits on the driver's side, and reads one at a time in the workers."""
 
-    def __init__(self, path: str, options: Mapping[str, str], schema: StructType) -> None:
-        self.path = path
+    def __init__(self, paths: list[str], options: Mapping[str, str], schema: StructType) -> None:
+        self.paths = paths
         self.columns = schema
         self.topics = names_of(options.get("topic"))
         numbers = names_of(options.get("partitions"))
         self.numbers = None if numbers is None else [number_of("partitions", n) for n in numbers]
+        self.assigned = _assigned(options)
         self.start_offset = _offset_option(options, "startOffset", "earliest")
         self.end_offset = _offset_option(options, "endOffset", "latest")
         self.split_bytes = number_of("splitBytes", options.get("splitBytes", str(SPLIT_BYTES)))
         self.isolation = _isolation(options.get("isolation", Isolation.READ_UNCOMMITTED.value))
+        self.as_stored = _as_stored(options.get("order", "checked"))
 
     def partitions(self) -> list[InputPartition]:
         """Return the splits of all partitions asked for.
@@ -141,43 +149,41 @@ class LogstoreReader(DataSourceReader):
         UnknownTopicOrPartitionError, InvalidConfigurationError
             There is no such topic, partition or data directory.
         """
-        with Broker(self.path, read_only=True) as broker:
-            topics = self.topics
-            if topics is None:
-                topics = [topic.name for topic in broker.topics()]
+        with Broker(self.paths, read_only=True) as broker:
             return [
                 split
-                for topic in topics
-                for tp in self._partitions_of(broker, topic)
+                for tp in self._partitions_of(broker)
                 for split in self._splits(broker.log(tp.topic, tp.partition))
             ] or [_NOTHING]
 
-    def _partitions_of(self, broker: Broker, topic: str) -> list:
-        if self.numbers is None:
-            return broker.partitions(topic)
-        return [tp for number in self.numbers for tp in broker.partitions(topic, number)]
+    def _partitions_of(self, broker: Broker) -> Iterator[TopicPartition]:
+        assigned = self.assigned
+        if assigned is None:
+            topics = self.topics
+            if topics is None:
+                topics = [topic.name for topic in broker.topics()]
+            assigned = dict.fromkeys(topics, self.numbers)
+        for topic, numbers in assigned.items():
+            if numbers is None:
+                yield from broker.partitions(topic)
+            else:
+                for number in numbers:
+                    yield from broker.partitions(topic, number)
 
     def _splits(self, log: Log) -> Iterator[SegmentSplit]:
         end = log.high_watermark
-        if self.isolation is Isolation.READ_COMMITTED:
+        if self._is_committed:
             end = log.last_stable_offset
         end = min(end, _resolved(self.end_offset, log))
         start = max(log.log_start_offset, _resolved(self.start_offset, log))
-        segments = log.segments.view
-        size = 0
-        for segment, following in zip(segments, [*segments[1:], None], strict=True):
-            size += segment.size_bytes
-            until = end if following is None else min(following.base_offset, end)
-            if until <= start:
-                size = 0
-                continue
-            next_size = 0 if following is None else following.size_bytes
-            if until == end or size + next_size > self.split_bytes:
-                tp = log.topic_partition
-                yield SegmentSplit(tp.topic, tp.partition, start, until)
-                start, size = until, 0
-            if until == end:
-                return
+        needs_transactions = self._is_committed or "aborted" in self.columns.names
+        if start >= end:
+            return iter(())
+        return splits_of(log, start, end, self.split_bytes, transactions=needs_transactions)
+
+    @property
+    def _is_committed(self) -> bool:
+        return self.isolation is Isolation.READ_COMMITTED
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of a split as Arrow batches.
@@ -194,30 +200,39 @@ class LogstoreReader(DataSourceReader):
             return
         schema = to_arrow_schema(self.columns, timezone="UTC")
         topic, number = partition.topic, partition.partition
-        with Broker(self.path, read_only=True) as broker:
-            parts: list[Stored] = []
-            rows = size = 0
-            for batch, columns in broker.log(topic, number).columns(
-                partition.start_offset, partition.end_offset, isolation=self.isolation
-            ):
-                if parts and (
-                    rows + len(columns) > ARROW_ROWS or size + len(columns.data) > ARROW_BYTES
-                ):
-                    yield record_batch(schema, topic, number, parts)
-                    parts, rows, size = [], 0, 0
-                parts.append(Stored(columns, int(batch.header.timestamp_type)))
-                rows += len(columns)
-                size += len(columns.data)
-            if parts:
+        parts: list[Stored] = []
+        rows = size = 0
+        for part in stored_batches(
+            partition, self.paths, committed=self._is_committed, as_stored=self.as_stored
+        ):
+            more, data = len(part.columns), len(part.columns.data)
+            if parts and (rows + more > ARROW_ROWS or size + data > ARROW_BYTES):
                 yield record_batch(schema, topic, number, parts)
+                parts, rows, size = [], 0, 0
+            parts.append(part)
+            rows += more
+            size += data
+        if parts:
+            yield record_batch(schema, topic, number, parts)
 
 
 _NOTHING = SegmentSplit("", 0, 0, 0)
 """Spark wants one split at least."""
 
 
+def paths_of(options: Mapping[str, str]) -> list[str]:
+    """Return the data directories that `load` was called with: Spark gives several as JSON."""
+    several = options.get("paths")
+    if several is None:
+        return [path_of(options)]
+    paths = json.loads(several)
+    if options.get("path"):
+        raise InvalidConfigurationError("path and paths were given: load([DIR, DIR]) says all")
+    return [path_of({"path": path}) for path in paths] or [path_of({})]
+
+
 def path_of(options: Mapping[str, str]) -> str:
-    """Return the data directory that `load` or `save` was called with."""
+    """Return the one data directory that `load` or `save` was called with."""
     path = options.get("path")
     if not path:
         raise InvalidConfigurationError("no data directory was given: load(DATA_DIR)")
@@ -248,6 +263,30 @@ def _isolation(text: str) -> Isolation:
     if text not in known:
         raise InvalidConfigurationError(f"isolation: {text!r} is none of {', '.join(known)}")
     return Isolation(text)
+
+
+def _as_stored(text: str) -> bool:
+    if text not in ("checked", "stored"):
+        raise InvalidConfigurationError(f"order: {text!r} is none of checked, stored")
+    return text == "stored"
+
+
+def _assigned(options: Mapping[str, str]) -> dict[str, list[int]] | None:
+    text = options.get("assign")
+    if text is None:
+        return None
+    if options.get("topic") is not None or options.get("partitions") is not None:
+        raise InvalidConfigurationError("assign stands instead of topic and partitions")
+    try:
+        assigned = json.loads(text)
+    except ValueError:
+        assigned = None
+    if not isinstance(assigned, dict) or not all(
+        isinstance(numbers, list) and all(type(each) is int for each in numbers)
+        for numbers in assigned.values()
+    ):
+        raise InvalidConfigurationError(f'assign: {text!r} is not of the form {{"topic": [0, 1]}}')
+    return assigned
 
 
 def _resolved(offset: int | str, log: Log) -> int:

@@ -11,7 +11,8 @@ is wrong, to tell the kinds apart and fetch examples.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,51 +21,19 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 from pyspark.sql.window import Window
 
+from bench.workloads.kinds import MASKED, PLACE, example, in_order, told_apart
 from bench.workloads.order import records_out_of_order
+from bench.workloads.versions import ENCODINGS, HEADER, LONG, OFFSET, STRATEGIES, version_of
+from bench.workloads.violations import KINDS
 from logstore.errors import InvalidConfigurationError
+from logstore.types import INT64_MAX
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-OFFSET = "offset"
-TIMESTAMP = "timestamp"
-HEADER = "header"
-
 EXAMPLES = 10
 """Examples of each kind of violation in a verdict."""
 
-PLACE = ["topic", "partition", "offset"]
-
-KINDS: Mapping[str, str] = {
-    "survivor_lost": "the record that wins its key is missing",
-    "tombstone_lost": "a winning tombstone is missing before its delete horizon",
-    "tail_lost": "a record beyond the cleaned range is missing",
-    "min_lag_broken": "a record younger than min.compaction.lag.ms was removed",
-    "loser_kept": "a record stays beside the one that wins its key",
-    "wrong_winner": "a record stays instead of the one that wins its key",
-    "tombstone_resurrected": "a deleted key has a value again: its tombstone is gone, this is not",
-    "tombstone_overdue": "a tombstone stays though its delete horizon had passed",
-    "aborted_kept": "a record of an aborted transaction stays",
-    "keyless_kept": "a record without a key stays",
-    "key_altered": "another key",
-    "value_altered": "another value",
-    "headers_altered": "other headers",
-    "timestamp_altered": "another timestamp",
-    "timestamp_type_altered": "another timestamp type",
-    "duplicated": "a second record with the same offset",
-    "invented_record": "nothing was at this offset",
-    "invented_key": "nothing was at this offset, and the topic had no such key",
-    "wrong_partition": "nothing was at this offset; the key belongs to another partition",
-    "out_of_order": "a record stands behind one with a higher offset",
-    "max_lag_broken": "a record stays uncleaned, and all of its tail is older than "
-    "max.compaction.lag.ms",
-}
-"""What a verdict may count."""
-
-_MASKED = [kind for kind in KINDS if kind not in (
-    "wrong_winner", "tombstone_resurrected", "invented_key", "wrong_partition", "out_of_order",
-    "max_lag_broken",
-)]  # fmt: skip
 _REQUIRED, _OPTIONAL, _FORBIDDEN = "required", "optional", "forbidden"
 
 
@@ -77,9 +46,12 @@ class Rules:
     strategy : str
         `offset`, `timestamp` or `header`.
     header : str
-        Name of the version header (8 bytes, big-endian, signed); needed by `header` only.
+        Name of the version header; needed by `header` only.
+    encoding : str
+        How that header states a number: `long`, 8 bytes, big-endian, or `varlong`.
     since_ms, now_ms : int
         When the first and the last cleaning between before and after began; equal for one pass.
+        Without the former any tombstone without a horizon may have got one and seen it come.
     delete_retention_ms : int
         A tombstone is kept for so long after the first cleaning that saw it.
     min_compaction_lag_ms : int
@@ -90,20 +62,25 @@ class Rules:
 
     strategy: str = OFFSET
     header: str = ""
-    since_ms: int
+    encoding: str = LONG
+    since_ms: int | None
     now_ms: int
     delete_retention_ms: int = 86_400_000
     min_compaction_lag_ms: int = 0
     max_compaction_lag_ms: int | None = None
 
     def __post_init__(self) -> None:
-        if self.strategy not in (OFFSET, TIMESTAMP, HEADER):
+        if self.strategy not in STRATEGIES:
             raise InvalidConfigurationError(
                 f"compaction.strategy {self.strategy!r} is none of offset, timestamp, header"
             )
         if self.strategy == HEADER and not self.header:
             raise InvalidConfigurationError("the header strategy needs the header's name")
-        if self.since_ms > self.now_ms:
+        if self.encoding not in ENCODINGS:
+            raise InvalidConfigurationError(
+                f"a version header's encoding {self.encoding!r} is none of long, varlong"
+            )
+        if self.since_ms is not None and self.since_ms > self.now_ms:
             raise InvalidConfigurationError(
                 f"the first cleaning ({self.since_ms}) is later than the last ({self.now_ms})"
             )
@@ -127,6 +104,23 @@ class Cleaned(NamedTuple):
     log_end_offset: int
 
 
+class Begin(NamedTuple):
+    """Where the cleanings found a partition.
+
+    Attributes
+    ----------
+    log_start_offset : int
+        Then. What was removed from the front since may have beaten later records by version
+        before it went; or not.
+    first_dirty_offset : int
+        What lies below had been cleaned before. If the cleaned range ends there too, the
+        partition may have been rewritten once more, so that expired tombstones went, or not.
+    """
+
+    log_start_offset: int
+    first_dirty_offset: int
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """What was found.
@@ -137,15 +131,36 @@ class Verdict:
         Count of each kind of `KINDS` that occurred.
     examples : list of dict
         The first of each kind by topic, partition and offset: kind, text, topic, partition,
-        offset and key (hexadecimal, None if null).
+        offset (None if the partition is meant) and key (hexadecimal, None if null).
     records_before, records_after : int
         From the log start offset on.
+    notes : tuple of str
+        What could not be judged, and why.
     """
 
     violations: dict[str, int]
     examples: list[dict[str, Any]]
     records_before: int
     records_after: int
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, verdicts: Sequence[Verdict], *, examples: int = EXAMPLES) -> Verdict:
+        """Return what verdicts on different partitions say together."""
+        counts = Counter[str]()
+        shown: list[dict[str, Any]] = []
+        for each in verdicts:
+            counts.update(each.violations)
+        for kind in KINDS:
+            own = [e for each in verdicts for e in each.examples if e["kind"] == kind]
+            shown += in_order(own)[:examples]
+        return cls(
+            {kind: counts[kind] for kind in KINDS if counts[kind]},
+            shown,
+            sum(each.records_before for each in verdicts),
+            sum(each.records_after for each in verdicts),
+            tuple(dict.fromkeys(note for each in verdicts for note in each.notes)),
+        )
 
     @property
     def ok(self) -> bool:
@@ -181,6 +196,8 @@ def verify(
     rules: Rules,
     cleaned: Mapping[tuple[str, int], Cleaned],
     *,
+    begun: Mapping[tuple[str, int], Begin] | None = None,
+    order: DataFrame | None = None,
     examples: int = EXAMPLES,
 ) -> Verdict:
     """Compare the records after a cleaning with what must follow from those before it.
@@ -189,14 +206,19 @@ def verify(
     ----------
     before : DataFrame
         Columns of the Kafka source: every data record, those of aborted transactions included.
-        If there, `aborted` (boolean, see `mark_aborted`) and `deleteHorizonMs` (bigint: horizon
-        of the record's batch, null if it has none) are taken into account; without the latter no
-        batch has a horizon.
+        If there, `aborted` (boolean, null where a transaction is open; see also `mark_aborted`)
+        and `deleteHorizonMs` (bigint: horizon of the record's batch, null if it has none) are
+        taken into account; without the latter no batch has a horizon.
     after : DataFrame
         Columns of the Kafka source. The order of its rows must be that of the log in each
         partition, as the data source gives them.
     cleaned : mapping
         By (topic, partition); a partition that is not named must not have changed.
+    begun : mapping, optional
+        Where the cleanings began; without it everything named was cleaned for the first time.
+    order : DataFrame, optional
+        Topic, partition and offset of `after` once more, in the order of the log, if it can be
+        had without the rest.
     examples : int
         Of each kind, at most.
 
@@ -207,29 +229,38 @@ def verify(
     an expired one under a version strategy, which has further reasons to keep it. Records of
     aborted transactions beyond the cleaned range may be gone: their segment was rewritten.
     """
-    ranges = _ranges(before, cleaned)
+    begun = begun or {}
+    ranges = _ranges(before, cleaned, begun)
     old = _old(before, ranges, rules)
     new = _new(after, ranges)
     winners = _winners(old)
+    if rules.strategy != OFFSET and any(
+        place in begun and begun[place].log_start_offset < each.log_start_offset
+        for place, each in cleaned.items()
+    ):
+        old = _faded(old, winners)
+    old = old.where(F.col("offset") >= F.coalesce("start", F.lit(0)))
     compared = _compared(old, new, winners, rules)
     found = compared.groupBy("mask", "in_before", "in_after", "copy").count().collect()
     counts = {
         kind: sum(row["count"] for row in found if row["mask"] >> bit & 1)
-        for bit, kind in enumerate(_MASKED)
+        for bit, kind in enumerate(MASKED)
     }
     shown: list[dict[str, Any]] = []
     if any(counts.values()):
-        counts, shown = _told_apart(compared, old, new, winners, examples)
+        late_ms = None
+        if rules.strategy != OFFSET:
+            late_ms = rules.now_ms if rules.since_ms is None else rules.since_ms
+        counts, shown = told_apart(compared, old, new, winners, late_ms, examples)
     for kind, more, where in (
-        ("out_of_order", *records_out_of_order(after, examples)),
+        ("out_of_order", *records_out_of_order(after if order is None else order, examples)),
         ("max_lag_broken", *_overdue(old, rules)),
     ):
         counts[kind] = more
-        shown += [_example(kind, *place) for place in where]
-    rank = list(KINDS).index
+        shown += [example(kind, *place) for place in where]
     return Verdict(
         violations={kind: counts[kind] for kind in KINDS if counts.get(kind)},
-        examples=sorted(shown, key=lambda each: rank(each["kind"])),
+        examples=in_order(shown),
         records_before=sum(r["count"] for r in found if r["in_before"] and r["copy"] == 1),
         records_after=sum(r["count"] for r in found if r["in_after"]),
     )
@@ -238,16 +269,23 @@ def verify(
 # --- the records ------------------------------------------------------------------------------
 
 
-def _ranges(frame: DataFrame, cleaned: Mapping[tuple[str, int], Cleaned]) -> DataFrame:
+def _ranges(
+    frame: DataFrame,
+    cleaned: Mapping[tuple[str, int], Cleaned],
+    begun: Mapping[tuple[str, int], Begin],
+) -> DataFrame:
     schema = StructType(
         [StructField("topic", StringType()), StructField("partition", IntegerType())]
-        + [StructField(name, LongType()) for name in ("start", "end", "log_end")]
+        + [StructField(n, LongType()) for n in ("start", "end", "log_end", "oldest", "dirty")]
     )
-    rows = [(topic, partition, *each) for (topic, partition), each in cleaned.items()]
+    nothing = (None, None)
+    rows = [(*place, *each, *begun.get(place, nothing)) for place, each in cleaned.items()]
     return F.broadcast(frame.sparkSession.createDataFrame(rows, schema))
 
 
-def _contents(frame: DataFrame, ranges: DataFrame, *more: Column) -> DataFrame:
+def _contents(
+    frame: DataFrame, ranges: DataFrame, *more: Column, start: Sequence[str] = ("start",)
+) -> DataFrame:
     """Return what is compared, in columns of fixed width but for the key."""
     headers = F.transform(
         F.coalesce(F.col("headers"), F.array()),
@@ -265,7 +303,7 @@ def _contents(frame: DataFrame, ranges: DataFrame, *more: Column) -> DataFrame:
         *more,
     )
     return picked.join(ranges, ["topic", "partition"], "left").where(
-        F.col("offset") >= F.coalesce("start", F.lit(0))
+        F.col("offset") >= F.coalesce(*start, F.lit(0))
     )
 
 
@@ -278,34 +316,21 @@ def _digests(name: str, column: Column) -> tuple[Column, Column]:
 
 
 def _old(before: DataFrame, ranges: DataFrame, rules: Rules) -> DataFrame:
+    """Return the records before, those included that were removed from the front since."""
     has = set(before.columns)
-    present, version = _version(rules)
+    aborted = F.col("aborted") if "aborted" in has else F.lit(False)
+    horizon = F.col("deleteHorizonMs") if "deleteHorizonMs" in has else F.lit(None)
+    present, version = version_of(rules.strategy, rules.header, rules.encoding)
     return _contents(
         before,
         ranges,
-        (F.coalesce("aborted", F.lit(False)) if "aborted" in has else F.lit(False)).alias(
-            "aborted"
-        ),
-        (F.col("deleteHorizonMs") if "deleteHorizonMs" in has else F.lit(None))
-        .cast("bigint")
-        .alias("horizon"),
+        F.coalesce(aborted, F.lit(False)).alias("aborted"),
+        aborted.isNull().alias("open"),
+        horizon.cast("bigint").alias("horizon"),
         present.alias("present"),
         F.when(present, version).otherwise(0).alias("version"),
-    )
-
-
-def _version(rules: Rules) -> tuple[Column, Column]:
-    """Return whether a record states a version, and which (KIP-280)."""
-    if rules.strategy == OFFSET:
-        return F.lit(False), F.lit(0).cast("bigint")
-    if rules.strategy == TIMESTAMP:
-        return F.lit(True), F.unix_millis("timestamp")
-    named = F.filter("headers", lambda each: each["key"] == rules.header)
-    # The last of the name decides, even if an earlier one was well-formed.
-    value = F.try_element_at(named, F.lit(-1))["value"]
-    present = F.coalesce(F.length(value) == 8, F.lit(False))
-    number = F.conv(F.hex(F.when(present, value)), 16, -10).cast("bigint")
-    return present, number
+        start=("oldest", "start"),
+    ).withColumn("faded", F.lit(False))
 
 
 def _new(after: DataFrame, ranges: DataFrame) -> DataFrame:
@@ -316,7 +341,7 @@ def _new(after: DataFrame, ranges: DataFrame) -> DataFrame:
 def _winners(old: DataFrame) -> DataFrame:
     """Return of each key the record that wins among those that were compared."""
     competes = ~F.col("aborted") & F.col("key").isNotNull() & ~_in_tail()
-    order = F.struct("present", "version", "offset", "tombstone")
+    order = F.struct("present", "version", "offset", "tombstone", "horizon", "dirty")
     return (
         old.where(competes)
         .groupBy("topic", "partition", "key")
@@ -327,7 +352,23 @@ def _winners(old: DataFrame) -> DataFrame:
             F.col("best.offset").alias("offset"),
             F.col("key").alias("winning_key"),
             F.col("best.tombstone").alias("winning_tombstone"),
+            F.col("best.horizon").alias("winning_horizon"),
+            F.col("best.dirty").alias("dirty"),
         )
+    )
+
+
+def _faded(old: DataFrame, winners: DataFrame) -> DataFrame:
+    """Mark the records whose winner was removed from the front, before or after it beat them."""
+    keys = winners.drop("dirty").join(old.select(*PLACE, "start"), PLACE)
+    gone = keys.where(F.col("offset") < F.col("start")).select(
+        "topic", "partition", F.col("winning_key").alias("key"), F.lit(True).alias("is_gone")
+    )
+    return (
+        old.drop("faded")
+        .join(gone, ["topic", "partition", "key"], "left")
+        .withColumn("faded", F.coalesce("is_gone", F.lit(False)))
+        .drop("is_gone")
     )
 
 
@@ -341,19 +382,27 @@ def _in_tail(prefix: str = "") -> Column:
 def _expected(rules: Rules) -> Column:
     """Return whether a record must, may or must not be there afterwards; over `b` and `w`."""
     horizon = F.col("b.horizon")
-    can_expire = F.coalesce(horizon, F.lit(rules.since_ms + rules.delete_retention_ms))
-    overdue = F.coalesce(horizon <= rules.since_ms, F.lit(False))
+    earliest, overdue = horizon, F.lit(False)
+    if rules.since_ms is not None:
+        stamped = _within_int64(rules.since_ms + rules.delete_retention_ms)
+        earliest = F.coalesce(horizon, F.lit(stamped).cast("bigint"))
+        overdue = F.coalesce(horizon <= rules.since_ms, F.lit(False))
     log_end = F.coalesce(F.col("b.offset") == F.col("b.log_end") - 1, F.lit(False))
     versioned = rules.strategy != OFFSET
+    tail = _in_tail("b.")
+    rewritten = F.coalesce(F.col("b.end") > F.col("b.start"), F.lit(False))
+    was_clean = F.coalesce(F.col("b.end") <= F.col("b.dirty"), F.lit(False))
+    forbidden = F.when(was_clean, _OPTIONAL).otherwise(_FORBIDDEN)
     return (
-        F.when(_in_tail("b.") & F.col("b.aborted"), _OPTIONAL)
-        .when(_in_tail("b."), _REQUIRED)
-        .when(F.col("b.aborted"), _FORBIDDEN)
+        F.when(tail & F.col("b.aborted") & rewritten, _OPTIONAL)
+        .when(tail, _REQUIRED)
+        .when(F.col("b.aborted"), forbidden)
         .when(log_end & F.lit(versioned), _REQUIRED)
-        .when(F.col("w.winning_key").isNull(), _FORBIDDEN)
+        .when(F.col("b.faded"), _OPTIONAL)
+        .when(F.col("w.winning_key").isNull(), forbidden)
         .when(~F.col("b.tombstone"), _REQUIRED)
-        .when(F.lit(rules.now_ms) < can_expire, _REQUIRED)
-        .when(overdue & F.lit(not versioned), _FORBIDDEN)
+        .when(F.coalesce(rules.now_ms < earliest, F.lit(False)), _REQUIRED)
+        .when(overdue & F.lit(not versioned), forbidden)
         .otherwise(_OPTIONAL)
     )
 
@@ -362,7 +411,7 @@ def _compared(old: DataFrame, new: DataFrame, winners: DataFrame, rules: Rules) 
     """Return each place of before and after with a bit of `mask` for every kind it violates."""
     judged = (
         old.alias("b")
-        .join(winners.alias("w"), PLACE, "left")
+        .join(winners.drop("dirty").alias("w"), PLACE, "left")
         .select("b.*", _expected(rules).alias("expected"), "w.winning_key")
     )
     both = judged.alias("b").join(
@@ -371,7 +420,7 @@ def _compared(old: DataFrame, new: DataFrame, winners: DataFrame, rules: Rules) 
     conditions = _conditions(rules)
     mask = reduce(
         lambda total, bit: total.bitwiseOR(bit),
-        (F.when(conditions[kind], 1 << at).otherwise(0) for at, kind in enumerate(_MASKED)),
+        (F.when(conditions[kind], 1 << at).otherwise(0) for at, kind in enumerate(MASKED)),
     )
     return both.select(
         *(F.coalesce(f"a.{name}", f"b.{name}").alias(name) for name in (*PLACE, "key")),
@@ -392,7 +441,9 @@ def _conditions(rules: Rules) -> dict[str, Column]:
     kept = in_before & in_after & (F.col("b.expected") == _FORBIDDEN) & (F.col("a.copy") == 1)
     aborted, keyless = F.col("b.aborted"), F.col("b.key").isNull()
     loses = F.col("b.winning_key").isNull()
-    young = F.col("b.micros") > (rules.now_ms - rules.min_compaction_lag_ms) * 1000
+    young = F.col("b.micros") > _micros(rules.now_ms - rules.min_compaction_lag_ms)
+    # What was clean already was so for reasons of its own: other lags, or a forced cleaning.
+    young &= F.col("b.offset") >= F.coalesce("b.dirty", F.lit(0))
 
     def differs(*names: str) -> Column:
         same = [F.col(f"a.{name}").eqNullSafe(F.col(f"b.{name}")) for name in names]
@@ -419,120 +470,32 @@ def _conditions(rules: Rules) -> dict[str, Column]:
     }
 
 
-# --- when something is wrong --------------------------------------------------------------------
-
-
-def _told_apart(
-    compared: DataFrame, old: DataFrame, new: DataFrame, winners: DataFrame, examples: int
-) -> tuple[dict[str, int], list[dict[str, Any]]]:
-    """Return the counts and the first examples of what single rows show."""
-    wrong = compared.where(F.col("mask") != 0).persist()
-    try:
-        plain = wrong.withColumn(
-            "kind",
-            F.explode(
-                F.array_compact(
-                    F.array(
-                        *(
-                            F.when(F.col("mask").bitwiseAND(1 << at) != 0, kind)
-                            for at, kind in enumerate(_MASKED)
-                        )
-                    )
-                )
-            ),
-        ).select("kind", *PLACE, "key", "tombstone")
-        refined = ("loser_kept", "invented_record")
-        named = (
-            plain.where(~F.col("kind").isin(*refined))
-            .unionByName(_losers(plain.where(F.col("kind") == refined[0]), new, winners))
-            .unionByName(_invented(plain.where(F.col("kind") == refined[1]), old))
-            .persist()
-        )
-        try:
-            counts = {row["kind"]: row["count"] for row in named.groupBy("kind").count().collect()}
-            first = Window.partitionBy("kind").orderBy(*PLACE)
-            rows = (
-                named.withColumn("nth", F.row_number().over(first))
-                .where(F.col("nth") <= examples)
-                .orderBy("kind", "nth")
-                .collect()
-            )
-        finally:
-            named.unpersist()
-    finally:
-        wrong.unpersist()
-    return counts, [
-        _example(row["kind"], row["topic"], row["partition"], row["offset"], row["key"])
-        for row in rows
-    ]
-
-
-def _losers(kept: DataFrame, new: DataFrame, winners: DataFrame) -> DataFrame:
-    """Tell losers that stay beside their winner from those that stay in its place."""
-    there = new.where(F.col("copy") == 1).select(
-        "topic", "partition", F.col("offset").alias("winner"), F.lit(True).alias("there")
-    )
-    best = winners.select(
-        "topic",
-        "partition",
-        F.col("winning_key").alias("key"),
-        F.col("offset").alias("winner"),
-        "winning_tombstone",
-    )
-    kind = (
-        F.when(F.col("there"), "loser_kept")
-        .when(F.col("winning_tombstone") & ~F.col("tombstone"), "tombstone_resurrected")
-        .otherwise("wrong_winner")
-    )
-    return (
-        kept.drop("kind")
-        .join(best, ["topic", "partition", "key"], "left")
-        .join(there, ["topic", "partition", "winner"], "left")
-        .select(kind.alias("kind"), *PLACE, "key", "tombstone")
-    )
-
-
-def _invented(invented: DataFrame, old: DataFrame) -> DataFrame:
-    """Tell records of keys that were there, in this or another partition, from quite new ones."""
-    homes = (
-        old.where(F.col("key").isNotNull())
-        .join(F.broadcast(invented.select("topic", "key").distinct()), ["topic", "key"], "semi")
-        .groupBy("topic", "key")
-        .agg(F.collect_set("partition").alias("homes"))
-    )
-    kind = (
-        F.when(F.col("key").isNull(), "invented_record")
-        .when(F.col("homes").isNull(), "invented_key")
-        .when(F.array_contains("homes", F.col("partition")), "invented_record")
-        .otherwise("wrong_partition")
-    )
-    return (
-        invented.drop("kind")
-        .join(homes, ["topic", "key"], "left")
-        .select(kind.alias("kind"), *PLACE, "key", "tombstone")
-    )
+# --- lags ---------------------------------------------------------------------------------------
 
 
 def _overdue(old: DataFrame, rules: Rules) -> tuple[int, list[tuple[str, int, int, bytes | None]]]:
     """Return how many records lie in tails all of whose records are older than the maximal lag.
 
     A log is due by the largest timestamp of a segment's first batch, so a tail that has a young
-    record need not be due, and nothing is said of it; nor of one with a record that no commit
-    shows, since an open transaction holds up the cleaning of all that follows.
+    record need not be due, and nothing is said of it; nor of one with times that are no times;
+    nor of one with a record that no commit shows, since an open transaction holds up the cleaning
+    of all that follows. A log that was not cleaned was perhaps not to be cleaned.
     """
     if rules.max_compaction_lag_ms is None:
         return 0, []
-    limit = (rules.now_ms - rules.max_compaction_lag_ms) * 1000
+    limit = _micros(rules.now_ms - rules.max_compaction_lag_ms)
+    was_cleaned = F.col("end").isNotNull() & F.coalesce(F.col("end") > F.col("dirty"), F.lit(True))
     tails = (
-        old.where(_in_tail() & F.col("end").isNotNull())
+        old.where(_in_tail() & was_cleaned)
         .groupBy("topic", "partition")
         .agg(
             F.max("micros").alias("newest"),
-            F.max("aborted").alias("open"),
+            F.min("micros").alias("oldest"),
+            F.max(F.col("aborted") | F.col("open")).alias("open"),
             F.count("*").alias("records"),
             F.min(F.struct("offset", "key")).alias("first"),
         )
-        .where((F.col("newest") < limit) & ~F.col("open"))
+        .where((F.col("newest") < limit) & (F.col("oldest") > 0) & ~F.col("open"))
         .orderBy("topic", "partition")
         .collect()
     )
@@ -543,14 +506,10 @@ def _overdue(old: DataFrame, rules: Rules) -> tuple[int, list[tuple[str, int, in
     return sum(row["records"] for row in tails), places
 
 
-def _example(
-    kind: str, topic: str, partition: int, offset: int, key: bytes | None = None
-) -> dict[str, Any]:
-    return {
-        "kind": kind,
-        "text": KINDS[kind],
-        "topic": topic,
-        "partition": partition,
-        "offset": offset,
-        "key": None if key is None else bytes(key).hex(),
-    }
+def _micros(ms: int) -> Column:
+    return F.lit(_within_int64(ms * 1000)).cast("bigint")
+
+
+def _within_int64(number: int) -> int:
+    """Return a sum or a product as near as a column can have it: durations may be endless."""
+    return max(-INT64_MAX, min(number, INT64_MAX))

@@ -18,3 +18,22 @@ def spark():
     )
     yield session
     session.stop()
+
+
+# Plans as large as the oracle's take longer to compile than a few rows take to interpret.
+INTERPRETED = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+}
+
+
+@pytest.fixture
+def interpreted(spark):
+    """Switch code generation off for a test; return the settings that were."""
+    kept = {name: spark.conf.get(name) for name in INTERPRETED}
+    for name, value in INTERPRETED.items():
+        spark.conf.set(name, value)
+    yield kept
+    for name, value in kept.items():
+        spark.conf.set(name, value)

@@ -4,6 +4,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from logstore import Broker, VirtualClock
 from tests.support.golden_dirs import READ_CASES, ROOT, encoded, lines, manifest
 
 pytestmark = pytest.mark.slow
@@ -46,3 +47,19 @@ def rows_of(frame):
 @pytest.mark.parametrize("case", READ_CASES)
 def test_golden_directories_give_the_rows_that_kafka_read(spark, case):
     assert rows_of(load(spark, ROOT / case / "data", splitBytes=1)) == kafka_rows(case)
+
+
+def test_several_directories_and_the_columns_to_be_named(spark, tmp_path):
+    dirs = [str(tmp_path / name) for name in ("one, with a comma", "two")]
+    with Broker(dirs, clock=VirtualClock()) as broker:
+        broker.create_topic("t", partitions=3, configs={"cleanup.policy": "compact"})
+        for partition in range(3):
+            broker.append_many("t", [(b"a", None), (b"b", b"1")], partition=partition)
+            if partition:
+                broker.roll("t", partition)
+        broker.clean("t", force=True)
+    reader = spark.read.format("logstore")
+    assert reader.load(dirs).count() == 6
+    named = reader.option("columns", "partition,aborted,deleteHorizonMs").load(dirs)
+    found = {(row.partition, row.aborted, row.deleteHorizonMs is None) for row in named.collect()}
+    assert found == {(0, False, True), (1, False, False), (2, False, False)}

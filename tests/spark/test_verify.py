@@ -14,10 +14,11 @@ import pytest
 pytest.importorskip("pyspark")
 
 from bench.workloads import verify as oracle
-from bench.workloads.verify import KINDS, Cleaned, Rules, mark_aborted, verify
+from bench.workloads.verify import Cleaned, Rules, mark_aborted, verify
+from bench.workloads.violations import KINDS
 from logstore.errors import InvalidConfigurationError
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("interpreted")]
 
 TOPIC = "t"
 NOW = 1_700_000_000_000
@@ -30,24 +31,6 @@ SCHEMA = (
     "deleteHorizonMs bigint"
 )
 STRATEGIES = ("offset", "timestamp", "header")
-
-# Plans as large as the oracle's take longer to compile than these few rows take to interpret.
-INTERPRETED = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.adaptive.enabled": "false",
-}
-
-
-@pytest.fixture(autouse=True)
-def interpreted(spark):
-    """Switch code generation off; the examples are made with it all the same."""
-    kept = {name: spark.conf.get(name) for name in INTERPRETED}
-    for name, value in INTERPRETED.items():
-        spark.conf.set(name, value)
-    yield kept
-    for name, value in kept.items():
-        spark.conf.set(name, value)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,304 @@
+"""Two data directories, before and after cleaning: everything the oracle needs is found in them.
+
+How far each partition was cleaned is what the cleaner wrote down, in the checkpoint of the
+directory after. All else is judged from the records.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from bench.workloads.kinds import example
+from bench.workloads.source import KAFKA_SCHEMA, MORE_COLUMNS
+from bench.workloads.verify import EXAMPLES, Begin, Cleaned, Rules, Verdict, verify
+from bench.workloads.versions import HEADER, OFFSET
+from logstore.broker import Broker
+from logstore.broker.setup import directories_of
+from logstore.config import LogConfig
+from logstore.errors import InvalidConfigurationError, UnknownTopicOrPartitionError
+from logstore.runtime import SystemClock
+from logstore.types import INT64_MAX, TopicPartition
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from logstore.config import BrokerConfig
+
+Directories = str | PathLike[str] | Sequence[str | PathLike[str]]
+
+_ORDER_COLUMNS = ("topic", "partition", "offset")
+
+
+class _Partition(NamedTuple):
+    """A partition as it lies in a directory.
+
+    Attributes
+    ----------
+    log_start_offset, log_end_offset : int
+        The latter is exclusive.
+    first_dirty_offset : int or None
+        What the cleaner's checkpoint says; None if nothing.
+    config : LogConfig
+        In force for its topic.
+    adopted : bool
+        The directory has no configuration for the topic.
+    """
+
+    log_start_offset: int
+    log_end_offset: int
+    first_dirty_offset: int | None
+    config: LogConfig
+    adopted: bool
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no record to look at."""
+        return self.log_start_offset == self.log_end_offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """What the caller said of the cleaning."""
+
+    strategy: str | None
+    header: str | None
+    encoding: str | None
+    since_ms: int | None
+    now_ms: int | None
+    forced: bool
+
+    def rules(self, config: LogConfig) -> Rules:
+        """Return the rules of a topic; what was said goes before what it says."""
+        strategy = self.strategy or config.compaction_strategy or OFFSET
+        header = self.header or config.compaction_strategy_header.strip()
+        if strategy == HEADER and not header and self.strategy is None:
+            strategy = OFFSET  # as KIP-280 has it
+        since_ms, now_ms = self.since_ms, self.now_ms
+        judges_lags = now_ms is not None and not self.forced
+        if now_ms is None:
+            now_ms = SystemClock().now_ms()
+        elif since_ms is None:
+            since_ms = now_ms
+        max_lag = config.max_compaction_lag_ms
+        return Rules(
+            strategy=strategy,
+            header=header if strategy == HEADER else "",
+            encoding=self.encoding or config.logstore_compaction_strategy_header_encoding,
+            since_ms=since_ms,
+            now_ms=now_ms,
+            delete_retention_ms=config.delete_retention_ms,
+            min_compaction_lag_ms=config.min_compaction_lag_ms if judges_lags else 0,
+            max_compaction_lag_ms=max_lag if judges_lags and max_lag < INT64_MAX else None,
+        )
+
+
+def verify_directories(
+    spark: SparkSession,
+    before: Directories,
+    after: Directories,
+    *,
+    strategy: str | None = None,
+    header: str | None = None,
+    encoding: str | None = None,
+    topic: str | None = None,
+    partition: int | None = None,
+    since_ms: int | None = None,
+    now_ms: int | None = None,
+    forced: bool = False,
+    broker_config: Mapping[str, object] | BrokerConfig | None = None,
+    examples: int = EXAMPLES,
+) -> Verdict:
+    """Compare a data directory with what must follow from the one it was cleaned from.
+
+    Parameters
+    ----------
+    before, after : path or sequence of paths
+        The data directory, or all those of one broker. Both are opened read-only.
+    strategy, header, encoding : str, optional
+        By which records were to survive; by default what each topic says in `after`, or in
+        `before` if it is configured there only.
+    topic, partition : str, int, optional
+        Only these; everything by default.
+    since_ms, now_ms : int, optional
+        When the first and the last cleaning in between began, in Unix ms. With `now_ms` alone there
+        was one. With neither, a tombstone without a delete horizon may be there or not, one with a
+        horizon must be there until the system clock reaches it, and lags are not judged.
+    forced : bool
+        The cleaning was told to heed no lag, so they are not judged.
+    broker_config : mapping or BrokerConfig, optional
+        Gives topics their defaults, as it did when they were cleaned.
+    examples : int
+        Of each kind of violation, at most.
+
+    Returns
+    -------
+    Verdict
+        Its notes say what could not be judged.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        A directory does not exist or `before` holds no partition; a topic's rules are
+        contradictory.
+    UnknownTopicOrPartitionError
+        `before` does not have it.
+    KafkaStorageError, CorruptRecordError
+        The disk failed, or a batch is damaged.
+
+    Notes
+    -----
+    A partition without an entry in the cleaner's checkpoint of `after` was not cleaned: nothing
+    may have changed. One whose entry is where it was may have been rewritten, so that expired
+    tombstones went. Records below the log start of either side are not looked at: retention and
+    delete-records may take them. One run of the oracle for each set of rules.
+    """
+    asked = _Asked(
+        strategy=strategy,
+        header=header,
+        encoding=encoding,
+        since_ms=since_ms,
+        now_ms=now_ms,
+        forced=forced,
+    )
+    paths = directories_of(before), directories_of(after)
+    old = _partitions(paths[0], broker_config, topic, partition)
+    if not any(old.values()):
+        raise InvalidConfigurationError(f"{', '.join(paths[0])}: no partition to compare with")
+    try:
+        new = _partitions(paths[1], broker_config, topic, partition)
+    except UnknownTopicOrPartitionError:
+        new = {}
+    verdicts = [_missing(old, new, examples)]
+    for rules, places in _by_rules(old, new, asked).items():
+        begun = {tuple(tp): _begin(old[tp]) for tp in places}
+        cleaned = {tuple(tp): _cleaned(old[tp], new[tp]) for tp in places}
+        verdicts.append(
+            verify(
+                _load(spark, paths[0], places, (*KAFKA_SCHEMA.names, *MORE_COLUMNS.names)),
+                _load(spark, paths[1], places, KAFKA_SCHEMA.names, order="stored"),
+                rules,
+                cleaned,
+                begun=begun,
+                order=_load(spark, paths[1], places, _ORDER_COLUMNS, order="stored"),
+                examples=examples,
+            )
+        )
+    verdicts.append(Verdict({}, [], 0, 0, tuple(_notes(asked, old, new))))
+    return Verdict.of(verdicts, examples=examples)
+
+
+# --- what lies there ----------------------------------------------------------------------------
+
+
+def _partitions(
+    paths: Sequence[str],
+    broker_config: Mapping[str, object] | BrokerConfig | None,
+    topic: str | None,
+    partition: int | None,
+) -> dict[TopicPartition, _Partition]:
+    """Return the partitions that have a folder."""
+    with Broker(list(paths), broker_config=broker_config, read_only=True) as broker:
+        manager = broker.manager
+        for directory in manager.directories:
+            directory.check_online()
+        there = {tp for directory in manager.directories for tp in directory.partitions}
+        found = {}
+        for tp in broker.partitions(topic, partition):
+            if tp not in there:
+                continue
+            log = broker.log(*tp)
+            found[tp] = _Partition(
+                log.log_start_offset,
+                log.log_end_offset,
+                manager.directory_of(tp).cleaner_offset(tp),
+                manager.catalog.config(tp.topic),
+                broker.topic(tp.topic).adopted,
+            )
+        return found
+
+
+def _by_rules(
+    old: Mapping[TopicPartition, _Partition],
+    new: Mapping[TopicPartition, _Partition],
+    asked: _Asked,
+) -> dict[Rules, list[TopicPartition]]:
+    """Return the partitions that are on both sides, by the rules they follow."""
+    found = defaultdict(list)
+    rules: dict[str, Rules] = {}
+    for tp in sorted(old.keys() & new.keys()):
+        if old[tp].is_empty and new[tp].is_empty:
+            continue
+        if tp.topic not in rules:
+            source = old[tp] if new[tp].adopted and not old[tp].adopted else new[tp]
+            rules[tp.topic] = asked.rules(source.config)
+        found[rules[tp.topic]].append(tp)
+    return found
+
+
+def _begin(old: _Partition) -> Begin:
+    """Return where a cleaning had to begin; a checkpoint outside the log counts for nothing."""
+    dirty = old.first_dirty_offset
+    if dirty is None or not old.log_start_offset <= dirty <= old.log_end_offset:
+        dirty = old.log_start_offset
+    return Begin(old.log_start_offset, dirty)
+
+
+def _cleaned(old: _Partition, new: _Partition) -> Cleaned:
+    end = min(new.first_dirty_offset or 0, old.log_end_offset)
+    start = max(old.log_start_offset, new.log_start_offset)
+    return Cleaned(start, end, old.log_end_offset)
+
+
+def _missing(
+    old: Mapping[TopicPartition, _Partition],
+    new: Mapping[TopicPartition, _Partition],
+    examples: int,
+) -> Verdict:
+    """Tell of partitions that only one side has; those in which nothing ever was do not count."""
+    counts, shown = {}, []
+    for kind, places in (
+        ("partition_lost", [tp for tp in old if tp not in new and old[tp].log_end_offset]),
+        ("partition_invented", [tp for tp in new if tp not in old and new[tp].log_end_offset]),
+    ):
+        if places:
+            counts[kind] = len(places)
+            shown += [example(kind, *tp, None) for tp in sorted(places)[:examples]]
+    return Verdict(counts, shown, 0, 0)
+
+
+def _notes(
+    asked: _Asked,
+    old: Mapping[TopicPartition, _Partition],
+    new: Mapping[TopicPartition, _Partition],
+) -> Iterable[str]:
+    both = [tp for tp in sorted(old) if tp in new and not old[tp].is_empty]
+    untouched = [tp for tp in both if _cleaned(old[tp], new[tp]).end_offset == 0]
+    if untouched:
+        names = ", ".join(map(str, untouched[:10])) + (", …" if len(untouched) > 10 else "")
+        yield f"never cleaned, and so compared record by record: {names}"
+    if asked.now_ms is None:
+        yield (
+            "it is not known when the cleaning ran: tombstones without a delete horizon may be"
+            " there or not, and lags are not judged"
+        )
+
+
+def _load(
+    spark: SparkSession,
+    paths: Sequence[str],
+    places: Iterable[TopicPartition],
+    columns: Iterable[str],
+    **options: Any,  # as Spark takes them
+) -> DataFrame:
+    assigned = defaultdict(list)
+    for tp in places:
+        assigned[tp.topic].append(tp.partition)
+    reader = spark.read.format("logstore").options(
+        assign=json.dumps(assigned), columns=",".join(columns), **options
+    )
+    return reader.load(list(paths))

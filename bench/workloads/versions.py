@@ -1,0 +1,76 @@
+"""Which version a record states (KIP-280), as columns; written from cleaner-semantics §13.2."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+OFFSET = "offset"
+TIMESTAMP = "timestamp"
+HEADER = "header"
+STRATEGIES = (OFFSET, TIMESTAMP, HEADER)
+
+LONG = "long"
+VARLONG = "varlong"
+ENCODINGS = (LONG, VARLONG)
+
+_LONG_BYTES = 8
+_WORD_DIGITS = 16
+_VARLONG_BYTES = 10
+_WHOLE_VARLONG = f"^([89A-F][0-9A-F]){{0,{_VARLONG_BYTES - 1}}}[0-7][0-9A-F]$"
+"""In hexadecimal: every byte but the last says that more follow, and nothing is left over."""
+
+
+def version_of(strategy: str, header: str, encoding: str) -> tuple[Column, Column]:
+    """Return whether a record states a version, and which, over the source's columns.
+
+    The second is to be looked at only where the first is true.
+    """
+    if strategy == OFFSET:
+        return F.lit(False), F.lit(0).cast("bigint")
+    if strategy == TIMESTAMP:
+        return F.lit(True), F.unix_millis("timestamp")
+    named = F.filter("headers", lambda each: each["key"] == header)
+    # The last of the name decides, even if an earlier one was well-formed.
+    value = F.try_element_at(named, F.lit(-1))["value"]
+    return varlong(value) if encoding == VARLONG else big_endian(value)
+
+
+def big_endian(value: Column) -> tuple[Column, Column]:
+    """Return whether bytes are 8, and the signed number they are."""
+    present = F.coalesce(F.length(value) == _LONG_BYTES, F.lit(False))
+    return present, _word(F.hex(F.when(present, value)))
+
+
+def varlong(value: Column) -> tuple[Column, Column]:
+    """Return whether bytes are one whole varlong, and the signed number it is.
+
+    Seven bits a byte, the least significant first, at most 10 bytes; longer than needed is well
+    formed, and what goes beyond 64 bits falls off. Zigzag: the sign is the lowest bit.
+    """
+    digits = F.hex(value)
+    present = F.coalesce(digits.rlike(_WHOLE_VARLONG), F.lit(False))
+    # Left-aligned in two words, bytes that are missing are zeros and add nothing.
+    padded = F.rpad(F.when(present, digits), 2 * _WORD_DIGITS, "0")
+    words = [_word(F.substring(padded, 1 + at * _WORD_DIGITS, _WORD_DIGITS)) for at in (0, 1)]
+    groups = [
+        F.shiftleft(_byte(words[at // _LONG_BYTES], at % _LONG_BYTES).bitwiseAND(0x7F), 7 * at)
+        for at in range(_VARLONG_BYTES)
+    ]
+    zigzag = reduce(lambda total, group: total.bitwiseOR(group), groups)
+    sign = F.when(zigzag.bitwiseAND(1) == 1, F.lit(-1)).otherwise(F.lit(0)).cast("bigint")
+    return present, F.shiftrightunsigned(zigzag, 1).bitwiseXOR(sign)
+
+
+def _word(digits: Column) -> Column:
+    """Return 16 hexadecimal digits as a signed number of 64 bits."""
+    return F.conv(digits, 16, -10).cast("bigint")
+
+
+def _byte(word: Column, at: int) -> Column:
+    return F.shiftrightunsigned(word, 8 * (_LONG_BYTES - 1 - at)).bitwiseAND(0xFF)

@@ -1,0 +1,249 @@
+"""What is found in two data directories before the oracle begins; no JVM is needed for that."""
+
+import shutil
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from bench.workloads import directories
+from bench.workloads.directories import verify_directories
+from bench.workloads.verify import Begin, Cleaned, Verdict
+from logstore import Broker, TopicPartition, VirtualClock
+from logstore.errors import InvalidConfigurationError, UnknownTopicOrPartitionError
+from logstore.runtime import SystemClock
+
+NOW = 1_800_000_000_000
+
+
+class Asked(list):
+    """The runs of the oracle: rules, cleaned, begun and the options of both frames."""
+
+    def verdict_of(self, before, after, rules, cleaned, *, begun, order, examples):
+        self.append((rules, cleaned, begun))
+        return Verdict({}, [], 0, 0)
+
+    @property
+    def rules(self):
+        return {topic: rules for rules, cleaned, _ in self for topic, _ in cleaned}
+
+    @property
+    def cleaned(self):
+        return {place: each for _, cleaned, _ in self for place, each in cleaned.items()}
+
+    @property
+    def begun(self):
+        return {place: each for _, _, begun in self for place, each in begun.items()}
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    found = Asked()
+    monkeypatch.setattr(directories, "verify", found.verdict_of)
+    monkeypatch.setattr(directories, "_load", lambda *_, **__: None)
+    return found
+
+
+@pytest.fixture
+def pair(tmp_path):
+    """Return a maker of a directory, which copies it before the second function works on it."""
+
+    def make(fill, work):
+        clock = VirtualClock()
+        with Broker(tmp_path / "after", clock=clock) as broker:
+            fill(broker)
+        shutil.copytree(tmp_path / "after", tmp_path / "before")
+        with Broker(tmp_path / "after", clock=clock) as broker:
+            work(broker)
+        return tmp_path / "before", tmp_path / "after"
+
+    return make
+
+
+def compacted(broker, topic, segments=3, **configs):
+    broker.create_topic(
+        topic,
+        configs={
+            "cleanup.policy": "compact",
+            **{k.replace("_", "."): v for k, v in configs.items()},
+        },
+    )
+    for _ in range(segments):
+        broker.append_many(topic, [(b"k", b"v")] * 10, partition=0)
+        broker.roll(topic)
+
+
+def test_ranges_come_from_checkpoints_and_log_starts(asked, pair):
+    def fill(broker):
+        compacted(broker, "fresh")
+        compacted(broker, "never")
+        compacted(broker, "again")
+        compacted(broker, "front", cleanup_policy="compact,delete")
+        broker.clean("again", force=True)
+        broker.append_many("again", [(b"k", b"v")] * 5, partition=0)
+        broker.roll("again")
+        compacted(broker, "rest")
+        broker.clean("rest", force=True)
+
+    def work(broker):
+        for topic in ("fresh", "again", "front"):
+            broker.clean(topic, force=True)
+        broker.delete_records({TopicPartition("front", 0): 12})
+
+    verify_directories(None, *pair(fill, work))
+    assert asked.cleaned == {
+        ("fresh", 0): Cleaned(0, 30, 30),
+        ("never", 0): Cleaned(0, 0, 30),
+        ("again", 0): Cleaned(0, 35, 35),
+        ("front", 0): Cleaned(12, 30, 30),
+        ("rest", 0): Cleaned(0, 30, 30),
+    }
+    assert asked.begun == {
+        ("fresh", 0): Begin(0, 0),
+        ("never", 0): Begin(0, 0),
+        ("again", 0): Begin(0, 30),
+        ("front", 0): Begin(0, 0),
+        ("rest", 0): Begin(0, 30),
+    }
+    assert len(asked) == 1, "topics that follow the same rules are judged together"
+
+
+def test_every_topic_follows_its_own_rules_and_what_is_said_wins(asked, pair):
+    def fill(broker):
+        compacted(broker, "plain", delete_retention_ms="5", min_compaction_lag_ms="6")
+        compacted(broker, "time", compaction_strategy="timestamp", max_compaction_lag_ms="7")
+        compacted(broker, "nameless", compaction_strategy="header")
+        broker.create_topic(
+            "version",
+            configs={
+                "cleanup.policy": "compact",
+                "compaction.strategy": "header",
+                "compaction.strategy.header": "v",
+                "logstore.compaction.strategy.header.encoding": "varlong",
+            },
+        )
+        broker.append("version", b"1", key=b"k")
+
+    dirs = pair(fill, lambda broker: broker.alter_configs("time", {"delete.retention.ms": "9"}))
+    verify_directories(None, *dirs, since_ms=NOW - 1, now_ms=NOW)
+    rules = asked.rules
+    assert {topic: (r.strategy, r.header, r.encoding) for topic, r in rules.items()} == {
+        "plain": ("offset", "", "long"),
+        "time": ("timestamp", "", "long"),
+        "nameless": ("offset", "", "long"),
+        "version": ("header", "v", "varlong"),
+    }
+    assert (rules["plain"].delete_retention_ms, rules["time"].delete_retention_ms) == (5, 9)
+    assert [rules[t].min_compaction_lag_ms for t in ("plain", "time")] == [6, 0]
+    assert [rules[t].max_compaction_lag_ms for t in ("plain", "time")] == [None, 7]
+    assert {(r.since_ms, r.now_ms) for r in rules.values()} == {(NOW - 1, NOW)}
+
+    asked.clear()
+    verify_directories(None, *dirs, strategy="header", header="w", encoding="long", now_ms=NOW)
+    assert {(r.strategy, r.header, r.encoding) for r in asked.rules.values()} == {
+        ("header", "w", "long")
+    }
+    asked.clear()
+    verify_directories(None, *dirs, strategy="offset", topic="version")
+    assert {topic: r.strategy for topic, r in asked.rules.items()} == {"version": "offset"}
+    with pytest.raises(InvalidConfigurationError, match="header's name"):
+        verify_directories(None, *dirs, strategy="header")
+
+
+def test_times_and_what_is_judged_by_them(asked, pair):
+    def fill(broker):
+        lags = {"min_compaction_lag_ms": "6", "max_compaction_lag_ms": "7"}
+        compacted(broker, "t", **lags)
+
+    dirs = pair(fill, lambda broker: broker.clean("t", force=True))
+    verify_directories(None, *dirs, now_ms=NOW)
+    (rules,) = asked.rules.values()
+    assert (rules.since_ms, rules.now_ms) == (NOW, NOW)
+    assert (rules.min_compaction_lag_ms, rules.max_compaction_lag_ms) == (6, 7)
+
+    verdict = verify_directories(None, *dirs, now_ms=NOW, forced=True)
+    assert (asked.rules["t"].min_compaction_lag_ms, asked.rules["t"].max_compaction_lag_ms) == (
+        0, None,
+    )  # fmt: skip
+    assert verdict.notes == ()
+
+    started = SystemClock().now_ms()
+    verdict = verify_directories(None, *dirs)
+    rules = asked.rules["t"]
+    assert rules.since_ms is None
+    assert started <= rules.now_ms <= SystemClock().now_ms()
+    assert (rules.min_compaction_lag_ms, rules.max_compaction_lag_ms) == (0, None)
+    assert ["not known when the cleaning ran" in note for note in verdict.notes] == [True]
+    with pytest.raises(InvalidConfigurationError, match="later than the last"):
+        verify_directories(None, *dirs, since_ms=NOW + 1, now_ms=NOW)
+
+
+def test_a_copy_without_the_topics_configuration_is_judged_by_that_of_before(asked, pair):
+    def fill(broker):
+        compacted(broker, "t", compaction_strategy="timestamp", delete_retention_ms="11")
+
+    before, after = pair(fill, lambda broker: broker.clean("t", force=True))
+    (after / "logstore-topics.json").unlink()
+    verify_directories(None, before, after)
+    assert (asked.rules["t"].strategy, asked.rules["t"].delete_retention_ms) == ("timestamp", 11)
+    (before / "logstore-topics.json").unlink()
+    asked.clear()
+    defaults = {"log.cleaner.delete.retention.ms": "12"}
+    verify_directories(None, before, after, broker_config=defaults)
+    assert (asked.rules["t"].strategy, asked.rules["t"].delete_retention_ms) == ("offset", 12)
+    assert asked.cleaned == {("t", 0): Cleaned(0, 30, 30)}, "whatever the policy says by now"
+
+
+def test_partitions_that_one_side_lacks_are_violations(asked, pair):
+    def fill(broker):
+        for topic in ("kept", "lost"):
+            broker.create_topic(topic, partitions=3)
+            for partition in range(2):  # 2 of each stays empty
+                broker.append(topic, b"v", partition=partition)
+
+    def work(broker):
+        broker.create_partitions("kept", 5)
+        broker.append("kept", b"v", partition=4)
+
+    before, after = pair(fill, work)
+    shutil.rmtree(after / "kept-1")
+    for folder in after.glob("lost-*"):
+        shutil.rmtree(folder)
+    verdict = verify_directories(None, before, after)
+    assert verdict.violations == {"partition_lost": 3, "partition_invented": 1}
+    assert [(e["kind"], e["topic"], e["partition"], e["offset"]) for e in verdict.examples] == [
+        ("partition_lost", "kept", 1, None),
+        ("partition_lost", "lost", 0, None),
+        ("partition_lost", "lost", 1, None),
+        ("partition_invented", "kept", 4, None),
+    ]
+    assert asked.cleaned.keys() == {("kept", 0)}
+    assert verify_directories(None, before, after, topic="kept", partition=0).ok
+    assert verify_directories(None, before, after, topic="lost").violations == {"partition_lost": 2}
+    assert len(verify_directories(None, before, after, examples=1).examples) == 2
+
+
+def test_nothing_to_compare_with_is_refused(asked, pair, tmp_path):
+    before, after = pair(lambda broker: compacted(broker, "t"), lambda broker: None)
+    with pytest.raises(UnknownTopicOrPartitionError, match="nobody"):
+        verify_directories(None, before, after, topic="nobody")
+    with pytest.raises(InvalidConfigurationError, match="does not exist"):
+        verify_directories(None, before, tmp_path / "nowhere")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InvalidConfigurationError, match="no partition to compare with"):
+        verify_directories(None, tmp_path / "empty", after)
+    verdict = verify_directories(None, before, tmp_path / "empty")
+    assert verdict.violations == {"partition_lost": 1}
+
+
+def test_all_log_directories_of_a_broker_count(asked, tmp_path):
+    dirs = [tmp_path / name for name in ("one", "two")]
+    with Broker(dirs, clock=VirtualClock()) as broker:
+        broker.create_topic("t", partitions=4, configs={"cleanup.policy": "compact"})
+        for partition in range(4):
+            broker.append_many("t", [(b"k", b"v")] * 5, partition=partition)
+            broker.roll("t", partition)
+        broker.clean("t", force=True)
+    verify_directories(None, dirs, dirs)
+    assert asked.cleaned == {("t", n): Cleaned(0, 5, 5) for n in range(4)}
+    assert verify_directories(None, dirs, dirs[:1]).violations == {"partition_lost": 2}

@@ -1,0 +1,136 @@
+"""What the oracle allows where the cleaning did not begin with a fresh log."""
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from bench.workloads.verify import Begin, Cleaned, Rules, Verdict, verify
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("interpreted")]
+
+NOW = 1_700_000_000_000
+SINCE = NOW - 1_000
+LOG_END = 20
+OLD = NOW - 10_000_000
+SCHEMA = (
+    "topic string, partition int, offset bigint, key binary, value binary, ms bigint,"
+    " timestampType int, headers array<struct<key:string,value:binary>>, aborted boolean,"
+    " deleteHorizonMs bigint"
+)
+
+
+def record(offset, version, value=b"v", *, aborted=False, horizon=None, key=b"k"):
+    """Return a record whose timestamp is its version."""
+    ms = version if version > OLD else OLD + version
+    return (offset, key, value, ms, 0, [], aborted, horizon)
+
+
+def frame(spark, by_partition):
+    rows = [("t", number, *each) for number, rows in enumerate(by_partition) for each in rows]
+    made = spark.createDataFrame(rows, SCHEMA).coalesce(1)
+    return made.selectExpr("*", "timestamp_millis(ms) AS timestamp").drop("ms")
+
+
+CASES = {
+    "the winner left by the front after it had beaten the others": (
+        [record(0, 9), record(1, 5), record(2, 4)], [], Cleaned(1, 10, LOG_END), Begin(0, 0), [],
+    ),
+    "the winner left by the front before anything was cleaned": (
+        [record(0, 9), record(1, 5), record(2, 4)], [1], Cleaned(1, 10, LOG_END), Begin(0, 0), [],
+    ),
+    "a winner that is still there must be": (
+        [record(0, 3), record(1, 5), record(2, 4)], [2], Cleaned(1, 10, LOG_END), Begin(0, 0),
+        [("survivor_lost", 1), ("wrong_winner", 2)],
+    ),
+    "what was cleaned before may keep what loses, and must keep what wins": (
+        [record(0, 3), record(1, 5), record(2, 1, key=b"l"), record(3, 2, key=b"l")], [0, 1, 2],
+        Cleaned(0, 10, LOG_END), Begin(0, 10), [("survivor_lost", 3)],
+    ),
+    "late for a tombstone that had expired": (
+        [record(0, 9, None, horizon=SINCE), record(5, 3)], [5],
+        Cleaned(0, 10, LOG_END), Begin(0, 3), [],
+    ),
+    "late, but the tombstone is there": (
+        [record(0, 9, None, horizon=SINCE), record(5, 3)], [0, 5],
+        Cleaned(0, 10, LOG_END), Begin(0, 3), [("loser_kept", 5)],
+    ),
+    "not late for a tombstone that had not expired when it all began": (
+        [record(0, 9, None, horizon=SINCE + 1), record(5, 3)], [5],
+        Cleaned(0, 10, LOG_END), Begin(0, 3), [("tombstone_resurrected", 5)],
+    ),
+    "not late: it had been compared": (
+        [record(0, 9, None, horizon=SINCE), record(2, 3)], [2],
+        Cleaned(0, 10, LOG_END), Begin(0, 3), [("tombstone_resurrected", 2)],
+    ),
+    "nobody knows how a transaction will end": (
+        [record(0, 3), record(12, 3, aborted=None), record(13, 3, aborted=True)], [0],
+        Cleaned(0, 10, LOG_END), Begin(0, 0), [("tail_lost", 12)],
+    ),
+    "nothing was rewritten, so that what was aborted is there": (
+        [record(0, 3), record(13, 3, aborted=True)], [0],
+        Cleaned(0, 0, LOG_END), Begin(0, 0), [("tail_lost", 13)],
+    ),
+    "the lag holds for what was dirty": (
+        [record(0, NOW - 5), record(2, NOW - 4), record(3, NOW - 3)], [3],
+        Cleaned(0, 10, LOG_END), Begin(0, 2), [("min_lag_broken", 2)],
+    ),
+    "an old tail, but nothing was cleaned": (
+        [record(0, 1), record(12, 2)], [0, 12], Cleaned(0, 10, LOG_END), Begin(0, 10), [],
+    ),
+    "an old tail of a log that was cleaned": (
+        [record(0, 1), record(12, 2)], [0, 12], Cleaned(0, 10, LOG_END), Begin(0, 0),
+        [("max_lag_broken", 12)],
+    ),
+}  # fmt: skip
+
+
+def test_each_case_is_judged_as_it_began(spark):
+    before, after, expected = [], [], []
+    for number, (rows, kept, _, _, violations) in enumerate(CASES.values()):
+        before.append(rows)
+        after.append([row for row in rows if row[0] in kept])
+        expected += [(kind, number, offset) for kind, offset in violations]
+    verdict = verify(
+        frame(spark, before),
+        frame(spark, after).drop("aborted", "deleteHorizonMs"),
+        Rules(
+            strategy="timestamp", since_ms=SINCE, now_ms=NOW, delete_retention_ms=2**63 - 1,
+            min_compaction_lag_ms=10, max_compaction_lag_ms=1_000,
+        ),
+        {("t", number): case[2] for number, case in enumerate(CASES.values())},
+        begun={("t", number): case[3] for number, case in enumerate(CASES.values())},
+        examples=100,
+    )  # fmt: skip
+    found = [(each["kind"], each["partition"], each["offset"]) for each in verdict.examples]
+    assert sorted(found) == sorted(expected)
+
+
+def test_without_a_first_time_a_tombstone_without_a_horizon_may_be_there_or_not(spark):
+    rows = [record(0, 9, None), record(1, 9, None, key=b"l", horizon=NOW + 1)]
+    kept = {0: [0, 1], 1: [1], 2: [0]}
+    verdict = verify(
+        frame(spark, [rows] * 3),
+        frame(spark, [[row for row in rows if row[0] in each] for each in kept.values()]),
+        Rules(since_ms=None, now_ms=NOW),
+        {("t", number): Cleaned(0, 10, LOG_END) for number in kept},
+    )
+    found = [(each["kind"], each["partition"], each["offset"]) for each in verdict.examples]
+    assert found == [("tombstone_lost", 2, 1)]
+
+
+def test_verdicts_on_different_partitions_are_put_together():
+    def shown(kind, offset):
+        return {"kind": kind, "topic": "t", "partition": 0, "offset": offset}
+
+    one = Verdict({"tail_lost": 2}, [shown("tail_lost", 7), shown("tail_lost", 9)], 10, 8, ("a",))
+    two = Verdict({"tail_lost": 1, "survivor_lost": 4}, [shown("tail_lost", 3)], 5, 1, ("a", "b"))
+    both = Verdict.of([one, two], examples=2)
+    assert both == Verdict(
+        {"survivor_lost": 4, "tail_lost": 3},
+        [shown("tail_lost", 3), shown("tail_lost", 7)],
+        15,
+        9,
+        ("a", "b"),
+    )
+    assert not both.ok
+    assert Verdict.of([]).ok
