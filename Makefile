@@ -10,6 +10,9 @@ PYTEST_ARGS ?=
 SECONDS ?=
 EXECUTIONS ?=
 FUZZ_ARGS ?=
+SPEC ?=
+RECORDS ?=
+WORKLOAD_ARGS ?=
 
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PYTEST := $(BIN)/python -m pytest
@@ -51,7 +54,7 @@ $(ALL): requirements/all.txt $(CORE)
 	@$(PIP) install --require-hashes --no-build-isolation -r requirements/all.txt
 	@touch $(DEV) $@
 
-.PHONY: help install demo test check format lint mypy interop golden fuzz boundscheck nojit-coverage docs lock clean
+.PHONY: help install demo test check format lint mypy interop golden fuzz boundscheck nojit-coverage workload docs lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -88,7 +91,7 @@ mypy: $(DEV) ## types of logstore and cleaner, strictly
 	@$(BIN)/mypy
 
 # In CI a machine that cannot run Kafka's classes is a failure; elsewhere the tests skip and say why.
-interop: $(DEV) ## tests against Kafka's own classes (need a JDK and Maven)
+interop: $(ALL) ## tests against Kafka's own classes (need a JDK and Maven), and on a Spark cluster
 	@rm -f tests/interop/target/results.json
 	@LOGSTORE_INTEROP_REQUIRED=$(if $(CI),1,$(LOGSTORE_INTEROP_REQUIRED)) \
 		$(PYTEST) -m "interop and not long" $(PYTEST_ARGS) tests/interop
@@ -112,9 +115,14 @@ nojit-coverage: $(DEV) ## coverage with the kernels run as plain Python
 	@NUMBA_DISABLE_JIT=1 $(PYTEST) $(PARALLEL) $(PYTEST_ARGS) --cov --cov-report=term --cov-report=html \
 		$(wildcard tests/unit tests/property tests/cli)
 
-docs: $(DEV) ## write docs/CLI.md and docs/CONFIG.md again
+workload: $(ALL) ## generate, clean and verify 10 million records on Spark: SPEC=file or preset, RECORDS=n, WORKLOAD_ARGS
+	@$(BIN)/logstore workload run $(or $(SPEC),bench/workloads/ten-million.toml) \
+		$(if $(RECORDS),--set records=$(RECORDS)) $(WORKLOAD_ARGS)
+
+docs: $(DEV) ## write docs/CLI.md, docs/CONFIG.md and docs/WORKLOAD-KEYS.md again
 	@PYTHONPATH=. $(BIN)/python tests/support/cli_docs.py
 	@PYTHONPATH=. $(BIN)/python tests/support/config_docs.py
+	@PYTHONPATH=. $(BIN)/python tests/support/workload_docs.py
 
 # --- upkeep -----------------------------------------------------------------------------------
 

@@ -42,6 +42,11 @@ COMMANDS = {
     "demo": ("logstore.cli.cmd_demo:demo", "Run the main job on a small real story."),
 }
 
+REGISTERED = {
+    "workload": "Generate keyed workloads and verify cleanings, on Spark.",
+}
+"""Commands of this distribution that live outside the engine, and so come as entry points."""
+
 
 class Root(Group):
     """The program: its own commands, and those that other packages register."""
@@ -54,7 +59,9 @@ class Root(Group):
         """Return (name, one-line help); registered commands are not imported for it."""
         own = [(name, text) for name, (place, text) in self.lazy.items() if _exists(place)]
         others = [
-            (name, f"From {package}.") for name, package in registered() if name not in self.lazy
+            (name, REGISTERED.get(name, f"From {package}."))
+            for name, package in registered()
+            if name not in self.lazy
         ]
         return own + others
 

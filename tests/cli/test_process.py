@@ -15,7 +15,7 @@ import pytest
 from tests.cli.conftest import GOLDEN, lines
 
 PROGRAM = [sys.executable, "-c", "from logstore.cli.main import main; main()"]
-HEAVY = {"numpy", "numba", "rich", "lz4", "zstandard", "cramjam", "importlib.metadata"}
+HEAVY = {"numpy", "numba", "rich", "lz4", "zstandard", "cramjam", "importlib.metadata", "pyspark"}
 
 
 def call(*arguments, data_dir, **options):
@@ -73,6 +73,13 @@ def modules_after(*arguments, data_dir):
 def test_small_work_loads_nothing_heavy(arguments):
     loaded = modules_after(*arguments, data_dir=GOLDEN / "segments" / "data")
     assert loaded & HEAVY == set()
+
+
+@pytest.mark.parametrize("name", ("generate", "verify", "run"))
+def test_the_help_of_a_registered_command_loads_little(name):
+    """No more than what finds it: PySpark takes a second, and need not be there."""
+    loaded = modules_after("workload", name, "--help", data_dir=GOLDEN)
+    assert loaded & HEAVY <= {"importlib.metadata"}
 
 
 def test_help_imports_no_command():

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from logstore.cli.main import COMMANDS, main
+from logstore.cli.main import COMMANDS, REGISTERED, main
 from logstore.cli.options import SharedOption
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,7 +29,7 @@ Every command takes the shared options:
 
 
 def commands() -> Iterator[tuple[str, click.Command, click.Context]]:
-    """Yield (full name, command, context) of the program's own commands, depth first."""
+    """Yield (full name, command, context) of this distribution's commands, depth first."""
     root = click.Context(main, info_name="logstore", terminal_width=WIDTH, **main.context_settings)
     yield from _below(main, root)
 
@@ -38,7 +38,7 @@ def _below(
     group: click.Group, context: click.Context
 ) -> Iterator[tuple[str, click.Command, click.Context]]:
     for name in group.list_commands(context):
-        if group is main and name not in COMMANDS:
+        if group is main and name not in COMMANDS | REGISTERED:
             continue  # another package's
         command = group.get_command(context, name)
         assert command is not None

@@ -1,0 +1,129 @@
+"""The whole way in one run: generate a workload, clean a copy of it, prove the cleaning right."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from bench.workloads.directories import verify_directories
+from bench.workloads.generate import Generated, generate
+from bench.workloads.spec import DAY_MS, Spec
+from bench.workloads.verify import Verdict
+from logstore.broker import Broker
+from logstore.broker.copies import copy_partitions
+from logstore.runtime import DiskFileSystem, FixedWallClock
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from cleaner.clean import PassProgress
+    from logstore.broker.reports import CleanReport
+    from logstore.types import TopicPartition
+
+CleanListener = Callable[["TopicPartition", "PassProgress"], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What a run made and found.
+
+    Attributes
+    ----------
+    generated : Generated
+        The topic, in `DIR/before`, and its rows in `DIR/before.parquet`.
+    cleaned : CleanReport
+        Of the copy in `DIR/after`.
+    verdict : Verdict
+        What the oracle says of both.
+    seconds : dict
+        Of each stage, in order.
+    """
+
+    generated: Generated
+    cleaned: CleanReport
+    verdict: Verdict
+    seconds: dict[str, float]
+
+    def rates(self) -> dict[str, float]:
+        """Return records of the workload a second, stage by stage."""
+        return {
+            stage: self.generated.records / seconds
+            for stage, seconds in self.seconds.items()
+            if seconds
+        }
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the object of the command's JSON."""
+        return {
+            "records": self.generated.records,
+            "seconds": {stage: round(taken, 3) for stage, taken in self.seconds.items()},
+            "records_per_second": {stage: round(rate) for stage, rate in self.rates().items()},
+            "generated": self.generated.as_json(),
+            "cleaned": self.cleaned.to_json(),
+            "verified": self.verdict.as_json(),
+        }
+
+
+def run_pipeline(
+    spark: SparkSession,
+    spec: Spec,
+    directory: str,
+    *,
+    strategy: str | None = None,
+    threads: int | None = None,
+    on_clean: CleanListener | None = None,
+) -> Run:
+    """Generate, clean and verify.
+
+    Parameters
+    ----------
+    directory : str
+        Gets `before`, `before.parquet` and `after`; none of them may exist.
+    strategy : str, optional
+        By which to clean and to verify; the workload's own by default.
+    threads : int, optional
+        Partitions that are cleaned side by side; as many as there are cores by default.
+
+    Raises
+    ------
+    LogStoreError
+        A stage could not do its work; what earlier ones made stays.
+
+    Notes
+    -----
+    The cleaning runs a day after the workload's last record, in the workload's own time.
+    """
+    before, after = f"{directory}/before", f"{directory}/after"
+    seconds: dict[str, float] = {}
+    configs = {} if strategy is None else {"compaction.strategy": strategy}
+    made = generate(spark, spec, before, parquet=f"{before}.parquet", configs=configs)
+    seconds |= {f"generate: {stage}": taken for stage, taken in made.seconds.items()}
+    now_ms = spec.time.start_ms + round((spec.time.days + 1) * DAY_MS)
+    clock = FixedWallClock(now_ms)
+    with _timed(seconds, "copy"), Broker(before, clock=clock, read_only=True) as source:
+        partitions = source.partitions(spec.topic)
+        copy_partitions(source.manager, partitions, DiskFileSystem(clock), after)
+    with Broker(after, clock=clock) as broker, _timed(seconds, "clean"):
+        cleaned = broker.clean(
+            spec.topic,
+            force=True,
+            roll=True,
+            threads=threads or os.cpu_count(),
+            progress=on_clean,
+        )
+    with _timed(seconds, "verify"):
+        verdict = verify_directories(
+            spark, before, after, topic=spec.topic, now_ms=now_ms, forced=True
+        )
+    return Run(made, cleaned, verdict, seconds)
+
+
+@contextmanager
+def _timed(seconds: dict[str, float], stage: str) -> Iterator[None]:
+    began = time.perf_counter()
+    yield
+    seconds[stage] = time.perf_counter() - began

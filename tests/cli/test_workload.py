@@ -1,0 +1,117 @@
+"""`logstore workload` up to the point where Spark starts."""
+
+import importlib.util
+import os
+
+import pytest
+
+from bench.workloads import commands
+from bench.workloads.cmd_generate import spec_of
+from bench.workloads.commands import SparkOptions, default_heap, own_error
+from logstore.errors import InvalidConfigurationError
+
+
+@pytest.fixture
+def no_spark(monkeypatch):
+    """Make sure that what is refused is refused before any Java starts."""
+
+    def session(*_):
+        raise AssertionError("Spark starts")
+
+    monkeypatch.setattr(commands.SparkOptions, "session", session)
+
+
+def test_the_command_is_listed_with_its_help(run):
+    assert "\n  workload        Generate keyed workloads" in run("--help").stdout
+    text = run("workload", "--help").stdout
+    assert all(f"\n  {name} " in text for name in ("generate", "verify", "run"))
+
+
+def test_a_workload_is_a_file_or_a_preset_with_values_laid_over_it(tmp_path):
+    file = tmp_path / "own.toml"
+    file.write_text('topic = "own"\nrecords = 5\n[keys]\ncount = 3\n')
+    spec = spec_of(str(file), ("keys.count=4", "seed = 9", "keys.prefix=k-", "records=7"))
+    assert (spec.topic, spec.records, spec.seed) == ("own", 7, 9)
+    assert (spec.keys.count, spec.keys.prefix) == (4, "k-")
+    assert spec_of("cdc-table", ()).topic == "cdc-table"
+    spec = spec_of("cdc-table", ("configs.segment.bytes=10000000",))
+    assert spec.configs["segment.bytes"] == "10000000"
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    (
+        (("no-such",), "'no-such' is neither a file nor a preset"),
+        (("cdc-table", "--set", "records"), "--set 'records' is not KEY=VALUE"),
+        (("cdc-table", "--set", "records.x=1"), "records is an integer"),
+        (("cdc-table", "--set", "keys.cuont=1"), "unknown key keys.cuont; the nearest is 'count'"),
+        (("cdc-table", "--set", "records=0"), "records 0 is below 1"),
+        (("cdc-table", "--set", "configs.segment.byte=1"), "segment.byte"),
+        (("cdc-table", "--config", "segment.byte=1"), "segment.byte"),
+        (("cdc-table", "--parquet", "p", "--no-parquet"), "exclude each other"),
+        (("cdc-table", "--data-dir", "a", "--data-dir", "b"), "into one data directory"),
+    ),
+)
+def test_what_cannot_be_generated_is_refused_at_once(run, no_spark, data_dir, given, text):
+    refused = run("workload", "generate", *given, code=2)
+    assert text in refused.stderr
+    assert not data_dir.exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    (
+        ((), "Missing option '--before'"),
+        (("--before", "a"), "Missing option '--after'"),
+        (("--before", "a", "--after", "b", "--partition", "0"), "--partition needs --topic"),
+        (("--before", "a", "--after", "b", "--since", "0"), "--since needs --now"),
+        (("--before", "a", "--after", "b", "--strategy", "key"), "is not one of"),
+    ),
+)
+def test_what_cannot_be_verified_is_refused_at_once(run, no_spark, given, text):
+    assert text in run("workload", "verify", *given, code=2).stderr
+
+
+def test_a_run_keeps_away_from_what_is_there(run, no_spark, tmp_path):
+    (tmp_path / "after").mkdir()
+    refused = run("workload", "run", "cdc-table", "--out", tmp_path, code=2)
+    assert f"{tmp_path}/after is there already" in refused.stderr
+
+
+def test_without_pyspark_the_message_names_the_extra(run, monkeypatch, data_dir):
+    found = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "pyspark" else found(name)
+    )
+    refused = run("workload", "generate", "cdc-table", code=2)
+    assert "pip install 'kafka-logstore[spark]'" in refused.stderr
+    assert not data_dir.exists()
+
+
+def test_spark_runs_here_unless_somebody_says_otherwise(monkeypatch):
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    assert SparkOptions(None, "1g").is_local
+    assert SparkOptions("local[2]", "1g").is_local
+    assert not SparkOptions("spark://127.0.0.1:7077", "1g").is_local
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    assert not SparkOptions(None, "1g").is_local
+
+
+@pytest.mark.parametrize(("gib", "heap"), ((2, "1g"), (16, "4g"), (512, "6g")))
+def test_the_heap_follows_the_memory_of_the_machine(monkeypatch, gib, heap):
+    values = {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": (gib << 30) // 4096}
+    monkeypatch.setattr(os, "sysconf", values.__getitem__)
+    assert default_heap() == heap
+
+
+def test_an_error_of_ours_is_found_in_what_spark_says_of_a_task():
+    text = (
+        "Job aborted\nTraceback (most recent call last):\n  File ...\n"
+        "logstore.errors.InvalidConfigurationError: unknown key x\n\n\tat org.apache.spark"
+    )
+    found = own_error(text)
+    assert str(found) == "unknown key x"
+    assert found.exit_code == 2
+    assert found.kafka_error == InvalidConfigurationError.kafka_error
+    assert own_error("ValueError: x") is None
+    assert own_error("logstore.errors.NoSuchError: x") is None

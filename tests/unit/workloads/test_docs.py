@@ -1,0 +1,22 @@
+"""docs/WORKLOAD-KEYS.md says what the code says."""
+
+from __future__ import annotations
+
+import tomllib
+
+from bench.workloads.presets import PRESETS
+from bench.workloads.spec import parse, preset
+from tests.support import workload_docs
+
+
+def test_the_page_is_that_of_the_code():
+    assert workload_docs.TARGET.read_text(encoding="utf-8") == workload_docs.text(), (
+        "run: make docs"
+    )
+
+
+def test_a_preset_can_be_taken_from_the_page_as_a_file():
+    sections = workload_docs.text().split("```toml\n")[1:]
+    files = [section.partition("```")[0] for section in sections]
+    assert [tomllib.loads(file)["topic"] for file in files] == list(PRESETS)
+    assert [parse(file) for file in files] == [preset(name) for name in PRESETS]
