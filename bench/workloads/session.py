@@ -6,13 +6,16 @@ import atexit
 import logging
 import os
 import shutil
+import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
-from pyspark import SparkContext
+from py4j.protocol import Py4JError
+from pyspark import SparkConf, SparkContext
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
@@ -90,8 +93,13 @@ def spark_session(
     Settings of the JVM (memory, Java, log) hold only if this call starts it; a session that is
     there already is given with the other settings changed.
     """
-    settings = {**SETTINGS, **_asked_for(driver_memory, shuffle_partitions), **(settings or {})}
-    settings.setdefault("spark.ui.showConsoleProgress", str(progress).lower())
+    settings = {
+        **SETTINGS,
+        "spark.ui.showConsoleProgress": str(progress).lower(),
+        **_submitted(),
+        **_asked_for(driver_memory, shuffle_partitions),
+        **(settings or {}),
+    }
     _tell_python_to_workers(settings)
     starts_jvm = SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ
     if starts_jvm:
@@ -104,10 +112,32 @@ def spark_session(
             # Nobody else needs to reach the driver, and a host name may not resolve.
             builder = builder.config("spark.driver.host", "127.0.0.1")
             builder = builder.config("spark.driver.bindAddress", "127.0.0.1")
-    with _java_home() if starts_jvm else nullcontext():
+    with _java_home() if starts_jvm else nullcontext(), _python_interrupts():
         spark = builder.getOrCreate()
     spark.dataSource.register(LogstoreDataSource)
     return spark
+
+
+def stop_session(spark: SparkSession) -> None:
+    """Stop a session, whatever it is doing; the JVM's log stays off.
+
+    Jobs that run, as when Ctrl-C was pressed, are cancelled; what Spark would log of the tasks
+    that lose their executor, stack by stack, nobody can use.
+    """
+    # A JVM that died did so under a job, whose error says it.
+    with suppress(Py4JError, OSError):
+        spark.sparkContext.setLogLevel("OFF")
+        spark.stop()
+
+
+def was_interrupted(error: BaseException | None) -> bool:
+    """Tell whether an error came up while a `KeyboardInterrupt` was on its way.
+
+    PySpark speaks to the JVM on the way out of `collect`, over a connection that is then broken.
+    """
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__context__
+    return error is not None
 
 
 @contextmanager
@@ -121,6 +151,41 @@ def _java_home() -> Iterator[None]:
         del os.environ["JAVA_HOME"]
         if before is not None:
             os.environ["JAVA_HOME"] = before
+
+
+@contextmanager
+def _python_interrupts() -> Iterator[None]:
+    """Keep what Ctrl-C does, which PySpark would change.
+
+    Its handler asks the JVM to cancel jobs, over the connection on which the main thread waits for
+    an answer: that fails, breaks the connection, and shows as three stacks. A `KeyboardInterrupt`
+    leaves through the caller, whose `stop()` cancels the jobs over a new connection.
+    """
+    logging.getLogger().addFilter(_is_not_of_py4j)
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    """Pass over the stacks that py4j logs of exceptions which it raises as well."""
+    return f"{os.sep}py4j{os.sep}" not in record.pathname
+
+
+def _submitted() -> dict[str, str]:
+    """Return what `spark-submit` was told: it wins over our defaults.
+
+    The JVM is its, so that the log can be turned down only from here on.
+    """
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return {}
+    SparkContext._ensure_initialized()
+    return {"spark.log.level": "ERROR", **dict(SparkConf().getAll())}
 
 
 def _asked_for(driver_memory: str | None, shuffle_partitions: int | None) -> dict[str, str]:

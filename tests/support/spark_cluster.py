@@ -1,0 +1,207 @@
+"""A standalone Spark cluster on loopback, from the pyspark package: a master and its workers.
+
+Every process gets a mark in its environment, by which the last of them, Python workers of
+executors included, is found and ended.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import pyspark
+
+from bench.workloads.java import find_java, wrap_java
+from tests.support.workload_commands import INTERPRETED, ROOT
+
+SPARK_HOME = Path(pyspark.__file__).parent
+MARK = "LOGSTORE_TEST_CLUSTER"
+
+START_SECONDS_MAX = 60
+END_SECONDS_MAX = 10
+
+_FAST_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+_MASTER_URL = re.compile(r"Starting Spark master at (spark://\S+)")
+_REGISTERED = re.compile(r"Registering worker \S+ with (\d+) cores")
+
+
+class Submitted(NamedTuple):
+    """What a job of `spark-submit` left."""
+
+    code: int
+    output: str
+    errors: str
+
+
+class Cluster:
+    """A running cluster.
+
+    Attributes
+    ----------
+    url : str
+        `spark://…`, of the master.
+    folder : Path
+        Logs, and the work directories of the workers.
+    events : Path
+        Has the event log of each job, named by its application.
+    """
+
+    def __init__(self, folder: Path, environ: dict[str, str]) -> None:
+        self.folder = folder
+        self.events = folder / "events"
+        self.events.mkdir()
+        self.environ = environ
+        self.url = ""
+        self._processes: list[subprocess.Popen] = []
+
+    def start(self, workers: int) -> None:
+        """Start everything, and wait until the master knows its workers."""
+        own = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
+        log = self._launch("master", "org.apache.spark.deploy.master.Master", *own)
+        self.url = self._wait_for(log, _MASTER_URL, 1)[0]
+        for number in range(workers):
+            work = self.folder / f"work-{number}"
+            self._launch(
+                f"worker-{number}", "org.apache.spark.deploy.worker.Worker", *own,
+                "--cores", "1", "--memory", "1g", "--work-dir", str(work), self.url,
+            )  # fmt: skip
+        self._wait_for(log, _REGISTERED, workers)
+
+    def submit(self, script: Path, *arguments: str, seconds: float = 120) -> Submitted:
+        """Run a job to its end, its driver in a process of this machine.
+
+        It begins when every worker is there: else the first may do all of a small job.
+        """
+        confs = {
+            # These jobs are small: what compilers gain, they do not live to see.
+            "spark.driver.extraJavaOptions": _FAST_START,
+            "spark.executor.extraJavaOptions": _FAST_START,
+            **INTERPRETED,
+            "spark.driver.memory": "512m",
+            "spark.executor.memory": "512m",
+            "spark.sql.shuffle.partitions": "4",
+            "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+            "spark.eventLog.enabled": "true",
+            "spark.eventLog.compress": "false",
+            "spark.eventLog.rolling.enabled": "false",
+            "spark.eventLog.dir": self.events.as_uri(),
+        }
+        options = [word for key, value in confs.items() for word in ("--conf", f"{key}={value}")]
+        done = subprocess.run(
+            [
+                str(SPARK_HOME / "bin" / "spark-submit"),
+                *("--master", self.url, *options, str(script), *arguments),
+            ],
+            check=False,
+            capture_output=True,
+            text=True,
+            env=self.environ,
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            timeout=seconds,
+        )
+        return Submitted(done.returncode, done.stdout, done.stderr)
+
+    def executors(self) -> dict[int, int]:
+        """Return how many executors each worker ever had, by the folders they worked in."""
+        return {
+            number: len(list(work.glob("app-*/*")))
+            for number, work in enumerate(sorted(self.folder.glob("work-*")))
+        }
+
+    def stop(self) -> None:
+        """End every process that bears the mark, the last one by force."""
+        for process in self._processes:
+            process.terminate()
+        deadline = time.monotonic() + END_SECONDS_MAX
+        while (left := self.members()) and time.monotonic() < deadline:
+            self._reap()
+            time.sleep(0.05)
+        for pid in left:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for process in self._processes:
+            process.wait(END_SECONDS_MAX)
+
+    def members(self) -> list[int]:
+        """Return the processes that bear the mark."""
+        mark = f"{MARK}={self.environ[MARK]}".encode()
+        found = []
+        for entry in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                if mark in (entry / "environ").read_bytes().split(b"\0"):
+                    found.append(int(entry.name))
+        return found
+
+    def _launch(self, name: str, *command: str) -> Path:
+        log = self.folder / f"{name}.log"
+        with log.open("wb") as file:
+            self._processes.append(
+                subprocess.Popen(
+                    [str(SPARK_HOME / "bin" / "spark-class"), *command],
+                    stdout=file,
+                    stderr=subprocess.STDOUT,
+                    stdin=subprocess.DEVNULL,
+                    env=self.environ,
+                    cwd=self.folder,
+                    start_new_session=True,
+                )
+            )
+        return log
+
+    def _wait_for(self, log: Path, pattern: re.Pattern[str], count: int) -> list[str]:
+        deadline = time.monotonic() + START_SECONDS_MAX
+        while len(found := pattern.findall(log.read_text(errors="replace"))) < count:
+            gone = [process for process in self._processes if process.poll() is not None]
+            if gone or time.monotonic() > deadline:
+                logs = "\n".join(each.read_text() for each in sorted(self.folder.glob("*.log")))
+                raise RuntimeError(f"the cluster did not start:\n{logs}")
+            time.sleep(0.05)
+        return found
+
+    def _reap(self) -> None:
+        for process in self._processes:
+            process.poll()
+
+
+@contextmanager
+def spark_cluster(folder: Path, workers: int = 2) -> Iterator[Cluster]:
+    """Run a cluster of workers with one core each; nothing of it is left afterwards.
+
+    Raises
+    ------
+    JavaNotFoundError
+        There is no Java.
+    """
+    folder.mkdir(parents=True)
+    environ = {
+        **os.environ,
+        MARK: uuid.uuid4().hex,
+        "JAVA_HOME": str(wrap_java(find_java(), folder / "java")),
+        "SPARK_HOME": str(SPARK_HOME),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_PUBLIC_DNS": "127.0.0.1",
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": _FAST_START,
+        "SPARK_LOCAL_DIRS": str(folder / "local"),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYTHONPATH": str(ROOT),
+    }
+    for name in ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET", "SPARK_CONF_DIR"):
+        environ.pop(name, None)
+    cluster = Cluster(folder, environ)
+    try:
+        cluster.start(workers)
+        yield cluster
+    finally:
+        cluster.stop()
