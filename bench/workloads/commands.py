@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -94,10 +95,6 @@ class SparkOptions(NamedTuple):
                 "workloads need PySpark, which is not installed: "
                 "pip install 'kafka-logstore[spark]'"
             )
-        import sys
-
-        from pyspark.errors import PySparkException
-
         from bench.workloads.session import spark_session, stop_session, was_interrupted
 
         spark = spark_session(
@@ -109,15 +106,15 @@ class SparkOptions(NamedTuple):
         )
         try:
             yield spark
-        except PySparkException as error:
-            own = own_error(str(error))
-            if own is None:
-                raise
-            raise own from error
+        except errors.LogStoreError:
+            raise
         except Exception as error:
             if was_interrupted(error):
                 raise KeyboardInterrupt from error
-            raise
+            own = own_error(str(error))  # of a task, in what Spark tells of it
+            if own is None:
+                raise
+            raise own from error
         finally:
             stop_session(spark)
 

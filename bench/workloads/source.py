@@ -16,8 +16,8 @@ columns : names of the schema, comma-separated. Others are not made, which Spark
     was aborted, null while it is open; and `deleteHorizonMs bigint`, when tombstones of the
     record's batch may go (KIP-534), null if no cleaning has said yet.
 isolation : `read_uncommitted` (default) or `read_committed`.
-splitBytes : segments that follow one another are read by one task up to this many bytes together
-    (default 32 MiB); a larger segment has a task of its own.
+splitBytes : segments, and partitions, that follow one another are read by one task up to this many
+    bytes together (default 32 MiB); a larger segment has a task of its own.
 order : `checked` (default): a batch whose offsets do not rise is damage; or `stored`: rows come as
     they lie in the files, whatever their offsets, for whoever judges files.
 
@@ -29,6 +29,7 @@ then answers wrongly. The options do the same, in the open. The options to write
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -52,7 +53,7 @@ from pyspark.sql.types import (
 )
 
 from bench.workloads.arrow import Stored, record_batch
-from bench.workloads.splits import SegmentSplit, splits_of, stored_batches
+from bench.workloads.splits import SegmentSplit, Task, splits_of, stored_batches, tasks_of
 from logstore.broker import Broker
 from logstore.errors import InvalidConfigurationError
 from logstore.fetch import Isolation
@@ -150,11 +151,12 @@ class LogstoreReader(DataSourceReader):
             There is no such topic, partition or data directory.
         """
         with Broker(self.paths, read_only=True) as broker:
-            return [
+            splits = (
                 split
                 for tp in self._partitions_of(broker)
                 for split in self._splits(broker.log(tp.topic, tp.partition))
-            ] or [_NOTHING]
+            )
+            return [*tasks_of(splits, self.split_bytes)]
 
     def _partitions_of(self, broker: Broker) -> Iterator[TopicPartition]:
         assigned = self.assigned
@@ -186,7 +188,7 @@ class LogstoreReader(DataSourceReader):
         return self.isolation is Isolation.READ_COMMITTED
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the records of a split as Arrow batches.
+        """Yield the records of a task's splits as Arrow batches.
 
         Raises
         ------
@@ -195,15 +197,17 @@ class LogstoreReader(DataSourceReader):
         CorruptRecordError
             A batch is damaged; names file and position.
         """
-        assert isinstance(partition, SegmentSplit)
-        if partition.start_offset >= partition.end_offset:
-            return
+        assert isinstance(partition, Task)
         schema = to_arrow_schema(self.columns, timezone="UTC")
-        topic, number = partition.topic, partition.partition
+        for split in partition.splits:
+            yield from self._read(split, schema)
+
+    def _read(self, split: SegmentSplit, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        topic, number = split.topic, split.partition
         parts: list[Stored] = []
         rows = size = 0
         for part in stored_batches(
-            partition, self.paths, committed=self._is_committed, as_stored=self.as_stored
+            split, self.paths, committed=self._is_committed, as_stored=self.as_stored
         ):
             more, data = len(part.columns), len(part.columns.data)
             if parts and (rows + more > ARROW_ROWS or size + data > ARROW_BYTES):
@@ -214,10 +218,6 @@ class LogstoreReader(DataSourceReader):
             size += data
         if parts:
             yield record_batch(schema, topic, number, parts)
-
-
-_NOTHING = SegmentSplit("", 0, 0, 0)
-"""Spark wants one split at least."""
 
 
 def paths_of(options: Mapping[str, str]) -> list[str]:
@@ -236,7 +236,8 @@ def path_of(options: Mapping[str, str]) -> str:
     path = options.get("path")
     if not path:
         raise InvalidConfigurationError("no data directory was given: load(DATA_DIR)")
-    return path.removeprefix("file://") if path.startswith("file://") else path
+    # Absolute, as the workers need not share the driver's working directory.
+    return os.path.abspath(path.removeprefix("file://"))  # noqa: PTH100  # paths are strings here
 
 
 def names_of(text: str | None) -> list[str] | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -66,8 +66,8 @@ class Transaction(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SegmentSplit(InputPartition):
-    """Offsets [start, end) of one partition, read by one task.
+class SegmentSplit:
+    """Offsets [start, end) of one partition, read in one go.
 
     Attributes
     ----------
@@ -90,6 +90,18 @@ class SegmentSplit(InputPartition):
     lowest: int = 0
     beyond: int = INT64_MAX
     decompression_limit: int = 0
+
+    @property
+    def size_bytes(self) -> int | None:
+        """Bytes to be read; None if the log must be opened to know."""
+        return sum(file.end - file.position for file in self.files) if self.files else None
+
+
+@dataclass(frozen=True)
+class Task(InputPartition):
+    """Splits that one task reads, one after another; none where there is nothing at all."""
+
+    splits: tuple[SegmentSplit, ...]
 
 
 class FileChangedError(KafkaStorageError):
@@ -140,6 +152,27 @@ def splits_of(
             taken, start, size = [], until, 0
         if until == end_offset:
             return
+
+
+def tasks_of(splits: Iterable[SegmentSplit], task_bytes: int) -> list[Task]:
+    """Return the tasks for splits: neighbours together, up to a size.
+
+    A topic of many small partitions is so read by few tasks. A split of unknown size is alone.
+    There is one task at least, as Spark wants it.
+    """
+    tasks: list[Task] = []
+    taken: list[SegmentSplit] = []
+    room = task_bytes
+    for split in splits:
+        size = task_bytes if split.size_bytes is None else split.size_bytes
+        if taken and size > room:
+            tasks.append(Task(tuple(taken)))
+            taken, room = [], task_bytes
+        taken.append(split)
+        room -= size
+    if taken or not tasks:
+        tasks.append(Task(tuple(taken)))
+    return tasks
 
 
 def _files(log: Log, segments: Sequence[LogSegment], start: int) -> tuple[SegmentFile, ...]:

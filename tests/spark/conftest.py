@@ -2,6 +2,8 @@
 
 import pytest
 
+from tests.support.workload_commands import INTERPRETED
+
 
 @pytest.fixture(scope="session")
 def spark():
@@ -20,19 +22,12 @@ def spark():
     session.stop()
 
 
-# Plans as large as the oracle's take longer to compile than a few rows take to interpret.
-INTERPRETED = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.adaptive.enabled": "false",
-}
-
-
 @pytest.fixture
 def interpreted(spark):
     """Switch code generation off for a test; return the settings that were."""
-    kept = {name: spark.conf.get(name) for name in INTERPRETED}
-    for name, value in INTERPRETED.items():
+    settings = {**INTERPRETED, "spark.sql.adaptive.enabled": "false"}
+    kept = {name: spark.conf.get(name) for name in settings}
+    for name, value in settings.items():
         spark.conf.set(name, value)
     yield kept
     for name, value in kept.items():

@@ -93,13 +93,14 @@ def test_reading_starts_at_the_batch_of_the_first_offset(tmp_path, nothing_is_op
         broker.create_topic("t", configs={"index.interval.bytes": "0"})
         segments_of(broker, "t", 1, records=40)
     reader = open_source(tmp_path, columns="offset", startOffset=31, endOffset=35)
-    (split,) = reader.partitions()
+    (task,) = reader.partitions()
+    (split,) = task.splits
     assert split.files[0].position > 0
     if is_torn:  # nothing before that position is looked at
         file = log_file(tmp_path, 0)
         file.write_bytes(b"\xff" * split.files[0].position + file.read_bytes()[split.files[0][1] :])
     nothing_is_opened()
-    assert rows(reader, [split]) == [31, 32, 33, 34]
+    assert rows(reader, [task]) == [31, 32, 33, 34]
 
 
 def test_a_batch_larger_than_what_is_read_at_a_time(tmp_path, monkeypatch):
@@ -128,7 +129,7 @@ def test_a_split_that_changes_while_it_is_read_goes_on_where_it_was(tmp_path):
         broker.create_topic("t", configs={"cleanup.policy": "compact"})
         segments_of(broker, "t", 4)
         reader = open_source(tmp_path, columns="offset", splitBytes=1 << 30)
-        (split,) = reader.partitions()
+        ((split,),) = (task.splits for task in reader.partitions())
         parts = splits_module.stored_batches(split, [str(tmp_path)])
         first = [next(parts), next(parts)]
         broker.clean("t", force=True)

@@ -25,7 +25,6 @@ from logstore.types import TimestampType
 from tests.support.fault_history import HASTY_KEYS, TOPIC, History, cleaned_history
 from tests.support.segment_faults import LogBytes, Row, StoredBatch
 from tests.support.version_oracle import By, order_of
-from tests.support.workload_commands import INTERPRETED
 
 pytestmark = pytest.mark.slow
 
@@ -348,17 +347,6 @@ def history(tmp_path_factory) -> History:
 @pytest.fixture(scope="module")
 def versioned(tmp_path_factory) -> History:
     return cleaned_history(tmp_path_factory.mktemp("versions"), "header", 3)
-
-
-@pytest.fixture
-def interpreted(spark):
-    settings = {**INTERPRETED, "spark.sql.adaptive.enabled": "false"}
-    kept = {name: spark.conf.get(name) for name in settings}
-    for name, value in settings.items():
-        spark.conf.set(name, value)
-    yield
-    for name, value in kept.items():
-        spark.conf.set(name, value)
 
 
 @pytest.fixture
