@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -133,7 +134,7 @@ def clean(
                 roll=roll,
                 dry_run=dry_run,
                 threads=threads,
-                progress=_listener(bar) if bar.visible else None,
+                progress=CleaningBars(bar) if bar.visible else None,
             )
     _print(settings, report)
     if settings.as_table and out is not None:
@@ -185,25 +186,30 @@ def _show_copy(bar: ProgressBar, step: CopyProgress) -> None:
     bar.update("copying", step.bytes_done, step.bytes_total, str(step.topic_partition))
 
 
-class _Listener:
-    """Turns the cleaner's progress into bars, one a phase of a pass."""
+class CleaningBars:
+    """Turns the cleaner's progress into bars, one a phase of each partition."""
 
     def __init__(self, bar: ProgressBar) -> None:
         self._bar = bar
-        self._current = ""
-        self._passes = 0
+        self._phases: dict[TopicPartition, str] = {}
+        self._passes: Counter[TopicPartition] = Counter()
 
     def __call__(self, topic_partition: TopicPartition, step: PassProgress) -> None:
-        if step.phase == "map" and not self._current.startswith(f"{topic_partition} map"):
-            self._passes += 1
-        self._current = f"{topic_partition} {step.phase}"
-        name = f"{PHASES.get(step.phase, step.phase)} {topic_partition}"
-        detail = f"pass {self._passes}" if self._passes > 1 else ""
-        self._bar.update(name, step.bytes_done, step.bytes_total, detail)
-
-
-def _listener(bar: ProgressBar) -> _Listener:
-    return _Listener(bar)
+        """Show a step of a pass."""
+        before = self._phases.get(topic_partition)
+        if step.phase != before:
+            if before is not None:
+                self._bar.finish(f"{PHASES[before]} {topic_partition}")
+            if step.phase == "map":
+                self._passes[topic_partition] += 1
+            self._phases[topic_partition] = step.phase
+        number = self._passes[topic_partition]
+        self._bar.update(
+            f"{PHASES[step.phase]} {topic_partition}",
+            step.bytes_done,
+            step.bytes_total,
+            f"pass {number}" if number > 1 else "",
+        )
 
 
 # -- output --------------------------------------------------------------------------------

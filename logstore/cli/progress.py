@@ -50,6 +50,13 @@ class ProgressBar:
             self._tasks[task] = self._progress.add_task(task, total=total, detail=detail)
         self._progress.update(self._tasks[task], completed=done, total=total, detail=detail)
 
+    def finish(self, task: str) -> None:
+        """Show a task as done, if it was ever shown."""
+        if self._progress is not None and task in self._tasks:
+            number = self._tasks[task]
+            total = next(each.total for each in self._progress.tasks if each.id == number)
+            self._progress.update(number, completed=total)
+
 
 def _new_progress(unit: str) -> Progress:
     from rich.console import Console

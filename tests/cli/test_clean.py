@@ -7,6 +7,9 @@ import sys
 
 import pytest
 
+from cleaner.clean import PassProgress
+from logstore.cli.cmd_clean import CleaningBars
+from logstore.types import TopicPartition
 from tests.cli.conftest import GOLDEN, lines
 
 STATS = {
@@ -250,3 +253,32 @@ def test_records_without_a_version_are_counted(run):
     run("append", "v", input=lines(*records))
     result = run("clean", "v", "--force", "--roll")
     assert "v-0: 2 records without a version, 1 of them with a malformed header" in result.stdout
+
+
+def test_bars_count_the_passes_of_each_partition_and_end_full():
+    told = []
+
+    class Bar:
+        def update(self, task, done, total, detail=""):
+            told.append((task, done, detail))
+
+        def finish(self, task):
+            told.append((task, "done"))
+
+    bars = CleaningBars(Bar())
+    for partition in (0, 1):
+        tp = TopicPartition("t", partition)
+        for phase in ("map", "rewrite") * (2 if partition else 1):
+            bars(tp, PassProgress(phase, 3, 5, 0, 0))
+    assert told == [
+        ("mapping t-0", 3, ""),
+        ("mapping t-0", "done"),
+        ("rewriting t-0", 3, ""),
+        ("mapping t-1", 3, ""),
+        ("mapping t-1", "done"),
+        ("rewriting t-1", 3, ""),
+        ("rewriting t-1", "done"),
+        ("mapping t-1", 3, "pass 2"),
+        ("mapping t-1", "done"),
+        ("rewriting t-1", 3, "pass 2"),
+    ]
