@@ -54,7 +54,7 @@ def spec_options(function: _F) -> _F:
     "--parquet",
     metavar="DIR",
     help="Where the rows go as Parquet, in the columns of Spark's Kafka source. "
-    "Default: the data directory's name with .parquet.",
+    "Default: DATA_DIR.parquet/TOPIC.",
 )
 @click.option("--no-parquet", is_flag=True, help="Make the topic only.")
 @click.option("--overwrite", is_flag=True, help="Put it in the place of what is there.")
@@ -84,18 +84,19 @@ def generate(
     of the spec: batches of several producers, transactions, tombstones and versions arrive as
     they would have, segments roll and files are dated by that time, whatever --now says.
 
-    Presets: {presets}. docs/WORKLOADS.md has every key.
+    Presets: {presets}. docs/WORKLOAD-KEYS.md has every key.
     """
     if parquet is not None and no_parquet:
         raise click.UsageError("--parquet and --no-parquet exclude each other")
     chosen = spec_of(spec, values)
     data_dir = _data_dir(settings)
-    if not no_parquet and parquet is None:
-        parquet = f"{data_dir.rstrip('/')}.parquet"
     overrides = topic_overrides(configs)
     with SparkOptions(master, driver_memory).session(f"generate {chosen.topic}") as spark:
         from bench.workloads.generate import generate as run
+        from bench.workloads.generate import parquet_dir
 
+        if not no_parquet:
+            parquet = parquet or parquet_dir(data_dir, chosen.topic)
         made = run(
             spark,
             chosen,

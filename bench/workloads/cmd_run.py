@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 @click.option(
     "--out",
     metavar="DIR",
-    help="Keep what was made, in DIR/before, DIR/before.parquet and DIR/after. "
+    help="Keep what was made, in DIR/before, DIR/before.parquet/TOPIC and DIR/after. "
     "Default: a temporary directory, removed in the end.",
 )
 @spark_options

@@ -138,6 +138,11 @@ def generate(
     return _generated(spec, [each for each, _ in made], seconds)
 
 
+def parquet_dir(data_dir: str, topic: str) -> str:
+    """Return where a topic's rows go as Parquet unless somebody says otherwise."""
+    return f"{data_dir.rstrip('/')}.parquet/{topic}"
+
+
 def _generated(spec: Spec, made: list[MadePartition], seconds: dict[str, float]) -> Generated:
     return Generated(
         spec.topic,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bench.workloads.directories import verify_directories
-from bench.workloads.generate import Generated, generate
+from bench.workloads.generate import Generated, generate, parquet_dir
 from bench.workloads.spec import DAY_MS, Spec
 from bench.workloads.verify import Verdict
 from logstore.broker import Broker
@@ -34,7 +34,7 @@ class Run:
     Attributes
     ----------
     generated : Generated
-        The topic, in `DIR/before`, and its rows in `DIR/before.parquet`.
+        The topic, in `DIR/before`, and its rows in `DIR/before.parquet/TOPIC`.
     cleaned : CleanReport
         Of the copy in `DIR/after`.
     verdict : Verdict
@@ -100,7 +100,7 @@ def run_pipeline(
     before, after = f"{directory}/before", f"{directory}/after"
     seconds: dict[str, float] = {}
     configs = {} if strategy is None else {"compaction.strategy": strategy}
-    made = generate(spark, spec, before, parquet=f"{before}.parquet", configs=configs)
+    made = generate(spark, spec, before, parquet=parquet_dir(before, spec.topic), configs=configs)
     seconds |= {f"generate: {stage}": taken for stage, taken in made.seconds.items()}
     now_ms = spec.time.start_ms + round((spec.time.days + 1) * DAY_MS)
     clock = FixedWallClock(now_ms)
