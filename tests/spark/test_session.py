@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -81,10 +82,14 @@ def test_a_terminal_shows_progress_and_ctrl_c_ends_it_without_a_stack(tmp_path):
 
 
 def _take_the_terminal() -> None:
-    """Make the standard input this session's terminal, so that Ctrl-C reaches the process."""
+    """Make the standard input this session's terminal, so that Ctrl-C reaches the process.
+
+    A suite that runs in the background of a shell hands its children a deaf ear.
+    """
     import fcntl
     import termios
 
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
