@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop import leftovers  # noqa: F401  # adds its shapes to WRITERS
+from tests.interop import leftovers, workloads  # noqa: F401  # add their shapes to WRITERS
 from tests.interop.directories import GOLDEN, WRITERS, Written
 from tests.support.interop import Judge
 from tests.support.interop_view import complaints, differences, view_of
@@ -85,6 +85,7 @@ ROWS = (
     ("load with offset overflow", "our directories: segments with offset overflow, split"),
     ("load", "our directories: indexes and segments missing, foreign, damaged, overlapping"),
     ("cleaned", "our directories: after our cleaning"),
+    ("workload", "our directories: generated workloads, each preset"),
     ("random", "our directories: random logs, cleaned between appends"),
     ("", "our directories: segments, indexes, reopened logs"),
 )
