@@ -212,11 +212,7 @@ def _changes(spec: Spec, block: int, events: Ints) -> tuple[Ints, Bools]:
     numbers = draws.key_numbers(spec, block, events)
     deletes = Stream(spec.seed, block, draws.DELETES).chance(spec.deletes.share, len(events))
     if spec.deletes.with_event:
-        # Every other one of a run of deletes, and none that its block cannot hold with its
-        # tombstone.
-        deletes[1:] &= ~deletes[:-1]
-        deletes[-1] = False
-        followers = np.flatnonzero(deletes) + 1
+        followers = _followers(spec, block, len(events))
         numbers[followers] = numbers[followers - 1]
         deletes = np.zeros_like(deletes)
         deletes[followers] = True
@@ -227,6 +223,21 @@ def _changes(spec: Spec, block: int, events: Ints) -> tuple[Ints, Bools]:
         numbers = np.where(leaves, (start - 1) % spec.keys.count, numbers)
         deletes = deletes | leaves
     return numbers, deletes
+
+
+def _followers(spec: Spec, block: int, count: int) -> Ints:
+    """Return the events that are tombstones of the delete before them.
+
+    They are chosen by the deletes drawn: every other one of a run of these is an event with its
+    tombstone behind it, and none that its block cannot hold with it.
+    """
+    if not spec.deletes.with_event:
+        return np.zeros(0, dtype=np.int64)
+    drawn = Stream(spec.seed, block, draws.DELETES).chance(spec.deletes.share, count)
+    place = np.arange(count)
+    begins = drawn & ~np.append(False, drawn[:-1])
+    rank = place - np.maximum.accumulate(np.where(begins, place, 0))
+    return np.flatnonzero(drawn[:-1] & (rank[:-1] % 2 == 0)) + 1
 
 
 def _lags(spec: Spec, block: int, count: int) -> Ints:
@@ -266,6 +277,8 @@ def _sent(spec: Spec, block: int, partition: NDArray[np.int32]) -> _Sent:
     count = len(partition)
     producers = spec.producers
     producer = Stream(spec.seed, block, draws.PRODUCERS).below(producers.count, count)
+    followers = _followers(spec, block, count)
+    producer[followers] = producer[followers - 1]  # or a tombstone might overtake its event
     transaction = _transactions(spec, producer)
     # Everything sent by one producer to one partition in one transaction, in order of events.
     parcel = (producer * (transaction.max() + 2) + transaction + 1) * spec.partitions + partition

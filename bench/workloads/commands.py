@@ -29,6 +29,15 @@ HEAP_GIB_MIN, HEAP_GIB_MAX = 1, 6
 SHUFFLE_PARTITIONS = 16
 """Tasks of a shuffle on one machine; a cluster's settings come with `spark-submit`."""
 
+HEAP_MIB_MIN = 512
+"""Spark does not start with less."""
+
+_SIZE = re.compile(r"(\d+)([mgt])")
+_UNITS = {"m": 1, "g": 1 << 10, "t": 1 << 20}
+_MASTER = re.compile(
+    r"local(\[(\d+|\*)(, *\d+)?\])?$|local-cluster\[|spark://[^/]+:\d+|yarn$|k8s://."
+)
+
 _OWN_ERROR = re.compile(r"^logstore\.errors\.(\w+): (.*)$", re.MULTILINE)
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -140,18 +149,39 @@ def own_error(text: str) -> LogStoreError | None:
     return own
 
 
+def _heap(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    match = _SIZE.fullmatch(value.lower())
+    if match is None:
+        raise click.BadParameter(f"{value!r} is no size such as 512m or 4g", ctx, param)
+    if int(match[1]) * _UNITS[match[2]] < HEAP_MIB_MIN:
+        raise click.BadParameter(f"{value} is below {HEAP_MIB_MIN}m, the least", ctx, param)
+    return value
+
+
+def _master(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    if value is not None and not _MASTER.match(value):
+        raise click.BadParameter(
+            f"{value!r} is none of local, local[N], local[*], spark://HOST:PORT, yarn, k8s://URL",
+            ctx,
+            param,
+        )
+    return value
+
+
 def spark_options(function: _F) -> _F:
     """Give a command the options that become its `SparkOptions`."""
     for option in (
         click.option(
             "--driver-memory",
             default=default_heap,
+            callback=_heap,
             metavar="SIZE",
             help="Heap of the Java process, as 4g. Default: a quarter of the machine's memory, "
             f"from {HEAP_GIB_MIN}g to {HEAP_GIB_MAX}g.",
         ),
         click.option(
             "--master",
+            callback=_master,
             metavar="URL",
             help="Where Spark runs: local[N], spark://HOST:PORT … Default: what spark-submit "
             "says, else local[*].",

@@ -9,6 +9,7 @@ neither topic, but never a mixture.
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from logstore.log import Log
 
 JOB_DIR_PREFIX = ".logstore-write."
+LOCK_WAIT_SECONDS = 10.0
+"""How long a commit waits for a data directory that another process has."""
+
 LEFTOVER_AGE_MS = 24 * 60 * 60 * 1000
 """A job's directory in which nothing was made for so long belongs to no job that still runs."""
 
@@ -129,6 +133,7 @@ class WriteJob:
         wanted = {TopicPartition(each.name, n) for each in topics for n in each.partitions}
         assert wanted == partitions.keys(), "a topic's partitions are all written, and no others"
         names = [each.name for each in topics]
+        _wait_for_lock(self.path)
         directory = LogDirectory(runtime, self.path, read_only=False)
         try:
             directory.check_online()
@@ -221,15 +226,27 @@ def refuse_in_use(path: str) -> None:
     KafkaStorageError
         Another process holds it.
     """
-    fs = DiskFileSystem()
-    if not fs.exists(f"{path}/{LOCK_FILE}"):
-        return
-    lock = fs.lock(f"{path}/{LOCK_FILE}")
-    if lock is None:
+    if not _is_free(path):
         raise KafkaStorageError(
             f"data directory {path} is in use: another process holds the lock of {path}/{LOCK_FILE}"
         )
-    lock.release()
+
+
+def _is_free(path: str) -> bool:
+    fs = DiskFileSystem()
+    if not fs.exists(f"{path}/{LOCK_FILE}"):
+        return True
+    lock = fs.lock(f"{path}/{LOCK_FILE}")
+    if lock is not None:
+        lock.release()
+    return lock is not None
+
+
+def _wait_for_lock(path: str) -> None:
+    """Wait a while for another job that commits, or looks whether it could."""
+    deadline = time.monotonic() + LOCK_WAIT_SECONDS
+    while not _is_free(path) and time.monotonic() < deadline:
+        time.sleep(0.05)
 
 
 def _retire(directory: LogDirectory, topics: Iterable[str]) -> None:
@@ -268,8 +285,10 @@ def _sweep_leftovers(fs: FileSystem, path: str) -> None:
     oldest_ms = SystemClock().now_ms() - LEFTOVER_AGE_MS
     for name in fs.list_dir(path):
         job_dir = f"{path}/{name}"
-        if name.startswith(JOB_DIR_PREFIX) and _last_change_ms(fs, job_dir) < oldest_ms:
-            with suppress(FileNotFoundError):  # another job may be sweeping too
+        if not name.startswith(JOB_DIR_PREFIX):
+            continue
+        with suppress(FileNotFoundError):  # its job is at work, or another one is sweeping too
+            if _last_change_ms(fs, job_dir) < oldest_ms:
                 remove_tree(fs, job_dir)
 
 

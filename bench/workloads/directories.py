@@ -154,8 +154,9 @@ def verify_directories(
     -----
     A partition without an entry in the cleaner's checkpoint of `after` was not cleaned: nothing
     may have changed. One whose entry is where it was may have been rewritten, so that expired
-    tombstones went. Records below the log start of either side are not looked at: retention and
-    delete-records may take them. One run of the oracle for each set of rules.
+    tombstones went. Of a topic whose policy has `delete`, records below the log start of either
+    side are not looked at: retention and delete-records may take them. One run of the oracle for
+    each set of rules.
     """
     asked = _Asked(
         strategy=strategy,
@@ -174,13 +175,19 @@ def verify_directories(
     except UnknownTopicOrPartitionError:
         new = {}
     verdicts = [_missing(old, new, examples)]
-    for rules, places in _by_rules(old, new, asked).items():
+    by_rules = _by_rules(old, new, asked)
+    if (header or encoding) and by_rules and all(r.strategy != HEADER for r in by_rules):
+        raise InvalidConfigurationError(
+            "a version header counts for nothing: no topic is compacted by header; "
+            "strategy 'header' asks for it"
+        )
+    for rules, places in by_rules.items():
         begun = {tuple(tp): _begin(old[tp]) for tp in places}
         cleaned = {tuple(tp): _cleaned(old[tp], new[tp]) for tp in places}
         verdicts.append(
             verify(
                 _load(spark, paths[0], places, (*KAFKA_SCHEMA.names, *MORE_COLUMNS.names)),
-                _load(spark, paths[1], places, KAFKA_SCHEMA.names, order="stored"),
+                _load(spark, paths[1], places, (*KAFKA_SCHEMA.names, "aborted"), order="stored"),
                 rules,
                 cleaned,
                 begun=begun,
@@ -250,7 +257,10 @@ def _begin(old: _Partition) -> Begin:
 
 def _cleaned(old: _Partition, new: _Partition) -> Cleaned:
     end = min(new.first_dirty_offset or 0, old.log_end_offset)
-    start = max(old.log_start_offset, new.log_start_offset)
+    start = old.log_start_offset
+    if old.config.delete or new.config.delete:
+        # Retention and delete-records may take what lies at the front; nobody else.
+        start = max(start, new.log_start_offset)
     return Cleaned(start, end, old.log_end_offset)
 
 

@@ -23,6 +23,7 @@ from bench.workloads.log_files import MadePartition, write_partitions
 from bench.workloads.parcels import Parcel, parcels_of
 from bench.workloads.parquet import ParquetTarget
 from bench.workloads.spec import Spec
+from logstore.errors import InvalidConfigurationError
 from logstore.names import validate_topic_name
 from logstore.runtime import Runtime, SystemClock
 from logstore.topics import Topic
@@ -116,6 +117,10 @@ def generate(
     validate_topic_name(spec.topic)
     data_dir = str(Path(data_dir.removeprefix("file://")).absolute())
     target = None if parquet is None else ParquetTarget(parquet, overwrite=overwrite)
+    if target is not None and target.lies_in(data_dir):
+        raise InvalidConfigurationError(
+            f"{parquet} lies in the data directory {data_dir}: Parquet goes elsewhere"
+        )
     refuse_in_use(data_dir)
     began_ms = SystemClock().now_ms()
     job = WriteJob.begin(data_dir, [spec.topic], overwrite=overwrite)
@@ -140,7 +145,7 @@ def generate(
 
 def parquet_dir(data_dir: str, topic: str) -> str:
     """Return where a topic's rows go as Parquet unless somebody says otherwise."""
-    return f"{data_dir.rstrip('/')}.parquet/{topic}"
+    return f"{Path(data_dir).resolve()}.parquet/{topic}"
 
 
 def _generated(spec: Spec, made: list[MadePartition], seconds: dict[str, float]) -> Generated:

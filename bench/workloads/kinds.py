@@ -29,6 +29,7 @@ MASKED = (
     "headers_altered",
     "timestamp_altered",
     "timestamp_type_altered",
+    "fate_altered",
     "duplicated",
     "invented_record",
 )

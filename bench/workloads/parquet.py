@@ -47,11 +47,18 @@ class ParquetTarget:
 
     def __init__(self, path: str, *, overwrite: bool) -> None:
         self._target = Path(path.removeprefix("file://")).absolute()
+        for above in self._target.parents:
+            if above.exists() and not above.is_dir():
+                raise InvalidConfigurationError(f"{above} is no directory: Parquet cannot go there")
         if not self._target.exists():
             return
         if not overwrite:
             raise InvalidConfigurationError(f"{self._target} exists already; overwrite replaces it")
         self._refuse_foreign()
+
+    def lies_in(self, directory: str) -> bool:
+        """Tell whether it is a directory, or below it."""
+        return self._target.resolve().is_relative_to(Path(directory).resolve())
 
     def write(self, spark: SparkSession, data_dir: str, topic: str) -> None:
         """Write the rows of a topic, in the order of partition and offset within each file.
@@ -71,6 +78,8 @@ class ParquetTarget:
             numbers.mapInArrow(
                 partial(_write_splits, reader, splits, str(making)), "file string"
             ).collect()
+            for attempt in making.glob(".part-*"):  # of tasks that were killed
+                attempt.unlink()
             (making / SUCCESS).touch()
             self._put_in_place(making)
         except BaseException:

@@ -15,6 +15,8 @@ from bench.workloads.spec import DAY_MS, Spec
 from bench.workloads.verify import Verdict
 from logstore.broker import Broker
 from logstore.broker.copies import copy_partitions
+from logstore.config import effective_config
+from logstore.errors import InvalidConfigurationError
 from logstore.runtime import DiskFileSystem, FixedWallClock
 
 if TYPE_CHECKING:
@@ -97,6 +99,11 @@ def run_pipeline(
     -----
     The cleaning runs a day after the workload's last record, in the workload's own time.
     """
+    if not effective_config(spec.topic_configs).compact:
+        raise InvalidConfigurationError(
+            f"the workload's cleanup.policy {spec.topic_configs['cleanup.policy']!r} does not "
+            "compact: there is nothing to verify"
+        )
     before, after = f"{directory}/before", f"{directory}/after"
     seconds: dict[str, float] = {}
     configs = {} if strategy is None else {"compaction.strategy": strategy}

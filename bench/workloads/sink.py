@@ -83,6 +83,7 @@ if TYPE_CHECKING:
 BATCH_RECORDS = 1000
 
 _GATHER_ROWS = 8192
+_GATHER_BYTES = 64 << 20
 _RECORD_OVERHEAD_MAX = 1 + 5 + 10 + 5 + 5 + 5
 _BATCH_OVERHEAD_MAX = 4096
 """Its header, and what a codec adds to bytes that it cannot compress."""
@@ -288,15 +289,22 @@ class PartitionWriter:
         self._options = options
         self._batch_bytes = log.config.max_message_bytes - _BATCH_OVERHEAD_MAX
         self._pending: list[pa.RecordBatch] = []
-        self._pending_rows = 0
+        self._pending_rows = self._pending_bytes = 0
         self._last_offset = -1
 
     def add(self, rows: pa.RecordBatch) -> None:
         """Take rows."""
         self._check_order(rows)
+        step = max(1, rows.num_rows * _GATHER_BYTES // max(rows.nbytes, 1))
+        for start in range(0, rows.num_rows, step):
+            self._gather(rows.slice(start, step))
+
+    def _gather(self, rows: pa.RecordBatch) -> None:
         self._pending.append(rows)
         self._pending_rows += rows.num_rows
-        if self._pending_rows >= max(_GATHER_ROWS, self._options.batch_records):
+        self._pending_bytes += rows.nbytes
+        are_many = self._pending_rows >= max(_GATHER_ROWS, self._options.batch_records)
+        if are_many or self._pending_bytes >= _GATHER_BYTES:
             self._append_batches(final=False)
 
     def finish(self) -> WrittenPartition:
@@ -320,7 +328,8 @@ class PartitionWriter:
     def _append_batches(self, *, final: bool) -> None:
         if not self._pending_rows:
             return
-        rows = pa.Table.from_batches(self._pending).combine_chunks().to_batches()[0]
+        # Columns beyond 2 GiB would come in several pieces.
+        (rows,) = pa.Table.from_batches(self._pending).combine_chunks().to_batches()
         columns = self._columns(rows)
         done = 0
         for start, stop in self._cuts(columns, final=final):
@@ -328,7 +337,7 @@ class PartitionWriter:
             done = stop
         rest = rows.slice(done)
         self._pending = [rest] if rest.num_rows else []
-        self._pending_rows = rest.num_rows
+        self._pending_rows, self._pending_bytes = rest.num_rows, rest.nbytes
 
     def _columns(self, rows: pa.RecordBatch) -> _Columns:
         names, count = rows.schema.names, rows.num_rows

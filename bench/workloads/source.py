@@ -116,7 +116,20 @@ class LogstoreDataSource(DataSource):
         return StructType([known[name] for name in asked])
 
     def reader(self, schema: StructType) -> LogstoreReader:
-        """Return the reader."""
+        """Return the reader.
+
+        Raises
+        ------
+        InvalidConfigurationError
+            Somebody gave a schema of his own.
+        """
+        own = self.schema()
+        if [(each.name, each.dataType) for each in schema] != [
+            (each.name, each.dataType) for each in own
+        ]:
+            raise InvalidConfigurationError(
+                "the schema is that of the data source; the option columns chooses from it"
+            )
         return LogstoreReader(paths_of(self.options), self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:

@@ -12,12 +12,13 @@ import math
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
 from bench.workloads.presets import PRESETS
 from logstore.config import altered_overrides, effective_config
-from logstore.errors import InvalidConfigurationError
+from logstore.errors import InvalidConfigurationError, InvalidTopicError
+from logstore.names import validate_topic_name
 from logstore.record.layout import HEADER_SIZE
 
 BLOCK_RECORDS = 65_536
@@ -120,12 +121,12 @@ class Values:
 
     @property
     def mean_bytes(self) -> float:
-        """Expected size; for lognormal before the limits are applied."""
+        """Expected size; for lognormal an upper bound, as the limits are applied later."""
         if self.sizes == FIXED:
             return self.bytes
         if self.sizes == UNIFORM:
             return (self.min_bytes + self.max_bytes) / 2
-        return min(self.max_bytes, self.bytes * math.exp(self.sigma**2 / 2))
+        return min(self.max_bytes, self.min_bytes + self.bytes * math.exp(self.sigma**2 / 2))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,7 +244,10 @@ class Spec:
         keys, values, versions = self.keys, self.values, self.versions
         batches, producers = self.batches, self.producers
         expiry = self.deletes.on_expiry
-        yield not self.topic, "topic is empty"
+        try:
+            validate_topic_name(self.topic)
+        except InvalidTopicError as error:
+            yield True, str(error)
         yield (
             keys.distribution == ZIPF and keys.count > ZIPF_KEYS_MAX,
             f"keys.count {keys.count} is above {ZIPF_KEYS_MAX}, the most that zipf can have",
@@ -289,7 +293,7 @@ class Spec:
             f"{batches.max_records}",
         )
         try:
-            earliest = self.time.start_ms - self.time.late_ms
+            earliest = self.time.start_ms - (self.time.late_ms if self.time.late_share else 0)
         except ValueError as error:
             yield True, f"time.start {self.time.start!r} is no ISO 8601 time: {error}"
         else:
@@ -394,7 +398,7 @@ def from_mapping(tree: Mapping[str, Any]) -> Spec:
     own = dict(tree)
     name = own.pop("preset", None)
     if name is not None:
-        if name not in PRESETS:
+        if not isinstance(name, str) or name not in PRESETS:
             raise InvalidConfigurationError(
                 f"unknown preset {name!r}; there are {', '.join(PRESETS)}"
                 f"{_meant(str(name), PRESETS)}"
@@ -453,7 +457,7 @@ def _checked(name: str, value: Any, row: Any, allowed: Allowed) -> Any:
     kind = type(row.default)
     if kind is float and type(value) is int:
         value = float(value)
-    if isinstance(value, datetime) and name == "time.start":
+    if isinstance(value, date) and name == "time.start":
         value = value.isoformat()  # TOML knows times without quotes
     if type(value) is not kind:
         wanted = {int: "an integer", float: "a number", bool: "true or false", str: "a text"}[kind]

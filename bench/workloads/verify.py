@@ -175,6 +175,7 @@ class Verdict:
             "examples": self.examples,
             "records_before": self.records_before,
             "records_after": self.records_after,
+            "notes": list(self.notes),
         }
 
 
@@ -210,8 +211,8 @@ def verify(
         and `deleteHorizonMs` (bigint: horizon of the record's batch, null if it has none) are
         taken into account; without the latter no batch has a horizon.
     after : DataFrame
-        Columns of the Kafka source. The order of its rows must be that of the log in each
-        partition, as the data source gives them.
+        Columns of the Kafka source, and `aborted` if that is to be compared. The order of its
+        rows must be that of the log in each partition, as the data source gives them.
     cleaned : mapping
         By (topic, partition); a partition that is not named must not have changed.
     begun : mapping, optional
@@ -335,7 +336,11 @@ def _old(before: DataFrame, ranges: DataFrame, rules: Rules) -> DataFrame:
 
 def _new(after: DataFrame, ranges: DataFrame) -> DataFrame:
     by_content = Window.partitionBy(*PLACE).orderBy("value_1", "headers_1", "micros", "key")
-    return _contents(after, ranges).withColumn("copy", F.row_number().over(by_content))
+    # Without the column nothing is said of it; null is an open transaction.
+    fate = F.col("aborted") if "aborted" in after.columns else F.lit(None).cast("boolean")
+    told = F.lit("aborted" in after.columns)
+    contents = _contents(after, ranges, fate.alias("aborted"), told.alias("told"))
+    return contents.withColumn("copy", F.row_number().over(by_content))
 
 
 def _winners(old: DataFrame) -> DataFrame:
@@ -465,6 +470,8 @@ def _conditions(rules: Rules) -> dict[str, Column]:
         "headers_altered": differs("headers_1", "headers_2"),
         "timestamp_altered": differs("micros"),
         "timestamp_type_altered": differs("type"),
+        # Of an open transaction the end may have come since.
+        "fate_altered": F.col("a.told") & ~F.col("b.open") & differs("aborted"),
         "duplicated": in_after & (F.col("a.copy") > 1),
         "invented_record": in_after & ~in_before & (F.col("a.copy") == 1),
     }

@@ -20,6 +20,7 @@ KINDS: Mapping[str, str] = {
     "headers_altered": "other headers",
     "timestamp_altered": "another timestamp",
     "timestamp_type_altered": "another timestamp type",
+    "fate_altered": "what was aborted counts as committed, or the other way round",
     "duplicated": "a second record with the same offset",
     "invented_record": "nothing was at this offset",
     "invented_key": "nothing was at this offset, and the topic had no such key",

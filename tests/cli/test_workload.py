@@ -50,6 +50,15 @@ def test_a_workload_is_a_file_or_a_preset_with_values_laid_over_it(tmp_path):
         (("cdc-table", "--config", "segment.byte=1"), "segment.byte"),
         (("cdc-table", "--parquet", "p", "--no-parquet"), "exclude each other"),
         (("cdc-table", "--data-dir", "a", "--data-dir", "b"), "into one data directory"),
+        (("cdc-table", "--driver-memory", "abc"), "'abc' is no size"),
+        (("cdc-table", "--driver-memory", "100m"), "below 512m"),
+        (("cdc-table", "--master", "bogus"), "'bogus' is none of local"),
+        (("cdc-table", "--set", "preset=['a']"), "unknown preset ['a']"),
+        (("cdc-table", "--set", "topic=a/b"), "topic name 'a/b'"),
+        (
+            ("cdc-table", "--set", "values.min_bytes=1000000", "--set", "values.max_bytes=1000000"),
+            "bytes on average",
+        ),
     ),
 )
 def test_what_cannot_be_generated_is_refused_at_once(run, no_spark, data_dir, given, text):

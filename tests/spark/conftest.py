@@ -32,3 +32,9 @@ def interpreted(spark):
     yield kept
     for name, value in kept.items():
         spark.conf.set(name, value)
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch):
+    """Let a commit that finds the data directory in use say so at once."""
+    monkeypatch.setattr("bench.workloads.commit.LOCK_WAIT_SECONDS", 0.0)

@@ -247,3 +247,27 @@ def test_all_log_directories_of_a_broker_count(asked, tmp_path):
     verify_directories(None, dirs, dirs)
     assert asked.cleaned == {("t", n): Cleaned(0, 5, 5) for n in range(4)}
     assert verify_directories(None, dirs, dirs[:1]).violations == {"partition_lost": 2}
+
+
+@pytest.mark.parametrize(("policy", "start"), (("compact", 0), ("compact,delete", 12)))
+def test_only_where_the_policy_deletes_may_the_front_be_gone(asked, pair, policy, start):
+    def fill(broker):
+        broker.create_topic("t", configs={"cleanup.policy": policy})
+        broker.append_many("t", [(b"k%d" % n, b"v") for n in range(20)])
+
+    before, after = pair(fill, lambda broker: None)
+    (after / "log-start-offset-checkpoint").write_text("0\n1\nt 0 12\n")
+    verify_directories(None, before, after)
+    assert asked.cleaned["t", 0].log_start_offset == start
+
+
+def test_a_header_that_no_topic_is_compacted_by_is_refused(asked, pair):
+    def fill(broker):
+        broker.create_topic("t")
+        broker.append("t", key=b"k", value=b"v")
+
+    before, after = pair(fill, lambda broker: None)
+    with pytest.raises(InvalidConfigurationError, match="no topic is compacted by header"):
+        verify_directories(None, before, after, header="version")
+    verify_directories(None, before, after, header="version", strategy="header")
+    assert asked.rules["t"].header == "version"

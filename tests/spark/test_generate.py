@@ -9,9 +9,10 @@ from pyspark.errors import PySparkException
 
 from bench.workloads import generate as generate_module
 from bench.workloads.blocks import blocks_of
-from bench.workloads.generate import generate
+from bench.workloads.generate import generate, parquet_dir
 from bench.workloads.parquet import ParquetTarget
-from bench.workloads.spec import BLOCK_RECORDS, from_mapping
+from bench.workloads.pipeline import run_pipeline
+from bench.workloads.spec import BLOCK_RECORDS, from_mapping, preset
 from logstore import Broker
 from logstore.check import Checker
 from logstore.errors import (
@@ -191,3 +192,31 @@ def test_only_a_directory_of_parquet_is_replaced(tmp_path):
         ParquetTarget(str(tmp_path / "rows"), overwrite=True)
     with pytest.raises(InvalidConfigurationError, match="is no directory"):
         ParquetTarget(str(tmp_path / "rows" / "thesis.txt"), overwrite=True)
+
+
+def test_parquet_goes_neither_through_a_file_nor_into_the_data_directory(tmp_path):
+    (tmp_path / "file").touch()
+    spec = preset("cdc-table", records=10)
+    for target, message in (
+        (tmp_path / "file" / "below", "file is no directory"),
+        (tmp_path / "data" / "parquet", "lies in the data directory"),
+        (tmp_path / "data", "lies in the data directory"),
+    ):
+        with pytest.raises(InvalidConfigurationError, match=message):
+            generate(None, spec, str(tmp_path / "data"), parquet=str(target))
+    assert [each.name for each in tmp_path.iterdir()] == ["file"]
+
+
+def test_parquet_goes_beside_the_data_directory_however_that_is_named(tmp_path, monkeypatch):
+    (tmp_path / "data").mkdir()
+    monkeypatch.chdir(tmp_path / "data")
+    assert {parquet_dir(name, "t") for name in (".", "../data", f"{tmp_path}/data/")} == {
+        f"{tmp_path}/data.parquet/t"
+    }
+
+
+def test_nothing_is_run_where_nothing_would_be_cleaned(tmp_path):
+    spec = preset("cdc-table", configs={"cleanup.policy": "delete"})
+    with pytest.raises(InvalidConfigurationError, match="does not compact"):
+        run_pipeline(None, spec, str(tmp_path))
+    assert not list(tmp_path.iterdir())

@@ -293,3 +293,37 @@ def test_headers_of_a_slice_are_its_own(tmp_path):
     with Broker(tmp_path, read_only=True) as broker:
         found = [record.headers for record in broker.read("t")]
     assert found == [tuple(("n", b"%d" % n) for _ in range(n % 3)) for n in range(4, 8)]
+
+
+def test_large_rows_are_gathered_by_their_bytes_and_none_is_lost(tmp_path, monkeypatch):
+    given = [rows(0, range(90), size=500), rows(0, range(90, 200), size=900)]
+    write(writer(tmp_path / "whole", topic="t", batchRecords=70, now=5), given)
+    monkeypatch.setattr("bench.workloads.sink._GATHER_BYTES", 7_000)
+    write(writer(tmp_path / "pieces", topic="t", batchRecords=70, now=5), given)
+    with Broker(tmp_path / "pieces", read_only=True) as broker:
+        assert [each.offset for each in broker.read("t")] == list(range(200))
+    folders = [tmp_path / name / "t-0" for name in ("whole", "pieces")]
+    assert files(folders[0]) == files(folders[1])
+
+
+def test_a_job_whose_folders_move_meanwhile_does_not_keep_another_from_beginning(
+    tmp_path, monkeypatch
+):
+    job = commit.WriteJob.begin(str(tmp_path), ["a"], overwrite=False)
+
+    def vanished(*_):
+        raise FileNotFoundError
+
+    monkeypatch.setattr(commit, "_last_change_ms", vanished)
+    commit.WriteJob.begin(str(tmp_path), ["b"], overwrite=False).abort()
+    job.abort()
+    assert not [each for each in tmp_path.iterdir() if each.is_dir()]
+
+
+def test_a_commit_waits_for_another_that_has_the_data_directory(tmp_path, monkeypatch):
+    monkeypatch.setattr(commit, "LOCK_WAIT_SECONDS", 60.0)
+    answers = iter([False, False, True])
+    monkeypatch.setattr(commit, "_is_free", lambda _: next(answers))
+    write(writer(tmp_path, topic="t"), [rows(0, range(3))])
+    assert next(answers, "asked three times") == "asked three times"
+    assert (tmp_path / "t-0").is_dir()

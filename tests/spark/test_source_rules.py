@@ -5,6 +5,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from bench.workloads import source
 from bench.workloads.source import KAFKA_SCHEMA, LogstoreDataSource
@@ -17,6 +18,7 @@ from logstore.errors import (
 from tests.support.golden_dirs import ROOT, lines, manifest
 
 NOW = 1_700_000_000_000
+TYPES = {"bigint": LongType(), "binary": BinaryType(), "string": StringType()}
 
 
 def open_source(path, **options):
@@ -238,3 +240,12 @@ def test_the_schema_has_the_types_of_sparks_kafka_source():
         ("timestampType", "int", True),
         ("headers", "array<struct<key:string,value:binary>>", True),
     ]
+
+
+def test_a_schema_of_ones_own_is_refused(data_dir):
+    data_source = LogstoreDataSource({"path": str(data_dir), "columns": "key,offset"})
+    for text in ("offset bigint, key binary", "key string, offset bigint", "key binary"):
+        columns = [column.split() for column in text.split(", ")]
+        schema = StructType([StructField(name, TYPES[kind]) for name, kind in columns])
+        with pytest.raises(InvalidConfigurationError, match="columns chooses from it"):
+            data_source.reader(schema)

@@ -301,6 +301,16 @@ def strayed(patient: Patient) -> Counts:
     return {"wrong_partition": 6}
 
 
+def revealed(patient: Patient) -> Counts:
+    """Let what was aborted beyond the cleaned range count as committed; no record changes."""
+    for segment in patient.after.segments:
+        segment.path.with_suffix(".txnindex").write_bytes(b"")
+    there = {record.offset for record in patient.after.records}
+    count = sum(row.aborted and row.offset in there for row in patient.tail)
+    assert count > 3
+    return {"fate_altered": count}
+
+
 def lost_partition(patient: Patient) -> Counts:
     """Its folder goes when the others are written."""
     return {"partition_lost": 1}
@@ -328,9 +338,9 @@ FAULTS: tuple[Callable[[Patient], Counts], ...] = (
     *(resurrected_keys, overdue_tombstones, kept_aborted, kept_keyless, altered_keys),
     *(altered_values, altered_headers, altered_timestamps, altered_timestamp_types, duplicates),
     *(other_duplicates, repeated_batches, swapped, swapped_batches, invented_records, moved),
-    *(invented_keys, strayed, lost_partition, hasty, idle),
+    *(invented_keys, strayed, revealed, lost_partition, hasty, idle),
 )
-SAME_RECORDS = (unharmed, altered_timestamp_types, lost_partition, hasty, idle)
+SAME_RECORDS = (unharmed, altered_timestamp_types, revealed, lost_partition, hasty, idle)
 
 
 @pytest.fixture(scope="module")

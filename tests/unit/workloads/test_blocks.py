@@ -224,6 +224,22 @@ def test_deletes_come_at_their_share_and_after_their_event() -> None:
     assert not cdc.tombstone[order][gone - 1].any()
 
 
+@pytest.mark.parametrize(("share", "least"), ((0.1, 0.08), (0.5, 0.3), (1.0, 0.49)))
+def test_a_tombstone_never_overtakes_its_event(share: float, least: float) -> None:
+    """Both come from one producer, so in one order, however many there are at work."""
+    block = block_of(
+        spec_of(deletes={"share": share, "with_event": True}, producers={"count": 5}), 0
+    )
+    gone = np.flatnonzero(block.tombstone)
+    assert least < len(gone) / len(block) <= 0.5
+    place = np.empty(len(block), np.int64)
+    place[block.event] = np.arange(len(block))
+    before = place[block.event[gone] - 1]
+    assert (before < gone).all()
+    assert np.array_equal(block.key[before], block.key[gone])
+    assert np.array_equal(block.producer[before], block.producer[gone])
+
+
 @pytest.mark.parametrize(
     ("values", "mean"),
     (

@@ -80,7 +80,7 @@ def test_a_file_wins_over_its_preset_key_by_key() -> None:
         ("records = true", "records is an integer, not True"),
         ("records = 1.5", "records is an integer, not 1.5"),
         ("topic = 1", "topic is a text, not 1"),
-        ("topic = ''", "topic is empty"),
+        ("topic = ''", "topic name is empty"),
         ("seed = 18446744073709551616", "seed .* is above"),
         ("[deletes]\nshare = 1.5", "deletes.share 1.5 is above 1.0"),
         ("[deletes]\nshare = nan", "deletes.share nan is not a finite number"),
@@ -98,7 +98,7 @@ def test_a_file_wins_over_its_preset_key_by_key() -> None:
         ("[batches]\nmin_records = 101", "min_records 101 is above batches.max_records 100"),
         ("[batches]\ncodec = 'zst'", "the nearest is 'zstd'"),
         ("[time]\nstart = 'noon'", "time.start 'noon' is no ISO 8601 time"),
-        ("[time]\nstart = '1970-01-01'", "lies before 1970"),
+        ("[time]\nstart = '1970-01-01'\nlate_share = 0.1", "lies before 1970"),
         ("a = = b", "the workload is no TOML"),
         ("configs = 5", "configs is a table, not 5"),
         ("[configs]\n'segment.byte' = 1", "'segment.byte'; the nearest is 'segment.bytes'"),
@@ -175,3 +175,8 @@ def test_parsing_needs_neither_spark_nor_numpy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "5\n"
+
+
+def test_a_start_may_be_a_date_of_toml() -> None:
+    assert parse("[time]\nstart = 2024-01-02").time.start_ms == 1_704_153_600_000
+    assert parse("[time]\nstart = 1970-01-01").time.start_ms == 0
