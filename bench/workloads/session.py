@@ -161,6 +161,8 @@ def _python_interrupts() -> Iterator[None]:
     an answer: that fails, breaks the connection, and shows as three stacks. A `KeyboardInterrupt`
     leaves through the caller, whose `stop()` cancels the jobs over a new connection.
     """
+    # It logs what it raises as well, stack by stack: by its own loggers and by the root's.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
     logging.getLogger().addFilter(_is_not_of_py4j)
     if threading.current_thread() is not threading.main_thread():
         yield
