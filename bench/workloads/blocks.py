@@ -169,12 +169,13 @@ def block_of(spec: Spec, number: int) -> Block:
     first = number * BLOCK_RECORDS
     count = min(BLOCK_RECORDS, spec.records - first)
     events = np.arange(first, first + count, dtype=np.int64)
-    numbers, tombstone = _changes(spec, number, events)
+    followers = _followers(spec, number, count)
+    numbers, tombstone = _changes(spec, number, events, followers)
     keys = draws.key_bytes(spec, numbers)
     partition = draws.partitions_of(keys, spec.partitions)
     arrival = draws.arrival_ms(spec, events)
     version, form = _versions(spec, number, events)
-    sent = _sent(spec, number, partition)
+    sent = _sent(spec, number, partition, followers)
     order = sent.order
     sizes = np.where(tombstone, 0, draws.value_sizes(spec, number, count))[order]
     ends = _ends(sizes)
@@ -207,15 +208,15 @@ def blocks_of(spec: Spec, numbers: range | None = None) -> Iterator[Block]:
         yield block_of(spec, number)
 
 
-def _changes(spec: Spec, block: int, events: Ints) -> tuple[Ints, Bools]:
+def _changes(spec: Spec, block: int, events: Ints, followers: Ints) -> tuple[Ints, Bools]:
     """Return each event's key number, and whether it deletes the key."""
     numbers = draws.key_numbers(spec, block, events)
-    deletes = Stream(spec.seed, block, draws.DELETES).chance(spec.deletes.share, len(events))
     if spec.deletes.with_event:
-        followers = _followers(spec, block, len(events))
         numbers[followers] = numbers[followers - 1]
-        deletes = np.zeros_like(deletes)
+        deletes = np.zeros(len(events), dtype=np.bool_)
         deletes[followers] = True
+    else:
+        deletes = _deletes_drawn(spec, block, len(events))
     if spec.deletes.on_expiry:
         start = draws.hot_set_start(spec, events)
         leaves = start > draws.hot_set_start(spec, events - 1)
@@ -223,6 +224,10 @@ def _changes(spec: Spec, block: int, events: Ints) -> tuple[Ints, Bools]:
         numbers = np.where(leaves, (start - 1) % spec.keys.count, numbers)
         deletes = deletes | leaves
     return numbers, deletes
+
+
+def _deletes_drawn(spec: Spec, block: int, count: int) -> Bools:
+    return Stream(spec.seed, block, draws.DELETES).chance(spec.deletes.share, count)
 
 
 def _followers(spec: Spec, block: int, count: int) -> Ints:
@@ -233,7 +238,7 @@ def _followers(spec: Spec, block: int, count: int) -> Ints:
     """
     if not spec.deletes.with_event:
         return np.zeros(0, dtype=np.int64)
-    drawn = Stream(spec.seed, block, draws.DELETES).chance(spec.deletes.share, count)
+    drawn = _deletes_drawn(spec, block, count)
     place = np.arange(count)
     begins = drawn & ~np.append(False, drawn[:-1])
     rank = place - np.maximum.accumulate(np.where(begins, place, 0))
@@ -273,11 +278,10 @@ class _Sent(NamedTuple):
     order: Ints  # events in order of arrival
 
 
-def _sent(spec: Spec, block: int, partition: NDArray[np.int32]) -> _Sent:
+def _sent(spec: Spec, block: int, partition: NDArray[np.int32], followers: Ints) -> _Sent:
     count = len(partition)
     producers = spec.producers
     producer = Stream(spec.seed, block, draws.PRODUCERS).below(producers.count, count)
-    followers = _followers(spec, block, count)
     producer[followers] = producer[followers - 1]  # or a tombstone might overtake its event
     transaction = _transactions(spec, producer)
     # Everything sent by one producer to one partition in one transaction, in order of events.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -182,11 +182,15 @@ def _print(settings: Settings, made: Generated, data_dir: str, parquet: str | No
     )
     if parquet is not None:
         emit(f"the same rows as Parquet in {parquet}")
+    print_stages(made.seconds, made.records)
+
+
+def print_stages(seconds: Mapping[str, float], records: int) -> None:
+    """Write how long each stage took, and how many records a second that makes."""
     table = Table(("stage", "seconds", "records/s"), right=("seconds", "records/s"))
-    emit_lines(table.lines(_rates(made)))
-
-
-def _rates(made: Generated) -> Iterator[tuple[str, str, str]]:
-    for stage, seconds in made.seconds.items():
-        rate = format_count(round(made.records / seconds)) if seconds else ""
-        yield stage, f"{seconds:.1f}", rate
+    emit_lines(
+        table.lines(
+            (stage, f"{taken:.1f}", format_count(round(records / taken)) if taken else "")
+            for stage, taken in seconds.items()
+        )
+    )

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bench.workloads.cmd_generate import spec_of, spec_options
+from bench.workloads.cmd_generate import print_stages, spec_of, spec_options
 from bench.workloads.cmd_verify import STRATEGIES, print_verdict
 from bench.workloads.commands import SparkOptions, spark_options
 from logstore.cli.options import Settings, command
-from logstore.cli.output import emit, emit_json, emit_lines, format_count, format_size, plural
-from logstore.cli.tables import Table
+from logstore.cli.output import emit, emit_json, format_count, format_size, plural
 
 if TYPE_CHECKING:
     from bench.workloads.pipeline import Run
@@ -98,13 +97,6 @@ def _print(done: Run) -> None:
         f"{format_size(sum(each['bytes_written'] for each in passes))}"
     )
     emit("")
-    table = Table(("stage", "seconds", "records/s"), right=("seconds", "records/s"))
-    rates = done.rates()
-    emit_lines(
-        table.lines(
-            (stage, f"{seconds:.1f}", format_count(round(rates.get(stage, 0))))
-            for stage, seconds in done.seconds.items()
-        )
-    )
+    print_stages(done.seconds, made.records)
     emit("")
     print_verdict(done.verdict)

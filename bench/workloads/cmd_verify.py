@@ -17,14 +17,15 @@ from logstore.cli.output import (
     plural,
 )
 from logstore.cli.tables import Table, paint
+from logstore.config_table import TOPIC_KEYS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from bench.workloads.verify import Verdict
 
-STRATEGIES = ("offset", "timestamp", "header")
-ENCODINGS = ("long", "varlong")
+STRATEGIES = TOPIC_KEYS["compaction.strategy"].values
+ENCODINGS = TOPIC_KEYS["logstore.compaction.strategy.header.encoding"].values
 
 
 @command(

@@ -8,7 +8,6 @@ them are sealed batches, a few large rows. The topic is committed as a whole
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -23,6 +22,7 @@ from bench.workloads.log_files import MadePartition, write_partitions
 from bench.workloads.parcels import Parcel, parcels_of
 from bench.workloads.parquet import ParquetTarget
 from bench.workloads.spec import Spec
+from bench.workloads.stages import timed
 from logstore.errors import InvalidConfigurationError
 from logstore.names import validate_topic_name
 from logstore.runtime import Runtime, SystemClock
@@ -138,7 +138,7 @@ def generate(
         "logs": (SystemClock().now_ms() - wrote_ms) / 1000,
     }
     if target is not None:
-        with _timed(seconds, "parquet"):
+        with timed(seconds, "parquet"):
             target.write(spark, data_dir, spec.topic)
     return _generated(spec, [each for each, _ in made], seconds)
 
@@ -250,10 +250,3 @@ def _setting(spark: SparkSession, key: str, value: str) -> Iterator[None]:
             spark.conf.unset(key)
         else:
             spark.conf.set(key, before)
-
-
-@contextmanager
-def _timed(seconds: dict[str, float], stage: str) -> Iterator[None]:
-    began = time.perf_counter()
-    yield
-    seconds[stage] = time.perf_counter() - began

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bench.workloads.directories import verify_directories
 from bench.workloads.generate import Generated, generate, parquet_dir
 from bench.workloads.spec import DAY_MS, Spec
+from bench.workloads.stages import timed
 from bench.workloads.verify import Verdict
 from logstore.broker import Broker
 from logstore.broker.copies import copy_partitions
@@ -22,11 +20,7 @@ from logstore.runtime import DiskFileSystem, FixedWallClock
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from cleaner.clean import PassProgress
     from logstore.broker.reports import CleanReport
-    from logstore.types import TopicPartition
-
-CleanListener = Callable[["TopicPartition", "PassProgress"], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,20 +44,15 @@ class Run:
     verdict: Verdict
     seconds: dict[str, float]
 
-    def rates(self) -> dict[str, float]:
-        """Return records of the workload a second, stage by stage."""
-        return {
-            stage: self.generated.records / seconds
-            for stage, seconds in self.seconds.items()
-            if seconds
-        }
-
     def as_json(self) -> dict[str, Any]:
         """Return the object of the command's JSON."""
+        records = self.generated.records
         return {
-            "records": self.generated.records,
+            "records": records,
             "seconds": {stage: round(taken, 3) for stage, taken in self.seconds.items()},
-            "records_per_second": {stage: round(rate) for stage, rate in self.rates().items()},
+            "records_per_second": {
+                stage: round(records / taken) for stage, taken in self.seconds.items() if taken
+            },
             "generated": self.generated.as_json(),
             "cleaned": self.cleaned.to_json(),
             "verified": self.verdict.as_json(),
@@ -77,7 +66,6 @@ def run_pipeline(
     *,
     strategy: str | None = None,
     threads: int | None = None,
-    on_clean: CleanListener | None = None,
 ) -> Run:
     """Generate, clean and verify.
 
@@ -111,26 +99,18 @@ def run_pipeline(
     seconds |= {f"generate: {stage}": taken for stage, taken in made.seconds.items()}
     now_ms = spec.time.start_ms + round((spec.time.days + 1) * DAY_MS)
     clock = FixedWallClock(now_ms)
-    with _timed(seconds, "copy"), Broker(before, clock=clock, read_only=True) as source:
+    with timed(seconds, "copy"), Broker(before, clock=clock, read_only=True) as source:
         partitions = source.partitions(spec.topic)
         copy_partitions(source.manager, partitions, DiskFileSystem(clock), after)
-    with Broker(after, clock=clock) as broker, _timed(seconds, "clean"):
+    with Broker(after, clock=clock) as broker, timed(seconds, "clean"):
         cleaned = broker.clean(
             spec.topic,
             force=True,
             roll=True,
             threads=threads or os.cpu_count(),
-            progress=on_clean,
         )
-    with _timed(seconds, "verify"):
+    with timed(seconds, "verify"):
         verdict = verify_directories(
             spark, before, after, topic=spec.topic, now_ms=now_ms, forced=True
         )
     return Run(made, cleaned, verdict, seconds)
-
-
-@contextmanager
-def _timed(seconds: dict[str, float], stage: str) -> Iterator[None]:
-    began = time.perf_counter()
-    yield
-    seconds[stage] = time.perf_counter() - began
