@@ -86,6 +86,16 @@ class Chunk:
         """Raise the error of a batch that a kernel could not read."""
         raise_damage(self.segment, self.position + int(self.table[row, kernels.COL_POSITION]))
 
+    def end_before(self, row: int) -> None:
+        """Leave what begins with a damaged batch to the next chunk, where it is refused.
+
+        So what lies before the damage is handed out first. The first batch is refused at once.
+        """
+        if row == 0:
+            self.refuse(row)
+        self.size_bytes = int(self.table[row, kernels.COL_POSITION])
+        self.table = self.table[:row]
+
 
 class ChunkReader:
     """Reads chunks through one reused buffer.
@@ -112,6 +122,9 @@ class ChunkReader:
     ) -> Iterator[Chunk]:
         """Yield the chunks of a segment from position `start` on; each is valid until the next.
 
+        Whole batches before a damaged one are a chunk of their own. Whoever meets damage inside a
+        chunk may end it there (`Chunk.end_before`).
+
         Parameters
         ----------
         end_offset : int
@@ -131,8 +144,8 @@ class ChunkReader:
         while position < segment.size_bytes:
             chunk = self._read(segment, position, verify)
             _check_offsets(chunk, next_offset, end_offset)
-            next_offset = int(chunk.table[-1, kernels.COL_LAST_OFFSET]) + 1
             yield chunk
+            next_offset = chunk.last_offset + 1
             position += chunk.size_bytes
         self._shrink()
 
@@ -145,11 +158,9 @@ class ChunkReader:
             if len(self._table) < rows_max:
                 self._table = np.empty((rows_max, kernels.TABLE_COLUMNS), np.int64)
             status, rows, end = kernels.scan_batches(self._buffer, 0, count, verify, self._table)
-            if status != kernels.OK:
-                raise_damage(segment, position + end)
             if rows:
                 return self._finish(segment, position, int(end), self._table[:rows])
-            if count < wanted:
+            if status != kernels.OK or count < wanted:
                 raise_damage(segment, position)
             wanted = self._grow(segment, position, count)
 
@@ -187,11 +198,11 @@ class ChunkReader:
         sections = table[:, kernels.COL_SECTION_END] - table[:, kernels.COL_SECTION_START]
         unfit = np.flatnonzero(table[:, kernels.COL_RECORD_COUNT] * MIN_RECORD_SIZE > sections)
         if len(unfit):
-            chunk.refuse(int(unfit[0]))
-        if (attributes[: len(table)] & CONTROL_BIT).any():
-            status, row = kernels.read_control_types(chunk.data, table, len(table))
+            chunk.end_before(int(unfit[0]))
+        if (attributes[: chunk.rows] & CONTROL_BIT).any():
+            status, row = kernels.read_control_types(chunk.data, chunk.table, chunk.rows)
             if status != kernels.OK:
-                chunk.refuse(row)
+                chunk.end_before(row)
         return chunk
 
     def _decompress(
@@ -205,7 +216,7 @@ class ChunkReader:
         """Append the sections of compressed batches behind the chunk's bytes.
 
         Returns the bytes, and how many rows of the table they serve: fewer than all when the
-        sections unfold to more than a chunk should hold.
+        sections unfold to more than a chunk should hold, or a later one is damaged.
         """
         rows = len(table)
         parts: list[bytes | memoryview] = [memoryview(self._buffer)[:size_bytes]]  # type: ignore[arg-type]
@@ -224,6 +235,9 @@ class ChunkReader:
                     limit=segment.config.logstore_decompression_max_bytes,
                 )
             except CorruptRecordError as error:
+                if row > 0:
+                    rows = row
+                    break
                 if error.path is None:
                     error.path = segment.log_path
                     error.position = position + start - HEADER_SIZE
@@ -251,18 +265,21 @@ def _check_offsets(chunk: Chunk, next_offset: int, end_offset: int) -> None:
     rows = np.flatnonzero(misplaced)
     if len(rows):
         row = int(rows[0])
-        raise CorruptRecordError(
-            f"a batch of offsets {first[row]} to {last[row]} stands where offsets from "
-            f"{next_offset if row == 0 else last[row - 1] + 1} up to {end_offset} belong",
-            path=segment.log_path,
-            position=chunk.position + int(chunk.table[row, kernels.COL_POSITION]),
-            check="offsets",
-            expected=end_offset,
-            found=int(last[row]),
-        )
-    if not segment.can_append_offset(int(last[-1])):
+        if row == 0:
+            raise CorruptRecordError(
+                f"a batch of offsets {first[0]} to {last[0]} stands where offsets from "
+                f"{next_offset} up to {end_offset} belong",
+                path=segment.log_path,
+                position=chunk.position,
+                check="offsets",
+                expected=end_offset,
+                found=int(last[0]),
+            )
+        chunk.end_before(row)
+    if not segment.can_append_offset(chunk.last_offset):
         raise OverflowedSegmentError(
-            f"{segment.log_path}: offset {last[-1]} is more than 31 bits above the base", segment
+            f"{segment.log_path}: offset {chunk.last_offset} is more than 31 bits above the base",
+            segment,
         )
 
 

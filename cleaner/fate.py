@@ -98,8 +98,8 @@ def list_fates(
     Raises
     ------
     CorruptRecordError, UnsupportedFormatError, SegmentOverflowError
-        A batch is damaged. One in the dirty section hinders the pass as a whole, so that nothing
-        is yielded.
+        A batch is damaged; what lies before it is yielded first. One in the dirty section hinders
+        the pass as a whole, so that nothing is.
 
     Notes
     -----
@@ -182,7 +182,8 @@ def _untouched(chunk: Chunk, fate: str, log_start_offset: int) -> FateChunk:
         facts,
     )
     if status == kernels.DAMAGED:
-        chunk.refuse(row)
+        chunk.end_before(row)
+        return _untouched(chunk, fate, log_start_offset)
     return _fate_chunk(chunk, facts, log_start_offset)
 
 

@@ -218,7 +218,12 @@ class LogReader:
         following = self._log.segments.higher(segment.base_offset)
         if following is not None and following.base_offset <= upper:
             return size
-        at = segment.translate_offset(upper)
+        try:
+            at = segment.translate_offset(upper)
+        except CorruptRecordError as error:
+            if error.position is None:
+                raise
+            return error.position  # what lies before the damage can be read
         return size if at is None else at.position
 
     def _aborted(

@@ -118,25 +118,27 @@ def _print(lines: Iterable[DumpLine]) -> int:
         reconfigure(errors="replace")
     exit_code = 0
     pending: list[str] = []
-    for line in lines:
-        if line.stream is Stream.OUTPUT:
-            pending.append(line.text)
-            if len(pending) < _PENDING_LINES:
-                continue
+    try:
+        for line in lines:
+            if line.stream is Stream.OUTPUT:
+                pending.append(line.text)
+                if len(pending) < _PENDING_LINES:
+                    continue
+            _flush(pending)
+            if line.stream is not Stream.OUTPUT:
+                sys.stdout.flush()
+                text = line.text
+                if line.stream is Stream.FAILURE:
+                    text = f"error: {one_line(text)}"
+                print(text, file=sys.stderr)
+                exit_code = max(exit_code, line.exit_code)
+    finally:
         _flush(pending)
-        if line.stream is not Stream.OUTPUT:
-            sys.stdout.flush()
-            text = line.text
-            if line.stream is Stream.FAILURE:
-                text = f"error: {one_line(text)}"
-            print(text, file=sys.stderr)
-            exit_code = max(exit_code, line.exit_code)
-    _flush(pending)
     return exit_code
 
 
 def _flush(pending: list[str]) -> None:
     if pending:
-        pending.append("")
-        sys.stdout.write("\n".join(pending))
+        text = "\n".join([*pending, ""])
         pending.clear()
+        sys.stdout.write(text)

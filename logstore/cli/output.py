@@ -73,13 +73,15 @@ def one_line(text: str) -> str:
 
 
 def emit_lines(lines: Iterable[str]) -> None:
-    """Write many lines, some hundred at a time."""
+    """Write many lines, some hundred at a time; an error on the way leaves those before it."""
     pending: list[str] = []
-    for line in lines:
-        pending.append(line)
-        if len(pending) >= _CHUNK_LINES:
-            _flush(pending)
-    _flush(pending)
+    try:
+        for line in lines:
+            pending.append(line)
+            if len(pending) >= _CHUNK_LINES:
+                _flush(pending)
+    finally:
+        _flush(pending)
 
 
 def emit_items(items: Iterable[str], *, output: str, name: str) -> None:
@@ -109,9 +111,9 @@ def emit_items(items: Iterable[str], *, output: str, name: str) -> None:
 
 def _flush(lines: list[str]) -> None:
     if lines:
-        lines.append("")
-        sys.stdout.write("\n".join(lines))
-        lines.clear()
+        text = "\n".join([*lines, ""])
+        lines.clear()  # what a closed pipe refuses is not written again
+        sys.stdout.write(text)
 
 
 # -- bytes and records ---------------------------------------------------------------------

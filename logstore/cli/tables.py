@@ -98,9 +98,14 @@ class Table:
         self._wrap = wrap
 
     def lines(self, rows: Iterable[Sequence[Cell]]) -> Iterator[str]:
-        """Yield heading, rule and a line or more for each row."""
+        """Yield heading, rule and a line or more for each row; an error comes after its rows."""
         rows = iter(rows)
-        first = list(itertools.islice(rows, _SAMPLE_ROWS))
+        first: list[Sequence[Cell]] = []
+        failure: Exception | None = None
+        try:
+            first.extend(itertools.islice(rows, _SAMPLE_ROWS))
+        except Exception as error:  # raised below, once the rows before it are out
+            failure = error
         widths = [
             max(len(heading), max((len(_text(row[place])) for row in first), default=0))
             for place, heading in enumerate(self._columns)
@@ -128,6 +133,8 @@ class Table:
                 yield self._line([*row[:-1], _restyled(row[-1], part)], widths)
                 for other in others:
                     yield self._line([*[""] * (len(row) - 1), _restyled(row[-1], other)], widths)
+        if failure is not None:
+            raise failure
 
     def _line(self, row: Sequence[Cell], widths: Sequence[int]) -> str:
         parts = []

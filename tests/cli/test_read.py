@@ -222,3 +222,53 @@ def test_corrupt_batch_ends_the_reading_after_the_records_before_it(run, golden)
     assert 45 <= broken.json["records"][-1]["offset"] < 126
     assert broken.stderr.startswith(f"error: {path} at position ")
     assert "CORRUPT_MESSAGE" in broken.stderr
+
+
+@pytest.fixture
+def damaged(run, data_dir):
+    """Append 650 batches of one record; return what damages the one of an offset."""
+    values = ({"key": str(n % 7), "value": f"v{n:04}"} for n in range(650))
+    run("append", "t", "--create", "--batch-records", 1, input=lines(*values))
+    path = data_dir / "t-0" / f"{0:020}.log"
+    size = path.stat().st_size // 650
+
+    def damage(offset):
+        with path.open("r+b") as file:
+            file.seek(offset * size + size - 2)
+            file.write(b"\xff")
+        return f"error: {path} at position {offset * size}: batch at offset {offset} has a bad CRC"
+
+    return damage
+
+
+@pytest.mark.parametrize("offset", (600, 150, 1))
+@pytest.mark.parametrize("command", (("read", "t"), ("inspect", "t", "--records")))
+def test_every_record_before_a_damaged_batch_is_shown(run, damaged, command, offset):
+    error = damaged(offset)
+    shown = run(*command, "--format", "jsonl", code=1)
+    assert [record["offset"] for record in shown.jsonl] == list(range(offset))
+    assert shown.stderr.startswith(error)
+    document = run(*command, "--format", "json", code=1)
+    assert [record["offset"] for record in document.json["records"]] == list(range(offset))
+    assert document.stderr == shown.stderr
+    table = run(*command, code=1)
+    assert table.stdout.count("v0") == offset
+    assert f"v{offset - 1:04}" in table.stdout
+    assert table.stderr == shown.stderr
+
+
+def test_the_latest_of_each_key_is_not_told_of_half_a_log(run, damaged):
+    """A record beyond the damage may be the latest, so that there is no answer before it."""
+    error = damaged(600)
+    read = run("read", "t", "--latest-per-key", "--format", "jsonl", code=1)
+    assert read.stdout == ""
+    assert read.stderr.startswith(error)
+
+
+def test_the_fates_before_a_damaged_batch_are_told(run, damaged):
+    error = damaged(600)
+    fates = run("inspect", "t", "--fate", "--format", "jsonl", code=1)
+    assert [record["offset"] for record in fates.jsonl] == list(range(600))
+    assert error.removeprefix("error: ") in fates.stderr
+    table = run("inspect", "t", "--fate", code=1)
+    assert table.stdout.count("active") == 600

@@ -378,6 +378,21 @@ def test_a_damaged_batch_is_named_when_it_is_read(world):
     assert [b.header.base_offset for b in log.batches(0)] == [0, 1, 2], "raw reads do not check"
 
 
+def test_what_lies_before_the_damage_is_read_up_to_a_bound_behind_it(world):
+    """The last stable offset lies inside the segment, and the way to it leads over the damage."""
+    log = world.log()
+    follow(log, batch(0), batch(1), batch(2), data_batch(3, 3, 7), batch(4))
+    segment = log.segments.first
+    start = len(batch(0)) + len(batch(1))
+    segment.file.write_at([b"\x09"], start + 16)
+    assert log.last_stable_offset == 3
+    found = log.records(0, isolation=Isolation.READ_COMMITTED)
+    assert [next(found)[1].offset for _ in range(2)] == [0, 1]
+    with pytest.raises(CorruptRecordError, match="magic 9") as caught:
+        next(found)
+    assert (caught.value.path, caught.value.position) == (segment.log_path, start)
+
+
 def test_records_that_cannot_be_decoded_are_damage_at_rest(world):
     log = world.log()
     header = RecordBatch(batch(0, 1)).header

@@ -11,6 +11,10 @@ from cleaner.selection import cleanable_state
 from cleaner.stats import FATE_NAMES
 from logstore import Broker, VirtualClock
 from logstore.errors import CorruptRecordError
+from logstore.record.batch import seal_batch
+from logstore.record.codecs import Codec
+from logstore.record.crc32c import crc32c
+from logstore.record.records import Record, encode_records
 from logstore.record.walk import walk_buffer
 from logstore.runtime import MemoryFileSystem
 from tests.support.builders import disk_world, memory_world
@@ -453,6 +457,65 @@ def test_damage_is_refused_as_a_cleaning_refuses_it(tmp_path) -> None:
     ):
         list(broker.fates("t"))
     assert refused.value.path == str(path)
+
+
+def sealed(section: bytes, offset: int, codec: Codec = Codec.NONE, **header: object) -> bytes:
+    """A batch of one record whose section is what it is: its CRC is right."""
+    facts = {"last_offset_delta": 0, "record_count": 1, "base_timestamp": 5, "max_timestamp": 5}
+    data = seal_batch(section, base_offset=offset, partition_leader_epoch=0, **facts | header)
+    return data[:22] + bytes([data[22] | codec]) + data[23:] if codec else data
+
+
+def damaged(offset: int, what: str) -> bytes:
+    """A batch of offset `offset` that a reader refuses."""
+    record = encode_records([Record(offset, 5, b"k", b"v")], offset, 5)
+    match what:
+        case "crc":
+            data = bytearray(sealed(record, offset))
+            data[-1] ^= 1
+            return bytes(data)
+        case "magic":
+            data = bytearray(sealed(record, offset))
+            data[16] = 7
+            return bytes(data)
+        case "compression":
+            data = bytearray(sealed(record, offset, Codec.LZ4))
+            data[17:21] = crc32c(bytes(data[21:])).to_bytes(4, "big")
+            return bytes(data)
+        case "count":
+            return sealed(record, offset, record_count=50, last_offset_delta=50)
+        case "record":
+            return sealed(b"\x7f" + record[1:], offset)
+        case "place":
+            return sealed(record, offset - 2)
+        case _:
+            return sealed(record, offset, is_control=True, producer_id=1, producer_epoch=0)
+
+
+@pytest.mark.parametrize(
+    "what", ("crc", "magic", "compression", "count", "record", "place", "control")
+)
+@pytest.mark.parametrize("ahead", (0, 3))
+def test_what_lies_before_the_damage_is_told_first(what: str, ahead: int) -> None:
+    """All of it lies in one chunk, in a segment that no pass touches."""
+    log = compacted(memory_world())
+    put_each(log, *((b"k", b"v%d" % at) for at in range(ahead + 2)))
+    segment = log.segments.first
+    ends = [at.end_position for at in segment.batches(0)]
+    tail = segment.file.read(ends[ahead], ends[-1] - ends[ahead])
+    start = ends[ahead - 1] if ahead else 0
+    segment.file.truncate(start)
+    segment.file.append([damaged(ahead, what), tail])
+    segment.size_bytes = segment.file.size()
+    told: list[int] = []
+    with pytest.raises(CorruptRecordError) as refused:
+        told.extend(
+            offset
+            for chunk in list_fates(log, ALL_KEYS, cleanable_state(log, None, 0))
+            for offset in chunk.offsets.tolist()
+        )
+    assert told == list(range(ahead))
+    assert refused.value.position == start
 
 
 def test_aborted_records_that_cannot_be_parsed_are_damage() -> None:
