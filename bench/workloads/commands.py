@@ -98,12 +98,15 @@ class SparkOptions(NamedTuple):
             PySpark is not installed.
         JavaNotFoundError
             No Java works.
+        SparkDiedError
+            The JVM ended before we did; with what it said last.
         """
         if importlib.util.find_spec("pyspark") is None:
             raise InvalidConfigurationError(
                 "workloads need PySpark, which is not installed: "
                 "pip install 'kafka-logstore[spark]'"
             )
+        from bench.workloads.jvm import jvm_death
         from bench.workloads.session import spark_session, stop_session, was_interrupted
 
         spark = spark_session(
@@ -120,6 +123,9 @@ class SparkOptions(NamedTuple):
         except Exception as error:
             if was_interrupted(error):
                 raise KeyboardInterrupt from error
+            death = jvm_death(error)
+            if death is not None:
+                raise death from error
             own = own_error(str(error))  # of a task, in what Spark tells of it
             if own is None:
                 raise

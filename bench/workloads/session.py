@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from py4j.protocol import Py4JError
@@ -20,6 +20,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from bench.workloads.java import find_java, temporary_java_home
+from bench.workloads.jvm import start_jvm
 from bench.workloads.source import LogstoreDataSource
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -87,6 +88,8 @@ def spark_session(
     ------
     JavaNotFoundError
         No JVM runs yet and no Java was found for one.
+    SparkDiedError
+        The JVM did not come up.
 
     Notes
     -----
@@ -105,15 +108,17 @@ def spark_session(
     if starts_jvm:
         _quieten(settings)
         master = master or settings.get("spark.master") or "local[*]"
-    builder = SparkSession.builder.appName(name).config(map=settings)
+    settings["spark.app.name"] = name
     if master is not None:
-        builder = builder.master(master)
+        settings["spark.master"] = master
         if master.startswith("local"):
             # Nobody else needs to reach the driver, and a host name may not resolve.
-            builder = builder.config("spark.driver.host", "127.0.0.1")
-            builder = builder.config("spark.driver.bindAddress", "127.0.0.1")
-    with _java_home() if starts_jvm else nullcontext(), _python_interrupts():
-        spark = builder.getOrCreate()
+            settings["spark.driver.host"] = settings["spark.driver.bindAddress"] = "127.0.0.1"
+    with _python_interrupts():
+        if starts_jvm:
+            with _java_home():
+                start_jvm(settings)
+        spark = SparkSession.builder.config(map=settings).getOrCreate()
     spark.dataSource.register(LogstoreDataSource)
     return spark
 
@@ -124,7 +129,7 @@ def stop_session(spark: SparkSession) -> None:
     Jobs that run, as when Ctrl-C was pressed, are cancelled; what Spark would log of the tasks
     that lose their executor, stack by stack, nobody can use.
     """
-    # A JVM that died did so under a job, whose error says it.
+    # A JVM that died did so under a job, whose error says it: `bench.workloads.jvm`.
     with suppress(Py4JError, OSError):
         spark.sparkContext.setLogLevel("OFF")
         spark.stop()
@@ -220,7 +225,10 @@ def _quieten(settings: dict[str, str]) -> None:
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     file = directory / "log4j2.properties"
     file.write_text(_LOG4J, encoding="utf-8")
-    options = [f"-Dlog4j2.configurationFile={file.as_uri()}"]
+    options = [
+        f"-Dlog4j2.configurationFile={file.as_uri()}",
+        "-XX:+DisplayVMOutputToStderr",  # standard output has our results, not the JVM's complaints
+    ]
     if given := settings.get("spark.driver.extraJavaOptions"):
         options.append(given)
     settings["spark.driver.extraJavaOptions"] = " ".join(options)

@@ -2,36 +2,52 @@
 
 import pytest
 
-from tests.support.workload_commands import INTERPRETED
+from tests.support.workload_commands import INTERPRETED, JVM_OPTIONS
 
 
 @pytest.fixture(scope="session")
-def spark():
+def session_of_all():
     """Return a session; the JVM ends with it."""
-    from bench.workloads.session import spark_session
+    from bench.workloads.session import spark_session, stop_session
 
     session = spark_session(
         "tests",
         master="local[2]",
         driver_memory="1g",
         shuffle_partitions=2,
-        # These jobs are small: what the second compiler gains, they do not live to see.
-        settings={"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"},
+        settings={"spark.driver.extraJavaOptions": JVM_OPTIONS},
     )
     yield session
-    session.stop()
+    stop_session(session)
+
+
+@pytest.fixture
+def spark(session_of_all):
+    """Return the session; if its JVM is dead, the test fails at once and says so."""
+    from bench.workloads.jvm import jvm_death
+
+    def fail_if_dead():
+        if death := jvm_death():
+            pytest.fail(str(death), pytrace=False)
+
+    fail_if_dead()
+    yield session_of_all
+    fail_if_dead()
 
 
 @pytest.fixture
 def interpreted(spark):
     """Switch code generation off for a test; return the settings that were."""
+    from bench.workloads.jvm import jvm_death
+
     settings = {**INTERPRETED, "spark.sql.adaptive.enabled": "false"}
     kept = {name: spark.conf.get(name) for name in settings}
     for name, value in settings.items():
         spark.conf.set(name, value)
     yield kept
-    for name, value in kept.items():
-        spark.conf.set(name, value)
+    if jvm_death() is None:
+        for name, value in kept.items():
+            spark.conf.set(name, value)
 
 
 @pytest.fixture(autouse=True)

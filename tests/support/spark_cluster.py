@@ -21,7 +21,7 @@ from typing import NamedTuple
 import pyspark
 
 from bench.workloads.java import find_java, wrap_java
-from tests.support.workload_commands import INTERPRETED, ROOT
+from tests.support.workload_commands import INTERPRETED, JVM_OPTIONS, ROOT
 
 SPARK_HOME = Path(pyspark.__file__).parent
 MARK = "LOGSTORE_TEST_CLUSTER"
@@ -29,7 +29,7 @@ MARK = "LOGSTORE_TEST_CLUSTER"
 START_SECONDS_MAX = 60
 END_SECONDS_MAX = 10
 
-_FAST_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_FAST_START = f"{JVM_OPTIONS} -XX:+UseSerialGC"
 
 _MASTER_URL = re.compile(r"Starting Spark master at (spark://\S+)")
 _REGISTERED = re.compile(r"Registering worker \S+ with (\d+) cores")
@@ -83,7 +83,6 @@ class Cluster:
         It begins when every worker is there: else the first may do all of a small job.
         """
         confs = {
-            # These jobs are small: what compilers gain, they do not live to see.
             "spark.driver.extraJavaOptions": _FAST_START,
             "spark.executor.extraJavaOptions": _FAST_START,
             **INTERPRETED,

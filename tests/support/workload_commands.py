@@ -18,6 +18,10 @@ INTERPRETED = {
 }
 """For a few rows: plans as large as the oracle's take longer to compile than to interpret."""
 
+JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
+"""For small jobs: what the second compiler gains, they do not live to see. Without it the code
+cache would have 48 MiB, which the plans of some hundred tests fill; then the JVM dies."""
+
 _SCRIPT = """
 import contextlib, io, json, sys
 from logstore.cli.main import main

@@ -1,0 +1,90 @@
+"""A JVM that dies: whoever works with it is told so, in one sentence, with its last words."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from tests.support.workload_commands import ROOT, run_commands
+
+GENERATE = ("generate", "adversarial", "--no-parquet", "--driver-memory", "512m")
+
+STILLBORN = """#!/bin/sh
+case "$*" in *-version*) echo 'openjdk version "21.0.1"' >&2; exit 0;; esac
+echo "# There is no room for a Java" >&2
+echo "#" >&2
+exit 7
+"""
+
+TESTS = """
+import os, signal
+
+import pytest
+
+from bench.workloads.commands import SparkOptions
+from bench.workloads.jvm import SparkDiedError
+from tests.spark.conftest import interpreted, session_of_all, spark
+
+
+def test_dying(spark, interpreted):
+    process = spark.sparkContext._gateway.proc
+    with pytest.raises(SparkDiedError, match=r"^Spark's JVM died: exit code 143; it said") as died:
+        with SparkOptions("local[1]", "512m").session("dying"):
+            spark._jvm.System.err.println("I feel unwell")
+            process.terminate()
+            spark.range(2).count()
+            pytest.fail("it lives")
+    assert "I feel unwell" in str(died.value)
+
+
+def test_later(spark, interpreted):
+    assert False, "a test runs without a JVM"
+"""
+
+
+@pytest.mark.slow
+def test_a_command_whose_jvm_does_not_come_up_tells_what_it_said(tmp_path):
+    program = tmp_path / "home" / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    program.write_text(STILLBORN, encoding="utf-8")
+    program.chmod(0o755)
+    environ = {**os.environ, "JAVA_HOME": str(tmp_path / "home")}
+    ran = run_commands((*GENERATE, "--data-dir", tmp_path / "data"), environ=environ)
+    assert ran.codes == [3]
+    first, *_, last = ran.errors.splitlines()
+    assert first == "# There is no room for a Java", "what it says goes on to our standard error"
+    # What follows is said by Spark's launcher, which is a script.
+    assert last.startswith(
+        "error: Spark's JVM died as it started; it said last: There is no room for a Java"
+    )
+
+
+@pytest.mark.slow
+def test_a_jvm_that_dies_is_named_and_tests_after_it_fail_at_once(tmp_path):
+    (tmp_path / "test_dying.py").write_text(TESTS, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)],
+        check=False,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": ""},
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+        timeout=120,
+    )
+    told = done.stdout.splitlines()
+    assert done.stderr == ""
+    for test, name in (("teardown of test_dying", "dying"), ("setup of test_later", "later")):
+        (at,) = [n for n, line in enumerate(told) if f"ERROR at {test}" in line]
+        assert told[at + 1].startswith("Spark's JVM died: exit code 143; it said last: "), name
+    assert "1 passed, 2 errors in" in told[-1]
+
+
+def test_the_code_cache_of_the_tests_lasts(spark):
+    """With the first compiler alone it has 48 MiB, which the suite fills where one JVM runs it."""
+    pools = spark._jvm.java.lang.management.ManagementFactory.getMemoryPoolMXBeans()
+    code = [each.getUsage().getMax() for each in pools if "Code" in each.getName()]
+    assert sum(code) >= 200 << 20
