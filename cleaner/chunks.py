@@ -279,7 +279,7 @@ def _check_offsets(chunk: Chunk, next_offset: int, end_offset: int) -> None:
     if not segment.can_append_offset(chunk.last_offset):
         raise OverflowedSegmentError(
             f"{segment.log_path}: offset {chunk.last_offset} is more than 31 bits above the base",
-            segment,
+            base_offset=segment.base_offset,
         )
 
 

@@ -4,17 +4,13 @@ CleaningError (LogStoreError)
 ├─ CleaningAbortedError            normal: somebody wants the partition; nothing was changed
 ├─ OverflowedSegmentError          normal: a source must be split first
 ├─ OffsetMapFullError              normal: the range ends here, another pass goes on
-└─ IllegalCleaningStateError       a partition was to be paused, resumed or released out of turn
+└─ IllegalCleaningStateError       (+IllegalStateError) a partition was to be paused, resumed or
+                                   released out of turn
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from logstore.errors import LogStoreError
-
-if TYPE_CHECKING:
-    from logstore.segment import LogSegment
+from logstore.errors import IllegalStateError, LogStoreError
 
 
 class CleaningError(LogStoreError):
@@ -26,16 +22,16 @@ class CleaningAbortedError(CleaningError):
 
 
 class OverflowedSegmentError(CleaningError):
-    """A segment holds offsets more than 31 bits above its base; `segment` is that one."""
+    """The segment at `base_offset` holds offsets more than 31 bits above its base."""
 
-    def __init__(self, message: str, segment: LogSegment) -> None:
+    def __init__(self, message: str, *, base_offset: int) -> None:
         super().__init__(message)
-        self.segment = segment
+        self.base_offset = base_offset
 
 
 class OffsetMapFullError(CleaningError):
     """The map took as many keys as its buffer counts."""
 
 
-class IllegalCleaningStateError(CleaningError):
+class IllegalCleaningStateError(CleaningError, IllegalStateError):
     """A partition's state does not allow what was asked (Kafka's IllegalStateException)."""

@@ -448,8 +448,11 @@ class LogCleanerManager(LogService):
         """Split the segment that a pass stumbled over; the next one goes on."""
         if dry_run:
             return PassResult(None, _closed("uncleanable", f"{error}; it would be split first"))
+        segment = log.segments.get(error.base_offset)
+        if segment is None:  # deleted meanwhile
+            return PassResult(None, None)
         try:
-            log.split_segment(error.segment)
+            log.split_segment(segment)
         except _FOR_GOOD as obstacle:
             return self._give_up(log.topic_partition, obstacle)
         return PassResult(None, None)

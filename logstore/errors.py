@@ -28,14 +28,26 @@ LogStoreError                         every error this library raises on purpose
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class LogStoreError(Exception):
-    """Root of the tree; catch this to catch everything the engine raises on purpose."""
+    """Root of the tree; catch this to catch everything the engine raises on purpose.
+
+    Each can be copied and pickled with its fields, so that it comes out of a process pool.
+    """
 
     kafka_error: ClassVar[str] = "UNKNOWN_SERVER_ERROR"
     exit_code: ClassVar[int] = 1
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Exceptions are otherwise made anew from their message alone, which lacks the fields.
+        return _blank, (type(self), self.args), self.__dict__
+
+
+def _blank(kind: type[LogStoreError], arguments: tuple[object, ...]) -> LogStoreError:
+    """Return an error without its fields, which pickle adds."""
+    return kind.__new__(kind, *arguments)
 
 
 class InvalidConfigurationError(LogStoreError, ValueError):

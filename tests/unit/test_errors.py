@@ -1,0 +1,72 @@
+"""Errors as values: each can be copied, and sent to another process, with its fields."""
+
+import copy
+import importlib
+import inspect
+import pickle
+import pkgutil
+
+import pytest
+
+import bench
+import cleaner
+import logstore
+from cleaner.errors import CleaningError, IllegalCleaningStateError
+from logstore.errors import IllegalStateError, LogStoreError
+
+
+def exception_classes():
+    """Every class of an exception that any module of the project defines."""
+    found = set()
+    for package in (logstore, cleaner, bench):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if module.name.endswith("__main__"):
+                continue
+            members = vars(importlib.import_module(module.name)).values()
+            found |= {
+                each
+                for each in members
+                if isinstance(each, type)
+                and issubclass(each, BaseException)
+                and each.__module__.partition(".")[0] in {"logstore", "cleaner", "bench"}
+            }
+    return sorted(found, key=lambda each: f"{each.__module__}.{each.__qualname__}")
+
+
+CLASSES = exception_classes()
+
+
+def filled(kind):
+    """Return an error of a kind, with something in every field that its class takes."""
+    fields = {
+        name: [(3, name)] if name == "record_errors" else 7 + number
+        for number, (name, parameter) in enumerate(
+            inspect.signature(kind.__init__).parameters.items()
+        )
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+    }
+    return kind(f"an error of class {kind.__name__}", **fields)
+
+
+def test_the_classes_are_found():
+    names = {each.__name__ for each in CLASSES}
+    assert {"OffsetOutOfRangeError", "OverflowedSegmentError", "FileChangedError"} <= names
+    assert len(names) > 40
+
+
+@pytest.mark.parametrize("again", (lambda error: pickle.loads(pickle.dumps(error)), copy.copy))
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+def test_an_error_is_copied_and_pickled_with_its_fields(kind, again):
+    error = filled(kind)
+    error.add_note("seen in a pool")
+    twin = again(error)
+    assert type(twin) is kind
+    assert twin.args == error.args
+    assert vars(twin) == vars(error)
+    assert str(twin) == str(error)
+
+
+def test_an_illegal_cleaning_state_is_an_illegal_state():
+    assert issubclass(IllegalCleaningStateError, IllegalStateError)
+    assert issubclass(IllegalCleaningStateError, CleaningError)
+    assert issubclass(IllegalCleaningStateError, LogStoreError)
