@@ -24,7 +24,8 @@ from logstore.retention import LogBounds, RetentionDecision, RetentionRule, deci
 from logstore.runtime.environment import VERIFY
 from logstore.segment import BatchExtent
 from logstore.split import split_segment
-from logstore.types import AppendOrigin, TopicPartition
+from logstore.types import INT64_MAX, AppendOrigin, TopicPartition
+from logstore.validate import check_last_offset
 
 if TYPE_CHECKING:
     import numpy as np
@@ -174,7 +175,7 @@ class Log(LocalLog):
         """Write batches that were validated, with offsets in place; for `LogAppender`.
 
         The lock is held, the log is open. A batch that a client sends again is answered and not
-        written.
+        written; one that goes beyond the last offset is refused.
         """
         markers, duplicate = check_producers(self.producer_state, batches, origin)
         if duplicate is not None:
@@ -183,6 +184,7 @@ class Log(LocalLog):
         size = sum(header.size_bytes for header in headers)
         largest_timestamp = max(header.max_timestamp for header in headers)
         last_offset = headers[-1].last_offset
+        check_last_offset(headers[0].base_offset, last_offset)
         with self._storage("append"):
             reason = self.active_segment.roll_reason(size, largest_timestamp, last_offset, now_ms)
             if reason is not None:
@@ -219,10 +221,17 @@ class Log(LocalLog):
         -------
         LogSegment
             The new active segment; an empty active one of the same base is recreated.
+
+        Raises
+        ------
+        ValueError
+            `expected_next_offset` is above 2⁶³ - 1.
         """
         with self.lock, self._storage("roll"):
             self.check_open()
             base = max(expected_next_offset or 0, self.log_end_offset)
+            if base > INT64_MAX:
+                raise ValueError(f"{self.topic_partition} has no offset {base}")
             active = self.active_segment
             assert base >= active.base_offset, "a roll never goes back"
             is_new = base != active.base_offset
@@ -505,9 +514,14 @@ class Log(LocalLog):
         ----------
         log_start_offset : int, optional
             At most `offset`, which is the default.
+
+        Raises
+        ------
+        ValueError
+            The log start is negative or above `offset`, or that is above 2⁶³ - 1.
         """
         start = offset if log_start_offset is None else log_start_offset
-        if not 0 <= start <= offset:
+        if not 0 <= start <= offset <= INT64_MAX:
             raise ValueError(
                 f"cannot start {self.topic_partition} at {start} and end it at {offset}"
             )

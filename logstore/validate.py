@@ -128,6 +128,18 @@ def check_set_size(size_bytes: int, config: LogConfig) -> None:
         )
 
 
+def check_last_offset(first_offset: int, last_offset: int) -> None:
+    """Refuse an append after which the log end would be no 64-bit number; both inclusive.
+
+    A log that ends at 2⁶³ - 1 is full.
+    """
+    if last_offset >= INT64_MAX:
+        raise InvalidRecordError(
+            f"offsets {first_offset} to {last_offset} go beyond {INT64_MAX - 1}, the last one that"
+            " a record can have"
+        )
+
+
 def whole_batches(data: bytes) -> list[RecordBatch]:
     """Take a request's bytes apart; a torn tail is dropped, a damaged batch refused."""
     batches = list(walk_buffer(data))
@@ -231,7 +243,7 @@ def check_replicated_batches(
             first_offset=first,
             last_offset=previous,
         )
-    if previous - first > INT32_MAX or previous >= INT64_MAX:
+    if previous - first > INT32_MAX:
         raise InvalidRecordError(f"offsets {first} to {previous} do not fit one segment")
     check_set_size(sum(len(batch.data) for batch in batches), config)
 

@@ -12,18 +12,20 @@ from logstore.errors import (
     InvalidTimestampError,
     InvalidTxnStateError,
     MessageSizeTooLargeError,
+    OffsetOutOfRangeError,
     OffsetsOutOfOrderError,
     RecordListTooLargeError,
     UnexpectedAppendOffsetError,
     UnsupportedFormatError,
 )
+from logstore.fetch import Isolation
 from logstore.log import NewRecord
 from logstore.record.batch import RecordBatch, seal_batch
 from logstore.record.codecs import Codec
 from logstore.record.columns import BytesColumn
 from logstore.record.records import Record, encode_records
 from logstore.runtime.clock import VIRTUAL_EPOCH_MS
-from logstore.types import AppendOrigin
+from logstore.types import INT64_MAX, AppendOrigin
 from tests.support.builders import (
     batch,
     commit,
@@ -272,3 +274,62 @@ def test_a_follower_keeps_gaps_and_bytes(world):
     assert log.log_end_offset == 302
     assert log.epochs.entries == (EpochEntry(2, 5), EpochEntry(7, 300))
     assert [record.offset for record in records_of(log)] == [5, 6, 7, 20, 300, 301]
+
+
+# -- the end of all offsets --------------------------------------------------------------------
+
+BEYOND = {
+    "records": lambda log: log.append_records([NewRecord(b"k", b"v")] * 3),
+    "many records": lambda log: log.append_records([NewRecord(b"k", b"v")] * 100),
+    "columns": lambda log: columns_of_times(log, NOW, NOW, NOW),
+    "a batch": lambda log: log.append_batches(batch(0, 2)),
+    "a batch to be compressed": lambda log: log.append_batches(batch(0, 99, codec=Codec.ZSTD)),
+    "a replica's batch": lambda log: log.append_batches(batch(INT64_MAX - 2, INT64_MAX), REPLICA),
+    "a replica's second batch": lambda log: log.append_batches(
+        batch(INT64_MAX - 2) + batch(INT64_MAX), REPLICA
+    ),
+}
+
+
+@pytest.mark.parametrize("door", BEYOND)
+def test_offsets_beyond_64_bits_are_refused(world, door):
+    log = world.log(segment_bytes=10_000)
+    log.truncate_fully_and_start_at(INT64_MAX - 3)
+    log.append_records([NewRecord(b"k", b"v")])
+    before = (world.files(), log.log_end_offset, log.epochs.entries)
+    with pytest.raises(InvalidRecordError, match=f"go beyond {INT64_MAX - 1}, the last one"):
+        BEYOND[door](log)
+    assert before == (world.files(), log.log_end_offset, log.epochs.entries)
+
+
+def test_a_log_that_is_full_is_read_rolled_and_opened_as_any_other(world):
+    log = world.log()
+    log.truncate_fully_and_start_at(INT64_MAX - 3)
+    sent = data_batch(0, 1, 7)
+    assert log.append_batches(sent).first_offset == INT64_MAX - 3
+    log.append_end_txn_marker(7, 0, 0, commit=False)
+    with pytest.raises(InvalidRecordError, match=f"offsets {INT64_MAX} to {INT64_MAX} go beyond"):
+        log.append_end_txn_marker(7, 0, 0, commit=True)
+    assert log.append_batches(sent).is_duplicate, "what is there already asks for no offset"
+    assert log.roll().base_offset == log.log_end_offset == log.last_stable_offset == INT64_MAX
+    with pytest.raises(InvalidRecordError, match="go beyond"):
+        log.append_records([NewRecord(b"k", b"v")])
+    for clean in (True, False):
+        log.close()
+        log = world.log(clean=clean)
+        assert log.log_end_offset == INT64_MAX
+        assert [record.offset for record in records_of(log)] == [INT64_MAX - 3, INT64_MAX - 2]
+        assert list(log.records(INT64_MAX - 3, isolation=Isolation.READ_COMMITTED)) == []
+    log.truncate_to(INT64_MAX - 1)
+    assert log.append_records([NewRecord(b"k", b"v")]).last_offset == INT64_MAX - 1
+
+
+def test_no_segment_begins_beyond_64_bits(world):
+    log = world.log()
+    with pytest.raises(ValueError, match=f"cannot start t-0 at {2**63}"):
+        log.truncate_fully_and_start_at(2**63)
+    with pytest.raises(ValueError, match=f"t-0 has no offset {2**63}"):
+        log.roll(2**63)
+    with pytest.raises(OffsetOutOfRangeError):
+        log.delete_records(2**63)
+    assert (log.log_end_offset, len(log.segments)) == (0, 1)
