@@ -13,6 +13,40 @@ if TYPE_CHECKING:
     from logstore.config import BrokerConfig
 
 
+def keys_of(
+    dedupe_buffer_bytes: int,
+    load_factor: float,
+    entry_bytes: int = OFFSET_ENTRY_BYTES,
+    least_keys: int = 1,
+) -> int:
+    """Return how many keys a thread's share of the dedupe buffer takes.
+
+    Parameters
+    ----------
+    least_keys : int
+        How many it must take for any progress: one, and with versions another for the record
+        before the first dirty offset.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        It takes fewer.
+    """
+    slots = dedupe_buffer_bytes // entry_bytes
+    keys = int(slots * load_factor)
+    # Kafka refuses a product of exactly 1 as well.
+    if slots * load_factor <= 1 or keys < least_keys:
+        needed = "one key"
+        if least_keys > 1:
+            needed = "two keys, which compaction by version needs"
+        raise InvalidConfigurationError(
+            f"log.cleaner.dedupe.buffer.size: a cleaner thread's share of {dedupe_buffer_bytes} "
+            f"bytes, filled to log.cleaner.io.buffer.load.factor {load_factor}, has no room for "
+            f"{needed}: no progress is possible"
+        )
+    return keys
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanerConfig:
     """Settings of one cleaner thread.
@@ -41,11 +75,7 @@ class CleanerConfig:
             raise InvalidConfigurationError(
                 f"log.cleaner.io.buffer.load.factor must be in (0, 1], not {self.load_factor}"
             )
-        if self.slots * self.load_factor <= 1:
-            raise InvalidConfigurationError(
-                f"a dedupe buffer of {self.dedupe_buffer_bytes} bytes holds no key: "
-                "no progress is possible"
-            )
+        keys_of(self.dedupe_buffer_bytes, self.load_factor)
 
     @classmethod
     def from_broker(cls, broker: BrokerConfig) -> CleanerConfig:

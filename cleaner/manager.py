@@ -30,8 +30,10 @@ from cleaner.selection import (
 )
 from cleaner.states import CleaningStates
 from cleaner.strategy import Strategy
+from cleaner.uncleanable import UncleanablePartition
 from logstore.errors import (
     CorruptionError,
+    InvalidConfigurationError,
     InvalidOffsetError,
     KafkaStorageError,
     LogStoreError,
@@ -66,25 +68,6 @@ class PassResult(NamedTuple):
 
     stats: CleanerStats | None
     obstacle: Gate | None
-
-
-class UncleanablePartition(NamedTuple):
-    """A partition whose cleaning failed, so that it is left alone.
-
-    Attributes
-    ----------
-    log_dir : str
-        Data directory it lives in.
-    reason : str
-        What was wrong with it.
-    since_ms : int
-        When that was found, Unix ms.
-    """
-
-    topic_partition: TopicPartition
-    log_dir: str
-    reason: str
-    since_ms: int
 
 
 class Survey(NamedTuple):
@@ -307,17 +290,13 @@ class LogCleanerManager(LogService):
 
     def _examine(self, log: Log) -> CleaningDecision | None:
         """Decide about a log as it will be: rolled if idle for too long; None if that fails."""
-        tp = log.topic_partition
         try:
             if self.is_idle(log):
                 log.roll()
             decision = self.decision_of(log)
             self.repair_checkpoint(log, decision.state)
-        except (KafkaStorageError, UnknownTopicOrPartitionError) as error:
-            logger.info("%s is passed over: %s", tp, error)
-            return None
-        except LogStoreError as error:
-            self._mark_uncleanable(tp, error)
+        except Exception as error:
+            self.leave_alone(log, error)
             return None
         return decision if decision.state.total_bytes else None
 
@@ -333,8 +312,8 @@ class LogCleanerManager(LogService):
             try:
                 moments.append(self._next_moment_ms(log))
                 moments.append(log.reader.steady(log.next_expiry_ms))
-            except LogStoreError:
-                return self.runtime.clock.now_ms()  # the next round will tell
+            except Exception as error:
+                self.leave_alone(log, error)
         return min((each for each in moments if each is not None), default=None)
 
     def _next_moment_ms(self, log: Log) -> int | None:
@@ -390,10 +369,14 @@ class LogCleanerManager(LogService):
         ------
         KafkaStorageError
             The disk failed; the data directory is offline.
+        InvalidConfigurationError
+            The memory is too small for the topic's strategy.
 
         Notes
         -----
         Yields before each chunk and holds no lock then; closing it ends the pass like an abort.
+        A pass that fails or is closed stores its first dirty offset again, as Kafka's does: a
+        partition without a checkpoint has one from then on.
         """
         from cleaner.clean import clean_pass
 
@@ -401,7 +384,7 @@ class LogCleanerManager(LogService):
         if not taken and not self.states.begin(tp):
             return PassResult(None, _closed("paused", f"its state is {self.states.of(tp)}"))
         first_dirty, upper_bound = state.first_dirty_offset, state.upper_bound_offset
-        store: Callable[[], None] | None = None  # what was stored holds, unless it comes to an end
+        store = unchanged = None  # what was stored holds, unless it comes to an end
         steps = clean_pass(
             log,
             config or self.config,
@@ -415,6 +398,7 @@ class LogCleanerManager(LogService):
                 log.check_open()  # one of the same name may be in its place, or none
                 if not still_fits(log, state, self.checkpoint_of(tp)):
                     return PassResult(None, None)
+                unchanged = partial(self._write_checkpoint, log, first_dirty)
                 log.open_files(upper_bound)
                 step = next(steps)  # knows its segments now, which may be removed from here on
             while True:
@@ -430,15 +414,24 @@ class LogCleanerManager(LogService):
         except OffsetMapFullError as error:
             return PassResult(None, _closed("offset_map", str(error)))
         except OverflowedSegmentError as error:
-            store = partial(self._write_checkpoint, log, first_dirty)
+            store = unchanged
             return self._split(log, error, dry_run=dry_run)
         except _FOR_GOOD as error:
-            store = partial(self._write_checkpoint, log, first_dirty)
+            store = unchanged
             return self._give_up(tp, error, dry_run=dry_run)
+        except (KafkaStorageError, InvalidConfigurationError):
+            raise
         except OSError as error:
             if not dry_run:
                 log.go_offline(f"cannot clean: {error}")
             raise KafkaStorageError(f"{tp}: cannot clean: {error}") from error
+        except GeneratorExit:
+            assert unchanged is not None
+            store = partial(_unless_disk_fails, unchanged)  # nobody is left to be told
+            raise
+        except Exception:
+            store = unchanged
+            raise
         finally:
             steps.close()
             self.states.done(tp, None if dry_run else store)
@@ -466,15 +459,28 @@ class LogCleanerManager(LogService):
 
     # -- partitions that cannot be cleaned -----------------------------------------------
 
+    def leave_alone(self, log: Log, error: Exception) -> None:
+        """Do not clean a log any more, since work on it failed, be it by a defect of this engine.
+
+        The others go on. Unless it was closed or deleted meanwhile, or is offline: that explains
+        the failure.
+        """
+        try:
+            log.check_open()
+        except LogStoreError as reason:
+            logger.info("%s is passed over: %s", log.topic_partition, reason)
+        else:
+            self._mark_uncleanable(log.topic_partition, error)
+
     def _mark_uncleanable(self, topic_partition: TopicPartition, error: Exception) -> None:
         try:
             directory = self._logs.directory_of(topic_partition)
         except UnknownTopicOrPartitionError:  # deleted meanwhile
             return
-        logger.warning("%s is not cleaned any more: %s", topic_partition, error)
         now_ms = self.runtime.clock.now_ms()
-        mark = UncleanablePartition(topic_partition, directory.path, str(error), now_ms)
-        self._uncleanable[topic_partition] = mark
+        self._uncleanable[topic_partition] = UncleanablePartition.because_of(
+            error, topic_partition, directory.path, now_ms
+        )
 
     def uncleanable(self) -> tuple[UncleanablePartition, ...]:
         """Return the partitions whose cleaning failed for good, by name."""
@@ -488,7 +494,8 @@ class LogCleanerManager(LogService):
             mark = self._uncleanable.get(log.topic_partition)
             if mark is not None:
                 counts[mark.log_dir] += 1
-                with suppress(UnknownTopicOrPartitionError, KafkaStorageError):  # just deleted
+                # It was just deleted, or what it is marked for is in the way here, too.
+                with suppress(Exception):
                     sizes[mark.log_dir] += self.state_of(log).cleanable_bytes
         return counts, sizes
 
@@ -524,12 +531,8 @@ class LogCleanerManager(LogService):
                 decision = log.delete_old_segments(first_dirty_offset=checkpoint)
                 if decision.removed:
                     removed.append(decision)
-            except UnknownTopicOrPartitionError as error:
-                logger.info("%s is passed over: %s", tp, error)
-            except KafkaStorageError as error:
-                logger.warning("%s: retention failed: %s", tp, error)
-            except LogStoreError as error:
-                self._mark_uncleanable(tp, error)
+            except Exception as error:
+                self.leave_alone(log, error)
             finally:
                 self.states.done(tp)
         return removed
@@ -579,6 +582,11 @@ class LogCleanerManager(LogService):
 
 def _nothing() -> None:
     pass
+
+
+def _unless_disk_fails(store: Callable[[], None]) -> None:
+    with suppress(KafkaStorageError):  # the log is offline then
+        store()
 
 
 def _closed(gate: str, text: str) -> Gate:

@@ -26,7 +26,7 @@ class CleanerMetrics:
     max_compaction_delay_secs : int
         Longest by which a log exceeded `max.compaction.lag.ms` when a worker last found a log.
     dead_thread_count : int
-        Workers that died.
+        Workers that died: not by a log's failure, which makes that log uncleanable.
     max_dirty_percent : int
         Largest dirty ratio seen by the last selection, whether its log was due or not.
     time_since_last_run_ms : int

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cleaner import map_kernels
+from cleaner.config import keys_of
 from cleaner.errors import OffsetMapFullError
 from cleaner.strategy import OFFSET_ENTRY_BYTES
-from logstore.errors import InvalidConfigurationError
 from logstore.runtime import Random
 from logstore.types import INT64_MAX
 
@@ -61,12 +61,7 @@ class KeyMap:
         rng: Random | None = None,
     ) -> None:
         self.capacity = memory_bytes // self.ENTRY_BYTES
-        self.limit = int(self.capacity * load_factor)
-        if self.capacity * load_factor <= 1 or self.limit < self.LEAST_KEYS:
-            raise InvalidConfigurationError(
-                f"a dedupe buffer of {memory_bytes} bytes holds {self.limit or 'no'} "
-                f"key{'s' if self.limit > 1 else ''}: no progress is possible"
-            )
+        self.limit = keys_of(memory_bytes, load_factor, self.ENTRY_BYTES, self.LEAST_KEYS)
         expected = self.capacity if max_entries is None else min(self.capacity, max_entries)
         slot_bytes = 8 * self.SLOT_WORDS
         homes = min(memory_bytes // slot_bytes, int(expected / _PHYSICAL_LOAD) + 1)

@@ -156,7 +156,7 @@ class CleanerPool(LogService):
 
     @property
     def dead_thread_count(self) -> int:
-        """Workers that ended by an error which is no fault of a log."""
+        """Workers that ended by what is no `Exception`, an interrupt or a simulated crash."""
         return sum(thread.error is not None for thread in self._threads)
 
     def metrics(self) -> CleanerMetrics:
@@ -191,16 +191,14 @@ class CleanerPool(LogService):
         while not thread.is_stopped:
             try:
                 delay_ms = next(thread.rounds)
+                if thread.worker.is_quiet and not self._scheduler.is_concurrent:
+                    delay_ms = self._sleep_through(thread, delay_ms)
             except BaseException as error:
                 thread.error = error
                 raise
-            if self._scheduler.is_concurrent:
-                if delay_ms == 0:
-                    continue
-            elif thread.worker.is_quiet:
-                delay_ms = self._sleep_through(thread, delay_ms)
-            self._schedule(thread, delay_ms)
-            return
+            if delay_ms or not self._scheduler.is_concurrent:
+                self._schedule(thread, delay_ms)
+                return
 
     def _sleep_through(self, thread: _Thread, backoff_ms: int) -> int:
         """Return the ms until the first round in which something may be due.

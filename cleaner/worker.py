@@ -75,18 +75,29 @@ class CleanerWorker:
     def rounds(self) -> Generator[int, None, None]:
         """Work for ever; yield the ms to sleep before the next step, 0 to give way.
 
-        Holds no lock while it is suspended; closing it ends a pass under way like an abort.
+        Holds no lock while it is suspended; closing it ends a pass under way like an abort. What
+        fails with one log is that log's affair (`LogCleanerManager.leave_alone`); what else fails
+        is logged, and tried again after the back-off.
         """
         while True:
             self.is_quiet = False
-            selected = self._manager.select()
-            if selected is not None:
-                yield from self._clean(selected)
-            removals = self._manager.retain()
-            for decision in removals:
-                log_removals(decision)
-            self.is_quiet = selected is None and not removals
-            yield max(1, self._backoff_ms) if selected is None else 0
+            try:
+                goes_on = yield from self._round()
+            except Exception:
+                logger.exception("%s: a round failed", self.name)
+                goes_on = False
+            yield 0 if goes_on else max(1, self._backoff_ms)
+
+    def _round(self) -> Generator[int, None, bool]:
+        """Clean the most urgent log, run retention; tell whether there was one to clean."""
+        selected = self._manager.select()
+        if selected is not None:
+            yield from self._clean(selected)
+        removals = self._manager.retain()
+        for decision in removals:
+            log_removals(decision)
+        self.is_quiet = selected is None and not removals
+        return selected is not None
 
     def _clean(self, selected: Selected) -> Generator[int, None, None]:
         """Run one pass, no faster than the limits allow."""
@@ -102,6 +113,9 @@ class CleanerWorker:
             result: PassResult = done.value
         except KafkaStorageError as error:
             logger.warning("%s", error)
+            return
+        except Exception as error:
+            self._manager.leave_alone(log, error)
             return
         finally:
             steps.close()

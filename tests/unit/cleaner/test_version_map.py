@@ -62,8 +62,13 @@ def test_limits(memory_bytes: int, load_factor: float, limit: int) -> None:
 )
 def test_a_buffer_for_less_than_two_keys_is_refused(memory_bytes: int, load_factor: float) -> None:
     """The record before the first dirty offset may take one (§13.5.1)."""
-    with pytest.raises(InvalidConfigurationError, match="no progress is possible"):
+    with pytest.raises(InvalidConfigurationError, match="no progress is possible") as caught:
         VersionMap(memory_bytes, load_factor)
+    text = str(caught.value)
+    assert text.startswith("log.cleaner.dedupe.buffer.size: ")
+    assert f"share of {memory_bytes} bytes" in text
+    assert f"log.cleaner.io.buffer.load.factor {load_factor}" in text
+    assert "two keys, which compaction by version needs" in text
 
 
 def test_slots_take_24_bytes_and_never_more_than_the_buffer_and_a_small_slack() -> None:
