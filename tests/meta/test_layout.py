@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-FILE_LINES_MAX = 600
 
 # Groups of the numbered behaviour scenarios whose subject is built. An issue that builds more of
 # them adds its ranges here (both ends included).
@@ -129,17 +128,6 @@ def test_only_workloads_import_spark() -> None:
             for path in sources("logstore", "cleaner", "bench", outside=("bench/workloads",))
             for node in imports_of("pyspark", path)
         ],
-    )
-
-
-def test_no_file_tells_two_stories() -> None:
-    lengths = {
-        path: len(path.read_text(encoding="utf-8").splitlines())
-        for path in sources("logstore", "cleaner")
-    }
-    report(
-        f"more than {FILE_LINES_MAX} lines; split it",
-        [f"{place(path)}: {count}" for path, count in lengths.items() if count > FILE_LINES_MAX],
     )
 
 
