@@ -201,6 +201,9 @@ class BrokerConfig:
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int = _broker(
         "transaction.abort.timed.out.transaction.cleanup.interval.ms"
     )
+    transaction_partition_verification_enable: bool = _broker(
+        "transaction.partition.verification.enable"
+    )
     transaction_remove_expired_transaction_cleanup_interval_ms: int = _broker(
         "transaction.remove.expired.transaction.cleanup.interval.ms"
     )

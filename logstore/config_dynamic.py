@@ -1,7 +1,8 @@
 """Which broker settings may change while the broker runs, and what the change makes of them.
 
 Kafka's dynamic broker configurations, as far as this engine knows the keys: the cleaner's own
-settings, and the defaults for topics under the first of their names.
+settings, the defaults for topics under the first of their names, and whether batches of
+transactions are verified.
 Source: cleaner-semantics §12.
 """
 
@@ -30,7 +31,11 @@ CLEANER_KEYS = (
 
 _TOPIC_SYNONYMS = {row.synonyms[0].key: row for row in TOPIC_KEYS.values() if row.synonyms}
 
-RECONFIGURABLE_KEYS = frozenset(CLEANER_KEYS) | frozenset(_TOPIC_SYNONYMS)
+RECONFIGURABLE_KEYS = (
+    frozenset(CLEANER_KEYS)
+    | frozenset(_TOPIC_SYNONYMS)
+    | {"transaction.partition.verification.enable"}
+)
 """Broker keys that may change at run time."""
 
 

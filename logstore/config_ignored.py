@@ -59,7 +59,6 @@ PREFIXES = (
     "share.",
     "socket.",
     "ssl.",
-    "transaction.partition.",
     "transaction.state.log.load.",
     "transaction.state.log.replication.",
     "transaction.two.phase.",

@@ -424,6 +424,13 @@ _BROKER_ROWS = (
         AT_LEAST_1,
     ),
     ConfigKey(
+        "transaction.partition.verification.enable",
+        Kind.BOOLEAN,
+        True,
+        "Take a transaction's first batch in a partition only if the coordinator knows of both "
+        "(KIP-890).",
+    ),
+    ConfigKey(
         "transaction.remove.expired.transaction.cleanup.interval.ms",
         Kind.INT,
         60 * MINUTE_MS,

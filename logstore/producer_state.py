@@ -114,6 +114,11 @@ class ProducerStateManager:
             for producer_id, entry in self._producers.items()
         }
 
+    def has_open_transaction(self, producer_id: int) -> bool:
+        """Tell whether a producer has data here whose transaction has no marker yet."""
+        entry = self._producers.get(producer_id)
+        return entry is not None and entry.current_txn_first_offset is not None
+
     def first_undecided_offset(self) -> int | None:
         """Return the first offset of the oldest open transaction, None if none is open."""
         return next(iter(self._ongoing), None)

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.append import AppendInfo, NewRecord
 from logstore.broker.futures import FutureRecordMetadata, ProducedMetadata
+from logstore.broker.produce import check_for_clients
 from logstore.broker.producer_batch import build_producer_batch
 from logstore.broker.writer import estimated_size
 from logstore.errors import (
     InvalidRecordError,
-    InvalidTopicError,
     LogStoreError,
     MessageSizeTooLargeError,
     RecordListTooLargeError,
@@ -25,7 +25,6 @@ from logstore.errors import (
 )
 from logstore.record.layout import HEADER_SIZE
 from logstore.runtime import DeterministicScheduler, ThreadScheduler, VirtualClock
-from logstore.topics import INTERNAL_COMPACTED_TOPICS
 from logstore.types import NO_TIMESTAMP, TopicPartition
 
 if TYPE_CHECKING:
@@ -266,17 +265,15 @@ class RecordAccumulator:
                 self._settle(each, self._metadata(tp, each, info, row))
 
     def _write(self, tp: TopicPartition, records: Sequence[NewRecord]) -> AppendInfo:
-        if tp.topic in INTERNAL_COMPACTED_TOPICS:
-            raise InvalidTopicError(f"'{tp.topic}' is not for producers")
-        log = self._manager.log(tp)
+        check_for_clients(tp.topic)
         session, codec = self._session, self._config.codec
         if session is None:
-            return log.append_records(records, codec)
+            return self._manager.log(tp).append_records(records, codec)
         is_retry = False
         while True:
             data = build_producer_batch(records, codec, session.stamp(tp))
             try:
-                info = log.append_batches(data)
+                info = session.append(self._manager, tp, data)
             except RequestError as error:
                 if is_retry or not session.recovers_from(error):
                     raise

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from cleaner.manager import LogCleanerManager
     from cleaner.metrics import CleanerMetrics
     from cleaner.pool import CleanerPool
+    from logstore.append import AppendInfo
     from logstore.broker.fates import PartitionFates
     from logstore.broker.producer import Producer
     from logstore.broker.reports import (
@@ -315,6 +316,39 @@ class Broker:
         for item in records:
             writer.add(to_new_record(item), partition)
         return writer.finish()
+
+    def append_batches(
+        self,
+        topic: str,
+        data: bytes,
+        *,
+        partition: int = 0,
+        transactional_id: str | None = None,
+    ) -> AppendInfo:
+        """Append a ready-made batch as a client does that speaks Kafka's protocol.
+
+        Data of a transaction are taken only if the coordinator knows the transaction, and the
+        partition is part of it. `broker.log(…).append_batches(…)` takes what it is told.
+
+        Parameters
+        ----------
+        data : bytes
+            One batch of magic 2, with base offset 0.
+        transactional_id : str, optional
+            Of the producer; that which belongs to the batch's producer id by default.
+
+        Raises
+        ------
+        InvalidTxnStateError, InvalidProducerEpochError, InvalidProducerIdMappingError
+            The batch is not part of an open transaction of its producer.
+        RequestError, CorruptRecordError, UnsupportedFormatError
+            The log is unchanged in any case.
+        """
+        from logstore.broker.produce import append_as_client
+
+        self._refuse_if_read_only("append")
+        tp = TopicPartition(topic, partition)
+        return append_as_client(self.manager, self.coordinator, tp, data, transactional_id)
 
     def batch_writer(
         self, topic: str, *, compression: str = "none", batch_records: int | None = None

@@ -21,6 +21,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.broker.fields import INT16_MAX
+from logstore.broker.produce import append_as_client
 from logstore.broker.transaction_state import ProducerIdAndEpoch
 from logstore.errors import (
     IllegalStateError,
@@ -35,8 +36,10 @@ from logstore.errors import (
 from logstore.types import INT32_MAX, TopicPartition
 
 if TYPE_CHECKING:
+    from logstore.append import AppendInfo
     from logstore.broker.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata
     from logstore.broker.transactions import TransactionCoordinator
+    from logstore.manager import LogManager
 
 FATAL_ERRORS = (ProducerFencedError, InvalidProducerIdMappingError, InvalidTxnStateError)
 """After which a transactional producer can only be closed."""
@@ -197,6 +200,10 @@ class ProducerSession:
         assert self._producer is not None
         sequence = self._sequences.get(topic_partition, 0)
         return Stamp(*self._producer, sequence, self.is_transactional)
+
+    def append(self, manager: LogManager, tp: TopicPartition, data: bytes) -> AppendInfo:
+        """Append a batch that bears its stamp; see `append_as_client`."""
+        return append_as_client(manager, self._coordinator, tp, data, self._transactional_id)
 
     def sent(self, topic_partition: TopicPartition, records: int) -> None:
         """Go on to the sequence after `records` more, which wraps after 2³¹ − 1 to 0."""

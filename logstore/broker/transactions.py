@@ -19,7 +19,8 @@ pending, and nobody is told to try again later.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -239,6 +240,37 @@ class TransactionCoordinator(LogService):
             self.offsets.ensure_stored()
         return self.offsets.partition_of(group_id)
 
+    @contextmanager
+    def verified(
+        self,
+        topic_partition: TopicPartition,
+        producer: ProducerIdAndEpoch,
+        transactional_id: str | None = None,
+    ) -> Iterator[None]:
+        """Keep open, inside, the producer's transaction, of which the partition is part.
+
+        What is asked before its first data there (KIP-890); errors are those of a Produce request.
+
+        Parameters
+        ----------
+        transactional_id : str, optional
+            That which the producer id belongs to by default.
+
+        Raises
+        ------
+        InvalidTxnStateError
+            No transaction is open, or the partition was not added to it.
+        InvalidProducerEpochError
+            There is a newer producer, or the transaction took too long.
+        InvalidProducerIdMappingError
+            The transactional id has another producer id, or none.
+        KafkaStorageError
+            The transaction before cannot be completed, or what is stored cannot be read.
+        """
+        with self._lock:
+            self._verify(topic_partition, producer, transactional_id)
+            yield
+
     def end_transaction(
         self, transactional_id: str, producer: ProducerIdAndEpoch, *, commit: bool
     ) -> None:
@@ -436,13 +468,41 @@ class TransactionCoordinator(LogService):
         """Return what is known of an id, if `producer` is its newest."""
         metadata = self._enter().by_id.get(transactional_id)
         if metadata is None or metadata.producer_id != producer.producer_id:
-            raise InvalidProducerIdMappingError(
-                f"producer {producer.producer_id} is not the one of transactional id"
-                f" '{transactional_id}'"
-            )
+            raise _not_mapped(transactional_id, producer)
         if metadata.producer != producer:
             raise _fenced(transactional_id, producer, metadata)
         return metadata
+
+    def _verify(
+        self, tp: TopicPartition, producer: ProducerIdAndEpoch, transactional_id: str | None
+    ) -> None:
+        if transactional_id is None:
+            transactional_id = self._id_of(producer.producer_id)
+            if transactional_id is None:
+                raise InvalidTxnStateError(
+                    f"{tp}: no transactional id has producer {producer.producer_id}, so that nobody"
+                    " began its transaction"
+                )
+        elif not self._is_in_use():
+            raise _not_mapped(transactional_id, producer)  # and no topic is made for the answer
+        self._check_readable(transactional_id)
+        try:
+            metadata = self._settled(self._owned(transactional_id, producer))
+        except ProducerFencedError as error:
+            # Kafka's answer to a batch, too, since producers expect no other there.
+            raise InvalidProducerEpochError(str(error)) from error
+        if metadata.state is not TransactionState.ONGOING or tp not in metadata.partitions:
+            raise InvalidTxnStateError(
+                f"{tp} is not part of a transaction of '{transactional_id}', whose state is"
+                f" {metadata.state.kafka_name}"
+            )
+
+    def _id_of(self, producer_id: int) -> str | None:
+        """Return the transactional id that a producer id belongs to; changes nothing."""
+        if not self._is_in_use():
+            return None
+        stored = self._load().by_id.values()
+        return next((m.transactional_id for m in stored if m.producer_id == producer_id), None)
 
     def _settled(self, metadata: TransactionMetadata) -> TransactionMetadata:
         """Return the state once nothing is prepared any more.
@@ -544,6 +604,14 @@ class TransactionCoordinator(LogService):
             largest = max(largest, *known, NO_PRODUCER_ID)
         stored = self._load().by_id.values()
         return max(largest, max((each.producer_id for each in stored), default=NO_PRODUCER_ID))
+
+
+def _not_mapped(
+    transactional_id: str, producer: ProducerIdAndEpoch
+) -> InvalidProducerIdMappingError:
+    return InvalidProducerIdMappingError(
+        f"producer {producer.producer_id} is not the one of transactional id '{transactional_id}'"
+    )
 
 
 def _fenced(

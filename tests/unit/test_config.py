@@ -65,6 +65,7 @@ BROKER_DEFAULTS = {
     "producer_id_expiration_ms": 86_400_000,
     "producer_id_expiration_check_interval_ms": 600_000,
     "transactional_id_expiration_ms": 604_800_000,
+    "transaction_partition_verification_enable": True,
     "transaction_max_timeout_ms": 900_000,
     "transaction_abort_timed_out_transaction_cleanup_interval_ms": 10_000,
     "transaction_remove_expired_transaction_cleanup_interval_ms": 3_600_000,

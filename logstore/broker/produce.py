@@ -1,0 +1,77 @@
+"""The door of clients: ready-made batches, whose transaction the coordinator must know of.
+
+A bare `Log` takes what it is told. Through this door the first batch of a transaction in a
+partition is written only if the coordinator says that the transaction is open and the partition
+part of it, as brokers do since 3.6. Else a batch that comes late, or of a transaction that nobody
+began, would open one that nobody ends, and the last stable offset would stand still for ever.
+Source: KIP-890 part 1; Kafka's ReplicaManager, VerificationGuard and UnifiedLog.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from logstore.broker.transaction_state import ProducerIdAndEpoch
+from logstore.errors import InvalidTopicError
+from logstore.record import layout
+from logstore.record.header import BatchHeader
+from logstore.topics import INTERNAL_COMPACTED_TOPICS
+
+if TYPE_CHECKING:
+    from logstore.append import AppendInfo
+    from logstore.broker.transactions import TransactionCoordinator
+    from logstore.manager import LogManager
+    from logstore.types import TopicPartition
+
+
+def append_as_client(
+    manager: LogManager,
+    coordinator: TransactionCoordinator,
+    topic_partition: TopicPartition,
+    data: bytes,
+    transactional_id: str | None = None,
+) -> AppendInfo:
+    """Append one batch as a client sends it: what a Produce request has for a partition.
+
+    Parameters
+    ----------
+    transactional_id : str, optional
+        Of the producer; that which belongs to the batch's producer id by default. Means nothing
+        to a batch outside a transaction.
+
+    Raises
+    ------
+    InvalidTopicError
+        The topic is the broker's own.
+    InvalidTxnStateError, InvalidProducerEpochError, InvalidProducerIdMappingError
+        The batch is not part of an open transaction; see `TransactionCoordinator.verified`.
+    RequestError, CorruptRecordError, UnsupportedFormatError, KafkaStorageError
+        As `LogAppender.batches`. The log is unchanged.
+    """
+    check_for_clients(topic_partition.topic)
+    log = manager.log(topic_partition)
+    producer = _in_transaction(data)
+    if producer is None or not manager.broker_config.transaction_partition_verification_enable:
+        return log.append_batches(data)
+    # Answer and append under one lock, which a marker needs: none comes between them.
+    with log.lock:
+        if log.producer_state.has_open_transaction(producer.producer_id):
+            return log.append_batches(data)
+    with coordinator.verified(topic_partition, producer, transactional_id):
+        return log.append_batches(data)
+
+
+def check_for_clients(topic: str) -> None:
+    """Refuse the topics that are the broker's own."""
+    if topic in INTERNAL_COMPACTED_TOPICS:
+        raise InvalidTopicError(f"'{topic}' is not for producers")
+
+
+def _in_transaction(data: bytes) -> ProducerIdAndEpoch | None:
+    """Return whose transaction a batch is part of, None if of none; the log judges the rest."""
+    if len(data) < layout.HEADER_SIZE or data[layout.MAGIC_POSITION] != layout.MAGIC:
+        return None
+    header = BatchHeader.unpack_from(data)
+    if header.is_control or not (header.is_transactional and header.has_producer_id):
+        return None
+    return ProducerIdAndEpoch(header.producer_id, header.producer_epoch)
