@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
-from logstore.errors import CorruptCheckpointError
-from logstore.runtime.fs import FileSystem
+from logstore.errors import CorruptCheckpointError, CorruptionError
+from logstore.runtime.fs import FileKind, FileSystem, NotRegularFileError, open_anew
 from logstore.types import TopicPartition
 
 CLEANER_OFFSETS = "cleaner-offset-checkpoint"
@@ -32,6 +32,9 @@ REPLICATION_OFFSETS = "replication-offset-checkpoint"
 
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 PARTITION_METADATA = "partition.metadata"
+UNREADABLE = "readable file"
+"""As the check that failed: what stands under a name was not even read."""
+PRODUCER_IDS_FILE = "logstore-producer-ids.json"
 TMP_SUFFIX = ".tmp"
 CHECKPOINT_VERSION = 0
 NO_BROKER_EPOCH = -1
@@ -48,15 +51,23 @@ _TOPIC_ID = re.compile(rf"[A-Za-z0-9_-]{{{TOPIC_ID_LENGTH}}}")
 _METADATA_GAP = re.compile(r":[ \t]+")
 
 
-def read_bytes(fs: FileSystem, path: str) -> bytes:
+def read_bytes(
+    fs: FileSystem, path: str, *, error: type[CorruptionError] = CorruptCheckpointError
+) -> bytes:
     """Return the contents of a small file.
 
     Raises
     ------
     FileNotFoundError
         There is none.
+    CorruptionError
+        It is no regular file; of the type `error`.
     """
-    file = fs.open(path)
+    try:
+        file = fs.open(path)
+    except (IsADirectoryError, NotRegularFileError) as refusal:
+        text = refusal.strerror or "is no regular file"
+        raise error(text, path=path, check=UNREADABLE) from refusal
     try:
         return file.read(0, file.size())
     finally:
@@ -81,15 +92,26 @@ def write_atomically(fs: FileSystem, path: str, data: bytes) -> None:
     not overlap; `OffsetCheckpoint` takes a lock for that.
     """
     temporary = path + TMP_SUFFIX
-    file = fs.open(temporary, write=True, create=True)
+    file = open_anew(fs, temporary)
     try:
-        file.truncate(0)
         file.append([data])
         file.sync()
     finally:
         file.close()
     fs.rename(temporary, path)
     fs.sync_dir(_parent(path))
+
+
+def remove_temporary(fs: FileSystem, directory: str, names: Iterable[str]) -> int:
+    """Remove what an interrupted `write_atomically` of these files left; return how many.
+
+    Only files: what else bears such a name is not this engine's.
+    """
+    paths = [f"{directory}/{name}{TMP_SUFFIX}" for name in names]
+    left = [path for path in paths if fs.kind(path) is FileKind.FILE]
+    for path in left:
+        fs.remove(path)
+    return len(left)
 
 
 class Row(NamedTuple):

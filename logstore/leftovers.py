@@ -11,6 +11,8 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
+from logstore.checkpoint import PARTITION_METADATA, remove_temporary
+from logstore.epochs import LEADER_EPOCHS
 from logstore.errors import CorruptRecordError
 from logstore.names import (
     CLEANED_SUFFIX,
@@ -23,6 +25,7 @@ from logstore.names import (
     parse_segment_file,
 )
 from logstore.record.walk import walk_headers
+from logstore.runtime import FileKind
 from logstore.types import INT64_MAX
 
 if TYPE_CHECKING:
@@ -60,6 +63,7 @@ class PartitionFiles:
         self.directory = directory
         self._findings: dict[Finding, None] = {}
         self._listing: list[tuple[str, SegmentFile]] | None = None
+        self._irregular: dict[str, FileKind] = {}
         self._unsettled = False
 
     @property
@@ -88,21 +92,32 @@ class PartitionFiles:
     def _list(self) -> list[tuple[str, SegmentFile]]:
         """List what a log may have written; everything else is foreign, and left alone.
 
-        Plain indexes and snapshots may be directories, to spare a look at each: they are only
-        ever removed, and `remove` looks.
+        A folder is foreign whatever its name, and so is a pipe or a device named as a `.log`; a
+        `.log` that is a link can be read. The other names are the engine's, to be removed or
+        replaced: `irregular` knows those of what is no regular file.
         """
         found = []
-        for name in self.fs.list_dir(self.directory):
+        self._irregular.clear()
+        for name, kind in self.fs.kinds(self.directory).items():
             parts = parse_segment_file(name)
             if parts is None or parts.base_offset > INT64_MAX:
                 continue
             if name != file_name(parts.base_offset, parts.kind) + parts.state:
                 continue
             path = f"{self.directory}/{name}"
-            if (parts.kind == LOG_SUFFIX or parts.state) and self.fs.is_dir(path):
+            if kind is not FileKind.FILE:
+                self._irregular[path] = kind
+            if kind is FileKind.DIRECTORY:
+                continue
+            if kind is FileKind.SPECIAL and parts.kind == LOG_SUFFIX and not parts.state:
+                logger.warning("%s is passed over: it is no regular file", path)
                 continue
             found.append((path, parts))
         return found
+
+    def irregular(self, path: str) -> FileKind | None:
+        """Tell what stands under a segment file's name if it is no regular file."""
+        return self._irregular.get(path)
 
     def note(self, action: str, path: str, detail: str) -> None:
         """Tell of something, once."""
@@ -112,9 +127,7 @@ class PartitionFiles:
             self._findings[finding] = None
 
     def remove(self, path: str, action: str, detail: str) -> None:
-        """Remove a file, and note why; a directory is foreign."""
-        if self.fs.is_dir(path):
-            return
+        """Remove a listed file, of a link the link, and note why."""
         self.note(action, path, detail)
         self.fs.remove(path)
         self.changed()
@@ -135,9 +148,17 @@ class PartitionFiles:
 
 
 def remove_leftovers(files: PartitionFiles) -> None:
-    """Delete `.deleted`, unfinished splits' `.swap`, and all `.cleaned` (steps 1, 2)."""
+    """Delete `.deleted`, unfinished splits' `.swap`, and all `.cleaned` (steps 1, 2).
+
+    So goes, untold, what an interrupted write of a small file left.
+    """
+    if remove_temporary(files.fs, files.directory, (LEADER_EPOCHS, PARTITION_METADATA)):
+        files.changed()
     for path, _ in files.listed(state=DELETED_SUFFIX):
         files.remove(path, "removed_leftover", "its deletion had been scheduled")
+    for path, _ in files.listed(state=SWAP_SUFFIX):
+        if files.irregular(path) is not None:
+            files.remove(path, "removed_leftover", "no swap makes what is no regular file")
     cleaned = files.listed(state=CLEANED_SUFFIX)
     if cleaned:
         lowest = min(parts.base_offset for _, parts in cleaned)

@@ -21,6 +21,7 @@ from logstore.errors import (
     CorruptIndexError,
     CorruptionError,
     CorruptRecordError,
+    KafkaStorageError,
     SegmentOverflowError,
     UnsupportedFormatError,
 )
@@ -30,6 +31,7 @@ from logstore.names import (
     CLEANED_SUFFIX,
     DELETE_DIR_SUFFIX,
     INDEX_SUFFIX,
+    INDEX_SUFFIXES,
     LOG_SUFFIX,
     SEGMENT_SUFFIXES,
     TIME_INDEX_SUFFIX,
@@ -40,7 +42,7 @@ from logstore.record.layout import HEADER_SIZE_UP_TO_MAGIC, MAGIC, MAGIC_POSITIO
 from logstore.record.walk import walk_headers
 from logstore.recovery import recover_segment, replay_batches
 from logstore.replay import rebuild_producer_state
-from logstore.runtime import directory_of
+from logstore.runtime import FileKind, directory_of
 from logstore.segment import LogSegment
 from logstore.segments import LogSegments
 from logstore.split import split_segment
@@ -82,6 +84,7 @@ class LogLoader:
         self.log_start_offset = log_start_offset
         self.producer_id_expiration_ms = producer_id_expiration_ms
         self.files = PartitionFiles(runtime.fs, directory)
+        self._useless: set[int] = set()
         self._verified_ends: dict[int, int] = {}
         self._scratch_state: ProducerStateManager | None = None
         self.segments = LogSegments()
@@ -137,6 +140,7 @@ class LogLoader:
         Logs of old formats begin with them; recovery refuses those that stand elsewhere.
         """
         for path, _ in self.files.listed(kind=LOG_SUFFIX):
+            self._refuse_irregular(path)
             file = self.fs.open(path)
             try:
                 head = file.read(0, HEADER_SIZE_UP_TO_MAGIC)
@@ -146,9 +150,30 @@ class LogLoader:
             finally:
                 file.close()
 
+    def _refuse_irregular(self, log_path: str) -> None:
+        """Refuse a segment that cannot be used and not be mended, before anything changes.
+
+        That is a `.log` which is a symbolic link and would be written (one may read through it), or
+        a folder in the place of an index.
+
+        Raises
+        ------
+        KafkaStorageError
+        """
+        if self.files.irregular(log_path) is not None:
+            try:
+                self.fs.open(log_path, write=True).close()
+            except OSError as error:
+                raise KafkaStorageError(f"{log_path} {error.strerror}") from error
+        for kind in INDEX_SUFFIXES:
+            path = log_path.removesuffix(LOG_SUFFIX) + kind
+            if self.files.irregular(path) is FileKind.DIRECTORY:
+                raise KafkaStorageError(f"{path} is a folder: an index belongs there")
+
     # -- steps 5 to 7: segments ----------------------------------------------------------
 
     def _load_segment_files(self) -> None:
+        self._remove_useless_indexes()
         present = {(parts.kind, parts.base_offset) for _, parts in self.files.listed()}
         for path, (base_offset, kind, _) in self.files.listed():
             is_index = kind in SEGMENT_SUFFIXES and kind != LOG_SUFFIX
@@ -168,6 +193,19 @@ class LogLoader:
                 self.fs.open(segment.time_index.path, create=True).close()
         self.files.settle()
 
+    def _remove_useless_indexes(self) -> None:
+        """Remove what bears an index's name and cannot be used as one: a link, a pipe.
+
+        A link serves a reader who only looks; whoever writes would write where it leads.
+        """
+        for path, parts in self.files.listed():
+            if parts.kind in INDEX_SUFFIXES and self.files.irregular(path) is not None:
+                try:
+                    self.fs.open(path, write=True).close()
+                except OSError as error:
+                    self.files.remove(path, "rebuilt_index", error.strerror or str(error))
+                    self._useless.add(parts.base_offset)
+
     def _index_damage(self, segment: LogSegment, kinds: set[str]) -> str | None:
         """Tell why a segment's indexes must be rebuilt before it is used; None if sound.
 
@@ -175,6 +213,8 @@ class LogLoader:
         """
         if INDEX_SUFFIX not in kinds:
             return "the offset index is missing"
+        if segment.base_offset in self._useless:
+            return "an index was no file of its own"
         if TXN_INDEX_SUFFIX in kinds:
             try:
                 segment.txn_index.sanity_check()

@@ -10,28 +10,32 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.checkpoint import (
+    CLEAN_SHUTDOWN,
     CLEANER_OFFSETS,
     LOG_START_OFFSETS,
+    PRODUCER_IDS_FILE,
     RECOVERY_POINTS,
     REPLICATION_OFFSETS,
     OffsetCheckpoint,
     is_clean_shutdown,
     mark_clean_shutdown,
+    remove_temporary,
     take_clean_shutdown,
 )
 from logstore.errors import CorruptCheckpointError, InvalidConfigurationError, KafkaStorageError
-from logstore.moves import Move, read_moves, write_moves
+from logstore.moves import MOVES_FILE, Move, read_moves, write_moves
 from logstore.names import (
     DELETE_DIR_SUFFIX,
     FUTURE_DIR_SUFFIX,
     deletion_dir_name,
     parse_log_dir,
 )
-from logstore.runtime import make_dirs_durably
+from logstore.runtime import make_dirs_durably, remove_tree
+from logstore.topics import TOPICS_FILE
 
 if TYPE_CHECKING:
     from logstore.log import Log
-    from logstore.runtime import FileLock, FileSystem, Runtime
+    from logstore.runtime import FileLock, Runtime
     from logstore.types import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -40,6 +44,9 @@ LOCK_FILE = ".lock"
 
 CHECKPOINTS = (RECOVERY_POINTS, LOG_START_OFFSETS, REPLICATION_OFFSETS, CLEANER_OFFSETS)
 """The four offset checkpoints of a data directory."""
+
+REPLACED_FILES = (*CHECKPOINTS, CLEAN_SHUTDOWN, TOPICS_FILE, MOVES_FILE, PRODUCER_IDS_FILE)
+"""Files of a data directory that are replaced as a whole, by way of a `.tmp`."""
 
 
 class _FolderDeletion(NamedTuple):
@@ -129,6 +136,7 @@ class LogDirectory:
                     f"data directory {self.path} is in use: another process holds the lock of"
                     f" {self.path}/{LOCK_FILE}"
                 )
+            remove_temporary(fs, self.path, REPLACED_FILES)
         self.clean = is_clean_shutdown(fs, self.path)
         self.recovery_points = self._read(RECOVERY_POINTS)
         self.log_starts = self._read(LOG_START_OFFSETS)
@@ -376,19 +384,3 @@ class LogDirectory:
             if self._file_lock is not None:
                 self._file_lock.release()
                 self._file_lock = None
-
-
-def remove_tree(fs: FileSystem, path: str) -> None:
-    """Remove a folder and all it holds."""
-    clear_folder(fs, path)
-    fs.remove_dir(path)
-
-
-def clear_folder(fs: FileSystem, path: str) -> None:
-    """Remove all that a folder holds."""
-    for name in fs.list_dir(path):
-        child = f"{path}/{name}"
-        if fs.is_dir(child):
-            remove_tree(fs, child)
-        else:
-            fs.remove(child)

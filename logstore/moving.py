@@ -34,7 +34,7 @@ from logstore.checkpoint import (
 from logstore.errors import InvalidConfigurationError, KafkaStorageError, LogDirNotFoundError
 from logstore.moves import Move
 from logstore.names import future_dir_name, parse_segment_file
-from logstore.runtime import make_dirs_durably
+from logstore.runtime import FileKind, make_dirs_durably
 
 if TYPE_CHECKING:
     from logstore.log import Log
@@ -168,7 +168,8 @@ class PartitionMove:
         folder = self._log.directory
         with self._storage(self._source, self._what):
             names = [name for name in self._fs.list_dir(folder) if not _is_leftover(name)]
-            names = [name for name in names if not self._fs.is_dir(f"{folder}/{name}")]
+            # Links and special files are foreign, as folders are.
+            names = [n for n in names if self._fs.kind(f"{folder}/{n}") is FileKind.FILE]
         for name in names:
             self._copy_file(f"{folder}/{name}", f"{future}/{name}")
         with self._unless_full(self._target):

@@ -28,7 +28,7 @@ from logstore.checkpoint import read_bytes
 from logstore.errors import CorruptSnapshotError
 from logstore.names import DELETED_SUFFIX, SNAPSHOT_SUFFIX, file_name, parse_segment_file
 from logstore.record.crc32c import crc32c
-from logstore.runtime.fs import FileSystem
+from logstore.runtime.fs import FileSystem, open_anew
 
 SNAPSHOT_VERSION = 1
 
@@ -197,7 +197,8 @@ class SnapshotFiles:
     def read(self, offset: int) -> list[SnapshotEntry]:
         """Return the entries of a snapshot; raises as `decode_snapshot` does."""
         path = self.path(offset)
-        return decode_snapshot(read_bytes(self._fs, path), path, offset)
+        data = read_bytes(self._fs, path, error=CorruptSnapshotError)
+        return decode_snapshot(data, path, offset)
 
     def write(self, offset: int, entries: Iterable[SnapshotEntry], *, sync: bool) -> str:
         """Write a snapshot, over one of the same offset; return its path.
@@ -205,9 +206,8 @@ class SnapshotFiles:
         Not atomic: a torn file fails its CRC and is passed over.
         """
         path = self.path(offset)
-        file = self._fs.open(path, write=True, create=True)
+        file = open_anew(self._fs, path)
         try:
-            file.truncate(0)
             file.append([encode_snapshot(entries)])
             if sync:
                 file.sync()

@@ -22,9 +22,16 @@ from logstore.checkpoint import RECOVERY_POINTS, REPLICATION_OFFSETS
 from logstore.config import BrokerConfig, effective_config
 from logstore.errors import InvalidRecordError, KafkaStorageError, TopicAlreadyExistsError
 from logstore.loader import open_log
-from logstore.log_directory import LOCK_FILE, LogDirectory, remove_tree
+from logstore.log_directory import LOCK_FILE, LogDirectory
 from logstore.names import parse_log_dir, validate_topic_name
-from logstore.runtime import DiskFileSystem, FileSystem, Runtime, SystemClock, make_dirs_durably
+from logstore.runtime import (
+    DiskFileSystem,
+    FileSystem,
+    Runtime,
+    SystemClock,
+    make_dirs_durably,
+    remove_tree,
+)
 from logstore.topics import Topic, TopicStore
 from logstore.types import TopicPartition
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.checkpoint import OffsetCheckpoint, mark_clean_shutdown
 from logstore.errors import CorruptCheckpointError, InvalidConfigurationError, KafkaStorageError
-from logstore.log_directory import CHECKPOINTS, clear_folder
+from logstore.log_directory import CHECKPOINTS
 from logstore.names import LOG_SUFFIX, parse_segment_file
-from logstore.runtime import make_dirs_durably
+from logstore.runtime import FileKind, clear_folder, make_dirs_durably
 from logstore.topics import TopicStore
 
 if TYPE_CHECKING:
@@ -141,9 +141,12 @@ class _Copy:
         return None
 
     def _listed(self, path: str) -> dict[str, FileStat]:
+        """Return the files of a folder; links and special files are foreign, as folders are."""
         fs = self._source.runtime.fs
         paths = {name: f"{path}/{name}" for name in fs.list_dir(path)}
-        return {name: fs.stat(each) for name, each in paths.items() if not fs.is_dir(each)}
+        return {
+            name: fs.stat(each) for name, each in paths.items() if fs.kind(each) is FileKind.FILE
+        }
 
     def _copy_partition(
         self, topic_partition: TopicPartition, path: str, files: Mapping[str, FileStat]

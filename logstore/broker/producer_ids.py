@@ -13,12 +13,11 @@ import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
-from logstore.checkpoint import read_bytes, write_atomically
+from logstore.checkpoint import PRODUCER_IDS_FILE, read_bytes, write_atomically
 from logstore.errors import CorruptCheckpointError, KafkaStorageError, RequestError
 from logstore.runtime import FileSystem
 from logstore.types import INT64_MAX
 
-PRODUCER_IDS_FILE = "logstore-producer-ids.json"
 BLOCK_SIZE = 1000
 """Ids reserved at a time: Kafka's `ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE`."""
 

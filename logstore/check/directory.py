@@ -31,6 +31,7 @@ from logstore.checkpoint import (
     RECOVERY_POINTS,
     REPLICATION_OFFSETS,
     TMP_SUFFIX,
+    UNREADABLE,
     is_clean_shutdown,
     read_partition_metadata,
 )
@@ -317,6 +318,8 @@ class Checker:
         try:
             return read_moves(self._fs, path).keys(), []
         except CorruptCheckpointError as error:
+            if error.check == UNREADABLE:
+                return (), [unreadable(path, error)]
             fault = finding(
                 "moves_file", f"{path}/{MOVES_FILE}", expected=error.expected, found=error.message
             )
@@ -331,6 +334,8 @@ class Checker:
         try:
             stored = {topic.name: topic for topic in TopicStore(self._fs, data_dir).all()}
         except CorruptCheckpointError as error:
+            if error.check == UNREADABLE:
+                return {}, [unreadable(path, error)]
             return {}, [finding("topics_file", path, expected=error.expected, found=error.message)]
         except OSError as error:
             return {}, [unreadable(path, error)]

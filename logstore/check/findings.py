@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from logstore.errors import CorruptionError
+
 ERROR = "error"
 WARNING = "warning"
 INFO = "info"
@@ -147,8 +149,10 @@ def finding(
     return CheckFinding(path, position, offset, check, expected, found, severity)
 
 
-def unreadable(path: str, error: OSError) -> CheckFinding:
-    """Return the finding of a file or folder that the disk refuses."""
+def unreadable(path: str, error: OSError | CorruptionError) -> CheckFinding:
+    """Return the finding of a file or folder that the disk refuses, or `read_bytes`."""
+    if isinstance(error, CorruptionError):
+        return finding("unreadable", error.path or path, found=error.message)
     return finding("unreadable", error.filename or path, found=error.strerror or str(error))
 
 

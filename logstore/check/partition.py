@@ -10,7 +10,7 @@ from typing import NamedTuple
 from logstore.check.findings import INFO, WARNING, CheckFinding, finding, unreadable
 from logstore.check.segment import CheckCounts, PartitionContext, PartitionState, SegmentCheck
 from logstore.check.small_files import SnapshotRow, read_snapshot
-from logstore.checkpoint import PARTITION_METADATA, TMP_SUFFIX, read_partition_metadata
+from logstore.checkpoint import PARTITION_METADATA, TMP_SUFFIX, UNREADABLE, read_partition_metadata
 from logstore.epochs import LEADER_EPOCHS
 from logstore.errors import CorruptCheckpointError
 from logstore.names import (
@@ -202,6 +202,9 @@ class PartitionCheck:
         try:
             self._topic_id = read_partition_metadata(self._fs, self._directory)
         except CorruptCheckpointError as error:
+            if error.check == UNREADABLE:
+                yield unreadable(path, error)
+                return
             yield finding("partition_metadata", path, found=error.found or error.message)
         except OSError as error:
             yield unreadable(path, error)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from logstore.check.findings import WARNING, CheckFinding, finding, unreadable
 from logstore.checkpoint import CHECKPOINT_VERSION, read_bytes
-from logstore.errors import CorruptSnapshotError
+from logstore.errors import CorruptCheckpointError, CorruptSnapshotError
 from logstore.producer_snapshot import ENTRY_SIZE, HEADER_SIZE, SnapshotEntry, decode_snapshot
 from logstore.runtime.fs import FileSystem
 from logstore.types import TopicPartition
@@ -70,7 +70,7 @@ def read_table(
         return
     try:
         lines = _lines(read_bytes(fs, path))
-    except OSError as error:
+    except (OSError, CorruptCheckpointError) as error:
         yield unreadable(path, error)
         return
     if not lines:
@@ -138,7 +138,7 @@ def read_snapshot(fs: FileSystem, path: str, offset: int) -> Iterator[SnapshotRo
     """Yield the entries of the snapshot of `offset`, and what is wrong with it."""
     try:
         data = read_bytes(fs, path)
-    except OSError as error:
+    except (OSError, CorruptCheckpointError) as error:
         yield unreadable(path, error)
         return
     try:

@@ -12,10 +12,15 @@ from logstore.runtime.exclusive import one_at_a_time
 from logstore.runtime.fs import (
     DiskFileSystem,
     File,
+    FileKind,
     FileStat,
     FileSystem,
+    NotRegularFileError,
+    clear_folder,
     directory_of,
     make_dirs_durably,
+    open_anew,
+    remove_tree,
 )
 from logstore.runtime.locks import FileLock
 from logstore.runtime.memfs import MemoryFileSystem
@@ -30,11 +35,13 @@ __all__ = [
     "DeterministicScheduler",
     "DiskFileSystem",
     "File",
+    "FileKind",
     "FileLock",
     "FileStat",
     "FileSystem",
     "FixedWallClock",
     "MemoryFileSystem",
+    "NotRegularFileError",
     "OverlayFileSystem",
     "Random",
     "ReadOnlyFileSystem",
@@ -44,8 +51,11 @@ __all__ = [
     "SystemClock",
     "ThreadScheduler",
     "VirtualClock",
+    "clear_folder",
     "directory_of",
     "make_dirs_durably",
     "one_at_a_time",
+    "open_anew",
     "random_source",
+    "remove_tree",
 ]

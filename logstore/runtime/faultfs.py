@@ -63,7 +63,7 @@ from logstore.runtime.crash import (
     Node,
     crash_image,
 )
-from logstore.runtime.fs import Buffer, File, FileStat
+from logstore.runtime.fs import Buffer, File, FileKind, FileStat
 from logstore.runtime.locks import FileLock, LockTable
 from logstore.runtime.memfs import MemoryBytes, MemoryFile, MemoryFileSystem, fail, split_path
 
@@ -289,10 +289,26 @@ class FaultyFileSystem:
         self._enter(Kind.STAT, path)
         return isinstance(self._find(path), Directory)
 
+    def kind(self, path: str) -> FileKind | None:
+        """Tell what stands under a name; there are no links."""
+        self._enter(Kind.STAT, path)
+        node = self._find(path)
+        if node is None:
+            return None
+        return FileKind.DIRECTORY if isinstance(node, Directory) else FileKind.FILE
+
     def list_dir(self, path: str) -> list[str]:
         """Return the names in a directory, sorted."""
         self._enter(Kind.LIST, path)
         return sorted(self._directory(path).names)
+
+    def kinds(self, path: str) -> dict[str, FileKind]:
+        """Return the names in a directory with what stands under each."""
+        self._enter(Kind.LIST, path)
+        return {
+            name: FileKind.DIRECTORY if isinstance(node, Directory) else FileKind.FILE
+            for name, node in sorted(self._directory(path).names.items())
+        }
 
     def stat(self, path: str) -> FileStat:
         """Return length and modification time of a file."""

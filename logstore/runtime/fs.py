@@ -3,6 +3,11 @@
 Paths are strings with `/`. A `File` addresses bytes by position and has no cursor. What must
 survive a crash is followed by `File.sync` (contents) or `FileSystem.sync_dir` (names).
 Failures are plain `OSError`s here; the log turns them into `KafkaStorageError`.
+
+Only regular files are opened: a pipe, a socket or a device under a file's name would hang whoever
+opens it, or never end. And only directories are written through a symbolic link: data directory and
+partition folder may be one, as operators arrange it, but a file that is one is only read, and its
+removal or renaming concerns the link.
 """
 
 from __future__ import annotations
@@ -12,6 +17,7 @@ import os
 import stat
 from collections.abc import Sequence
 from contextlib import suppress
+from enum import Enum
 from typing import NamedTuple, Protocol
 
 from logstore.runtime.clock import Clock
@@ -22,6 +28,19 @@ Buffer = bytes | bytearray | memoryview
 
 IOV_MAX = 1024
 """Most buffers one vectored write may carry on Linux."""
+
+
+class FileKind(Enum):
+    """What stands under a name, links not followed."""
+
+    FILE = "file"
+    DIRECTORY = "directory"
+    LINK = "symbolic link"
+    SPECIAL = "special file"
+
+
+class NotRegularFileError(OSError):
+    """What was to be opened is a pipe, a socket, a device, or a link that is to be written."""
 
 
 class FileStat(NamedTuple):
@@ -80,6 +99,8 @@ class FileSystem(Protocol):
         ------
         FileNotFoundError
             The file, or with `create` its directory, does not exist.
+        IsADirectoryError, NotRegularFileError
+            It is no regular file, or it is a symbolic link and is to be written.
         """
         ...
 
@@ -88,11 +109,19 @@ class FileSystem(Protocol):
         ...
 
     def is_dir(self, path: str) -> bool:
-        """Tell whether `path` is a directory."""
+        """Tell whether `path` is a directory, or a symbolic link to one."""
+        ...
+
+    def kind(self, path: str) -> FileKind | None:
+        """Tell what stands under a name, not where a link leads; None if nothing does."""
         ...
 
     def list_dir(self, path: str) -> list[str]:
         """Return the names in a directory, sorted."""
+        ...
+
+    def kinds(self, path: str) -> dict[str, FileKind]:
+        """Return the names in a directory, sorted, with what stands under each; see `kind`."""
         ...
 
     def stat(self, path: str) -> FileStat:
@@ -108,7 +137,7 @@ class FileSystem(Protocol):
         ...
 
     def remove(self, path: str) -> None:
-        """Remove a file."""
+        """Remove a file; of a symbolic link the link, of a special file its name."""
         ...
 
     def make_dirs(self, path: str) -> None:
@@ -142,6 +171,27 @@ class FileSystem(Protocol):
         ...
 
 
+# Without O_NONBLOCK a pipe would hold up whoever opens it before it can be looked at. Regular files
+# take no notice of it.
+_READING = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
+_WRITING = os.O_RDWR | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW
+
+_KINDS = {
+    stat.S_IFREG: FileKind.FILE,
+    stat.S_IFDIR: FileKind.DIRECTORY,
+    stat.S_IFLNK: FileKind.LINK,
+}
+
+
+def _kind_of(entry: os.DirEntry[str]) -> FileKind:
+    """Tell what an entry of a directory is; the listing says so itself on most file systems."""
+    if entry.is_file(follow_symlinks=False):
+        return FileKind.FILE
+    if entry.is_dir(follow_symlinks=False):
+        return FileKind.DIRECTORY
+    return FileKind.LINK if entry.is_symlink() else FileKind.SPECIAL
+
+
 class DiskFileSystem:
     """The machine's files.
 
@@ -157,29 +207,60 @@ class DiskFileSystem:
 
     def open(self, path: str, *, write: bool = False, create: bool = False) -> File:
         """Open a file; see `FileSystem.open`."""
-        flags = os.O_CLOEXEC | (os.O_RDWR if write or create else os.O_RDONLY)
+        flags = os.O_CLOEXEC | (_WRITING if write or create else _READING)
         if create:
             flags |= os.O_CREAT
         is_new = create and self._stamp is not None and not os.path.lexists(path)
-        file = DiskFile(os.open(path, flags, 0o644), path, self._stamp)
+        try:
+            file = DiskFile(os.open(path, flags, 0o644), path, self._stamp)
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.ENXIO, errno.ENODEV):
+                raise self._refusal(error, path) from error
+            raise
         if is_new:
             file.touch()
-        elif file.is_directory():
+        elif not stat.S_ISREG(mode := file.mode()):
             file.close()
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+            if stat.S_ISDIR(mode):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+            raise NotRegularFileError(errno.EINVAL, "is no regular file", path)
         return file
+
+    def _refusal(self, error: OSError, path: str) -> OSError:
+        """Say in words why the system would not open what is no regular file."""
+        kind = self.kind(path)
+        if kind is FileKind.LINK:
+            text = "is a symbolic link, through which no file is written"
+            return NotRegularFileError(error.errno, text, path)
+        if kind is FileKind.SPECIAL:
+            return NotRegularFileError(error.errno, "is no regular file", path)
+        return error
 
     def exists(self, path: str) -> bool:
         """Tell whether a file or directory of that name exists."""
         return os.path.lexists(path)
 
     def is_dir(self, path: str) -> bool:
-        """Tell whether `path` is a directory."""
+        """Tell whether `path` is a directory, or a symbolic link to one."""
         return os.path.isdir(path)  # noqa: PTH112  # strings are the paths of this interface
+
+    def kind(self, path: str) -> FileKind | None:
+        """Tell what stands under a name; see `FileSystem.kind`."""
+        try:
+            mode = os.lstat(path).st_mode
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return _KINDS.get(stat.S_IFMT(mode), FileKind.SPECIAL)
 
     def list_dir(self, path: str) -> list[str]:
         """Return the names in a directory, sorted."""
         return sorted(os.listdir(path))  # noqa: PTH208  # see is_dir
+
+    def kinds(self, path: str) -> dict[str, FileKind]:
+        """Return the names in a directory with what stands under each; looks at no file."""
+        with os.scandir(path) as entries:
+            found = {entry.name: _kind_of(entry) for entry in entries}
+        return dict(sorted(found.items()))
 
     def stat(self, path: str) -> FileStat:
         """Return length and modification time of a file."""
@@ -189,7 +270,8 @@ class DiskFileSystem:
     def set_mtime(self, path: str, mtime_ms: int) -> None:
         """Set access and modification time in Unix milliseconds."""
         try:
-            os.utime(path, ns=(mtime_ms * 1_000_000, mtime_ms * 1_000_000))
+            times_ns = (mtime_ms * 1_000_000, mtime_ms * 1_000_000)
+            os.utime(path, ns=times_ns, follow_symlinks=False)
         except OSError as error:  # alone of its kind it does not name the file
             raise _named(error, path) from error
 
@@ -198,12 +280,18 @@ class DiskFileSystem:
         os.replace(source, target)  # noqa: PTH105  # see is_dir
 
     def remove(self, path: str) -> None:
-        """Remove a file."""
+        """Remove a file; of a symbolic link the link."""
         os.unlink(path)  # noqa: PTH108  # see is_dir
 
     def make_dirs(self, path: str) -> None:
         """Create a directory and the missing ones above it."""
-        os.makedirs(path, exist_ok=True)  # noqa: PTH103  # see is_dir
+        try:
+            os.makedirs(path, exist_ok=True)  # noqa: PTH103  # see is_dir
+        except FileExistsError as error:
+            if self.kind(path) is FileKind.LINK:
+                text = "is a symbolic link that leads to no directory"
+                raise FileExistsError(errno.EEXIST, text, path) from error
+            raise
 
     def remove_dir(self, path: str) -> None:
         """Remove an empty directory."""
@@ -333,9 +421,9 @@ class DiskFile:
         """Close what a lost reference left open."""
         self.close()
 
-    def is_directory(self) -> bool:
-        """Tell whether a directory was opened, which only reading allows."""
-        return stat.S_ISDIR(os.fstat(self._descriptor).st_mode)
+    def mode(self) -> int:
+        """Return what was opened, as `stat` encodes it."""
+        return os.fstat(self._descriptor).st_mode
 
     def touch(self) -> None:
         """Date the file by the clock that stands in for the machine's, if there is one."""
@@ -363,6 +451,33 @@ def make_dirs_durably(fs: FileSystem, path: str) -> None:
             with suppress(OSError):
                 fs.remove_dir(each)
             raise
+
+
+def open_anew(fs: FileSystem, path: str) -> File:
+    """Open an empty file for writing, in the place of what stands there; a folder stays, refused.
+
+    A symbolic link or a special file of that name goes, so that nothing is written through it.
+    """
+    if fs.kind(path) in (FileKind.LINK, FileKind.SPECIAL):
+        fs.remove(path)
+    file = fs.open(path, write=True, create=True)
+    file.truncate(0)
+    return file
+
+
+def remove_tree(fs: FileSystem, path: str) -> None:
+    """Remove a folder and all it holds; of a symbolic link, here or inside, only the link."""
+    if fs.kind(path) is FileKind.DIRECTORY:
+        clear_folder(fs, path)
+        fs.remove_dir(path)
+    else:
+        fs.remove(path)
+
+
+def clear_folder(fs: FileSystem, path: str) -> None:
+    """Remove all that a folder holds."""
+    for name in fs.list_dir(path):
+        remove_tree(fs, f"{path}/{name}")
 
 
 def directory_of(path: str) -> str:

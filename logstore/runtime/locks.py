@@ -29,6 +29,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import stat
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -93,6 +94,10 @@ class DiskLock:
         self.release()
 
 
+# A link is not followed, lest a file be made elsewhere; nothing waits for the other end of a pipe.
+_LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
+
+
 def lock_disk_file(path: str) -> DiskLock | None:
     """Lock a file of the disk, made (empty) when missing; None if somebody else holds it.
 
@@ -107,7 +112,10 @@ def lock_disk_file(path: str) -> DiskLock | None:
             # of whoever holds it here.
             if _identity_of(path) in _held:
                 return None
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            descriptor = os.open(path, _LOCK_FLAGS, 0o644)
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                os.close(descriptor)
+                raise OSError(errno.EINVAL, "is no regular file", path)
             identity = _identity_of(descriptor)
             assert identity is not None
             if identity in _held:  # its name came up in between

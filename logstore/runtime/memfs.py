@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import NoReturn, Protocol
 
 from logstore.runtime.clock import Clock, SystemClock
-from logstore.runtime.fs import Buffer, File, FileStat
+from logstore.runtime.fs import Buffer, File, FileKind, FileStat
 from logstore.runtime.locks import FileLock, LockTable
 
 BLOCK_SIZE = 256 * 1024
@@ -319,11 +319,26 @@ class MemoryFileSystem:
         """Tell whether `path` is a directory."""
         return path in self._children
 
+    def kind(self, path: str) -> FileKind | None:
+        """Tell what stands under a name; there are no links in memory."""
+        if path in self._children:
+            return FileKind.DIRECTORY
+        return FileKind.FILE if path in self._files else None
+
     def list_dir(self, path: str) -> list[str]:
         """Return the names in a directory, sorted."""
         if path not in self._children:
             fail(errno.ENOTDIR if path in self._files else errno.ENOENT, path)
         return sorted(self._children[path])
+
+    def kinds(self, path: str) -> dict[str, FileKind]:
+        """Return the names in a directory with what stands under each."""
+        names = self.list_dir(path)
+        prefix = path if path in ("", "/") else f"{path}/"
+        return {
+            name: FileKind.FILE if prefix + name in self._files else FileKind.DIRECTORY
+            for name in names
+        }
 
     def stat(self, path: str) -> FileStat:
         """Return length and modification time of a file."""

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 
 from logstore.runtime.clock import Clock, SystemClock
-from logstore.runtime.fs import File, FileStat, FileSystem
+from logstore.runtime.fs import File, FileKind, FileStat, FileSystem
 from logstore.runtime.locks import FileLock, LockTable
 from logstore.runtime.memfs import MemoryBytes, MemoryFile, fail, split_path
 
@@ -177,6 +177,14 @@ class OverlayFileSystem:
         """Tell whether `path` is a directory."""
         return path in self._dirs or (path not in self._nodes and self._base.is_dir(path))
 
+    def kind(self, path: str) -> FileKind | None:
+        """Tell what stands under a name: a link of the base is one until it is written here."""
+        if path in self._dirs:
+            return FileKind.DIRECTORY
+        if path in self._nodes:
+            return None if self._nodes[path] is None else FileKind.FILE
+        return self._base.kind(path)
+
     def list_dir(self, path: str) -> list[str]:
         """Return the names in a directory, sorted."""
         if not self.is_dir(path):
@@ -194,6 +202,18 @@ class OverlayFileSystem:
             if parent == path:
                 names.add(name)
         return sorted(names)
+
+    def kinds(self, path: str) -> dict[str, FileKind]:
+        """Return the names in a directory with what stands under each."""
+        names = self.list_dir(path)
+        kinds = self._base.kinds(path) if self._base.is_dir(path) else {}
+        prefix = path if path in ("", "/") else f"{path}/"
+        for name in names:
+            if prefix + name in self._dirs:
+                kinds[name] = FileKind.DIRECTORY
+            elif prefix + name in self._nodes:
+                kinds[name] = FileKind.FILE
+        return {name: kinds[name] for name in names}
 
     def stat(self, path: str) -> FileStat:
         """Return length and modification time of a file."""
@@ -219,8 +239,9 @@ class OverlayFileSystem:
             self._nodes[source] = None
 
     def remove(self, path: str) -> None:
-        """Remove a file."""
-        self._node(path)
+        """Remove a file; of a symbolic link of the base the link."""
+        if path in self._nodes or self._base.kind(path) in (None, FileKind.DIRECTORY):
+            self._node(path)  # fails for what cannot be removed
         self._nodes[path] = None
 
     def make_dirs(self, path: str) -> None:

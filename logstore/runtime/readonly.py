@@ -6,7 +6,7 @@ import errno
 from collections.abc import Sequence
 from typing import NoReturn
 
-from logstore.runtime.fs import Buffer, File, FileStat, FileSystem
+from logstore.runtime.fs import Buffer, File, FileKind, FileStat, FileSystem
 from logstore.runtime.locks import FileLock
 
 
@@ -34,9 +34,17 @@ class ReadOnlyFileSystem:
         """Tell whether `path` is a directory."""
         return self._base.is_dir(path)
 
+    def kind(self, path: str) -> FileKind | None:
+        """Tell what stands under a name."""
+        return self._base.kind(path)
+
     def list_dir(self, path: str) -> list[str]:
         """Return the names in a directory, sorted."""
         return self._base.list_dir(path)
+
+    def kinds(self, path: str) -> dict[str, FileKind]:
+        """Return the names in a directory with what stands under each."""
+        return self._base.kinds(path)
 
     def stat(self, path: str) -> FileStat:
         """Return length and modification time of a file."""

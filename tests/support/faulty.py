@@ -6,7 +6,7 @@ import errno
 from collections.abc import Callable, Sequence
 
 from logstore.runtime import FileLock
-from logstore.runtime.fs import Buffer, File, FileStat, FileSystem
+from logstore.runtime.fs import Buffer, File, FileKind, FileStat, FileSystem
 
 Rule = Callable[[str, str], bool]
 """Told the operation's name and the path; true makes it fail."""
@@ -40,8 +40,14 @@ class FaultyFileSystem:
     def is_dir(self, path: str) -> bool:
         return self.base.is_dir(path)
 
+    def kind(self, path: str) -> FileKind | None:
+        return self.base.kind(path)
+
     def list_dir(self, path: str) -> list[str]:
         return self.base.list_dir(path)
+
+    def kinds(self, path: str) -> dict[str, FileKind]:
+        return self.base.kinds(path)
 
     def stat(self, path: str) -> FileStat:
         return self.base.stat(path)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
-from logstore.runtime import FileSystem
+from logstore.runtime import FileKind, FileSystem, clear_folder, open_anew, remove_tree
 
 BLOCK = 256 * 1024
 
@@ -310,6 +310,52 @@ class FileSystemSuite:
         assert place.fs.is_dir(place.root)
         with pytest.raises(OSError):
             place.fs.list_dir(path)
+
+    def test_kinds_tell_what_stands_under_each_name(self, place):
+        assert place.fs.kinds(place.root) == {}
+        path = place.file("b", b"1")
+        place.fs.make_dirs(place.path("a/deep"))
+        write_file(place.fs, place.path("c"), b"")
+        expected = {"a": FileKind.DIRECTORY, "b": FileKind.FILE, "c": FileKind.FILE}
+        assert list(place.fs.kinds(place.root).items()) == list(expected.items())
+        assert place.fs.kinds(place.path("a")) == {"deep": FileKind.DIRECTORY}
+        for name, kind in expected.items():
+            assert place.fs.kind(place.path(name)) is kind
+        assert place.fs.kind(place.root) is FileKind.DIRECTORY
+        place.fs.remove(path)
+        for missing in (path, place.path("c/below"), place.path("no/such")):
+            assert place.fs.kind(missing) is None
+        del expected["b"]
+        assert place.fs.kinds(place.root) == expected
+        with pytest.raises(FileNotFoundError):
+            place.fs.kinds(path)
+        with pytest.raises(NotADirectoryError):
+            place.fs.kinds(place.path("c"))
+
+    def test_a_tree_is_removed_with_all_it_holds(self, place):
+        place.fs.make_dirs(place.path("tree/a/b"))
+        write_file(place.fs, place.path("tree/a/b/file"), b"1")
+        write_file(place.fs, place.path("tree/file"), b"2")
+        kept = place.file("kept", b"3")
+        clear_folder(place.fs, place.path("tree/a"))
+        assert place.fs.list_dir(place.path("tree")) == ["a", "file"]
+        assert place.fs.list_dir(place.path("tree/a")) == []
+        remove_tree(place.fs, place.path("tree"))
+        assert place.fs.list_dir(place.root) == ["kept"]
+        remove_tree(place.fs, kept)
+        assert place.fs.list_dir(place.root) == []
+
+    def test_a_file_opened_anew_is_empty(self, place):
+        path = place.file("a", b"before")
+        for _ in range(2):
+            file = open_anew(place.fs, path)
+            assert file.size() == 0
+            file.append([b"new"])
+            file.close()
+        assert place.read_all(path) == b"new"
+        place.fs.make_dirs(place.path("d"))
+        with pytest.raises(IsADirectoryError):
+            open_anew(place.fs, place.path("d"))
 
     def test_directories_are_no_files(self, place):
         place.fs.make_dirs(place.path("d"))

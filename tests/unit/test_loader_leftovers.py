@@ -115,7 +115,7 @@ def test_other_files_are_left_alone(world):
         "notes.txt": b"mine",
         "partition.metadata": b"version: 0",
         "x.log": b"?",
-        "leader-epoch-checkpoint.tmp": b"half",
+        "notes.tmp": b"half",
     }
     for stranger, data in strangers.items():
         world.write(stranger, data)

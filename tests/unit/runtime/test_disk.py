@@ -4,9 +4,20 @@ import os
 
 import pytest
 
-from logstore.runtime import DiskFileSystem, FixedWallClock, SystemClock, VirtualClock
+from logstore.runtime import (
+    DiskFileSystem,
+    FileKind,
+    FixedWallClock,
+    NotRegularFileError,
+    SystemClock,
+    VirtualClock,
+    clear_folder,
+    open_anew,
+    remove_tree,
+)
 from logstore.runtime.fs import DiskFile
 from tests.support.fs_suite import FileSystemSuite, Place, write_file
+from tests.support.special_files import make_socket, no_hang
 
 
 class TestDiskFileSystem(FileSystemSuite):
@@ -103,3 +114,133 @@ def test_extending_by_truncate_takes_no_space(tmp_path):
     assert file.size() == 10 << 20
     assert (tmp_path / "a").stat().st_blocks * 512 < 1 << 20
     file.close()
+
+
+# -- links and special files -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def outside(tmp_path):
+    """A folder beside the one that the tests work in, and its files."""
+    folder = tmp_path / "outside"
+    (folder / "sub").mkdir(parents=True)
+    (folder / "one").write_bytes(b"1")
+    (folder / "sub" / "two").write_bytes(b"2")
+    return folder
+
+
+def contents(folder):
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def links(folder, outside):
+    """Make a link of every sort in a folder; return their names."""
+    targets = {
+        "to-file": outside / "one",
+        "to-folder": outside,
+        "dangling": outside / "none",
+        "loop": folder / "loop",
+        "to-parent": folder,
+    }
+    for name, target in targets.items():
+        (folder / name).symlink_to(target)
+    return sorted(targets)
+
+
+def test_removal_takes_links_and_leaves_where_they_lead(tmp_path, outside):
+    fs = DiskFileSystem()
+    tree = tmp_path / "tree"
+    (tree / "inner").mkdir(parents=True)
+    names = links(tree, outside)
+    links(tree / "inner", outside)
+    before = contents(outside)
+    assert {name: fs.kinds(str(tree))[name] for name in names} == dict.fromkeys(
+        names, FileKind.LINK
+    )
+    assert all(fs.kind(f"{tree}/{name}") is FileKind.LINK for name in names)
+    clear_folder(fs, str(tree))
+    assert list(tree.iterdir()) == []
+    for name in links(tree, outside):
+        remove_tree(fs, f"{tree}/{name}")
+        assert not (tree / name).is_symlink()
+    assert contents(outside) == before
+    assert tree.is_dir()
+
+
+def test_renaming_a_link_moves_the_link(tmp_path, outside):
+    (tmp_path / "a").symlink_to(outside)
+    (tmp_path / "b").symlink_to(outside / "one")
+    fs = DiskFileSystem()
+    fs.rename(f"{tmp_path}/a", f"{tmp_path}/c")
+    write_file(fs, f"{tmp_path}/new", b"new")
+    fs.rename(f"{tmp_path}/new", f"{tmp_path}/b")
+    assert (tmp_path / "c").readlink() == outside
+    assert contents(outside) == {"one": b"1", "sub/two": b"2"}
+    assert not (tmp_path / "b").is_symlink()
+
+
+@pytest.mark.parametrize("options", ({"write": True}, {"create": True}), ids=str)
+def test_no_file_is_written_through_a_link(tmp_path, outside, options):
+    fs = DiskFileSystem()
+    for name in set(links(tmp_path, outside)) - {"to-folder", "to-parent"}:
+        path = f"{tmp_path}/{name}"
+        with pytest.raises(NotRegularFileError, match="symbolic link") as caught:
+            fs.open(path, **options)
+        assert caught.value.filename == path
+        open_anew(fs, path).close()
+        assert fs.kind(path) is FileKind.FILE
+    assert contents(outside) == {"one": b"1", "sub/two": b"2"}
+
+
+def test_a_file_is_read_through_a_link(tmp_path, outside):
+    links(tmp_path, outside)
+    file = DiskFileSystem().open(f"{tmp_path}/to-file")
+    assert file.read(0, 10) == b"1"
+    file.close()
+
+
+def test_dating_a_link_leaves_where_it_leads(tmp_path, outside):
+    links(tmp_path, outside)
+    before = (outside / "one").stat().st_mtime_ns
+    DiskFileSystem().set_mtime(f"{tmp_path}/to-file", 1_000)
+    assert (outside / "one").stat().st_mtime_ns == before
+
+
+def test_a_folder_is_not_made_through_a_link_that_leads_nowhere(tmp_path, outside):
+    links(tmp_path, outside)
+    fs = DiskFileSystem()
+    fs.make_dirs(f"{tmp_path}/to-folder/sub/deep")
+    for name in ("dangling", "loop", "to-file"):
+        with pytest.raises(OSError, match="symbolic link") as caught:
+            fs.make_dirs(f"{tmp_path}/{name}")
+        assert caught.value.filename == f"{tmp_path}/{name}"
+
+
+@pytest.mark.parametrize("options", ({}, {"write": True}, {"create": True}), ids=str)
+@pytest.mark.parametrize("sort", ("pipe", "socket", "device"))
+def test_what_is_no_regular_file_is_refused_at_once(tmp_path, sort, options):
+    path = tmp_path / "special"
+    if sort == "pipe":
+        os.mkfifo(path)
+    elif sort == "socket":
+        make_socket(path)
+    else:
+        path = "/dev/null"
+    fs = DiskFileSystem()
+    with no_hang(), pytest.raises(NotRegularFileError, match="no regular file") as caught:
+        fs.open(str(path), **options)
+    assert caught.value.filename == str(path)
+    assert fs.kind(str(path)) is FileKind.SPECIAL
+
+
+@pytest.mark.parametrize("sort", ("pipe", "link"))
+def test_a_lock_file_is_a_file_of_its_own(tmp_path, outside, sort):
+    path = tmp_path / ".lock"
+    if sort == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to(outside / "none")
+    with no_hang(), pytest.raises(OSError) as caught:
+        DiskFileSystem().lock(str(path))
+    assert caught.value.filename == str(path)
+    assert not (outside / "none").exists()
