@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from logstore.config import LogConfig, effective_config, normalize_overrides
@@ -12,6 +12,7 @@ from logstore.types import TopicPartition
 
 if TYPE_CHECKING:
     from logstore.config import BrokerConfig
+    from logstore.homes import PartitionHomes
 
 
 class TopicCatalog:
@@ -21,7 +22,7 @@ class TopicCatalog:
     ----------
     store : TopicStore
         Topics with their own configuration.
-    found : collection of TopicPartition
+    found : PartitionHomes
         Partitions that have a folder; the owner changes it as folders come and go. A topic that
         is not stored is adopted as it stands there.
     broker_config : BrokerConfig
@@ -29,16 +30,18 @@ class TopicCatalog:
     """
 
     def __init__(
-        self, store: TopicStore, found: Collection[TopicPartition], broker_config: BrokerConfig
+        self, store: TopicStore, found: PartitionHomes, broker_config: BrokerConfig
     ) -> None:
         self.store = store
         self._found = found
         self._broker_config = broker_config
         self._overrides: dict[str, Mapping[str, str]] = {}
+        # What a topic's configs came to last: each of its partitions asks for it.
+        self._effective: dict[str, tuple[dict[str, str], BrokerConfig, LogConfig]] = {}
 
     def topics(self) -> list[Topic]:
         """Return stored and adopted topics by name; those being deleted are not among them."""
-        names = {tp.topic for tp in self._found} | {topic.name for topic in self.store.all()}
+        names = {*self._found.topics(), *(topic.name for topic in self.store.all())}
         return [self.topic(name) for name in sorted(names) if not self.is_being_deleted(name)]
 
     def topic(self, name: str) -> Topic:
@@ -51,7 +54,7 @@ class TopicCatalog:
         stored = self.store.get(name)
         if stored is not None and not stored.deleting:
             return stored
-        numbers = tuple(sorted(tp.partition for tp in self._found if tp.topic == name))
+        numbers = tuple(tp.partition for tp in self._found.of(name))
         if not numbers or stored is not None:
             raise UnknownTopicOrPartitionError(f"unknown topic '{name}'")
         compacted = name in INTERNAL_COMPACTED_TOPICS
@@ -110,6 +113,7 @@ class TopicCatalog:
     def forget_override(self, topic: str) -> None:
         """Take back what `override` laid over a topic."""
         self._overrides.pop(topic, None)
+        self._effective.pop(topic, None)
 
     def overrides(self, topic: str) -> dict[str, str]:
         """Return the topic's own configs, with those of `override` laid over them."""
@@ -117,4 +121,10 @@ class TopicCatalog:
 
     def config(self, topic: str) -> LogConfig:
         """Return a topic's effective configuration."""
-        return effective_config(self.overrides(topic), self._broker_config)
+        overrides, broker_config = self.overrides(topic), self._broker_config
+        known = self._effective.get(topic)
+        if known is not None and known[:2] == (overrides, broker_config):
+            return known[2]
+        config = effective_config(overrides, broker_config)
+        self._effective[topic] = overrides, broker_config, config
+        return config

@@ -23,6 +23,7 @@ from logstore.errors import (
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
 )
+from logstore.homes import PartitionHomes
 from logstore.loader import open_log
 from logstore.loading import load_logs
 from logstore.log import Log
@@ -86,7 +87,7 @@ class LogManager:
         self.directories: list[LogDirectory] = []
         self.services = LogServices()
         self._lock = runtime.lock()
-        self._homes: dict[TopicPartition, LogDirectory] = {}
+        self._homes = PartitionHomes()
         self._logs: dict[TopicPartition, Log] = {}
         delay_ms = effective_config({}, broker_config).file_delete_delay_ms
         try:
@@ -96,7 +97,7 @@ class LogManager:
                 )
             self.directories[0].check_online()
             self._store = TopicStore(runtime.fs, log_dirs[0])
-            self.catalog = TopicCatalog(self._store, self._homes.keys(), broker_config)
+            self.catalog = TopicCatalog(self._store, self._homes, broker_config)
             settle_moves(self.directories)
             self._find_partitions()
             if not read_only:
@@ -157,7 +158,7 @@ class LogManager:
         if partitions < 1:
             raise InvalidTopicError(f"a topic needs at least 1 partition, not {partitions}")
         own, _ = altered_overrides({}, configs, (), self.broker_config)
-        adopted = {tp.partition for tp in self._homes if tp.topic == name}
+        adopted = {tp.partition for tp in self._homes.of(name)}
         numbers = sorted(adopted | set(range(partitions)))
         with self._storing():
             topic = self._store.create(name, numbers, own)
@@ -232,7 +233,7 @@ class LogManager:
         self._delete_partitions(name, delay_ms)
 
     def _delete_partitions(self, name: str, delay_ms: int) -> None:
-        own = sorted(tp for tp in self._homes if tp.topic == name)
+        own = self._homes.of(name)
         touched: list[LogDirectory] = []
         for tp in own:
             directory = self._homes[tp]
@@ -301,7 +302,7 @@ class LogManager:
         config = self.catalog.config(topic)
         if before is not None and before.winner_keys != config.winner_keys:
             # The record that ended the log may have been kept though it lost; it competes anew.
-            for directory in {self._homes[tp] for tp in self._homes if tp.topic == topic}:
+            for directory in {self._homes[tp] for tp in self._homes.of(topic)}:
                 with self._storage(directory, "cannot write the cleaner checkpoint"):
                     directory.step_back_cleaner_offsets(topic)
         for tp, log in list(self._logs.items()):

@@ -158,6 +158,8 @@ class OverlayFileSystem:
         self._clock: Clock = clock if clock is not None else SystemClock()
         self._nodes: dict[str, OverlayBytes | None] = {}
         self._dirs: set[str] = set()
+        # By directory, the names in it that nodes and directories ever had, with their paths.
+        self._children: dict[str, dict[str, str]] = {}
         self._locks = LockTable()
 
     def open(self, path: str, *, write: bool = False, create: bool = False) -> File:
@@ -190,17 +192,11 @@ class OverlayFileSystem:
         if not self.is_dir(path):
             fail(errno.ENOTDIR if self.exists(path) else errno.ENOENT, path)
         names = set(self._base.list_dir(path)) if self._base.is_dir(path) else set()
-        for node_path, contents in list(self._nodes.items()):
-            parent, name = split_path(node_path)
-            if parent == path:
-                if contents is None:
-                    names.discard(name)
-                else:
-                    names.add(name)
-        for directory in list(self._dirs):
-            parent, name = split_path(directory)
-            if parent == path:
+        for name, child in list(self._children.get(path, {}).items()):
+            if child in self._dirs or self._nodes.get(child) is not None:
                 names.add(name)
+            elif child in self._nodes:
+                names.discard(name)
         return sorted(names)
 
     def kinds(self, path: str) -> dict[str, FileKind]:
@@ -234,15 +230,15 @@ class OverlayFileSystem:
         if self.is_dir(target):
             fail(errno.EISDIR, target)
         self._check_parent(target)
-        self._nodes[target] = contents
+        self._put(target, contents)
         if target != source:
-            self._nodes[source] = None
+            self._put(source, None)
 
     def remove(self, path: str) -> None:
         """Remove a file; of a symbolic link of the base the link."""
         if path in self._nodes or self._base.kind(path) in (None, FileKind.DIRECTORY):
             self._node(path)  # fails for what cannot be removed
-        self._nodes[path] = None
+        self._put(path, None)
 
     def make_dirs(self, path: str) -> None:
         """Create a directory and the missing ones above it."""
@@ -252,7 +248,9 @@ class OverlayFileSystem:
                 fail(errno.EEXIST, path)
             missing.append(path)
             path, _ = split_path(path)
-        self._dirs.update(missing)
+        for each in missing:
+            self._dirs.add(each)
+            self._note(each)
 
     def remove_dir(self, path: str) -> None:
         """Remove an empty directory of the overlay."""
@@ -284,8 +282,18 @@ class OverlayFileSystem:
             contents = OverlayBytes(None, 0, self._clock.now_ms())
         else:
             fail(errno.ENOENT, path)
-        self._nodes[path] = contents
+        self._put(path, contents)
         return contents
+
+    def _put(self, path: str, contents: OverlayBytes | None) -> None:
+        """Let a path name a file, or none; whatever the base has there."""
+        self._nodes[path] = contents
+        self._note(path)
+
+    def _note(self, path: str) -> None:
+        """Let the directory of a path know of it."""
+        parent, name = split_path(path)
+        self._children.setdefault(parent, {})[name] = path
 
     def _check_parent(self, path: str) -> None:
         parent, _ = split_path(path)

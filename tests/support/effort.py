@@ -1,0 +1,46 @@
+"""How much work something is, counted, so that a test can hold its growth to a line."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+from logstore.runtime import FileSystem
+
+
+class CountedCalls:
+    """A file system that counts what is asked of it, by operation."""
+
+    def __init__(self, base: FileSystem) -> None:
+        self._base = base
+        self.calls: Counter[str] = Counter()
+
+    def __getattr__(self, name: str) -> Any:
+        operation = getattr(self._base, name)
+
+        def counted(*arguments: Any, **options: Any) -> Any:
+            self.calls[name] += 1
+            return operation(*arguments, **options)
+
+        return counted
+
+
+def lines_run(work: Callable[[], object]) -> int:
+    """Return how many lines of Python a call runs, each turn of a loop anew."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, argument: object) -> Any:
+        nonlocal count
+        count += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+    return count

@@ -1,0 +1,87 @@
+"""Thousands of partitions: what looks at all of them costs each as much as it costs one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from logstore import Broker, VirtualClock
+from logstore.broker.inspect import inspect_partition
+from logstore.runtime import MemoryFileSystem
+from tests.support.effort import CountedCalls, lines_run
+
+CONFIGS = {"cleanup.policy": "compact", "segment.bytes": 400, "min.cleanable.dirty.ratio": 0}
+
+
+def explain(broker: Broker) -> None:
+    assert len(broker.explain().partitions) == len(broker.partitions())
+
+
+def inspect(broker: Broker) -> None:
+    for tp in broker.partitions():
+        assert inspect_partition(broker, tp).records == 6
+
+
+def retain(broker: Broker) -> None:
+    assert len(broker.retain(dry_run=True).decisions) == len(broker.partitions())
+
+
+def choose(broker: Broker) -> None:
+    for tp in broker.partitions():
+        broker.log(*tp)
+    assert broker.cleaner.select() is not None
+
+
+WORKS: dict[str, Callable[[Broker], None]] = {
+    each.__name__: each for each in (explain, inspect, retain, choose)
+}
+
+
+def directory_of(partitions: int, *, adopted: bool) -> CountedCalls:
+    """Make a data directory of topics with two partitions each."""
+    clock = VirtualClock()
+    fs = MemoryFileSystem(clock)
+    with Broker("/data", clock=clock, fs=fs, seed=1) as broker:
+        for number in range(partitions // 2):
+            broker.create_topic(f"topic-{number}", 2, CONFIGS)
+            for partition in range(2):
+                for value in (b"1", b"2", b"3"):
+                    broker.append(f"topic-{number}", value, b"key", partition=partition)
+                broker.roll(f"topic-{number}", partition)
+                for value in (b"4", b"5", b"6"):
+                    broker.append(f"topic-{number}", value, b"key", partition=partition)
+    checkpoint = "".join(f"topic-{n} {p} 2\n" for n in range(partitions // 2) for p in range(2))
+    file = fs.open("/data/cleaner-offset-checkpoint", create=True)
+    file.append([b"0\n%d\n" % partitions, checkpoint.encode()])
+    file.close()
+    if adopted:
+        fs.remove("/data/logstore-topics.json")
+    return CountedCalls(fs)
+
+
+def looked_at(fs: CountedCalls, work: Callable[[Broker], None], *, adopted: bool) -> None:
+    config = {"log.cleanup.policy": "compact"} if adopted else {}
+    with Broker(
+        "/data", clock=VirtualClock(), fs=fs, read_only=True, seed=1, broker_config=config
+    ) as broker:
+        work(broker)
+
+
+@pytest.mark.parametrize(
+    ("name", "adopted"),
+    (*((name, False) for name in WORKS), *((n, True) for n in WORKS if n != "choose")),
+    # The background leaves adopted topics alone.
+)
+def test_twice_the_partitions_are_twice_the_work_and_no_more(name: str, adopted: bool) -> None:
+    """2,000 took minutes: each listing of a folder walked all that was known of all folders."""
+    efforts = []
+    for partitions in (8, 16, 32):
+        fs = directory_of(partitions, adopted=adopted)
+        looked_at(fs, WORKS[name], adopted=adopted)  # what is done once only is done
+        fs.calls.clear()
+        lines = lines_run(lambda fs=fs: looked_at(fs, WORKS[name], adopted=adopted))
+        efforts.append((lines, fs.calls.total()))
+    (lines, calls), (lines_2, calls_2), (lines_4, calls_4) = efforts
+    assert calls_4 - calls_2 <= 2 * (calls_2 - calls), "files"
+    assert lines_4 - lines_2 <= 2.001 * (lines_2 - lines), "steps"
