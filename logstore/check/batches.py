@@ -22,6 +22,11 @@ from logstore.types import (
     TimestampType,
 )
 
+# Nobody reads either where there is no producer id. Brokers' group coordinators leave the sequence
+# at 0 (their builder is told 0), and so do some clients, which leave the epoch at 0 too.
+_NO_EPOCH = (NO_PRODUCER_EPOCH, 0)
+_NO_SEQUENCE = (NO_SEQUENCE, 0)
+
 
 class _Records(NamedTuple):
     """What is asked of decoded records; `wrong_offset` is the first that does not rise."""
@@ -188,7 +193,7 @@ def _producer_fields(batch: RecordBatch) -> Iterator[CheckFinding]:
     if id_ < 0:
         if header.is_transactional:
             yield _wrong(batch, "producer_fields", "a producer id", id_)
-        elif (id_, epoch, sequence) != (NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE):
+        elif id_ != NO_PRODUCER_ID or epoch not in _NO_EPOCH or sequence not in _NO_SEQUENCE:
             yield _wrong(batch, "producer_fields", "-1 -1 -1", f"{id_} {epoch} {sequence}", WARNING)
     elif epoch < 0:
         yield _wrong(batch, "producer_fields", "an epoch", epoch)

@@ -45,13 +45,14 @@ from logstore.names import (
     LOG_SUFFIX,
     SNAPSHOT_SUFFIX,
     STRAY_DIR_SUFFIX,
+    parse_log_dir,
     parse_partition_dir,
     parse_segment_file,
     validate_topic_name,
 )
 from logstore.record.codecs import DEFAULT_LIMIT
 from logstore.runtime.fs import FileSystem
-from logstore.topics import TOPICS_FILE, Topic, TopicStore
+from logstore.topics import INTERNAL_COMPACTED_TOPICS, TOPICS_FILE, Topic, TopicStore
 from logstore.types import INT32_MAX, INT64_MAX, TopicPartition
 
 CHECKPOINTS = (RECOVERY_POINTS, REPLICATION_OFFSETS, LOG_START_OFFSETS, CLEANER_OFFSETS)
@@ -120,7 +121,7 @@ class Checker:
 
     def data_dirs(self, paths: Sequence[str]) -> Iterator[CheckFinding]:
         """Verify data directories that belong together; topics are stored in the first."""
-        return limited(self._data_dirs([_trimmed(path) for path in paths]))
+        return limited(self._data_dirs([_trimmed(path) for path in paths]), self.counts.findings)
 
     def path(self, path: str) -> Iterator[CheckFinding]:
         """Verify a data directory, a partition's directory or a single file.
@@ -135,7 +136,7 @@ class Checker:
         """
         path = _trimmed(path)
         if not self._fs.is_dir(path):
-            return limited(self._file(path))
+            return limited(self._file(path), self.counts.findings)
         try:
             names = self._fs.list_dir(path)
         except OSError as error:
@@ -147,8 +148,8 @@ class Checker:
             for name in names
         )
         if not has_partitions and (has_segments or named is not None):
-            return limited(self._one_partition(path, named))
-        return limited(self._data_dirs([path]))
+            return limited(self._one_partition(path, named), self.counts.findings)
+        return limited(self._data_dirs([path]), self.counts.findings)
 
     def log_bytes(self, paths: Sequence[str]) -> int:
         """Return the bytes of all `.log` files in or below some directories, or of a file.
@@ -166,6 +167,29 @@ class Checker:
                     total += self._fs.stat(path).size
         return total
 
+    def has_anything(self, path: str) -> bool:
+        """Tell whether a directory is a partition's, or holds partitions or files of a log.
+
+        One that the disk refuses does: verifying tells of it.
+        """
+        path = _trimmed(path)
+        try:
+            names = self._fs.list_dir(path)
+        except OSError:
+            return True
+        return _is_partitions(path.rpartition("/")[2]) or any(
+            _is_partitions(name)
+            if self._fs.is_dir(f"{path}/{name}")
+            else name in _OWN_FILES or parse_segment_file(name) is not None
+            for name in names
+        )
+
+    def _listed(self, path: str) -> list[str]:
+        try:
+            return self._fs.list_dir(path)
+        except OSError:
+            return []  # told by whoever looked at it first
+
     # -- data directories --------------------------------------------------------------------
 
     def _data_dirs(self, paths: Sequence[str]) -> Iterator[CheckFinding]:
@@ -182,6 +206,8 @@ class Checker:
         for path in paths:
             partitions: dict[TopicPartition, str] = {}
             yield from self._guarded(path, self._names(path, partitions))
+            # The checkpoints name a partition until they are written next.
+            going = {tp for tp in map(_suffixed_partition, self._listed(path)) if tp is not None}
             for tp, directory in partitions.items():
                 other = owners.setdefault(tp, directory)
                 if other == directory:
@@ -190,7 +216,7 @@ class Checker:
                     yield finding("leftover_folder", moved[0], severity=INFO)
                 else:
                     yield finding("duplicate_partition", directory, expected=other)
-            yield from self._data_dir(path, partitions, topics)
+            yield from self._data_dir(path, partitions, going, topics)
         yield from self._stored_partitions(paths, topics, owners)
 
     def _names(self, path: str, partitions: dict[TopicPartition, str]) -> Iterator[CheckFinding]:
@@ -204,7 +230,7 @@ class Checker:
         full = f"{path}/{name}"
         if not self._fs.is_dir(full):
             if name.endswith(TMP_SUFFIX):
-                yield finding("leftover_tmp", full, severity=WARNING)
+                yield finding("leftover_tmp", full, severity=INFO)
             elif name not in _OWN_FILES:
                 yield finding("foreign_file", full, severity=INFO)
             return
@@ -220,7 +246,11 @@ class Checker:
             yield finding("folder_name", full, expected="TOPIC-NUMBER", found=name)
 
     def _data_dir(
-        self, path: str, partitions: dict[TopicPartition, str], topics: dict[str, Topic]
+        self,
+        path: str,
+        partitions: dict[TopicPartition, str],
+        going: Collection[TopicPartition],
+        topics: dict[str, Topic],
     ) -> Iterator[CheckFinding]:
         checkpoints: dict[str, _Checkpoint] = {}
         for name in CHECKPOINTS:
@@ -230,13 +260,15 @@ class Checker:
                 if isinstance(each, CheckFinding):
                     yield each
                 elif each.topic_partition not in partitions:
+                    # The cleaner's own is rewritten when it next stores an offset.
+                    is_stale = name == CLEANER_OFFSETS or each.topic_partition in going
                     yield finding(
                         "checkpoint_unknown_partition",
                         f"{path}/{name}",
                         each.position,
                         offset=each.offset,
                         found=str(each.topic_partition),
-                        severity=WARNING,
+                        severity=INFO if is_stale else WARNING,
                     )
         for tp, directory in partitions.items():
             yield from self._partition(path, directory, tp, checkpoints, topics)
@@ -278,7 +310,7 @@ class Checker:
         return PartitionContext(
             is_clean=is_clean,
             first_dirty_offset=first_dirty if cleaned.is_sound else INT64_MAX,
-            is_compacted=_is_compacted(topics.get(tp.topic)),
+            is_compacted=_is_compacted(tp, topics, is_checkpointed=cleaned.exists),
             log_start_offset=started.rows[tp].offset if tp in started.rows else 0,
             is_log_start_known=is_known,
         )
@@ -382,8 +414,8 @@ class Checker:
                 return (each for each in entries if isinstance(each, CheckFinding))
             return self._segment_file(directory, path, parsed.base_offset)
         if parsed is not None and parsed.state in LEFTOVERS:
-            check, severity = LEFTOVERS[parsed.state]
-            return iter([finding(check, path, offset=parsed.base_offset, severity=severity)])
+            check = LEFTOVERS[parsed.state]
+            return iter([finding(check, path, offset=parsed.base_offset, severity=INFO)])
         if name == LEADER_EPOCHS:
             return (each for each in read_epochs(self._fs, path) if not isinstance(each, EpochRow))
         if name in CHECKPOINTS:
@@ -449,10 +481,19 @@ def _judge_offset(
         )
 
 
-def _is_compacted(topic: Topic | None) -> bool:
-    if topic is None:
-        return False
-    return _COMPACT in [each.strip() for each in topic.configs.get(_POLICY, "").split(",")]
+def _is_compacted(
+    tp: TopicPartition, topics: Mapping[str, Topic], *, is_checkpointed: bool
+) -> bool | None:
+    """Tell whether a partition's topic is compacted, None where nobody can.
+
+    A broker has a cleaner checkpoint in each data directory; one that does not name a partition
+    says that nothing of it was cleaned. A folder copied alone has none beside it.
+    """
+    if tp.topic in INTERNAL_COMPACTED_TOPICS:
+        return True
+    if (topic := topics.get(tp.topic)) is not None:
+        return _COMPACT in [each.strip() for each in topic.configs.get(_POLICY, "").split(",")]
+    return False if is_checkpointed else None
 
 
 def _config_fault(topic: Topic) -> str | None:
@@ -464,10 +505,21 @@ def _config_fault(topic: Topic) -> str | None:
     return None
 
 
+def _is_partitions(folder: str) -> bool:
+    """Tell whether a folder's name is that of a partition, live or not."""
+    return parse_partition_dir(folder) is not None or _is_suffixed(folder)
+
+
 def _is_suffixed(folder: str) -> bool:
     """Tell whether a folder's name says that it is no live partition's."""
     stem = folder.rpartition(".")[0]
     return folder.endswith(_SUFFIXED_FOLDERS) and parse_partition_dir(stem) is not None
+
+
+def _suffixed_partition(folder: str) -> TopicPartition | None:
+    """Return the partition whose deletion, move or parking a folder's name tells of."""
+    found = parse_log_dir(folder)
+    return found.topic_partition if found is not None and found.state else None
 
 
 def _is_legal(tp: TopicPartition) -> bool:

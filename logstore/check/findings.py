@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from typing import Any, NamedTuple
 
 from logstore.errors import CorruptionError
@@ -10,6 +10,9 @@ from logstore.errors import CorruptionError
 ERROR = "error"
 WARNING = "warning"
 INFO = "info"
+
+SEVERITIES = (ERROR, WARNING, INFO)
+"""Gravest first."""
 
 LIMIT = 100
 """Findings of one check in one file that are told one by one; the rest is counted."""
@@ -121,8 +124,8 @@ class CheckFinding(NamedTuple):
     expected, found : int, str or None
         What was compared.
     severity : str
-        `error` (data or its lookup is wrong), `warning` (sound but unusual, or mended by the
-        next opening) or `info` (nothing is wrong).
+        `error` (data or its lookup is wrong), `warning` (unusual, and perhaps a trace of damage)
+        or `info` (nothing is wrong, or the next opening mends it).
     """
 
     path: str
@@ -156,13 +159,18 @@ def unreadable(path: str, error: OSError | CorruptionError) -> CheckFinding:
     return finding("unreadable", error.filename or path, found=error.strerror or str(error))
 
 
-def limited(findings: Iterable[CheckFinding]) -> Iterator[CheckFinding]:
+def limited(
+    findings: Iterable[CheckFinding], totals: MutableMapping[tuple[str, str], int]
+) -> Iterator[CheckFinding]:
     """Yield at most `LIMIT` findings a file and check, then how many more there were.
 
-    A damaged index may break a rule at each of a million entries.
+    A damaged index may break a rule at each of a million entries. `totals` counts all findings by
+    severity and check.
     """
     counts: dict[tuple[str, str], int] = {}
     for each in findings:
+        kind = (each.severity, each.check)
+        totals[kind] = totals.get(kind, 0) + 1
         key = (each.path, each.check)
         counts[key] = counts.get(key, 0) + 1
         if counts[key] <= LIMIT:

@@ -7,10 +7,12 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from logstore.check.findings import ERROR, WARNING, CheckFinding, finding, unreadable
+from logstore.check.findings import ERROR, INFO, WARNING, CheckFinding, finding, unreadable
 from logstore.check.scan import ScannedBatch
+from logstore.errors import CorruptRecordError, InvalidRecordError
 from logstore.index import OffsetIndex, TimeIndex, TransactionIndex
 from logstore.index.transaction_index import VERSION
+from logstore.record.batch import RecordBatch
 from logstore.runtime.fs import File, FileSystem
 from logstore.types import NO_TIMESTAMP, AbortedTxn
 
@@ -29,15 +31,12 @@ class SegmentPlace(NamedTuple):
     may_be_padded : bool
         Whether zeros after the last entry are as they should be: the segment is the active one
         and was not closed in good order.
-    first_dirty_offset : int
-        Below it batches may have been compacted away.
     """
 
     base_offset: int
     log_size: int
     end_offset: int | None
     may_be_padded: bool
-    first_dirty_offset: int
 
 
 class _Entry(NamedTuple):
@@ -210,6 +209,15 @@ class _IndexCheck:
         )
 
 
+class _Loose(NamedTuple):
+    """An entry whose offset is above the last one of the batch at its position."""
+
+    entry: _Entry
+    offset: int
+    last_offset: int
+    ends_a_batch: bool = False
+
+
 class OffsetIndexCheck(_IndexCheck):
     """An offset index: offsets and positions rise, positions begin batches, offsets end them."""
 
@@ -217,11 +225,13 @@ class OffsetIndexCheck(_IndexCheck):
     ENTRY = OffsetIndex.ENTRY
 
     def __init__(self, fs: FileSystem, path: str, place: SegmentPlace) -> None:
-        self._loose: tuple[_Entry, int, int] | None = None
+        self._loose: _Loose | None = None
+        self._chunks: list[_Loose] = []
         super().__init__(fs, path, place)
 
     def batch(self, scanned: ScannedBatch) -> None:
         """Judge the entries up to a batch."""
+        self._measure(scanned)
         while (entry := self._pending) is not None and entry.second <= scanned.position:
             offset = self.place.base_offset + entry.first
             if entry.second < scanned.position:
@@ -248,6 +258,11 @@ class OffsetIndexCheck(_IndexCheck):
                 offset = self.place.base_offset + entry.first
                 self._wrong("index_position", entry, offset, end_position, entry.second)
             self._next()
+        if self._chunks:
+            first = self._chunks[0]
+            more = len(self._chunks) - 1
+            found = f"{first.offset}, and {more} more such entries" if more else first.offset
+            self._wrong("index_chunked", first.entry, first.offset, first.last_offset, found, INFO)
 
     def _match(self, entry: _Entry, offset: int, scanned: ScannedBatch) -> None:
         header = scanned.header
@@ -256,20 +271,30 @@ class OffsetIndexCheck(_IndexCheck):
         if offset < header.base_offset:
             self._wrong("index_entry", entry, offset, header.last_offset, offset)
         else:
-            self._loose = (entry, offset, header.last_offset)
+            self._loose = _Loose(entry, offset, header.last_offset)
+
+    def _measure(self, scanned: ScannedBatch) -> None:
+        """See whether a batch is the last one of the chunk that an entry may stand for."""
+        loose = self._loose
+        if loose is not None and scanned.header.last_offset == loose.offset:
+            self._loose = loose._replace(ends_a_batch=True)
 
     def _settle(self, next_offset: int | None) -> None:
         """Judge the last entry that was not its batch's, now that the next entry is known.
 
-        It stands for all batches up to the next entry where Kafka wrote one entry a chunk.
+        It stands for all batches up to the next entry where Kafka wrote one entry a chunk, and
+        then bears the offset that ends the chunk.
         """
-        if self._loose is None:
+        loose = self._loose
+        if loose is None:
             return
-        entry, offset, last_offset = self._loose
         self._loose = None
+        entry, offset, last_offset, ends_a_batch = loose
         if next_offset is not None and offset >= next_offset:
             self._wrong("index_entry", entry, offset, last_offset, offset)
-        else:
+        elif ends_a_batch:
+            self._chunks.append(loose)
+        elif next_offset is not None:
             self._wrong("index_chunked", entry, offset, last_offset, offset, WARNING)
 
     def _bounded_rows(self) -> Iterator[_Entry]:
@@ -352,7 +377,7 @@ class TimeIndexCheck(_IndexCheck):
             self._wrong("time_index_entry", entry, offset, header.max_timestamp, timestamp)
         elif self._largest > timestamp:
             self._wrong("time_index_entry", entry, offset, self._largest, timestamp)
-        elif self._largest == timestamp or offset != header.last_offset:
+        elif self._largest == timestamp or not _is_largest(scanned.batch, offset):
             self._wrong("time_index_offset", entry, offset, header.last_offset, offset, WARNING)
 
     def _bounded_rows(self) -> Iterator[_Entry]:
@@ -372,6 +397,22 @@ class TimeIndexCheck(_IndexCheck):
         expected = f"beside timestamp {other.first} offset {base_offset + other.second}"
         found = f"timestamp {entry.first} offset {base_offset + entry.second}"
         self._wrong("time_index_order", entry, base_offset + entry.second, expected, found)
+
+
+def _is_largest(batch: RecordBatch | None, offset: int) -> bool:
+    """Tell whether an offset may stand for a batch's largest timestamp.
+
+    It is the batch's last one, but up to Kafka 3.6 (and in 3.7.0) that of the record which has it.
+    """
+    if batch is None or offset == batch.header.last_offset:
+        return True
+    try:
+        return any(
+            record.offset == offset and record.timestamp == batch.header.max_timestamp
+            for record in batch.records()
+        )
+    except (CorruptRecordError, InvalidRecordError):
+        return True  # told of the batch itself
 
 
 class TxnIndexCheck:
@@ -394,26 +435,34 @@ class TxnIndexCheck:
         self._expected[txn.last_offset] = txn
 
     def finish(
-        self, fs: FileSystem, place: SegmentPlace, *, is_certain: bool, is_complete: bool
+        self,
+        fs: FileSystem,
+        place: SegmentPlace,
+        *,
+        missing_end: int,
+        is_certain: bool,
+        is_complete: bool,
     ) -> Iterator[CheckFinding]:
         """Yield what is wrong with the index.
 
         Parameters
         ----------
+        missing_end : int
+            Below it batches are missing, those of transactions perhaps.
         is_certain : bool
             Whether every batch of the segment could be read.
         is_complete : bool
             Whether transactions that began before the batches walked are known.
         """
         try:
-            yield from self._present(fs, place, is_certain, is_complete)
+            yield from self._present(fs, place, missing_end, is_certain, is_complete)
         except OSError as error:
             yield unreadable(self.path, error)
             return
         if not (is_certain and is_complete):
             return
         for missing in self._expected.values():
-            if missing.first_offset >= place.first_dirty_offset:
+            if missing.first_offset >= missing_end:
                 yield finding(
                     "txn_index_missing",
                     self.path,
@@ -422,7 +471,12 @@ class TxnIndexCheck:
                 )
 
     def _present(
-        self, fs: FileSystem, place: SegmentPlace, is_certain: bool, is_complete: bool
+        self,
+        fs: FileSystem,
+        place: SegmentPlace,
+        missing_end: int,
+        is_certain: bool,
+        is_complete: bool,
     ) -> Iterator[CheckFinding]:
         """Yield what is wrong with the entries there are."""
         if not fs.exists(self.path):
@@ -438,7 +492,14 @@ class TxnIndexCheck:
                     )
                     continue
                 yield from self._judge(
-                    position, version, txn, last_offset, place, is_certain, is_complete
+                    position,
+                    version,
+                    txn,
+                    last_offset,
+                    place,
+                    missing_end,
+                    is_certain,
+                    is_complete,
                 )
                 last_offset = txn.last_offset
         finally:
@@ -462,6 +523,7 @@ class TxnIndexCheck:
         txn: AbortedTxn,
         last_offset: int | None,
         place: SegmentPlace,
+        missing_end: int,
         is_certain: bool,
         is_complete: bool,
     ) -> Iterator[CheckFinding]:
@@ -489,11 +551,22 @@ class TxnIndexCheck:
             yield wrong("txn_index_entry", None, _shown(txn))
         elif (
             expected is not None
-            and expected != txn
+            and not _agree(expected, txn, missing_end)
             and is_complete
-            and txn.first_offset >= place.first_dirty_offset
+            and txn.first_offset >= missing_end
         ):
             yield wrong("txn_index_entry", _shown(expected), _shown(txn))
+
+
+def _agree(expected: AbortedTxn, found: AbortedTxn, missing_end: int) -> bool:
+    """Tell whether an entry may be true of a log that lacks offsets below `missing_end`.
+
+    Another transaction held back the last stable offset, and its batches may be gone since.
+    """
+    stable = found.last_stable_offset
+    if stable < min(expected.last_stable_offset, missing_end):
+        expected = expected._replace(last_stable_offset=stable)
+    return expected == found
 
 
 def _shown(txn: AbortedTxn) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import bisect
 from collections.abc import Iterator
 
-from logstore.check.findings import WARNING, CheckFinding, finding
+from logstore.check.findings import INFO, WARNING, CheckFinding, finding
 from logstore.check.small_files import EpochRow, read_epochs
 from logstore.record.header import BatchHeader
 from logstore.runtime.fs import FileSystem
@@ -81,6 +81,9 @@ class LeaderEpochs:
             return
         unknown, rows = self._unknown, self._rows
         if unknown is not None:
+            # An epoch that begins amid its own batches was moved up with a log start, which a
+            # crash before the next checkpoint took back.
+            was_moved = bool(rows) and rows[0].epoch == self._last_epoch
             yield finding(
                 "epoch_missing",
                 self._path,
@@ -88,7 +91,7 @@ class LeaderEpochs:
                 offset=unknown.base_offset,
                 expected=unknown.partition_leader_epoch,
                 found=f"none before offset {rows[0].start_offset}" if rows else "none",
-                severity=WARNING,
+                severity=INFO if was_moved else WARNING,
             )
         for row in rows:
             start = row.start_offset

@@ -12,7 +12,8 @@ from logstore.check.segment import CheckCounts, PartitionContext, PartitionState
 from logstore.check.small_files import SnapshotRow, read_snapshot
 from logstore.checkpoint import PARTITION_METADATA, TMP_SUFFIX, UNREADABLE, read_partition_metadata
 from logstore.epochs import LEADER_EPOCHS
-from logstore.errors import CorruptCheckpointError
+from logstore.errors import CorruptCheckpointError, CorruptRecordError, UnsupportedFormatError
+from logstore.leftovers import PartitionFiles, finish_swaps, remove_leftovers
 from logstore.names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -22,14 +23,22 @@ from logstore.names import (
     file_name,
     parse_segment_file,
 )
-from logstore.runtime.fs import FileSystem
+from logstore.runtime import FileSystem, OverlayFileSystem
 from logstore.types import INT64_MAX
 
 LEFTOVERS = {
-    CLEANED_SUFFIX: ("leftover_cleaned", WARNING),
-    SWAP_SUFFIX: ("leftover_swap", WARNING),
-    DELETED_SUFFIX: ("leftover_deleted", INFO),
+    CLEANED_SUFFIX: "leftover_cleaned",
+    SWAP_SUFFIX: "leftover_swap",
+    DELETED_SUFFIX: "leftover_deleted",
 }
+"""The checks that tell of files which the next opening removes or puts in place: information."""
+
+
+class _PlannedFiles(PartitionFiles):
+    """A directory in which nothing happens but in memory, so that there is nothing to log."""
+
+    def note(self, action: str, path: str, detail: str) -> None:
+        """Say nothing."""
 
 
 class PartitionBounds(NamedTuple):
@@ -49,11 +58,12 @@ class PartitionBounds(NamedTuple):
 
 @dataclass(slots=True)
 class _Listing:
-    """The files of a partition by kind."""
+    """The files of a partition by kind; `pending` are those that are on their way in or out."""
 
     logs: dict[int, str] = field(default_factory=dict)
     indexes: dict[int, dict[str, str]] = field(default_factory=dict)
     snapshots: list[int] = field(default_factory=list)
+    pending: set[str] = field(default_factory=set)
 
 
 class PartitionCheck:
@@ -89,6 +99,7 @@ class PartitionCheck:
         self._state = PartitionState(fs, directory, context, counts, decompression_limit)
         self._topic_id: bytes | None = None
         self._has_ended = False
+        self._swapped: set[str] = set()
 
     @property
     def bounds(self) -> PartitionBounds:
@@ -99,7 +110,14 @@ class PartitionCheck:
 
     def run(self) -> Iterator[CheckFinding]:
         """Yield everything that is wrong."""
+        for each in self._run():
+            is_swapped = each.path in self._swapped
+            yield each._replace(path=f"{each.path}{SWAP_SUFFIX}") if is_swapped else each
+
+    def _run(self) -> Iterator[CheckFinding]:
         names = list(self._list())
+        if self._only is None:
+            names.extend(self._finish_swaps())
         epochs = list(self._state.epochs.read(self._fs))
         logs = self._listing.logs
         snapshots = sorted(self._listing.snapshots)
@@ -135,14 +153,42 @@ class PartitionCheck:
             path = self._path(name)
             parsed = parse_segment_file(name)
             if name.endswith(TMP_SUFFIX):
-                yield finding("leftover_tmp", path, severity=WARNING)
+                yield finding("leftover_tmp", path, severity=INFO)
             elif parsed is None or (parsed.state and parsed.state not in LEFTOVERS):
                 yield finding("foreign_file", path, severity=INFO)
             elif parsed.state:
-                check, severity = LEFTOVERS[parsed.state]
-                yield finding(check, path, offset=parsed.base_offset, severity=severity)
+                self._listing.pending.add(name)
+                check = LEFTOVERS[parsed.state]
+                yield finding(check, path, offset=parsed.base_offset, severity=INFO)
             else:
                 yield from self._register(name, parsed.base_offset, parsed.kind)
+
+    def _finish_swaps(self) -> Iterator[CheckFinding]:
+        """Look at the directory as the next opening does: with interrupted swaps finished.
+
+        In the middle of one a segment may have its `.log` already, and its indexes not yet.
+        """
+        pending = self._listing.pending
+        if not any(name.endswith(SWAP_SUFFIX) for name in pending):
+            return
+        overlay = OverlayFileSystem(self._fs)
+        files = _PlannedFiles(overlay, self._directory)
+        try:
+            remove_leftovers(files)
+            finish_swaps(files)
+        except (CorruptRecordError, UnsupportedFormatError) as error:
+            path = error.path or self._directory
+            yield finding("leftover_swap", path, error.position, found=str(error.args[0]))
+            return
+        self._fs = self._state.fs = overlay
+        self._listing = _Listing()
+        for _ in self._list():
+            pass  # told when its files still had their names
+        self._swapped = {
+            self._path(name.removesuffix(SWAP_SUFFIX))
+            for name in pending - self._listing.pending
+            if name.endswith(SWAP_SUFFIX) and overlay.exists(self._path(name[: -len(SWAP_SUFFIX)]))
+        }
 
     def _register(self, name: str, base_offset: int, kind: str) -> Iterator[CheckFinding]:
         path = self._path(name)
@@ -180,9 +226,12 @@ class PartitionCheck:
                 except OSError as error:
                     yield unreadable(path, error)
                     continue
-                orphans.append(finding("orphan_index", path, offset=base_offset, severity=WARNING))
-            if has_entries:
-                path = self._path(file_name(base_offset, LOG_SUFFIX))
+                orphans.append(finding("orphan_index", path, offset=base_offset, severity=INFO))
+            log_name = file_name(base_offset, LOG_SUFFIX)
+            # The `.log` goes first, and its indexes follow, now or at the next opening.
+            is_going = f"{log_name}{DELETED_SUFFIX}" in self._listing.pending
+            if has_entries and not is_going:
+                path = self._path(log_name)
                 yield finding("missing_log", path, offset=base_offset)
             else:
                 yield from orphans
@@ -253,9 +302,10 @@ class PartitionCheck:
             # Before the first batch that is left nothing is known to compare it with.
             if not state.end_is_known or offset < min(self._listing.logs, default=offset):
                 continue
-            entry, dirty = row.entry, state.first_dirty_offset
-            start = state.context.log_start_offset
-            for name, expected, found in state.history.contradictions(entry, dirty, start):
+            entry, start = row.entry, state.context.log_start_offset
+            reached = state.end_offset is not None and state.end_offset >= offset
+            missing_end = state.missing_end if reached else offset
+            for name, expected, found in state.history.contradictions(entry, missing_end, start):
                 yield finding(
                     "snapshot_state",
                     path,

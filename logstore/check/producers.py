@@ -118,15 +118,15 @@ class ProducerHistory:
             yield AbortedTxn(header.producer_id, first_offset, last_offset, stable)
 
     def contradictions(
-        self, entry: SnapshotEntry, first_dirty_offset: int, log_start_offset: int = 0
+        self, entry: SnapshotEntry, missing_end: int, log_start_offset: int = 0
     ) -> Iterator[tuple[str, object, object]]:
         """Yield (field, expected, found) where a snapshot of this moment is wrong.
 
         Parameters
         ----------
         entry : SnapshotEntry
-        first_dirty_offset : int
-            Below it batches may have been compacted away, so that less is known here.
+        missing_end : int
+            Below it batches are missing, so that less is known here.
         log_start_offset : int
             Below it a log that rebuilds its producers, after a truncation, reads no batch.
         """
@@ -135,6 +135,10 @@ class ProducerHistory:
             return  # its batches are gone
         if known.last_offset is not None and known.last_offset > entry.last_offset:
             if known.last_offset < log_start_offset:
+                return
+            # A marker of a newer epoch took the batches with it, and a cleaner the marker since.
+            is_bumped = entry.last_offset < 0 and entry.producer_epoch > known.epoch
+            if is_bumped and known.last_offset + 1 < missing_end:
                 return
             yield "lastOffset", known.last_offset, entry.last_offset
             return
@@ -151,8 +155,7 @@ class ProducerHistory:
         found = entry.current_txn_first_offset
         is_certain = (
             self.is_complete
-            and min(each for each in (expected, found, first_dirty_offset) if each >= 0)
-            >= first_dirty_offset
+            and min(each for each in (expected, found, missing_end) if each >= 0) >= missing_end
         )
         if expected != found and is_certain:
             yield "currentTxnFirstOffset", expected, found

@@ -17,7 +17,7 @@ from logstore.names import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, fi
 from logstore.record.control import EndTxnMarker
 from logstore.record.header import BatchHeader
 from logstore.runtime.fs import FileSystem
-from logstore.types import INT32_MAX, INT64_MAX, AbortedTxn
+from logstore.types import INT32_MAX, AbortedTxn
 
 _PROGRESS_BYTES = 1 << 20
 
@@ -31,8 +31,9 @@ class PartitionContext(NamedTuple):
         Whether the directory was closed in good order.
     first_dirty_offset : int or None
         Of the cleaner checkpoint; None if it does not name the partition.
-    is_compacted : bool
-        Whether its topic is known to have the policy compact.
+    is_compacted : bool or None
+        Whether its topic has the policy compact; None if nobody can tell, as of a folder that was
+        copied without the cleaner checkpoint that stood beside it.
     log_start_offset : int
         Of the checkpoint; 0 if that does not name the partition.
     is_log_start_known : bool
@@ -42,20 +43,28 @@ class PartitionContext(NamedTuple):
 
     is_clean: bool = False
     first_dirty_offset: int | None = None
-    is_compacted: bool = False
+    is_compacted: bool | None = False
     log_start_offset: int = 0
     is_log_start_known: bool = False
 
 
 @dataclass(slots=True)
 class CheckCounts:
-    """What was looked at; `progress` hears of a path and of all bytes read so far."""
+    """What was looked at, and how many findings there are by severity and check.
+
+    `progress` hears of a path and of all bytes read so far.
+    """
 
     segments: int = 0
     batches: int = 0
     records: int = 0
     bytes_read: int = 0
+    findings: dict[tuple[str, str], int] = field(default_factory=dict)
     progress: Callable[[str, int], None] | None = None
+
+    def total(self, severity: str) -> int:
+        """Return how many findings have a severity."""
+        return sum(count for (each, _), count in self.findings.items() if each == severity)
 
     def advance(self, path: str, size_bytes: int) -> None:
         """Note bytes of a `.log` that were read."""
@@ -78,6 +87,9 @@ class PartitionState:
         Whether offsets were missing somewhere, so that sequences may jump.
     gaps_end : int
         Below it a cleaning explains that offsets are missing.
+    missing_end : int
+        Below it offsets are missing, of whole batches or of records in one: a cleaner may have
+        removed what would explain a contradiction.
     """
 
     fs: FileSystem
@@ -90,6 +102,7 @@ class PartitionState:
     end_is_known: bool = True
     has_holes: bool = False
     gaps_end: int = 0
+    missing_end: int = 0
     epochs: LeaderEpochs = field(init=False)
 
     def __post_init__(self) -> None:
@@ -100,12 +113,9 @@ class PartitionState:
         )
 
     @property
-    def first_dirty_offset(self) -> int:
-        """Offset below which records may have been compacted away, for what would be an error.
-
-        A crash between a swap and the checkpoint after it leaves cleaned records above.
-        """
-        return INT64_MAX if self.context.is_compacted else self.context.first_dirty_offset or 0
+    def may_be_compacted(self) -> bool:
+        """Whether a cleaner may have been at work here."""
+        return self.context.first_dirty_offset is not None or self.context.is_compacted is not False
 
     def explain_gaps(self, bases: Sequence[int]) -> None:
         """Find out up to where a cleaning explains missing offsets; `bases` are the segments'.
@@ -190,7 +200,6 @@ class SegmentCheck:
                 scan.size,
                 self._following,
                 may_be_padded=self._is_open,
-                first_dirty_offset=state.first_dirty_offset,
             )
             self._open_indexes(place)
             yield from self._walk(scan)
@@ -273,6 +282,8 @@ class SegmentCheck:
             yield from self._judge_snapshot(self._snapshots.pop(0))
         yield from self._gap(header.base_offset, scanned.position)
         state.end_offset = header.next_offset
+        if header.record_count <= header.last_offset_delta:
+            state.missing_end = header.next_offset
         after = None if following is None else following.header
         yield from state.epochs.batch(header, after, self._path, scanned.position)
         state.counts.records += max(0, header.record_count)
@@ -330,7 +341,11 @@ class SegmentCheck:
         if end is None or base_offset <= end:
             return
         state.has_holes = True
+        state.missing_end = base_offset
         if max(end, state.gaps_end) < base_offset and state.end_is_known:
+            # A cut-short pass leaves gaps that no checkpoint explains, and followers keep those
+            # of the leader's cleaner; elsewhere something was lost.
+            severity = INFO if state.may_be_compacted else WARNING
             yield finding(
                 "offset_gap",
                 self._path,
@@ -338,7 +353,7 @@ class SegmentCheck:
                 offset=base_offset,
                 expected=end,
                 found=base_offset,
-                severity=WARNING,
+                severity=severity,
             )
 
     def _producer(
@@ -346,8 +361,9 @@ class SegmentCheck:
     ) -> Iterator[CheckFinding]:
         state = self._state
         if not header.is_control:
-            explained = state.has_holes or header.base_offset < state.first_dirty_offset
-            yield from state.history.data(header, self._path, position, gaps_explained=explained)
+            yield from state.history.data(
+                header, self._path, position, gaps_explained=state.has_holes
+            )
             return
         if marker is None:
             return
@@ -371,7 +387,11 @@ class SegmentCheck:
             self._time_index.finish(end_offset, end_is_known=is_known, is_closed=not self._is_open)
         yield from self._taken()
         yield from self._txn_index.finish(
-            state.fs, place, is_certain=self._is_certain, is_complete=state.history.is_complete
+            state.fs,
+            place,
+            missing_end=state.missing_end,
+            is_certain=self._is_certain,
+            is_complete=state.history.is_complete,
         )
 
 

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import sys
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from logstore.cli.options import Settings, command
-from logstore.cli.output import display_text, emit, emit_lines, plural
+from logstore.cli.output import display_text, emit, emit_json, emit_lines, format_count, plural
 from logstore.cli.progress import ProgressBar
-from logstore.cli.tables import paint
+from logstore.cli.tables import Styled, Table, paint
 
 if TYPE_CHECKING:
     from logstore.check import CheckCounts, CheckFinding
@@ -38,11 +36,13 @@ def check(settings: Settings, path: str | None) -> int:
     """Verify a data directory, a partition's directory or a single file, offline.
 
     Every byte is read and nothing is changed. Without PATH all data directories are verified.
+    First comes how often each check found something, then every finding, the gravest first.
+    Where there is nothing to check the program exits with 2.
 
     \b
     error    data, or finding it, is wrong: the program exits with 1
-    warning  sound but unusual, or what the next opening mends
-    info     nothing is wrong: a foreign file, a file awaiting deletion
+    warning  unusual, and perhaps a trace of damage
+    info     nothing is wrong, or the next opening mends it by itself
 
     docs/CHECKS.md lists the checks by name.
     """  # noqa: D301  # click's marker is the backspace itself
@@ -55,6 +55,11 @@ def check(settings: Settings, path: str | None) -> int:
     for each in paths:
         if not Path(each).exists():
             raise click.UsageError(f"there is no file or directory {each}")
+    if not any(Path(each).is_file() or checker.has_anything(_absolute(each)) for each in paths):
+        raise click.UsageError(
+            f"there is nothing to check in {', '.join(paths)}: no folder of a partition, no file"
+            " of a log"
+        )
     if path is None:
         findings = checker.data_dirs(paths)
     else:
@@ -70,7 +75,8 @@ def check(settings: Settings, path: str | None) -> int:
             counts.progress = lambda name, done: bar.update(
                 "checking", done, total, Path(name).parent.name
             )
-        return _print(settings, findings, counts)
+        found = list(findings)
+    return _print(settings, found, counts)
 
 
 def _absolute(path: str) -> str:
@@ -85,29 +91,51 @@ def _as_given(found: str, path: str) -> str:
     return found
 
 
-def _print(settings: Settings, findings: Iterator[CheckFinding], counts: CheckCounts) -> int:
-    """Print findings as they come, and in the end what was looked at."""
-    severities: Counter[str] = Counter()
+def _print(settings: Settings, findings: list[CheckFinding], counts: CheckCounts) -> int:
+    """Print how often each check found something, then the findings, the gravest first."""
+    from logstore.check.findings import SEVERITIES
 
-    def counted() -> Iterator[CheckFinding]:
-        for each in findings:
-            severities[each.severity] += 1
-            yield each
-
+    findings.sort(key=lambda each: SEVERITIES.index(each.severity))
+    kinds = sorted(counts.findings, key=lambda kind: (SEVERITIES.index(kind[0]), kind[1]))
     if settings.as_table:
-        emit_lines(_line(each) for each in counted())
-        _summary(severities, counts)
+        if findings:
+            _overview(kinds, counts)
+        emit_lines(_line(each) for each in findings)
+        _summary(counts)
     elif settings.output == "jsonl":
-        emit_lines(json.dumps(each._asdict()) for each in counted())
+        emit_lines(json.dumps(each._asdict()) for each in findings)
     else:
-        separator = '{"findings": ['
-        for each in counted():
-            sys.stdout.write(f"{separator}{json.dumps(each._asdict())}")
-            separator = ", "
-        opening = "" if severities else separator
-        numbers = {name: getattr(counts, name) for name in ("segments", "batches", "records")}
-        emit(f"{opening}], {json.dumps(numbers)[1:]}")
-    return _EXIT_FINDINGS if severities["error"] else 0
+        checks = [
+            {"check": check, "severity": severity, "count": counts.findings[severity, check]}
+            for severity, check in kinds
+        ]
+        emit_json(
+            {
+                "checks": checks,
+                "findings": [each._asdict() for each in findings],
+                "segments": counts.segments,
+                "batches": counts.batches,
+                "records": counts.records,
+            }
+        )
+    return _EXIT_FINDINGS if counts.total("error") else 0
+
+
+def _overview(kinds: Sequence[tuple[str, str]], counts: CheckCounts) -> None:
+    from logstore.check import CHECKS
+
+    table = Table(("severity", "check", "found", "meaning"), right=("found",), wrap=True)
+    rows = (
+        (
+            Styled(severity, _STYLES[severity]),
+            check,
+            format_count(counts.findings[severity, check]),
+            CHECKS[check],
+        )
+        for severity, check in kinds
+    )
+    emit_lines(table.lines(rows))
+    emit("")
 
 
 def _line(found: CheckFinding) -> str:
@@ -126,17 +154,18 @@ def _line(found: CheckFinding) -> str:
     return f"{severity} {found.check}: {place}{': ' if told else ''}{', '.join(told)}"
 
 
-def _summary(severities: Counter[str], counts: CheckCounts) -> None:
+def _summary(counts: CheckCounts) -> None:
     looked_at = (
         f"{plural(counts.segments, 'segment')}, {plural(counts.batches, 'batch', 'batches')}, "
         f"{plural(counts.records, 'record')}"
     )
-    if not severities:
-        emit(f"{looked_at}: nothing found")
-        return
     told = [
-        plural(severities[name], name, names)
+        plural(total, name, names)
         for name, names in (("error", "errors"), ("warning", "warnings"), ("info", "infos"))
-        if severities[name]
+        if (total := counts.total(name))
     ]
+    if not (counts.total("error") or counts.total("warning")):
+        told = ["nothing found", *(f"but {each}" for each in told)]
+        emit(f"{looked_at}: {' '.join(told)}")
+        return
     emit(f"{looked_at}: {', '.join(told)}")

@@ -29,7 +29,13 @@ def test_healthy_directory(run):
 
 def test_json_of_a_healthy_directory(run):
     shown = run("check", GOLDEN / "segments" / "data", "--format", "json")
-    assert shown.json == {"findings": [], "segments": 8, "batches": 120, "records": 300}
+    assert shown.json == {
+        "checks": [],
+        "findings": [],
+        "segments": 8,
+        "batches": 120,
+        "records": 300,
+    }
     assert run("check", GOLDEN / "segments" / "data", "--format", "jsonl").stdout == ""
 
 
@@ -37,23 +43,55 @@ def test_findings_are_lines_and_errors_exit_with_1(run, golden):
     directory = damaged(golden("segments"))
     shown = run("check", directory, code=1)
     lines = shown.stdout.splitlines()
-    assert lines[0] == (
+    assert [line.split()[:3] for line in lines[2:5]] == [
+        ["error", "crc", "1"],
+        ["warning", "checkpoint_unknown_partition", "1"],
+        ["info", "foreign_file", "1"],
+    ]
+    assert lines[2].endswith("  a batch's CRC does not match")
+    assert lines[5] == ""
+    assert lines[6].startswith(f"error   crc: {directory}/{LAST} at position 0 (offset 293): ")
+    assert lines[7] == (
         f"warning checkpoint_unknown_partition: {directory}/log-start-offset-checkpoint"
         " at position 16 (offset 1): found none-0"
     )
-    assert lines[1] == f"info    foreign_file: {directory}/golden-0/notes.txt"
-    assert lines[2].startswith(f"error   crc: {directory}/{LAST} at position 0 (offset 293): ")
-    assert lines[3] == "8 segments, 120 batches, 297 records: 1 error, 1 warning, 1 info"
+    assert lines[8] == f"info    foreign_file: {directory}/golden-0/notes.txt"
+    assert lines[9] == "8 segments, 120 batches, 297 records: 1 error, 1 warning, 1 info"
+
+
+def test_what_needs_no_attention_is_nothing_found(run, golden):
+    directory = golden("segments")
+    (directory / "golden-0" / "notes.txt").write_text("")
+    last = run("check", directory).stdout.splitlines()[-1]
+    assert last == "8 segments, 120 batches, 300 records: nothing found but 1 info"
+
+
+def test_findings_beyond_the_limit_are_counted(run, golden):
+    directory = golden("segments")
+    (directory / "log-start-offset-checkpoint").write_text("0\n150\n" + "none 0 1\n" * 150)
+    shown = run("check", directory)
+    assert len(shown.stdout.splitlines()) == 3 + 3 + 100 + 100 + 1 + 2 + 1
+    assert shown.stdout.splitlines()[2:4] == [
+        "warning   checkpoint_duplicate            149  a checkpoint names a partition twice",
+        "warning   checkpoint_unknown_partition    150  a checkpoint names a partition that is not"
+        " there",
+    ]
+    assert shown.stdout.splitlines()[-1].endswith(": 299 warnings, 1 info")
 
 
 def test_findings_as_json(run, golden):
     directory = damaged(golden("segments"))
     found = run("check", directory, "--format", "json", code=1).json
-    assert list(found) == ["findings", "segments", "batches", "records"]
+    assert list(found) == ["checks", "findings", "segments", "batches", "records"]
+    assert found["checks"] == [
+        {"check": "crc", "severity": "error", "count": 1},
+        {"check": "checkpoint_unknown_partition", "severity": "warning", "count": 1},
+        {"check": "foreign_file", "severity": "info", "count": 1},
+    ]
     assert [each["check"] for each in found["findings"]] == [
+        "crc",
         "checkpoint_unknown_partition",
         "foreign_file",
-        "crc",
     ]
     assert list(found["findings"][0]) == [
         "path",
@@ -87,11 +125,11 @@ def test_paths_are_shown_as_they_were_given(run, golden, monkeypatch, prefix):
     directory = damaged(golden("segments"))
     monkeypatch.chdir(directory)
     found = run("check", f"{prefix}golden-0", "--format", "jsonl", code=1).jsonl
-    assert [each["path"] for each in found] == [f"{prefix}golden-0/notes.txt", f"{prefix}{LAST}"]
+    assert [each["path"] for each in found] == [f"{prefix}{LAST}", f"{prefix}golden-0/notes.txt"]
     found = run("check", f"{prefix}{LAST}", "--format", "jsonl", code=1).jsonl
     assert [each["path"] for each in found] == [f"{prefix}{LAST}"]
     found = run("check", ".", "--format", "jsonl", code=1).jsonl
-    assert found[-1]["path"] == f"./{LAST}"
+    assert found[0]["path"] == f"./{LAST}"
 
 
 def test_own_directory_is_healthy_while_it_is_filled_cleaned_and_closed(run):
@@ -111,6 +149,27 @@ def test_check_changes_nothing(run, golden, target):
     before = tree_hash(directory)
     run("check", directory / target, code=1)
     assert tree_hash(directory) == before
+
+
+@pytest.mark.parametrize("names", ((), ("kafka-logs/t-0/",), ("notes.txt", "t/")))
+def test_nothing_to_check_is_wrong_usage(run, tmp_path, names):
+    """A data directory below it, or files of other kinds, are none of a log."""
+    directory = tmp_path / "place"
+    directory.mkdir()
+    for name in names:
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        (directory / name).mkdir() if name.endswith("/") else (directory / name).touch()
+    message = f"there is nothing to check in {directory}"
+    assert message in run("check", directory, code=2).stderr
+    assert message in run("check", "--data-dir", directory, code=2).stderr
+
+
+@pytest.mark.parametrize("name", ("t-0/", ".kafka_cleanshutdown"))
+def test_a_directory_without_a_segment_may_be_one_of_a_log(run, tmp_path, name):
+    directory = tmp_path / "place"
+    directory.mkdir()
+    (directory / name).mkdir() if name.endswith("/") else (directory / name).touch()
+    assert run("check", directory).stdout.startswith("0 segments, 0 batches, 0 records: nothing")
 
 
 @pytest.mark.parametrize(

@@ -188,7 +188,11 @@ def partition(*segments: list[bytes], first: int = 0) -> Directory:
 def kafka(case: str) -> Directory:
     """Copy a golden directory of Kafka's: `segments`, or `clean-small/after/data`."""
     path = case if "/" in case else f"{case}/data"
-    return Directory(copy_to_memory(ROOT / path, VirtualClock()))
+    directory = Directory(copy_to_memory(ROOT / path, VirtualClock()))
+    # A broker has one in every data directory; the classes that wrote these ran without a broker.
+    if not directory.fs.exists("/data/cleaner-offset-checkpoint"):
+        directory.write("cleaner-offset-checkpoint", b"0\n0\n")
+    return directory
 
 
 def own(case: str) -> Directory:

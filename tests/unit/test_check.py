@@ -18,7 +18,7 @@ from logstore.runtime import (
     ReadOnlyFileSystem,
     VirtualClock,
 )
-from tests.support.builders import abort, batch, batches_of, data_batch, log_name
+from tests.support.builders import abort, batch, batches_of, commit, data_batch, log_name
 from tests.support.damage import (
     CODECS,
     EPOCHS,
@@ -246,12 +246,32 @@ def test_gaps_below_the_first_dirty_offset_are_explained():
     directory = partition([batch(0), batch(5), batch(9)])
     log = f"golden-0/{log_name(0)}"
     size = len(batch(0))
-    gaps = [Found("offset_gap", log, at * size, base, WARNING) for at, base in ((1, 5), (2, 9))]
-    assert without_time(directory.found())[:2] == gaps
+
+    def gaps(severity):
+        return [Found("offset_gap", log, at * size, at_, severity) for at, at_ in ((1, 5), (2, 9))]
+
+    directory.write(CLEANED, b"0\n0\n")
+    assert without_time(directory.found())[:2] == gaps(WARNING)
+    # Above it a pass may have been cut short after its first groups.
     directory.write(CLEANED, b"0\n1\ngolden 0 8\n")
-    assert without_time(directory.found())[:1] == gaps[1:]
+    assert without_time(directory.found())[:1] == gaps(INFO)[1:]
     directory.write(CLEANED, b"0\n1\ngolden 0 9\n")
     assert named(directory, "offset_gap") == []
+
+
+@pytest.mark.parametrize(
+    ("topic", "severity"), (("golden", INFO), ("__consumer_offsets", None), ("other", WARNING))
+)
+def test_gaps_of_a_folder_that_was_copied_alone(topic, severity):
+    """Nobody can tell whether it is compacted, unless its name or a stored topic says so."""
+    directory = partition([batch(0), batch(5)], [batch(6)])
+    directory.fs.make_dirs(f"/data/{topic}-1")
+    for name in directory.fs.list_dir("/data/golden-0"):
+        directory.write(f"{topic}-1/{name}", directory.read(f"golden-0/{name}"))
+    stored = {"other": {"partitions": [1], "configs": {}}}
+    directory.write(TOPICS, json.dumps({"version": 1, "topics": stored}).encode())
+    found = [each.severity for each in directory.check(f"{topic}-1") if each.check == "offset_gap"]
+    assert found == ([] if severity is None else [severity])
 
 
 def three_segments():
@@ -336,13 +356,38 @@ def test_batch_outside_the_open_transaction_of_its_producer():
 
 
 def test_entry_of_an_aborted_transaction_whose_data_were_cleaned_away():
-    """Below the first dirty offset data may be gone; the entry then stands by its marker."""
-    directory = partition([data_batch(4, 4, 7), abort(5, 7), batch(6)])
-    entry = struct.pack(">hqqqq", 0, 7, 2, 5, 6)
+    """Where offsets are missing data may be gone; the entry then stands by its marker."""
+
+    def faults(before):
+        directory = partition([*before, data_batch(4, 4, 7), abort(5, 7), batch(6)])
+        entry = struct.pack(">hqqqq", 0, 7, 2, 5, 6)
+        directory.write(f"golden-0/{0:020d}.txnindex", entry)
+        return [each.check for each in directory.check() if "txn" in each.check]
+
+    assert faults([batch(0, 3)]) == ["txn_index_entry"]
+    assert faults([]) == []
+
+
+@pytest.mark.parametrize(("first", "faults"), ((0, ["txn_index_entry"]), (2, [])))
+def test_entry_whose_stable_offset_a_transaction_held_back_that_is_gone(first, faults):
+    """An aborted transaction of another producer began at 1; a cleaner removed its data since."""
+    batches = [batch(0)] if first else [batch(0, 3)]
+    directory = partition([*batches, data_batch(4, 4, 7), abort(5, 7), abort(6, 9)])
+    entry = struct.pack(">hqqqq", 0, 7, 4, 5, 1)
     directory.write(f"golden-0/{0:020d}.txnindex", entry)
-    assert [each.check for each in directory.check() if "txn" in each.check] == ["txn_index_entry"]
-    directory.write(CLEANED, b"0\n1\ngolden 0 6\n")
-    assert not [each for each in directory.check() if "txn" in each.check]
+    assert [each.check for each in directory.check() if "txn" in each.check] == faults
+
+
+@pytest.mark.parametrize("removed", (False, True))
+def test_snapshot_whose_epoch_came_with_a_marker_that_is_gone(removed):
+    """A marker of a newer epoch leaves the producer without batches; a cleaner removes it."""
+    fence = [] if removed else [batch(2)]
+    directory = partition([data_batch(0, 0, 7), commit(1, 7), *fence], [batch(3)])
+    entry = SnapshotEntry(7, 1, -1, -1, 0, 5, 0, -1)
+    name = f"golden-0/{3:020d}.snapshot"
+    directory.write(name, encode_snapshot([entry]))
+    found = [each.check for each in directory.check() if each.path.endswith("snapshot")]
+    assert found == ([] if removed else ["snapshot_state"])
 
 
 # -- producers -------------------------------------------------------------------------------------
@@ -395,23 +440,63 @@ def test_leader_epochs_without_a_checkpoint_are_judged_by_each_other(epochs, wro
 # -- indexes as Kafka wrote them before ------------------------------------------------------------
 
 
-def test_chunked_index_is_a_warning_only_while_it_leads_to_the_right_batch():
+def test_chunked_index_is_told_once_while_it_leads_to_the_right_batch():
     batches = [batch(offset) for offset in range(6)]
     size = len(batches[0])
     directory = partition(batches)
     name = f"golden-0/{0:020d}.index"
     directory.write(name, OffsetIndex.ENTRY.pack(3, size) + OffsetIndex.ENTRY.pack(5, 4 * size))
-    chunked = [Found("index_chunked", name, at, last, WARNING) for at, last in ((0, 3), (8, 5))]
-    assert without_time(directory.found()) == chunked
+    assert without_time(directory.found()) == [Found("index_chunked", name, 0, 3, INFO)]
+    (each,) = [each for each in directory.check() if each.check == "index_chunked"]
+    assert each.found == "3, and 1 more such entries"
     directory.write(name, OffsetIndex.ENTRY.pack(4, size) + OffsetIndex.ENTRY.pack(5, 4 * size))
-    assert without_time(directory.found()) == [Found("index_entry", name, 0, 4), chunked[1]]
+    assert without_time(directory.found()) == [
+        Found("index_entry", name, 0, 4),
+        Found("index_chunked", name, 8, 5, INFO),
+    ]
 
 
 def test_time_index_may_name_a_record_inside_its_batch():
     directory = partition([batch(0, 2, timestamp=(5, 9, 7))])
     name = f"golden-0/{0:020d}.timeindex"
     directory.write(name, struct.pack(">qi", 9, 1))
-    assert directory.found() == [Found("time_index_offset", name, 0, 1, WARNING)]
+    assert directory.found() == []  # that of the record, as up to Kafka 3.6
+    directory.write(name, struct.pack(">qi", 9, 0))
+    assert directory.found() == [Found("time_index_offset", name, 0, 0, WARNING)]
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_sound"),
+    (((-1, 0), True), ((0, 0), True), ((-1, 3), False), ((2, -1), False)),
+)
+def test_epoch_and_sequence_without_a_producer(fields, is_sound):
+    """Group coordinators leave the sequence at 0, and some clients the epoch too."""
+    directory = partition([batch(0)])
+    for at, kind, value in ((51, ">h", fields[0]), (53, ">i", fields[1])):
+        directory.reseal(f"golden-0/{log_name(0)}", 0, kind, at, value)
+    found = [each for each in without_time(directory.found()) if each.check == "producer_fields"]
+    log = f"golden-0/{log_name(0)}"
+    assert found == ([] if is_sound else [Found("producer_fields", log, 0, 0, WARNING)])
+
+
+def test_first_epoch_that_a_lost_log_start_had_moved_is_information():
+    """Delete-records moved it, and a crash came before the checkpoint of the log start."""
+    directory = partition([batch(0), batch(1), batch(2, leader_epoch=1)])
+    directory.write(EPOCHS, b"0\n2\n0 1\n1 2\n")
+    directory.write("log-start-offset-checkpoint", b"0\n0\n")
+    assert named(directory, "epoch_missing") == [Found("epoch_missing", EPOCHS, 4, 0, INFO)]
+    directory.write(EPOCHS, b"0\n1\n1 2\n")
+    assert named(directory, "epoch_missing") == [Found("epoch_missing", EPOCHS, 4, 0, WARNING)]
+
+
+def test_partition_that_awaits_its_deletion_may_be_in_checkpoints():
+    directory = partition([batch(0)])
+    directory.write(RECOVERY, b"0\n2\ngolden 0 1\nold 3 1\n")
+    (found,) = named(directory, "checkpoint_unknown_partition")
+    assert found.severity == WARNING
+    directory.make_dirs(f"old-3.{'0' * 32}-delete")
+    (found,) = named(directory, "checkpoint_unknown_partition")
+    assert found.severity == INFO
 
 
 # -- several directories, and parts of one ---------------------------------------------------------

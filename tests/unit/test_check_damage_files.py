@@ -5,7 +5,7 @@ Every row runs on a directory of Kafka's and on one of this engine's.
 
 import pytest
 
-from logstore.check import WARNING
+from logstore.check import INFO, WARNING
 from logstore.producer_snapshot import encode_snapshot
 from tests.support.damage import CHECKPOINTS, EPOCHS, ORIGINS, DamageTable, Found
 
@@ -237,7 +237,9 @@ def count_too_low_in(place, name):
 def partition_unknown_in(place, name):
     """checkpoint of unknown partition"""
     place.write(name, b"0\n2\ngolden 0 100\nother 3 5\n")
-    return [Found("checkpoint_unknown_partition", name, 17, 5, WARNING)]
+    # The cleaner's is rewritten only when a cleaning ends, however long ago the topic went.
+    severity = INFO if name.startswith("cleaner") else WARNING
+    return [Found("checkpoint_unknown_partition", name, 17, 5, severity)]
 
 
 @checkpoint_rows

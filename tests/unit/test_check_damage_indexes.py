@@ -100,6 +100,14 @@ def index_offset_of_a_batch_that_follows(place):
     """Sound to a look-up, and what Kafka wrote before 3.9.1 for a chunk of batches."""
     last_offset = place.after(1).header.last_offset
     place.put(place.index, ">i", 8, last_offset - place.base)
+    return entry(place, "index_chunked", 1, severity=INFO)
+
+
+@row("wrong position")
+def index_offset_inside_a_batch_that_follows(place):
+    """Sound to a look-up too, but no chunk ends there."""
+    batch = next(each for each in map(place.after, (1, 2, 3)) if each.header.last_offset_delta)
+    place.put(place.index, ">i", 8, batch.header.base_offset - place.base)
     return entry(place, "index_chunked", 1, severity=WARNING)
 
 
@@ -139,7 +147,7 @@ def index_lost(place):
 def index_of_no_segment(place):
     name = f"golden-0/{999:020d}.index"
     place.write(name, bytes(80))
-    return [Found("orphan_index", name, None, 999, WARNING)]
+    return [Found("orphan_index", name, None, 999, INFO)]
 
 
 # -- time index ------------------------------------------------------------------------------------

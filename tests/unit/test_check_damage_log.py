@@ -291,7 +291,7 @@ def producer_without_an_epoch(place):
 
 @row("in each header field")
 def sequence_without_a_producer(place):
-    place.reseal(place.log, place.position, ">i", 53, 0)
+    place.reseal(place.log, place.position, ">i", 53, 5)
     (found,) = place.at_target("producer_fields")
     return [found._replace(severity=WARNING)]
 

@@ -28,12 +28,7 @@ def leftovers(place, state, check, severity, kinds=SEGMENT_SUFFIXES):
 
 @row("leftover `.cleaned`")
 def cleaned_files(place):
-    return leftovers(place, ".cleaned", "leftover_cleaned", WARNING)
-
-
-@row("leftover `.swap`")
-def swap_files(place):
-    return leftovers(place, ".swap", "leftover_swap", WARNING)
+    return leftovers(place, ".cleaned", "leftover_cleaned", INFO)
 
 
 @row("leftover `.deleted`")
@@ -45,21 +40,84 @@ def deleted_files(place):
 @row("leftover `.tmp`")
 def temporary_epoch_checkpoint(place):
     place.write(f"{EPOCHS}.tmp")
-    return [Found("leftover_tmp", f"{EPOCHS}.tmp", None, None, WARNING)]
+    return [Found("leftover_tmp", f"{EPOCHS}.tmp", None, None, INFO)]
 
 
 @row("leftover `.tmp`")
 def temporary_checkpoint(place):
     place.write(f"{RECOVERY}.tmp")
-    return [Found("leftover_tmp", f"{RECOVERY}.tmp", None, None, WARNING)]
+    return [Found("leftover_tmp", f"{RECOVERY}.tmp", None, None, INFO)]
 
 
 @row("two segments of one base")
 def segment_and_its_successor(place):
     """What a cleaning had written in full: the next opening puts it in place of the segment."""
-    name = f"{place.log}.swap"
-    place.write(name, place.read(place.log))
-    return [Found("leftover_swap", name, None, place.base, WARNING)]
+    return swap(place)
+
+
+@row("leftover `.swap`")
+def swap_in_its_middle(place):
+    """The old `.log` is away, its indexes are not yet: what the names tell, an opening mends."""
+    found = swap(place)
+    going = f"{place.log}.deleted"
+    place.rename(place.log, going)
+    return sorted([*found, Found("leftover_deleted", going, None, place.base, INFO)], key=by_path)
+
+
+@row("leftover `.swap`")
+def swap_at_its_end(place):
+    """The new `.log` bears its name, its indexes do not yet."""
+    found = swap(place)
+    place.rename(f"{place.log}.swap", place.log)
+    for name in (place.index, place.time_index):
+        place.remove(name)
+    return [each for each in found if each.path != f"{place.log}.swap"]
+
+
+@row("leftover `.swap`")
+def swap_of_a_damaged_segment(place):
+    """It is verified as what takes the segment's place, under the name that it still has."""
+    found = swap(place)
+    place.flip(f"{place.log}.swap", place.position + 70)
+    return [*found, Found("crc", f"{place.log}.swap", place.position, place.offset)]
+
+
+@row("leftover `.swap`")
+def swap_that_cannot_be_finished(place):
+    """Opening refuses such a partition; what is there is verified as it stands."""
+    found = swap(place)
+    place.put(f"{place.log}.swap", ">i", place.position + 8, 5)
+    return [*found, Found("leftover_swap", f"{place.log}.swap", place.position)]
+
+
+def swap(place):
+    """Write all files of the site's segment as a cleaning writes them, its swap to come."""
+    found = []
+    for name in sorted(place.fs.list_dir("/data/golden-0")):
+        kind = f".{name.partition('.')[2]}"
+        if name.startswith(f"{place.base:020d}") and kind in SEGMENT_SUFFIXES:
+            place.write(f"golden-0/{name}.swap", place.read(f"golden-0/{name}"))
+            found.append(Found("leftover_swap", f"golden-0/{name}.swap", None, place.base, INFO))
+    return found
+
+
+def by_path(found):
+    return found.path
+
+
+@row("leftover `.deleted`", "transactions")
+def deletion_in_its_middle(place):
+    """The `.log` of the first segment goes first; its indexes go with the next opening."""
+    first = min(place.bases())
+    name = f"golden-0/{first:020d}"
+    place.rename(f"{name}.log", f"{name}.log.deleted")
+    kinds = ("index", "timeindex", "txnindex")
+    kinds = [kind for kind in kinds if place.fs.exists(f"/data/{name}.{kind}")]
+    deleted = Found("leftover_deleted", f"{name}.log.deleted", None, first, INFO)
+    return [
+        deleted,
+        *(Found("orphan_index", f"{name}.{kind}", None, first, INFO) for kind in kinds),
+    ]
 
 
 # -- foreign files ---------------------------------------------------------------------------------
