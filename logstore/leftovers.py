@@ -47,7 +47,7 @@ class Finding(NamedTuple):
       that cannot be split is served as it is;
     - `truncated_tail`, `removed_segment`: what an unclean stop left torn, and what came after it;
     - `overlapping_segments`: offsets that two segments hold; both are kept;
-    - `reset_log`: the data ended below the log start.
+    - `reset_log`: the data ended below the log start; `ignored_log_start`: they never reached it.
     """
 
     action: str

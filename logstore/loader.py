@@ -102,6 +102,7 @@ class LogLoader:
             self.fs.sync_dir(directory_of(self.directory))
             self._create_segment(self.log_start_offset)
         is_deleted = self.directory.endswith(DELETE_DIR_SUFFIX)
+        self._judge_log_start()
         if not self.clean and not is_deleted:
             self._recover_segments()
         end_offset = self._find_end()
@@ -343,6 +344,32 @@ class LogLoader:
             self.fs.sync_dir(self.directory)
 
     # -- steps 8 and 9: unclean stop, lost data ------------------------------------------
+
+    def _judge_log_start(self) -> None:
+        """Ignore a log start that the log never reached: its checkpoint is damaged, or foreign.
+
+        Obeyed, it would empty a sound log. Before anything is cut: what recovery cuts off was there
+        when the log start was written. Nor is it foreign after an unclean stop if the recovery
+        point, which stands in another file and is never below the log start, is as high: then the
+        end was lost, or a truncation interrupted, and what is left was deleted.
+        """
+        start, active = self.log_start_offset, self.segments.active
+        if start <= active.base_offset or (not self.clean and self.recovery_point >= start):
+            return
+        end_offset = active.base_offset
+        # Nothing is believed of the indexes of an unclean stop.
+        at = active.indexed_position(active.offset_index.last_offset) if self.clean else 0
+        with suppress(CorruptRecordError, UnsupportedFormatError):
+            for batch in active.batches(at):
+                end_offset = batch.header.next_offset
+        if end_offset < start:
+            self.log_start_offset = 0
+            self.files.note(
+                "ignored_log_start",
+                self.directory,
+                f"the log start {start} lies beyond the log end {end_offset};"
+                f" the log starts at {self.segments.first.base_offset}",
+            )
 
     def _recover_segments(self) -> None:
         """Verify everything from the recovery point on; after a cut, later segments go."""

@@ -353,9 +353,18 @@ class LogManager:
             self._take_offline(directory, f"cannot open {topic_partition}: {error}")
             raise KafkaStorageError(f"{topic_partition}: cannot open: {error}") from error
         directory.half_opened.discard(topic_partition)
+        if log.log_start_offset < directory.log_starts.get(topic_partition, 0):
+            self._forget_log_start(directory, log)
         log.on_offline = partial(self._take_offline, directory)
         log.on_change = self.services.log_changed
         return log
+
+    def _forget_log_start(self, directory: LogDirectory, log: Log) -> None:
+        """Replace a log start that loading ignored, before the log grows to it."""
+        directory.log_starts.pop(log.topic_partition)
+        if not self.read_only:
+            with self._storage(directory, "cannot write checkpoints"):
+                directory.write_log_starts({log.topic_partition: log})
 
     def _settle(self, topic_partition: TopicPartition) -> LogDirectory:
         """Choose where a new partition lives: where the fewest do, as Kafka does."""

@@ -86,3 +86,25 @@ def test_orderly_directory_has_nothing_to_tell(run):
     run("append", "t", "--create", input=lines({"value": "a"}))
     for command in (*READING, *WRITING):
         assert run(*command).stderr == ""
+
+
+@pytest.mark.parametrize("clean", (True, False))
+def test_a_log_start_beyond_the_end_hides_and_deletes_nothing(run, data_dir, clean):
+    """Whoever obeyed such an entry would empty the log; it goes with the first writing command."""
+    run("append", "t", "--create", input=lines(*({"key": "a", "value": str(n)} for n in range(3))))
+    checkpoint = data_dir / "log-start-offset-checkpoint"
+    checkpoint.write_text("0\n1\nt 0 1000000\n")
+    if not clean:
+        (data_dir / ".kafka_cleanshutdown").unlink()
+    before = tree_hash(data_dir)
+    for _ in range(2):
+        found = run("inspect", "t", "--format", "json").json
+        assert [f["action"] for f in found["recovery"]] == ["ignored_log_start"]
+        assert (found["log_start_offset"], found["log_end_offset"]) == (0, 3)
+        assert len(run("read", "t", "--format", "jsonl").jsonl) == 3
+    assert tree_hash(data_dir) == before
+    told = run("append", "t", input=lines({"key": "a", "value": "new"}))
+    assert "ignored_log_start: the log start 1000000 lies beyond the log end 3" in told.stderr
+    assert checkpoint.read_text() == "0\n0\n"
+    assert run("append", "t", input=lines({"key": "a", "value": "new"})).stderr == ""
+    assert [r["offset"] for r in run("read", "t", "--format", "jsonl").jsonl] == [0, 1, 2, 3, 4]

@@ -339,6 +339,11 @@ def log_start_inside() -> Crafted:
     return Crafted(closed(20, **SMALL), clean=True, log_start_offset=7, config=SMALL)
 
 
+@_named("a log start that was never reached")
+def log_start_beyond_the_end() -> Crafted:
+    return Crafted(closed(20, **SMALL), clean=True, log_start_offset=1_000_000, config=SMALL)
+
+
 @_named("S-148")
 def damage_in_a_clean_log() -> Crafted:
     files = closed(3)

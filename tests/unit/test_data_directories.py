@@ -213,3 +213,18 @@ def test_loading_after_a_crash_tells_its_progress(home):
     told.clear()
     home.open(home.path + "-2", on_load=told.append).close()
     assert told == [], "what was closed in good order is opened when it is used"
+
+
+def test_a_log_start_that_was_ignored_is_forgotten_before_the_log_grows_to_it(home):
+    """Else the next start, after a crash, would hide what was appended meanwhile."""
+    manager = home.open()
+    manager.create_topic("a", 1, {})
+    fill(manager.log(A0), 3)
+    manager.close()
+    home.write("log-start-offset-checkpoint", b"0\n1\na 0 5\n")
+    manager = home.open()
+    fill(manager.log(A0), 10)
+    Home.kill(manager)
+    manager = home.open()
+    assert offsets(manager.log(A0)) == list(range(13))
+    manager.close()

@@ -77,19 +77,49 @@ def test_appends_go_on_in_the_segment_they_left(world):
 
 
 def test_data_that_ends_below_the_log_start_gives_way_to_an_empty_log(world):
-    for clean in (True, False):
-        log = world.log(**SMALL)
-        fill(log, 9)
-        log.close()
-        log = world.log(clean=clean, log_start_offset=20, **SMALL)
-        assert (log.log_start_offset, log.log_end_offset, len(log.segments)) == (20, 20, 1)
-        assert "reset_log" in actions_of(log)
-        assert log.epochs.entries == ()
-        assert log.recovery_point == 20
-        assert [n for n in world.files() if n.endswith(".log")] == [log_name(20)]
-        assert log.append_records([NewRecord(b"k", b"v")]).first_offset == 20
-        log.close()
-        world.put({})
+    """An end that was lost: the recovery point, in another file, says that the log was there."""
+    log = world.log(**SMALL)
+    fill(log, 9)
+    log.close()
+    log = world.log(clean=False, recovery_point=20, log_start_offset=20, **SMALL)
+    assert (log.log_start_offset, log.log_end_offset, len(log.segments)) == (20, 20, 1)
+    assert "reset_log" in actions_of(log)
+    assert log.epochs.entries == ()
+    assert log.recovery_point == 20
+    assert [n for n in world.files() if n.endswith(".log")] == [log_name(20)]
+    assert log.append_records([NewRecord(b"k", b"v")]).first_offset == 20
+
+
+@pytest.mark.parametrize(
+    ("clean", "recovery_point"), ((True, 0), (True, 20), (True, 9), (False, 0), (False, 19))
+)
+def test_a_log_start_that_the_log_never_reached_is_ignored(world, clean, recovery_point):
+    log = world.log(**SMALL)
+    fill(log, 5)
+    log.delete_records(2)
+    fill(log, 4, 5)
+    log.close()
+    before = {n: data for n, data in world.files().items() if n.endswith(".log")}
+    log = world.log(clean=clean, recovery_point=recovery_point, log_start_offset=20, **SMALL)
+    assert actions_of(log).count("ignored_log_start") == 1
+    assert "20 lies beyond the log end 9" in log.findings[-1].detail
+    first = log.segments.first.base_offset
+    assert (log.log_start_offset, log.log_end_offset) == (first, 9)
+    assert offsets_in(log) == list(range(first, 9))
+    assert {n: data for n, data in world.files().items() if n.endswith(".log")} == before
+    assert log.append_records([NewRecord(b"k", b"v")]).first_offset == 9
+
+
+def test_transactions_of_a_log_whose_start_is_ignored_are_recovered(world):
+    """Decided before recovery: producers are followed from the first batch on."""
+    log = world.log()
+    log.append_batches(data_batch(0, 0, 1))
+    log.append_end_txn_marker(1, 0, 0, commit=False)
+    log.close()
+    log = world.log(clean=False, log_start_offset=20)
+    assert len(log.segments) == 2
+    aborted, _ = log.active_segment.collect_aborted_txns(0, 2)
+    assert [(txn.producer_id, txn.first_offset, txn.last_offset) for txn in aborted] == [(1, 0, 1)]
 
 
 @pytest.mark.parametrize("records", (0, 9))
@@ -102,7 +132,8 @@ def test_an_empty_log_that_starts_above_0_outlives_a_crash(records):
         log.close()
     fs = FaultyFileSystem(world.clock, world.fs)
     runtime = Runtime(world.clock, fs, random.Random(0))
-    assert world.log(runtime=runtime, log_start_offset=20).log_end_offset == 20
+    log = world.log(runtime=runtime, clean=False, recovery_point=20, log_start_offset=20)
+    assert log.log_end_offset == 20
     left = fs.crash(CrashMode(Contents.DROPPED, Names.UNDONE))
     log = world.log(runtime=Runtime(world.clock, left, random.Random(0)), clean=False)
     assert (log.log_start_offset, log.log_end_offset) == (20, 20)
