@@ -38,8 +38,7 @@ from logstore.names import (
     TXN_INDEX_SUFFIX,
 )
 from logstore.producer_state import ProducerStateManager
-from logstore.record.layout import HEADER_SIZE_UP_TO_MAGIC, MAGIC, MAGIC_POSITION
-from logstore.record.walk import walk_headers
+from logstore.record.walk import refuse_old_format
 from logstore.recovery import recover_segment, replay_batches
 from logstore.replay import rebuild_producer_state
 from logstore.runtime import FileKind, directory_of
@@ -144,10 +143,7 @@ class LogLoader:
             self._refuse_irregular(path)
             file = self.fs.open(path)
             try:
-                head = file.read(0, HEADER_SIZE_UP_TO_MAGIC)
-                if len(head) == HEADER_SIZE_UP_TO_MAGIC and head[MAGIC_POSITION] < MAGIC:
-                    with suppress(CorruptRecordError):
-                        next(walk_headers(file, path), None)
+                refuse_old_format(file, path)
             finally:
                 file.close()
 

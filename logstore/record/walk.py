@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 from logstore.errors import CorruptRecordError, UnsupportedFormatError
@@ -23,6 +24,9 @@ _LARGE_BATCH = 8 * 1024
 _PIECE = 1024 * 1024
 
 _BATCH_LENGTH = struct.Struct(">i")
+
+_OLD_FIXED_BYTES = 4 + 1 + 1 + 4 + 4
+"""Of a message of magic 0: CRC, magic, attributes, the lengths of key and value."""
 
 
 class BatchAt(NamedTuple):
@@ -133,6 +137,61 @@ def walk_headers(
         read_ahead = 4 * layout.HEADER_SIZE if size > _LARGE_BATCH else _READ_AHEAD
 
 
+def refuse_old_format(file: File, path: str) -> None:
+    """Raise `UnsupportedFormatError` if a `.log` begins in an old format, be it damaged or torn.
+
+    To a walk a message of magic 0 or 1 whose CRC-32 is wrong is damage like any other, which
+    recovery cuts off with all that follows. At the beginning of a file its structure tells what it
+    is, or a sound one behind it.
+
+    Notes
+    -----
+    A look at 17 bytes; up to 64 KiB are read if the magic is 0 or 1.
+    """
+    head = file.read(0, layout.HEADER_SIZE_UP_TO_MAGIC)
+    if len(head) < layout.HEADER_SIZE_UP_TO_MAGIC or head[layout.MAGIC_POSITION] >= layout.MAGIC:
+        return
+    with suppress(CorruptRecordError):
+        next(walk_headers(file, path), None)
+    data = file.read(0, _READ_AHEAD)
+    if not _is_old_message(data, 0, file.size()):
+        last_start = len(data) - layout.HEADER_SIZE_UP_TO_MAGIC
+        for start in range(1, last_start):
+            magic_at = start + layout.MAGIC_POSITION
+            if data[magic_at] < layout.MAGIC and _is_old_message(data, start, len(data)):
+                end = start + _entry_size(data, start, path, start)
+                stored = data[start + layout.LOG_OVERHEAD : magic_at]
+                if zlib.crc32(data[magic_at:end]).to_bytes(4, "big") == stored:
+                    break
+        else:
+            return
+    raise _old_format(head[layout.MAGIC_POSITION], path, 0)
+
+
+def _is_old_message(data: bytes, start: int, file_size: int) -> bool:
+    """Tell whether key and value fill an entry as those of magic 0 or 1 do.
+
+    `data` begins a file of `file_size` bytes, whose first entry may be torn in its value.
+    """
+    (length,) = _BATCH_LENGTH.unpack_from(data, start + layout.BATCH_LENGTH_POSITION)
+    magic = data[start + layout.MAGIC_POSITION]
+    fixed = _OLD_FIXED_BYTES + 8 * magic  # magic 1 has a timestamp
+    end = start + layout.LOG_OVERHEAD + length
+    if length < fixed or (start and end > file_size):
+        return False
+    at = start + layout.LOG_OVERHEAD + fixed - 8
+    left = length - fixed
+    for _ in ("key", "value"):
+        if at + 4 > len(data):
+            return False
+        (size,) = _BATCH_LENGTH.unpack_from(data, at)
+        if not -1 <= size <= left:
+            return False
+        at += 4 + max(size, 0)
+        left -= max(size, 0)
+    return left == 0
+
+
 def check_place(header: BatchHeader, previous: int, path: str | None, position: int) -> None:
     """Raise `CorruptRecordError` unless a batch's offsets lie above `previous`, and do not fall.
 
@@ -218,6 +277,10 @@ def _old_or_bad_magic(
         crc = zlib.crc32(piece, crc)
     if crc != int.from_bytes(head[layout.LOG_OVERHEAD : layout.MAGIC_POSITION], "big"):
         return _bad_magic(magic, path, position)
+    return _old_format(magic, path, position)
+
+
+def _old_format(magic: int, path: str | None, position: int) -> UnsupportedFormatError:
     return UnsupportedFormatError(
         f"{path or 'buffer'} at position {position}: message format v{magic} "
         "(magic 0 and 1) is not supported; the file is left as it is",

@@ -1,6 +1,8 @@
 """Opening a partition: clean restarts, torn tails, leftovers of cleanings, derived files."""
 
 import random
+import struct
+import zlib
 from collections import Counter
 from itertools import accumulate
 
@@ -137,6 +139,39 @@ def test_an_empty_log_that_starts_above_0_outlives_a_crash(records):
     left = fs.crash(CrashMode(Contents.DROPPED, Names.UNDONE))
     log = world.log(runtime=Runtime(world.clock, left, random.Random(0)), clean=False)
     assert (log.log_start_offset, log.log_end_offset) == (20, 20)
+
+
+# -- old formats -----------------------------------------------------------------------------
+
+
+def old_log(magic):
+    """Return three messages of an old format, as Kafka wrote them before 0.11."""
+    messages = []
+    for offset in range(3):
+        body = bytes([magic, 0]) + (1000).to_bytes(8, "big") * magic
+        body += struct.pack(">i3si5s", 3, b"key", 5, b"value")
+        crc = zlib.crc32(body)
+        messages.append(struct.pack(">qiI", offset, 4 + len(body), crc) + body)
+    return messages
+
+
+@pytest.mark.parametrize("damage", ("crc", "value", "key length", "size", "torn"))
+@pytest.mark.parametrize("magic", (0, 1))
+def test_a_damaged_log_of_an_old_format_is_left_as_it_is(world, magic, damage):
+    """Recovery would cut it off as any damage; what stands in other segments stays as well."""
+    first, *rest = old_log(magic)
+    at = {"crc": 13, "value": -1, "key length": 18 + 8 * magic, "size": 9}.get(damage, 0)
+    data = bytearray(first + b"".join(rest))
+    if damage == "torn":
+        data = data[: len(first) - 2]
+    else:
+        data[at if at >= 0 else len(first) + at] ^= 0x40
+    world.put({log_name(0): batch(0) + b"torn", log_name(5): bytes(data)})
+    before = world.files()
+    for clean in (True, False):
+        with pytest.raises(UnsupportedFormatError, match=rf"{log_name(5)} .*format v{magic}"):
+            world.log(clean=clean)
+        assert world.files() == before
 
 
 # -- missing and damaged indexes -------------------------------------------------------------

@@ -1,5 +1,6 @@
 """Walking buffers and files: the rule table of storage-format §4.2, row by row, and old formats."""
 
+import random
 import struct
 import zlib
 
@@ -8,7 +9,7 @@ import pytest
 from logstore.errors import CorruptRecordError, UnsupportedFormatError
 from logstore.record.batch import RecordBatch, build_batch
 from logstore.record.records import Record
-from logstore.record.walk import read_batch, walk_buffer, walk_headers
+from logstore.record.walk import read_batch, refuse_old_format, walk_buffer, walk_headers
 from logstore.runtime import MemoryFileSystem
 from tests.support import golden
 
@@ -191,6 +192,64 @@ def test_s011_the_smallest_entry_of_magic_0_is_refused(walk):
     body = bytes([0, 0]) + struct.pack(">ii", -1, -1)
     with pytest.raises(UnsupportedFormatError):
         walk(struct.pack(">qiI", 0, 14, zlib.crc32(body)) + body + BATCH)
+
+
+# --- files that begin in an old format --------------------------------------------------------
+
+
+def begins_old(data):
+    """Whether a file of these bytes is refused as one of an old format."""
+    fs = MemoryFileSystem()
+    file = fs.open("f.log", create=True)
+    file.append([data])
+    try:
+        refuse_old_format(file, "f.log")
+    except UnsupportedFormatError as error:
+        return (error.path, error.position) == ("f.log", 0)
+    else:
+        return False
+
+
+@pytest.mark.parametrize("size", (5, 200_000))
+@pytest.mark.parametrize("magic", (0, 1))
+def test_a_file_of_old_messages_is_one_whatever_is_damaged(magic, size):
+    """One message with any bit of its first 40 bytes flipped, but its magic, or torn anywhere."""
+    message = old_message(magic, value=b"v" * size)
+    assert begins_old(message)
+    ends = [*range(40, len(message), 5000 if size > 1000 else 3)]
+    assert [end for end in ends if not begins_old(message[:end])] == []
+    key_size = range(18 + 8 * magic, 22 + 8 * magic)
+    value_size = range(25 + 8 * magic, 29 + 8 * magic)
+    for position in range(29 + 8 * magic):
+        if position == 16:
+            continue
+        data = bytearray(message)
+        data[position] ^= 0x01
+        if position not in (*range(8, 12), *key_size, *value_size):
+            assert begins_old(bytes(data)), position
+        elif size == 5:  # a sound one behind it tells
+            assert begins_old(bytes(data) + old_message(magic)), position
+
+
+def test_null_keys_and_values_fill_an_old_message_too():
+    body = bytes([0, 0]) + struct.pack(">ii", -1, -1)
+    assert begins_old(struct.pack(">qiI", 0, 14, 0) + body)
+
+
+def test_no_other_file_is_taken_for_one_of_an_old_format():
+    """Zeros and noise that a power failure left, and batches whose magic was hit, are damage."""
+    for data in (b"", bytes(5), bytes(17), bytes(100_000), BATCH, BATCH[:30]):
+        assert not begins_old(data)
+    for magic in (0, 1):
+        for batch in golden.BATCHES.values():
+            for following in (b"", BATCH, bytes(4096)):
+                data = batch[:16] + bytes([magic]) + batch[17:] + following
+                assert not begins_old(data), (magic, batch)
+    rng = random.Random(1)
+    for _ in range(300):
+        data = bytearray(rng.randbytes(rng.randrange(17, 400)))
+        data[16] = rng.randrange(2)
+        assert not begins_old(bytes(data))
 
 
 # --- files ------------------------------------------------------------------------------------
