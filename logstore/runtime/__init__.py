@@ -22,7 +22,7 @@ from logstore.runtime.fs import (
     open_anew,
     remove_tree,
 )
-from logstore.runtime.locks import FileLock
+from logstore.runtime.locks import UNKNOWN_PROCESS, FileLock
 from logstore.runtime.memfs import MemoryFileSystem
 from logstore.runtime.overlay import OverlayFileSystem
 from logstore.runtime.readonly import ReadOnlyFileSystem
@@ -30,6 +30,7 @@ from logstore.runtime.scheduler import Deadlock, ScheduledTask, Scheduler
 from logstore.runtime.threads import ThreadScheduler
 
 __all__ = [
+    "UNKNOWN_PROCESS",
     "Clock",
     "Deadlock",
     "DeterministicScheduler",

@@ -403,6 +403,10 @@ class FaultyFileSystem:
                 directory.names[name] = directory.durable[name] = node
             return self._locks.lock(path, lambda: self._file(path))
 
+    def lock_holder(self, path: str) -> int | None:
+        """Return who holds the lock on a file; see `FileSystem.lock_holder`."""
+        return self._locks.holder(lambda: self._find(path))
+
     # -- inside --------------------------------------------------------------------------
 
     def _enter(self, kind: Kind, path: str, *, size: int = 0, target: str = "") -> None:

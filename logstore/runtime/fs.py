@@ -21,7 +21,12 @@ from enum import Enum
 from typing import NamedTuple, Protocol
 
 from logstore.runtime.clock import Clock
-from logstore.runtime.locks import FileLock, close_descriptor, lock_disk_file
+from logstore.runtime.locks import (
+    FileLock,
+    close_descriptor,
+    disk_lock_holder,
+    lock_disk_file,
+)
 
 Buffer = bytes | bytearray | memoryview
 """What can be written: any contiguous run of bytes."""
@@ -170,6 +175,17 @@ class FileSystem(Protocol):
         """
         ...
 
+    def lock_holder(self, path: str) -> int | None:
+        """Return the process that holds the lock on a file, taking none and making no file.
+
+        Returns
+        -------
+        int or None
+            A process id, this one's if it is held here, `UNKNOWN_PROCESS` if it is not told;
+            None if nobody holds it, or nobody can say.
+        """
+        ...
+
 
 # Without O_NONBLOCK a pipe would hold up whoever opens it before it can be looked at. Regular files
 # take no notice of it.
@@ -314,6 +330,10 @@ class DiskFileSystem:
         if is_new and self._stamp is not None:
             self.set_mtime(path, self._stamp.now_ms())
         return lock
+
+    def lock_holder(self, path: str) -> int | None:
+        """Return who holds the lock on a file; see `FileSystem.lock_holder`."""
+        return disk_lock_holder(path)
 
 
 def _named(error: OSError, path: str) -> OSError:

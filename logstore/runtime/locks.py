@@ -30,6 +30,8 @@ import errno
 import fcntl
 import os
 import stat
+import struct
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -37,6 +39,10 @@ from typing import Protocol
 
 ATTEMPTS_MAX = 16
 """How often a lock is tried whose file others remove meanwhile; each removal is one of theirs."""
+
+
+UNKNOWN_PROCESS = 0
+"""Stands for a holder whose process id is not told: it lives in another container, say."""
 
 
 class FileLock(Protocol):
@@ -130,6 +136,47 @@ def lock_disk_file(path: str) -> DiskLock | None:
         return None
 
 
+_FLOCK = struct.Struct("qqihh" if sys.platform == "darwin" else "hhqqi0q")
+"""C's `struct flock` of this platform, padded to its alignment."""
+
+
+def disk_lock_holder(path: str) -> int | None:
+    """Return the process that holds the lock on a file of the disk, without taking it.
+
+    None if nobody does, or if it cannot be told: the file is missing or may not be read, or its
+    file system has no locks.
+    """
+    with _mutex:
+        try:
+            if _identity_of(path) in _held:
+                return os.getpid()
+            # A pipe of that name would wait for its other end.
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError:
+            return None
+        try:
+            found = fcntl.fcntl(descriptor, fcntl.F_GETLK, _asked())
+        except OSError:
+            return None
+        finally:
+            close_descriptor(descriptor)
+    kind, pid = _answered(found)
+    return None if kind == fcntl.F_UNLCK else max(pid, UNKNOWN_PROCESS)
+
+
+def _asked() -> bytes:
+    """Ask for a write lock over the whole file; the answer is what stands in its way."""
+    if sys.platform == "darwin":
+        return _FLOCK.pack(0, 0, 0, fcntl.F_WRLCK, os.SEEK_SET)
+    return _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+
+
+def _answered(found: bytes) -> tuple[int, int]:
+    """Return the kind of a lock and who holds it (-1: a lock that belongs to no process)."""
+    fields = _FLOCK.unpack(found)
+    return (fields[3], fields[2]) if sys.platform == "darwin" else (fields[0], fields[4])
+
+
 def close_descriptor(descriptor: int) -> None:
     """Close a descriptor, or at the release of its file if this process has that locked."""
     with _mutex:
@@ -188,6 +235,11 @@ class LockTable:
                 return None
             self._held.add(id(file))
             return _MemoryLock(self, file, path)
+
+    def holder(self, find: Callable[[], object]) -> int | None:
+        """Return this process if somebody holds the lock on the file that `find` returns."""
+        with self._mutex:
+            return os.getpid() if id(find()) in self._held else None
 
     def release(self, file: object) -> None:
         """Give up the lock on a file that is held."""

@@ -400,6 +400,10 @@ class MemoryFileSystem:
 
         return self._locks.lock(path, find)
 
+    def lock_holder(self, path: str) -> int | None:
+        """Return who holds the lock on a file; see `FileSystem.lock_holder`."""
+        return self._locks.holder(lambda: self._files.get(path))
+
     def _contents(self, path: str) -> MemoryBytes:
         contents = self._files.get(path)
         if contents is None:

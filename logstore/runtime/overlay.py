@@ -37,12 +37,21 @@ class OverlayBytes:
     threads may read while one writes.
     """
 
-    __slots__ = ("_base", "_handles", "_lock", "_open_base", "_prefix_and_tail", "mtime_ms")
+    __slots__ = (
+        "_base",
+        "_handles",
+        "_is_own",
+        "_lock",
+        "_open_base",
+        "_prefix_and_tail",
+        "mtime_ms",
+    )
 
     def __init__(self, open_base: Callable[[], File] | None, prefix: int, mtime_ms: int) -> None:
         self._open_base = open_base
         self._base: File | None = None
         self._handles = 0
+        self._is_own = open_base is None
         # Re-entrant: a lost handle is closed by the garbage collector, at any moment.
         self._lock = threading.RLock()
         self._prefix_and_tail = (prefix, MemoryBytes())
@@ -55,10 +64,16 @@ class OverlayBytes:
         return prefix + tail.size
 
     def acquire(self) -> None:
-        """Count one more handle; the first opens the base file."""
+        """Count one more handle; the first opens the base file.
+
+        That may have been replaced, whole, since it was open last: unless it was changed here,
+        what it is now shows through.
+        """
         with self._lock:
             if self._base is None and self._open_base is not None:
                 self._base = self._open_base()
+                if not self._is_own:
+                    self._prefix_and_tail = (self._base.size(), MemoryBytes())
             self._handles += 1
 
     def release(self) -> None:
@@ -93,6 +108,7 @@ class OverlayBytes:
 
     def write_at(self, data: memoryview, position: int) -> None:
         """Write `data` from `position` on, taking what follows there out of the base."""
+        self._is_own = True
         prefix, tail = self._prefix_and_tail
         if position < prefix and self._base is not None:
             moved = memoryview(bytearray(prefix - position))
@@ -107,6 +123,7 @@ class OverlayBytes:
 
     def truncate(self, size: int) -> None:
         """Cut to `size`, or extend to it with zeros."""
+        self._is_own = True
         prefix, tail = self._prefix_and_tail
         if size < prefix:
             self._prefix_and_tail = (size, MemoryBytes())
@@ -143,7 +160,8 @@ class OverlayFileSystem:
     Parameters
     ----------
     base : FileSystem
-        What shows through. A file keeps the length it had when it was first opened here.
+        What shows through. A file keeps the length that it had when it was opened here, as long
+        as a handle on it is open, and for good once it was changed.
     clock : Clock, optional
         Dates the overlay's files; the system clock by default.
 
@@ -161,6 +179,8 @@ class OverlayFileSystem:
         # By directory, the names in it that nodes and directories ever had, with their paths.
         self._children: dict[str, dict[str, str]] = {}
         self._locks = LockTable()
+        self._held_open: dict[str, OverlayFile] = {}
+        self._held_dirs: set[str] = set()
 
     def open(self, path: str, *, write: bool = False, create: bool = False) -> File:
         """Open a file; see `FileSystem.open`."""
@@ -169,7 +189,7 @@ class OverlayFileSystem:
 
     def exists(self, path: str) -> bool:
         """Tell whether a file or directory of that name exists."""
-        if path in self._dirs:
+        if path in self._dirs or path in self._held_dirs:
             return True
         if path in self._nodes:
             return self._nodes[path] is not None
@@ -177,7 +197,9 @@ class OverlayFileSystem:
 
     def is_dir(self, path: str) -> bool:
         """Tell whether `path` is a directory."""
-        return path in self._dirs or (path not in self._nodes and self._base.is_dir(path))
+        if path in self._dirs or path in self._held_dirs:
+            return True
+        return path not in self._nodes and self._base.is_dir(path)
 
     def kind(self, path: str) -> FileKind | None:
         """Tell what stands under a name: a link of the base is one until it is written here."""
@@ -261,12 +283,46 @@ class OverlayFileSystem:
         self._dirs.discard(path)
 
     def sync_dir(self, path: str) -> None:
-        """Check that the directory exists; an overlay is never durable."""
-        self.list_dir(path)
+        """Check that the directory exists, or did; an overlay is never durable."""
+        if not any(split_path(each)[0] == path for each in list(self._nodes)):
+            self.list_dir(path)
 
     def lock(self, path: str) -> FileLock | None:
         """Take the exclusive lock on a file of the overlay; the base never hears of it."""
         return self._locks.lock(path, lambda: self._node(path, create=True))
+
+    def lock_holder(self, path: str) -> int | None:
+        """Return who holds the lock on a file, here or in the base."""
+        own = self._locks.holder(lambda: self._nodes.get(path))
+        return self._base.lock_holder(path) if own is None else own
+
+    # -- a base that changes -----------------------------------------------------------------
+
+    @property
+    def base(self) -> FileSystem:
+        """What shows through."""
+        return self._base
+
+    def hold(self, path: str) -> None:
+        """Keep a file open, whatever becomes of its name in the base, until `let_go` or `refresh`.
+
+        Its directory counts as there, too.
+        """
+        self._held_dirs.add(split_path(path)[0])
+        self._held_open[path] = OverlayFile(self._node(path), self._clock, writable=False)
+
+    def let_go(self, path: str) -> None:
+        """Hold a file open no longer; one that is not held is fine."""
+        if (held := self._held_open.pop(path, None)) is not None:
+            held.close()
+
+    def refresh(self, directory: str) -> None:
+        """Forget every change and every look below a directory: the base shows through anew."""
+        for path in [path for path in self._nodes if path.startswith(f"{directory}/")]:
+            del self._nodes[path]
+            self.let_go(path)
+        self._held_dirs.discard(directory)
+        self._dirs = {path for path in self._dirs if not f"{path}/".startswith(f"{directory}/")}
 
     def _node(self, path: str, *, create: bool = False) -> OverlayBytes:
         contents = self._nodes.get(path)

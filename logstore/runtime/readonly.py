@@ -78,6 +78,10 @@ class ReadOnlyFileSystem:
         """Refuse: who only reads locks nothing."""
         _refuse(path)
 
+    def lock_holder(self, path: str) -> int | None:
+        """Return who holds the lock on a file."""
+        return self._base.lock_holder(path)
+
 
 class _ReadOnlyFile:
     """A file that can only be read."""

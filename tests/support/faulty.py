@@ -80,6 +80,9 @@ class FaultyFileSystem:
         self.check("lock", path)
         return self.base.lock(path)
 
+    def lock_holder(self, path: str) -> int | None:
+        return self.base.lock_holder(path)
+
 
 class FaultyFile:
     """A handle of a `FaultyFileSystem`."""

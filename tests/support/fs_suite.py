@@ -6,6 +6,7 @@ over files of its own, and over files of its base (`Place.add` writes what was t
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Callable
@@ -488,6 +489,18 @@ class FileSystemSuite:
         again.release()
         other.release()
         assert place.fs.list_dir(place.root) == [".lock", "other"]
+
+    def test_who_holds_a_lock_is_told_to_those_who_only_look(self, place):
+        path = place.path(".lock")
+        assert place.fs.lock_holder(path) is None
+        assert not place.fs.exists(path)
+        lock = place.fs.lock(path)
+        assert place.fs.lock_holder(path) == os.getpid()
+        assert place.fs.lock(path) is None  # looking took nothing, and gave nothing up
+        lock.release()
+        assert place.fs.lock_holder(path) is None
+        assert place.fs.lock_holder(place.path("no/.lock")) is None
+        assert place.fs.lock_holder(f"{path}/.lock") is None
 
     def test_a_lock_leaves_what_is_in_the_file(self, place):
         path = place.file(".lock", b"abc")

@@ -91,6 +91,35 @@ def test_processes_exclude_each_other(path, script):
         assert fs.lock(path) is None
 
 
+@pytest.mark.parametrize("script", (TAKE, TAKE_BY_US))
+def test_the_process_that_holds_a_lock_is_named_to_those_who_only_look(path, script):
+    fs = ReadOnlyFileSystem(DiskFileSystem())
+    with other_process(path, script) as (process, answer):
+        assert answer == "taken"
+        before = open_descriptors()
+        assert fs.lock_holder(path) == process.pid
+        assert open_descriptors() == before
+        process.kill()
+        process.wait()
+        assert fs.lock_holder(path) is None
+
+
+def test_looking_at_who_holds_a_lock_gives_it_up_in_no_process(path):
+    """The system drops a lock with any descriptor of the file that its process closes."""
+    fs = DiskFileSystem()
+    lock = fs.lock(path)
+    assert fs.lock_holder(path) == os.getpid()
+    os.link(path, f"{path}.hard")
+    assert fs.lock_holder(f"{path}.hard") == os.getpid()
+    assert answer_of_another_process(path) == "refused"
+    lock.release()
+
+
+def test_a_pipe_in_the_place_of_a_lock_keeps_nobody_waiting(path):
+    os.mkfifo(path)
+    assert DiskFileSystem().lock_holder(path) is None
+
+
 def test_the_death_of_a_process_releases_its_lock(path):
     fs = DiskFileSystem()
     with other_process(path) as (process, answer):
