@@ -58,7 +58,10 @@ class Finding(NamedTuple):
 class PartitionFiles:
     """The directory of a partition that is being loaded."""
 
-    def __init__(self, fs: FileSystem, directory: str) -> None:
+    def __init__(
+        self, fs: FileSystem, directory: str, finding_level: int = logging.WARNING
+    ) -> None:
+        self._finding_level = finding_level
         self.fs = fs
         self.directory = directory
         self._findings: dict[Finding, None] = {}
@@ -123,7 +126,7 @@ class PartitionFiles:
         """Tell of something, once."""
         finding = Finding(action, path, detail)
         if finding not in self._findings:
-            logger.warning("%s: %s: %s", path, action, detail)
+            logger.log(self._finding_level, "%s: %s: %s", path, action, detail)
             self._findings[finding] = None
 
     def remove(self, path: str, action: str, detail: str) -> None:

@@ -72,6 +72,7 @@ class LogLoader:
         recovery_point: int,
         log_start_offset: int,
         producer_id_expiration_ms: int,
+        finding_level: int,
     ) -> None:
         self.runtime = runtime
         self.fs = runtime.fs
@@ -82,7 +83,7 @@ class LogLoader:
         self.recovery_point = recovery_point
         self.log_start_offset = log_start_offset
         self.producer_id_expiration_ms = producer_id_expiration_ms
-        self.files = PartitionFiles(runtime.fs, directory)
+        self.files = PartitionFiles(runtime.fs, directory, finding_level)
         self._useless: set[int] = set()
         self._verified_ends: dict[int, int] = {}
         self._scratch_state: ProducerStateManager | None = None
@@ -500,6 +501,7 @@ def open_log(
     recovery_point: int = 0,
     log_start_offset: int = 0,
     producer_id_expiration_ms: int = 86_400_000,
+    finding_level: int = logging.WARNING,
 ) -> Log:
     """Open a partition's directory, created if missing, and bring it into a sound state.
 
@@ -510,6 +512,8 @@ def open_log(
         first 17 bytes of each segment and the batches behind the last index entry.
     recovery_point, log_start_offset : int
         From the checkpoints of the data directory; 0 if absent.
+    finding_level : int
+        Of `logging`, at which findings are told.
 
     Raises
     ------
@@ -534,4 +538,5 @@ def open_log(
         recovery_point=recovery_point,
         log_start_offset=log_start_offset,
         producer_id_expiration_ms=producer_id_expiration_ms,
+        finding_level=finding_level,
     ).load()

@@ -22,7 +22,13 @@ from logstore.checkpoint import (
     remove_temporary,
     take_clean_shutdown,
 )
-from logstore.errors import CorruptCheckpointError, InvalidConfigurationError, KafkaStorageError
+from logstore.errors import (
+    CorruptCheckpointError,
+    InvalidConfigurationError,
+    KafkaStorageError,
+    UnknownTopicOrPartitionError,
+)
+from logstore.loader import open_log
 from logstore.moves import MOVES_FILE, Move, read_moves, write_moves
 from logstore.names import (
     DELETE_DIR_SUFFIX,
@@ -30,12 +36,14 @@ from logstore.names import (
     deletion_dir_name,
     parse_log_dir,
 )
-from logstore.runtime import make_dirs_durably, remove_tree
+from logstore.runtime import OverlayFileSystem, make_dirs_durably, remove_tree
+from logstore.second_look import LOOKS_MAX, Views
 from logstore.topics import TOPICS_FILE
 
 if TYPE_CHECKING:
+    from logstore.config import BrokerConfig, LogConfig
     from logstore.log import Log
-    from logstore.runtime import FileLock, Runtime
+    from logstore.runtime import FileLock, FileSystem, Runtime
     from logstore.types import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -116,6 +124,9 @@ class LogDirectory:
         self._checkpoints = {
             name: OffsetCheckpoint(runtime.fs, f"{path}/{name}") for name in CHECKPOINTS
         }
+        self._views: Views | None = None
+        if read_only and isinstance(runtime.fs, OverlayFileSystem):
+            self._views = Views(runtime.fs, runtime.clock, self.writer, self.read_again)
         self._written: dict[str, tuple[dict[TopicPartition, int], set[TopicPartition]]] = {}
         try:
             self._open()
@@ -195,6 +206,65 @@ class LogDirectory:
     def partition_path(self, topic_partition: TopicPartition) -> str:
         """Return the folder of a partition."""
         return f"{self.path}/{topic_partition}"
+
+    def load(
+        self, topic_partition: TopicPartition, config: LogConfig, broker_config: BrokerConfig
+    ) -> Log:
+        """Open a partition by what the directory says of it; see `logstore.loader.open_log`.
+
+        Read-only and beside a process that writes it is opened again while it changes.
+        """
+        folder = self.partition_path(topic_partition)
+
+        def load(finding_level: int) -> Log:
+            return open_log(
+                self.runtime,
+                folder,
+                topic_partition,
+                config,
+                clean=self.is_at_rest(topic_partition),
+                recovery_point=self.recovery_points.get(topic_partition, 0),
+                log_start_offset=self.log_starts.get(topic_partition, 0),
+                producer_id_expiration_ms=broker_config.producer_id_expiration_ms,
+                finding_level=finding_level,
+            )
+
+        if self._views is None or topic_partition not in self.partitions:
+            return load(logging.WARNING)
+        return self._views.take(folder, load)
+
+    # -- read-only, beside a process that writes -----------------------------------------
+
+    def is_at_hand(self) -> bool:
+        """Tell whether nobody else changes it: it is held here, or nobody has it for writing."""
+        return not self.read_only or self.writer() is None
+
+    def writer(self) -> int | None:
+        """Return the process that has the directory for writing, 0 if unknown; None if none has."""
+        return self.runtime.fs.lock_holder(f"{self.path}/{LOCK_FILE}")
+
+    def has_folder(self, topic_partition: TopicPartition) -> bool:
+        """Tell whether a partition's folder is there now, whatever was seen of it before."""
+        fs = self.runtime.fs
+        if isinstance(fs, OverlayFileSystem):
+            fs = fs.base
+        return fs.is_dir(self.partition_path(topic_partition))
+
+    def look_again(self, topic_partition: TopicPartition, look: int) -> bool:
+        """Let a partition be seen anew if another process writes it; False if it makes no sense.
+
+        `look` is the number of the look that failed, 1 for the first.
+        """
+        if self._views is None or look >= LOOKS_MAX or self.writer() is None:
+            return False
+        self._views.look_again(self.partition_path(topic_partition), look)
+        return True
+
+    def read_again(self) -> None:
+        """Read anew what the directory says of its partitions, beside their folders."""
+        self.clean = is_clean_shutdown(self.runtime.fs, self.path)
+        self.recovery_points = self._read(RECOVERY_POINTS)
+        self.log_starts = self._read(LOG_START_OFFSETS)
 
     # -- checkpoints ---------------------------------------------------------------------
 
@@ -384,3 +454,30 @@ class LogDirectory:
             if self._file_lock is not None:
                 self._file_lock.release()
                 self._file_lock = None
+
+
+def partition_folders(fs: FileSystem, path: str) -> list[str]:
+    """Return the names of the partitions' folders in a data directory, whatever their state."""
+    try:
+        return [name for name in fs.list_dir(path) if parse_log_dir(name) is not None]
+    except OSError:  # opening it tells
+        return []
+
+
+def find_folder(
+    directories: Iterable[LogDirectory], topic_partition: TopicPartition
+) -> LogDirectory:
+    """Return the directory to which another process moved a partition; it lives there now.
+
+    Raises
+    ------
+    UnknownTopicOrPartitionError
+        It is nowhere.
+    """
+    for directory in directories:
+        if directory.has_folder(topic_partition):
+            directory.partitions.add(topic_partition)
+            return directory
+    raise UnknownTopicOrPartitionError(
+        f"{topic_partition} is gone: the process that writes here has deleted it"
+    )

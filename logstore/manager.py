@@ -24,13 +24,13 @@ from logstore.errors import (
     UnknownTopicOrPartitionError,
 )
 from logstore.homes import PartitionHomes
-from logstore.loader import open_log
 from logstore.loading import load_logs
 from logstore.log import Log
-from logstore.log_directory import LogDirectory
+from logstore.log_directory import LogDirectory, find_folder, partition_folders
 from logstore.moving import PartitionMove, find_directory, settle_moves
 from logstore.names import validate_topic_name
 from logstore.runtime import one_at_a_time
+from logstore.second_look import LOOKS_MAX, pause_after
 from logstore.services import LogServices
 from logstore.topics import Topic, TopicStore
 from logstore.types import TopicPartition
@@ -89,12 +89,8 @@ class LogManager:
         self._lock = runtime.lock()
         self._homes = PartitionHomes()
         self._logs: dict[TopicPartition, Log] = {}
-        delay_ms = effective_config({}, broker_config).file_delete_delay_ms
         try:
-            for path in log_dirs:
-                self.directories.append(
-                    LogDirectory(runtime, path, read_only=read_only, file_delete_delay_ms=delay_ms)
-                )
+            self._open_directories(log_dirs)
             self.directories[0].check_online()
             self._store = TopicStore(runtime.fs, log_dirs[0])
             self.catalog = TopicCatalog(self._store, self._homes, broker_config)
@@ -107,6 +103,23 @@ class LogManager:
             for directory in self.directories:
                 directory.close(clean=False)
             raise
+
+    def _open_directories(self, log_dirs: Sequence[str]) -> None:
+        """Open the directories; again while another process moves partitions between them."""
+        delay_ms = effective_config({}, self.broker_config).file_delete_delay_ms
+        for look in range(1, LOOKS_MAX + 1):
+            before = [partition_folders(self.runtime.fs, path) for path in log_dirs]
+            self.directories = []
+            for path in log_dirs:
+                directory = LogDirectory(
+                    self.runtime, path, read_only=self.read_only, file_delete_delay_ms=delay_ms
+                )
+                self.directories.append(directory)
+            if all(directory.is_at_hand() for directory in self.directories):
+                return
+            if before == [partition_folders(self.runtime.fs, path) for path in log_dirs]:
+                return
+            pause_after(look, self.runtime.clock)
 
     def _find_partitions(self) -> None:
         for directory in self.directories:
@@ -337,17 +350,12 @@ class LogManager:
             )
         directory = self._homes.get(topic_partition) or self._settle(topic_partition)
         directory.check_usable(topic_partition)
+        config = self.catalog.config(topic.name)
         try:
-            log = open_log(
-                self.runtime,
-                directory.partition_path(topic_partition),
-                topic_partition,
-                self.catalog.config(topic.name),
-                clean=directory.is_at_rest(topic_partition),
-                recovery_point=directory.recovery_points.get(topic_partition, 0),
-                log_start_offset=directory.log_starts.get(topic_partition, 0),
-                producer_id_expiration_ms=self.broker_config.producer_id_expiration_ms,
-            )
+            log = directory.load(topic_partition, config, self.broker_config)
+        except UnknownTopicOrPartitionError:  # another process moved it, or deleted it
+            self._homes[topic_partition] = find_folder(self.directories, topic_partition)
+            return self._open(topic_partition)
         except OSError as error:
             directory.half_opened.add(topic_partition)
             self._take_offline(directory, f"cannot open {topic_partition}: {error}")
@@ -365,6 +373,13 @@ class LogManager:
         if not self.read_only:
             with self._storage(directory, "cannot write checkpoints"):
                 directory.write_log_starts({log.topic_partition: log})
+
+    def reopen(self, topic_partition: TopicPartition, look: int) -> Log | None:
+        """Return a log that could not be read, opened anew; see `LogDirectory.look_again`."""
+        if not self.directory_of(topic_partition).look_again(topic_partition, look):
+            return None
+        self._logs.pop(topic_partition).close()
+        return self.log(topic_partition)
 
     def _settle(self, topic_partition: TopicPartition) -> LogDirectory:
         """Choose where a new partition lives: where the fewest do, as Kafka does."""

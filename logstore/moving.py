@@ -259,7 +259,9 @@ def settle_moves(directories: Sequence[LogDirectory]) -> None:
     for directory in directories:
         for name in sorted(directory.futures):
             path = f"{directory.path}/{name}"
-            logger.warning("%s is left alone: only a broker knows what to do with it", path)
+            # A process at work is about to finish it.
+            level = logging.WARNING if directory.is_at_hand() else logging.INFO
+            logger.log(level, "%s is left alone: only a broker knows what to do with it", path)
 
 
 class _HalfMove:

@@ -6,6 +6,7 @@ A facade that composes the log manager and the cleaner; it holds no rule of its 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
 
@@ -427,7 +428,8 @@ class Broker:
             A batch is damaged; names file and position.
         """
         log = self.manager.log(TopicPartition(topic, partition))
-        return read_records(log, offset, until, max_records, Isolation(isolation), key)
+        reopen = partial(self.manager.reopen, log.topic_partition)
+        return read_records(log, offset, until, max_records, Isolation(isolation), key, reopen)
 
     def table(self, topic: str, *, isolation: str = "read_committed") -> dict[bytes, bytes]:
         """Return the value of each key that is not deleted, under the topic's strategy."""
@@ -438,18 +440,13 @@ class Broker:
         return values_per_key(logs, config, Isolation(isolation))
 
     def list_offset(self, topic: str, partition: int, target: int) -> ListedOffset | None:
-        """Answer a ListOffsets query.
+        """Answer a ListOffsets query; None if no record answers.
 
         Parameters
         ----------
         target : int
             A time in Unix ms, or one of Kafka's targets: -1 latest, -2 earliest, -3 that of the
             largest timestamp.
-
-        Returns
-        -------
-        ListedOffset or None
-            None if no record answers.
         """
         return self.log(topic, partition).offset_for_timestamp(target)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from logstore.errors import InvalidRecordError
 from logstore.fetch import Isolation
 from logstore.log import Log, NewRecord
 from logstore.record.records import Header
+from logstore.second_look import TRANSIENT
 from logstore.types import TimestampType
 
 
@@ -95,8 +96,40 @@ def read_records(
     max_records: int | None,
     isolation: Isolation,
     key: bytes | None,
+    reopen: Callable[[int], Log | None] = lambda _: None,
 ) -> Iterator[ConsumerRecord]:
-    """Yield a log's records as a consumer sees them; see `Broker.read`."""
+    """Yield a log's records as a consumer sees them; see `Broker.read`.
+
+    `reopen` is asked after each failure for the log as it is now, with the number of failures at
+    this place; None lets the failure through. What was yielded is not yielded again: a new look
+    begins behind it, or at a log start that has moved beyond.
+    """
+    given = failures = 0
+    while True:
+        left = None if max_records is None else max_records - given
+        try:
+            for record in _records_of(log, offset, until, left, isolation, key):
+                yield record
+                offset, failures, given = record.offset + 1, 0, given + 1
+        except TRANSIENT:
+            failures += 1
+            changed = reopen(failures)
+            if changed is None:
+                raise
+            log = changed
+            offset = max(offset or 0, log.log_start_offset)
+        else:
+            return
+
+
+def _records_of(
+    log: Log,
+    offset: int | None,
+    until: int | None,
+    max_records: int | None,
+    isolation: Isolation,
+    key: bytes | None,
+) -> Iterator[ConsumerRecord]:
     topic, partition = log.topic_partition
     start = log.log_start_offset if offset is None else offset
     records = log.records(start, until, isolation=isolation)

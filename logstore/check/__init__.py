@@ -6,8 +6,18 @@ writes and recovers them: a verifier that asked the suspect would be none.
 The checks are listed in docs/CHECKS.md.
 """
 
+from logstore.check.again import confirmed
 from logstore.check.directory import Checker
 from logstore.check.findings import CHECKS, ERROR, INFO, WARNING, CheckFinding
 from logstore.check.segment import CheckCounts
 
-__all__ = ["CHECKS", "ERROR", "INFO", "WARNING", "CheckCounts", "CheckFinding", "Checker"]
+__all__ = [
+    "CHECKS",
+    "ERROR",
+    "INFO",
+    "WARNING",
+    "CheckCounts",
+    "CheckFinding",
+    "Checker",
+    "confirmed",
+]

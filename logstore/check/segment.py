@@ -66,6 +66,11 @@ class CheckCounts:
         """Return how many findings have a severity."""
         return sum(count for (each, _), count in self.findings.items() if each == severity)
 
+    def restart(self) -> None:
+        """Count from nothing again."""
+        self.segments = self.batches = self.records = self.bytes_read = 0
+        self.findings.clear()
+
     def advance(self, path: str, size_bytes: int) -> None:
         """Note bytes of a `.log` that were read."""
         self.bytes_read += size_bytes

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from logstore.cli.options import Settings, command
+from logstore.cli.options import Settings, command, note_writers, writers_of
 from logstore.cli.output import display_text, emit, emit_json, emit_lines, format_count, plural
 from logstore.cli.progress import ProgressBar
 from logstore.cli.tables import Styled, Table, paint
@@ -46,7 +46,7 @@ def check(settings: Settings, path: str | None) -> int:
 
     docs/CHECKS.md lists the checks by name.
     """  # noqa: D301  # click's marker is the backspace itself
-    from logstore.check import CheckCounts, Checker
+    from logstore.check import CheckCounts, Checker, confirmed
     from logstore.runtime import DiskFileSystem, ReadOnlyFileSystem
 
     counts = CheckCounts()
@@ -60,14 +60,20 @@ def check(settings: Settings, path: str | None) -> int:
             f"there is nothing to check in {', '.join(paths)}: no folder of a partition, no file"
             " of a log"
         )
-    if path is None:
-        findings = checker.data_dirs(paths)
-    else:
-        # Made absolute, since what a directory is shows in its name and in the one above it.
-        try:
-            findings = checker.path(_absolute(path))
-        except ValueError as error:
-            raise click.UsageError(str(error)) from error
+    # Made absolute, since what a directory is shows in its name and in the one above it.
+    absolute = None if path is None else _absolute(path)
+
+    def look() -> Iterator[CheckFinding]:
+        return checker.data_dirs(paths) if absolute is None else checker.path(absolute)
+
+    try:
+        look()
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    around = paths if absolute is None else _directories_around(absolute)
+    note_writers(around)
+    findings = confirmed(look, counts, lambda: bool(writers_of(around)), settings.clock())
+    if path is not None:
         findings = (each._replace(path=_as_given(each.path, path)) for each in findings)
     with ProgressBar() as bar:
         if bar.visible:
@@ -77,6 +83,12 @@ def check(settings: Settings, path: str | None) -> int:
             )
         found = list(findings)
     return _print(settings, found, counts)
+
+
+def _directories_around(path: str) -> list[str]:
+    """Return what may be the data directory of a path: itself, or one of the two above it."""
+    above = [path, *map(str, Path(path).parents)]
+    return above[:3]
 
 
 def _absolute(path: str) -> str:

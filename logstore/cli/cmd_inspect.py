@@ -256,7 +256,6 @@ def _override(target: Target, overrides: Mapping[str, str]) -> None:
 
 def _print_partitions(settings: Settings, target: Target, *, deep: bool) -> int:
     """Print summaries; a partition that cannot be opened hides no other."""
-    from logstore.broker.inspect import inspect_partition
     from logstore.errors import LogStoreError
 
     assert target.broker is not None
@@ -264,7 +263,7 @@ def _print_partitions(settings: Settings, target: Target, *, deep: bool) -> int:
     failures: list[tuple[TopicPartition, LogStoreError]] = []
     for tp in target.partitions:
         try:
-            summaries.append(inspect_partition(target.broker, tp, deep=deep))
+            summaries.append(_summary_of(target.broker, tp, deep=deep))
         except LogStoreError as error:
             if target.is_one:
                 raise
@@ -282,6 +281,23 @@ def _print_partitions(settings: Settings, target: Target, *, deep: bool) -> int:
         click.echo(f"error: {tp}: {one_line(str(failure))} ({failure.kafka_error})", err=True)
     damaged = any(summary.is_damaged for summary in summaries)
     return max([failure.exit_code for _, failure in failures] + [int(damaged)])
+
+
+def _summary_of(broker: Broker, tp: TopicPartition, *, deep: bool) -> PartitionSummary:
+    """Look at a partition; again if it seems damaged while another process writes it."""
+    from logstore.broker.inspect import inspect_partition
+    from logstore.second_look import TRANSIENT
+
+    failures = 0
+    while True:
+        failures += 1
+        try:
+            summary = inspect_partition(broker, tp, deep=deep)
+            if not summary.is_damaged or broker.manager.reopen(tp, failures) is None:
+                return summary
+        except TRANSIENT:
+            if broker.manager.reopen(tp, failures) is None:
+                raise
 
 
 def _print_json(

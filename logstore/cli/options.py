@@ -152,13 +152,34 @@ class Settings(NamedTuple):
                 f"data directory {missing[0]} does not exist; --data-dir names another"
             )
         with ProgressBar("partitions") as bar:
-            return Broker(
+            broker = Broker(
                 list(directories),
                 clock=self.clock(),
                 broker_config=config,
                 read_only=read_only,
                 on_load=partial(_show_load, bar) if bar.visible else None,
             )
+        if read_only:
+            note_writers(directories)
+        return broker
+
+
+def note_writers(directories: Iterable[str]) -> None:
+    """Say which data directories another process writes, so that they may change at any moment."""
+    from logstore.cli.output import note
+
+    for path, process_id in writers_of(directories).items():
+        who = f"process {process_id}" if process_id else "another process"
+        note(f"{who} is writing in {path}: this is what it has written so far")
+
+
+def writers_of(directories: Iterable[str]) -> dict[str, int]:
+    """Return the other processes that have data directories for writing; 0 where unknown."""
+    from logstore.log_directory import LOCK_FILE
+    from logstore.runtime import DiskFileSystem
+
+    holders = {path: DiskFileSystem().lock_holder(f"{path}/{LOCK_FILE}") for path in directories}
+    return {path: pid for path, pid in holders.items() if pid not in (None, os.getpid())}
 
 
 def _show_load(bar: ProgressBar, step: LoadProgress) -> None:
