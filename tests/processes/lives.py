@@ -1,0 +1,144 @@
+"""The parent of workers: starts them, listens, and kills them."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Self
+
+from tests.processes.ledger import Ledger
+from tests.processes.worker import Life
+
+ROOT = Path(__file__).resolve().parents[2]
+SILENCE_SECONDS = 60
+"""A worker that tells nothing for so long is stuck."""
+
+
+class Nursery:
+    """The process that forks the workers; see `tests.processes.worker`."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.processes.worker"],
+            cwd=ROOT,
+            # As users run it: the invariants are checked when the files are opened again.
+            env=os.environ | {"LOGSTORE_VERIFY": "0"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            bufsize=0,
+        )
+        assert self._process.stdout is not None
+        self._pipe = self._process.stdout.fileno()
+        self._rest = b""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.stdout.close()
+        self._process.wait(SILENCE_SECONDS)
+
+    def start(self, life: Life) -> None:
+        """Bring up a child."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(asdict(life)).encode() + b"\n")
+
+    def lines(self, seconds: float = SILENCE_SECONDS) -> Iterator[list[Any]]:
+        """Yield what was told by now; wait so long for the first of it."""
+        end = time.monotonic() + seconds
+        while True:
+            ready, _, _ = select.select([self._pipe], [], [], max(0, end - time.monotonic()))
+            if not ready:
+                return
+            data = os.read(self._pipe, 1 << 16)
+            assert data, "the nursery is gone"
+            *lines, self._rest = (self._rest + data).split(b"\n")
+            yield from map(json.loads, lines)
+            if lines:
+                return
+
+
+class Worker:
+    """One worker, until it ends or is killed.
+
+    Attributes
+    ----------
+    pid : int
+    code : int or None
+        Its exit code once it ended, negative if a signal ended it.
+    """
+
+    def __init__(self, nursery: Nursery, ledger: Ledger, life: Life) -> None:
+        self._nursery = nursery
+        self._ledger = ledger
+        self.life = life
+        self.code: int | None = None
+        self.is_open = False
+        self.told = 0
+        self.disk_error = ""
+        self.pid = 0
+        nursery.start(life)
+        while not self.pid:
+            self.listen(SILENCE_SECONDS)
+
+    def listen(self, seconds: float) -> None:
+        """Take in what it tells, waiting so long for the first of it."""
+        for pid, what, *rest in self._nursery.lines(seconds):
+            if what == "born":
+                (self.pid,) = rest
+            elif what == "ended":
+                assert rest[0] == self.pid
+                self.code = rest[1]
+            elif what == "open":
+                self.is_open = True
+            elif what == "disk":
+                (self.disk_error,) = rest
+            elif what == "failed":
+                raise AssertionError(f"worker {pid} of {self.life} failed:\n{rest[0]}")
+            else:
+                self.told += 1
+                self._ledger.take(what, *rest)
+
+    def listen_for(self, seconds: float) -> None:
+        """Let it work for so long, or until it ends."""
+        end = time.monotonic() + seconds
+        while self.code is None and (left := end - time.monotonic()) > 0:
+            self.listen(left)
+
+    def listen_to_the_end(self) -> int:
+        """Let it work until it ends; return its exit code."""
+        while self.code is None:
+            before = self.told
+            self.listen(SILENCE_SECONDS)
+            assert self.told > before or self.code is not None or self.disk_error, "it is stuck"
+        return self.code
+
+    def kill(self) -> None:
+        """Kill it, unless it ended, and hear what it told until then."""
+        if self.code is None:
+            os.kill(self.pid, signal.SIGKILL)
+            while self.code is None:
+                self.listen(SILENCE_SECONDS)
+        self._ledger.tally["kills"] += self.code == -signal.SIGKILL
+
+
+@contextmanager
+def working(nursery: Nursery, ledger: Ledger, life: Life) -> Iterator[Worker]:
+    """Have a worker, which is killed in the end."""
+    worker = Worker(nursery, ledger, life)
+    try:
+        yield worker
+    finally:
+        worker.kill()
