@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
+from logstore.config_table import SMALL_FILE_MAX_BYTES
 from logstore.errors import CorruptCheckpointError, CorruptionError
 from logstore.runtime.fs import FileKind, FileSystem, NotRegularFileError, open_anew
 from logstore.types import TopicPartition
@@ -52,16 +53,30 @@ _METADATA_GAP = re.compile(r":[ \t]+")
 
 
 def read_bytes(
-    fs: FileSystem, path: str, *, error: type[CorruptionError] = CorruptCheckpointError
+    fs: FileSystem,
+    path: str,
+    max_bytes: int = SMALL_FILE_MAX_BYTES,
+    *,
+    error: type[CorruptionError] = CorruptCheckpointError,
 ) -> bytes:
     """Return the contents of a small file.
+
+    Parameters
+    ----------
+    fs : FileSystem
+    path : str
+    max_bytes : int, optional
+        The most that it may hold (`logstore.small.file.max.bytes`), lest a damaged one take all
+        memory.
+    error : type, optional
+        What to raise of one that is damaged.
 
     Raises
     ------
     FileNotFoundError
         There is none.
     CorruptionError
-        It is no regular file; of the type `error`.
+        It is larger, or no regular file; of the type `error`.
     """
     try:
         file = fs.open(path)
@@ -69,7 +84,15 @@ def read_bytes(
         text = refusal.strerror or "is no regular file"
         raise error(text, path=path, check=UNREADABLE) from refusal
     try:
-        return file.read(0, file.size())
+        if (size := file.size()) > max_bytes:
+            raise error(
+                f"{size} bytes are more than logstore.small.file.max.bytes = {max_bytes}",
+                path=path,
+                check=UNREADABLE,
+                expected=max_bytes,
+                found=size,
+            )
+        return file.read(0, size)
     finally:
         file.close()
 
@@ -121,7 +144,9 @@ class Row(NamedTuple):
     fields: Sequence[str]
 
 
-def read_rows(fs: FileSystem, path: str, field_count: int) -> list[Row]:
+def read_rows(
+    fs: FileSystem, path: str, field_count: int, max_bytes: int = SMALL_FILE_MAX_BYTES
+) -> list[Row]:
     """Read a text checkpoint.
 
     Parameters
@@ -130,6 +155,8 @@ def read_rows(fs: FileSystem, path: str, field_count: int) -> list[Row]:
     path : str
     field_count : int
         Fields that every entry must have.
+    max_bytes : int, optional
+        See `read_bytes`.
 
     Returns
     -------
@@ -143,7 +170,7 @@ def read_rows(fs: FileSystem, path: str, field_count: int) -> list[Row]:
         blank line has none), or there are more or fewer entries than announced.
     """
     try:
-        data = read_bytes(fs, path)
+        data = read_bytes(fs, path, max_bytes)
     except FileNotFoundError:
         return []
     return _rows_of(data, path, field_count)
@@ -235,13 +262,21 @@ class OffsetCheckpoint:
     lock : context manager, optional
         Held while reading and while writing, so that two threads cannot use the same `.tmp`
         file at once. Give one (`Runtime.lock()`) where several threads share the object.
+    max_bytes : int, optional
+        See `read_bytes`.
     """
 
     def __init__(
-        self, fs: FileSystem, path: str, *, lock: AbstractContextManager[object] | None = None
+        self,
+        fs: FileSystem,
+        path: str,
+        *,
+        lock: AbstractContextManager[object] | None = None,
+        max_bytes: int = SMALL_FILE_MAX_BYTES,
     ) -> None:
         self._fs = fs
         self.path = path
+        self._max_bytes = max_bytes
         self._lock = nullcontext() if lock is None else lock
         self._parsed: tuple[bytes, dict[TopicPartition, int]] = (b"", {})
 
@@ -258,7 +293,7 @@ class OffsetCheckpoint:
         """
         with self._lock:
             try:
-                data = read_bytes(self._fs, self.path)
+                data = read_bytes(self._fs, self.path, self._max_bytes)
             except FileNotFoundError:
                 data = b""
         before, offsets = self._parsed
@@ -339,7 +374,9 @@ def decode_topic_id(text: str) -> bytes:
     return base64.urlsafe_b64decode(text + "==")
 
 
-def read_partition_metadata(fs: FileSystem, directory: str) -> bytes | None:
+def read_partition_metadata(
+    fs: FileSystem, directory: str, max_bytes: int = SMALL_FILE_MAX_BYTES
+) -> bytes | None:
     """Return the topic id stored in a partition's directory.
 
     Returns
@@ -354,7 +391,7 @@ def read_partition_metadata(fs: FileSystem, directory: str) -> bytes | None:
     """
     path = f"{directory}/{PARTITION_METADATA}"
     try:
-        data = read_bytes(fs, path)
+        data = read_bytes(fs, path, max_bytes)
     except FileNotFoundError:
         return None
     lines = _LINE_END.split(data.decode("utf-8", errors="replace"))

@@ -9,6 +9,7 @@ Source: storage-format §16, cleaner-semantics §12.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -18,7 +19,7 @@ from logstore.config_keys import Value, render, to_text
 from logstore.config_legacy import translate_broker, translate_policy
 from logstore.config_table import BROKER_KEYS, COMPACT, DELETE, TOPIC_KEYS
 from logstore.errors import InvalidConfigurationError
-from logstore.runtime.fs import FileSystem
+from logstore.runtime.fs import read_input
 from logstore.types import INT64_MAX, TimestampType
 
 MIN_DEDUPE_BYTES_PER_THREAD = 1 << 20
@@ -227,6 +228,7 @@ class BrokerConfig:
     log_cleaner_io_buffer_size: int = _broker("log.cleaner.io.buffer.size")
     log_cleaner_io_buffer_load_factor: float = _broker("log.cleaner.io.buffer.load.factor")
     log_cleaner_backoff_ms: int = _broker("log.cleaner.backoff.ms")
+    logstore_small_file_max_bytes: int = _broker("logstore.small.file.max.bytes")
     logstore_kafka_exact: bool = _broker("logstore.kafka.exact")
     topic_defaults: Mapping[str, TopicDefault] = dataclasses.field(default_factory=dict, hash=False)
     notes: tuple[str, ...] = dataclasses.field(default=(), compare=False)
@@ -303,32 +305,61 @@ class BrokerConfig:
         return cls(topic_defaults=topic_defaults_of(values), notes=tuple(notes), **fields)
 
 
+_LINE_END = re.compile(r"\r\n|\n|\r")
 _BROKER_FIELDS = frozenset(field.name for field in dataclasses.fields(BrokerConfig))
 
 
-def read_properties(fs: FileSystem, path: str) -> dict[str, str]:
-    """Read a Java properties file.
+def read_properties(path: str) -> dict[str, str]:
+    """Read a Java properties file, or a pipe that yields one.
 
     Raises
     ------
     InvalidConfigurationError
         There is no such file, or it is malformed.
     """
+    try:
+        data = read_input(path)
+    except FileNotFoundError as error:
+        raise InvalidConfigurationError(f"there is no configuration file {path}") from error
+    return parse_properties(data, path)
+
+
+def parse_properties(data: bytes, path: str) -> dict[str, str]:
+    """Return what a Java properties file says; `path` names it in errors.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        It is malformed.
+    """
     # Few commands are given a file, and the library takes its time to load.
     import javaproperties
 
     try:
-        file = fs.open(path)
-    except FileNotFoundError as error:
-        raise InvalidConfigurationError(f"there is no configuration file {path}") from error
-    try:
-        data = file.read(0, file.size())
-    finally:
-        file.close()
-    try:
-        return javaproperties.loads(data.decode("latin-1"))
+        return javaproperties.loads(_joined(data.decode("latin-1")))
     except ValueError as error:
         raise InvalidConfigurationError(f"{path} is no properties file: {error}") from error
+
+
+def _joined(text: str) -> str:
+    """Return properties with each logical line in one line; the library's time to join is squared.
+
+    A line goes on in the next one if it ends in an odd number of backslashes, but for comments.
+    """
+    lines: list[str] = []
+    parts: list[str] = []
+    for line in _LINE_END.split(text):
+        piece = line.lstrip(" \t\f")
+        if not parts and piece.startswith(("#", "!")):
+            continue
+        if (len(piece) - len(piece.rstrip("\\"))) % 2:
+            parts.append(piece[:-1])
+            continue
+        whole = "".join([*parts, piece])
+        # What begins so only once it is joined is a key, no comment.
+        lines.append(f"\\{whole}" if parts and whole.startswith(("#", "!")) else whole)
+        parts.clear()
+    return "\n".join([*lines, "".join(parts)])
 
 
 def normalize_overrides(overrides: Mapping[str, object]) -> tuple[dict[str, str], tuple[str, ...]]:

@@ -27,6 +27,9 @@ RATIO: Ranges = ((0, 1),)
 COMPACT = "compact"
 DELETE = "delete"
 
+SMALL_FILE_MAX_BYTES = 64 << 20
+"""Default of `logstore.small.file.max.bytes`, for those too who have no configuration."""
+
 _TOPIC_ROWS = (
     ConfigKey(
         "segment.bytes",
@@ -552,6 +555,14 @@ _BROKER_ROWS = (
         15_000,
         "Time in ms that a cleaner thread sleeps when it found nothing to clean.",
         AT_LEAST_0,
+    ),
+    ConfigKey(
+        "logstore.small.file.max.bytes",
+        Kind.INT,
+        SMALL_FILE_MAX_BYTES,
+        "This engine's own: bytes that a checkpoint, a producer snapshot or another file read as a "
+        "whole may have; a larger one is taken for damage.",
+        AT_LEAST_1,
     ),
     ConfigKey(
         "logstore.kafka.exact",

@@ -13,6 +13,7 @@ import logging
 from typing import NamedTuple
 
 from logstore.checkpoint import parse_number, read_rows, write_rows
+from logstore.config_table import SMALL_FILE_MAX_BYTES
 from logstore.errors import CorruptCheckpointError
 from logstore.runtime.fs import FileSystem
 
@@ -51,6 +52,8 @@ class LeaderEpochCache:
     load : bool
         Read the file; without it the cache starts empty, and the next flush replaces whatever
         file there is (what a caller wants after `CorruptCheckpointError`).
+    max_bytes : int
+        Bytes that the file may have, to be read.
 
     Raises
     ------
@@ -62,13 +65,20 @@ class LeaderEpochCache:
     Changes need the log's lock. Questions do not: they look at one immutable tuple.
     """
 
-    def __init__(self, fs: FileSystem, directory: str, *, load: bool = True) -> None:
+    def __init__(
+        self,
+        fs: FileSystem,
+        directory: str,
+        *,
+        load: bool = True,
+        max_bytes: int = SMALL_FILE_MAX_BYTES,
+    ) -> None:
         self._fs = fs
         self._directory = directory
         self._entries: tuple[EpochEntry, ...] = ()
         self._unwritten = not load
         if load:
-            self._entries = _read(fs, self.path)
+            self._entries = _read(fs, self.path, max_bytes)
 
     @property
     def path(self) -> str:
@@ -225,8 +235,8 @@ class LeaderEpochCache:
         assert not _first_fall(self._entries), self._entries
 
 
-def _read(fs: FileSystem, path: str) -> tuple[EpochEntry, ...]:
-    rows = read_rows(fs, path, 2)
+def _read(fs: FileSystem, path: str, max_bytes: int) -> tuple[EpochEntry, ...]:
+    rows = read_rows(fs, path, 2, max_bytes)
     entries = tuple(
         EpochEntry(
             parse_number(path, row, 0, "epoch", bits=32),

@@ -15,6 +15,7 @@ from functools import partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
+from logstore.config_table import SMALL_FILE_MAX_BYTES
 from logstore.epochs import LEADER_EPOCHS, LeaderEpochCache
 from logstore.errors import (
     CorruptCheckpointError,
@@ -73,6 +74,7 @@ class LogLoader:
         log_start_offset: int,
         producer_id_expiration_ms: int,
         finding_level: int,
+        small_file_max_bytes: int,
     ) -> None:
         self.runtime = runtime
         self.fs = runtime.fs
@@ -83,6 +85,7 @@ class LogLoader:
         self.recovery_point = recovery_point
         self.log_start_offset = log_start_offset
         self.producer_id_expiration_ms = producer_id_expiration_ms
+        self.small_file_max_bytes = small_file_max_bytes
         self.files = PartitionFiles(runtime.fs, directory, finding_level)
         self._useless: set[int] = set()
         self._verified_ends: dict[int, int] = {}
@@ -428,7 +431,7 @@ class LogLoader:
 
     def _load_epochs(self) -> LeaderEpochCache:
         try:
-            return LeaderEpochCache(self.fs, self.directory)
+            return LeaderEpochCache(self.fs, self.directory, max_bytes=self.small_file_max_bytes)
         except CorruptCheckpointError as error:
             self.files.note("reset_epochs", f"{self.directory}/{LEADER_EPOCHS}", str(error))
             return LeaderEpochCache(self.fs, self.directory, load=False)
@@ -439,6 +442,7 @@ class LogLoader:
             self.directory,
             self.topic_partition,
             producer_id_expiration_ms=self.producer_id_expiration_ms,
+            small_file_max_bytes=self.small_file_max_bytes,
         )
 
     def _producer_state_at(self, offset: int, latest: Sequence[LogSegment]) -> ProducerStateManager:
@@ -502,6 +506,7 @@ def open_log(
     log_start_offset: int = 0,
     producer_id_expiration_ms: int = 86_400_000,
     finding_level: int = logging.WARNING,
+    small_file_max_bytes: int = SMALL_FILE_MAX_BYTES,
 ) -> Log:
     """Open a partition's directory, created if missing, and bring it into a sound state.
 
@@ -514,6 +519,8 @@ def open_log(
         From the checkpoints of the data directory; 0 if absent.
     finding_level : int
         Of `logging`, at which findings are told.
+    small_file_max_bytes : int
+        Bytes that a file which is read as a whole may have.
 
     Raises
     ------
@@ -539,4 +546,5 @@ def open_log(
         log_start_offset=log_start_offset,
         producer_id_expiration_ms=producer_id_expiration_ms,
         finding_level=finding_level,
+        small_file_max_bytes=small_file_max_bytes,
     ).load()

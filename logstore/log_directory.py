@@ -22,6 +22,7 @@ from logstore.checkpoint import (
     remove_temporary,
     take_clean_shutdown,
 )
+from logstore.config_table import SMALL_FILE_MAX_BYTES
 from logstore.errors import (
     CorruptCheckpointError,
     InvalidConfigurationError,
@@ -71,6 +72,8 @@ class LogDirectory:
         Take no lock and remove no marker; a missing directory is an error.
     file_delete_delay_ms : int
         How long the folders of partitions stay whose deletion was scheduled before.
+    small_file_max_bytes : int
+        Bytes that a file which is read as a whole may have.
 
     Attributes
     ----------
@@ -101,12 +104,19 @@ class LogDirectory:
     """
 
     def __init__(
-        self, runtime: Runtime, path: str, *, read_only: bool, file_delete_delay_ms: int = 0
+        self,
+        runtime: Runtime,
+        path: str,
+        *,
+        read_only: bool,
+        file_delete_delay_ms: int = 0,
+        small_file_max_bytes: int = SMALL_FILE_MAX_BYTES,
     ) -> None:
         self.runtime = runtime
         self.path = path
         self.read_only = read_only
         self.file_delete_delay_ms = file_delete_delay_ms
+        self._small_file_max_bytes = small_file_max_bytes
         self.clean = False
         self.recovery_points: dict[TopicPartition, int] = {}
         self.log_starts: dict[TopicPartition, int] = {}
@@ -116,13 +126,15 @@ class LogDirectory:
         self.futures: set[str] = set()
         self.withheld: dict[TopicPartition, str] = {}
         self._at_rest: set[TopicPartition] = set()
+        self._damaged: set[str] = set()  # checkpoints that are not read until they are written
         self.offline_reason: str | None = None
         self._file_lock: FileLock | None = None
         self._folder_deletions: list[_FolderDeletion] = []
         self._removing = runtime.lock()  # one who removes folders at a time
         self._checkpointing = runtime.lock()  # one writer of checkpoints at a time
         self._checkpoints = {
-            name: OffsetCheckpoint(runtime.fs, f"{path}/{name}") for name in CHECKPOINTS
+            name: OffsetCheckpoint(runtime.fs, f"{path}/{name}", max_bytes=small_file_max_bytes)
+            for name in CHECKPOINTS
         }
         self._views: Views | None = None
         if read_only and isinstance(runtime.fs, OverlayFileSystem):
@@ -151,7 +163,7 @@ class LogDirectory:
         self.clean = is_clean_shutdown(fs, self.path)
         self.recovery_points = self._read(RECOVERY_POINTS)
         self.log_starts = self._read(LOG_START_OFFSETS)
-        self.moves = read_moves(fs, self.path)
+        self.moves = read_moves(fs, self.path, self._small_file_max_bytes)
         due_ms = self._uptime_ms() + self.file_delete_delay_ms
         for name in fs.list_dir(self.path):
             path = f"{self.path}/{name}"
@@ -227,6 +239,7 @@ class LogDirectory:
                 log_start_offset=self.log_starts.get(topic_partition, 0),
                 producer_id_expiration_ms=broker_config.producer_id_expiration_ms,
                 finding_level=finding_level,
+                small_file_max_bytes=broker_config.logstore_small_file_max_bytes,
             )
 
         if self._views is None or topic_partition not in self.partitions:
@@ -262,6 +275,7 @@ class LogDirectory:
 
     def read_again(self) -> None:
         """Read anew what the directory says of its partitions, beside their folders."""
+        self._damaged.clear()
         self.clean = is_clean_shutdown(self.runtime.fs, self.path)
         self.recovery_points = self._read(RECOVERY_POINTS)
         self.log_starts = self._read(LOG_START_OFFSETS)
@@ -273,11 +287,14 @@ class LogDirectory:
         return self._checkpoints[name]
 
     def _read(self, name: str) -> dict[TopicPartition, int]:
+        if name in self._damaged:
+            return {}
         try:
             return self.checkpoint(name).read()
         except CorruptCheckpointError as error:
             # Kafka starts from 0 as well: recovery then reads more than it needs to.
             logger.warning("%s; it is taken as empty", error)
+            self._damaged.add(name)  # not to be read and told again for each partition
             return {}
 
     def write_recovery_points(self, logs: Mapping[TopicPartition, Log]) -> None:
@@ -352,6 +369,7 @@ class LogDirectory:
             # Of those that are here: a partition may have been deleted since it was measured.
             known = {tp: offset for tp, offset in offsets.items() if tp in self.partitions}
             self.checkpoint(name).write(kept | known)
+            self._damaged.discard(name)
 
     # -- folders -------------------------------------------------------------------------
 

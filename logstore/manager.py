@@ -92,7 +92,9 @@ class LogManager:
         try:
             self._open_directories(log_dirs)
             self.directories[0].check_online()
-            self._store = TopicStore(runtime.fs, log_dirs[0])
+            self._store = TopicStore(
+                runtime.fs, log_dirs[0], broker_config.logstore_small_file_max_bytes
+            )
             self.catalog = TopicCatalog(self._store, self._homes, broker_config)
             settle_moves(self.directories)
             self._find_partitions()
@@ -112,7 +114,11 @@ class LogManager:
             self.directories = []
             for path in log_dirs:
                 directory = LogDirectory(
-                    self.runtime, path, read_only=self.read_only, file_delete_delay_ms=delay_ms
+                    self.runtime,
+                    path,
+                    read_only=self.read_only,
+                    file_delete_delay_ms=delay_ms,
+                    small_file_max_bytes=self.broker_config.logstore_small_file_max_bytes,
                 )
                 self.directories.append(directory)
             if all(directory.is_at_hand() for directory in self.directories):

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.checkpoint import read_bytes, write_atomically
+from logstore.config_table import SMALL_FILE_MAX_BYTES
 from logstore.errors import CorruptCheckpointError
 from logstore.names import parse_log_dir
 from logstore.types import TopicPartition
@@ -41,7 +42,9 @@ class Move(NamedTuple):
     undone: bool = False
 
 
-def read_moves(fs: FileSystem, log_dir: str) -> dict[TopicPartition, Move]:
+def read_moves(
+    fs: FileSystem, log_dir: str, max_bytes: int = SMALL_FILE_MAX_BYTES
+) -> dict[TopicPartition, Move]:
     """Return the moves that a data directory notes; none if it has no such file.
 
     Raises
@@ -53,7 +56,7 @@ def read_moves(fs: FileSystem, log_dir: str) -> dict[TopicPartition, Move]:
     if not fs.exists(path):
         return {}
     try:
-        document = json.loads(read_bytes(fs, path))
+        document = json.loads(read_bytes(fs, path, max_bytes))
         version, rows = document["version"], document["moves"].items()
         moves = {_partition(name): _move(**row) for name, row in rows}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

@@ -25,6 +25,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from logstore.checkpoint import read_bytes
+from logstore.config_table import SMALL_FILE_MAX_BYTES
 from logstore.errors import CorruptSnapshotError
 from logstore.names import DELETED_SUFFIX, SNAPSHOT_SUFFIX, file_name, parse_segment_file
 from logstore.record.crc32c import crc32c
@@ -162,8 +163,11 @@ class SnapshotFiles:
         The partition's directory, which exists; listed once, here.
     """
 
-    def __init__(self, fs: FileSystem, directory: str) -> None:
+    def __init__(
+        self, fs: FileSystem, directory: str, max_bytes: int = SMALL_FILE_MAX_BYTES
+    ) -> None:
         self._fs = fs
+        self._max_bytes = max_bytes
         self._directory = directory
         self._offsets: set[int] = set()
         self.reload()
@@ -197,7 +201,7 @@ class SnapshotFiles:
     def read(self, offset: int) -> list[SnapshotEntry]:
         """Return the entries of a snapshot; raises as `decode_snapshot` does."""
         path = self.path(offset)
-        data = read_bytes(self._fs, path, error=CorruptSnapshotError)
+        data = read_bytes(self._fs, path, self._max_bytes, error=CorruptSnapshotError)
         return decode_snapshot(data, path, offset)
 
     def write(self, offset: int, entries: Iterable[SnapshotEntry], *, sync: bool) -> str:

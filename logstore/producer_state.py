@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable
 
+from logstore.config_table import SMALL_FILE_MAX_BYTES
 from logstore.errors import CorruptSnapshotError
 from logstore.producer_entry import (
     BATCHES_REMEMBERED,
@@ -45,6 +46,8 @@ class ProducerStateManager:
         For messages.
     producer_id_expiration_ms : int
         Idle time after which a producer without an open transaction is forgotten.
+    small_file_max_bytes : int
+        Bytes that a snapshot may have, to be read.
 
     Attributes
     ----------
@@ -64,6 +67,7 @@ class ProducerStateManager:
         topic_partition: TopicPartition,
         *,
         producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
+        small_file_max_bytes: int = SMALL_FILE_MAX_BYTES,
     ) -> None:
         self._topic_partition = topic_partition
         self.producer_id_expiration_ms = producer_id_expiration_ms
@@ -76,7 +80,7 @@ class ProducerStateManager:
         self._unreplicated: dict[int, int] = {}
         self._map_end_offset = 0
         self._last_snapshot_offset = 0
-        self._snapshots = SnapshotFiles(fs, directory)
+        self._snapshots = SnapshotFiles(fs, directory, small_file_max_bytes)
 
     # --- questions ----------------------------------------------------------------------------
 

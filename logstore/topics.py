@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from logstore.checkpoint import read_bytes, write_atomically
+from logstore.config_table import SMALL_FILE_MAX_BYTES
 from logstore.errors import CorruptCheckpointError, InvalidTopicError, TopicAlreadyExistsError
 from logstore.names import validate_topic_name
 from logstore.runtime.fs import FileSystem
@@ -49,8 +50,9 @@ class Topic:
 class TopicStore:
     """Reads and replaces `logstore-topics.json`."""
 
-    def __init__(self, fs: FileSystem, log_dir: str) -> None:
+    def __init__(self, fs: FileSystem, log_dir: str, max_bytes: int = SMALL_FILE_MAX_BYTES) -> None:
         self._fs = fs
+        self._max_bytes = max_bytes
         self.path = f"{log_dir}/{TOPICS_FILE}"
         self._topics = self._read()
 
@@ -119,7 +121,7 @@ class TopicStore:
         if not self._fs.exists(self.path):
             return {}
         try:
-            document = json.loads(read_bytes(self._fs, self.path))
+            document = json.loads(read_bytes(self._fs, self.path, self._max_bytes))
             if document["version"] != _VERSION:
                 raise CorruptCheckpointError(
                     "unknown version",

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 from logstore.checkpoint import PRODUCER_IDS_FILE, read_bytes, write_atomically
+from logstore.config_table import SMALL_FILE_MAX_BYTES
 from logstore.errors import CorruptCheckpointError, KafkaStorageError, RequestError
 from logstore.runtime import FileSystem
 from logstore.types import INT64_MAX
@@ -36,6 +37,8 @@ class ProducerIds:
         Held while an id is taken.
     largest_known : callable
         Gives the largest id that the logs know, -1 if none; asked once, before the first block.
+    max_bytes : int
+        Bytes that the file may have, to be read.
     """
 
     def __init__(
@@ -44,11 +47,13 @@ class ProducerIds:
         log_dir: str,
         lock: AbstractContextManager[object],
         largest_known: Callable[[], int],
+        max_bytes: int = SMALL_FILE_MAX_BYTES,
     ) -> None:
         self._fs = fs
         self.path = f"{log_dir}/{PRODUCER_IDS_FILE}"
         self._lock = lock
         self._largest_known = largest_known
+        self._max_bytes = max_bytes
         self._next = 0
         self._reserved_end: int | None = None
 
@@ -91,7 +96,7 @@ class ProducerIds:
         if not self._fs.exists(self.path):
             return 0
         try:
-            document = json.loads(read_bytes(self._fs, self.path))
+            document = json.loads(read_bytes(self._fs, self.path, self._max_bytes))
             version, first = document["version"], document["next_producer_id"]
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise CorruptCheckpointError(

@@ -112,7 +112,11 @@ class TransactionCoordinator(LogService):
         self._abort_task: ScheduledTask | None = None
         self._next_expiry_ms = runtime.clock.now_ms() + self.config.remove_expired_interval_ms
         self._producer_ids = ProducerIds(
-            runtime.fs, manager.directories[0].path, self._lock, self._largest_known_id
+            runtime.fs,
+            manager.directories[0].path,
+            self._lock,
+            self._largest_known_id,
+            manager.broker_config.logstore_small_file_max_bytes,
         )
 
     # -- producers -----------------------------------------------------------------------

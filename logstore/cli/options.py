@@ -100,11 +100,10 @@ class Settings(NamedTuple):
         """Read the broker's properties; what has no effect is told once."""
         from logstore.cli.output import note
         from logstore.config import BrokerConfig, read_properties
-        from logstore.runtime import DiskFileSystem
 
         if self.config_file is None:
             return BrokerConfig.from_properties({})
-        config = BrokerConfig.from_properties(read_properties(DiskFileSystem(), self.config_file))
+        config = BrokerConfig.from_properties(read_properties(self.config_file))
         for text in config.notes:
             note(text)
         return config

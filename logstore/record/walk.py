@@ -173,7 +173,8 @@ def _is_old_message(data: bytes, start: int, file_size: int) -> bool:
 
     `data` begins a file of `file_size` bytes, whose first entry may be torn in its value.
     """
-    (length,) = _BATCH_LENGTH.unpack_from(data, start + layout.BATCH_LENGTH_POSITION)
+    length_at = start + layout.BATCH_LENGTH_POSITION
+    length = int.from_bytes(data[length_at : length_at + 4], "big", signed=True)
     magic = data[start + layout.MAGIC_POSITION]
     fixed = _OLD_FIXED_BYTES + 8 * magic  # magic 1 has a timestamp
     end = start + layout.LOG_OVERHEAD + length
@@ -184,7 +185,7 @@ def _is_old_message(data: bytes, start: int, file_size: int) -> bool:
     for _ in ("key", "value"):
         if at + 4 > len(data):
             return False
-        (size,) = _BATCH_LENGTH.unpack_from(data, at)
+        size = int.from_bytes(data[at : at + 4], "big", signed=True)
         if not -1 <= size <= left:
             return False
         at += 4 + max(size, 0)

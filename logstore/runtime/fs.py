@@ -473,6 +473,12 @@ def make_dirs_durably(fs: FileSystem, path: str) -> None:
             raise
 
 
+def read_input(path: str) -> bytes:
+    """Return all that a user's file holds; it may be a pipe, as a shell makes of `<(…)`."""
+    with open(path, "rb") as file:  # noqa: PTH123  # strings are the paths of this package
+        return file.read()
+
+
 def open_anew(fs: FileSystem, path: str) -> File:
     """Open an empty file for writing, in the place of what stands there; a folder stays, refused.
 

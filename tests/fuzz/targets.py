@@ -20,7 +20,7 @@ from cleaner.rewrite import Rules
 from cleaner.strategy import Strategy
 from cleaner.version_map import VersionMap
 from logstore.checkpoint import OffsetCheckpoint, read_partition_metadata, write_partition_metadata
-from logstore.config import BrokerConfig, effective_config, read_properties
+from logstore.config import BrokerConfig, effective_config, parse_properties
 from logstore.epochs import LeaderEpochCache
 from logstore.errors import (
     CorruptCheckpointError,
@@ -549,10 +549,8 @@ def topics(data: bytes) -> str:
 
 def properties(data: bytes) -> str:
     """server.properties, down to the effective configuration of a topic."""
-    world = memory_world()
-    world.write("p", data)
     try:
-        broker = BrokerConfig.from_properties(read_properties(world.fs, world.path("p")))
+        broker = BrokerConfig.from_properties(parse_properties(data, "p"))
         effective_config({}, broker)
     except InvalidConfigurationError as error:
         return outcome_of(error, InvalidConfigurationError)

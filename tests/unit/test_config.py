@@ -1,6 +1,8 @@
 """Keys, defaults, precedence, ranges, old names (storage-format §16, cleaner-semantics §12)."""
 
 import dataclasses
+import os
+import threading
 
 import pytest
 
@@ -16,7 +18,6 @@ from logstore.config import (
 from logstore.config_keys import Kind, render
 from logstore.config_table import BROKER_KEYS, TOPIC_KEYS
 from logstore.errors import InvalidConfigurationError
-from logstore.runtime import MemoryFileSystem
 from logstore.types import INT64_MAX, TimestampType
 
 # storage-format §16, row by row.
@@ -84,6 +85,7 @@ BROKER_DEFAULTS = {
     "log_cleaner_io_buffer_load_factor": 0.9,
     "log_cleaner_backoff_ms": 15_000,
     "logstore_kafka_exact": False,
+    "logstore_small_file_max_bytes": 64 << 20,
     "logstore_cleaner_max_read_bytes_per_second": 1.7976931348623157e308,
     "logstore_cleaner_max_write_bytes_per_second": 1.7976931348623157e308,
     "topic_defaults": {},
@@ -532,20 +534,24 @@ def test_unknown_topic_keys_are_refused_with_the_nearest(key, nearest):
 # --- files ----------------------------------------------------------------------------------------
 
 
-def put(fs, data):
-    file = fs.open("server.properties", create=True)
-    file.append([data])
-    file.close()
+@pytest.fixture
+def properties(tmp_path):
+    """Write a properties file; return what is read of it."""
+
+    def read(data):
+        path = tmp_path / "server.properties"
+        path.write_bytes(data)
+        return read_properties(str(path))
+
+    return read
 
 
-def test_properties_are_read_as_java_reads_them():
-    fs = MemoryFileSystem()
-    put(
-        fs,
+def test_properties_are_read_as_java_reads_them(properties):
+    text = (
         b"# a broker\n! another comment\nlog.dirs=/a,/b\nlog.segment.bytes : 1000\n"
-        b"log.cleaner.compaction.strategy.header = v\\u00e4\\\n   r\xe9\nempty\n",
+        b"log.cleaner.compaction.strategy.header = v\\u00e4\\\n   r\xe9\nempty\n"
     )
-    assert read_properties(fs, "server.properties") == {
+    assert properties(text) == {
         "log.dirs": "/a,/b",
         "log.segment.bytes": "1000",
         "log.cleaner.compaction.strategy.header": "väré",
@@ -553,10 +559,51 @@ def test_properties_are_read_as_java_reads_them():
     }
 
 
-def test_missing_and_malformed_properties_are_configuration_errors():
-    fs = MemoryFileSystem()
-    with pytest.raises(InvalidConfigurationError, match=r"no configuration file server\.prop"):
-        read_properties(fs, "server.properties")
-    put(fs, b"key=\\uZZZZ\n")
+@pytest.mark.parametrize("end", (b"\n", b"\r", b"\r\n"))
+def test_lines_of_properties_are_joined_as_java_joins_them(properties, end):
+    lines = (
+        b"a = 1" + b"\\" * 4,  # an even number: the line ends
+        b"b=x" + b"\\" * 3,  # an odd one: it goes on
+        b"\t  y\\",
+        b"",
+        b"# no comment \\",  # goes on, whatever it ends in
+        b"c=2",
+        b"\\",
+        b"#d=3",
+        b"   \\",
+        b"  !e=4",
+        b"f=\\",
+        b"  # g \\",
+        b"h",
+        b"last=5\\",
+    )
+    assert properties(end.join(lines)) == {
+        "a": "1" + "\\" * 2,
+        "b": "x\\y",
+        "c": "2",
+        "#d": "3",
+        "!e": "4",
+        "f": "# g h",
+        "last": "5",
+    }
+
+
+def test_a_value_of_a_hundred_thousand_lines_is_joined(properties):
+    """In time that grows with its length; this one would take minutes."""
+    assert properties(b"a=\\\n" + b"  b\\\n" * 100_000 + b"c") == {"a": "b" * 100_000 + "c"}
+
+
+def test_properties_may_come_from_a_pipe(tmp_path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    writer = threading.Thread(target=path.write_bytes, args=(b"a=1",))
+    writer.start()
+    assert read_properties(str(path)) == {"a": "1"}
+    writer.join()
+
+
+def test_missing_and_malformed_properties_are_configuration_errors(properties, tmp_path):
+    with pytest.raises(InvalidConfigurationError, match=r"no configuration file .*server\.prop"):
+        read_properties(f"{tmp_path}/server.properties")
     with pytest.raises(InvalidConfigurationError, match="is no properties file"):
-        read_properties(fs, "server.properties")
+        properties(b"key=\\uZZZZ\n")
