@@ -27,7 +27,7 @@ from logstore.cli.output import (
     format_size,
     plural,
 )
-from logstore.cli.progress import ProgressBar
+from logstore.cli.progress import ProgressBar, watched
 from logstore.cli.tables import Table, can_print, paint
 
 if TYPE_CHECKING:
@@ -126,6 +126,8 @@ def clean(
         directories = [_copy(settings, topic, partition, overrides, out)]
     with settings.open_broker(read_only=dry_run, directories=directories) as broker:
         choose(broker, topic, partition, overrides)
+        for tp in watched(broker.partitions(topic, partition), "opening"):
+            broker.log(*tp)  # thousands take their time
         with ProgressBar() as bar:
             report = broker.clean(
                 topic,

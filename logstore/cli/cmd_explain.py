@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,13 +18,19 @@ from logstore.cli.options import (
     topic_overrides,
     warn_of_strategy,
 )
-from logstore.cli.output import emit, emit_items, emit_json, emit_lines
+from logstore.cli.output import emit_failure, emit_items, emit_lines
+from logstore.cli.progress import watched
 from logstore.cli.tables import Styled, Table, can_print, paint
 from logstore.cli.times import format_duration, format_span, format_time
 
 if TYPE_CHECKING:
     from cleaner.selection import CleaningDecision, Gate
-    from logstore.broker.reports import ExplainReport, PartitionExplanation
+    from logstore.broker import Broker
+    from logstore.broker.reports import PartitionExplanation
+    from logstore.errors import LogStoreError
+    from logstore.types import TopicPartition
+
+    Failures = list[tuple[TopicPartition, LogStoreError]]
 
 CONDITIONS = {
     "policy": "compacted",
@@ -60,7 +67,7 @@ def explain(
     topic: str | None,
     partition: int | None,
     configs: tuple[tuple[str, str], ...],
-) -> None:
+) -> int:
     """Say why the partitions of TOPIC, or of all topics, would be cleaned now, or why not.
 
     A cleaning has to pass every gate; of the dirty ratio and the maximum lag one is enough. A
@@ -72,32 +79,59 @@ def explain(
     overrides = topic_overrides(configs)
     with settings.open_broker(read_only=True) as broker:
         choose(broker, topic, partition, overrides)
-        report = broker.explain(topic, partition)
-        topics = {each.decision.state.topic_partition.topic for each in report.partitions}
+        partitions = broker.partitions(topic, partition)
+        topics = {tp.topic for tp in partitions}
         compacted = [name for name in topics if broker.manager.catalog.config(name).compact]
         warn_of_strategy(broker, *sorted(compacted))
-        now_ms = broker.clock.now_ms()
-    if settings.as_table:
-        _show(report, now_ms)
-    elif settings.output == "json":
-        emit_json(report.to_json())
-    else:
-        emit_items(
-            (json.dumps(each) for each in report.to_json()["partitions"]),
-            output="jsonl",
-            name="partitions",
-        )
+        failures: Failures = []
+        found = _explained(broker, partitions, failures, is_one=partition is not None)
+        if settings.as_table:
+            emit_lines(_lines(found, broker.clock.now_ms()))
+        else:
+            items = map(json.dumps, _items(found, failures))
+            emit_items(items, output=settings.output, name="partitions")
+    for tp, error in failures:
+        emit_failure(tp, str(error), error.kafka_error)
+    return max((error.exit_code for _, error in failures), default=0)
 
 
-def _show(report: ExplainReport, now_ms: int) -> None:
-    if not report.partitions:
-        emit("no partitions")
-    for position, each in enumerate(report.partitions):
-        if position:
-            emit("")
-        emit(_headline(each, now_ms))
+def _explained(
+    broker: Broker, partitions: Sequence[TopicPartition], failures: Failures, *, is_one: bool
+) -> Iterator[PartitionExplanation]:
+    """Look at one partition after another; one that cannot be opened hides no other."""
+    from logstore.errors import LogStoreError
+
+    for tp in watched(partitions, "explaining", beside_output=True):
+        try:
+            found = broker.explain(tp.topic, tp.partition).partitions
+        except LogStoreError as error:
+            if is_one:
+                raise
+            failures.append((tp, error))
+        else:
+            yield from found
+
+
+def _items(found: Iterable[PartitionExplanation], failures: Failures) -> Iterator[dict[str, Any]]:
+    """Yield the partitions, then those that could not be opened, which are known by then."""
+    for each in found:
+        yield each.to_json()
+    for tp, error in failures:
+        yield {**tp._asdict(), "error": error.kafka_error}
+
+
+def _lines(found: Iterable[PartitionExplanation], now_ms: int) -> Iterator[str]:
+    """Yield the lines of one partition after another, as they are looked at."""
+    is_first = True
+    for each in found:
+        if not is_first:
+            yield ""
+        is_first = False
+        yield _headline(each, now_ms)
         table = Table(("", "condition", "holds", "because"), wrap=True)
-        emit_lines(table.lines(_row(gate, each.decision, now_ms) for gate in each.decision.gates))
+        yield from table.lines(_row(gate, each.decision, now_ms) for gate in each.decision.gates)
+    if is_first:
+        yield "no partitions"
 
 
 def _headline(each: PartitionExplanation, now_ms: int) -> str:

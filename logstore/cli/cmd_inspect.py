@@ -29,12 +29,14 @@ from logstore.cli.output import (
     plural,
     record_json,
 )
+from logstore.cli.progress import watched
 from logstore.cli.tables import Table
 from logstore.cli.times import format_time
 
 if TYPE_CHECKING:
     from logstore.broker import Broker
     from logstore.broker.inspect import BatchSource, PartitionSummary
+    from logstore.errors import LogStoreError
     from logstore.runtime import FileSystem
     from logstore.types import TopicPartition
 
@@ -258,29 +260,37 @@ def _print_partitions(settings: Settings, target: Target, *, deep: bool) -> int:
     """Print summaries; a partition that cannot be opened hides no other."""
     from logstore.errors import LogStoreError
 
-    assert target.broker is not None
-    summaries: list[PartitionSummary] = []
+    broker = target.broker
+    assert broker is not None
     failures: list[tuple[TopicPartition, LogStoreError]] = []
-    for tp in target.partitions:
-        try:
-            summaries.append(_summary_of(target.broker, tp, deep=deep))
-        except LogStoreError as error:
-            if target.is_one:
-                raise
-            failures.append((tp, error))
+    is_damaged = False
+
+    def summaries() -> Iterator[PartitionSummary]:
+        nonlocal is_damaged
+        for tp in watched(target.partitions, "inspecting", beside_output=True):
+            try:
+                summary = _summary_of(broker, tp, deep=deep)
+            except LogStoreError as error:
+                if target.is_one:
+                    raise
+                failures.append((tp, error))
+            else:
+                is_damaged = is_damaged or summary.is_damaged
+                yield summary
+
     if settings.as_table:
         from logstore.cli.show_inspect import show_many, show_one
 
-        if len(target.partitions) == 1 and summaries:
-            show_one(summaries[0])
+        found = summaries()
+        if len(target.partitions) == 1 and (summary := next(found, None)) is not None:
+            show_one(summary)
         else:
-            show_many(summaries)
+            show_many(found, has_counts=deep)
     else:
-        _print_json(settings, target, summaries, failures)
+        _print_json(settings, target, _items(summaries(), failures))
     for tp, failure in failures:
         click.echo(f"error: {tp}: {one_line(str(failure))} ({failure.kafka_error})", err=True)
-    damaged = any(summary.is_damaged for summary in summaries)
-    return max([failure.exit_code for _, failure in failures] + [int(damaged)])
+    return max([failure.exit_code for _, failure in failures] + [int(is_damaged)])
 
 
 def _summary_of(broker: Broker, tp: TopicPartition, *, deep: bool) -> PartitionSummary:
@@ -300,23 +310,26 @@ def _summary_of(broker: Broker, tp: TopicPartition, *, deep: bool) -> PartitionS
                 raise
 
 
-def _print_json(
-    settings: Settings,
-    target: Target,
-    summaries: list[PartitionSummary],
-    failures: list[tuple[TopicPartition, Any]],
-) -> None:
-    items = [summary.to_json() for summary in summaries]
-    items += [{**tp._asdict(), "error": error.kafka_error} for tp, error in failures]
-    if settings.output == "jsonl":
-        emit_lines(json.dumps(item) for item in items)
-    elif target.is_one:
-        emit_json(items[0])
-    elif target.is_topic and len(items) == 1:
+def _items(
+    summaries: Iterable[PartitionSummary], failures: Iterable[tuple[TopicPartition, LogStoreError]]
+) -> Iterator[dict[str, Any]]:
+    """Yield the partitions, then those that could not be opened, which are known by then."""
+    for summary in summaries:
+        yield summary.to_json()
+    for tp, error in failures:
+        yield {**tp._asdict(), "error": error.kafka_error}
+
+
+def _print_json(settings: Settings, target: Target, items: Iterator[dict[str, Any]]) -> None:
+    if settings.output == "json" and target.is_one:
+        emit_json(next(items))
+    elif settings.output == "json" and target.is_topic and len(target.partitions) == 1:
         # The only partition of a topic can be meant either way, so both ways lead to it.
-        emit_json({**items[0], "partitions": items})
+        item = next(items)
+        emit_json({**item, "partitions": [item]})
     else:
-        emit_json({"partitions": items})
+        texts = (json.dumps(item) for item in items)
+        emit_items(texts, output=settings.output, name="partitions")
 
 
 # -- batches and records -------------------------------------------------------------------

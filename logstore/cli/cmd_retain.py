@@ -26,6 +26,7 @@ from logstore.cli.output import (
     format_size,
     plural,
 )
+from logstore.cli.progress import watched
 from logstore.cli.tables import Cell, Styled, Table, paint
 from logstore.cli.times import format_duration, format_span, format_time
 
@@ -95,7 +96,8 @@ def _retain(
 
     decisions: list[RetentionDecision] = []
     failures: Failures = []
-    for tp in broker.partitions(topic, partition):
+    task = "deciding" if dry_run else "removing"
+    for tp in watched(broker.partitions(topic, partition), task):
         try:
             decisions += broker.retain(tp.topic, tp.partition, dry_run=dry_run).decisions
         except LogStoreError as error:

@@ -39,7 +39,7 @@ __all__ = [
     "table",
 ]
 
-_CHUNK_LINES = 512
+_CHUNK_LINES_MAX = 512
 
 
 # -- streams -------------------------------------------------------------------------------
@@ -73,15 +73,20 @@ def one_line(text: str) -> str:
 
 
 def emit_lines(lines: Iterable[str]) -> None:
-    """Write many lines, some hundred at a time; an error on the way leaves those before it."""
+    """Write many lines: the first at once, then more and more at a time.
+
+    An error on the way leaves those before it.
+    """
     pending: list[str] = []
+    chunk_lines = 1
     try:
         for line in lines:
-            pending.append(line)
-            if len(pending) >= _CHUNK_LINES:
-                _flush(pending)
+            pending.append(f"{line}\n")
+            if len(pending) >= chunk_lines:
+                _write_out(pending)
+                chunk_lines = min(2 * chunk_lines, _CHUNK_LINES_MAX)
     finally:
-        _flush(pending)
+        _write_out(pending)
 
 
 def emit_items(items: Iterable[str], *, output: str, name: str) -> None:
@@ -95,13 +100,14 @@ def emit_items(items: Iterable[str], *, output: str, name: str) -> None:
         return
     pending: list[str] = []
     opened = False
+    chunk_lines = 1
     try:
         for item in items:
             pending.append(f", {item}" if opened else f'{{"{name}": [{item}')
             opened = True
-            if len(pending) >= _CHUNK_LINES:
-                sys.stdout.write("".join(pending))
-                pending.clear()
+            if len(pending) >= chunk_lines:
+                _write_out(pending)
+                chunk_lines = min(2 * chunk_lines, _CHUNK_LINES_MAX)
     except BaseException:
         if opened:
             emit("".join(pending) + "]}")
@@ -109,11 +115,13 @@ def emit_items(items: Iterable[str], *, output: str, name: str) -> None:
     emit("".join(pending) + "]}" if opened else f'{{"{name}": []}}')
 
 
-def _flush(lines: list[str]) -> None:
-    if lines:
-        text = "\n".join([*lines, ""])
-        lines.clear()  # what a closed pipe refuses is not written again
+def _write_out(pending: list[str]) -> None:
+    """Write what is pending so that whoever reads along has it now."""
+    if pending:
+        text = "".join(pending)
+        pending.clear()  # what a closed pipe refuses is not written again
         sys.stdout.write(text)
+        sys.stdout.flush()
 
 
 # -- bytes and records ---------------------------------------------------------------------

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeVar
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 BYTES = "bytes"
+FINISHED_SHOWN_MAX = 8
+
+T = TypeVar("T")
 
 
 class ProgressBar:
@@ -19,11 +23,15 @@ class ProgressBar:
     ----------
     unit : str
         What is counted: `bytes`, which have a speed as well, or things such as `partitions`.
+    beside_output : bool
+        Whether results are written meanwhile: where the terminal shows these, they are what
+        there is to watch, and no bar comes between them.
     """
 
-    def __init__(self, unit: str = BYTES) -> None:
-        self.visible = sys.stderr.isatty()
+    def __init__(self, unit: str = BYTES, *, beside_output: bool = False) -> None:
+        self.visible = sys.stderr.isatty() and not (beside_output and sys.stdout.isatty())
         self._unit = unit
+        self._finished: list[TaskID] = []
         self._progress: Progress | None = None
         self._tasks: dict[str, TaskID] = {}
 
@@ -51,11 +59,25 @@ class ProgressBar:
         self._progress.update(self._tasks[task], completed=done, total=total, detail=detail)
 
     def finish(self, task: str) -> None:
-        """Show a task as done, if it was ever shown."""
+        """Show a task as done, if it was ever shown; the last few stay on the screen."""
         if self._progress is not None and task in self._tasks:
-            number = self._tasks[task]
+            number = self._tasks.pop(task)
             total = next(each.total for each in self._progress.tasks if each.id == number)
             self._progress.update(number, completed=total)
+            self._finished.append(number)
+            if len(self._finished) > FINISHED_SHOWN_MAX:
+                self._progress.remove_task(self._finished.pop(0))
+
+
+def watched(
+    items: Sequence[T], task: str, unit: str = "partitions", *, beside_output: bool = False
+) -> Iterator[T]:
+    """Yield things with a bar that counts them; see `ProgressBar`."""
+    with ProgressBar(unit, beside_output=beside_output) as bar:
+        for done, item in enumerate(items):
+            if len(items) > 1:
+                bar.update(task, done, len(items), str(item))
+            yield item
 
 
 def _new_progress(unit: str) -> Progress:
@@ -84,4 +106,5 @@ def _new_progress(unit: str) -> Progress:
         TextColumn("{task.fields[detail]}"),
         console=Console(stderr=True),
         transient=True,
+        redirect_stdout=False,  # else what is written to a file meanwhile goes to the terminal
     )

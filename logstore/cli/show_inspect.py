@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from logstore.broker.inspect import CORRUPT_BATCH
@@ -11,7 +12,7 @@ from logstore.cli.tables import Cell, Styled, Table, can_print, output_width, pa
 from logstore.cli.times import format_time
 
 if TYPE_CHECKING:
-    from logstore.broker.inspect import PartitionSummary, SegmentSummary
+    from logstore.broker.inspect import FindingSummary, PartitionSummary, SegmentSummary
 
 # Sections differ in colour, in the texture of their bars, and in a word.
 STYLES = {"clean": "green", "dirty": "yellow", "uncleanable": "magenta", "active": "cyan"}
@@ -33,25 +34,36 @@ def show_one(summary: PartitionSummary) -> None:
     emit_lines(section_bar(summary.section_bytes(), width=min(_BAR_WIDTH_MAX, output_width())))
     emit("")
     emit_lines(_segment_lines(summary.segments))
-    _print_recovery([summary])
+    _print_recovery(summary.recovery)
 
 
-def show_many(summaries: Sequence[PartitionSummary]) -> None:
-    """Print a line a partition."""
-    if not summaries:
+def show_many(summaries: Iterable[PartitionSummary], *, has_counts: bool) -> None:
+    """Print a line a partition, as they are looked at."""
+    summaries = iter(summaries)
+    first = next(summaries, None)
+    if first is None:
         emit("no partitions")
         return
-    has_counts = any(each.live_keys is not None for each in summaries)
+    count = size_bytes = 0
+    findings: list[FindingSummary] = []
+
+    def rows() -> Iterator[list[Cell]]:
+        nonlocal count, size_bytes
+        for each in chain((first,), summaries):
+            count += 1
+            size_bytes += each.size_bytes
+            findings.extend(each.recovery)
+            yield _overview_row(each, has_counts=has_counts)
+
     columns = ["partition", "policy", "offsets", "records", "size", "segments", "dirty", "sections"]
     columns += ["live keys", "tombstones"] if has_counts else []
     table = Table(
         columns,
         right=("offsets", "records", "size", "segments", "dirty", "live keys", "tombstones"),
     )
-    emit_lines(table.lines(_overview_row(each, has_counts=has_counts) for each in summaries))
-    total = sum(each.size_bytes for each in summaries)
-    emit(f"\n{plural(len(summaries), 'partition')}, {format_size(total)}")
-    _print_recovery(summaries)
+    emit_lines(table.lines(rows()))
+    emit(f"\n{plural(count, 'partition')}, {format_size(size_bytes)}")
+    _print_recovery(findings)
 
 
 def _overview_row(summary: PartitionSummary, *, has_counts: bool) -> list[Cell]:
@@ -175,9 +187,8 @@ def _segment_lines(segments: Sequence[SegmentSummary]) -> Iterator[str]:
     return table.lines(rows)
 
 
-def _print_recovery(summaries: Sequence[PartitionSummary]) -> None:
+def _print_recovery(findings: Sequence[FindingSummary]) -> None:
     """Print what opening for writing would mend, and damage that it would not."""
-    findings = [finding for summary in summaries for finding in summary.recovery]
     if not findings:
         return
     emit(paint("\nRecovery: what opening for writing would do (nothing was changed)", "yellow"))

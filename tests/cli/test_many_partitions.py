@@ -1,0 +1,126 @@
+"""Commands over many partitions: output as it comes, a bar meanwhile; no failure hides others."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
+
+from logstore import Broker
+from logstore.broker import inspect as inspecting
+from tests.cli.test_process import PROGRAM
+
+
+@pytest.fixture
+def partitions(data_dir):
+    """Twelve partitions with a record each."""
+    with Broker(data_dir) as broker:
+        broker.create_topic("t", 12, {"cleanup.policy": "compact"})
+        for number in range(12):
+            broker.append("t", b"v", b"k", partition=number)
+
+
+@pytest.fixture
+def unreadable(data_dir, partitions):
+    """The third of them cannot be opened."""
+    path = data_dir / "t-2" / "00000000000000000000.log"
+    data = bytearray(path.read_bytes())
+    data[16] = 1
+    path.write_bytes(data)
+
+
+def written() -> str:
+    """Return what came out so far."""
+    sys.stdout.buffer.flush()
+    return sys.stdout.buffer.getvalue().decode()
+
+
+@pytest.mark.parametrize("output", ("table", "json", "jsonl"))
+def test_explain_shows_each_partition_before_it_looks_at_the_next_but_one(
+    run, partitions, monkeypatch, output
+):
+    seen = []
+    explain = Broker.explain
+
+    def watched(self, topic, partition):
+        seen.append(written())
+        return explain(self, topic, partition)
+
+    monkeypatch.setattr(Broker, "explain", watched)
+    whole = run("explain", "--format", output).stdout
+    assert len(seen) == 12
+    assert seen[0] == ""
+    name = "t-0 " if output == "table" else '"partition": 0'
+    assert name in seen[1]
+    assert all(whole.startswith(part) for part in seen)
+    assert len(set(seen)) > 3, "further ones follow in growing chunks"
+
+
+@pytest.mark.parametrize("output", ("json", "jsonl"))
+def test_inspect_shows_each_partition_as_it_comes(run, partitions, monkeypatch, output):
+    seen = []
+    inspect_partition = inspecting.inspect_partition
+
+    def watched(*arguments, **options):
+        seen.append(written())
+        return inspect_partition(*arguments, **options)
+
+    monkeypatch.setattr(inspecting, "inspect_partition", watched)
+    run("inspect", "--format", output)
+    assert '"partition": 0' in seen[1]
+
+
+def test_a_partition_that_cannot_be_opened_hides_no_other_from_explain(run, unreadable):
+    done = run("explain", code=1)
+    assert [f"t-{n} " in done.stdout for n in range(12)] == [n != 2 for n in range(12)]
+    assert done.stderr.startswith("error: ")
+    assert "t-2" in done.stderr
+    assert "(CORRUPT_MESSAGE)" in done.stderr
+    items = run("explain", "--format", "json", code=1).json["partitions"]
+    assert len(items) == 12
+    assert items[-1] == {"topic": "t", "partition": 2, "error": "CORRUPT_MESSAGE"}
+    alone = run("explain", "t", "--partition", 2, "--format", "json", code=1)
+    assert (alone.stdout, "t-2" in alone.stderr) == ("", True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "task"),
+    (
+        (("explain",), "explaining"),
+        (("inspect",), "inspecting"),
+        (("retain", "--dry-run"), "deciding"),
+        (("clean", "--dry-run"), "opening"),
+    ),
+)
+def test_a_terminal_shows_a_bar_while_the_output_goes_to_a_file(
+    run, partitions, data_dir, tmp_path, arguments, task
+):
+    """And the file gets the output, all of it and nothing else."""
+    master, slave = pty.openpty()
+    environment = {**os.environ, "LOGSTORE_DATA_DIR": str(data_dir), "TERM": "xterm-256color"}
+    with (tmp_path / "out").open("wb") as file:
+        process = subprocess.Popen(
+            [*PROGRAM, *arguments, "--format", "json", "--now", "2030-01-01"],
+            stdout=file, stderr=slave, env=environment,
+        )  # fmt: skip
+        os.close(slave)
+        shown = b""
+        while True:
+            try:
+                part = os.read(master, 65536)
+            except OSError:  # the other end is closed
+                break
+            if not part:
+                break
+            shown += part
+    os.close(master)
+    assert process.wait(60) == 0, shown
+    assert task in shown.decode()
+    assert "11/12" in shown.decode()
+    whole = run(*arguments, "--format", "json", "--now", "2030-01-01").stdout
+    assert (tmp_path / "out").read_text() == whole
+    assert json.loads(whole)
