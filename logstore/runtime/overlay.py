@@ -176,7 +176,8 @@ class OverlayFileSystem:
         self._clock: Clock = clock if clock is not None else SystemClock()
         self._nodes: dict[str, OverlayBytes | None] = {}
         self._dirs: set[str] = set()
-        # By directory, the names in it that nodes and directories ever had, with their paths.
+        # By directory, the names that nodes and directories in it or below ever had, with their
+        # paths: no operation walks what is known of other directories.
         self._children: dict[str, dict[str, str]] = {}
         self._locks = LockTable()
         self._held_open: dict[str, OverlayFile] = {}
@@ -284,7 +285,7 @@ class OverlayFileSystem:
 
     def sync_dir(self, path: str) -> None:
         """Check that the directory exists, or did; an overlay is never durable."""
-        if not any(split_path(each)[0] == path for each in list(self._nodes)):
+        if not any(each in self._nodes for each in list(self._children.get(path, {}).values())):
             self.list_dir(path)
 
     def lock(self, path: str) -> FileLock | None:
@@ -318,11 +319,12 @@ class OverlayFileSystem:
 
     def refresh(self, directory: str) -> None:
         """Forget every change and every look below a directory: the base shows through anew."""
-        for path in [path for path in self._nodes if path.startswith(f"{directory}/")]:
-            del self._nodes[path]
+        for path in self._children.pop(directory, {}).values():
+            self._nodes.pop(path, None)
             self.let_go(path)
+            self.refresh(path)
         self._held_dirs.discard(directory)
-        self._dirs = {path for path in self._dirs if not f"{path}/".startswith(f"{directory}/")}
+        self._dirs.discard(directory)
 
     def _node(self, path: str, *, create: bool = False) -> OverlayBytes:
         contents = self._nodes.get(path)
@@ -347,9 +349,14 @@ class OverlayFileSystem:
         self._note(path)
 
     def _note(self, path: str) -> None:
-        """Let the directory of a path know of it."""
-        parent, name = split_path(path)
-        self._children.setdefault(parent, {})[name] = path
+        """Let the directory of a path know of it, and those above."""
+        is_new = True
+        while is_new and path not in ("", "/"):
+            parent, name = split_path(path)
+            siblings = self._children.setdefault(parent, {})
+            is_new = name not in siblings
+            siblings[name] = path
+            path = parent
 
     def _check_parent(self, path: str) -> None:
         parent, _ = split_path(path)

@@ -60,7 +60,7 @@ def directory_of(partitions: int, *, adopted: bool) -> CountedCalls:
     return CountedCalls(fs)
 
 
-def looked_at(fs: CountedCalls, work: Callable[[Broker], None], *, adopted: bool) -> None:
+def looked_at(fs: CountedCalls, work: Callable[[Broker], None], *, adopted: bool = False) -> None:
     config = {"log.cleanup.policy": "compact"} if adopted else {}
     with Broker(
         "/data", clock=VirtualClock(), fs=fs, read_only=True, seed=1, broker_config=config
@@ -75,13 +75,23 @@ def looked_at(fs: CountedCalls, work: Callable[[Broker], None], *, adopted: bool
 )
 def test_twice_the_partitions_are_twice_the_work_and_no_more(name: str, adopted: bool) -> None:
     """2,000 took minutes: each listing of a folder walked all that was known of all folders."""
+    check_growth(name, adopted=adopted)
+
+
+def test_the_same_holds_beside_a_process_that_writes() -> None:
+    check_growth("explain", is_written=True)
+
+
+def check_growth(name: str, *, adopted: bool = False, is_written: bool = False) -> None:
     efforts = []
     for partitions in (8, 16, 32):
         fs = directory_of(partitions, adopted=adopted)
+        lock = fs.lock("/data/.lock") if is_written else None
         looked_at(fs, WORKS[name], adopted=adopted)  # what is done once only is done
         fs.calls.clear()
         lines = lines_run(lambda fs=fs: looked_at(fs, WORKS[name], adopted=adopted))
         efforts.append((lines, fs.calls.total()))
+        del lock
     (lines, calls), (lines_2, calls_2), (lines_4, calls_4) = efforts
     assert calls_4 - calls_2 <= 2 * (calls_2 - calls), "files"
     assert lines_4 - lines_2 <= 2.001 * (lines_2 - lines), "steps"
