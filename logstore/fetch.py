@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeVar
 
 from logstore.errors import (
     CorruptRecordError,
+    InvalidConfigurationError,
     InvalidRecordError,
     KafkaStorageError,
     OffsetOutOfRangeError,
@@ -50,6 +51,11 @@ class Isolation(Enum):
     READ_UNCOMMITTED = "read_uncommitted"
     READ_COMMITTED = "read_committed"
     LOG_END = "log_end"
+
+    @classmethod
+    def _missing_(cls, value: object) -> NoReturn:
+        names = ", ".join(level.value for level in cls)
+        raise InvalidConfigurationError(f"isolation {value!r} is none of {names}")
 
 
 class AbortedRange(NamedTuple):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 from logstore.broker.partitioner import Partitioner
 from logstore.broker.records import (
     ConsumerRecord,
+    Headers,
     RecordLike,
     RecordMetadata,
     new_record,
@@ -57,7 +58,6 @@ if TYPE_CHECKING:
     )
     from logstore.broker.transactions import TransactionCoordinator
     from logstore.loading import LoadListener
-    from logstore.record.records import Header
 
 
 class Broker:
@@ -260,7 +260,7 @@ class Broker:
         *,
         partition: int | None = None,
         timestamp: int | None = None,
-        headers: Iterable[Header] = (),
+        headers: Headers = (),
         compression: str = "none",
     ) -> RecordMetadata:
         """Append one record as a batch of its own.
@@ -271,6 +271,8 @@ class Broker:
             By Kafka's default partitioner when not given.
         timestamp : int, optional
             Unix ms; the clock's by default.
+        headers : iterable of pairs, or mapping
+            Names and values in order; a value may be None.
 
         Raises
         ------

@@ -35,6 +35,9 @@ class ConsumerRecord(NamedTuple):
     headers: tuple[Header, ...]
 
 
+Headers = Iterable[Header] | Mapping[str, bytes | None]
+"""What is taken as headers: pairs in order, names may repeat; or by name."""
+
 RecordLike = NewRecord | tuple[Any, ...] | Mapping[str, Any] | ConsumerRecord
 """What `append_many` takes: (key, value[, timestamp[, headers]]), or the same by name."""
 
@@ -52,10 +55,14 @@ def to_new_record(item: RecordLike) -> NewRecord:
     if isinstance(item, ConsumerRecord):
         return NewRecord(item.key, item.value, item.timestamp, item.headers)
     if isinstance(item, Mapping):
-        unknown = set(item) - set(NewRecord._fields)
-        if unknown or "value" not in item:
-            raise InvalidRecordError(f"not a record: {item!r}")
-        return new_record(**item)
+        for name in item:
+            if name not in NewRecord._fields:
+                raise InvalidRecordError(
+                    f"a record has no field {name!r}, only {', '.join(NewRecord._fields)}: {item!r}"
+                )
+        if "value" not in item:
+            raise InvalidRecordError(f"a record needs a value, None for a tombstone: {item!r}")
+        return new_record(**{"key": None, **item})
     if not isinstance(item, tuple | list) or not 2 <= len(item) <= len(NewRecord._fields):  # type: ignore[redundant-expr]  # callers may break the type
         raise InvalidRecordError(f"not a record (key, value[, timestamp[, headers]]): {item!r}")
     return new_record(*item)
@@ -65,7 +72,7 @@ def new_record(
     key: bytes | None,
     value: bytes | None,
     timestamp: int | None = None,
-    headers: Iterable[Header] = (),
+    headers: Headers = (),
 ) -> NewRecord:
     """Check the types of a record's fields.
 
@@ -76,17 +83,29 @@ def new_record(
     for name, field in (("key", key), ("value", value)):
         if field is not None and not isinstance(field, bytes):
             raise InvalidRecordError(f"{name} must be bytes or None, not {type(field).__name__}")
-    checked = []
-    for header in headers or ():
-        header_name, header_value = header
-        if not isinstance(header_name, str):
-            raise InvalidRecordError(f"a header's name must be str, not {header_name!r}")
-        if header_value is not None and not isinstance(header_value, bytes):
-            raise InvalidRecordError(f"a header's value must be bytes or None: {header_value!r}")
-        checked.append((header_name, header_value))
     if timestamp is not None and (isinstance(timestamp, bool) or not isinstance(timestamp, int)):
         raise InvalidRecordError(f"timestamp must be an int in ms, not {timestamp!r}")
-    return NewRecord(key, value, timestamp, tuple(checked))
+    return NewRecord(key, value, timestamp, _checked_headers(headers))
+
+
+def _checked_headers(headers: object) -> tuple[Header, ...]:
+    if headers is None:
+        return ()
+    if isinstance(headers, Mapping):
+        headers = headers.items()
+    if isinstance(headers, str | bytes) or not isinstance(headers, Iterable):
+        raise InvalidRecordError(f"headers are pairs of name and value, not {headers!r}")
+    checked = []
+    for header in headers:
+        if not isinstance(header, tuple | list) or len(header) != 2:
+            raise InvalidRecordError(f"a header is a pair of name and value, not {header!r}")
+        name, value = header
+        if not isinstance(name, str):
+            raise InvalidRecordError(f"a header's name must be str, not {name!r}")
+        if value is not None and not isinstance(value, bytes):
+            raise InvalidRecordError(f"a header's value must be bytes or None: {value!r}")
+        checked.append((name, value))
+    return tuple(checked)
 
 
 def read_records(
