@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from logstore.errors import InvalidRecordError, InvalidTimestampError, InvalidTxnStateError
+from logstore.errors import InvalidRecordError, InvalidTxnStateError
 from logstore.record.batch import RecordBatch, build_batch, seal_batch
 from logstore.record.control import (
     EndTxnMarker,
@@ -239,22 +239,16 @@ class ColumnsDraft:
 def draft_records(records: Sequence[NewRecord], now_ms: int) -> RecordsDraft | ColumnsDraft:
     """Return the draft that suits the number of records, at least one.
 
-    Raises
-    ------
-    InvalidTimestampError
-        A timestamp is no 64-bit number.
+    Timestamps that are no 64-bit numbers fit no column; a `RecordsDraft` refuses them.
     """
     timestamps = [now_ms if r.timestamp is None else r.timestamp for r in records]
-    if len(records) <= SMALL_BATCH_RECORDS:
+    fits = NO_TIMESTAMP <= min(timestamps) and max(timestamps) <= INT64_MAX
+    if len(records) <= SMALL_BATCH_RECORDS or not fits:
         return RecordsDraft(records, timestamps)
     import numpy as np
 
     from logstore.record.columns import BytesColumn, headers_column
 
-    for row, timestamp in enumerate(timestamps):
-        if not NO_TIMESTAMP <= timestamp <= INT64_MAX:
-            message = f"Timestamp {timestamp} is outside [{NO_TIMESTAMP}, {INT64_MAX}]"
-            raise InvalidTimestampError(f"record {row}: {message}", record_errors=[(row, message)])
     headers = None
     if any(r.headers for r in records):
         headers = headers_column([r.headers for r in records], len(records))

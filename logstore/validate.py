@@ -20,6 +20,7 @@ from logstore.errors import (
 from logstore.record.batch import (
     RecordBatch,
     build_batch,
+    producer_fault,
     with_max_timestamp,
     with_offset_and_epoch,
 )
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from logstore.config import LogConfig
 
 NULL_KEY = "Compacted topic cannot accept message without key"
-_ERRORS_SHOWN = 20
 
 
 def target_codec(config: LogConfig, source: Codec) -> Codec:
@@ -63,8 +63,8 @@ def check_keys(null_rows: Sequence[int], config: LogConfig) -> None:
     """
     if null_rows and config.compact:
         raise InvalidRecordError(
-            f"{NULL_KEY} (record {null_rows[0]} of the batch)",
-            record_errors=[(int(row), NULL_KEY) for row in null_rows[:_ERRORS_SHOWN]],
+            f"{NULL_KEY} (record {null_rows[0]} of the batch{_and_more(len(null_rows))})",
+            record_errors=[(int(row), NULL_KEY) for row in null_rows],
         )
 
 
@@ -95,7 +95,14 @@ def check_timestamps(
     if errors:
         row, message = errors[0]
         both = sorted([*errors, *((row, NULL_KEY) for row in keyless)])
-        raise InvalidTimestampError(f"record {row}: {message}", record_errors=both[:_ERRORS_SHOWN])
+        raise InvalidTimestampError(
+            f"record {row}{_and_more(len(both))}: {message}", record_errors=both
+        )
+
+
+def _and_more(count: int) -> str:
+    """Return how many records the first one of a message stands for, but itself."""
+    return f" and {count - 1} more" if count > 1 else ""
 
 
 def timestamps_in_bounds(lowest: int, highest: int, config: LogConfig, now_ms: int) -> bool:
@@ -258,10 +265,14 @@ def _check_client_header(batch: RecordBatch) -> None:
         )
     if header.is_control:
         raise InvalidRecordError("clients may not write control batches")
-    if header.has_producer_id and header.base_sequence < 0:
-        raise InvalidRecordError(
-            f"a batch of producer {header.producer_id} has no sequence: {header.base_sequence}"
-        )
+    fault = producer_fault(
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        is_control=header.is_control,
+    )
+    if fault is not None:
+        raise InvalidRecordError(fault)
 
 
 def _facts(batch: RecordBatch, limit: int) -> tuple[Sequence[int], list[int], list[int]]:

@@ -7,7 +7,7 @@ whoever fills it or asks for it; only one that lingers is sent by the scheduler.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -290,11 +290,12 @@ class RecordAccumulator:
         if self._session is not None:
             self._session.failed(error)
         self._metrics.errors += len(waiting)
+        faults = dict(error.record_errors) if isinstance(error, InvalidRecordError) else {}
         for row, each in enumerate(waiting):
             if self._config.acks == 0:
                 self._settle(each, self._metadata(tp, each, None, row))
             else:
-                self._settle(each, _record_error(error, row))
+                self._settle(each, _record_error(error, faults, row))
 
     def _refuse(self, batches: Iterable[_OpenBatch], error: LogStoreError) -> None:
         """Settle the futures of batches that were not sent."""
@@ -329,9 +330,8 @@ def _serialized_sizes(record: NewRecord) -> tuple[int, int, int]:
     )
 
 
-def _record_error(error: LogStoreError, row: int) -> LogStoreError:
+def _record_error(error: LogStoreError, faults: Mapping[int, str], row: int) -> LogStoreError:
     """Return what a record of a refused batch is told: its own fault, or another one's."""
-    faults = dict(error.record_errors) if isinstance(error, InvalidRecordError) else {}
     if not faults:
         return error
     if row not in faults:

@@ -31,6 +31,15 @@ if TYPE_CHECKING:
     from logstore.record.columns import RecordColumns
 
 
+_KNOWN_ATTRIBUTES = (
+    layout.CODEC_MASK
+    | layout.TIMESTAMP_TYPE_BIT
+    | layout.TRANSACTIONAL_BIT
+    | layout.CONTROL_BIT
+    | layout.DELETE_HORIZON_BIT
+)
+
+
 class RecordBatch:
     """One whole batch of magic 2 in `data`.
 
@@ -290,10 +299,14 @@ def build_batch(
         There are no records, or their offsets do not rise within 31 bits of the base and up to
         `last_offset`.
     ValueError
-        The first timestamp or the horizon is negative and not -1.
+        The first timestamp or the horizon is negative and not -1, or the producer fields
+        contradict each other (`producer_fault`).
     """
     if not records:
         raise InvalidRecordError("a batch needs at least one record")
+    fault = producer_fault(producer_id, producer_epoch, base_sequence, is_control=is_control)
+    if fault is not None:
+        raise ValueError(fault)
     first_offset = records[0].offset if base_offset is None else base_offset
     final_offset = records[-1].offset if last_offset is None else last_offset
     _check_offsets(first_offset, [record.offset for record in records], final_offset)
@@ -320,6 +333,22 @@ def build_batch(
         is_control=is_control,
         has_delete_horizon=delete_horizon_ms is not None,
     )
+
+
+def producer_fault(
+    producer_id: int, producer_epoch: int, base_sequence: int, *, is_control: bool
+) -> str | None:
+    """Return what is wrong with the producer fields of a batch that is made, None if nothing.
+
+    As Kafka's builder has it (MemoryRecordsBuilder).
+    """
+    if producer_id < 0:
+        return None
+    if producer_epoch < 0:
+        return f"a batch of producer {producer_id} has no epoch: {producer_epoch}"
+    if base_sequence < 0 and not is_control:
+        return f"a batch of producer {producer_id} has no sequence: {base_sequence}"
+    return None
 
 
 def _check_offsets(first: int, offsets: Sequence[int], last: int) -> None:
@@ -367,18 +396,16 @@ def with_offset_and_epoch(data: bytes, base_offset: int, partition_leader_epoch:
 def with_max_timestamp(data: bytes, timestamp_type: TimestampType, max_timestamp: int) -> bytes:
     """Return the batch with timestamp type and maxTimestamp set, and its CRC renewed.
 
-    Equal type and value give back the same bytes. Base timestamp and deltas stay. Source:
-    storage-format §1, "in-place edits".
+    Equal type and value give back the same bytes. Base timestamp and deltas stay; attribute bits
+    without a meaning are cleared, as in Kafka. Source: storage-format §1, "in-place edits".
     """
     header = BatchHeader.unpack_from(data)
     if header.timestamp_type is timestamp_type and header.max_timestamp == max_timestamp:
         return data
-    attributes = header.attributes & ~layout.TIMESTAMP_TYPE_BIT & 0xFF
+    attributes = header.attributes & _KNOWN_ATTRIBUTES & ~layout.TIMESTAMP_TYPE_BIT
     if timestamp_type is TimestampType.LOG_APPEND_TIME:
         attributes |= layout.TIMESTAMP_TYPE_BIT
-    header = header._replace(
-        attributes=(header.attributes & ~0xFF) | attributes, max_timestamp=max_timestamp
-    )
+    header = header._replace(attributes=attributes, max_timestamp=max_timestamp)
     body = data[layout.HEADER_SIZE :]
     crc = crc32c(body, crc32c(header.pack()[layout.ATTRIBUTES_POSITION :]))
     return header._replace(crc=crc).pack() + body

@@ -143,7 +143,14 @@ def test_read_control_types_reads_what_the_oracle_reads(keys, kinds, codec, valu
     batches, is_bad = [], []
     for offset, (key, kind) in enumerate(zip(keys, kinds, strict=False)):
         records = [Record(offset, 5, key, value)]
-        data = build_batch(records, codec=codec, is_control=kind != "data", producer_id=1)
+        data = build_batch(
+            records,
+            codec=codec,
+            is_control=kind != "data",
+            producer_id=1,
+            producer_epoch=0,
+            base_sequence=0,
+        )
         batch = RecordBatch(data)
         if kind == "empty":
             batch = RecordBatch(oracle.empty_batch(batch.header))

@@ -85,6 +85,7 @@ def test_s110_the_last_five_batches_are_answered_again(world):
     before = world.files(".log")
     again = send(log, 1, 6, 3)
     assert (again.first_offset, again.last_offset, again.is_duplicate) == (6, 8, True)
+    assert again.log_append_time == again.max_timestamp == first.max_timestamp, "as in Kafka"
     assert (again.records, again.size_bytes) == (0, 0)
     assert (log.log_end_offset, world.files(".log")) == (9, before)
     refused(log, OutOfOrderSequenceNumberError, send, 1, 7, 2)
@@ -198,7 +199,8 @@ def test_s119_an_old_coordinator_is_fenced(world):
     refused(log, TransactionCoordinatorFencedError, end, 1, coordinator_epoch=1)
     send(log, 1, 1, txn=True)
     refused(log, TransactionCoordinatorFencedError, end, 1, coordinator_epoch=1)
-    refused(log, InvalidProducerEpochError, end, 1, epoch=-1, coordinator_epoch=3)
+    end(log, 1, epoch=1, coordinator_epoch=2)
+    refused(log, InvalidProducerEpochError, end, 1, epoch=0, coordinator_epoch=3)
     offset = log.log_end_offset
     now = world.clock.now_ms()
     log.append_batches(commit(offset, 1, coordinator_epoch=1, timestamp=now), REPLICA)

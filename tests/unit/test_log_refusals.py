@@ -20,12 +20,12 @@ from logstore.errors import (
 )
 from logstore.fetch import Isolation
 from logstore.log import NewRecord
-from logstore.record.batch import RecordBatch, seal_batch
+from logstore.record.batch import RecordBatch, empty_batch, seal_batch
 from logstore.record.codecs import Codec
 from logstore.record.columns import BytesColumn
 from logstore.record.records import Record, encode_records
 from logstore.runtime.clock import VIRTUAL_EPOCH_MS
-from logstore.types import INT64_MAX, AppendOrigin
+from logstore.types import INT32_MAX, INT64_MAX, NO_TIMESTAMP, AppendOrigin, TimestampType
 from tests.support.builders import (
     batch,
     commit,
@@ -53,6 +53,13 @@ def miscounted(count, last_delta, records=3):
         base_timestamp=5,
         max_timestamp=5,
     )
+
+
+def from_producer(**fields):
+    """A batch whose producer fields no builder accepts."""
+    section = encode_records([Record(0, NOW, b"k", b"v")], 0, NOW)
+    facts = {"record_count": 1, "base_timestamp": NOW, "max_timestamp": NOW, "producer_id": 7}
+    return seal_batch(section, last_offset_delta=0, **facts | fields)
 
 
 def with_codec(data, codec):
@@ -148,8 +155,18 @@ CLIENT_REFUSALS = {
         lambda log: log.append_batches(with_codec(miscounted(1, 0, 1), Codec.GZIP)),
         InvalidRecordError,
     ),
+    "a time that only the log gives, but which it did not": (
+        lambda log: log.append_batches(
+            batch(0, timestamp_type=TimestampType.LOG_APPEND_TIME, append_time=NO_TIMESTAMP)
+        ),
+        InvalidTimestampError,
+    ),
     "producer without a sequence": (
-        lambda log: log.append_batches(batch(0, timestamp=NOW, producer_id=7, producer_epoch=0)),
+        lambda log: log.append_batches(from_producer(producer_epoch=0)),
+        InvalidRecordError,
+    ),
+    "producer without an epoch": (
+        lambda log: log.append_batches(from_producer(base_sequence=0)),
         InvalidRecordError,
     ),
     "control batch": (lambda log: log.append_batches(commit(0, 5)), InvalidRecordError),
@@ -238,6 +255,12 @@ REPLICA_REFUSALS = {
         data_batch(20, 21, 1) + batch(22, producer_id=1, producer_epoch=0, base_sequence=2),
         InvalidTxnStateError,
     ),
+    "plain data after a marker that compaction emptied": (
+        data_batch(20, 21, 1)
+        + empty_batch(RecordBatch(commit(22, 1)).header)
+        + batch(23, producer_id=1, producer_epoch=0, base_sequence=2),
+        InvalidTxnStateError,
+    ),
     "plain data in a transaction open before": (
         batch(20, producer_id=9, producer_epoch=0, base_sequence=2),
         InvalidTxnStateError,
@@ -259,6 +282,12 @@ def test_a_follower_refuses_as_a_whole(world, name):
         assert (caught.value.first_offset, caught.value.last_offset) == (4, 13)
     log.producer_state._check()
     log.append_batches(batch(10), REPLICA)
+
+
+def test_a_follower_takes_offsets_31_bits_apart(world):
+    log = world.log()
+    log.append_batches(batch(20) + batch(20 + INT32_MAX), REPLICA)
+    assert [record.offset for record in records_of(log)] == [20, 20 + INT32_MAX]
 
 
 def test_a_follower_keeps_gaps_and_bytes(world):
@@ -333,3 +362,38 @@ def test_no_segment_begins_beyond_64_bits(world):
     with pytest.raises(OffsetOutOfRangeError):
         log.delete_records(2**63)
     assert (log.log_end_offset, len(log.segments)) == (0, 1)
+
+
+# -- what is said of the records ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", (3, 90))
+def test_records_without_a_key_are_counted_and_each_is_named(world, count):
+    log = world.log(cleanup_policy=("compact",))
+    records = [NewRecord(b"k" if row == 1 else None, b"v") for row in range(count)]
+    keyless = [row for row in range(count) if row != 1]
+    ready = batch(0, count - 1, key=None)
+    for append in (lambda: log.append_records(records), lambda: log.append_batches(ready)):
+        with pytest.raises(InvalidRecordError) as caught:
+            append()
+        rows = [row for row, _ in caught.value.record_errors]
+        assert rows in (keyless, list(range(count)))
+        assert f"(record 0 of the batch and {len(rows) - 1} more)" in str(caught.value)
+        assert len(str(caught.value)) < 120
+    with pytest.raises(InvalidRecordError, match=r"\(record 1 of the batch\)$"):
+        log.append_records([NewRecord(b"k", b"v"), NewRecord(None, b"v")])
+
+
+@pytest.mark.parametrize("count", (3, 90))
+@pytest.mark.parametrize("timestamp", (2**63, -2, 2**80))
+def test_timestamps_that_are_no_64_bit_numbers_are_each_named(world, count, timestamp):
+    """By default there is no bound but that of the format."""
+    log = world.log(cleanup_policy=("compact",))
+    times = [timestamp if row % 2 else 5 for row in range(count)]
+    keys = [None if row == 2 else b"k" for row in range(count)]
+    with pytest.raises(
+        InvalidTimestampError, match=r"is outside \[-1, 9223372036854775807\]"
+    ) as no:
+        log.append_records([NewRecord(*each) for each in zip(keys, keys, times, strict=True)])
+    assert [row for row, _ in no.value.record_errors] == sorted([2, *range(1, count, 2)])
+    assert log.log_end_offset == 0

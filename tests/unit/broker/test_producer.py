@@ -16,9 +16,12 @@ from logstore import (
     UnknownTopicOrPartitionError,
     VirtualClock,
 )
+from logstore.append import NewRecord
+from logstore.broker.writer import estimated_size
 from logstore.errors import IllegalStateError, RequestError
 from logstore.record.codecs import Codec
-from logstore.runtime import MemoryFileSystem, SystemClock
+from logstore.record.layout import HEADER_SIZE
+from logstore.runtime import DeterministicScheduler, MemoryFileSystem, SystemClock
 from tests.support.transactions import stamps
 
 T = 1_700_000_000_000
@@ -219,6 +222,17 @@ def test_each_record_of_a_refused_batch_is_told_its_own_fault(broker):
     assert producer.send("compacted", b"v", b"4").get().offset == 0
 
 
+def test_every_record_of_a_large_refused_batch_is_told_its_own_fault(broker):
+    broker.create_topic("compacted", configs={"cleanup.policy": "compact"})
+    producer = broker.producer(linger_ms=1000)
+    futures = [producer.send("compacted", b"v", b"k" if n % 3 else None) for n in range(90)]
+    producer.flush()
+    for row, future in enumerate(futures):
+        text = str(future.exception)
+        assert ("without key" in text) == (row % 3 == 0), row
+        assert ("others of its batch" in text) == (row % 3 != 0), row
+
+
 def test_with_acks_0_nothing_is_heard(broker):
     broker.create_topic("compacted", configs={"cleanup.policy": "compact"})
     producer = broker.producer(acks=0)
@@ -231,6 +245,22 @@ def test_with_acks_0_nothing_is_heard(broker):
 
 
 # -- batches -------------------------------------------------------------------------------
+
+
+def test_a_record_of_exactly_the_largest_request_is_sent(broker):
+    size = HEADER_SIZE + estimated_size(NewRecord(None, b"v" * 1000, T))
+    producer = broker.producer(max_request_size=size)
+    assert producer.send("t", b"v" * 1000, partition=0).succeeded()
+    with pytest.raises(MessageSizeTooLargeError, match=f"max_request_size {size}"):
+        producer.send("t", b"v" * 1001, partition=0)
+
+
+def test_a_producer_that_closes_while_a_record_is_made_does_not_send_it(broker):
+    """Another thread may close it between the first look and the lock; so may a serializer."""
+    producer = broker.producer(value_serializer=lambda value: (producer.close(), value)[1])
+    with pytest.raises(IllegalStateError, match="closed"):
+        producer.send("t", b"v", partition=0)
+    assert values(broker) == []
 
 
 def test_without_lingering_each_record_is_a_batch(broker):
@@ -259,6 +289,26 @@ def test_lingering_records_gather_until_the_time_is_over(broker):
     third = producer.send("t", b"4", partition=0)
     broker.clock.advance(ms=50)
     assert third.value.offset == 2
+
+
+@pytest.mark.parametrize(("linger_ms", "delay_ms"), ((0.5, 1), (1.2, 2), (3, 3)))
+def test_lingering_for_part_of_a_millisecond_ends(broker, monkeypatch, linger_ms, delay_ms):
+    """The scheduler knows whole ones: rounded down, the task would come too early for ever."""
+    delays = []
+    schedule = DeterministicScheduler.schedule
+
+    def counted(self, name, *args, **options):
+        delays.append(options["delay_ms"])
+        assert len(delays) < 5, "it is armed again and again"
+        return schedule(self, name, *args, **options)
+
+    monkeypatch.setattr(DeterministicScheduler, "schedule", counted)
+    broker.producer(linger_ms=linger_ms).send("t", b"v", partition=0)
+    broker.clock.advance(ms=delay_ms - 0.01)
+    assert values(broker) == []
+    broker.clock.advance(ms=0.01)
+    assert values(broker) == [b"v"]
+    assert delays == [delay_ms]
 
 
 def test_lingering_follows_the_background_of_the_broker_if_it_has_one():

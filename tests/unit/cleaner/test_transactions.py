@@ -130,7 +130,10 @@ def test_an_emptied_marker_goes_and_ends_nothing() -> None:
 
 def test_control_records_of_other_kinds_stay() -> None:
     leader_change = build_batch(
-        [Record(0, 5, bytes.fromhex("00000002"), b"")], producer_id=1, is_control=True
+        [Record(0, 5, bytes.fromhex("00000002"), b"")],
+        producer_id=1,
+        producer_epoch=0,
+        is_control=True,
     )
     assert judged(TransactionState(), leader_change) == [NONE]
 

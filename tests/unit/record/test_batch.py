@@ -238,6 +238,25 @@ def test_columns_hold_what_records_do(codec, append_time):
         RecordBatch(data[:60]).columns()
 
 
+@pytest.mark.parametrize(
+    ("fields", "fault"),
+    (
+        ({"producer_id": 1, "base_sequence": 0}, "producer 1 has no epoch: -1"),
+        ({"producer_id": 1, "producer_epoch": -2, "base_sequence": 0}, "has no epoch: -2"),
+        ({"producer_id": 1, "producer_epoch": 0}, "producer 1 has no sequence: -1"),
+        ({"producer_id": 1, "is_control": True}, "producer 1 has no epoch: -1"),
+    ),
+)
+def test_producer_fields_that_contradict_each_other_are_refused(fields, fault):
+    """Kafka's MemoryRecordsBuilder refuses the same."""
+    with pytest.raises(ValueError, match=fault):
+        build_batch(many(1), **fields)
+
+
+def test_a_control_batch_needs_no_sequence():
+    assert build_batch(many(1), producer_id=1, producer_epoch=0, is_control=True)
+
+
 # --- in-place edits ---------------------------------------------------------------------------
 
 
@@ -262,12 +281,28 @@ def test_s006_stamping_changes_bytes_only_if_something_differs():
 
 def test_stamping_keeps_the_other_attribute_bits():
     data = build_batch(
-        many(3), codec=Codec.LZ4, producer_id=1, base_sequence=0, is_transactional=True
+        many(3),
+        codec=Codec.LZ4,
+        producer_id=1,
+        producer_epoch=0,
+        base_sequence=0,
+        is_transactional=True,
     )
     stamped = RecordBatch(with_max_timestamp(data, TimestampType.LOG_APPEND_TIME, 77))
     stamped.ensure_valid()
     assert stamped.header.attributes == 3 | 0x08 | 0x10
     assert {record.timestamp for record in stamped.records()} == {77}
+
+
+def test_stamping_clears_the_bits_without_a_meaning():
+    """Kafka 3.9.2 makes `00 08` of the attributes `05 80` of vector G9."""
+    header = RecordBatch(golden.G9).header._replace(attributes=0x0580)
+    data = header.pack() + golden.G9[61:]
+    stamped = RecordBatch(with_max_timestamp(data, TimestampType.LOG_APPEND_TIME, 77))
+    stamped.ensure_valid()
+    assert stamped.data[21:23] == b"\x00\x08"
+    same = with_max_timestamp(data, TimestampType.CREATE_TIME, header.max_timestamp)
+    assert same == data, "what is as it should be is not touched"
 
 
 @pytest.mark.parametrize("count", (3, LARGE))

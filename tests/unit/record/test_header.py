@@ -117,7 +117,8 @@ def test_producer_id_is_there_from_zero_on():
 def test_s005_sequences_wrap_to_zero():
     """S-005: base sequence 2147483640 and 12 records end at sequence 3; -1 stays -1."""
     records = [Record(offset, 0, b"k", b"v") for offset in range(12)]
-    header = RecordBatch(build_batch(records, producer_id=1, base_sequence=2147483640)).header
+    batch = build_batch(records, producer_id=1, producer_epoch=0, base_sequence=2147483640)
+    header = RecordBatch(batch).header
     assert header.last_sequence == 3
     assert [increment_sequence(header.base_sequence, delta) for delta in range(12)] == [
         *range(2147483640, 2147483648),
