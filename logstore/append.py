@@ -242,7 +242,7 @@ def draft_records(records: Sequence[NewRecord], now_ms: int) -> RecordsDraft | C
     Timestamps that are no 64-bit numbers fit no column; a `RecordsDraft` refuses them.
     """
     timestamps = [now_ms if r.timestamp is None else r.timestamp for r in records]
-    fits = NO_TIMESTAMP <= min(timestamps) and max(timestamps) <= INT64_MAX
+    fits = min(timestamps) >= NO_TIMESTAMP and max(timestamps) <= INT64_MAX
     if len(records) <= SMALL_BATCH_RECORDS or not fits:
         return RecordsDraft(records, timestamps)
     import numpy as np
