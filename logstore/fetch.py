@@ -79,6 +79,9 @@ class FetchResult(NamedTuple):
     position: int
 
 
+LOOKS_MAX = 16
+"""Looks at a log that changes under each of them; the last one keeps it from changing."""
+
 _NOTHING = FetchResult(b"", False, (), None, 0)
 
 
@@ -130,7 +133,9 @@ class LogReader:
     def steady(self, look: Callable[[], Answer]) -> Answer:
         """Look something up without a lock; again if the log changed under the look.
 
-        That is, if bytes were truncated meanwhile, or it failed and segments were removed.
+        That is, if bytes were truncated meanwhile, or it failed and segments were removed. A log
+        that changes under every look could go on so for ever, and hide what really fails: so the
+        last look holds the log's lock, changes wait for it, and what it meets is so.
 
         Raises
         ------
@@ -138,7 +143,7 @@ class LogReader:
             The disk failed, or the log was closed meanwhile.
         """
         log = self._log
-        while True:
+        for _ in range(LOOKS_MAX - 1):
             generation = log.settled_generation()
             view = log.segments.view
             try:
@@ -149,12 +154,22 @@ class LogReader:
                 log.check_open()
                 if has_changed:
                     continue
-                if isinstance(error, OSError):
-                    text = f"{log.topic_partition}: cannot read: {error}"
-                    raise KafkaStorageError(text) from error
+                self._refuse_if_disk_failed(error)
                 raise
             if log.generation == generation:
                 return answer
+        with log.lock:
+            log.check_open()
+            try:
+                return look()
+            except Exception as error:
+                self._refuse_if_disk_failed(error)
+                raise
+
+    def _refuse_if_disk_failed(self, error: Exception) -> None:
+        if isinstance(error, OSError):
+            text = f"{self._log.topic_partition}: cannot read: {error}"
+            raise KafkaStorageError(text) from error
 
     def _check_range(self, offset: int) -> None:
         log = self._log

@@ -6,14 +6,15 @@ import threading
 
 import pytest
 
+from logstore import fetch
 from logstore.config import LogConfig
-from logstore.errors import OffsetOutOfRangeError
+from logstore.errors import KafkaStorageError, OffsetOutOfRangeError
 from logstore.fetch import MAX_TIMESTAMP, Isolation
 from logstore.log import NewRecord
 from logstore.runtime import MemoryFileSystem, Runtime
 from logstore.segment import LogSegment
 from logstore.types import AppendOrigin
-from tests.support.builders import World, abort, append, batch, batches_of, data_batch
+from tests.support.builders import World, abort, append, batch, batches_of, data_batch, fill
 from tests.support.faulty import FaultyFileSystem
 
 STEPS = {"memory": 600, "disk": 100}
@@ -344,3 +345,81 @@ def test_readers_wait_for_a_truncation_that_is_under_way(world):
     log.truncate_to(1)
     thread.join(10)
     assert found == [0]
+
+
+# -- a log that changes under every look -------------------------------------------------------
+
+
+def test_what_fails_in_a_log_that_always_changes_is_told_in_the_end(world):
+    """A defect, or a disk that really fails, must not be looked for ever."""
+    log = world.log()
+    looks = []
+
+    def look():
+        looks.append(len(looks))
+        fill(log, 1)
+        log.roll()
+        raise IndexError("a defect")
+
+    with pytest.raises(IndexError, match="a defect"):
+        log.reader.steady(look)
+    assert len(looks) == fetch.LOOKS_MAX
+
+    def fail():
+        fill(log, 1)
+        log.roll()
+        raise OSError(5, "no disk")
+
+    with pytest.raises(KafkaStorageError, match="cannot read"):
+        log.reader.steady(fail)
+
+
+@pytest.mark.parametrize("how", ("truncated", "replaced"))
+def test_a_log_that_others_change_all_the_time_is_read_in_the_end(world, how):
+    """The last look holds the lock, so that they wait."""
+    log = world.log()
+    fill(log, 5)
+    waiting = []
+
+    def change():
+        if how == "replaced":
+            log.roll()
+            fill(log, 1)
+        else:
+            fill(log, 1)
+            log.truncate_to(5)
+
+    def look():
+        thread = threading.Thread(target=change)
+        thread.start()
+        thread.join(60 if len(looks) < fetch.LOOKS_MAX - 1 else 0.1)
+        looks.append(thread.is_alive())
+        if thread.is_alive():
+            waiting.append(thread)
+            return "found"
+        if how == "replaced":
+            raise FileNotFoundError("it went")
+        return "of bytes that were cut"
+
+    looks = []
+    assert log.reader.steady(look) == "found"
+    assert looks == [False] * (fetch.LOOKS_MAX - 1) + [True]
+    waiting[0].join(60)
+    assert log.log_end_offset == (5 if how == "truncated" else 5 + fetch.LOOKS_MAX)
+
+
+def test_a_log_that_is_closed_before_the_last_look_says_so(world):
+    log = world.log()
+    looks = []
+
+    def look():
+        looks.append(1)
+        fill(log, 1)
+        log.roll()
+        if len(looks) == fetch.LOOKS_MAX - 1:
+            log.close()
+        raise OSError(5, "closed")
+
+    with pytest.raises(KafkaStorageError, match="closed"):
+        log.reader.steady(look)
+    assert len(looks) == fetch.LOOKS_MAX - 1
