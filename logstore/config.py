@@ -260,13 +260,18 @@ class BrokerConfig:
         return _Setting(name, value)
 
     @classmethod
-    def from_properties(cls, properties: Mapping[str, object]) -> BrokerConfig:
+    def from_properties(
+        cls, properties: Mapping[str, object], *, refuse_unknown: bool = False
+    ) -> BrokerConfig:
         """Build from a broker's properties.
 
         Parameters
         ----------
         properties : Mapping
             Broker keys; values as text, or as Python numbers and booleans.
+        refuse_unknown : bool
+            Refuse keys that no broker knows, as a program's mistake; in a broker's own file, which
+            may be of another release, they are noted.
 
         Returns
         -------
@@ -277,7 +282,7 @@ class BrokerConfig:
         ------
         InvalidConfigurationError
             A value of a key that has an effect is not allowed, or values contradict each other;
-            the message has the broker's names.
+            the message has the broker's names. Or a key is unknown; it has the nearest one.
         """
         texts, notes = translate_broker(_to_texts(properties))
         overruled = _overruled(texts)
@@ -290,6 +295,11 @@ class BrokerConfig:
         if named is not None:
             values["log.dirs"] = _directories(named, values[named])
         unknown = [key for key in texts if key not in BROKER_KEYS and not has_no_effect(key)]
+        if unknown and refuse_unknown:
+            raise InvalidConfigurationError(
+                f"unknown broker configuration {unknown[0]!r}; the nearest is"
+                f" {_nearest_broker_key(unknown[0])!r}"
+            )
         notes += [
             f"unknown broker key {key} is ignored; the nearest is {_nearest_broker_key(key)}"
             for key in unknown

@@ -70,7 +70,8 @@ class Broker:
     clock : Clock, optional
         Wall and monotonic time; the machine's by default, `VirtualClock()` for tests.
     broker_config : mapping or BrokerConfig, optional
-        Kafka's broker properties; they give topics their defaults.
+        Kafka's broker properties; they give topics their defaults. Keys of Kafka's without a
+        meaning here are accepted, unknown ones refused.
     read_only : bool
         Open without changing a byte: recovery is computed in memory and reported.
     seed : int, optional
@@ -87,7 +88,7 @@ class Broker:
     Raises
     ------
     InvalidConfigurationError
-        A property is wrong, or with `read_only` a directory is missing.
+        A property is wrong or unknown, or with `read_only` a directory is missing.
     KafkaStorageError
         A data directory is in use by another process, or the first one cannot be read.
     """
@@ -106,7 +107,7 @@ class Broker:
     ) -> None:
         self.clock: Clock = SystemClock() if clock is None else clock
         if not isinstance(broker_config, BrokerConfig):
-            broker_config = BrokerConfig.from_properties(broker_config or {})
+            broker_config = BrokerConfig.from_properties(broker_config or {}, refuse_unknown=True)
         self.broker_config = broker_config
         if fs is None:
             fs = MemoryFileSystem(self.clock) if data_dir is None else DiskFileSystem(self.clock)

@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from logstore import Broker
 from logstore.config import (
     BrokerConfig,
     ConfigValue,
@@ -445,6 +446,23 @@ def test_keys_without_effect_are_listed_once_and_unknown_ones_warned_about():
         "broker keys without effect here: broker.id, listeners, zookeeper.connect",
     )
     assert config == BrokerConfig()
+
+
+def test_a_program_that_misspells_a_key_is_told():
+    """Also of topics' own names, which a broker has under others."""
+    for given, nearest in (
+        ("log.cleaner.thread", "log.cleaner.threads"),
+        ("segment.bytes", "log.segment.bytes"),
+        ("log_cleaner_threads", "log.cleaner.threads"),
+    ):
+        text = f"^unknown broker configuration '{given}'; the nearest is '{nearest}'$"
+        with pytest.raises(InvalidConfigurationError, match=text):
+            Broker(broker_config={given: "4"})
+    known = {"zookeeper.connect": "localhost:2181", "cleaner.thread.pool.size": 2, "node.id": 1}
+    with Broker(broker_config=known) as broker:
+        assert broker.broker_config.log_cleaner_threads == 2
+    with Broker(broker_config=BrokerConfig.from_properties({"no.such.key": 1})) as broker:
+        assert "no.such.key" in broker.broker_config.notes[0]
 
 
 # --- old names ------------------------------------------------------------------------------------
