@@ -147,7 +147,8 @@ def clean_pass(
                 yield PassProgress("rewrite", done, total, read_bytes, rewriter.bytes_written)
                 done += size
         except (CleaningAbortedError, GeneratorExit):
-            if destination is not None:
+            # Of a log that is closed, or the parent's, another cleaning may write files like these.
+            if destination is not None and not log.lifetime.is_over:
                 destination.delete_if_exists()
             raise
         except BaseException:

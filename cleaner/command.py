@@ -6,11 +6,14 @@ The cleanings themselves, and every rule about them, are `LogCleanerManager`'s.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from cleaner.manager import PassResult
 from cleaner.selection import Gate, selection_order
+from logstore.errors import UnknownTopicOrPartitionError
 
 if TYPE_CHECKING:
     from cleaner.clean import PassProgress
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
     from cleaner.stats import CleanerStats
     from logstore.log import Log
     from logstore.types import TopicPartition
+
+_unless_deleted = partial(suppress, UnknownTopicOrPartitionError)
 
 ProgressListener = Callable[["TopicPartition", "PassProgress"], None]
 
@@ -37,7 +42,7 @@ class CleanOutcome:
 
 
 class CleanCommand:
-    """One run over some logs.
+    """One run over some logs; one that is deleted meanwhile is passed over.
 
     Parameters
     ----------
@@ -89,16 +94,19 @@ class CleanCommand:
             The disk failed.
         """
         for log in logs:
-            if self._is_to_be_rolled(log):
-                log.roll()
+            with _unless_deleted():
+                if self._is_to_be_rolled(log):
+                    log.roll()
         for log in logs:
-            self._consider(log)
+            with _unless_deleted():
+                self._consider(log)
         workers = [self._work] * min(self._threads, max(1, len(self._due)))
         for outcome in self._manager.runtime.scheduler.run_all(workers, threads=self._threads):
             if outcome is not None:
                 raise outcome
         for log in logs:
-            log.delete_expired_files()
+            with _unless_deleted():
+                log.delete_expired_files()
         return self._outcome
 
     def rehearse(self, logs: Sequence[Log]) -> CleanOutcome:
@@ -108,18 +116,20 @@ class CleanCommand:
         """
         due: list[tuple[Log, CleaningDecision]] = []
         for log in logs:
-            decision = self.foresee(log)
-            if decision.binding is not None:
-                self._pass_over(log, decision.binding)
-            else:
-                due.append((log, decision))
+            with _unless_deleted():
+                decision = self.foresee(log)
+                if decision.binding is not None:
+                    self._pass_over(log, decision.binding)
+                else:
+                    due.append((log, decision))
         if not self._force:
             exact = self._manager.kafka_exact
             due.sort(key=lambda each: selection_order(each[1], kafka_exact=exact))
         for log, decision in due:
-            stats = self._pass(log, decision.state, 1, dry_run=True).stats
-            if stats is not None:
-                self._count_passes(log, decision.state, stats)
+            with _unless_deleted():
+                stats = self._pass(log, decision.state, 1, dry_run=True).stats
+                if stats is not None:
+                    self._count_passes(log, decision.state, stats)
         return self._outcome
 
     def foresee(self, log: Log) -> CleaningDecision:
@@ -155,6 +165,9 @@ class CleanCommand:
         while (log := self._take()) is not None:
             try:
                 self._clean(log)
+            except UnknownTopicOrPartitionError:  # deleted meanwhile
+                with self._lock:
+                    self._due.pop(log, None)
             finally:
                 with self._lock:
                     self._busy.discard(log)

@@ -122,6 +122,8 @@ class LogCleanerManager(LogService):
         self.states = CleaningStates(runtime)
         self._uncleanable: dict[TopicPartition, UncleanablePartition] = {}
         self._selecting = runtime.lock()
+        self.lifetime = logs.lifetime
+        self.lifetime.add(self)
         self.on_change: Callable[[], None] = _nothing
         self._max_dirty_ratio = 0.0
         self._last_selection_ms = 0
@@ -403,6 +405,7 @@ class LogCleanerManager(LogService):
                 step = next(steps)  # knows its segments now, which may be removed from here on
             while True:
                 yield step
+                self.lifetime.check()
                 self.states.check_not_aborted(tp)
                 step = next(steps)
         except StopIteration as done:
@@ -434,8 +437,9 @@ class LogCleanerManager(LogService):
             raise
         finally:
             steps.close()
-            self.states.done(tp, None if dry_run else store)
-            self.on_change()
+            if not self.lifetime.is_over:  # nobody waits then, and in a forked child nobody may
+                self.states.done(tp, None if dry_run else store)
+                self.on_change()
 
     def _split(self, log: Log, error: OverflowedSegmentError, *, dry_run: bool) -> PassResult:
         """Split the segment that a pass stumbled over; the next one goes on."""
@@ -538,6 +542,10 @@ class LogCleanerManager(LogService):
         return removed
 
     # -- what happens to partitions ------------------------------------------------------
+
+    def stop(self) -> None:
+        """Stop every cleaning that somebody asked for; none begins any more."""
+        self.states.stop()
 
     def partition_removed(self, topic_partition: TopicPartition) -> None:
         """Forget a partition."""

@@ -91,6 +91,7 @@ class CleanerPool(LogService):
         self._sleeps = False
         manager.on_change = self.log_changed
         # Without threads time stands still while a step is taken.
+        manager.lifetime.add(self)
         self._throttles = Throttles(runtime, config, eager=not runtime.scheduler.is_concurrent)
 
     def start(self) -> None:

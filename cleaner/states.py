@@ -17,10 +17,15 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from cleaner.errors import CleaningAbortedError, IllegalCleaningStateError
+from logstore.runtime import Deadlock
 
 if TYPE_CHECKING:
     from logstore.runtime import Runtime
     from logstore.types import TopicPartition
+
+
+STOP_WAIT_MS = 30_000
+"""How long a stop waits for cleanings; a chunk takes a fraction of it."""
 
 
 class CleaningState(NamedTuple):
@@ -53,6 +58,7 @@ class CleaningStates:
         self._scheduler = runtime.scheduler
         self._lock = runtime.lock()
         self._states: dict[TopicPartition, CleaningState] = {}
+        self._stopped = False
 
     def of(self, topic_partition: TopicPartition) -> CleaningState | None:
         """Return a partition's state; None if nobody has it."""
@@ -63,9 +69,12 @@ class CleaningStates:
         return self._states.get(topic_partition) == IN_PROGRESS
 
     def begin(self, topic_partition: TopicPartition) -> bool:
-        """Take a partition for a cleaning or for retention; False if somebody has it."""
+        """Take a partition for a cleaning or for retention; False if somebody has it.
+
+        Nor is one given after `stop`.
+        """
         with self._lock:
-            if topic_partition in self._states:
+            if self._stopped or topic_partition in self._states:
                 return False
             self._states[topic_partition] = IN_PROGRESS
             return True
@@ -163,6 +172,24 @@ class CleaningStates:
         """Stop a partition's cleaning, wait for its end, and let it be."""
         self.pause_in_turn(topic_partition)
         self.resume(topic_partition)
+
+    def stop(self) -> None:
+        """Stop every cleaning, wait for their ends, and let none begin any more.
+
+        One that its driver has left in the middle, or who waits here is inside of, cannot come to
+        its end: it is left aborted.
+        """
+        with self._lock:
+            self._stopped = True
+            for tp, state in self._states.items():
+                if state == IN_PROGRESS:
+                    self._states[tp] = ABORTED
+        limit_ms = STOP_WAIT_MS if self._scheduler.is_concurrent else None
+        with suppress(Deadlock):
+            self._scheduler.wait_until(self._is_none_aborted, timeout_ms=limit_ms)
+
+    def _is_none_aborted(self) -> bool:
+        return ABORTED not in self._states.copy().values()
 
     def pause_idle(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Pause those of the partitions that nobody has, and return them."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING
 
 from cleaner.manager import LogCleanerManager, Selected, Survey
-from logstore.errors import KafkaStorageError
+from logstore.errors import KafkaStorageError, UnknownTopicOrPartitionError
 from logstore.housekeeping import log_removals
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class CleanerWorker:
                 read, written = step.bytes_read, step.bytes_written
         except StopIteration as done:
             result: PassResult = done.value
-        except KafkaStorageError as error:
+        except (KafkaStorageError, UnknownTopicOrPartitionError) as error:  # the last: just deleted
             logger.warning("%s", error)
             return
         except Exception as error:

@@ -125,7 +125,7 @@ class LogReader:
         OffsetOutOfRangeError
             With both bounds.
         KafkaStorageError
-            The disk failed, or the log is closed or offline.
+            The disk failed, or the log is offline.
         """
         self._log.check_open()
         return self.steady(lambda: self._read(start_offset, max_bytes, isolation, min_one_message))
@@ -140,7 +140,9 @@ class LogReader:
         Raises
         ------
         KafkaStorageError
-            The disk failed, or the log was closed meanwhile.
+            The disk failed.
+        IllegalStateError, UnknownTopicOrPartitionError
+            The log was closed meanwhile, or deleted.
         """
         log = self._log
         for _ in range(LOOKS_MAX - 1):
@@ -288,6 +290,7 @@ class LogReader:
             The walk met bytes that are no batch; the message names file and position.
         """
         for batch, _ in self._fetch(start_offset, end_offset, isolation):
+            self._log.lifetime.check()
             yield batch
 
     def _fetch(
@@ -348,6 +351,7 @@ class LogReader:
                 if record.offset >= next_offset and (
                     end_offset is None or record.offset < end_offset
                 ):
+                    self._log.lifetime.check()  # what was read before it was closed ends, too
                     yield batch, record
             next_offset = batch.header.next_offset
 
@@ -382,6 +386,7 @@ class LogReader:
             columns = columns.between(next_offset, end_offset)
             next_offset = batch.header.next_offset
             if len(columns):
+                self._log.lifetime.check()
                 yield batch, columns
 
     def _visible(

@@ -13,8 +13,9 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from logstore.errors import KafkaStorageError
+from logstore.errors import KafkaStorageError, LogStoreError, UnknownTopicOrPartitionError
 from logstore.names import DELETED_SUFFIX, SEGMENT_SUFFIXES, file_name
+from logstore.runtime import Lifetime
 from logstore.segment import LogSegment
 from logstore.swap import swap_segments
 
@@ -75,6 +76,10 @@ class LocalLog:
     generation : int
         Counts truncations, as they begin: a cleaning that began under another one must not swap its
         segments in, and a reader must look again.
+    is_offline : bool
+        Whether a failure of the disk put an end to the use of this log.
+    lifetime : Lifetime
+        Over once the log is closed, or gone with its topic.
     on_offline : callable, optional
         Told the reason when a failure of the disk takes the log offline; the owner then takes the
         rest of the data directory offline too.
@@ -104,8 +109,10 @@ class LocalLog:
         self._truncating = False
         self._publish_end(log_end_offset)
         self._deletions: list[_Deletion] = []
-        self._closed = False
+        self.is_offline = False
         self._offline_reason: str | None = None
+        self.lifetime = Lifetime(f"{topic_partition}: the log")
+        self.lifetime.add(self)
 
     @property
     def log_end_offset(self) -> int:
@@ -144,17 +151,10 @@ class LocalLog:
 
     # -- in use, closed, offline ---------------------------------------------------------
 
-    @property
-    def is_offline(self) -> bool:
-        """Whether a failure of the disk put an end to the use of this log."""
-        return self._offline_reason is not None
-
     def check_open(self) -> None:
-        """Raise `KafkaStorageError` if the log was closed or is offline."""
+        """Raise `KafkaStorageError` if the log is offline; a closed one refuses this, too."""
         if self._offline_reason is not None:
             raise KafkaStorageError(f"{self.topic_partition} is offline: {self._offline_reason}")
-        if self._closed:
-            raise KafkaStorageError(f"{self.topic_partition}: the log is closed")
 
     def _storage(self, what: str) -> _StorageGuard:
         """Take the log offline if a file operation inside fails."""
@@ -164,6 +164,7 @@ class LocalLog:
         """Refuse all use from now on; only a restart, with recovery, helps."""
         if self._offline_reason is None:
             self._offline_reason = reason
+            self.is_offline = True
             if self.on_offline is not None:
                 self.on_offline(reason)
 
@@ -207,7 +208,7 @@ class LocalLog:
         Raises
         ------
         KafkaStorageError
-            The disk failed, or the log is closed or offline.
+            The disk failed, or the log is offline.
         """
         with self.lock:
             self.check_open()
@@ -216,7 +217,7 @@ class LocalLog:
             try:
                 yield
             finally:
-                if not (self._closed or self.is_offline):
+                if not (self.lifetime.is_over or self.is_offline):
                     with self._storage("go on"):
                         self.active_segment.resize_indexes()
 
@@ -230,19 +231,24 @@ class LocalLog:
             for segment in self.segments.between(self.segments.first.base_offset, end_offset):
                 _ = segment.file
 
-    def abandon(self) -> None:
-        """Close every file as it is: the log is about to be deleted, or offline.
+    def abandon(
+        self,
+        why: str = "was deleted",
+        kind: type[LogStoreError] = UnknownTopicOrPartitionError,
+    ) -> None:
+        """Close every file as it is: the partition is about to be deleted, or lives elsewhere.
 
         What it removed before goes with its folder; only readers in the middle of it still hold it.
+        Whoever uses the log from here on meets an error of this kind.
         """
         with self.lock:
             self._close_files()
             self._deletions.clear()
+            self.lifetime.end(why, kind)
 
     def _close_files(self) -> None:
         for segment in self.segments:
             segment.close_handlers()
-        self._closed = True
 
     # -- removal and replacement ---------------------------------------------------------
 
@@ -289,7 +295,7 @@ class LocalLog:
 
     def _delete_due_files(self) -> None:
         with self.lock:  # or it might be deleted, and its files renamed, in between
-            if not (self._closed or self.is_offline):
+            if not (self.lifetime.is_over or self.is_offline):
                 self.delete_expired_files()
 
     def _schedule_file_deletion(self, path: str | None) -> None:

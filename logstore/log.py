@@ -9,7 +9,7 @@ thread and never calls the cleaner; the cleaner asks for segments and hands back
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.append import AppendInfo, NewRecord, check_producers
 from logstore.appender import LogAppender
@@ -45,6 +45,22 @@ __all__ = ["AppendInfo", "Log", "NewRecord"]
 
 HIGH_WATERMARK = -1
 """As the offset of a delete-records request: everything below the high watermark."""
+
+
+class CheckpointOffsets(NamedTuple):
+    """What the checkpoints of the data directory say of a log.
+
+    Attributes
+    ----------
+    recovery_point, high_watermark : int
+        As of the log.
+    log_start_offset : int or None
+        None where the base of the first segment says it.
+    """
+
+    recovery_point: int
+    high_watermark: int
+    log_start_offset: int | None
 
 
 class Log(LocalLog):
@@ -87,6 +103,8 @@ class Log(LocalLog):
         self.on_change: Callable[[], None] | None = None
         self.reader = LogReader(self)
         self.appender = LogAppender(self)
+        self.lifetime.add(self.reader)
+        self.lifetime.add(self.appender)
         self.set_high_watermark(log_end_offset)
 
     def __repr__(self) -> str:
@@ -304,22 +322,39 @@ class Log(LocalLog):
 
     # -- durability ----------------------------------------------------------------------
 
-    def close(self) -> None:
+    def close(self) -> CheckpointOffsets | None:
         """Flush, snapshot the producers, trim and close every file, and remove deleted ones.
 
         A log that is offline gives up its files as they are; one that goes offline meanwhile
-        raises `KafkaStorageError` and is closed by a second call.
+        raises `KafkaStorageError` and is closed by a second call. All that is called afterwards
+        raises `IllegalStateError`.
+
+        Returns
+        -------
+        CheckpointOffsets or None
+            As of the end; None if it is offline, or was closed before.
         """
         with self.lock:
-            if self._closed:
-                return
+            if self.lifetime.is_over:
+                return None
+            offsets = None
             if self._offline_reason is None:
                 with self._storage("close"):
                     self._come_to_rest()
                     for segment in self.segments:
                         segment.close()
                     self.delete_expired_files(force=True)
+                offsets = self.checkpoint_offsets()
             self._close_files()
+            self.lifetime.end()
+            return offsets
+
+    def checkpoint_offsets(self) -> CheckpointOffsets:
+        """Return what the checkpoints have to say of the log as it is."""
+        with self.lock:
+            hides_records = self.log_start_offset > self.segments.first.base_offset
+            start = self.log_start_offset if hides_records else None
+            return CheckpointOffsets(self.recovery_point, self._high_watermark, start)
 
     def _come_to_rest(self) -> None:
         super()._come_to_rest()
@@ -538,6 +573,28 @@ class Log(LocalLog):
                 self.set_high_watermark(offset)
             if VERIFY:
                 self._check()
+
+    # -- move ----------------------------------------------------------------------------
+
+    def go_on_in(self, copy: Log) -> None:
+        """Go on with the files of a log that was opened over a copy of this one's.
+
+        To be called while this log is `at_rest`. Whoever holds it appends and reads on without
+        noticing; who is in the middle of reading the old files looks again.
+        """
+        old = self.segments.view
+        self.directory = copy.directory
+        self.segments = copy.segments
+        self.producer_state = copy.producer_state
+        self.epochs = copy.epochs
+        self.recovery_point = copy.recovery_point
+        self._deletions.clear()  # they go with the old folder
+        self._publish_end(copy.log_end_offset)
+        self.set_high_watermark(self._high_watermark)
+        for segment in old:
+            segment.close_handlers()
+        if VERIFY:
+            self._check()
 
     # -- swap ----------------------------------------------------------------------------
 

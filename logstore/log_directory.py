@@ -37,13 +37,13 @@ from logstore.names import (
     deletion_dir_name,
     parse_log_dir,
 )
-from logstore.runtime import OverlayFileSystem, make_dirs_durably, remove_tree
+from logstore.runtime import Lifetime, OverlayFileSystem, make_dirs_durably, remove_tree
 from logstore.second_look import LOOKS_MAX, Views
 from logstore.topics import TOPICS_FILE
 
 if TYPE_CHECKING:
     from logstore.config import BrokerConfig, LogConfig
-    from logstore.log import Log
+    from logstore.log import CheckpointOffsets, Log
     from logstore.runtime import FileLock, FileSystem, Runtime
     from logstore.types import TopicPartition
 
@@ -130,8 +130,11 @@ class LogDirectory:
         self.offline_reason: str | None = None
         self._file_lock: FileLock | None = None
         self._folder_deletions: list[_FolderDeletion] = []
-        self._removing = runtime.lock()  # one who removes folders at a time
-        self._checkpointing = runtime.lock()  # one writer of checkpoints at a time
+        lifetime = Lifetime(f"data directory {path}")
+        lifetime.add(self)
+        self._lifetime = lifetime
+        self._removing = lifetime.lock(runtime.lock())  # one who removes folders at a time
+        self._checkpointing = lifetime.lock(runtime.lock())  # one writer of checkpoints at a time
         self._checkpoints = {
             name: OffsetCheckpoint(runtime.fs, f"{path}/{name}", max_bytes=small_file_max_bytes)
             for name in CHECKPOINTS
@@ -297,20 +300,18 @@ class LogDirectory:
             self._damaged.add(name)  # not to be read and told again for each partition
             return {}
 
-    def write_recovery_points(self, logs: Mapping[TopicPartition, Log]) -> None:
+    def write_recovery_points(self, logs: Mapping[TopicPartition, CheckpointOffsets]) -> None:
         """Checkpoint up to where logs are durable; entries of other logs stay, here and below."""
         self._update(RECOVERY_POINTS, {tp: log.recovery_point for tp, log in logs.items()})
 
-    def write_high_watermarks(self, logs: Mapping[TopicPartition, Log]) -> None:
+    def write_high_watermarks(self, logs: Mapping[TopicPartition, CheckpointOffsets]) -> None:
         """Checkpoint the high watermarks; written for a broker, never trusted here."""
         self._update(REPLICATION_OFFSETS, {tp: log.high_watermark for tp, log in logs.items()})
 
-    def write_log_starts(self, logs: Mapping[TopicPartition, Log]) -> None:
+    def write_log_starts(self, logs: Mapping[TopicPartition, CheckpointOffsets]) -> None:
         """Checkpoint log starts, of those only whose first segment begins below."""
         starts = {
-            tp: log.log_start_offset
-            for tp, log in logs.items()
-            if log.log_start_offset > log.segments.first.base_offset
+            tp: log.log_start_offset for tp, log in logs.items() if log.log_start_offset is not None
         }
         self._update(LOG_START_OFFSETS, starts, replaced=logs.keys())
 
@@ -464,14 +465,22 @@ class LogDirectory:
     # -- closing -------------------------------------------------------------------------
 
     def close(self, *, clean: bool) -> None:
-        """Give up the directory; `clean` marks it as closed in good order."""
-        try:
-            if clean and not self.read_only and self.is_online:
-                mark_clean_shutdown(self.runtime.fs, self.path)
-        finally:
-            if self._file_lock is not None:
-                self._file_lock.release()
-                self._file_lock = None
+        """Give up the directory; `clean` marks it as closed in good order.
+
+        Whoever writes a checkpoint or removes folders comes to an end first, and nobody does
+        afterwards.
+        """
+        if self._lifetime.is_over:
+            return
+        with self._removing, self._checkpointing:
+            try:
+                if clean and not self.read_only and self.is_online:
+                    mark_clean_shutdown(self.runtime.fs, self.path)
+            finally:
+                self._lifetime.end()
+                if self._file_lock is not None:
+                    self._file_lock.release()
+                    self._file_lock = None
 
 
 def partition_folders(fs: FileSystem, path: str) -> list[str]:

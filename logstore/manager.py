@@ -29,7 +29,7 @@ from logstore.log import Log
 from logstore.log_directory import LogDirectory, find_folder, partition_folders
 from logstore.moving import PartitionMove, find_directory, settle_moves
 from logstore.names import validate_topic_name
-from logstore.runtime import one_at_a_time
+from logstore.runtime import Lifetime, one_at_a_time
 from logstore.second_look import LOOKS_MAX, pause_after
 from logstore.services import LogServices
 from logstore.topics import Topic, TopicStore
@@ -38,6 +38,7 @@ from logstore.types import TopicPartition
 if TYPE_CHECKING:
     from logstore.config import BrokerConfig, LogConfig
     from logstore.loading import LoadListener
+    from logstore.log import CheckpointOffsets
     from logstore.runtime import Runtime
     from logstore.services import LogService
 
@@ -48,6 +49,8 @@ class LogManager:
     """All logs of a broker.
 
     Any thread may call: topics and partitions change under one lock, records under each log's.
+    Whatever works through a manager is a member of its `lifetime`: once it is closed, all of that
+    raises `IllegalStateError`.
 
     Parameters
     ----------
@@ -86,7 +89,9 @@ class LogManager:
         self.read_only = read_only
         self.directories: list[LogDirectory] = []
         self.services = LogServices()
-        self._lock = runtime.lock()
+        self.lifetime = Lifetime("the broker")
+        self._lock = self.lifetime.lock(runtime.lock())
+        self._closing = runtime.lock()
         self._homes = PartitionHomes()
         self._logs: dict[TopicPartition, Log] = {}
         try:
@@ -105,6 +110,8 @@ class LogManager:
             for directory in self.directories:
                 directory.close(clean=False)
             raise
+        for member in (self, self.catalog, self._store):
+            self.lifetime.add(member)
 
     def _open_directories(self, log_dirs: Sequence[str]) -> None:
         """Open the directories; again while another process moves partitions between them."""
@@ -356,12 +363,19 @@ class LogManager:
             )
         directory = self._homes.get(topic_partition) or self._settle(topic_partition)
         directory.check_usable(topic_partition)
-        config = self.catalog.config(topic.name)
         try:
-            log = directory.load(topic_partition, config, self.broker_config)
+            log = self._load(topic_partition, directory)
         except UnknownTopicOrPartitionError:  # another process moved it, or deleted it
             self._homes[topic_partition] = find_folder(self.directories, topic_partition)
             return self._open(topic_partition)
+        log.on_offline = partial(self._take_offline, directory)
+        log.on_change = self.services.log_changed
+        return log
+
+    def _load(self, topic_partition: TopicPartition, directory: LogDirectory) -> Log:
+        config = self.catalog.config(topic_partition.topic)
+        try:
+            log = directory.load(topic_partition, config, self.broker_config)
         except OSError as error:
             directory.half_opened.add(topic_partition)
             self._take_offline(directory, f"cannot open {topic_partition}: {error}")
@@ -369,8 +383,6 @@ class LogManager:
         directory.half_opened.discard(topic_partition)
         if log.log_start_offset < directory.log_starts.get(topic_partition, 0):
             self._forget_log_start(directory, log)
-        log.on_offline = partial(self._take_offline, directory)
-        log.on_change = self.services.log_changed
         return log
 
     def _forget_log_start(self, directory: LogDirectory, log: Log) -> None:
@@ -378,7 +390,7 @@ class LogManager:
         directory.log_starts.pop(log.topic_partition)
         if not self.read_only:
             with self._storage(directory, "cannot write checkpoints"):
-                directory.write_log_starts({log.topic_partition: log})
+                directory.write_log_starts({log.topic_partition: log.checkpoint_offsets()})
 
     def reopen(self, topic_partition: TopicPartition, look: int) -> Log | None:
         """Return a log that could not be read, opened anew; see `LogDirectory.look_again`."""
@@ -408,7 +420,7 @@ class LogManager:
             return
         directory.go_offline(reason)
         for tp, log in list(self._logs.items()):
-            if self._homes.get(tp) is directory:
+            if self._homes.get(tp) is directory and not log.lifetime.is_over:
                 log.go_offline(f"data directory {directory.path} is offline: {reason}")
 
     @contextmanager
@@ -440,10 +452,13 @@ class LogManager:
     def move_partition(self, topic_partition: TopicPartition, log_dir: str) -> None:
         """Let a partition live in another data directory; see `logstore.moving`.
 
+        Its log stays the same object: who appends meanwhile waits, who reads goes on.
+
         Raises
         ------
         LogDirNotFoundError, UnknownTopicOrPartitionError, KafkaStorageError
-            It lives on where it was, unless only the old files could not be removed.
+            It lives on where it was, unless only the old files could not be removed, or the new
+            ones not be opened.
         """
         target = find_directory(self.directories, log_dir)
         log = self.log(topic_partition)
@@ -454,9 +469,14 @@ class LogManager:
         with self.services.paused(topic_partition), log.at_rest():
             move.begin()
             self._homes[topic_partition] = target
-            del self._logs[topic_partition]
             self.services.partition_moved(topic_partition, target.path)
-            self.log(topic_partition).set_high_watermark(log.high_watermark)
+            log.on_offline = partial(self._take_offline, target)
+            try:
+                log.go_on_in(self._load(topic_partition, target))
+            except BaseException:
+                del self._logs[topic_partition]
+                log.abandon("could not be opened where it was moved to", KafkaStorageError)
+                raise
             move.finish()
         self._schedule_folder_deletion(log.config.file_delete_delay_ms)
 
@@ -516,10 +536,10 @@ class LogManager:
         """Before an answer: else a log start beyond a new end would empty the log when reopened."""
         tp = log.topic_partition
         directory = self.directory_of(tp)
-        logs = {tp: self._logs.get(tp, log)}  # it may have been moved meanwhile, and changed since
+        offsets = {tp: log.checkpoint_offsets()}
         with self._storage(directory, "cannot write checkpoints"):
-            directory.write_log_starts(logs)
-            directory.write_recovery_points(logs)
+            directory.write_log_starts(offsets)
+            directory.write_recovery_points(offsets)
 
     # -- checkpoints and removal ---------------------------------------------------------
 
@@ -536,7 +556,7 @@ class LogManager:
         self._checkpoint(LogDirectory.write_high_watermarks)
 
     def _checkpoint(
-        self, write: Callable[[LogDirectory, Mapping[TopicPartition, Log]], None]
+        self, write: Callable[[LogDirectory, Mapping[TopicPartition, CheckpointOffsets]], None]
     ) -> None:
         for directory in self.directories:
             if directory.is_online:
@@ -544,20 +564,22 @@ class LogManager:
                     suppress(KafkaStorageError),
                     self._storage(directory, "cannot write checkpoints"),
                 ):
-                    write(directory, self._logs_in(directory))
+                    write(directory, self._offsets_in(directory))
 
-    def _logs_in(self, directory: LogDirectory) -> dict[TopicPartition, Log]:
-        return {
-            tp: log
-            for tp, log in list(self._logs.items())
-            if self._homes.get(tp) is directory and not log.is_offline
-        }
+    def _offsets_in(self, directory: LogDirectory) -> dict[TopicPartition, CheckpointOffsets]:
+        found = {}
+        for tp, log in list(self._logs.items()):
+            with suppress(UnknownTopicOrPartitionError):  # just deleted
+                if self._homes.get(tp) is directory and not log.is_offline:
+                    found[tp] = log.checkpoint_offsets()
+        return found
 
     def delete_expired_files(self) -> None:
         """Remove deleted segments and topics whose delay is over."""
         for log in self.open_logs():
-            if not log.is_offline:
-                log.delete_expired_files()
+            with suppress(UnknownTopicOrPartitionError):  # just deleted
+                if not log.is_offline:
+                    log.delete_expired_files()
         self._delete_folders()
 
     def _delete_folders(self) -> None:
@@ -592,6 +614,10 @@ class LogManager:
     def close(self) -> None:
         """Flush and close every log, write the checkpoints, mark the directories clean.
 
+        What other threads are doing comes to its end first, or is refused; nothing is written
+        once the directories are given up. A second call, also of a thread that comes meanwhile,
+        returns when that is done.
+
         Raises
         ------
         KafkaStorageError
@@ -599,25 +625,36 @@ class LogManager:
             those that failed, now or when opened, are not marked clean: the next start recovers
             them.
         """
-        self.stop()
-        failures: list[KafkaStorageError] = []
-        for log in self._logs.values():
-            try:
-                log.close()
-            except KafkaStorageError as error:
-                failures.append(error)
-        for directory in self.directories:
-            try:
-                self._close_directory(directory)
-            except OSError as error:
-                failures.append(KafkaStorageError(f"{directory.path}: cannot close: {error}"))
-        self._logs.clear()
-        if failures:
-            raise failures[0]
+        with self._closing:
+            if self.lifetime.is_over:
+                return
+            self.stop()
+            with self._lock:  # whoever opens a log or changes a topic
+                self.lifetime.end()
+            failures: list[KafkaStorageError] = []
+            offsets: dict[TopicPartition, CheckpointOffsets] = {}
+            for tp, log in self._logs.items():
+                try:
+                    closed_at = log.close()
+                except KafkaStorageError as error:
+                    failures.append(error)
+                    closed_at = log.close()  # as it is
+                if closed_at is not None:
+                    offsets[tp] = closed_at
+            for directory in self.directories:
+                try:
+                    self._close_directory(directory, offsets)
+                except OSError as error:
+                    failures.append(KafkaStorageError(f"{directory.path}: cannot close: {error}"))
+            self._logs.clear()
+            if failures:
+                raise failures[0]
 
-    def _close_directory(self, directory: LogDirectory) -> None:
-        own = [log for tp, log in self._logs.items() if self._homes[tp] is directory]
-        good = self._logs_in(directory)
+    def _close_directory(
+        self, directory: LogDirectory, offsets: Mapping[TopicPartition, CheckpointOffsets]
+    ) -> None:
+        own = [tp for tp in self._logs if self._homes[tp] is directory]
+        good = {tp: offsets[tp] for tp in own if tp in offsets}
         clean = False
         try:
             if directory.is_online and not self.read_only:

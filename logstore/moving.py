@@ -107,7 +107,7 @@ class PartitionMove:
         self._move = Move(target.path, future_dir_name(self._tp, log.runtime.rng))
 
     def begin(self) -> None:
-        """Put a complete copy in its place in the target, durably, and close the log.
+        """Put a complete copy in its place in the target, durably.
 
         Raises
         ------
@@ -128,8 +128,6 @@ class PartitionMove:
         except KafkaStorageError:
             self._undo()
             raise
-        self._log.on_offline = None  # what befalls the old files harms no other log
-        self._log.abandon()
 
     def finish(self) -> None:
         """Retire what the source held, now that the target's copy is in use.
@@ -149,9 +147,9 @@ class PartitionMove:
 
     def _offsets(self) -> dict[str, int]:
         """Return the partition's entries, by checkpoint."""
-        log = self._log
+        log = self._log.checkpoint_offsets()
         offsets = {RECOVERY_POINTS: log.recovery_point, REPLICATION_OFFSETS: log.high_watermark}
-        if log.log_start_offset > log.segments.first.base_offset:
+        if log.log_start_offset is not None:
             offsets[LOG_START_OFFSETS] = log.log_start_offset
         with self._storage(self._source, self._what):
             cleaned = self._source.cleaner_offset(self._tp)

@@ -1,8 +1,13 @@
-"""What the broker answers about many partitions at once: results as values, one a partition."""
+"""What the broker answers about many partitions at once: results as values, one a partition.
+
+A partition that existed when it began and is deleted meanwhile is passed over by what goes
+through all of them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from os import PathLike, fspath
 from typing import TYPE_CHECKING
 
@@ -14,7 +19,7 @@ from logstore.broker.reports import (
     PartitionExplanation,
     RetainReport,
 )
-from logstore.errors import LogStoreError
+from logstore.errors import LogStoreError, UnknownTopicOrPartitionError
 
 if TYPE_CHECKING:
     from cleaner.manager import LogCleanerManager
@@ -76,13 +81,14 @@ def retain(
     """Run, or only decide, retention over partitions; see `Broker`."""
     decisions = []
     for tp in partitions:
-        log = manager.log(tp)
-        cleaned = cleaner.checkpoint_of(tp) if log.config.compact else None
-        if dry_run:
-            decisions.append(log.retention_decision(first_dirty_offset=cleaned or 0))
-            continue
-        with manager.services.paused(tp):
-            decisions.append(log.delete_old_segments(first_dirty_offset=cleaned or 0))
+        with suppress(UnknownTopicOrPartitionError):  # deleted meanwhile
+            log = manager.log(tp)
+            cleaned = cleaner.checkpoint_of(tp) if log.config.compact else None
+            if dry_run:
+                decisions.append(log.retention_decision(first_dirty_offset=cleaned or 0))
+                continue
+            with manager.services.paused(tp):
+                decisions.append(log.delete_old_segments(first_dirty_offset=cleaned or 0))
     return RetainReport(tuple(decisions), dry_run)
 
 
@@ -92,7 +98,8 @@ def explain(
     """Say what stands between partitions and their cleaning; see `Broker`."""
     found = []
     for tp in partitions:
-        log = manager.log(tp)
-        decision = cleaner.explain(log)
-        found.append(PartitionExplanation(decision, cleaner.passes_bound(log, decision.state)))
+        with suppress(UnknownTopicOrPartitionError):  # deleted meanwhile
+            log = manager.log(tp)
+            decision = cleaner.explain(log)
+            found.append(PartitionExplanation(decision, cleaner.passes_bound(log, decision.state)))
     return ExplainReport(tuple(found))

@@ -6,6 +6,7 @@ A facade that composes the log manager and the cleaner; it holds no rule of its 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
@@ -23,7 +24,7 @@ from logstore.broker.records import (
 from logstore.broker.setup import background_threads, directories_of, runtime_of
 from logstore.broker.writer import AppendedRange, BatchWriter
 from logstore.config import BrokerConfig, ConfigValue, describe
-from logstore.errors import InvalidConfigurationError
+from logstore.errors import InvalidConfigurationError, UnknownTopicOrPartitionError
 from logstore.fetch import Isolation, ListedOffset
 from logstore.housekeeping import Housekeeping
 from logstore.log import Log, NewRecord
@@ -126,7 +127,7 @@ class Broker:
         self._pool: CleanerPool | None = None
         self._coordinator: TransactionCoordinator | None = None
         self._producers: list[Producer] = []
-        self._closed = False
+        self.manager.lifetime.add(self)
         if background and not read_only:
             self._start()
 
@@ -149,11 +150,21 @@ class Broker:
         return f"Broker({', '.join(each.path for each in self.manager.directories)})"
 
     def close(self) -> None:
-        """Flush and close everything in good order; closing twice is allowed."""
-        if not self._closed:
-            self._closed = True
+        """Flush and close everything in good order; closing twice is allowed.
+
+        Everything else that is called afterwards, of the broker and of what was got from it,
+        raises `IllegalStateError`. So it does in a forked child, where `close` does nothing: the
+        files are the parent's.
+
+        Raises
+        ------
+        KafkaStorageError
+            See `LogManager.close`.
+        """
+        try:
             for producer in self._producers.copy():
                 producer.close()
+        finally:
             self.manager.close()
 
     # -- topics --------------------------------------------------------------------------
@@ -362,7 +373,7 @@ class Broker:
         Its batches must be finished, with `BatchWriter.finish`, before the broker closes.
         """
         self._refuse_if_read_only("append")
-        return BatchWriter(
+        writer = BatchWriter(
             topic,
             self.manager.catalog.topic(topic).partitions,
             lambda number: self.manager.log(TopicPartition(topic, number)),
@@ -370,6 +381,8 @@ class Broker:
             codec=Codec.from_name(compression),
             batch_records=batch_records,
         )
+        self.manager.lifetime.add(writer)
+        return writer
 
     def producer(self, **configs: Any) -> Producer:
         """Return a producer of kafka-python's shape; see `Producer`. It closes with the broker."""
@@ -579,7 +592,10 @@ class Broker:
 
         if not dry_run:
             self._refuse_if_read_only("clean")
-        logs = [self.manager.log(tp) for tp in self.partitions(topic, partition)]
+        logs = []
+        for tp in self.partitions(topic, partition):
+            with suppress(UnknownTopicOrPartitionError):  # deleted meanwhile
+                logs.append(self.manager.log(tp))
         options: dict[str, Any] = {"force": force, "roll": roll, "threads": threads}
         command = CleanCommand(self.cleaner, **options, progress=progress)
         outcome = command.rehearse(logs) if dry_run else command.run(logs)

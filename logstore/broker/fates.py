@@ -87,12 +87,15 @@ class PartitionFates:
         self.decision: CleaningDecision = CleanCommand(cleaner, force=force, roll=roll).foresee(log)
         self.is_compacted = log.config.compact
         self.stats: CleanerStats | None = None
+        cleaner.lifetime.add(self)
 
     def __iter__(self) -> Iterator[RecordFate]:
         """Yield the records in offset order, control records included."""
         try:
             for chunk in self._chunks():
-                yield from _records(chunk)
+                for record in _records(chunk):
+                    self._log.lifetime.check()
+                    yield record
         except OSError as error:
             tp = self._log.topic_partition
             raise KafkaStorageError(f"{tp}: cannot read: {error}") from error

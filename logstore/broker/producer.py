@@ -109,6 +109,7 @@ class Producer:
         self._partitioner = Partitioner()
         self._null_key_partitions: dict[str, int] = {}
         self._closed = False
+        manager.lifetime.add(self)
 
     def __enter__(self) -> Self:
         return self

@@ -11,11 +11,14 @@ Needs the extra `metrics`. Names are Kafka's MBeans as the JMX exporter spells t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
+
+from logstore.errors import IllegalStateError, UnknownTopicOrPartitionError
 
 if TYPE_CHECKING:
     from logstore.broker.broker import Broker
@@ -85,7 +88,14 @@ class BrokerCollector(Collector):
         self._broker = broker
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Yield every gauge as it is now."""
+        """Yield every gauge as it is now; none once the broker is closed."""
+        try:
+            gauges = list(self._gauges())
+        except IllegalStateError:
+            return
+        yield from gauges
+
+    def _gauges(self) -> Iterator[GaugeMetricFamily]:
         metrics = self._broker.metrics()
         for name, text, attribute in _CLEANER:
             yield GaugeMetricFamily(name, text, value=getattr(metrics, attribute))
@@ -94,12 +104,14 @@ class BrokerCollector(Collector):
             for directory, value in getattr(metrics, attribute).items():
                 gauge.add_metric([directory], value)
             yield gauge
-        logs = [log for log in self._broker.manager.open_logs() if not log.is_offline]
+        logs = list(self._broker.manager.open_logs())
         for name, text, value_of in _LOGS:
             gauge = GaugeMetricFamily(name, text, labels=["topic", "partition"])
             for log in logs:
                 topic, partition = log.topic_partition
-                gauge.add_metric([topic, str(partition)], value_of(log))
+                with suppress(UnknownTopicOrPartitionError):  # just deleted
+                    if not log.is_offline:
+                        gauge.add_metric([topic, str(partition)], value_of(log))
             yield gauge
 
 

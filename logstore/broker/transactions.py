@@ -100,7 +100,7 @@ class TransactionCoordinator(LogService):
         self.config = TransactionConfig.of(manager.broker_config) if config is None else config
         self._runtime = runtime
         self._manager = manager
-        self._lock = runtime.lock()
+        self._lock = manager.lifetime.lock(runtime.lock())
         self._log = TransactionLog(manager, self.config)
         self.offsets = GroupOffsets(manager, runtime.clock)
         self._stored: StoredTransactions | None = None
@@ -118,6 +118,8 @@ class TransactionCoordinator(LogService):
             self._largest_known_id,
             manager.broker_config.logstore_small_file_max_bytes,
         )
+        for member in (self, self.offsets):
+            manager.lifetime.add(member)
 
     # -- producers -----------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from logstore.runtime.fs import (
     open_anew,
     remove_tree,
 )
+from logstore.runtime.lifetime import Lifetime
 from logstore.runtime.locks import UNKNOWN_PROCESS, FileLock
 from logstore.runtime.memfs import MemoryFileSystem
 from logstore.runtime.overlay import OverlayFileSystem
@@ -41,6 +42,7 @@ __all__ = [
     "FileStat",
     "FileSystem",
     "FixedWallClock",
+    "Lifetime",
     "MemoryFileSystem",
     "NotRegularFileError",
     "OverlayFileSystem",

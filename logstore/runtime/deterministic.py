@@ -63,6 +63,11 @@ class DeterministicScheduler(QueueScheduler):
         if self._virtual_clock is not None:
             self._virtual_clock.unsubscribe(self)
 
+    def _forget_in_child(self) -> None:
+        super()._forget_in_child()
+        if self._virtual_clock is not None:
+            self._virtual_clock.unsubscribe(self)
+
     def next_due_ms(self) -> int | None:
         """Return when the next task is due, in Unix ms, if wall time runs on as monotonic time.
 

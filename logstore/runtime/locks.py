@@ -224,12 +224,11 @@ class LockTable:
     """Who holds what in one file system in memory; a copy of that starts with a new table."""
 
     def __init__(self) -> None:
-        self._mutex = threading.RLock()  # re-entrant: see that of the disk
         self._held: set[int] = set()
 
     def lock(self, path: str, find: Callable[[], object]) -> FileLock | None:
         """Lock a file; `find` returns the object that it is under any name, maybe making it."""
-        with self._mutex:
+        with _mutex:
             file = find()
             if id(file) in self._held:
                 return None
@@ -238,12 +237,12 @@ class LockTable:
 
     def holder(self, find: Callable[[], object]) -> int | None:
         """Return this process if somebody holds the lock on the file that `find` returns."""
-        with self._mutex:
+        with _mutex:
             return os.getpid() if id(find()) in self._held else None
 
     def release(self, file: object) -> None:
         """Give up the lock on a file that is held."""
-        with self._mutex:
+        with _mutex:
             self._held.discard(id(file))
 
 

@@ -8,6 +8,7 @@ for what is written to it: its prefix is read through, its tail lives in the ove
 from __future__ import annotations
 
 import errno
+import os
 import threading
 from collections.abc import Callable
 
@@ -15,6 +16,17 @@ from logstore.runtime.clock import Clock, SystemClock
 from logstore.runtime.fs import File, FileKind, FileStat, FileSystem
 from logstore.runtime.locks import FileLock, LockTable
 from logstore.runtime.memfs import MemoryBytes, MemoryFile, fail, split_path
+
+# Re-entrant: a lost handle is closed by the garbage collector, at any moment.
+_counting = threading.RLock()
+
+
+def _renew_in_child() -> None:
+    global _counting  # another thread of the parent may have held it
+    _counting = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_renew_in_child)
 
 
 class OverlayBytes:
@@ -41,7 +53,6 @@ class OverlayBytes:
         "_base",
         "_handles",
         "_is_own",
-        "_lock",
         "_open_base",
         "_prefix_and_tail",
         "mtime_ms",
@@ -52,8 +63,6 @@ class OverlayBytes:
         self._base: File | None = None
         self._handles = 0
         self._is_own = open_base is None
-        # Re-entrant: a lost handle is closed by the garbage collector, at any moment.
-        self._lock = threading.RLock()
         self._prefix_and_tail = (prefix, MemoryBytes())
         self.mtime_ms = mtime_ms
 
@@ -69,7 +78,7 @@ class OverlayBytes:
         That may have been replaced, whole, since it was open last: unless it was changed here,
         what it is now shows through.
         """
-        with self._lock:
+        with _counting:
             if self._base is None and self._open_base is not None:
                 self._base = self._open_base()
                 if not self._is_own:
@@ -78,7 +87,7 @@ class OverlayBytes:
 
     def release(self) -> None:
         """Count one handle less; the last closes the base file."""
-        with self._lock:
+        with _counting:
             self._handles -= 1
             if self._handles == 0 and self._base is not None:
                 self._base.close()

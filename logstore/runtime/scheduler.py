@@ -42,11 +42,13 @@ from __future__ import annotations
 import heapq
 import itertools
 import logging
+import os
 import random
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol, TypeVar
+from weakref import WeakSet
 
 from logstore.runtime.clock import Clock
 
@@ -56,6 +58,9 @@ logger = logging.getLogger(__name__)
 
 NEVER_NS = 2**63 - 1
 """Delays of 292 years and more never end: Kafka's "never" is 2⁶³ − 1 ms."""
+
+
+_schedulers: WeakSet[QueueScheduler] = WeakSet()
 
 
 class Deadlock(AssertionError):
@@ -243,6 +248,7 @@ class QueueScheduler:
         self._numbers = itertools.count()
         self._running: set[ScheduledTask] = set()
         self._started = False
+        _schedulers.add(self)
 
     @property
     def is_started(self) -> bool:
@@ -336,6 +342,16 @@ class QueueScheduler:
                 self._push(task, task._due_ns, (missed + 1) * period_ns)
         self.notify()
 
+    def _forget_in_child(self) -> None:
+        """Run nothing in a forked child: its tasks are the parent's, and so are its threads.
+
+        Nor may anybody wait there for the lock, which another thread may have held.
+        """
+        self._lock = threading.RLock()
+        self._started = False
+        self._queue = []
+        self._running = set()
+
     def _check(self) -> None:
         with self._lock:
             queued = [entry[-1] for entry in self._queue]
@@ -354,6 +370,14 @@ class QueueScheduler:
             for task in (*self._running, *(entry[-1] for entry in self._queue)):
                 task.cancelled = True
             self._queue.clear()
+
+
+def _forget_in_child() -> None:
+    for scheduler in list(_schedulers):
+        scheduler._forget_in_child()
+
+
+os.register_at_fork(after_in_child=_forget_in_child)
 
 
 def _is_contained(error: BaseException) -> bool:

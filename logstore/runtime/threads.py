@@ -67,6 +67,12 @@ class ThreadScheduler(QueueScheduler):
         self._changed = threading.Condition()
         self._changes = 0
 
+    def _forget_in_child(self) -> None:
+        super()._forget_in_child()
+        self._wakeup = threading.Condition(self._lock)
+        self._workers = set()
+        self._changed = threading.Condition()
+
     def start(self) -> None:
         """Accept and run tasks; the first of them makes the first thread."""
         with self._lock:

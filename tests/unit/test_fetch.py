@@ -4,8 +4,8 @@ import pytest
 
 from logstore.errors import (
     CorruptRecordError,
+    IllegalStateError,
     InvalidRecordError,
-    KafkaStorageError,
     OffsetOutOfRangeError,
 )
 from logstore.fetch import (
@@ -419,7 +419,7 @@ def test_a_closed_log_is_not_read(world):
     log = world.log()
     send(log, 5)
     log.close()
-    with pytest.raises(KafkaStorageError, match="closed"):
+    with pytest.raises(IllegalStateError, match="closed"):
         log.read(0, 100)
-    with pytest.raises(KafkaStorageError, match="closed"):
+    with pytest.raises(IllegalStateError, match="closed"):
         log.offset_for_timestamp(5)

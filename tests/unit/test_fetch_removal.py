@@ -5,7 +5,7 @@ What an iterator holds of a segment it gives to the end; then it looks at the lo
 
 import pytest
 
-from logstore.errors import KafkaStorageError, OffsetOutOfRangeError
+from logstore.errors import IllegalStateError, KafkaStorageError, OffsetOutOfRangeError
 from logstore.fetch import Isolation
 from logstore.log import NewRecord
 from logstore.segment import LogSegment
@@ -186,12 +186,49 @@ def test_what_fails_in_a_segment_that_stays_is_an_error_of_the_disk(world, monke
         log.read(0, -1)
 
 
+class _LockOfAChange:
+    """A log's lock while somebody changes the log: who gets it finds the change done."""
+
+    def __init__(self, log, change):
+        self._lock = log.lock
+        self._change = change
+
+    def __enter__(self):
+        self._change()
+        return self._lock.__enter__()
+
+    def __exit__(self, *error):
+        return self._lock.__exit__(*error)
+
+
+def test_a_look_that_fails_during_a_change_waits_for_its_end_and_looks_again(world):
+    """The error alone does not tell: the view and the generation follow at the change's end."""
+    log = filled(world)
+    gone = []
+
+    def change():
+        if gone:
+            log.generation += 1
+            gone.clear()
+
+    def look():
+        if not seen:
+            seen.append("too early")
+            gone.append("a file")
+            raise FileNotFoundError("a file that the change has renamed")
+        return "found"
+
+    seen = []
+    log.lock = _LockOfAChange(log, change)
+    assert log.reader.steady(look) == "found"
+
+
 def test_a_log_that_is_closed_meanwhile_says_so(world):
     log = filled(world)
     iterator = log.records(0)
     next(iterator)
     log.close()
-    with pytest.raises(KafkaStorageError, match="closed"):
+    with pytest.raises(IllegalStateError, match="closed"):
         list(iterator)
 
 

@@ -5,6 +5,7 @@ import pytest
 
 from logstore.epochs import EpochEntry
 from logstore.errors import (
+    IllegalStateError,
     InvalidTimestampError,
     KafkaStorageError,
 )
@@ -383,11 +384,11 @@ def test_a_closed_log_takes_nothing(world):
     log.close()
     log.close()
     for door in DOORS:
-        with pytest.raises(KafkaStorageError, match="closed"):
+        with pytest.raises(IllegalStateError, match="closed"):
             door(log, new_records(1), Codec.NONE)
-    with pytest.raises(KafkaStorageError, match="closed"):
+    with pytest.raises(IllegalStateError, match="closed"):
         log.roll()
-    with pytest.raises(KafkaStorageError, match="closed"):
+    with pytest.raises(IllegalStateError, match="closed"):
         log.flush()
 
 

@@ -4,7 +4,12 @@ import random
 
 import pytest
 
-from logstore.errors import KafkaStorageError, OffsetOutOfRangeError, PolicyViolationError
+from logstore.errors import (
+    IllegalStateError,
+    KafkaStorageError,
+    OffsetOutOfRangeError,
+    PolicyViolationError,
+)
 from logstore.fetch import EARLIEST_TIMESTAMP, Isolation
 from logstore.log import NewRecord
 from logstore.runtime import Runtime
@@ -203,7 +208,7 @@ def test_a_closed_log_deletes_nothing(world):
         log.retention_decision,
         log.delete_old_segments,
     ):
-        with pytest.raises(KafkaStorageError, match="closed"):
+        with pytest.raises(IllegalStateError, match="closed"):
             action()
 
 

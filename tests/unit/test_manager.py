@@ -10,6 +10,7 @@ from logstore.checkpoint import (
     LOG_START_OFFSETS,
     RECOVERY_POINTS,
     REPLICATION_OFFSETS,
+    OffsetCheckpoint,
 )
 from logstore.config import BrokerConfig
 from logstore.errors import (
@@ -180,14 +181,16 @@ def test_what_fails_to_close_leaves_its_directory_unclean(home):
     fill(manager.log(A0), 3)
     fill(manager.log(A1), 2)
     elsewhere = manager.directory_of(A1)
-    assert elsewhere is not manager.directory_of(A0)
+    failing = manager.directory_of(A0)
+    assert elsewhere is not failing
     fs.rule = lambda operation, path: operation == "sync" and "/a-0/" in path
     with pytest.raises(KafkaStorageError, match="a-0"):
         manager.close()
     fs.rule = lambda *_: False
-    assert not home.fs.exists(f"{manager.directory_of(A0).path}/{CLEAN_SHUTDOWN}")
+    assert not home.fs.exists(f"{failing.path}/{CLEAN_SHUTDOWN}")
     assert home.fs.exists(f"{elsewhere.path}/{CLEAN_SHUTDOWN}")
-    assert elsewhere.checkpoint(RECOVERY_POINTS).read() == {A1: 2}
+    recovery_points = OffsetCheckpoint(home.fs, f"{elsewhere.path}/{RECOVERY_POINTS}")
+    assert recovery_points.read() == {A1: 2}
     manager = home.open(home.path + "-2")
     assert offsets(manager.log(A0)) == [0, 1, 2]
     assert offsets(manager.log(A1)) == [0, 1]

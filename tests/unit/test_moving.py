@@ -1,6 +1,7 @@
 """Moving partitions between data directories: what goes along, what is refused, what fails."""
 
 import errno
+import os
 import random
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from logstore import AlterReplicaLogDirsResult, Broker, TopicPartition, VirtualClock
 from logstore.checkpoint import (
     CLEANER_OFFSETS,
+    LOG_START_OFFSETS,
     RECOVERY_POINTS,
     REPLICATION_OFFSETS,
 )
@@ -17,6 +19,7 @@ from logstore.errors import (
     LogDirNotFoundError,
     UnknownTopicOrPartitionError,
 )
+from logstore.log import NewRecord
 from logstore.log_directory import CHECKPOINTS
 from logstore.moves import MOVES_FILE
 from logstore.runtime import DiskFileSystem, MemoryFileSystem, Runtime
@@ -277,17 +280,79 @@ def test_a_transaction_goes_on_in_the_new_place_and_so_does_its_coordinator(plac
     broker.close()
 
 
-def test_who_held_the_old_log_is_refused_and_asks_for_the_new_one(place):
+def test_who_holds_the_log_goes_on_in_the_new_place(place):
+    """Readers in the middle, writers of batches, whoever asked for the log: all but look again."""
     broker = place.filled()
-    old, reading = broker.log("a"), broker.read("a")
+    log, reading, writer = broker.log("a"), broker.read("a"), broker.batch_writer("a")
     assert next(reading).offset == 0
+    writer.add(NewRecord(b"k", b"waits"))
     move(broker, place.there)
-    for use in (lambda: old.read(0, 100), lambda: fill(old, 1), lambda: list(old.batches(5))):
-        with pytest.raises(KafkaStorageError, match="closed"):
+    assert broker.log("a") is log
+    assert [batch.header.base_offset for batch in log.batches(5)] == [5, 6, 7, 8, 9]
+    fill(log, 1)
+    assert [range.last_offset for range in writer.finish()] == [11]
+    assert [record.offset for record in reading] == list(range(1, 12))
+    assert log.directory == f"{place.there}/a-0"
+    kill(broker)
+    with place.open() as broker:
+        assert [value for *_, value in records(broker)][9:] == [b"v9", b"v", b"waits"]
+
+
+def test_a_high_watermark_below_the_end_goes_along(place):
+    broker = place.filled()
+    broker.log("a").set_high_watermark(6)
+    move(broker, place.there)
+    assert broker.end_offsets([A0]) == {A0: 6}
+    assert place.entry(place.there, REPLICATION_OFFSETS) == [6]
+    assert [record.offset for record in broker.read("a")] == list(range(6))
+
+
+def test_a_log_start_inside_a_segment_goes_along(place):
+    """In the checkpoint at once: else what was deleted would be back after a crash."""
+    broker = place.filled(configs={"segment.bytes": 1_000_000})
+    broker.delete_records({A0: 4})
+    move(broker, place.there)
+    assert place.entry(place.there, LOG_START_OFFSETS) == [4]
+    kill(broker)
+    with place.open() as broker:
+        assert records(broker)[0][0] == 4
+
+
+def test_each_disk_answers_for_its_own_files_after_a_move(place):
+    """A failure of the new one takes the new one offline, and spares the old one."""
+    broker = place.filled()
+    broker.create_topic("b")  # it stays in the second directory
+    move(broker, place.there)
+    here, there = broker.manager.directories
+    place.fs.rule = lambda operation, path: operation == "write" and path.startswith(place.there)
+    with pytest.raises(KafkaStorageError):
+        append(broker, 1)
+    place.fs.rule = lambda *_: False
+    assert (here.is_online, there.is_online) == (True, False)
+
+
+def test_a_copy_that_cannot_be_opened_takes_its_disk_offline(place):
+    """From its rename on the copy counts; who holds the log is told what became of it."""
+    broker = place.filled()
+    log = broker.log("a")
+    renamed = []
+
+    def fail_once_in_place(operation, path):
+        renamed.append(operation == "rename" and "-future" in path)
+        return any(renamed) and operation == "open" and path.startswith(f"{place.there}/a-0")
+
+    place.fs.rule = fail_once_in_place
+    result = move(broker, place.there)
+    place.fs.rule = lambda *_: False
+    assert result.error == "KAFKA_STORAGE_ERROR"
+    assert [each.is_online for each in broker.manager.directories] == [True, False]
+    for use in (lambda: fill(log, 1), lambda: append(broker, 1)):
+        with pytest.raises(KafkaStorageError):
             use()
-    assert all(directory.is_online for directory in broker.manager.directories)
-    assert broker.log("a") is not old
-    assert len(records(broker)) == 10
+    kill(broker)
+    with place.open() as broker:
+        assert len(records(broker)) == 10
+        assert place.folders(place.there) == {"a-0"}
 
 
 def test_readers_go_on_while_the_files_are_copied(place):
@@ -445,16 +510,18 @@ def test_a_full_target_gets_nothing_and_the_source_goes_on(place):
     broker.close()
 
 
-def test_a_full_source_that_has_no_room_for_the_note_stays_online(place):
+@pytest.mark.parametrize("number", (errno.ENOSPC, errno.EDQUOT))
+def test_a_full_source_that_has_no_room_for_the_note_stays_online(place, number):
+    """Neither a full disk nor a used-up quota is a disk that failed."""
     broker = place.filled()
 
     def full(operation, path):
         if operation == "write" and MOVES_FILE in path:
-            raise OSError(errno.ENOSPC, "No space left on device", path)
+            raise OSError(number, os.strerror(number), path)
         return False
 
     place.fs.rule = full
-    assert "No space left" in move(broker, place.there).message
+    assert os.strerror(number) in move(broker, place.there).message
     place.fs.rule = lambda *_: False
     assert all(each.is_online for each in broker.manager.directories)
     assert "a-0" not in "".join(place.fs.list_dir(place.there))

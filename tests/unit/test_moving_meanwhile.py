@@ -2,9 +2,8 @@
 
 import threading
 
-from logstore import Broker, VirtualClock
+from logstore import Broker, TopicPartition, VirtualClock
 from logstore.checkpoint import CLEANER_OFFSETS
-from logstore.errors import KafkaStorageError
 from logstore.runtime import MemoryFileSystem
 from tests.support.faulty import FaultyFileSystem
 from tests.support.golden_dirs import tree
@@ -39,42 +38,66 @@ def test_a_cleaning_under_way_is_given_up_and_done_again_in_the_new_place():
     broker.close()
 
 
-def test_whoever_appends_and_reads_meanwhile_loses_nothing(tmp_path):
-    """In threads: an append waits, or is told that the log was closed, and is tried again."""
+def test_whoever_works_meanwhile_waits_or_goes_on_and_loses_nothing(tmp_path):
+    """Appends, reads, transactions, truncation, retention and commands, in threads; no error."""
     broker = Broker([tmp_path / "here", tmp_path / "there"], seed=1)
-    broker.create_topic("a")
+    for topic in ("a", "cut", "sent"):
+        broker.create_topic(topic, configs={"segment.bytes": 2000, "cleanup.policy": "delete"})
+    cut_0, sent_0 = TopicPartition("cut", 0), TopicPartition("sent", 0)
     done = threading.Event()
-    acknowledged, refusals, failures = [], [], []
+    acknowledged, committed, failures = [], [], []
+    producer = broker.producer(transactional_id="x")
+    producer.init_transactions()
 
     def write():
-        while not done.is_set() or len(acknowledged) < 50:
-            value = b"%d" % len(acknowledged)
-            try:
-                acknowledged.append((broker.append("a", value).offset, value))
-            except KafkaStorageError as error:
-                refusals.append(str(error))
+        value = b"%d" % len(acknowledged)
+        acknowledged.append((broker.append("a", value).offset, value))
 
     def read():
+        first = max(0, len(acknowledged) - 5)
+        seen = [(record.offset, record.value) for record in broker.read("a", offset=first)]
+        known = acknowledged[first:]
+        assert seen[: len(known)] == known[: len(seen)]
+
+    def commit():
+        producer.begin_transaction()
+        producer.send("sent", b"%d" % len(committed)).get()
+        producer.commit_transaction()
+        committed.append(None)
+
+    def cut():
+        last = broker.append("cut", b"tail").offset
+        assert broker.manager.truncate_to(cut_0, last)
+        result = broker.delete_records({cut_0: last})[cut_0]
+        assert (result.low_watermark, result.error) == (last, None)
+
+    def look():
+        broker.retain()
+        broker.explain()
+        assert broker.end_offsets([A0])[A0] <= len(acknowledged) + 1
+        assert broker.list_offset("a", 0, -2).offset == 0
+
+    def work(step):
         try:
             while not done.is_set():
-                try:
-                    seen = [(record.offset, record.value) for record in broker.read("a")]
-                except KafkaStorageError as error:
-                    refusals.append(str(error))
-                    continue
-                assert seen == acknowledged[: len(seen)] or len(seen) == len(acknowledged) + 1
+                step()
         except BaseException as error:  # a thread tells nobody
             failures.append(error)
+            done.set()
 
-    threads = [threading.Thread(target=each) for each in (write, read)]
+    steps = (write, read, commit, cut, look)
+    threads = [threading.Thread(target=work, args=(step,)) for step in steps]
     for thread in threads:
         thread.start()
-    for target in ("there", "here") * 4:
-        assert move(broker, tmp_path / target).error is None
+    for target in ("there", "here"):
+        for tp in (A0, cut_0, sent_0):
+            assert move(broker, tmp_path / target, tp).error is None
     done.set()
     for thread in threads:
         thread.join()
-    assert not failures
-    assert all("closed" in each for each in refusals), refusals
+    assert not failures, failures
     assert [(record.offset, record.value) for record in broker.read("a")] == acknowledged
+    assert sum(1 for _ in broker.read("sent", isolation="read_committed")) == len(committed)
     broker.close()
+    with Broker([tmp_path / "here", tmp_path / "there"]) as broker:
+        assert [(record.offset, record.value) for record in broker.read("a")] == acknowledged

@@ -1,6 +1,7 @@
 """Topics that are altered and deleted, also when the process ends in the middle."""
 
 import random
+import threading
 
 import pytest
 
@@ -104,6 +105,98 @@ def test_a_change_that_cannot_be_stored_is_not_in_force(home):
 # -- delete ----------------------------------------------------------------------------------
 
 
+def test_a_log_start_is_checkpointed_again_for_a_topic_of_the_same_name(home):
+    """The same offset of the same partition as before: what was written last says nothing now."""
+    configs = {"cleanup.policy": "delete"}
+    manager = home.open()
+    for _ in range(2):
+        manager.create_topic("a", 1, configs)
+        fill(manager.log(A0), 5)
+        assert manager.delete_records(A0, 3) == 3
+        directory = manager.directory_of(A0)
+        assert directory.checkpoint(LOG_START_OFFSETS).read() == {A0: 3}
+        manager.delete_topic("a")
+        assert directory.checkpoint(LOG_START_OFFSETS).read() == {}
+    manager.close()
+
+
+def test_nobody_rolls_between_the_look_at_the_active_segment_and_its_truncation(home, monkeypatch):
+    """Else a cleaning, which is not stopped for the active one, might read what goes."""
+    manager = home.open()
+    manager.create_topic("a", 1, {})
+    log = manager.log(A0)
+    fill(log, 5)
+    got = []
+
+    def try_to_roll():
+        got.append(log.lock.acquire(blocking=False))
+
+    def look(*_):
+        roller = threading.Thread(target=try_to_roll)
+        roller.start()
+        roller.join()
+
+    monkeypatch.setattr(manager, "_lower_cleaner_checkpoint", look)  # first of all that it does
+    assert manager.truncate_to(A0, 3)
+    assert got == [False]
+    manager.close()
+
+
+@pytest.mark.parametrize("moment", range(4))
+@pytest.mark.parametrize(
+    "command",
+    (
+        lambda broker: {each.topic_partition.topic for each in broker.retain().decisions},
+        lambda broker: {
+            each.topic_partition.topic for each in broker.retain(dry_run=True).decisions
+        },
+        lambda broker: {each["topic"] for each in broker.explain().to_json()["partitions"]},
+        lambda broker: cleaned(broker.clean(force=True, roll=True)),
+        lambda broker: cleaned(broker.clean(force=True, roll=True, dry_run=True)),
+    ),
+    ids=("retain", "retain dry", "explain", "clean", "clean dry"),
+)
+def test_a_topic_that_is_deleted_meanwhile_keeps_no_command_from_the_others(
+    command, moment, monkeypatch
+):
+    """Whatever the command has done with its log until then."""
+    broker = Broker(clock=VirtualClock())
+    configs = {"cleanup.policy": "compact,delete"}
+    for topic in ("a", "b", "c"):
+        broker.create_topic(topic, configs=configs)
+        for _ in range(3):
+            broker.append(topic, b"v", b"k")
+    looked, log_b = [], broker.log("b")
+
+    def delete_at_some_moment(*_):
+        looked.append(None)
+        if len(looked) == moment + 1:
+            broker.delete_topic("b")
+
+    for owner, name in (
+        (broker.manager, "log"),
+        (broker.cleaner, "checkpoint_of"),
+        (broker.manager.services, "paused"),
+        (broker.cleaner, "decision_of"),
+    ):
+        real = getattr(owner, name)
+
+        def look(subject, *rest, real=real, **options):
+            if subject in (B0, log_b):
+                delete_at_some_moment()
+            return real(subject, *rest, **options)
+
+        monkeypatch.setattr(owner, name, look)
+    assert command(broker) - {"b"} == {"a", "c"}
+    broker.close()
+
+
+def cleaned(report):
+    """The topics that a cleaning says anything of."""
+    json = report.to_json()
+    return {each["topic"] for part in ("cleaned", "not_cleaned") for each in json[part]}
+
+
 def test_a_deleted_topic_is_gone_at_once_and_its_name_is_free(home):
     manager = home.open()
     manager.create_topic("a", 2, {"cleanup.policy": "delete", "segment.bytes": "200"})
@@ -120,7 +213,7 @@ def test_a_deleted_topic_is_gone_at_once_and_its_name_is_free(home):
     for use in (lambda: manager.log(A0), lambda: manager.delete_topic("a")):
         with pytest.raises(UnknownTopicOrPartitionError):
             use()
-    with pytest.raises(KafkaStorageError, match="closed"):
+    with pytest.raises(UnknownTopicOrPartitionError, match="a-0: the log was deleted"):
         held.read(3, 100)
     assert [topic.name for topic in manager.catalog.topics()] == ["b"]
     for name in (RECOVERY_POINTS, LOG_START_OFFSETS, REPLICATION_OFFSETS, CLEANER_OFFSETS):

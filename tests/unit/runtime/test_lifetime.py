@@ -1,0 +1,150 @@
+"""Lifetimes: what is refused after the end, what stays, and locks that nobody gets any more."""
+
+import gc
+import threading
+import weakref
+from functools import cached_property
+
+import pytest
+
+from logstore.errors import IllegalStateError, KafkaStorageError
+from logstore.runtime import Lifetime
+
+
+class Thing:
+    constant = 3
+
+    def __init__(self, lifetime):
+        self.attribute = 4
+        self.closed = 0
+        lifetime.add(self)
+
+    def method(self, number):
+        return number
+
+    def steps(self):
+        yield 1
+
+    @property
+    def fact(self):
+        return 5
+
+    @cached_property
+    def costly(self):
+        return 6
+
+    @classmethod
+    def of(cls):
+        return cls
+
+    def _own(self):
+        return 7
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def __len__(self):
+        return 8
+
+    def close(self):
+        self.closed += 1
+
+
+class Slotted:
+    __slots__ = ("__weakref__", "_lifetime")
+
+    def method(self):
+        return 1
+
+
+def test_all_that_is_public_is_refused_and_the_rest_stays():
+    lifetime = Lifetime("the thing")
+    thing = Thing(lifetime)
+    assert (thing.method(1), thing.fact, len(thing)) == (1, 5, 8)
+    lifetime.end()
+    for use in (
+        lambda: thing.method(1),
+        lambda: thing.method(),
+        thing.steps,
+        lambda: thing.fact,
+        lambda: thing.costly,
+        lambda: len(thing),
+        thing.__enter__,
+    ):
+        with pytest.raises(IllegalStateError, match=r"^the thing is closed$"):
+            use()
+    assert (thing.attribute, thing.constant, thing._own()) == (4, 3, 7)
+    thing.close()
+    thing.__exit__()
+    assert thing.closed == 2
+    assert isinstance(thing, Thing)
+    assert type(thing).__name__ == "Thing"
+    assert type(thing).of().constant == 3
+
+
+def test_the_first_reason_stays():
+    lifetime = Lifetime("the thing")
+    thing = Thing(lifetime)
+    assert not lifetime.is_over
+    lifetime.check()
+    lifetime.end("went up in smoke", KafkaStorageError)
+    lifetime.end()
+    assert lifetime.is_over
+    for use in (lifetime.check, lambda: thing.method(1)):
+        with pytest.raises(KafkaStorageError, match="the thing went up in smoke"):
+            use()
+
+
+def test_who_comes_too_late_is_refused_at_once():
+    lifetime = Lifetime("the thing")
+    lifetime.end()
+    with pytest.raises(IllegalStateError):
+        Thing(lifetime).method(1)
+
+
+def test_slots_and_subclasses_are_refused_as_well():
+    class Special(Thing):
+        def more(self):
+            return 1
+
+    lifetime = Lifetime("the thing")
+    slotted, special, other = Slotted(), Special(lifetime), Thing(Lifetime("another"))
+    lifetime.add(slotted)
+    lifetime.end()
+    for use in (slotted.method, special.more, special.steps):
+        with pytest.raises(IllegalStateError):
+            use()
+    assert other.method(2) == 2
+
+
+def test_a_lifetime_keeps_no_member_alive():
+    lifetime = Lifetime("the thing")
+    thing = weakref.ref(Thing(lifetime))
+    gc.collect()
+    assert thing() is None
+    lifetime.end()
+
+
+def test_nobody_gets_a_lock_after_the_end_nor_who_waited_for_it():
+    lifetime = Lifetime("the thing")
+    lock = lifetime.lock(threading.RLock())
+    outcome = []
+
+    def wait():
+        try:
+            with lock:
+                outcome.append("got it")
+        except IllegalStateError as error:
+            outcome.append(str(error))
+
+    with lock:
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        with lock:  # as re-entrant as that beneath
+            lifetime.end()
+    waiting.join()
+    wait()
+    assert outcome == ["the thing is closed"] * 2
