@@ -302,7 +302,7 @@ def test_no_marker_comes_between_the_answer_and_the_append(bench, batches_before
         client.send()
     log = bench.log()
     append = log.append_batches
-    lock = log.lock if batches_before else bench.coordinator._lock
+    lock = log.lock if batches_before else bench.coordinator._lock._lock
     seen = []
 
     def append_under_watch(data):
