@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.checkpoint import OffsetCheckpoint, mark_clean_shutdown
 from logstore.errors import CorruptCheckpointError, InvalidConfigurationError, KafkaStorageError
 from logstore.log_directory import CHECKPOINTS
 from logstore.names import LOG_SUFFIX, parse_segment_file
-from logstore.runtime import FileKind, clear_folder, make_dirs_durably
+from logstore.runtime import FileKind, clear_folder, make_dirs_durably, remove_tree
 from logstore.topics import TopicStore
 
 if TYPE_CHECKING:
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from logstore.types import TopicPartition
 
 logger = logging.getLogger(__name__)
+
+UNFINISHED = ".logstore-unfinished-copy"
+"""The file in a data directory that is being copied, or was when the process fell."""
 
 _BLOCK_BYTES = 1 << 20
 
@@ -63,16 +66,51 @@ def copy_partitions(
         The target is a file or holds something; nothing was written.
     KafkaStorageError
         A file could not be read or written, or somebody changed a partition meanwhile. What was
-        copied is removed again.
+        copied is removed again (`unfinished`).
 
     Notes
     -----
     Files keep their modification times, and nothing is linked. The copy counts as closed in good
     order if the directories that it comes from do; else opening it recovers it. Durable on return.
     """
+    with unfinished(fs, target):
+        copy_into(source, partitions, fs, target, progress=progress)
+
+
+def copy_into(
+    source: LogManager,
+    partitions: Sequence[TopicPartition],
+    fs: FileSystem,
+    target: str,
+    *,
+    progress: CopyListener | None = None,
+) -> None:
+    """Copy as `copy_partitions` does, into a directory that is `unfinished` and else empty."""
+    _Copy(source, fs, target, progress).run(partitions)
+
+
+@contextmanager
+def unfinished(fs: FileSystem, target: str) -> Iterator[None]:
+    """Take a directory that is missing or empty, for a copy that counts only when this ends.
+
+    Until then a file in it says so. Whatever goes wrong, an interrupt too, what was written is
+    removed again; what a killed process left is removed by the next that copies there.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        The target is a file, or holds something else than an unfinished copy.
+    KafkaStorageError
+        A file operation failed.
+    """
     created = _take_target(fs, target)
+    marker = f"{target}/{UNFINISHED}"
     try:
-        _Copy(source, fs, target, progress).run(partitions)
+        fs.open(marker, create=True).close()
+        fs.sync_dir(target)
+        yield
+        fs.remove(marker)
+        fs.sync_dir(target)
     except BaseException as error:
         with suppress(OSError):
             _discard(fs, target, created=created)
@@ -91,12 +129,20 @@ def _take_target(fs: FileSystem, target: str) -> bool:
         return True
     if not fs.is_dir(target):
         raise InvalidConfigurationError(f"{target} is no directory: a copy cannot go there")
-    if fs.list_dir(target):
+    if UNFINISHED in (names := fs.list_dir(target)):
+        logger.warning("%s holds a copy that was not finished; it is removed", target)
+        _discard(fs, target, created=False)
+    elif names:
         raise InvalidConfigurationError(f"{target} is not empty: a copy goes into a new directory")
     return False
 
 
 def _discard(fs: FileSystem, target: str, *, created: bool) -> None:
+    """Remove a copy; the file that says what it is goes last."""
+    for name in fs.list_dir(target):
+        if name != UNFINISHED:
+            path = f"{target}/{name}"
+            remove_tree(fs, path) if fs.is_dir(path) else fs.remove(path)
     clear_folder(fs, target)
     if created:
         fs.remove_dir(target)

@@ -6,6 +6,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -114,17 +115,21 @@ def clean(
 
     With --out the copy is a data directory of its own: the partitions with their checkpoints and
     configurations. If the original was not closed in good order, the copy is recovered, and the
-    original stays as it is.
+    original stays as it is. A run that is interrupted removes its copy; what a killed one leaves is
+    removed by the next with the same --out.
     """
     if partition is not None and topic is None:
         raise click.UsageError("--partition needs a topic")
     if dry_run and out is not None:
         raise click.UsageError("--dry-run and --out exclude each other")
     overrides = topic_overrides(configs)
-    directories = None
-    if out is not None:
-        directories = [_copy(settings, topic, partition, overrides, out)]
-    with settings.open_broker(read_only=dry_run, directories=directories) as broker:
+    with ExitStack() as copying:
+        directories = None
+        if out is not None:
+            directories = [_copy(settings, topic, partition, overrides, out, copying)]
+        broker = copying.enter_context(
+            settings.open_broker(read_only=dry_run, directories=directories)
+        )
         choose(broker, topic, partition, overrides)
         for tp in watched(broker.partitions(topic, partition), "opening"):
             broker.log(*tp)  # thousands take their time
@@ -151,9 +156,13 @@ def _copy(
     partition: int | None,
     overrides: Mapping[str, str],
     out: str,
+    copying: ExitStack,
 ) -> str:
-    """Copy what is to be cleaned, once it is known to be right; return the new data directory."""
-    from logstore.broker.copies import copy_partitions
+    """Copy what is to be cleaned, once it is known to be right; return the new data directory.
+
+    It counts as unfinished until `copying` ends.
+    """
+    from logstore.broker.copies import copy_into, unfinished
     from logstore.cli.messages import Recovery, show_messages
     from logstore.runtime import DiskFileSystem
 
@@ -166,11 +175,14 @@ def _copy(
                     f"--out {out} lies in the data directory {directory.path} itself"
                 )
         choose(source, topic, partition, overrides)
+        fs = DiskFileSystem(source.clock)
+        partitions = source.partitions(topic, partition)
+        copying.enter_context(unfinished(fs, target))
         with ProgressBar() as bar:
-            copy_partitions(
+            copy_into(
                 source.manager,
-                source.partitions(topic, partition),
-                DiskFileSystem(source.clock),
+                partitions,
+                fs,
                 target,
                 progress=partial(_show_copy, bar) if bar.visible else None,
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -10,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from logstore.cli.options import Group
-from logstore.cli.output import one_line
+from logstore.cli.output import one_line, tell
+from logstore.cli.streams import forget_output
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -87,13 +89,27 @@ class Root(Group):
             return super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
         sys.exit(self._run(args, prog_name or "logstore", complete_var, extra))
 
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        """Understand the arguments; whoever asked for help and left has seen enough."""
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except BrokenPipeError:
+            forget_output()
+            raise click.exceptions.Exit(0) from None
+
     def invoke(self, ctx: click.Context) -> object:
         """Run the command; a reader that closed its end of the pipe has seen enough."""
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()
         except BrokenPipeError:
-            _forget_output()
+            forget_output()
             return 0
         return result
 
@@ -142,6 +158,9 @@ def _report(error: Exception) -> int:
         hint = "" if name == LogStoreError.kafka_error else f" ({name})"
         return _failure(f"{error}{hint}", error.exit_code)
     if isinstance(error, OSError):
+        if error.errno == errno.EBADF and error.filename is None:  # a standard stream
+            forget_output()
+            return _failure(error.strerror or str(error), EXIT_IO)
         return _failure(str(error), EXIT_IO)
     kind = type(error).__name__
     return _failure(
@@ -150,19 +169,8 @@ def _report(error: Exception) -> int:
 
 
 def _failure(message: str, code: int) -> int:
-    print(f"error: {one_line(message)}", file=sys.stderr)
+    tell(f"error: {one_line(message)}")
     return code
-
-
-def _forget_output() -> None:
-    """Send what is still buffered nowhere, so that leaving does not fail again."""
-    try:
-        descriptor = sys.stdout.fileno()
-    except (OSError, ValueError):
-        return
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, descriptor)
-    os.close(nowhere)
 
 
 def _exists(place: str) -> bool:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import logging
-import sys
 from enum import Enum, auto
 
-from logstore.cli.output import note, one_line, plural
+from logstore.cli.output import note, one_line, plural, tell
 
 FINDINGS_SHOWN_MAX = 10
 """Findings of recovery that are told one by one; a directory in disorder has hundreds."""
@@ -45,7 +44,7 @@ class MessageHandler(logging.Handler):
             self._findings += 1
             if self._recovery is not Recovery.MENDED or self._findings > FINDINGS_SHOWN_MAX:
                 return
-        print(f"{record.levelname.lower()}: {one_line(record.getMessage())}", file=sys.stderr)
+        tell(f"{record.levelname.lower()}: {one_line(record.getMessage())}")
 
     def finish(self) -> None:
         """Tell how much recovery found, if it found anything."""

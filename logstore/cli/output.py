@@ -6,6 +6,7 @@ import base64
 import json
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from json.encoder import encode_basestring_ascii as _quote
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,7 @@ __all__ = [
     "plural",
     "record_json",
     "table",
+    "tell",
 ]
 
 _CHUNK_LINES_MAX = 512
@@ -55,16 +57,22 @@ def emit_json(value: object) -> None:
     emit(json.dumps(value))
 
 
+def tell(line: str) -> None:
+    """Write a line to standard error; if nobody listens there, the command goes on."""
+    with suppress(OSError, ValueError):
+        print(line, file=sys.stderr, flush=True)
+
+
 def note(text: str) -> None:
     """Tell the user something beside the result, on standard error."""
-    print(f"note: {one_line(text)}", file=sys.stderr)
+    tell(f"note: {one_line(text)}")
 
 
 def emit_failure(topic_partition: TopicPartition, message: str, kafka_error: str) -> None:
     """Tell on standard error what went wrong with one partition among others."""
     name = str(topic_partition)
     place = "" if name in message else f"{name}: "
-    print(f"error: {place}{one_line(message)} ({kafka_error})", file=sys.stderr)
+    tell(f"error: {place}{one_line(message)} ({kafka_error})")
 
 
 def one_line(text: str) -> str:

@@ -88,13 +88,21 @@ def _new_progress(unit: str) -> Progress:
         MofNCompleteColumn,
         Progress,
         ProgressColumn,
+        Task,
         TextColumn,
         TimeElapsedColumn,
         TransferSpeedColumn,
     )
+    from rich.text import Text
+
+    class Speed(TransferSpeedColumn):
+        """Blank until there is one, where rich shows a question mark."""
+
+        def render(self, task: Task) -> Text:
+            return super().render(task) if task.finished_speed or task.speed else Text()
 
     counts: list[ProgressColumn] = (
-        [DownloadColumn(binary_units=True), TransferSpeedColumn()]
+        [DownloadColumn(binary_units=True), Speed()]
         if unit == BYTES
         else [MofNCompleteColumn(), TextColumn(unit)]
     )

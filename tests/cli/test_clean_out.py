@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from logstore.broker.copies import UNFINISHED
 from tests.cli.conftest import lines, tree_hash
 
 
@@ -146,3 +147,39 @@ def test_a_disk_that_cannot_be_written_exits_with_3(run, users, tmp_path):
     (tmp_path / "file").touch()
     refused = run("clean", "--out", tmp_path / "file" / "copy", code=3)
     assert "cannot create" in refused.stderr
+
+
+def test_an_interrupt_while_the_copy_is_cleaned_removes_it(run, users, data_dir, out, monkeypatch):
+    before = tree_hash(data_dir)
+
+    def interrupted(*_, **__):
+        assert (out / "users-0").exists()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("logstore.broker.broker.Broker.clean", interrupted)
+    run("clean", users, "--out", out, code=130)
+    assert not out.exists()
+    assert tree_hash(data_dir) == before
+
+
+def test_an_interrupt_in_an_empty_directory_leaves_it_empty(run, users, out, monkeypatch):
+    out.mkdir(parents=True)
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("logstore.broker.copies._Copy._copy_file", interrupted)
+    run("clean", users, "--out", out, code=130)
+    assert list(out.iterdir()) == []
+
+
+def test_what_a_killed_run_left_is_removed_by_the_next(run, users, out):
+    run("clean", users, "--out", out)
+    (out / UNFINISHED).touch()
+    (out / "users-1" / "half").touch()
+    done = run("clean", users, "--out", out, "--format", "json")
+    assert "holds a copy that was not finished; it is removed" in done.stderr
+    assert len(done.json["cleaned"]) == 2
+    assert not (out / "users-1" / "half").exists()
+    assert not (out / UNFINISHED).exists()
+    assert "is not empty" in run("clean", users, "--out", out, code=2).stderr

@@ -143,7 +143,10 @@ def test_interrupt_keeps_what_was_appended(tmp_path):
     assert process.stdin is not None
     process.stdin.write(lines({"value": "a"}, {"value": "b"}))
     process.stdin.flush()
+    deadline = time.monotonic() + 60
     while not (tmp_path / "t-0").exists():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline, "the topic was not created"
         time.sleep(0.02)
     time.sleep(0.3)
     process.send_signal(signal.SIGINT)
@@ -154,6 +157,161 @@ def test_interrupt_keeps_what_was_appended(tmp_path):
     found = call("inspect", "t", "--format", "json", data_dir=tmp_path)
     assert json.loads(found.stdout)["records"] == 2
     assert json.loads(found.stdout)["recovery"] == []
+
+
+STARTED = """
+import os, signal, sys
+module = sys.argv.pop(1)
+signal.signal(signal.SIGINT, signal.default_int_handler)  # the suite may run in the background
+
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == module:
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupt())
+from logstore.cli.entry import main
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    "module",
+    (
+        "logstore.cli.streams",
+        "logstore.cli.main",
+        "click",
+        "logstore.cli.times",
+        "logstore.cli.cmd_read",
+        "logstore.broker",
+        "logstore.log",
+    ),
+)
+def test_an_interrupt_while_the_program_loads_ends_it_in_silence(module):
+    done = subprocess.run(
+        [sys.executable, "-c", STARTED, module, "read", "golden"],
+        env={**os.environ, "LOGSTORE_DATA_DIR": str(GOLDEN / "segments" / "data")},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    # A shell says 130 of both.
+    assert done.returncode in (-signal.SIGINT, 130)
+    assert (done.stdout, done.stderr.strip()) == ("", "")
+
+
+def test_who_was_told_to_ignore_interrupts_still_does():
+    script = STARTED.replace("signal.default_int_handler", "signal.SIG_IGN")
+    done = subprocess.run(
+        [sys.executable, "-c", script, "click", "topic", "list"],
+        env={**os.environ, "LOGSTORE_DATA_DIR": str(GOLDEN / "segments" / "data")},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def in_shell(line, data_dir):
+    """Run a line of sh in which `logstore` is the program."""
+    program = f"{sys.executable} -c 'from logstore.cli.entry import main; main()'"
+    return subprocess.run(
+        ["sh", "-c", line.replace("logstore", program)],
+        env={**os.environ, "LOGSTORE_DATA_DIR": str(data_dir)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+@pytest.mark.parametrize(
+    "command",
+    ("read golden", "read golden --format jsonl", "topic list", "inspect", "check", "--help"),
+)
+def test_a_closed_output_is_named(command):
+    done = in_shell(f"logstore {command} >&-", GOLDEN / "segments" / "data")
+    assert (done.returncode, done.stderr) == (3, "error: standard output is closed\n")
+
+
+def test_a_closed_input_is_named(tmp_path):
+    done = in_shell("logstore append t --create <&-", tmp_path)
+    assert (done.returncode, done.stderr) == (3, "error: standard input is closed\n")
+
+
+def test_what_was_appended_stays_though_the_report_had_nowhere_to_go(tmp_path):
+    """The descriptor that is free must not become that of a segment."""
+    line = """echo '{"key": "k", "value": "v"}' | logstore append t --create >&- 2>&-"""
+    assert in_shell(line, tmp_path).returncode == 3
+    found = call("read", "t", "--format", "jsonl", data_dir=tmp_path)
+    assert [record["value"] for record in map(json.loads, found.stdout.splitlines())] == ["v"]
+    assert call("check", data_dir=tmp_path).returncode == 0
+
+
+@pytest.mark.parametrize(("command", "code"), (("topic list", 0), ("read nope", 2)))
+def test_a_closed_standard_error_changes_nothing_else(command, code):
+    done = in_shell(f"logstore {command} 2>&-", GOLDEN / "segments" / "data")
+    assert (done.returncode, done.stderr) == (code, "")
+
+
+def test_a_reader_of_help_that_went_away_is_no_failure():
+    line = "{ sleep 0.2; logstore --help; echo $? >&2; } | true"
+    assert in_shell(line, GOLDEN).stderr == "0\n"
+
+
+@pytest.mark.parametrize("shell", ("bash", "zsh", "fish"))
+@pytest.mark.parametrize(
+    ("words", "offered", "withheld"),
+    (
+        ("logstore re", {"read", "retain"}, {"topic"}),
+        ("logstore topic d", {"describe", "delete"}, {"list"}),
+        ("logstore read --iso", {"--isolation"}, {"--until"}),
+        ("logstore read --isolation read_", {"read_committed", "read_uncommitted"}, {"earliest"}),
+        ("logstore clean --f", {"--force", "--format"}, {"--roll"}),
+    ),
+)
+def test_a_shell_completes(shell, words, offered, withheld):
+    given = {"_LOGSTORE_COMPLETE": f"{shell}_complete", "COMP_WORDS": words}
+    given["COMP_CWORD"] = words.split()[-1] if shell == "fish" else str(len(words.split()) - 1)
+    done = subprocess.run(
+        PROGRAM, env={**os.environ, **given}, capture_output=True, text=True, check=True, timeout=60
+    )
+    found = {
+        word for line in done.stdout.splitlines() for word in line.replace("\t", ",").split(",")
+    }
+    assert offered <= found
+    assert not withheld & found
+
+
+def test_what_bash_is_told_to_run_makes_it_complete():
+    source = subprocess.run(
+        PROGRAM,
+        env={**os.environ, "_LOGSTORE_COMPLETE": "bash_source"},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    done = subprocess.run(
+        ["bash", "-c", f"{source.stdout}\ncomplete -p logstore"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "_logstore_completion" in done.stdout
+
+
+def test_a_bar_shows_no_question_mark_before_it_has_a_speed():
+    from logstore.cli.progress import BYTES, _new_progress
+
+    progress = _new_progress(BYTES)
+    progress.add_task("copying", total=10, detail="")
+    shown = "".join(str(column(progress.tasks[0])) for column in progress.columns)
+    assert "copying" in shown
+    assert "?" not in shown
 
 
 def on_terminal(*arguments, data_dir):

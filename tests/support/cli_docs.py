@@ -24,6 +24,12 @@ Exit codes: 0 done; 1 the request was refused or data is corrupt; 2 wrong usage,
 topic; 3 an I/O failure; 130 interrupted. Messages go to standard error, results to standard
 output. A broken pipe ends a command in silence.
 
+Completion of commands, options and their values, for the shell at hand:
+
+    eval "$(_LOGSTORE_COMPLETE=bash_source logstore)"     # in ~/.bashrc
+    eval "$(_LOGSTORE_COMPLETE=zsh_source logstore)"      # in ~/.zshrc, after compinit
+    _LOGSTORE_COMPLETE=fish_source logstore | source      # in ~/.config/fish/config.fish
+
 Every command takes the shared options:
 """
 

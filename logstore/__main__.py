@@ -1,0 +1,5 @@
+"""The program, as `python -m logstore`."""
+
+from logstore.cli.entry import main
+
+main()

@@ -1,0 +1,30 @@
+"""Where the program starts: nothing but this is imported before Ctrl-C is taken care of.
+
+While the program loads, Ctrl-C ends it as it ends a program of the shell: by the signal (130 for a
+shell), without a traceback. From then on it is an exception, and commands clean up after
+themselves. A process that was told to ignore it, in the background of a script, still does.
+"""
+
+import _signal  # type: ignore[import-not-found]  # `signal` itself takes longer to load than this
+
+_HEEDS_INTERRUPTS = _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler
+
+if _HEEDS_INTERRUPTS:
+    _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
+
+
+def main() -> None:
+    """Run the program."""
+    from logstore.cli.streams import replace_closed_streams
+
+    replace_closed_streams()
+    from logstore.cli.main import main as program
+
+    if _HEEDS_INTERRUPTS:
+        _signal.signal(_signal.SIGINT, _signal.default_int_handler)
+    try:
+        program()
+    finally:
+        # What is left is the interpreter's own end, which would tell of an interrupt at length.
+        if _HEEDS_INTERRUPTS:
+            _signal.signal(_signal.SIGINT, _signal.SIG_DFL)

@@ -1,0 +1,68 @@
+"""Standard streams that the caller closed (`<&-`, `>&-`), or whose other end went away."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import sys
+from typing import Any
+
+NAMES = ("input", "output", "error")
+
+
+class _Closed(io.RawIOBase):
+    """A stream that says what it is when it is used."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def readable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:  # noqa: ANN401  # as io has it
+        raise self._error()
+
+    def write(self, buffer: Any) -> int:  # noqa: ANN401  # as io has it
+        raise self._error()
+
+    def _error(self) -> OSError:
+        return OSError(errno.EBADF, f"standard {self._name} is closed")
+
+
+def replace_closed_streams() -> None:
+    """Put something in the place of standard streams that are closed.
+
+    Their descriptors are taken first: else the next file that is opened would get one, and what
+    a library says on standard error would go into a segment. Reading and writing then fail with
+    an error that names the stream; what is said on a closed standard error is lost.
+    """
+    streams = (sys.stdin, sys.stdout, sys.stderr)
+    for descriptor, stream in enumerate(streams):
+        if stream is None:
+            # Opened the wrong way round, so that whoever uses the descriptor itself fails too.
+            taken = os.open(os.devnull, os.O_WRONLY if descriptor == 0 else os.O_RDONLY)
+            if taken != descriptor:
+                os.dup2(taken, descriptor)
+                os.close(taken)
+    if sys.stdin is None:
+        sys.stdin = io.TextIOWrapper(io.BufferedReader(_Closed("input")), "utf-8")
+    if sys.stdout is None:
+        sys.stdout = io.TextIOWrapper(io.BufferedWriter(_Closed("output")), "utf-8")
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123  # for good
+
+
+def forget_output() -> None:
+    """Send what is still buffered nowhere, so that leaving does not fail again."""
+    try:
+        descriptor = sys.stdout.fileno()
+    except (OSError, ValueError):
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123  # for good
+        return
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, descriptor)
+    os.close(nowhere)
