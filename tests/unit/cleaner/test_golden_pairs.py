@@ -226,7 +226,6 @@ def test_recovery_of_a_cleaned_directory_changes_nothing(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("case", ("clean-small", "clean-segments"))
 def test_the_command_line_gives_kafkas_bytes(case: str, tmp_path: Path) -> None:
-    pytest.importorskip("logstore.cli.cmd_clean")
     expected = manifest(case)
     data = copy_of(case, tmp_path)
     program = "import sys; from logstore.cli.main import main; sys.exit(main())"
