@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Generic, Self, cast
 
 from logstore.broker.partitioner import Partitioner
 from logstore.broker.records import (
@@ -61,8 +61,19 @@ if TYPE_CHECKING:
     from logstore.loading import LoadListener
 
 
-class Broker:
-    """A single-node broker in this process.
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    # Covariant, so that whoever takes a Broker takes one on any clock.
+    ClockT = TypeVar("ClockT", bound=Clock, default=Clock, covariant=True)
+else:
+    from typing import TypeVar  # which knows no default before Python 3.13
+
+    ClockT = TypeVar("ClockT", bound=Clock, covariant=True)
+
+
+class Broker(Generic[ClockT]):
+    """A single-node broker in this process, on the clock that it is given.
 
     Parameters
     ----------
@@ -98,7 +109,7 @@ class Broker:
         self,
         data_dir: str | PathLike[str] | Sequence[str | PathLike[str]] | None = None,
         *,
-        clock: Clock | None = None,
+        clock: ClockT | None = None,
         broker_config: Mapping[str, object] | BrokerConfig | None = None,
         read_only: bool = False,
         seed: int | None = None,
@@ -106,7 +117,8 @@ class Broker:
         background: bool = False,
         on_load: LoadListener | None = None,
     ) -> None:
-        self.clock: Clock = SystemClock() if clock is None else clock
+        # Without a clock of its own it is a Broker[Clock], whose clock says no more of itself.
+        self.clock: ClockT = cast("ClockT", SystemClock()) if clock is None else clock
         if not isinstance(broker_config, BrokerConfig):
             broker_config = BrokerConfig.from_properties(broker_config or {}, refuse_unknown=True)
         self.broker_config = broker_config

@@ -61,3 +61,15 @@ def test_command_line_tour(tmp_path):
     assert "superseded 2" in done.stdout
     assert "0 → 3" in done.stdout
     assert "1 segment would go" in done.stdout
+
+
+def test_background_tour(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", block("python", "background=True")],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(ROOT), "PATH": ""},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "{b'btc': b'new', b'eth': b'first'}\n[0, 2]\n66\n"
