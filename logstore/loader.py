@@ -40,13 +40,13 @@ from logstore.names import (
 )
 from logstore.producer_state import ProducerStateManager
 from logstore.record.walk import refuse_old_format
-from logstore.recovery import recover_segment, replay_batches
+from logstore.recovery import has_abort_marker, recover_segment, replay_batches
 from logstore.replay import rebuild_producer_state
 from logstore.runtime import FileKind, directory_of
 from logstore.segment import LogSegment
 from logstore.segments import LogSegments
 from logstore.split import split_segment
-from logstore.types import INT32_MAX
+from logstore.types import INT32_MAX, INT64_MAX
 
 if TYPE_CHECKING:
     from logstore.config import LogConfig
@@ -216,11 +216,30 @@ class LogLoader:
             return "the offset index is missing"
         if segment.base_offset in self._useless:
             return "an index was no file of its own"
+        if self.clean and segment is self.segments.active and not segment.is_index_end_sound():
+            return f"{segment.offset_index.path}: its last entry names no batch"
         if TXN_INDEX_SUFFIX in kinds:
-            try:
-                segment.txn_index.sanity_check()
-            except CorruptIndexError as error:
-                return str(error)
+            return self._txn_index_damage(segment)
+        return None
+
+    def _txn_index_damage(self, segment: LogSegment) -> str | None:
+        """Tell why a transaction index must be rebuilt; None if nothing speaks against it.
+
+        Entries that are missing from a file which still has some are not missed: only a walk over
+        all of the segment would tell (`logstore.check` does).
+        """
+        following = self.segments.higher(segment.base_offset)
+        end_offset = None if following is None else following.base_offset
+        try:
+            segment.txn_index.sanity_check(end_offset)
+            if segment.txn_index.is_empty and self.clean and has_abort_marker(segment):
+                return f"{segment.txn_index.path}: empty, in spite of an aborted transaction"
+            if self.clean and (reason := segment.txn_index_contradiction()) is not None:
+                return f"{segment.txn_index.path}: {reason}"
+        except CorruptIndexError as error:
+            return str(error)
+        except (CorruptRecordError, UnsupportedFormatError):
+            pass  # found when it is read
         return None
 
     def _rebuild_indexes(self, segment: LogSegment) -> None:
@@ -358,7 +377,7 @@ class LogLoader:
             return
         end_offset = active.base_offset
         # Nothing is believed of the indexes of an unclean stop.
-        at = active.indexed_position(active.offset_index.last_offset) if self.clean else 0
+        at = active.indexed_position(INT64_MAX) if self.clean else 0
         with suppress(CorruptRecordError, UnsupportedFormatError):
             for batch in active.batches(at):
                 end_offset = batch.header.next_offset

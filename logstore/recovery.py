@@ -5,6 +5,7 @@ Storage-format §8.5. Also the replay of batches into the producer state (§9.3)
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.errors import (
@@ -15,7 +16,7 @@ from logstore.errors import (
 )
 from logstore.record import layout
 from logstore.record.batch import RecordBatch
-from logstore.record.control import end_txn_marker_of
+from logstore.record.control import ControlType, end_txn_marker_of
 from logstore.record.crc32c import crc32c
 from logstore.record.header import BatchHeader
 from logstore.record.walk import check_place, misplaced, walk_buffer
@@ -78,6 +79,17 @@ def _apply(
     if completed is None or not completed.is_aborted:
         return None
     return completed.to_aborted_txn(producer_state.last_stable_offset_after(completed))
+
+
+def has_abort_marker(segment: LogSegment) -> bool:
+    """Tell whether a transaction was aborted in a segment; walks all its headers."""
+    for at in segment.batches():
+        if at.header.is_control:
+            with suppress(InvalidRecordError):
+                marker = end_txn_marker_of(segment.read_batch(at))
+                if marker is not None and marker.control_type is ControlType.ABORT:
+                    return True
+    return False
 
 
 def recover_segment(

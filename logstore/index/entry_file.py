@@ -99,6 +99,12 @@ class EntryFile:
         """Whether the file has been opened and not closed since."""
         return self._file is not None
 
+    @property
+    def loaded_entries(self) -> int:
+        """How many of the entries were found in the file, and not made by this object."""
+        self._ready()
+        return self._loaded
+
     def flush(self) -> None:
         """Make what was written durable; an index never opened has nothing to flush."""
         if self._file is not None and self._writable:

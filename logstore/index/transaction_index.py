@@ -18,7 +18,7 @@ import struct
 from logstore.errors import CorruptIndexError, InvalidOffsetError
 from logstore.index.entry_file import Column, EntryFile
 from logstore.runtime.fs import FileSystem
-from logstore.types import AbortedTxn
+from logstore.types import INT64_MAX, AbortedTxn
 
 VERSION = 0
 
@@ -53,6 +53,12 @@ class TransactionIndex(EntryFile):
         """Whether there is no entry; creates no file."""
         self._ready()
         return self._entries == 0
+
+    @property
+    def last_txn(self) -> AbortedTxn | None:
+        """The last entry; None if there is none."""
+        self._ready()
+        return None if self._last is None else self._txn(self._entries - 1, self._last)
 
     def append(self, txn: AbortedTxn) -> None:
         """Add an entry; the first one creates the file.
@@ -138,30 +144,55 @@ class TransactionIndex(EntryFile):
             self._cut(0)
             self._set_length(0)
 
-    def sanity_check(self) -> None:
+    def sanity_check(self, end_offset: int | None = None) -> None:
         """Verify every entry; creates no file.
+
+        Parameters
+        ----------
+        end_offset : int, optional
+            End of the segment, exclusive, if it is known.
 
         Raises
         ------
         CorruptIndexError
-            An entry has an unknown version, or ends below the segment's base offset.
+            The length is no multiple of the entry size, or an entry has an unknown version, a
+            negative producer id or offset, does not end in the segment and above the one before,
+            ends before it begins, or leaves more stable than its marker.
 
         Notes
         -----
-        O(entries); run when a log is loaded. Bytes that make no whole entry are ignored, and
-        overwritten by the next append.
+        O(entries); run when a log is loaded.
         """
+        self._ready()
+        if torn := self._length % self.ENTRY.size:
+            raise CorruptIndexError(
+                f"length {self._length} is no multiple of the entry size {self.ENTRY.size}",
+                path=self._path,
+                position=self._length - torn,
+                check="length is a multiple of the entry size",
+                expected=self._length - torn,
+                found=self._length,
+            )
+        previous = self._base_offset - 1
+        end_offset = INT64_MAX if end_offset is None else end_offset
         for slot, txn in enumerate(self.entries()):
-            if txn.last_offset < self._base_offset:
-                raise CorruptIndexError(
-                    f"aborted transaction ends at offset {txn.last_offset},"
-                    f" below the base offset {self._base_offset}",
-                    path=self._path,
-                    position=slot * self.ENTRY.size,
-                    check="last offset is not below the base offset",
-                    expected=self._base_offset,
-                    found=txn.last_offset,
-                )
+            for check, found, least, most in (
+                ("producer id", txn.producer_id, 0, INT64_MAX),
+                ("last offset", txn.last_offset, previous + 1, end_offset - 1),
+                ("first offset", txn.first_offset, 0, txn.last_offset - 1),
+                ("last stable offset", txn.last_stable_offset, 0, txn.last_offset + 1),
+            ):
+                if not least <= found <= most:
+                    raise CorruptIndexError(
+                        f"{check} {found} of an aborted transaction is not within {least} and"
+                        f" {most}",
+                        path=self._path,
+                        position=slot * self.ENTRY.size,
+                        check=check,
+                        expected=least if found < least else most,
+                        found=found,
+                    )
+            previous = txn.last_offset
 
     def _txn(self, slot: int, row: tuple[int, ...]) -> AbortedTxn:
         version, *numbers = row

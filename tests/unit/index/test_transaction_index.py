@@ -82,6 +82,42 @@ def test_s038_sanity_check_last_offset_below_base(place):
     assert caught.value.position == 0
 
 
+@pytest.mark.parametrize(
+    ("txn", "check"),
+    (
+        (AbortedTxn(-1, 31, 35, 36), "producer id"),
+        (AbortedTxn(1, 31, 25, 26), "last offset"),
+        (AbortedTxn(1, 31, 40, 41), "last offset"),
+        (AbortedTxn(1, -1, 35, 36), "first offset"),
+        (AbortedTxn(1, 35, 35, 36), "first offset"),
+        (AbortedTxn(1, 31, 35, -1), "last stable offset"),
+        (AbortedTxn(1, 31, 35, 37), "last stable offset"),
+    ),
+)
+def test_sanity_check_of_what_no_log_says(place, txn, check):
+    """One entry more than a sound index has; the segment ends at 40."""
+    fs, _ = place
+    index = make_index(place)
+    index.append(AbortedTxn(7, 20, 30, 31))
+    index.append(AbortedTxn(8, 0, 39, 20))
+    index.sanity_check(40)
+    index.close()
+    fs.open(index.path, write=True).write_at([index.ENTRY.pack(0, *txn)], 34)
+    index = make_index(place)
+    with pytest.raises(
+        CorruptIndexError, match=f"^{index.path} at position 34: {check} "
+    ) as caught:
+        index.sanity_check(40)
+    assert (caught.value.position, caught.value.check) == (34, check)
+
+
+def test_the_last_transaction(place):
+    index = make_index(place)
+    assert index.last_txn is None
+    index = filled(place)
+    assert index.last_txn == TXNS[-1]
+
+
 def test_s038_sanity_check_unknown_version(place):
     """S-038: version 1 is corruption, for the check and for every reader."""
     fs, _ = place
@@ -149,7 +185,9 @@ def test_bytes_of_no_whole_entry_are_ignored_and_overwritten(place):
     fs, directory = place
     fs.open(f"{directory}/{NAME}", create=True).write_at([b"torn"], 0)
     index = make_index(place)
-    index.sanity_check()
+    with pytest.raises(CorruptIndexError, match="length 4 is no multiple") as caught:
+        index.sanity_check()
+    assert (caught.value.position, caught.value.expected, caught.value.found) == (0, 0, 4)
     assert index.is_empty
     index.append(TXNS[0])
     assert index.entries() == TXNS[:1]
