@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from logstore.config import LogConfig, effective_config, normalize_overrides
 from logstore.errors import InvalidConfigurationError, UnknownTopicOrPartitionError
+from logstore.topic_ids import folder_topic_id
 from logstore.topics import INTERNAL_COMPACTED_TOPICS, Topic, TopicStore
 from logstore.types import TopicPartition
 
@@ -36,6 +37,7 @@ class TopicCatalog:
         self._found = found
         self._broker_config = broker_config
         self._overrides: dict[str, Mapping[str, str]] = {}
+        self._folder_ids: dict[str, str | None] = {}
         # What a topic's configs came to last: each of its partitions asks for it.
         self._effective: dict[str, tuple[dict[str, str], BrokerConfig, LogConfig]] = {}
 
@@ -59,7 +61,22 @@ class TopicCatalog:
             raise UnknownTopicOrPartitionError(f"unknown topic '{name}'")
         compacted = name in INTERNAL_COMPACTED_TOPICS
         configs = {"cleanup.policy": "compact"} if compacted else {}
-        return Topic(name, numbers, configs, adopted=True)
+        return Topic(name, numbers, configs, adopted=True, id=self.folder_id(name))
+
+    def folder_id(self, name: str) -> str | None:
+        """Return the id that a topic's folders bear, of the first that has one; read once."""
+        if name not in self._folder_ids:
+            self._folder_ids[name] = next(iter(self.folder_ids(name)), None)
+        return self._folder_ids[name]
+
+    def folder_ids(self, name: str) -> Iterator[str]:
+        """Yield the ids that the folders of a topic bear, in order of the partitions."""
+        for tp in self._found.of(name):
+            directory = self._found[tp]
+            if directory.is_online:
+                found = folder_topic_id(directory.runtime.fs, directory.partition_path(tp))
+                if found is not None:
+                    yield found
 
     def is_being_deleted(self, name: str) -> bool:
         """Tell whether a topic's deletion was asked for and is not finished."""
@@ -113,6 +130,7 @@ class TopicCatalog:
     def forget_override(self, topic: str) -> None:
         """Take back what `override` laid over a topic."""
         self._overrides.pop(topic, None)
+        self._folder_ids.pop(topic, None)
         self._effective.pop(topic, None)
 
     def overrides(self, topic: str) -> dict[str, str]:

@@ -215,6 +215,12 @@ class InvalidTopicError(RequestError):
     exit_code = 2
 
 
+class InconsistentTopicIdError(RequestError):
+    """A partition's folder bears another topic id than the topic: it is another topic's."""
+
+    kafka_error = "INCONSISTENT_TOPIC_ID"
+
+
 class IllegalStateError(LogStoreError):
     """A method was called out of turn: on a closed producer, or outside a transaction."""
 

@@ -10,10 +10,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from logstore.catalog import TopicCatalog
+from logstore.checkpoint import decode_topic_id, write_partition_metadata
 from logstore.config import altered_overrides, effective_config
 from logstore.config_dynamic import reconfigured
 from logstore.errors import (
@@ -32,6 +34,7 @@ from logstore.names import validate_topic_name
 from logstore.runtime import Lifetime, one_at_a_time
 from logstore.second_look import LOOKS_MAX, pause_after
 from logstore.services import LogServices
+from logstore.topic_ids import folder_topic_id, inconsistent, random_topic_id
 from logstore.topics import Topic, TopicStore
 from logstore.types import TopicPartition
 
@@ -104,6 +107,7 @@ class LogManager:
             settle_moves(self.directories)
             self._find_partitions()
             if not read_only:
+                self._give_topics_ids()
                 self._finish_topic_deletions()
                 self._load_unclean_directories(on_load)
         except BaseException:
@@ -143,6 +147,20 @@ class LogManager:
                     )
                 self._homes[tp] = directory
 
+    def _give_topics_ids(self) -> None:
+        """Give an id to the topics that an older version stored without one.
+
+        Not while a directory is offline: folders there may bear it.
+        """
+        without = [topic for topic in self._store.all() if topic.id is None]
+        if without and all(directory.is_online for directory in self.directories):
+            with self._storing():
+                self._store.put(replace(topic, id=self._id_of_folders(topic)) for topic in without)
+
+    def _id_of_folders(self, topic: Topic) -> str:
+        """Return the id that the folders of a topic without one bear, or a new one."""
+        return self.catalog.folder_id(topic.name) or random_topic_id(self.runtime.rng)
+
     def _load_unclean_directories(self, on_load: LoadListener | None) -> None:
         """Open all of what was not closed in good order, several partitions at a time."""
         pending = [
@@ -176,7 +194,8 @@ class LogManager:
         Raises
         ------
         InvalidTopicError, TopicAlreadyExistsError, InvalidConfigurationError
-            Nothing was created.
+        InconsistentTopicIdError
+            Nothing was created. The last if copied folders bear different topic ids.
         """
         validate_topic_name(name)
         if name in self._store:
@@ -184,10 +203,14 @@ class LogManager:
         if partitions < 1:
             raise InvalidTopicError(f"a topic needs at least 1 partition, not {partitions}")
         own, _ = altered_overrides({}, configs, (), self.broker_config)
-        adopted = {tp.partition for tp in self._homes.of(name)}
-        numbers = sorted(adopted | set(range(partitions)))
+        copied = self._homes.of(name)
+        topic_id: str | None = None
+        for tp in copied:
+            topic_id = self._checked_topic_id(tp, self._homes[tp], topic_id) or topic_id
+        numbers = sorted({tp.partition for tp in copied} | set(range(partitions)))
         with self._storing():
-            topic = self._store.create(name, numbers, own)
+            topic_id = topic_id or random_topic_id(self.runtime.rng)
+            topic = self._store.create(name, numbers, own, topic_id)
         self._config_changed(name)
         for number in numbers:
             self.log(TopicPartition(name, number))
@@ -234,7 +257,8 @@ class LogManager:
         configs, notes = altered_overrides(topic.configs, set_configs, unset, self.broker_config)
         with self._storing():
             if topic.adopted:
-                topic = self._store.create(name, topic.partitions, configs)
+                topic_id = self._id_of_folders(topic)
+                topic = self._store.create(name, topic.partitions, configs, topic_id)
             else:
                 topic = self._store.set_configs(name, configs)
         self._config_changed(name, before)
@@ -346,6 +370,8 @@ class LogManager:
         UnknownTopicOrPartitionError
         UnsupportedFormatError, CorruptionError, KafkaStorageError
             What opening found; the last also if the disk failed earlier.
+        InconsistentTopicIdError
+            Its folder bears the id of another topic; nothing was changed.
         """
         log = self._logs.get(topic_partition)
         if log is None:
@@ -373,9 +399,14 @@ class LogManager:
         return log
 
     def _load(self, topic_partition: TopicPartition, directory: LogDirectory) -> Log:
-        config = self.catalog.config(topic_partition.topic)
+        topic = self.catalog.topic(topic_partition.topic)
+        config = self.catalog.config(topic.name)
+        found_id = self._checked_topic_id(topic_partition, directory, topic.id)
         try:
             log = directory.load(topic_partition, config, self.broker_config)
+            if found_id is None and topic.id is not None and not (topic.adopted or self.read_only):
+                topic_id = decode_topic_id(topic.id)
+                write_partition_metadata(self.runtime.fs, log.directory, topic_id)
         except OSError as error:
             directory.half_opened.add(topic_partition)
             self._take_offline(directory, f"cannot open {topic_partition}: {error}")
@@ -398,6 +429,25 @@ class LogManager:
             return None
         self._logs.pop(topic_partition).close()
         return self.log(topic_partition)
+
+    def _checked_topic_id(
+        self, topic_partition: TopicPartition, directory: LogDirectory, expected: str | None
+    ) -> str | None:
+        """Return the id that a partition's folder bears; None if it bears none, or is not there.
+
+        Raises
+        ------
+        InconsistentTopicIdError
+            It is another than expected. What is only read is looked at all the same.
+        """
+        folder = directory.partition_path(topic_partition)
+        found = folder_topic_id(self.runtime.fs, folder)
+        if found is not None and expected is not None and found != expected:
+            error = inconsistent(topic_partition, folder, expected, found)
+            if not self.read_only:
+                raise error
+            logger.warning("%s", error)
+        return found
 
     def _settle(self, topic_partition: TopicPartition) -> LogDirectory:
         """Choose where a new partition lives: where the fewest do, as Kafka does."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from logstore.checkpoint import read_bytes, write_atomically
+from logstore.checkpoint import decode_topic_id, read_bytes, write_atomically
 from logstore.config_table import SMALL_FILE_MAX_BYTES
 from logstore.errors import CorruptCheckpointError, InvalidTopicError, TopicAlreadyExistsError
 from logstore.names import validate_topic_name
@@ -19,7 +19,9 @@ from logstore.runtime.fs import FileSystem
 from logstore.types import INT32_MAX
 
 TOPICS_FILE = "logstore-topics.json"
-_VERSION = 1
+_VERSION = 2
+_VERSIONS = (1, _VERSION)
+"""Read; version 1 had no ids, which the next start for writing gives."""
 
 INTERNAL_COMPACTED_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 
@@ -38,6 +40,9 @@ class Topic:
         Found as folders only; nothing runs on it in the background.
     deleting : bool
         Its deletion was asked for, and is finished by the next start if it could not be.
+    id : str or None
+        22 characters (`logstore.topic_ids`). None for an adopted topic whose folders bear none,
+        and for one stored by an older version until the next start for writing.
     """
 
     name: str
@@ -45,6 +50,7 @@ class Topic:
     configs: Mapping[str, str] = field(default_factory=dict)
     adopted: bool = False
     deleting: bool = False
+    id: str | None = None
 
 
 class TopicStore:
@@ -67,7 +73,13 @@ class TopicStore:
         """Return the stored topics by name."""
         return [self._topics[name] for name in sorted(self._topics)]
 
-    def create(self, name: str, partitions: Iterable[int], configs: Mapping[str, str]) -> Topic:
+    def create(
+        self,
+        name: str,
+        partitions: Iterable[int],
+        configs: Mapping[str, str],
+        topic_id: str | None = None,
+    ) -> Topic:
         """Store a new topic; durable on return.
 
         Raises
@@ -77,7 +89,7 @@ class TopicStore:
         validate_topic_name(name)
         if name in self._topics:
             raise TopicAlreadyExistsError(f"topic '{name}' already exists")
-        return self._put(Topic(name, tuple(sorted(partitions)), dict(configs)))
+        return self._put(Topic(name, tuple(sorted(partitions)), dict(configs), id=topic_id))
 
     def set_partitions(self, name: str, partitions: Iterable[int]) -> Topic:
         """Replace the partition numbers of a stored topic; durable on return."""
@@ -122,7 +134,7 @@ class TopicStore:
             return {}
         try:
             document = json.loads(read_bytes(self._fs, self.path, self._max_bytes))
-            if document["version"] != _VERSION:
+            if document["version"] not in _VERSIONS:
                 raise CorruptCheckpointError(
                     "unknown version",
                     path=self.path,
@@ -150,6 +162,7 @@ class TopicStore:
                 topic.name: {
                     "partitions": list(topic.partitions),
                     "configs": dict(topic.configs),
+                    **({} if topic.id is None else {"id": topic.id}),
                     **({"deleting": True} if topic.deleting else {}),
                 }
                 for topic in self.all()
@@ -171,4 +184,7 @@ def _parse_topic(name: str, stored: Any) -> Topic:  # noqa: ANN401  # whatever t
         raise ValueError(f"a partition of {name!r} is listed twice")
     configs = {str(key): str(value) for key, value in stored["configs"].items()}
     deleting = stored.get("deleting", False) is True
-    return Topic(name, tuple(sorted(numbers)), configs, deleting=deleting)
+    topic_id = stored.get("id")
+    if topic_id is not None and not any(decode_topic_id(topic_id)):
+        raise ValueError(f"the id of {name!r} is zero")
+    return Topic(name, tuple(sorted(numbers)), configs, deleting=deleting, id=topic_id)

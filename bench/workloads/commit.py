@@ -13,12 +13,17 @@ import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from logstore.broker.producer_ids import ProducerIds
-from logstore.checkpoint import RECOVERY_POINTS, REPLICATION_OFFSETS
+from logstore.checkpoint import (
+    RECOVERY_POINTS,
+    REPLICATION_OFFSETS,
+    decode_topic_id,
+    write_partition_metadata,
+)
 from logstore.config import BrokerConfig, effective_config
 from logstore.errors import InvalidRecordError, KafkaStorageError, TopicAlreadyExistsError
 from logstore.loader import open_log
@@ -32,11 +37,13 @@ from logstore.runtime import (
     make_dirs_durably,
     remove_tree,
 )
+from logstore.topic_ids import random_topic_id
 from logstore.topics import Topic, TopicStore
 from logstore.types import TopicPartition
 
 if TYPE_CHECKING:
     from logstore.log import Log
+    from logstore.runtime import Random
 
 JOB_DIR_PREFIX = ".logstore-write."
 LOCK_WAIT_SECONDS = 10.0
@@ -136,6 +143,7 @@ class WriteJob:
         KafkaStorageError
             The data directory is in use by another process, or the disk failed.
         """
+        topics = [_identified(each, runtime.rng) for each in topics]
         partitions = by_partition(written)
         wanted = {TopicPartition(each.name, n) for each in topics for n in each.partitions}
         assert wanted == partitions.keys(), "a topic's partitions are all written, and no others"
@@ -147,14 +155,13 @@ class WriteJob:
             store = TopicStore(runtime.fs, self.path)
             if not self.overwrite:
                 _refuse_existing(store, directory.partitions, names, self.path)
-            store.put(
-                Topic(each.name, each.partitions, each.configs, deleting=True) for each in topics
-            )
+            store.put(replace(each, deleting=True) for each in topics)
             if producer_ids:
                 # What is expired no log remembers: a new producer might get such an id.
                 ProducerIds(runtime.fs, self.path, runtime.lock(), lambda: producer_ids - 1).take()
             _retire(directory, names)
-            _move_in(directory, partitions)
+            ids = {each.name: decode_topic_id(each.id) for each in topics if each.id is not None}
+            _move_in(directory, partitions, ids)
             store.put(topics)
             directory.delete_retired_folders(force=True)
         finally:
@@ -256,6 +263,11 @@ def _wait_for_lock(path: str) -> None:
         time.sleep(0.05)
 
 
+def _identified(topic: Topic, rng: Random) -> Topic:
+    """Return a topic with an id; a new one, unless it has one."""
+    return topic if topic.id is not None else replace(topic, id=random_topic_id(rng))
+
+
 def _retire(directory: LogDirectory, topics: Iterable[str]) -> None:
     for tp in sorted(tp for tp in directory.partitions if tp.topic in topics):
         directory.retire(tp, 0)
@@ -263,11 +275,14 @@ def _retire(directory: LogDirectory, topics: Iterable[str]) -> None:
 
 
 def _move_in(
-    directory: LogDirectory, partitions: Mapping[TopicPartition, WrittenPartition]
+    directory: LogDirectory,
+    partitions: Mapping[TopicPartition, WrittenPartition],
+    topic_ids: Mapping[str, bytes],
 ) -> None:
     fs = directory.runtime.fs
     for tp, each in sorted(partitions.items()):
         end = each.end_offset
+        write_partition_metadata(fs, each.folder, topic_ids[tp.topic])
         directory.adopt(tp, {RECOVERY_POINTS: end, REPLICATION_OFFSETS: end})
         fs.rename(each.folder, directory.partition_path(tp))
     fs.sync_dir(directory.path)

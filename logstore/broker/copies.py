@@ -245,7 +245,7 @@ class _Copy:
             topic = self._source.catalog.topic(name)
             if not topic.adopted:
                 numbers = [tp.partition for tp in partitions if tp.topic == name]
-                store.create(name, numbers, topic.configs)
+                store.create(name, numbers, topic.configs, topic.id)
 
 
 def _checkpoints(

@@ -40,7 +40,7 @@ class _Records(NamedTuple):
 
 
 def verify_batch(
-    batch: RecordBatch, decompression_limit: int
+    batch: RecordBatch, decompression_limit: int, *, is_metadata: bool = False
 ) -> Iterator[CheckFinding | EndTxnMarker]:
     """Yield what is wrong with a batch and, if it is one, the transaction marker it holds.
 
@@ -50,6 +50,8 @@ def verify_batch(
         Whole, its CRC right.
     decompression_limit : int
         Bytes that its records may unfold to.
+    is_metadata : bool
+        Whether it is of a KRaft cluster's metadata, whose control records end no transactions.
     """
     yield from _producer_fields(batch)
     yield from _horizon(batch)
@@ -66,7 +68,7 @@ def verify_batch(
         return
     yield from _offsets_and_times(batch, records)
     if header.is_control:
-        yield from _control(batch, records)
+        yield from _control(batch, records, is_metadata=is_metadata)
 
 
 def _decode(header: BatchHeader, section: bytes) -> _Records:
@@ -152,7 +154,9 @@ def _offsets_and_times(batch: RecordBatch, records: _Records) -> Iterator[CheckF
         yield _wrong(batch, "max_timestamp", records.max_timestamp, header.max_timestamp)
 
 
-def _control(batch: RecordBatch, records: _Records) -> Iterator[CheckFinding | EndTxnMarker]:
+def _control(
+    batch: RecordBatch, records: _Records, *, is_metadata: bool
+) -> Iterator[CheckFinding | EndTxnMarker]:
     header = batch.header
     if header.codec_id != 0:
         yield _wrong(batch, "control_batch", "no compression", header.codec_id)
@@ -168,6 +172,8 @@ def _control(batch: RecordBatch, records: _Records) -> Iterator[CheckFinding | E
         yield _wrong(batch, "control_batch", None, str(error))
         return
     if marker is None:
+        if is_metadata:
+            return
         # Consumers never see it, and nobody writes such a one but for the metadata log.
         kind = decode_control_key(records.key).type_id
         yield _wrong(batch, "control_batch", "an end of a transaction", kind, WARNING)

@@ -32,6 +32,8 @@ from logstore.checkpoint import (
     REPLICATION_OFFSETS,
     TMP_SUFFIX,
     UNREADABLE,
+    decode_topic_id,
+    encode_topic_id,
     is_clean_shutdown,
     read_partition_metadata,
 )
@@ -43,6 +45,7 @@ from logstore.names import (
     DELETE_DIR_SUFFIX,
     FUTURE_DIR_SUFFIX,
     LOG_SUFFIX,
+    METADATA_LOG_DIR,
     SNAPSHOT_SUFFIX,
     STRAY_DIR_SUFFIX,
     parse_log_dir,
@@ -68,7 +71,7 @@ _OWN_FILES = frozenset(
         ".lock",
     }
 )
-_IGNORED_FOLDERS = frozenset({"remote-log-index-cache", "__cluster_metadata-0"})
+_IGNORED_FOLDERS = frozenset({"remote-log-index-cache", METADATA_LOG_DIR})
 _SUFFIXED_FOLDERS = (DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX, STRAY_DIR_SUFFIX)
 _COMPACT = "compact"
 _POLICY = "cleanup.policy"
@@ -313,6 +316,7 @@ class Checker:
             is_compacted=_is_compacted(tp, topics, is_checkpointed=cleaned.exists),
             log_start_offset=started.rows[tp].offset if tp in started.rows else 0,
             is_log_start_known=is_known,
+            is_metadata=str(tp) == METADATA_LOG_DIR,
         )
 
     def _checkpoints(self, data_dir: str) -> dict[str, _Checkpoint]:
@@ -371,6 +375,9 @@ class Checker:
             return {}, [finding("topics_file", path, expected=error.expected, found=error.message)]
         except OSError as error:
             return {}, [unreadable(path, error)]
+        for topic in stored.values():
+            if topic.id is not None:
+                self._topic_ids[topic.name] = (decode_topic_id(topic.id), path)
         faults = filter(None, map(_config_fault, stored.values()))
         return stored, [finding("topics_file", path, found=fault) for fault in faults]
 
@@ -400,7 +407,8 @@ class Checker:
         known, where = self._topic_ids.setdefault(topic, (topic_id, directory))
         if known != topic_id:
             path = f"{directory}/{PARTITION_METADATA}"
-            yield finding("topic_id", path, expected=f"that of {where}", found=topic_id.hex())
+            expected = f"{encode_topic_id(known)}, that of {where}"
+            yield finding("topic_id", path, expected=expected, found=encode_topic_id(topic_id))
 
     # -- single files ------------------------------------------------------------------------
 

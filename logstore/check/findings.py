@@ -90,7 +90,7 @@ CHECKS: Mapping[str, str] = {
     "epoch_inside_batch": "a leader epoch begins inside a batch",
     "epoch_missing": "batches bear leader epochs that leader-epoch-checkpoint does not know",
     "partition_metadata": "partition.metadata is malformed",
-    "topic_id": "partitions of one topic have different topic ids",
+    "topic_id": "a partition has another topic id than its topic, or than other partitions",
     "topics_file": "logstore-topics.json is malformed",
     "topics_partition": "logstore-topics.json and the folders differ",
     "moves_file": "logstore-moves.json is malformed",

@@ -402,7 +402,7 @@ class TimeIndexCheck(_IndexCheck):
 def _is_largest(batch: RecordBatch | None, offset: int) -> bool:
     """Tell whether an offset may stand for a batch's largest timestamp.
 
-    It is the batch's last one, but up to Kafka 3.6 (and in 3.7.0) that of the record which has it.
+    It is the batch's last one; before Kafka 3.8 (KAFKA-16310) often that of a record which has it.
     """
     if batch is None or offset == batch.header.last_offset:
         return True

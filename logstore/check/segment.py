@@ -39,6 +39,8 @@ class PartitionContext(NamedTuple):
     is_log_start_known : bool
         Whether it is that: not where it may have moved on since, nor without a checkpoint, as
         beside a folder that was copied alone.
+    is_metadata : bool
+        Whether it is the metadata log of a KRaft cluster.
     """
 
     is_clean: bool = False
@@ -46,6 +48,7 @@ class PartitionContext(NamedTuple):
     is_compacted: bool | None = False
     log_start_offset: int = 0
     is_log_start_known: bool = False
+    is_metadata: bool = False
 
 
 @dataclass(slots=True)
@@ -294,7 +297,8 @@ class SegmentCheck:
         state.counts.records += max(0, header.record_count)
         marker: EndTxnMarker | None = None
         is_sound = True
-        for each in verify_batch(batch, state.decompression_limit):
+        is_metadata = state.context.is_metadata
+        for each in verify_batch(batch, state.decompression_limit, is_metadata=is_metadata):
             if isinstance(each, CheckFinding):
                 is_sound = False
                 yield each

@@ -167,8 +167,9 @@ def describe(settings: Settings, name: str) -> None:
 
 def _show_description(found: Topic, configs: dict[str, ConfigValue]) -> None:
     numbers = ", ".join(map(str, found.partitions))
+    topic_id = f"   id {found.id}" if found.id is not None else ""
     adopted = "   adopted: no stored configuration" if found.adopted else ""
-    emit(f"{paint(found.name, 'bold')}   partitions {numbers}{adopted}\n")
+    emit(f"{paint(found.name, 'bold')}{topic_id}   partitions {numbers}{adopted}\n")
     rows = []
     for key, each in configs.items():
         style = {"topic": "bold green", "broker": "cyan"}.get(each.origin, "dim")
@@ -300,4 +301,5 @@ def _topic_json(found: Topic) -> dict[str, Any]:
         "configs": dict(found.configs),
         "partition_numbers": list(found.partitions),
         "adopted": found.adopted,
+        "id": found.id,
     }

@@ -11,17 +11,28 @@ from tests.cli.conftest import lines
 def test_created_topic_is_kept_with_its_configuration(run):
     made = run("topic", "create", "users", "--partitions", 2, "--config", "cleanup.policy=compact")
     assert made.stdout == "created topic users with 2 partitions\n"
-    assert run("topic", "list", "--format", "json").json == {
-        "topics": [
-            {
-                "name": "users",
-                "partitions": 2,
-                "configs": {"cleanup.policy": "compact"},
-                "partition_numbers": [0, 1],
-                "adopted": False,
-            }
-        ]
+    (listed,) = run("topic", "list", "--format", "json").json["topics"]
+    topic_id = listed.pop("id")
+    assert listed == {
+        "name": "users",
+        "partitions": 2,
+        "configs": {"cleanup.policy": "compact"},
+        "partition_numbers": [0, 1],
+        "adopted": False,
     }
+    assert run("topic", "describe", "users", "--format", "json").json["id"] == topic_id
+    assert run("topic", "describe", "users").stdout.startswith(f"users   id {topic_id}   part")
+
+
+def test_adopted_topic_shows_the_id_that_its_folders_bear(run, golden):
+    directory = golden("segments")
+    described = run("topic", "describe", "golden", "--data-dir", directory)
+    assert described.stdout.startswith(
+        "golden   id x3P97ziJPa2-gJ8eiq7qRg   partitions 0   adopted"
+    )
+    (directory / "golden-0" / "partition.metadata").unlink()
+    described = run("topic", "describe", "golden", "--data-dir", directory)
+    assert described.stdout.startswith("golden   partitions 0   adopted")
 
 
 def test_times_of_a_configuration_may_be_durations(run):
@@ -298,7 +309,9 @@ def test_deleted_topic_leaves_nothing_and_its_name_is_free(run, data_dir):
 
 def test_json_of_delete(run):
     run("topic", "create", "t", "--config", "segment.ms=5")
-    assert run("topic", "delete", "t", "--format", "json").json == {
+    deleted = run("topic", "delete", "t", "--format", "json").json
+    assert len(deleted.pop("id")) == 22
+    assert deleted == {
         "name": "t",
         "partitions": 1,
         "configs": {"segment.ms": "5"},

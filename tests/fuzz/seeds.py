@@ -208,6 +208,8 @@ def topics_files() -> list[bytes]:
         b'        1\n      ],\n      "configs": {\n        "cleanup.policy": "compact"\n      }\n'
         b"    }\n  }\n}\n",
         b'{"version": 1, "topics": {}}',
+        b'{"version": 2, "topics": {"t": {"partitions": [0], "configs": {},'
+        b' "id": "AAAAAAAAAAEAAAAAAAAAAg"}}}',
         b'{"version": 1, "topics": {"a.b_c-d": {"partitions": [7], "configs": {}},'
         b' "z": {"partitions": [0], "configs": {"retention.ms": "1"}}}}',
     ]

@@ -14,6 +14,7 @@ from bench.workloads.commit import WriteJob
 from bench.workloads.log_files import MadePartition, write_partitions
 from bench.workloads.parcels import PARCEL_BYTES, Parcel, parcels_of
 from bench.workloads.spec import Spec
+from logstore.checkpoint import PARTITION_METADATA
 from logstore.runtime import Runtime
 from logstore.topics import Topic
 
@@ -37,7 +38,11 @@ def make_topic(spec: Spec, path: Path, parcel_bytes: int = PARCEL_BYTES) -> list
 
 
 def tree(path: Path) -> dict[str, tuple[bytes, int]]:
-    """Return contents of all partitions' files, and the times of those of segments in ns."""
+    """Return contents of all partitions' files, and the times of those of segments in ns.
+
+    Not the topic's id, which is of the commit and not of the workload: a topic made anew has
+    another one.
+    """
     return {
         str(file.relative_to(path)): (
             file.read_bytes(),
@@ -46,6 +51,7 @@ def tree(path: Path) -> dict[str, tuple[bytes, int]]:
         for folder in sorted(path.iterdir())
         if folder.is_dir()
         for file in sorted(folder.iterdir())
+        if file.name != PARTITION_METADATA
     }
 
 

@@ -460,7 +460,7 @@ def test_time_index_may_name_a_record_inside_its_batch():
     directory = partition([batch(0, 2, timestamp=(5, 9, 7))])
     name = f"golden-0/{0:020d}.timeindex"
     directory.write(name, struct.pack(">qi", 9, 1))
-    assert directory.found() == []  # that of the record, as up to Kafka 3.6
+    assert directory.found() == []  # that of the record, as before Kafka 3.8
     directory.write(name, struct.pack(">qi", 9, 0))
     assert directory.found() == [Found("time_index_offset", name, 0, 0, WARNING)]
 

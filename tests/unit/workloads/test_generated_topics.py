@@ -19,6 +19,7 @@ from bench.workloads.presets import PRESETS
 from bench.workloads.spec import Spec, from_mapping, preset
 from logstore import Broker
 from logstore.check import Checker
+from logstore.checkpoint import decode_topic_id, read_partition_metadata
 from logstore.errors import InvalidTimestampError
 from logstore.producer_snapshot import SnapshotFiles
 from logstore.record.batch import with_offset_and_epoch
@@ -114,6 +115,9 @@ def test_a_presets_topic_is_sound_opens_without_recovery_and_is_cleaned(tmp_path
         logs = [broker.log(spec.topic, number) for number in range(spec.partitions)]
         assert [log.findings for log in logs] == [()] * 3
         assert [log.recovery_point for log in logs] == [log.log_end_offset for log in logs]
+        topic = broker.topic(spec.topic)
+        ids = [read_partition_metadata(DiskFileSystem(), str(log.directory)) for log in logs]
+        assert ids == [decode_topic_id(topic.id)] * 3
     # The active segment's indexes were opened and trimmed again, which dates them anew.
     assert contents(tree(tmp_path)) == contents(before)
     now = VirtualClock(end_ms(spec) + 10 * DAY_MS)
