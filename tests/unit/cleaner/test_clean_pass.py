@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cleaner.chunks import ChunkReader
-from cleaner.clean import clean_pass
+from cleaner.clean import _last_modified_ms, clean_pass
 from cleaner.errors import CleaningAbortedError
 from cleaner.offset_map import OffsetMap
 from cleaner.rewrite import Rewriter
@@ -14,8 +14,9 @@ from logstore.log import Log
 from logstore.record.batch import RecordBatch, build_batch
 from logstore.record.codecs import Codec
 from logstore.record.records import Record
+from logstore.runtime import Runtime, VirtualClock
 from logstore.swap import create_cleaned
-from logstore.types import TimestampType
+from logstore.types import INT64_MIN, TimestampType
 from tests.support import golden
 from tests.support.builders import LOG_APPEND_TIME, MIB, World, memory_world
 from tests.support.cleaning import (
@@ -37,6 +38,7 @@ from tests.support.cleaning import (
     run_passes,
     snapshot,
 )
+from tests.support.pool_world import CountingFileSystem
 
 T = golden.E_TIMESTAMP
 
@@ -518,3 +520,56 @@ def test_passes_of_a_map_of_one_key() -> None:
     passes = run_passes(log, map_of(2, 0.9))
     assert len(passes) == 9
     assert contents(log) == [(6, b"0", b"6"), (7, b"1", b"7"), (8, b"2", b"8")]
+
+
+@pytest.mark.parametrize("offset", (29, 31))
+def test_what_was_read_before_a_truncation_is_never_swapped_in(offset: int) -> None:
+    """KAFKA-631's generation check, for whoever truncates and asks no cleaner."""
+    world = memory_world()
+    log, config, first_dirty, upper_bound = ready(world)
+    put_each(log, *((b"later", b"v") for _ in range(3)))
+    log.open_files(upper_bound)
+    steps = clean_pass(log, config, first_dirty, upper_bound)
+    while next(steps).phase == "map":
+        pass
+    log.truncate_to(offset)
+    put_each(log, (b"instead", b"v"))
+    before = contents(log)
+    with pytest.raises(CleaningAbortedError, match="was truncated"):
+        drive(steps)
+    assert contents(log) == before
+    assert not world.files(".cleaned", ".swap")
+
+
+def test_a_pass_that_fails_leaves_no_file_of_its_output_open(monkeypatch) -> None:
+    """The files themselves stay, for the next start to remove."""
+    clock = VirtualClock()
+    fs = CountingFileSystem(clock)
+    fs.make_dirs("/data/t-0")
+    world = World(Runtime(clock, fs), "/data/t-0", clock)
+    log, config, first_dirty, upper_bound = ready(world)
+    failures = []
+
+    def fail(*_: object) -> None:
+        failures.append([each for each in fs.open_handles() if ".cleaned" in each.path])
+        raise OSError(5, "no disk")
+
+    monkeypatch.setattr(Rewriter, "_filter", fail)
+    with pytest.raises(OSError, match="no disk"):
+        drive(clean_pass(log, config, first_dirty, upper_bound))
+    assert failures[0], "it was open"
+    assert not [each for each in fs.open_handles() if ".cleaned" in each.path]
+    assert world.files(".cleaned")
+
+
+def test_the_last_append_below_an_offset_is_that_of_the_last_segment_wholly_below() -> None:
+    """By it an expired tombstone may go; a segment that ends exactly there is below (§13.7)."""
+    log = log_of_three_groups(memory_world())
+    first, second, third, *_ = log.segments
+    for at, segment in enumerate(log.segments):
+        segment.set_last_modified_ms(1000 * (at + 1))
+    assert _last_modified_ms(log, third.base_offset) == 2000
+    assert _last_modified_ms(log, third.base_offset - 1) == 1000
+    assert _last_modified_ms(log, second.base_offset) == 1000
+    assert _last_modified_ms(log, second.base_offset - 1) == INT64_MIN
+    assert first.last_modified_ms == 1000

@@ -481,3 +481,20 @@ def test_too_many_threads_for_the_memory_are_refused() -> None:
     topic(broker)
     with pytest.raises(InvalidConfigurationError, match="128 cleaner threads"):
         broker.clean("users", threads=128)
+
+
+@pytest.mark.parametrize("ends", ("well", "damaged"))
+def test_a_dry_run_stores_no_checkpoint(ends: str) -> None:
+    """Also where it could: a broker that is open for writing."""
+    broker = new_broker()
+    topic(broker)
+    fill(broker)
+    if ends == "damaged":
+        file = broker.runtime.fs.open("/memory/users-0/00000000000000000000.log", write=True)
+        file.write_at([b"\xff"], 70)
+        file.close()
+    report = broker.clean(dry_run=True)
+    assert [len(report.cleaned), len(report.not_cleaned)] == ([1, 0] if ends == "well" else [0, 1])
+    assert stored(broker) == {}
+    assert broker.cleaner.uncleanable() == ()
+    assert broker.cleaner.states.of(USERS) is None

@@ -127,6 +127,15 @@ def test_scan_batches_tells_which_batch_is_damaged(damaged: bytes) -> None:
     assert (status, len(table), position) == (kernels.DAMAGED, 1, len(ONE))
 
 
+def test_scan_batches_takes_a_batch_that_ends_at_the_largest_offset() -> None:
+    """As the plain walk does; only beyond it there is no number."""
+    batch = changed(TWO, base_offset=2**63 - 2, last_offset_delta=1)
+    status, table, _ = scan(batch)
+    assert (status, len(table)) == (kernels.OK, 1)
+    assert int(table[0, kernels.COL_LAST_OFFSET]) == 2**63 - 1
+    assert RecordBatch(batch).header.last_offset == 2**63 - 1
+
+
 def test_scan_batches_may_leave_crcs_unchecked() -> None:
     damaged = TWO[:-1] + bytes([TWO[-1] ^ 1])
     assert scan(damaged, check_crc=False)[0] == kernels.OK

@@ -395,6 +395,19 @@ def test_a_reconfiguration_in_mid_pass_begins_it_anew() -> None:
     assert len(offsets(broker)) == 5
 
 
+def test_a_worker_that_was_stopped_is_not_scheduled_again() -> None:
+    """It may be in the middle of a step when it is told."""
+    broker = new_broker()
+    topic(broker)
+    broker.clock.advance(ms=1)
+    (thread,) = broker.pool._threads
+    before = thread.task
+    broker.pool.stop()
+    broker.pool._schedule(thread, 0)
+    assert thread.task is before
+    assert thread.worker.name not in [task.name for *_, task in broker.runtime.scheduler._queue]
+
+
 @pytest.mark.parametrize("change", ("truncate", "delete", "policy"))
 def test_what_happens_in_mid_pass_waits_for_its_end(change: str) -> None:
     broker = new_broker()

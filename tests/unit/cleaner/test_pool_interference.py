@@ -352,6 +352,39 @@ def test_a_repair_leaves_a_checkpoint_alone_that_somebody_is_about_to_write() ->
     assert broker.cleaner.checkpoint_of(USERS) == 0
 
 
+def test_a_repair_measures_again_once_it_has_the_partition() -> None:
+    """A pass may have stored where its clean section ends since the checkpoint was looked at."""
+    broker = open_broker()
+    topic(broker)
+    fill(broker)
+    (directory,) = broker.manager.directories
+    directory.write_cleaner_offset(USERS, 1000)
+    log = broker.log("users")
+    state = broker.cleaner.state_of(log)
+    assert state.checkpoint_repaired
+    directory.write_cleaner_offset(USERS, 10)
+    broker.cleaner.repair_checkpoint(log, state)
+    assert broker.cleaner.checkpoint_of(USERS) == 10
+
+
+def test_a_repair_for_a_log_that_was_replaced_leaves_its_successor_s_checkpoint_alone() -> None:
+    broker = open_broker()
+    topic(broker)
+    fill(broker)
+    (directory,) = broker.manager.directories
+    directory.write_cleaner_offset(USERS, 1000)
+    old = broker.log("users")
+    state = broker.cleaner.state_of(old)
+    broker.delete_topic("users")
+    topic(broker)
+    fill(broker, count=30)
+    directory.write_cleaner_offset(USERS, 30)  # beyond the old log's end
+    with pytest.raises(KafkaStorageError, match="closed"):
+        broker.cleaner.repair_checkpoint(old, state)
+    assert broker.cleaner.checkpoint_of(USERS) == 30
+    assert broker.cleaner.states.of(USERS) is None
+
+
 def test_a_snapshot_need_not_know_what_lies_below_the_log_start() -> None:
     """After a truncation the producers are learnt anew, from the log start on."""
     broker = open_broker()

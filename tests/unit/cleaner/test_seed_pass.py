@@ -15,7 +15,7 @@ from cleaner.stats import CleanerStats
 from logstore.errors import CorruptRecordError
 from logstore.log import Log
 from logstore.runtime import File, MemoryFileSystem, Runtime, VirtualClock
-from tests.support.builders import World, abort, batch, commit, data_batch
+from tests.support.builders import World, abort, batch, commit, data_batch, memory_world
 from tests.support.cleaning import (
     ALL_KEYS,
     compacted,
@@ -281,3 +281,43 @@ def test_segments_that_are_passed_over_do_not_confuse_the_transactions() -> None
     assert stats.seed_messages_read == 3, "the middle segment was passed over"
     assert [offset for offset, k, _ in contents(log) if k == b"a"] == [2]
     assert stats.fates["superseded"] == 1
+
+
+def test_by_timestamp_a_clean_segment_whose_times_are_unknown_is_read() -> None:
+    """After a lost time index: it may hold a winner."""
+    world = memory_world()
+    config = {**TIMESTAMP, "segment_bytes": 10_000}
+    log = compacted(world, **config)
+    put(log, (b"k", b"newest", 9_000))
+    put(log, (b"last", b"v", 1_000))
+    log.roll()
+    put(log, (b"k", b"late", 5_000))
+    put(log, (b"other", b"v", 6_000))
+    log.roll()
+    log.close()
+    world.fs.remove(f"{world.directory}/00000000000000000000.timeindex")
+    log = compacted(world, **config)
+    assert log.segments.first.max_timestamp_so_far.timestamp < 0, "nobody knows"
+    run_pass(log, 2)
+    values = {key: value for _, key, value in contents(log)}
+    assert values == {b"k": b"newest", b"last": b"v", b"other": b"v"}
+
+
+@pytest.mark.parametrize("start", (0, 1))
+def test_the_record_before_the_dirty_ones_is_put_also_if_it_is_the_log_s_first(start: int) -> None:
+    log = opened(**HEADER)
+    put_each(log, versioned(b"a", b"1", 7), versioned(b"b", b"1", None), versioned(b"c", b"1", 7))
+    log.roll()
+    log.maybe_increment_log_start_offset(start)
+    stats = run_pass(log, start + 1)
+    assert stats.map_entries == 3 - start, "those from the log start on"
+
+
+def test_the_record_before_the_dirty_ones_counts_nowhere() -> None:
+    log = opened(**HEADER)
+    put_each(log, versioned(b"a", b"1", None), versioned(b"b", b"1", 7), versioned(b"c", b"1", 7))
+    log.roll()
+    stats = run_pass(log, 1)
+    assert stats.map_entries == 3
+    assert stats.map_messages_read == 3, "of the batches that the dirty ones were looked for in"
+    assert stats.unversioned_records == 0

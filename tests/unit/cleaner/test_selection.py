@@ -165,6 +165,18 @@ def test_s213_a_checkpoint_above_the_active_base_cleans_nothing() -> None:
 # --- sizes and ratio --------------------------------------------------------------------------
 
 
+def test_a_checkpoint_at_the_active_base_counts_no_active_bytes_as_clean() -> None:
+    """Not one of its records lies below: else a log that was cleaned looks cleaner than it is."""
+    log = log_of(memory_world(), 2, 4)
+    for _ in range(3):
+        put(log, (b"k", b"v"))
+    first, second, active = log.segments
+    assert (active.base_offset, active.size_bytes > 0) == (6, True)
+    closed = first.size_bytes + second.size_bytes
+    assert state(log, 6).clean_bytes == closed
+    assert state(log, 7).clean_bytes == closed + active.size_bytes
+
+
 def test_s209_a_segment_that_holds_the_first_dirty_offset_counts_twice() -> None:
     log = compacted(memory_world())
     for _ in range(2):
