@@ -13,6 +13,8 @@ FUZZ_ARGS ?=
 SPEC ?=
 RECORDS ?=
 WORKLOAD_ARGS ?=
+BASE ?=
+MUTANTS_ARGS ?=
 
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PYTEST := $(BIN)/python -m pytest
@@ -54,7 +56,7 @@ $(ALL): requirements/all.txt $(CORE)
 	@$(PIP) install --require-hashes --no-build-isolation -r requirements/all.txt
 	@touch $(DEV) $@
 
-.PHONY: help install demo test check format lint mypy interop golden fuzz boundscheck nojit-coverage workload docs lock clean
+.PHONY: help install demo test check format lint mypy interop golden fuzz mutants boundscheck nojit-coverage workload docs lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -104,6 +106,9 @@ golden: ## write the golden directories anew into build/golden, to compare (need
 fuzz: $(DEV) ## hostile bytes: SECONDS=n in all, or EXECUTIONS=n (default 1000000), FUZZ_ARGS
 	@$(BIN)/python -m tests.fuzz.run $(if $(SECONDS),--seconds $(SECONDS)) \
 		$(if $(EXECUTIONS),--executions $(EXECUTIONS)) $(FUZZ_ARGS)
+
+mutants: $(DEV) ## plant small faults in the lines changed since BASE=commit and list what no test notices: MUTANTS_ARGS
+	@$(BIN)/python -m tests.mutants.run $(if $(BASE),--base $(BASE)) --jobs $(JOBS) $(MUTANTS_ARGS)
 
 boundscheck: $(DEV) ## the kernels' tests and 100000 fuzzed inputs with array bounds checked
 	@NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(VENV)/numba-boundscheck \

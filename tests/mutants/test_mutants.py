@@ -1,0 +1,126 @@
+"""The driver of `make mutants`, on a small project of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import textwrap
+
+import pytest
+
+from tests.mutants import run as driver
+from tests.mutants.faults import faults_of
+
+MODULE = """
+def clamp(value: int | None, low: int, high: int) -> int:
+    if value < low:
+        return low
+    while value > high:
+        value = high
+    return value
+
+
+def unused(value):
+    return value + 1
+"""
+
+TESTS = """
+from toy.numbers import clamp
+
+
+def test_low():
+    assert clamp(1, 2, 5) == 2
+
+
+def test_high():
+    assert clamp(9, 2, 5) == 5
+    assert clamp(3, 2, 5) == 3
+"""
+
+
+def planted(source, lines=range(1000)):
+    return {(fault.line, str(fault)) for fault in faults_of(textwrap.dedent(source), lines)}
+
+
+@pytest.mark.parametrize(
+    ("source", "faults"),
+    (
+        ("a < b", {"< → <="}),
+        ("a is not b", {"is not → is"}),
+        ("a not in b", {"not in → in"}),
+        ("x = a and b", {"and → or"}),
+        ("f(10)", {"10 → 11", "f(10) → pass"}),
+        ("f(x, clean=True)", {"True → False", "f(x, clean=True) → pass"}),
+        ("a.b = c", {"a.b = c → pass"}),
+        ("a += 1", {"+= → -=", "1 → 2", "a += 1 → pass"}),
+        ("raise E", {"raise E → pass"}),
+        ("if not a: pass", {"not a → (a)"}),
+        ("if a(): pass", {"a() → (not a())"}),
+        ("with lock: x = a", {"lock → __import__('contextlib').nullcontext()"}),
+        ("x = -a", set()),
+        ("for a in b: pass", set()),
+        ("x = [a for a in b if a in c]", {"in → not in"}),
+        ("def f(a: int | None) -> int | None: return a", set()),
+        ("import a", set()),
+        ("logger.info('%d', 5)", set()),
+        ("x = 'ä' < b", {"< → <="}),
+    ),
+)
+def test_what_is_planted_in_a_line(source, faults):
+    assert {str(fault) for fault in faults_of(source, {1})} == faults
+
+
+def test_a_planted_fault_changes_its_place_alone():
+    source = "x = 'ä'\nif a < b:\n    f(1)\n"
+    texts = {fault.plant(source) for fault in faults_of(source, {2, 3})}
+    assert texts == {
+        "x = 'ä'\nif a <= b:\n    f(1)\n",
+        "x = 'ä'\nif a < b:\n    f(2)\n",
+        "x = 'ä'\nif a < b:\n    pass\n",
+    }
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A package of which all lines are new since the first commit."""
+
+    def git(*arguments):
+        settings = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "init.defaultBranch=main")
+        subprocess.run(
+            ["git", *settings, *arguments], cwd=tmp_path, check=True, capture_output=True
+        )
+
+    git("init")
+    git("commit", "--allow-empty", "-m", "nothing")
+    for name, text in (
+        ("toy/__init__.py", ""),
+        ("toy/numbers.py", MODULE),
+        ("tests/test_numbers.py", TESTS),
+        ("pyproject.toml", "[tool.pytest.ini_options]\npythonpath = ['.']\n"),
+    ):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    git("add", ".")
+    git("commit", "-m", "all")
+    return tmp_path
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_what_no_test_notices_is_listed(project, capfd, monkeypatch):
+    monkeypatch.setattr(driver, "START_SECONDS", 8)
+    (project / "tests" / "mutants").mkdir()
+    (project / driver.REASONS).write_text(
+        "# why\n\ntoy/numbers.py ¦ return value + 1 ¦ + → - ¦ nobody calls it\n"
+    )
+    before = {path: path.read_bytes() for path in project.rglob("*.py")}
+    options = ["--root", str(project), "--base", "HEAD~1", "--sources", "toy", "--tests", "tests"]
+    assert driver.main([*options, "--jobs", "2"]) == 1
+    told = capfd.readouterr().out.splitlines()
+    verdicts = ("survived", "untested", "answered")
+    assert [line.partition(" (")[0] for line in told if line.startswith(verdicts)] == [
+        "survived  toy/numbers.py:3:13: < → <=",
+        "answered  toy/numbers.py:11:17: + → -: nobody calls it",
+        "untested  toy/numbers.py:11:19: 1 → 2",
+    ]
+    assert told[-1] == "1 answered, 1 hung, 1 survived, 1 untested"
+    assert {path: path.read_bytes() for path in project.rglob("*.py")} == before
