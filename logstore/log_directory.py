@@ -32,6 +32,7 @@ from logstore.errors import (
 from logstore.loader import open_log
 from logstore.moves import MOVES_FILE, Move, read_moves, write_moves
 from logstore.names import (
+    BROKER_DIRS,
     DELETE_DIR_SUFFIX,
     FUTURE_DIR_SUFFIX,
     deletion_dir_name,
@@ -168,10 +169,15 @@ class LogDirectory:
         self.log_starts = self._read(LOG_START_OFFSETS)
         self.moves = read_moves(fs, self.path, self._small_file_max_bytes)
         due_ms = self._uptime_ms() + self.file_delete_delay_ms
+        foreign = []
         for name in fs.list_dir(self.path):
             path = f"{self.path}/{name}"
             parsed = parse_log_dir(name)
-            if parsed is None or not fs.is_dir(path):
+            if parsed is None:
+                if not (name.startswith(".") or name in BROKER_DIRS) and fs.is_dir(path):
+                    foreign.append(name)
+                continue
+            if not fs.is_dir(path):
                 continue
             if not parsed.state:
                 self.partitions.add(parsed.topic_partition)
@@ -181,6 +187,13 @@ class LogDirectory:
                 self.futures.add(name)
             elif parsed.state != DELETE_DIR_SUFFIX:
                 logger.warning("%s is left alone: only a broker knows what to do with it", path)
+        if foreign:
+            logger.warning(
+                "%s: passed over, as no folder of a partition is called so: %s; a broker refuses"
+                " the whole directory for that",
+                self.path,
+                ", ".join(foreign),
+            )
         # What is said of a partition that is gone does not hold for one that takes its name.
         gone = (self.recovery_points.keys() | self.log_starts.keys()) - self.partitions
         for tp in gone:

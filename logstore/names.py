@@ -28,6 +28,9 @@ STRAY_DIR_SUFFIX = "-stray"
 METADATA_LOG_DIR = "__cluster_metadata-0"
 """A KRaft node's own log beside the partitions; never one of them."""
 
+BROKER_DIRS = frozenset({METADATA_LOG_DIR, "remote-log-index-cache"})
+"""Folders that a broker has in a data directory and that are no partition's."""
+
 MAX_TOPIC_LENGTH = 249
 MAX_DIR_NAME_LENGTH = 255
 

@@ -16,6 +16,7 @@ from logstore.names import LOG_SUFFIX, parse_partition_dir, parse_segment_file
 from logstore.record import layout
 from logstore.record.batch import RecordBatch, decode_stored
 from logstore.record.codecs import DEFAULT_LIMIT, Codec
+from logstore.record.header import possible_record_count
 from logstore.record.records import Record
 from logstore.record.walk import BatchAt, read_batch, walk_headers
 from logstore.types import NO_TIMESTAMP, TopicPartition
@@ -39,8 +40,8 @@ CORRUPT_BATCH = "corrupt_batch"
 _BLOCK_BYTES = 1 << 18
 _LARGE_BATCH = 1 << 13
 
-# Of a header: base offset, batch length, magic, last offset delta, largest time, record count.
-_HEADER_FACTS = struct.Struct(">qi4xb6xi8xq14xi")
+# Of a header: base offset, batch length, magic, attributes, last offset delta, largest time, count.
+_HEADER_FACTS = struct.Struct(">qi4xb4xhi8xq14xi")
 assert _HEADER_FACTS.size == layout.HEADER_SIZE
 
 
@@ -310,11 +311,15 @@ def batch_totals(file: File, path: str, end: int | None = None) -> BatchTotals:
             block_start, inside = position, 0
             if len(block) < header_size:
                 break
-        base_offset, length, magic, delta, max_timestamp, count = unpack(block, inside)
+        base_offset, length, magic, attributes, delta, max_timestamp, count = unpack(block, inside)
         if magic != layout.MAGIC or length < least_length or length + overhead > end - position:
             break
         batches += 1
-        records += count
+        if count == delta + 1 and 0 < count * layout.MIN_RECORD_SIZE <= length - least_length:
+            records += count
+        else:
+            codec = attributes & layout.CODEC_MASK
+            records += possible_record_count(count, delta, length + overhead, codec)
         last_offset = base_offset + delta
         if max_timestamp > largest:
             largest = max_timestamp
@@ -322,7 +327,7 @@ def batch_totals(file: File, path: str, end: int | None = None) -> BatchTotals:
     # The end of the file, or something odd: the walk that knows every rule judges it.
     for at in walk_headers(file, path, position, end):
         batches += 1
-        records += at.header.record_count
+        records += at.header.possible_record_count
         last_offset = at.header.last_offset
         largest = max(largest, at.header.max_timestamp)
         position = at.end_position

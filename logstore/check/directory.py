@@ -42,6 +42,7 @@ from logstore.epochs import LEADER_EPOCHS
 from logstore.errors import CorruptCheckpointError, InvalidConfigurationError, InvalidTopicError
 from logstore.moves import MOVES_FILE, read_moves
 from logstore.names import (
+    BROKER_DIRS,
     DELETE_DIR_SUFFIX,
     FUTURE_DIR_SUFFIX,
     LOG_SUFFIX,
@@ -71,7 +72,6 @@ _OWN_FILES = frozenset(
         ".lock",
     }
 )
-_IGNORED_FOLDERS = frozenset({"remote-log-index-cache", METADATA_LOG_DIR})
 _SUFFIXED_FOLDERS = (DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX, STRAY_DIR_SUFFIX)
 _COMPACT = "compact"
 _POLICY = "cleanup.policy"
@@ -237,7 +237,7 @@ class Checker:
             elif name not in _OWN_FILES:
                 yield finding("foreign_file", full, severity=INFO)
             return
-        if name in _IGNORED_FOLDERS:
+        if name in BROKER_DIRS:
             return
         if _is_suffixed(name):
             yield finding("leftover_folder", full, severity=INFO)

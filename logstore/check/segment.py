@@ -294,7 +294,7 @@ class SegmentCheck:
             state.missing_end = header.next_offset
         after = None if following is None else following.header
         yield from state.epochs.batch(header, after, self._path, scanned.position)
-        state.counts.records += max(0, header.record_count)
+        state.counts.records += header.possible_record_count
         marker: EndTxnMarker | None = None
         is_sound = True
         is_metadata = state.context.is_metadata

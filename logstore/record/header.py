@@ -10,6 +10,13 @@ from typing import NamedTuple
 from logstore.record import layout
 from logstore.types import INT32_MAX, NO_SEQUENCE, TimestampType
 
+_MAX_RATIOS = {0: 1, 1: 1032, 2: 64, 3: 255, 4: 1 << 15}
+"""Bytes that one byte of a compressed section can unfold to, by codec, rounded up.
+
+Deflate: 258 bytes a 2-bit match. Snappy: 64 bytes a copy. LZ4: 255 bytes a length byte. Zstandard:
+a block of 128 KiB takes 4 bytes if it repeats one.
+"""
+
 
 class BatchHeader(NamedTuple):
     """The 61 bytes of a batch header, field by field (storage-format §1)."""
@@ -47,6 +54,13 @@ class BatchHeader(NamedTuple):
     def next_offset(self) -> int:
         """First offset after the batch."""
         return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def possible_record_count(self) -> int:
+        """Records as counted, but no more than the batch's offsets and bytes leave room for."""
+        return possible_record_count(
+            self.record_count, self.last_offset_delta, self.size_bytes, self.codec_id
+        )
 
     @property
     def codec_id(self) -> int:
@@ -91,6 +105,16 @@ class BatchHeader(NamedTuple):
     def pack(self) -> bytes:
         """Return the 61 bytes."""
         return layout.HEADER.pack(*self)
+
+
+def possible_record_count(count: int, last_offset_delta: int, size_bytes: int, codec: int) -> int:
+    """Return the count of a header, cut to what the rest of it allows for.
+
+    Sums over headers whose CRC nobody computed go by it: one damaged count would be all of them.
+    """
+    section = max(0, size_bytes - layout.HEADER_SIZE)
+    most = section * _MAX_RATIOS.get(codec, 0) // layout.MIN_RECORD_SIZE
+    return max(0, min(count, last_offset_delta + 1, most))
 
 
 def increment_sequence(sequence: int, increment: int) -> int:

@@ -499,6 +499,35 @@ def test_partition_that_awaits_its_deletion_may_be_in_checkpoints():
     assert found.severity == INFO
 
 
+def test_one_zero_entry_is_an_entry_and_no_padding():
+    """The first batch's: offset and position, or timestamp and offset, are those of the base."""
+    directory = partition([batch(0, timestamp=0)], [batch(1, timestamp=0)])
+    stem = f"golden-0/{0:020d}"
+    directory.write(f"{stem}.index", bytes(8))
+    directory.write(f"{stem}.timeindex", bytes(12))
+    assert [each for each in directory.found() if each.path.startswith(stem)] == []
+    directory.write(f"{stem}.index", bytes(16))
+    assert [each.check for each in directory.found() if each.path == f"{stem}.index"] == [
+        "index_padding"
+    ]
+
+
+def test_last_offset_that_a_segment_can_hold():
+    top = 2**31 - 1
+    assert named(partition([batch(0), batch(top)]), "segment_bounds") == []
+    assert len(named(partition([batch(0), batch(top, top + 1)]), "segment_bounds")) == 1
+
+
+def test_where_a_log_starts_is_unknown_after_an_unclean_stop():
+    """Delete-records may have moved it since the checkpoint, and the first epoch with it."""
+    directory = partition([batch(0), batch(1), batch(2, leader_epoch=1)])
+    directory.write(EPOCHS, b"0\n1\n1 2\n")
+    directory.write("log-start-offset-checkpoint", b"0\n0\n")
+    assert len(named(directory, "epoch_missing")) == 1
+    directory.unclean()
+    assert named(directory, "epoch_missing") == []
+
+
 # -- several directories, and parts of one ---------------------------------------------------------
 
 

@@ -257,6 +257,28 @@ def test_what_is_no_partition_is_ignored_and_kept(home):
     assert set(names) <= set(home.fs.list_dir(home.path))
 
 
+def test_folders_that_are_no_partitions_are_named_once(home, caplog):
+    """But not those of a broker, nor hidden ones; a broker refuses the whole directory for one."""
+    manager = home.open()
+    manager.close()
+    for name in (
+        "foo-bar",
+        "a-007",
+        "remote-log-index-cache",
+        "__cluster_metadata-0",
+        ".job",
+        "b-1",
+    ):
+        home.fs.make_dirs(f"{home.path}/{name}")
+    caplog.clear()
+    with caplog.at_level(logging.WARNING):
+        manager = home.open()
+        manager.close()
+    told = [record.message for record in caplog.records if "passed over" in record.message]
+    assert len(told) == 1
+    assert ": a-007, foo-bar; a broker refuses" in told[0]
+
+
 # -- topics ----------------------------------------------------------------------------------
 
 

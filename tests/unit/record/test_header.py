@@ -7,7 +7,8 @@ import pytest
 from logstore.errors import CorruptRecordError
 from logstore.record import layout
 from logstore.record.batch import RecordBatch, build_batch
-from logstore.record.header import BatchHeader, increment_sequence
+from logstore.record.codecs import Codec, compress
+from logstore.record.header import BatchHeader, increment_sequence, possible_record_count
 from logstore.record.records import Record
 from logstore.types import TimestampType
 from tests.support import golden
@@ -141,3 +142,33 @@ def test_s005_sequences_wrap_to_zero():
 )
 def test_increment_sequence_at_the_border(sequence, increment, expected):
     assert increment_sequence(sequence, increment) == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    (
+        ({}, 5),
+        # A record takes 7 bytes at least.
+        ({"record_count": 100, "last_offset_delta": 99}, 14),
+        ({"record_count": 2**31 - 1}, 5),
+        ({"record_count": -1}, 0),
+        ({"last_offset_delta": -3}, 0),
+        ({"batch_length": 49}, 0),
+        ({"record_count": 100, "last_offset_delta": 99, "attributes": 1}, 100),
+        ({"record_count": 9**9, "last_offset_delta": 9**9, "attributes": 1}, 100 * 1032 // 7),
+        ({"attributes": 6}, 0),
+    ),
+)
+def test_count_is_no_more_than_offsets_and_bytes_leave_room_for(changes, expected):
+    header = header_of(record_count=5, last_offset_delta=4, batch_length=49 + 100)
+    assert header._replace(**changes).possible_record_count == expected
+
+
+def test_no_codec_holds_more_than_is_believed():
+    """What compresses best: one byte over and over, in records of the least size."""
+    count = 100_000
+    section = (bytes([12]) + bytes(6)) * count
+    for codec in Codec:
+        if codec is not Codec.NONE:
+            size = layout.HEADER_SIZE + len(compress(codec, section))
+            assert possible_record_count(count, count - 1, size, codec) == count
