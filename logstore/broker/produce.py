@@ -51,7 +51,7 @@ def append_as_client(
     check_for_clients(topic_partition.topic)
     log = manager.log(topic_partition)
     producer = _in_transaction(data)
-    if producer is None or not manager.broker_config.transaction_partition_verification_enable:
+    if producer is None:
         return log.append_batches(data)
     # Answer and append under one lock, which a marker needs: none comes between them.
     with log.lock:

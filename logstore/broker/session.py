@@ -181,7 +181,8 @@ class ProducerSession:
             coordinator.offsets.check(group, offsets)
             partition = coordinator.partition_of_group(group.group_id)
             self.add_partitions((partition,))
-            coordinator.offsets.append(group.group_id, offsets, self._producer)
+            with coordinator.verified(partition, self._producer, self._transactional_id):
+                coordinator.offsets.append(group.group_id, offsets, self._producer)
         except LogStoreError as error:
             self.failed(error)
             raise

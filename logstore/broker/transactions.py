@@ -256,6 +256,7 @@ class TransactionCoordinator(LogService):
         """Keep open, inside, the producer's transaction, of which the partition is part.
 
         What is asked before its first data there (KIP-890); errors are those of a Produce request.
+        With `transaction.partition.verification.enable=false` nothing is asked.
 
         Parameters
         ----------
@@ -274,7 +275,8 @@ class TransactionCoordinator(LogService):
             The transaction before cannot be completed, or what is stored cannot be read.
         """
         with self._lock:
-            self._verify(topic_partition, producer, transactional_id)
+            if self._manager.broker_config.transaction_partition_verification_enable:
+                self._verify(topic_partition, producer, transactional_id)
             yield
 
     def end_transaction(

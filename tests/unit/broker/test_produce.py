@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from logstore import Broker, InvalidTopicError, TopicPartition, VirtualClock
+from logstore import Broker, InvalidTopicError, OffsetAndMetadata, TopicPartition, VirtualClock
 from logstore.broker.transaction_log import TRANSACTION_STATE_TOPIC
 from logstore.errors import (
     CorruptRecordError,
@@ -201,6 +201,22 @@ def test_a_producer_whose_transaction_was_ended_by_others_writes_no_more(bench):
         producer.send("t", b"2", partition=0).get()
     assert bench.seen() == [b"1"]
     settled(bench)
+
+
+def test_offsets_of_a_transaction_that_was_ended_by_others_are_refused():
+    bench = Bench(broker_config={"offsets.topic.num.partitions": 1})
+    bench.broker.create_topic("t")
+    producer = bench.transactional()
+    producer.begin_transaction()
+    producer.send_offsets_to_transaction({T0: OffsetAndMetadata(1)}, "g")
+    (known,) = bench.coordinator.transactions().values()
+    bench.coordinator.end_transaction("x", known.producer, commit=True)
+    with pytest.raises(InvalidTxnStateError, match="not part of a transaction of 'x'"):
+        producer.send_offsets_to_transaction({T0: OffsetAndMetadata(2)}, "g")
+    log = bench.log("__consumer_offsets")
+    assert log.last_stable_offset == log.log_end_offset == 2
+    assert bench.coordinator.offsets.committed("g")[T0].offset == 1
+    bench.broker.close()
 
 
 # -- what is not in a transaction ----------------------------------------------------------
