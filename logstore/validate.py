@@ -20,7 +20,6 @@ from logstore.errors import (
 from logstore.record.batch import (
     RecordBatch,
     build_batch,
-    producer_fault,
     with_max_timestamp,
     with_offset_and_epoch,
 )
@@ -265,14 +264,11 @@ def _check_client_header(batch: RecordBatch) -> None:
         )
     if header.is_control:
         raise InvalidRecordError("clients may not write control batches")
-    fault = producer_fault(
-        header.producer_id,
-        header.producer_epoch,
-        header.base_sequence,
-        is_control=header.is_control,
-    )
-    if fault is not None:
-        raise InvalidRecordError(fault)
+    for what, number in (("epoch", header.producer_epoch), ("sequence", header.base_sequence)):
+        if header.has_producer_id and number < 0:
+            raise InvalidRecordError(
+                f"a batch of producer {header.producer_id} has no {what}: {number}"
+            )
 
 
 def _facts(batch: RecordBatch, limit: int) -> tuple[Sequence[int], list[int], list[int]]:

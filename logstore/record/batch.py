@@ -299,14 +299,12 @@ def build_batch(
         There are no records, or their offsets do not rise within 31 bits of the base and up to
         `last_offset`.
     ValueError
-        The first timestamp or the horizon is negative and not -1, or the producer fields
-        contradict each other (`producer_fault`).
+        The first timestamp or the horizon is negative and not -1, or a producer has no epoch.
     """
     if not records:
         raise InvalidRecordError("a batch needs at least one record")
-    fault = producer_fault(producer_id, producer_epoch, base_sequence, is_control=is_control)
-    if fault is not None:
-        raise ValueError(fault)
+    if producer_id >= 0 > producer_epoch:
+        raise ValueError(f"a batch of producer {producer_id} has no epoch: {producer_epoch}")
     first_offset = records[0].offset if base_offset is None else base_offset
     final_offset = records[-1].offset if last_offset is None else last_offset
     _check_offsets(first_offset, [record.offset for record in records], final_offset)
@@ -333,22 +331,6 @@ def build_batch(
         is_control=is_control,
         has_delete_horizon=delete_horizon_ms is not None,
     )
-
-
-def producer_fault(
-    producer_id: int, producer_epoch: int, base_sequence: int, *, is_control: bool
-) -> str | None:
-    """Return what is wrong with the producer fields of a batch that is made, None if nothing.
-
-    As Kafka's builder has it (MemoryRecordsBuilder).
-    """
-    if producer_id < 0:
-        return None
-    if producer_epoch < 0:
-        return f"a batch of producer {producer_id} has no epoch: {producer_epoch}"
-    if base_sequence < 0 and not is_control:
-        return f"a batch of producer {producer_id} has no sequence: {base_sequence}"
-    return None
 
 
 def _check_offsets(first: int, offsets: Sequence[int], last: int) -> None:

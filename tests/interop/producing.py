@@ -256,7 +256,7 @@ class ProducersHistorian(Historian):
     def _known_epoch(self, producer_id: int, entry: Entry | None) -> int:
         """Return the epoch a producer is in, or was in before the log forgot it."""
         epoch: int = entry["epoch"] if entry else (self.epochs_sent.get(producer_id) or [0])[-1]
-        return epoch
+        return max(0, epoch)  # none is known of a producer whose marker compaction emptied
 
     def _new_epoch(self, producer_id: int, entry: Entry | None) -> int:
         """Return an epoch never used; a lower one, too, where the log forgot the producer."""
