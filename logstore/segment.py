@@ -119,9 +119,8 @@ class LogSegment(SegmentFiles):
         self.offset_index.close()
         self.time_index.close()
         self.txn_index.close()
-        if self._file is not None:
-            self._trim_log()
-            self._close_log()
+        self._trim_log()
+        self._close_log()
 
     def on_become_inactive(self) -> None:
         """Finish a segment that is being rolled: last time entry, trimmed files."""
@@ -195,7 +194,7 @@ class LogSegment(SegmentFiles):
         try:
             if position == 0:
                 self.resize_indexes()  # made now, as Kafka's are: without them loading recovers
-            self.file.write_at(buffers, position)
+            self._writing().write_at(buffers, position)
             for place, largest_so_far in entries:
                 if self.offset_index.is_full or self.time_index.is_full:
                     break  # the next append rolls
@@ -221,7 +220,7 @@ class LogSegment(SegmentFiles):
         append writes over it, closing trims it, recovery cuts it.
         """
         with suppress(OSError):
-            self.file.truncate(position)
+            self._writing().truncate(position)
         if indexed_from is not None:
             for index in (self.offset_index, self.time_index):
                 with suppress(OSError):
@@ -603,7 +602,7 @@ class LogSegment(SegmentFiles):
         self.resize_indexes()
         cut = self.size_bytes - position
         if cut:
-            self.file.truncate(position)
+            self._writing().truncate(position)
             self.size_bytes = position
         if self.size_bytes == 0:
             self.created_ms = self._clock.now_ms()

@@ -18,6 +18,7 @@ from logstore.names import (
     TXN_INDEX_SUFFIX,
     file_name,
 )
+from logstore.runtime.open_files import OPEN_FILES
 from logstore.types import INT32_MAX
 
 if TYPE_CHECKING:
@@ -54,10 +55,15 @@ class SegmentFiles:
         self._names = threading.Lock()
         self._is_closed = False
         self._file: File | None = None
+        self._is_synced = True
+        # Whether it may be longer than its data: preallocated, or written in part.
+        self._may_be_longer = create
         if create:
             self._file = fs.open(self.log_path, create=True)
             self._file.truncate(config.segment_bytes if config.preallocate else 0)
+            self._is_synced = False
             self.size_bytes = 0
+            OPEN_FILES.opened(self)
         else:
             self.size_bytes = fs.stat(self.log_path).size
             if self.size_bytes > INT32_MAX:
@@ -109,7 +115,21 @@ class SegmentFiles:
                     if self._is_closed:
                         raise OSError(errno.EBADF, "closed for good", self.log_path)
                     file = self._file = self._fs.open(self.log_path, write=True)
+            OPEN_FILES.opened(self)
         return file
+
+    def _writing(self) -> File:
+        """Return the `.log` file for a change to it."""
+        self._is_synced = False  # first: who is asked to let go must know
+        self._may_be_longer = True
+        return self.file
+
+    def let_go(self) -> bool:
+        """Give up the `.log` until it is needed again; see `EntryFile.let_go`."""
+        if not self._is_synced:
+            return False
+        self._file = None
+        return True
 
     @property
     def last_modified_ms(self) -> int:
@@ -159,7 +179,13 @@ class SegmentFiles:
 
     def flush(self) -> None:
         """Make log and indexes durable."""
-        self.file.sync()
+        file = self.file
+        self._is_synced = True
+        try:
+            file.sync()
+        except OSError:
+            self._is_synced = False
+            raise
         self.offset_index.flush()
         self.time_index.flush()
         self.txn_index.flush()
@@ -179,8 +205,9 @@ class SegmentFiles:
             file.close()
 
     def _trim_log(self) -> None:
-        if self.file.size() > self.size_bytes:
-            self.file.truncate(self.size_bytes)
+        if self._may_be_longer and self.file.size() > self.size_bytes:
+            self._writing().truncate(self.size_bytes)
+        self._may_be_longer = False
 
     def resize_indexes(self) -> None:
         """Give both sparse indexes their full length, keeping the entries.
@@ -192,5 +219,5 @@ class SegmentFiles:
 
     def truncate_file(self, size_bytes: int) -> None:
         """Cut the `.log` to `size_bytes`, leaving the indexes to the caller (recovery)."""
-        self.file.truncate(size_bytes)
+        self._writing().truncate(size_bytes)
         self.size_bytes = size_bytes

@@ -138,8 +138,9 @@ class Settings(NamedTuple):
         from logstore.cli.messages import Recovery, show_messages
         from logstore.cli.progress import ProgressBar
         from logstore.errors import InvalidConfigurationError
-        from logstore.runtime import DiskFileSystem
+        from logstore.runtime import DiskFileSystem, raise_descriptor_limit
 
+        raise_descriptor_limit()
         show_messages(Recovery.COMPUTED if read_only else Recovery.MENDED)
         config = self.broker_config()
         if directories is None:

@@ -7,6 +7,8 @@ before the file is cut. A reader caught in between sees fewer entries, never oth
 
 from __future__ import annotations
 
+import errno
+import os
 import struct
 import threading
 from array import array
@@ -15,6 +17,7 @@ from collections.abc import Iterator
 from typing import ClassVar, NamedTuple
 
 from logstore.runtime.fs import File, FileSystem
+from logstore.runtime.open_files import OPEN_FILES
 
 FENCE_ENTRIES = 64
 """Every so many entries one key is kept in memory, so that a search costs one small read."""
@@ -67,6 +70,9 @@ class EntryFile:
         # Guards opening, renaming and the fences; a search that needs none of them takes none.
         self._lock = threading.Lock()
         self._file: File | None = None
+        # Read when the file was first opened; true of it ever after, though it be closed meanwhile.
+        self._is_known = False
+        self._is_synced = True
         self._closed = False
         self._length = 0
         self._entries = 0
@@ -107,8 +113,27 @@ class EntryFile:
 
     def flush(self) -> None:
         """Make what was written durable; an index never opened has nothing to flush."""
-        if self._file is not None and self._writable:
-            self._file.sync()
+        if self._is_known and self._writable:
+            self._sync()
+
+    def _sync(self) -> None:
+        file = self._writing()
+        self._is_synced = True
+        try:
+            file.sync()
+        except OSError:
+            self._is_synced = False
+            raise
+
+    def let_go(self) -> bool:
+        """Give up the file until it is needed again; who reads from it goes on.
+
+        Not one with changes that are not durable: a failure to write them would be told to nobody.
+        """
+        if not self._is_synced:
+            return False
+        self._file = None
+        return True
 
     def close(self) -> None:
         """Close for good; closing twice, or without ever opening, is allowed."""
@@ -154,16 +179,23 @@ class EntryFile:
         with self._lock:
             if self._closed:
                 raise ValueError(f"{self._path}: index is closed")
-            if self._file is None:
-                file, is_new = self._open_or_create(create=create and self._writable)
-                if file is None:
-                    return None
+            if self._file is not None:
+                return self._file
+            known = self._is_known
+            file, is_new = self._open_or_create(create=create and self._writable and not known)
+            if file is None:
+                if known:  # removed since, with its segment: what it said is not nothing
+                    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self._path)
+                return None
+            if not known:
                 self._length = file.size()
                 self._entries = self._loaded = 0 if is_new else self._length // self.ENTRY.size
                 self._last = self._row(file, self._entries - 1) if self._entries else None
-                # Published last: who sees the file sees its count.
-                self._file = file
-            return self._file
+                self._is_known = True
+            # Published last: who sees the file sees its count.
+            self._file = file
+        OPEN_FILES.opened(self)
+        return file
 
     def _open_or_create(self, *, create: bool) -> tuple[File | None, bool]:
         try:
@@ -178,7 +210,10 @@ class EntryFile:
         """Return the file, made if missing, for a change to it."""
         if not self._writable:
             raise ValueError(f"{self._path}: index is read-only")
-        file = self._file if self._file is not None else self._open(create=True)
+        self._is_synced = False  # first: who is asked to let go must know
+        file = self._file
+        if file is None:
+            file = self._open(create=True)
         assert file is not None
         return file
 

@@ -127,11 +127,12 @@ class SparseIndex(EntryFile):
         Opens, and where it is missing creates, the file, as Kafka's flush of a segment does.
         """
         if self._writable:
-            self._writing().sync()
+            self._sync()
 
     def close(self) -> None:
         """Trim the file if it was opened for writing, and close for good."""
-        if self._file is not None and self._writable:
+        used = self._entries * self.ENTRY.size
+        if self._is_known and self._writable and not self._closed and self._length != used:
             self.trim_to_valid_size()
         self.close_handler()
 
@@ -147,7 +148,7 @@ class SparseIndex(EntryFile):
         -----
         O(1). Loading a log does not call it for sparse indexes (storage-format §7.1).
         """
-        if self._file is None and not self.exists_on_disk:
+        if not self._is_known and not self.exists_on_disk:
             return
         self._ready()
         if torn := self._length % self.ENTRY.size:

@@ -25,6 +25,7 @@ from logstore.runtime.fs import (
 from logstore.runtime.lifetime import Lifetime
 from logstore.runtime.locks import UNKNOWN_PROCESS, FileLock
 from logstore.runtime.memfs import MemoryFileSystem
+from logstore.runtime.open_files import raise_descriptor_limit
 from logstore.runtime.overlay import OverlayFileSystem
 from logstore.runtime.readonly import ReadOnlyFileSystem
 from logstore.runtime.scheduler import Deadlock, ScheduledTask, Scheduler
@@ -59,6 +60,7 @@ __all__ = [
     "make_dirs_durably",
     "one_at_a_time",
     "open_anew",
+    "raise_descriptor_limit",
     "random_source",
     "remove_tree",
 ]
