@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
@@ -93,9 +93,11 @@ class Worker:
         while not self.pid:
             self.listen(SILENCE_SECONDS)
 
-    def listen(self, seconds: float) -> None:
-        """Take in what it tells, waiting so long for the first of it."""
+    def listen(self, seconds: float) -> bool:
+        """Take in what it tells, waiting so long for the first of it; tell if it told anything."""
+        heard = False
         for pid, what, *rest in self._nursery.lines(seconds):
+            heard = True
             if what == "born":
                 (self.pid,) = rest
             elif what == "ended":
@@ -110,6 +112,7 @@ class Worker:
             else:
                 self.told += 1
                 self._ledger.take(what, *rest)
+        return heard
 
     def listen_for(self, seconds: float) -> None:
         """Let it work for so long, or until it ends."""
@@ -120,15 +123,14 @@ class Worker:
     def listen_to_the_end(self) -> int:
         """Let it work until it ends; return its exit code."""
         while self.code is None:
-            before = self.told
-            self.listen(SILENCE_SECONDS)
-            assert self.told > before or self.code is not None or self.disk_error, "it is stuck"
+            assert self.listen(SILENCE_SECONDS), "it is stuck"
         return self.code
 
     def kill(self) -> None:
         """Kill it, unless it ended, and hear what it told until then."""
         if self.code is None:
-            os.kill(self.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it has just ended by itself
+                os.kill(self.pid, signal.SIGKILL)
             while self.code is None:
                 self.listen(SILENCE_SECONDS)
         self._ledger.tally["kills"] += self.code == -signal.SIGKILL

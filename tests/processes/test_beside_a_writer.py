@@ -23,12 +23,6 @@ MINUTES = float(os.environ.get("LOGSTORE_BESIDE_MINUTES", "10"))
 SEED = os.environ.get("LOGSTORE_BESIDE_SEED")
 
 
-@pytest.fixture(scope="module")
-def nursery():
-    with Nursery() as nursery:
-        yield nursery
-
-
 DELETED = re.compile(r"v\d+-0 is gone: the process that writes here has deleted it")
 """How a command over all topics ends where one of them went between two looks."""
 

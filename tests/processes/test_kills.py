@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import random
 import shutil
@@ -22,20 +21,6 @@ SEED = os.environ.get("LOGSTORE_KILL_SEED")
 
 KILLS_A_DIRECTORY = 12
 """Then a fresh one: old records would be compared again and again."""
-
-
-@pytest.fixture(autouse=True)
-def _no_warnings():
-    """What each recovery found is a warning of its own."""
-    logging.disable(logging.WARNING)
-    yield
-    logging.disable(logging.NOTSET)
-
-
-@pytest.fixture(scope="module")
-def nursery():
-    with Nursery() as nursery:
-        yield nursery
 
 
 def a_life(rng: random.Random, number: int, directories: tuple[str, ...]) -> Life:

@@ -25,7 +25,8 @@ from typing import Any, NamedTuple
 
 from logstore import Broker, TopicPartition
 from logstore.broker.producer import Producer
-from logstore.errors import KafkaStorageError
+from logstore.broker.reports import AlterReplicaLogDirsResult, DeleteRecordsResult
+from logstore.errors import KafkaStorageError, LogStoreError
 from logstore.log import NewRecord
 from logstore.record.batch import build_batch
 from logstore.record.codecs import Codec
@@ -293,6 +294,7 @@ class Worker:
         target = start + int((log.high_watermark - start) * self._rng.random())
         self._tell("will", "start", str(tp), target)
         result = self._broker.delete_records({tp: target})[tp]
+        raise_storage_error(result)
         if result.error is None:
             self._tell("did", "start", str(tp), result.low_watermark)
         elif result.error != "OFFSET_OUT_OF_RANGE":  # another thread deleted more
@@ -326,6 +328,7 @@ class Worker:
         target = self._rng.choice(self._life.directories)
         self._tell("will", "move", str(tp), target)
         result = self._broker.alter_replica_log_dirs({tp: target})[tp]
+        raise_storage_error(result)
         assert result.error is None, result
         self._tell("did", "move", str(tp), target)
 
@@ -344,6 +347,12 @@ class Worker:
             self._tell("did", "delete", name)
 
 
+def raise_storage_error(result: DeleteRecordsResult | AlterReplicaLogDirsResult) -> None:
+    """Let the failure of a disk end the life, as it does where it is raised."""
+    if result.error == KafkaStorageError.kafka_error:
+        raise KafkaStorageError(str(result))
+
+
 # -- one life ------------------------------------------------------------------------------
 
 
@@ -356,9 +365,8 @@ def tell(*items: Any) -> None:
 
 def live(life: Life) -> int:
     """Live one life; return the exit code."""
-    if life.file_bytes_max:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (life.file_bytes_max,) * 2)
     fs = FailingFileSystem() if life.failing else DiskFileSystem()
+    broker = None
     try:
         broker = Broker(
             list(life.directories),
@@ -368,13 +376,17 @@ def live(life: Life) -> int:
             fs=fs,
         )
         make_topics(broker)
+        if life.file_bytes_max:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (life.file_bytes_max,) * 2)
         if isinstance(fs, FailingFileSystem):
             fs.fail_at(life.failing)
         tell("open")
         run_threads(broker, life)
         broker.close()
-    except (KafkaStorageError, OSError) as error:
-        if not life.file_bytes_max and not life.failing and "No space left" not in str(error):
+    except (LogStoreError, OSError) as error:
+        # Whoever works on another log, or in a transaction, hears of it by another name.
+        has_failed = broker is not None and not broker.manager.directories[0].is_online
+        if not has_failed and not isinstance(error, KafkaStorageError | OSError):
             raise
         tell("disk", str(error)[:500])
         return DISK_FULL
