@@ -10,6 +10,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -54,10 +55,15 @@ def _start(running: dict[Release, Judge], release: Release) -> Judge:
         try:
             running[release] = Judge.start(release)
         except Unavailable as error:
-            if REQUIRED:
-                pytest.fail(f"LOGSTORE_INTEROP_REQUIRED=1, but: {error}")
-            pytest.skip(str(error))
+            unavailable(error)
     return running[release]
+
+
+def unavailable(error: Unavailable) -> NoReturn:
+    """Skip a test for want of Kafka's classes, or fail it where they are required."""
+    if REQUIRED:
+        pytest.fail(f"LOGSTORE_INTEROP_REQUIRED=1, but: {error}")
+    pytest.skip(str(error))
 
 
 @pytest.fixture(params=RELEASES, ids=lambda release: release.profile)

@@ -1,0 +1,200 @@
+"""A whole Kafka broker in a process of its own: one node, KRaft, on loopback alone.
+
+Where the judge (`tests.support.interop`) drives Kafka's classes one by one, this is what people
+run: it has group and transaction coordinators, a cleaner, retention, and checkpoints on timers.
+"""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Self
+
+from tests.support.interop import Release, build
+
+CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
+START_TIMEOUT_S = 90
+STOP_TIMEOUT_S = 60
+
+# Everything that a broker does now and then, it does here several times a second.
+_SETTINGS = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "auto.create.topics.enable": "false",
+    "num.network.threads": "1",
+    "num.io.threads": "2",
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "2",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.num.partitions": "2",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.max.timeout.ms": "900000",
+    "log.roll.ms": "400",
+    "log.cleaner.backoff.ms": "50",
+    "log.cleaner.min.cleanable.ratio": "0.01",
+    "log.cleaner.delete.retention.ms": "100",
+    "log.cleaner.dedupe.buffer.size": "2000000",
+    "log.retention.check.interval.ms": "500",
+    "log.segment.delete.delay.ms": "500",
+    "log.flush.offset.checkpoint.interval.ms": "300",
+    "log.flush.start.offset.checkpoint.interval.ms": "300",
+    "replica.high.watermark.checkpoint.interval.ms": "300",
+    "log.initial.task.delay.ms": "200",
+}
+
+
+class RealBroker:
+    """A broker over a data directory; the directory is formatted when it is new.
+
+    Parameters
+    ----------
+    class_path : str
+        Kafka and what it needs.
+    home : Path
+        Gets `data`, the log directory, beside settings and the broker's output.
+    settings : mapping, optional
+        Laid over those that this module gives.
+    """
+
+    def __init__(
+        self, class_path: str, home: Path, settings: Mapping[str, str] | None = None
+    ) -> None:
+        self._class_path = class_path
+        self.home = home
+        self.data_dir = home / "data"
+        self._settings = settings or {}
+        self._process: subprocess.Popen[bytes] | None = None
+        self.bootstrap = ""
+
+    @classmethod
+    def of(cls, release: Release, home: Path) -> Self:
+        """Return a broker of a release, built if need be.
+
+        Raises
+        ------
+        Unavailable
+        """
+        command = build(release)
+        return cls(command[command.index("-cp") + 1], home)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def start(self) -> None:
+        """Start it, and return once it serves."""
+        self.home.mkdir(parents=True, exist_ok=True)
+        client, controller = _free_ports(2)
+        self.bootstrap = f"127.0.0.1:{client}"
+        settings = {
+            **_SETTINGS,
+            "listeners": f"PLAINTEXT://127.0.0.1:{client},CONTROLLER://127.0.0.1:{controller}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{client}",
+            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+            "log.dirs": str(self.data_dir),
+            **self._settings,
+        }
+        path = self.home / "server.properties"
+        path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        if not (self.data_dir / "meta.properties").exists():
+            self._format(path)
+        with (self.home / "output").open("ab") as output:
+            self._process = subprocess.Popen(
+                self._java("kafka.Kafka", str(path)), stdout=output, stderr=output, cwd=self.home
+            )
+        self._wait_until_it_serves(client)
+
+    def _format(self, path: Path) -> None:
+        arguments = ("format", "-t", CLUSTER_ID, "-c", str(path))
+        done = subprocess.run(
+            self._java("kafka.tools.StorageTool", *arguments),
+            capture_output=True,
+            text=True,
+            timeout=START_TIMEOUT_S,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def _java(self, main: str, *arguments: str) -> list[str]:
+        options = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx512m"]
+        return ["java", *options, "-cp", self._class_path, main, *arguments]
+
+    def _wait_until_it_serves(self, port: int) -> None:
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while time.monotonic() < deadline:
+            code = self._running().poll()
+            assert code is None, f"the broker ended with {code}: {self.tail()}"
+            with socket.socket() as client:
+                client.settimeout(1)
+                if client.connect_ex(("127.0.0.1", port)) == 0:
+                    return
+            time.sleep(0.1)
+        raise TimeoutError(f"the broker does not serve: {self.tail()}")
+
+    def tail(self) -> str:
+        """Return the end of what it printed."""
+        return (self.home / "output").read_text(errors="replace")[-2000:]
+
+    def traffic(self, seed: int, rounds: int, *, kill_after: int | None = None) -> None:
+        """Let clients work on it for some rounds; see `Traffic.java`.
+
+        With `kill_after` the broker is killed once so many rounds are over, in the midst of the
+        next one, and the clients with it.
+        """
+        arguments = (self.bootstrap, str(seed), str(rounds))
+        with (self.home / "clients").open("wb") as errors:
+            clients = subprocess.Popen(
+                self._java("broker.Traffic", *arguments),
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            )
+        try:
+            for done, _ in enumerate(clients.stdout, 1):
+                if done == kill_after:
+                    self.kill()
+                    return
+            code = clients.wait(timeout=STOP_TIMEOUT_S)
+            said = (self.home / "clients").read_text(errors="replace")[-2000:]
+            assert code == 0, said + self.tail()
+        finally:
+            clients.kill()
+            clients.wait(timeout=STOP_TIMEOUT_S)
+            clients.stdout.close()
+
+    def stop(self) -> None:
+        """Let it end in good order."""
+        process = self._running()
+        process.terminate()
+        process.wait(timeout=STOP_TIMEOUT_S)
+        self._process = None
+        assert (self.data_dir / ".kafka_cleanshutdown").exists(), self.tail()
+
+    def kill(self) -> None:
+        """End it as a crash of the process does, if it runs."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(timeout=STOP_TIMEOUT_S)
+            self._process = None
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        assert self._process is not None, "it was not started"
+        return self._process
+
+
+def _free_ports(count: int) -> list[int]:
+    """Return ports of loopback that nobody listens on."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
