@@ -16,7 +16,7 @@ from cleaner.map_kernels import (
 )
 from cleaner.offset_map import KeyMap, OffsetMap
 from cleaner.strategy import TIMESTAMP, Strategy
-from cleaner.transactions import TransactionState, aborted_transactions
+from cleaner.transactions import AbortedTransactions, TransactionState
 from cleaner.version_map import KernelStrategy, VersionMap, is_through
 
 if TYPE_CHECKING:
@@ -75,6 +75,7 @@ class MapBuild:
     ) -> None:
         self._log = log
         self._takes_one_before = takes_one_before
+        self._aborted = AbortedTransactions(log)
         self._start = first_dirty_offset
         self._end = upper_bound_offset
         self._map = key_map
@@ -116,7 +117,7 @@ class MapBuild:
             self._put_one_before()
         key_map.latest_offset = self._start - 1
         transactions = TransactionState()
-        transactions.add_aborted(aborted_transactions(self._log, self._start, self._end))
+        transactions.add_aborted(self._aborted.between(self._start, self._end))
         for segment in self._log.segments.between(self._start, self._end):
             end = end_of(segment, self._log)
             position = segment.indexed_position(self._start)
@@ -169,7 +170,7 @@ class MapBuild:
         if segment is None:
             return
         transactions = TransactionState()
-        transactions.add_aborted(aborted_transactions(self._log, offset, self._start))
+        transactions.add_aborted(self._aborted.between(offset, self._start))
         end, position = end_of(segment, self._log), segment.indexed_position(offset)
         for chunk in self._reader.chunks(segment, end, position):
             transactions.judge(chunk)
@@ -203,6 +204,7 @@ class SeedPass:
         strategy: Strategy,
     ) -> None:
         self._log = log
+        self._aborted = AbortedTransactions(log)
         self._end = first_dirty_offset
         self._map = key_map
         self._reader = reader
@@ -247,7 +249,7 @@ class SeedPass:
             # One state a segment: where others are passed over, so are their markers.
             transactions = TransactionState()
             base_offset = segment.base_offset
-            transactions.add_aborted(aborted_transactions(self._log, base_offset, end))
+            transactions.add_aborted(self._aborted.between(base_offset, end))
             for chunk in self._reader.chunks(segment, end):
                 yield chunk.size_bytes
                 transactions.judge(chunk)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from cleaner import kernels
 from cleaner.chunks import Chunk, ChunkReader, end_of
 from cleaner.strategy import Strategy
-from cleaner.transactions import TransactionState, aborted_transactions, keep_last_batches
+from cleaner.transactions import AbortedTransactions, TransactionState, keep_last_batches
 from cleaner.version_map import KernelStrategy
 from logstore.record.codecs import Codec, compress
 from logstore.record.layout import CODEC_MASK, HEADER_SIZE
@@ -110,6 +110,7 @@ class Rewriter:
         self._record_starts = np.empty(0, np.int64)
         self._out = np.empty(0, np.uint8)
         self._transactions = TransactionState()
+        self._aborted = AbortedTransactions(log)
         self.fates = np.zeros(kernels.FATES, np.int64)
         self.bytes_read = 0
         self.bytes_written = 0
@@ -132,8 +133,7 @@ class Rewriter:
             producers = self._log.producer_state.active_producers()
         for segment in group:
             end = end_of(segment, self._log)
-            aborted = aborted_transactions(self._log, segment.base_offset, end)
-            self._transactions.add_aborted(aborted)
+            self._transactions.add_aborted(self._aborted.between(segment.base_offset, end))
             is_verified = segment.base_offset in self._verified or (
                 segment.base_offset >= self._first_dirty_offset
                 and end - 1 <= self._map.latest_offset

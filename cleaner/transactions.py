@@ -8,6 +8,7 @@ Source: cleaner-semantics §8.
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
@@ -15,11 +16,13 @@ import numpy as np
 
 from cleaner import kernels
 from logstore.record.layout import CONTROL_BIT, TRANSACTIONAL_BIT
+from logstore.types import INT64_MAX
 
 if TYPE_CHECKING:
     from cleaner.chunks import Chunk
     from logstore.log import Log
     from logstore.producer_entry import LastRecord
+    from logstore.segment import LogSegment
     from logstore.types import AbortedTxn
 
 NO_OFFSET = -1
@@ -102,22 +105,40 @@ class TransactionState:
         return control == kernels.CONTROL_EMPTY
 
 
-def aborted_transactions(log: Log, start_offset: int, end_offset: int) -> list[AbortedTxn]:
-    """Return the aborted transactions that overlap [start, end), from the segments' indexes.
+class AbortedTransactions:
+    """The aborted transactions of a log as it is now, by the segments' indexes.
 
-    Their markers may stand beyond the end. Those that ended below the log start are left out, as
-    Kafka does: their batches then count as committed, and their markers as needless.
+    Which segments have any is found out once: most have no such index, and to look for it in all
+    segments above each one would take the square of their number. What is aborted later lies
+    above all that a pass may touch.
     """
-    found: list[AbortedTxn] = []
-    if start_offset >= end_offset:
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._segments: list[LogSegment] = []
+        self._ends: list[int] = []
+        view = log.segments.view
+        for slot, segment in enumerate(view):
+            if not segment.txn_index.is_empty:
+                self._segments.append(segment)
+                self._ends.append(view[slot + 1].base_offset if slot + 1 < len(view) else INT64_MAX)
+
+    def between(self, start_offset: int, end_offset: int) -> list[AbortedTxn]:
+        """Return those that overlap [start, end), in the order of their markers.
+
+        The markers may stand beyond the end. Those that ended below the log start are left out,
+        as Kafka does: their batches then count as committed, and their markers as needless.
+        """
+        found: list[AbortedTxn] = []
+        if start_offset >= end_offset:
+            return found
+        log_start_offset = self._log.log_start_offset
+        for segment in self._segments[bisect_right(self._ends, start_offset) :]:
+            transactions, is_complete = segment.collect_aborted_txns(start_offset, end_offset)
+            found += (each for each in transactions if each.last_offset >= log_start_offset)
+            if is_complete:
+                break
         return found
-    log_start_offset = log.log_start_offset
-    for segment in log.segments.from_offset(start_offset):
-        transactions, is_complete = segment.collect_aborted_txns(start_offset, end_offset)
-        found += (each for each in transactions if each.last_offset >= log_start_offset)
-        if is_complete:
-            break
-    return found
 
 
 def keep_last_batches(chunk: Chunk, producers: Mapping[int, LastRecord]) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from cleaner import kernels
 from cleaner.chunks import Chunk, ChunkReader
-from cleaner.transactions import TransactionState, aborted_transactions, keep_last_batches
+from cleaner.transactions import AbortedTransactions, TransactionState, keep_last_batches
 from logstore.errors import CorruptRecordError
 from logstore.producer_entry import LastRecord
 from logstore.record.batch import RecordBatch, build_batch, empty_batch
@@ -148,7 +148,7 @@ def test_a_transaction_goes_on_from_chunk_to_chunk_and_is_told_again_with_each_s
     assert judged(state, abort(9, 1), data_batch(10, 10, 1)) == [NONE, NONE]
 
 
-# --- aborted_transactions ---------------------------------------------------------------------
+# --- AbortedTransactions ----------------------------------------------------------------------
 
 
 def test_aborted_transactions_of_a_range_wherever_their_markers_stand() -> None:
@@ -175,7 +175,7 @@ def test_aborted_transactions_of_a_range_wherever_their_markers_stand() -> None:
         (7, 7): [],
         (4, 4): [],
     }
-    found = {case: aborted_transactions(log, *case) for case in cases}
+    found = {case: AbortedTransactions(log).between(*case) for case in cases}
     assert {case: [tuple(each) for each in txns] for case, txns in found.items()} == cases
 
 
@@ -214,7 +214,7 @@ def test_a_transaction_that_ended_below_the_log_start_counts_as_none() -> None:
     found = []
     for log_start in (1, 2, 3, 4):
         log.maybe_increment_log_start_offset(log_start)
-        found.append([tuple(each) for each in aborted_transactions(log, 0, 3)])
+        found.append([tuple(each) for each in AbortedTransactions(log).between(0, 3)])
     assert found == [[first, second], [second], [second], []]
 
 

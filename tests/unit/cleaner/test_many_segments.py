@@ -1,0 +1,44 @@
+"""A pass over many small segments: each costs as much as any."""
+
+from __future__ import annotations
+
+import pytest
+
+from logstore import log as log_module
+from logstore.log import Log
+from logstore.runtime import Runtime
+from tests.support.builders import World, memory_world
+from tests.support.cleaning import Producer, compacted, put, run_pass
+from tests.support.effort import CountedCalls, lines_run
+
+
+def log_of(segments: int, *, transactions: bool) -> tuple[Log, CountedCalls]:
+    """A log of that many segments of a record each, none of which can be joined to another."""
+    world = memory_world()
+    fs = CountedCalls(world.fs)
+    counted = World(Runtime(world.clock, fs), world.directory, world.clock)
+    log = compacted(counted, segment_bytes=80, min_cleanable_dirty_ratio=0.0)
+    if transactions:
+        producer = Producer(log, 1)
+        producer.send(1)
+        producer.abort()
+    for number in range(segments):
+        put(log, (b"%d" % (number % 5), b"value"))
+    log.roll()
+    return log, fs
+
+
+@pytest.mark.parametrize("transactions", (False, True))
+def test_twice_the_segments_are_twice_the_work_and_no_more(monkeypatch, transactions: bool) -> None:
+    """2,000 took half a minute: each looked for aborted transactions in all those above it."""
+    monkeypatch.setattr(log_module, "VERIFY", False)  # which goes through all after each change
+    run_pass(log_of(8, transactions=transactions)[0])  # whatever is done once only is done
+    efforts = []
+    for segments in (16, 32, 64):
+        log, fs = log_of(segments, transactions=transactions)
+        fs.calls.clear()
+        lines = lines_run(lambda log=log: run_pass(log))
+        efforts.append((lines, fs.calls.total()))
+    (lines, calls), (lines_2, calls_2), (lines_4, calls_4) = efforts
+    assert calls_4 - calls_2 <= 2 * (calls_2 - calls), "files"
+    assert lines_4 - lines_2 <= 2.01 * (lines_2 - lines), "steps"
