@@ -269,11 +269,12 @@ class Session:
     def close(self) -> None:
         def step() -> None:
             logs = [log for log in self.broker.manager.open_logs() if not log.is_offline]
+            ends = {log.topic_partition: log.log_end_offset for log in logs}
             broker, self._broker = self.broker, None
             broker.close()
-            for log in logs:
-                partition = self.journal.partition(log.topic_partition)
-                partition.flushed = max(partition.flushed, log.log_end_offset)
+            for tp, end_offset in ends.items():
+                partition = self.journal.partition(tp)
+                partition.flushed = max(partition.flushed, end_offset)
 
         self._try(step)
 
