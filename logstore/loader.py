@@ -75,6 +75,8 @@ class LogLoader:
         producer_id_expiration_ms: int,
         finding_level: int,
         small_file_max_bytes: int,
+        reached_offset: int,
+        keep_reached_offset: Callable[[int], None] | None,
     ) -> None:
         self.runtime = runtime
         self.fs = runtime.fs
@@ -86,6 +88,8 @@ class LogLoader:
         self.log_start_offset = log_start_offset
         self.producer_id_expiration_ms = producer_id_expiration_ms
         self.small_file_max_bytes = small_file_max_bytes
+        self._reached_offset = max(reached_offset, recovery_point)
+        self._keep_reached_offset = keep_reached_offset
         self.files = PartitionFiles(runtime.fs, directory, finding_level)
         self._useless: set[int] = set()
         self._verified_ends: dict[int, int] = {}
@@ -369,11 +373,12 @@ class LogLoader:
 
         Obeyed, it would empty a sound log. Before anything is cut: what recovery cuts off was there
         when the log start was written. Nor is it foreign after an unclean stop if the recovery
-        point, which stands in another file and is never below the log start, is as high: then the
-        end was lost, or a truncation interrupted, and what is left was deleted.
+        point or the high watermark, which stand in other files and are never below the log start,
+        are as high: then the end was lost, or a truncation interrupted, and what is left was
+        deleted.
         """
         start, active = self.log_start_offset, self.segments.active
-        if start <= active.base_offset or (not self.clean and self.recovery_point >= start):
+        if start <= active.base_offset or (not self.clean and self._reached_offset >= start):
             return
         end_offset = active.base_offset
         # Nothing is believed of the indexes of an unclean stop.
@@ -423,7 +428,12 @@ class LogLoader:
         return max(end_offset, reached)
 
     def _drop_segments(self, segments: Iterable[LogSegment], cut_base_offset: int) -> None:
-        """Drop what follows a cut, durably: the start after a crash must not find it sound."""
+        """Drop what follows a cut, durably: the start after a crash must not find it sound.
+
+        Nor must it doubt a log start that what is dropped bears out.
+        """
+        if self._reached_offset < self.log_start_offset and self._keep_reached_offset is not None:
+            self._keep_reached_offset(self.log_start_offset)
         for segment in segments:
             self._drop_segment(segment, f"it follows the cut in segment {cut_base_offset}")
         self.files.settle()
@@ -526,6 +536,8 @@ def open_log(
     producer_id_expiration_ms: int = 86_400_000,
     finding_level: int = logging.WARNING,
     small_file_max_bytes: int = SMALL_FILE_MAX_BYTES,
+    reached_offset: int = 0,
+    keep_reached_offset: Callable[[int], None] | None = None,
 ) -> Log:
     """Open a partition's directory, created if missing, and bring it into a sound state.
 
@@ -540,6 +552,10 @@ def open_log(
         Of `logging`, at which findings are told.
     small_file_max_bytes : int
         Bytes that a file which is read as a whole may have.
+    reached_offset : int
+        An offset that the log once reached, as its stored high watermark says; 0 if unknown.
+    keep_reached_offset : callable, optional
+        Stores such an offset durably, before recovery removes what else tells of it.
 
     Raises
     ------
@@ -566,4 +582,6 @@ def open_log(
         producer_id_expiration_ms=producer_id_expiration_ms,
         finding_level=finding_level,
         small_file_max_bytes=small_file_max_bytes,
+        reached_offset=reached_offset,
+        keep_reached_offset=keep_reached_offset,
     ).load()

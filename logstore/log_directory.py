@@ -121,6 +121,7 @@ class LogDirectory:
         self.clean = False
         self.recovery_points: dict[TopicPartition, int] = {}
         self.log_starts: dict[TopicPartition, int] = {}
+        self._high_watermarks: dict[TopicPartition, int] = {}  # as found; evidence, and no more
         self.partitions: set[TopicPartition] = set()
         self.half_opened: set[TopicPartition] = set()
         self.moves: dict[TopicPartition, Move] = {}
@@ -167,6 +168,7 @@ class LogDirectory:
         self.clean = is_clean_shutdown(fs, self.path)
         self.recovery_points = self._read(RECOVERY_POINTS)
         self.log_starts = self._read(LOG_START_OFFSETS)
+        self._high_watermarks = self._read(REPLICATION_OFFSETS)
         self.moves = read_moves(fs, self.path, self._small_file_max_bytes)
         due_ms = self._uptime_ms() + self.file_delete_delay_ms
         foreign = []
@@ -244,6 +246,10 @@ class LogDirectory:
         """
         folder = self.partition_path(topic_partition)
 
+        def keep_reached_offset(offset: int) -> None:
+            if not self.read_only:
+                self._rewrite(REPLICATION_OFFSETS, {topic_partition: offset})
+
         def load(finding_level: int) -> Log:
             return open_log(
                 self.runtime,
@@ -256,6 +262,8 @@ class LogDirectory:
                 producer_id_expiration_ms=broker_config.producer_id_expiration_ms,
                 finding_level=finding_level,
                 small_file_max_bytes=broker_config.logstore_small_file_max_bytes,
+                reached_offset=self._high_watermarks.get(topic_partition, 0),
+                keep_reached_offset=keep_reached_offset,
             )
 
         if self._views is None or topic_partition not in self.partitions:
@@ -295,6 +303,7 @@ class LogDirectory:
         self.clean = is_clean_shutdown(self.runtime.fs, self.path)
         self.recovery_points = self._read(RECOVERY_POINTS)
         self.log_starts = self._read(LOG_START_OFFSETS)
+        self._high_watermarks = self._read(REPLICATION_OFFSETS)
 
     # -- checkpoints ---------------------------------------------------------------------
 
@@ -411,6 +420,7 @@ class LogDirectory:
         self.half_opened.discard(topic_partition)
         self.recovery_points.pop(topic_partition, None)
         self.log_starts.pop(topic_partition, None)
+        self._high_watermarks.pop(topic_partition, None)
 
     def adopt(self, topic_partition: TopicPartition, offsets: Mapping[str, int]) -> None:
         """Take in a partition that was closed in good order and whose folder is about to come.

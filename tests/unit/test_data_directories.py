@@ -228,3 +228,17 @@ def test_a_log_start_that_was_ignored_is_forgotten_before_the_log_grows_to_it(ho
     manager = home.open()
     assert offsets(manager.log(A0)) == list(range(13))
     manager.close()
+
+
+def test_the_high_watermark_bears_out_a_log_start_beyond_what_is_left(home):
+    """A broker writes it more often than the recovery point."""
+    manager = home.open()
+    manager.create_topic("a", 1, {})
+    fill(manager.log(A0), 3)
+    Home.kill(manager)
+    home.write("log-start-offset-checkpoint", b"0\n1\na 0 5\n")
+    for watermark, start in ((4, 0), (5, 5)):
+        home.write("replication-offset-checkpoint", b"0\n1\na 0 %d\n" % watermark)
+        looking = home.open(read_only=True)
+        assert looking.log(A0).log_start_offset == start
+        looking.close()
