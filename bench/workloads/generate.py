@@ -25,7 +25,7 @@ from bench.workloads.spec import Spec
 from bench.workloads.stages import timed
 from logstore.errors import InvalidConfigurationError
 from logstore.names import validate_topic_name
-from logstore.runtime import Runtime, SystemClock
+from logstore.runtime import Runtime, SystemClock, random_source
 from logstore.topics import Topic
 
 if TYPE_CHECKING:
@@ -128,7 +128,9 @@ def generate(
         made = _made(spark, _parcels(spark, spec, splits), spec, job)
         topic = Topic(spec.topic, tuple(range(spec.partitions)), spec.topic_configs)
         written = [each.written for each, _ in made]
-        job.commit(Runtime(), [topic], written, producer_ids=spec.producers.with_id)
+        # The topic's id is of the seed and the name, so that the files are those of every run.
+        rng = random_source(spec.seed + int.from_bytes(spec.topic.encode()))
+        job.commit(Runtime(rng=rng), [topic], written, producer_ids=spec.producers.with_id)
     except BaseException:
         job.abort()
         raise
