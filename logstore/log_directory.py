@@ -93,6 +93,8 @@ class LogDirectory:
         Folders that hold what was being moved here, until somebody knows what to do with them.
     withheld : dict of TopicPartition to str
         Those of which nobody can tell whether they still live here, and why.
+    checkpoint_writes : int
+        How often a checkpoint was written.
     offline_reason : str or None
         Why nothing of it can be used any more; None while it can.
 
@@ -144,6 +146,7 @@ class LogDirectory:
         self._views: Views | None = None
         if read_only and isinstance(runtime.fs, OverlayFileSystem):
             self._views = Views(runtime.fs, runtime.clock, self.writer, self.read_again)
+        self.checkpoint_writes = 0
         self._written: dict[str, tuple[dict[TopicPartition, int], set[TopicPartition]]] = {}
         try:
             self._open()
@@ -322,20 +325,33 @@ class LogDirectory:
             self._damaged.add(name)  # not to be read and told again for each partition
             return {}
 
-    def write_recovery_points(self, logs: Mapping[TopicPartition, CheckpointOffsets]) -> None:
-        """Checkpoint up to where logs are durable; entries of other logs stay, here and below."""
-        self._update(RECOVERY_POINTS, {tp: log.recovery_point for tp, log in logs.items()})
+    def write_recovery_points(
+        self, logs: Mapping[TopicPartition, CheckpointOffsets], since: int | None = None
+    ) -> bool:
+        """Checkpoint up to where logs are durable; entries of other logs stay, here and below.
 
-    def write_high_watermarks(self, logs: Mapping[TopicPartition, CheckpointOffsets]) -> None:
+        `since`, here and below, is `checkpoint_writes` as it was before the logs were asked: if
+        another thread wrote since, nothing is written, and the answer is False. What it wrote may
+        be newer, and be acknowledged.
+        """
+        points = {tp: log.recovery_point for tp, log in logs.items()}
+        return self._update(RECOVERY_POINTS, points, since)
+
+    def write_high_watermarks(
+        self, logs: Mapping[TopicPartition, CheckpointOffsets], since: int | None = None
+    ) -> bool:
         """Checkpoint the high watermarks; written for a broker, never trusted here."""
-        self._update(REPLICATION_OFFSETS, {tp: log.high_watermark for tp, log in logs.items()})
+        marks = {tp: log.high_watermark for tp, log in logs.items()}
+        return self._update(REPLICATION_OFFSETS, marks, since)
 
-    def write_log_starts(self, logs: Mapping[TopicPartition, CheckpointOffsets]) -> None:
+    def write_log_starts(
+        self, logs: Mapping[TopicPartition, CheckpointOffsets], since: int | None = None
+    ) -> bool:
         """Checkpoint log starts, of those only whose first segment begins below."""
         starts = {
             tp: log.log_start_offset for tp, log in logs.items() if log.log_start_offset is not None
         }
-        self._update(LOG_START_OFFSETS, starts, replaced=logs.keys())
+        return self._update(LOG_START_OFFSETS, starts, since, replaced=logs.keys())
 
     def cleaner_offset(self, topic_partition: TopicPartition) -> int | None:
         """Return the stored first dirty offset of a partition; None if there is none.
@@ -367,15 +383,19 @@ class LogDirectory:
         self,
         name: str,
         offsets: Mapping[TopicPartition, int],
+        since: int | None,
         replaced: Iterable[TopicPartition] = (),
-    ) -> None:
+    ) -> bool:
         """Rewrite a checkpoint unless it was last asked for the same."""
         asked = (dict(offsets), set(replaced))
         with self._checkpointing:
+            if since not in (None, self.checkpoint_writes):
+                return False
             # The periodic tasks have nothing new to write most of the time.
             if self._written.get(name) != asked:
                 self._rewrite(name, *asked)
                 self._written[name] = asked
+            return True
 
     def _rewrite(
         self,
@@ -391,6 +411,7 @@ class LogDirectory:
             }
             # Of those that are here: a partition may have been deleted since it was measured.
             known = {tp: offset for tp, offset in offsets.items() if tp in self.partitions}
+            self.checkpoint_writes += 1
             self.checkpoint(name).write(kept | known)
             self._damaged.discard(name)
 

@@ -45,6 +45,10 @@ if TYPE_CHECKING:
     from logstore.runtime import Runtime
     from logstore.services import LogService
 
+    CheckpointWrite = Callable[
+        [LogDirectory, Mapping[TopicPartition, CheckpointOffsets], int], bool
+    ]
+
 logger = logging.getLogger(__name__)
 
 
@@ -586,10 +590,9 @@ class LogManager:
         """Before an answer: else a log start beyond a new end would empty the log when reopened."""
         tp = log.topic_partition
         directory = self.directory_of(tp)
-        offsets = {tp: log.checkpoint_offsets()}
         with self._storage(directory, "cannot write checkpoints"):
-            directory.write_log_starts(offsets)
-            directory.write_recovery_points(offsets)
+            for write in (LogDirectory.write_log_starts, LogDirectory.write_recovery_points):
+                _write_current(directory, write, lambda: {tp: log.checkpoint_offsets()})
 
     # -- checkpoints and removal ---------------------------------------------------------
 
@@ -605,16 +608,14 @@ class LogManager:
         """Write the high watermarks of all open logs."""
         self._checkpoint(LogDirectory.write_high_watermarks)
 
-    def _checkpoint(
-        self, write: Callable[[LogDirectory, Mapping[TopicPartition, CheckpointOffsets]], None]
-    ) -> None:
+    def _checkpoint(self, write: CheckpointWrite) -> None:
         for directory in self.directories:
             if directory.is_online:
                 with (
                     suppress(KafkaStorageError),
                     self._storage(directory, "cannot write checkpoints"),
                 ):
-                    write(directory, self._offsets_in(directory))
+                    _write_current(directory, write, partial(self._offsets_in, directory))
 
     def _offsets_in(self, directory: LogDirectory) -> dict[TopicPartition, CheckpointOffsets]:
         found = {}
@@ -715,3 +716,20 @@ class LogManager:
                 clean = len(good) == len(own) and not directory.half_opened
         finally:
             directory.close(clean=clean)
+
+
+def _write_current(
+    directory: LogDirectory,
+    write: CheckpointWrite,
+    measure: Callable[[], Mapping[TopicPartition, CheckpointOffsets]],
+) -> None:
+    """Write a checkpoint by what logs say, and ask them anew if another thread wrote meanwhile.
+
+    A log start that was measured before records were deleted would bring them back at the next
+    start, though their deletion was acknowledged. Logs are not asked under the checkpoints' lock:
+    who moves a log holds its lock and wants that one.
+    """
+    while True:
+        since = directory.checkpoint_writes
+        if write(directory, measure(), since):
+            return

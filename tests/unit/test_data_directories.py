@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from logstore.checkpoint import CLEAN_SHUTDOWN
+from logstore.checkpoint import CLEAN_SHUTDOWN, LOG_START_OFFSETS
 from logstore.errors import KafkaStorageError, UnsupportedFormatError
 from logstore.log import NewRecord
 from logstore.log_directory import LOCK_FILE
@@ -242,3 +242,27 @@ def test_the_high_watermark_bears_out_a_log_start_beyond_what_is_left(home):
         looking = home.open(read_only=True)
         assert looking.log(A0).log_start_offset == start
         looking.close()
+
+
+# -- checkpoints and threads -----------------------------------------------------------------
+
+
+def test_a_deletion_is_not_undone_by_a_checkpoint_that_was_measured_before_it(home, monkeypatch):
+    """The periodic task asks the logs; before it writes, another deletes and acknowledges."""
+    manager = home.open()
+    manager.create_topic("a", 1, {})
+    fill(manager.log(A0), 9)
+    manager.delete_records(A0, 2)
+    measure = manager._offsets_in
+
+    def overtaken(directory):
+        monkeypatch.undo()
+        offsets = measure(directory)
+        assert manager.delete_records(A0, 5) == 5
+        return offsets
+
+    monkeypatch.setattr(manager, "_offsets_in", overtaken)
+    manager.checkpoint_log_starts()
+    stored = manager.directory_of(A0).checkpoint(LOG_START_OFFSETS).read()
+    assert stored == {A0: 5}
+    manager.close()
