@@ -226,7 +226,8 @@ class OffsetIndexCheck(_IndexCheck):
 
     def __init__(self, fs: FileSystem, path: str, place: SegmentPlace) -> None:
         self._loose: _Loose | None = None
-        self._chunks: list[_Loose] = []
+        self._first_chunk: _Loose | None = None
+        self._chunk_count = 0
         super().__init__(fs, path, place)
 
     def batch(self, scanned: ScannedBatch) -> None:
@@ -258,9 +259,8 @@ class OffsetIndexCheck(_IndexCheck):
                 offset = self.place.base_offset + entry.first
                 self._wrong("index_position", entry, offset, end_position, entry.second)
             self._next()
-        if self._chunks:
-            first = self._chunks[0]
-            more = len(self._chunks) - 1
+        if (first := self._first_chunk) is not None:
+            more = self._chunk_count - 1
             found = f"{first.offset}, and {more} more such entries" if more else first.offset
             self._wrong("index_chunked", first.entry, first.offset, first.last_offset, found, INFO)
 
@@ -293,7 +293,8 @@ class OffsetIndexCheck(_IndexCheck):
         if next_offset is not None and offset >= next_offset:
             self._wrong("index_entry", entry, offset, last_offset, offset)
         elif ends_a_batch:
-            self._chunks.append(loose)
+            self._first_chunk = self._first_chunk or loose
+            self._chunk_count += 1
         elif next_offset is not None:
             self._wrong("index_chunked", entry, offset, last_offset, offset, WARNING)
 

@@ -168,13 +168,13 @@ class PartitionCheck:
 
         In the middle of one a segment may have its `.log` already, and its indexes not yet.
         """
-        pending = self._listing.pending
-        if not any(name.endswith(SWAP_SUFFIX) for name in pending):
+        if not any(name.endswith(SWAP_SUFFIX) for name in self._listing.pending):
             return
         overlay = OverlayFileSystem(self._fs)
         files = _PlannedFiles(overlay, self._directory)
         try:
             remove_leftovers(files)
+            complete = [path for path, _ in files.listed(state=SWAP_SUFFIX)]
             finish_swaps(files)
         except (CorruptRecordError, UnsupportedFormatError) as error:
             path = error.path or self._directory
@@ -184,11 +184,7 @@ class PartitionCheck:
         self._listing = _Listing()
         for _ in self._list():
             pass  # told when its files still had their names
-        self._swapped = {
-            self._path(name.removesuffix(SWAP_SUFFIX))
-            for name in pending - self._listing.pending
-            if name.endswith(SWAP_SUFFIX) and overlay.exists(self._path(name[: -len(SWAP_SUFFIX)]))
-        }
+        self._swapped = {path.removesuffix(SWAP_SUFFIX) for path in complete}
 
     def _register(self, name: str, base_offset: int, kind: str) -> Iterator[CheckFinding]:
         path = self._path(name)

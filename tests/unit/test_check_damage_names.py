@@ -90,6 +90,16 @@ def swap_that_cannot_be_finished(place):
     return [*found, Found("leftover_swap", f"{place.log}.swap", place.position)]
 
 
+@row("leftover `.swap`")
+def swap_that_is_not_complete(place):
+    """With a `.cleaned` beside it an opening drops it; the segment itself stays, and counts."""
+    cleaned = f"golden-0/{place.base:020d}.log.cleaned"
+    place.write(cleaned)
+    place.flip(place.log, place.position + 70)
+    left = [*swap(place), Found("leftover_cleaned", cleaned, None, place.base, INFO)]
+    return [*sorted(left, key=by_path), Found("crc", place.log, place.position, place.offset)]
+
+
 def swap(place):
     """Write all files of the site's segment as a cleaning writes them, its swap to come."""
     found = []
