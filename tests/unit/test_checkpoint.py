@@ -325,3 +325,15 @@ def test_topic_ids_use_the_url_safe_alphabet():
     text = encode_topic_id(topic_id)
     assert text.startswith("----_")
     assert decode_topic_id(text) == topic_id
+
+
+@pytest.mark.parametrize("number", (-(2**63), 2**63 - 1))
+@pytest.mark.parametrize("sign", ("", "+"))
+def test_the_longest_numbers_are_read(number, sign):
+    """A sign and 19 digits are 20 characters."""
+    text = f"{number:+d}" if sign else str(number)
+    fs = MemoryFileSystem()
+    file = fs.open("c", create=True)
+    file.append([f"0\n1\nt 0 {text}\n".encode()])
+    file.close()
+    assert OffsetCheckpoint(fs, "c").read() == {TopicPartition("t", 0): number}

@@ -423,3 +423,16 @@ def test_a_closed_log_is_not_read(world):
         log.read(0, 100)
     with pytest.raises(IllegalStateError, match="closed"):
         log.offset_for_timestamp(5)
+
+
+def test_the_first_offset_at_a_time_is_found_where_a_time_index_is_lost(world):
+    """An index that was lost starts empty: of such a segment only the records tell."""
+    log = world.log(segment_bytes=300)
+    for number in range(12):
+        log.append_records([NewRecord(b"k", b"v", 1000 + number)])
+    log.close()
+    assert len([name for name in world.files() if name.endswith(".log")]) > 2
+    for name in [name for name in world.files() if name.endswith(".timeindex")]:
+        world.fs.remove(world.path(name))
+    log = world.log(segment_bytes=300)
+    assert [log.reader.first_offset_at(1000 + n) for n in range(13)] == [*range(12), 12]

@@ -4,10 +4,12 @@ import random
 import struct
 import zlib
 from collections import Counter
+from contextlib import suppress
 from itertools import accumulate
 
 import pytest
 
+from logstore.checkpoint import read_bytes
 from logstore.epochs import EpochEntry
 from logstore.errors import UnsupportedFormatError
 from logstore.fetch import Isolation
@@ -16,7 +18,13 @@ from logstore.names import file_name
 from logstore.producer_snapshot import decode_snapshot
 from logstore.record.batch import RecordBatch, empty_batch
 from logstore.runtime import Runtime
-from logstore.runtime.faultfs import Contents, CrashMode, FaultyFileSystem, Names
+from logstore.runtime.faultfs import (
+    Contents,
+    CrashMode,
+    FaultyFileSystem,
+    Names,
+    SimulatedCrash,
+)
 from logstore.types import AppendOrigin
 from tests.support.builders import (
     abort,
@@ -570,3 +578,42 @@ def test_a_batch_whose_records_compaction_removed_still_tells_its_producer(world
     log = world.log(clean=False)
     entry = log.producer_state.entry(9)
     assert (entry.last_sequence, entry.last_data_offset) == (7, 3)
+
+
+def test_an_index_that_is_built_anew_is_never_believed_half_built():
+    """A disk that keeps bytes and loses names: the sound sparse indexes stand aside first.
+
+    They are rebuilt since the transaction index beside them is damaged.
+    """
+    world = memory_world()
+    log = world.log(index_interval_bytes=0, segment_index_bytes=4000)
+    log.append_batches(data_batch(0, 0, 1, timestamp=world.clock.now_ms()))
+    log.append_end_txn_marker(1, 0, 0, commit=False)
+    fill(log, 10, 2)
+    log.roll()
+    fill(log, 1, 12)
+    log.close()
+    sound = world.files()
+    txn_index = file_name(0, ".txnindex")
+    assert sound[txn_index]
+    world.write(txn_index, b"\0\1" + sound[txn_index][2:])
+    settings = {"index_interval_bytes": 0, "segment_index_bytes": 4000}
+
+    def opened(fs, **how):
+        return world.log(runtime=Runtime(world.clock, fs, random.Random(0)), **settings, **how)
+
+    whole = FaultyFileSystem(world.clock, world.fs)
+    opened(whole)
+    for number in range(1, len(whole.operations) + 1):
+        fs = FaultyFileSystem(world.clock, world.fs)
+        fs.crash_at(number)
+        with suppress(SimulatedCrash):
+            opened(fs)
+        for names in (Names.UNDONE, Names.KEPT):
+            left = fs.crash(CrashMode(Contents.KEPT, names))
+            log = opened(left, clean=False, recovery_point=13)
+            log.close()
+            for kind in (".index", ".timeindex", ".txnindex"):
+                name = file_name(0, kind)
+                stored = read_bytes(left, world.path(name))
+                assert stored == sound[name], (fs.operations[-1], names, name)

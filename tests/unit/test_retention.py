@@ -203,7 +203,7 @@ def test_s097_leader_epochs_follow_the_log_start(world, starts, left):
         epoch = sum(offset >= start for start in starts) - 1
         log.append_batches(batch(offset, leader_epoch=epoch), AppendOrigin.REPLICATION)
     log.set_high_watermark(5)
-    assert removed(log.delete_old_segments()) == [(0, TIME)]
+    assert (0, TIME) in removed(log.delete_old_segments())
     assert log.epochs.entries == left
     log.close()
     assert world.log().epochs.entries == left
@@ -542,3 +542,26 @@ def test_a_decision_that_cannot_read_takes_the_log_offline(world):
     with pytest.raises(KafkaStorageError, match="decide about retention"):
         log.delete_old_segments()
     assert log.is_offline
+
+
+def test_expiry_has_no_moment_beyond_the_last_one(world):
+    """Who waits for it would sleep until a time that no clock has."""
+    last = 2**63 - 1
+    log = build(world, 2, 2, timestamp=last - 10, retention_ms=5)
+    decision = log.retention_decision()
+    assert decision.segments[0].expires_at_ms == last - 10 + 5 + 1
+    for retention_ms in (10, 11, last):
+        log = build(memory_world(), 2, 2, timestamp=last - 10, retention_ms=retention_ms)
+        assert log.retention_decision().segments[0].expires_at_ms == last
+
+
+def test_the_next_expiry_is_the_first_moment_at_which_something_goes():
+    world = memory_world()
+    now = world.clock.now_ms()
+    log = build(world, 2, 2, timestamp=now, retention_ms=1000)
+    expiry = log.next_expiry_ms()
+    assert expiry == log.retention_decision().segments[0].expires_at_ms
+    world.clock.set_ms(expiry - 1)
+    assert log.delete_old_segments().removed == ()
+    world.clock.set_ms(expiry)
+    assert (0, TIME) in removed(log.delete_old_segments())

@@ -535,3 +535,16 @@ def test_truncation_leaves_the_rest_as_it_was(world):
 def test_extents_come_from_headers():
     header = RecordBatch(batch(5, 9, timestamp=77)).header
     assert BatchExtent.of(header) == (9, 77, header.size_bytes)
+
+
+def test_after_a_truncation_the_bytes_up_to_the_next_entry_count_anew(world):
+    """As in Kafka; what went before the cut brings no entry any more."""
+    segment = world.segment(0, index_interval_bytes=100)
+    for offset in range(2):
+        append(segment, batch(offset))
+    segment.truncate_to(1)
+    append(segment, batch(1))
+    append(segment, batch(2))
+    assert segment.offset_index.entries == 0
+    append(segment, batch(3))
+    assert [entry.offset for entry in segment.offset_index] == [3]
