@@ -101,5 +101,7 @@ def explain(
         with suppress(UnknownTopicOrPartitionError):  # deleted meanwhile
             log = manager.log(tp)
             decision = cleaner.explain(log)
-            found.append(PartitionExplanation(decision, cleaner.passes_bound(log, decision.state)))
+            found.append(
+                PartitionExplanation.of(decision, cleaner.passes_bound(log, decision.state))
+            )
     return ExplainReport(tuple(found))

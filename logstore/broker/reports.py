@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from cleaner.command import CleanOutcome
-    from cleaner.selection import CleaningDecision
+    from cleaner.selection import CleaningDecision, Gate
     from cleaner.stats import CleanerStats
     from logstore.retention import RetentionDecision
     from logstore.types import TopicPartition
@@ -117,37 +117,71 @@ class RetainReport:
         }
 
 
-class PartitionExplanation(NamedTuple):
-    """Why a partition will be cleaned, or will not.
+@dataclass(frozen=True, slots=True)
+class PartitionExplanation:
+    """Why a partition will be cleaned, or will not; named as in the command line's JSON.
 
     Attributes
     ----------
-    decision : CleaningDecision
-        As the next selection would take it; closed gates know when they open by themselves.
+    will_clean : bool
+        Whether nothing is in the way.
+    binding : str or None
+        The first gate in the way.
+    opens_at_ms : int or None
+        First Unix ms at which it will be cleaned; None if that takes an append or a command.
+    gates : tuple of Gate
+        Closed ones know when they open by themselves.
     passes_needed : int
         At most: how often the map can fill up if every dirty record has another key.
+    must_clean_ratio, cleanable_ratio : float
+        Bytes past `max.compaction.lag.ms`, and dirty ones, over all that count.
+    max_compaction_delay_ms : int
+        By how much the oldest dirty data exceeds `max.compaction.lag.ms`.
+    first_dirty_offset, first_uncleanable_offset : int
+        What lies between them is to be cleaned.
+    decision : CleaningDecision
+        All of that as the next selection would take it.
     """
 
-    decision: CleaningDecision
+    topic: str
+    partition: int
+    will_clean: bool
+    binding: str | None
+    opens_at_ms: int | None
+    gates: tuple[Gate, ...]
     passes_needed: int
+    must_clean_ratio: float
+    cleanable_ratio: float
+    max_compaction_delay_ms: int
+    first_dirty_offset: int
+    first_uncleanable_offset: int
+    decision: CleaningDecision = field(repr=False)
+
+    @classmethod
+    def of(cls, decision: CleaningDecision, passes_needed: int) -> PartitionExplanation:
+        """Explain a decision that foresaw."""
+        state, binding = decision.state, decision.binding
+        return cls(
+            topic=state.topic_partition.topic,
+            partition=state.topic_partition.partition,
+            will_clean=decision.will_clean,
+            binding=None if binding is None else binding.gate,
+            opens_at_ms=decision.opens_at_ms,
+            gates=decision.gates,
+            passes_needed=passes_needed,
+            must_clean_ratio=state.must_clean_ratio,
+            cleanable_ratio=state.cleanable_ratio,
+            max_compaction_delay_ms=state.max_compaction_delay_ms,
+            first_dirty_offset=state.first_dirty_offset,
+            first_uncleanable_offset=state.first_uncleanable_offset,
+            decision=decision,
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return an item of `partitions` in `logstore explain --format json`."""
-        state, binding = self.decision.state, self.decision.binding
-        return {
-            "topic": state.topic_partition.topic,
-            "partition": state.topic_partition.partition,
-            "will_clean": self.decision.will_clean,
-            "binding": None if binding is None else binding.gate,
-            "opens_at_ms": self.decision.opens_at_ms,
-            "gates": [gate._asdict() for gate in self.decision.gates],
-            "passes_needed": self.passes_needed,
-            "must_clean_ratio": state.must_clean_ratio,
-            "cleanable_ratio": state.cleanable_ratio,
-            "max_compaction_delay_ms": state.max_compaction_delay_ms,
-            "first_dirty_offset": state.first_dirty_offset,
-            "first_uncleanable_offset": state.first_uncleanable_offset,
-        }
+        names = [each.name for each in fields(self) if each.name != "decision"]
+        item = {name: getattr(self, name) for name in names}
+        return item | {"gates": [gate._asdict() for gate in self.gates]}
 
 
 @dataclass(frozen=True, slots=True)

@@ -174,3 +174,21 @@ def test_a_broker_in_the_background_retains_by_itself():
         fill(broker, [T] * 4, retention_ms=1)
         clock.advance(days=1)
         assert broker.log("a").log_start_offset == 0, "nothing happens that is not asked for"
+
+
+def test_an_explanation_has_what_its_json_has_by_the_same_names(broker):
+    """CONTRACT's names, for whoever asks in Python."""
+    broker.create_topic("compacted", 2, {"cleanup.policy": "compact"})
+    for _ in range(3):
+        broker.append("compacted", value=b"v", key=b"k", partition=0)
+    broker.roll("compacted", 0)
+    for partition in (0, 1):
+        (explained,) = broker.explain("compacted", partition).partitions
+        item = explained.to_json()
+        assert item.pop("gates") == [gate._asdict() for gate in explained.gates]
+        assert {name: getattr(explained, name) for name in item} == item
+        assert explained.topic == "compacted"
+        assert explained.partition == partition
+        assert explained.will_clean is (partition == 0)
+        assert explained.binding == (None if partition == 0 else "empty")
+        assert explained.decision.will_clean is explained.will_clean
