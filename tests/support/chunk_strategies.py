@@ -7,6 +7,8 @@ import hypothesis.strategies as st
 from cleaner import kernels
 from logstore.record.batch import RecordBatch, build_batch
 from logstore.record.codecs import Codec
+from logstore.record.crc32c import crc32c
+from logstore.record.layout import ATTRIBUTES_POSITION, HEADER_SIZE
 from logstore.record.records import Record
 from logstore.types import TimestampType
 from tests.support import cleaner_oracle as oracle
@@ -26,7 +28,7 @@ producers = st.one_of(
     st.fixed_dictionaries(
         {
             "producer_id": st.one_of(st.integers(0, 3), st.just(2**63 - 1)),
-            "producer_epoch": st.sampled_from([-1, 0, 1, 255, 256, 2**15 - 1]),
+            "producer_epoch": st.sampled_from([0, 1, 255, 256, 2**15 - 1]),
             "base_sequence": st.integers(-1, 5),
         }
     ),
@@ -60,11 +62,21 @@ def stored_batches(draw, max_batches=4, headers=record_strategies.headers):
             is_transactional=draw(st.booleans()),
             **draw(producers),
         )
+        if draw(st.sampled_from([False] * 5 + [True])):
+            data = without_epoch(data)
         if draw(st.sampled_from([False] * 9 + [True])):
             data = oracle.empty_batch(RecordBatch(data).header)
         batches.append(RecordBatch(data))
         next_offset = last + 1
     return batches
+
+
+def without_epoch(data):
+    """The batch as no builder makes it: whoever wrote it has no epoch."""
+    header = RecordBatch(data).header._replace(producer_epoch=-1)
+    body = data[HEADER_SIZE:]
+    crc = crc32c(header.pack()[ATTRIBUTES_POSITION:] + body)
+    return header._replace(crc=crc).pack() + body
 
 
 def loaded(batches):
