@@ -97,7 +97,8 @@ TestCleanedTransactions = CleanedTransactions.TestCase
 TestCleanedTransactions.settings = settings(max_examples=max(1, settings().max_examples // 5))
 
 
-@settings(max_examples=max(1, settings().max_examples // 4))
+# Of the faults planted to try it, those that it finds came out in the first three lives.
+@settings(max_examples=max(1, settings().max_examples // 12))
 @given(seed=seeds, segment_bytes=segment_sizes)
 def test_lives_of_three_producers(seed: int, segment_bytes: int) -> None:
     """Sixteen passes each, restarts and crashes between them."""

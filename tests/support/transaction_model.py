@@ -125,8 +125,8 @@ class TransactionModel:
                 self.clean_beside_writers(rng, slots)
             else:
                 self.clean(slots)
-            if rng.random() < 0.1:
-                self.delete_records(rng.random())
+            if rng.random() < 0.25:
+                self.delete_records(rng)
             self.check()
 
     def write_plainly(self, batch: list, codec: Codec) -> None:
@@ -183,10 +183,12 @@ class TransactionModel:
             if self.log.producer_state.entry(number) is None:
                 client.forget()
 
-    def delete_records(self, share: float) -> None:
-        """Let the first part of what is stable go."""
-        start = self.log.log_start_offset
-        self.log.delete_records(start + int((self.log.last_stable_offset - start) * share))
+    def delete_records(self, rng: random.Random) -> None:
+        """Let the first part of what is stable go, often up to a marker, where the rules change."""
+        start, stable = self.log.log_start_offset, self.log.last_stable_offset
+        markers = [each.marker for each in self.ended if start < each.marker <= stable]
+        before = start + int((stable - start) * rng.random())
+        self.log.delete_records(rng.choice(markers) if markers and rng.random() < 0.5 else before)
         self.first_dirty = max(self.first_dirty, self.log.log_start_offset)
         self.log.delete_expired_files()
 
