@@ -11,7 +11,14 @@ from logstore import Broker
 from logstore.check.directory import Checker
 from logstore.names import parse_partition_dir
 from logstore.runtime import DiskFileSystem, ReadOnlyFileSystem
-from tests.processes.worker import BROKER_CONFIGS, PARTITIONS, SERIAL, TOPICS, Sent
+from tests.processes.worker import (
+    BROKER_CONFIGS,
+    PARTITIONS,
+    SERIAL,
+    TOPICS,
+    Sent,
+    make_topics,
+)
 
 HARMLESS = {
     "topics_partition",  # a topic's folders are made one by one, and the missing when first used
@@ -59,6 +66,7 @@ class Ledger:
         self.directories = list(directories)
         self.partitions = {str(tp): PartitionLedger() for tp in PARTITIONS}
         self.homes: dict[str, set[str]] = {}
+        self.has_topics = False
         self.topics: set[str] = set()
         self.deleted: set[str] = set()
         self.in_doubt: set[str] = set()
@@ -145,6 +153,9 @@ class Ledger:
             Whether retention ran by itself, of which nobody told.
         """
         with Broker(self.directories, broker_config=BROKER_CONFIGS) as broker:
+            if not self.has_topics:  # nobody lived long enough to make them all
+                make_topics(broker)
+                self.has_topics = True
             for transactional_id in self.transactional_ids:
                 # Ends what its last owner left open.
                 with broker.producer(transactional_id=transactional_id) as producer:

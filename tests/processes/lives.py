@@ -104,7 +104,7 @@ class Worker:
                 assert rest[0] == self.pid
                 self.code = rest[1]
             elif what == "open":
-                self.is_open = True
+                self.is_open = self._ledger.has_topics = True
             elif what == "disk":
                 (self.disk_error,) = rest
             elif what == "failed":

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from logstore import Broker, TopicPartition, VirtualClock
-from logstore.broker.copies import copy_partitions
+from logstore.broker.copies import UNFINISHED, copy_partitions, unfinished
 from logstore.checkpoint import CLEAN_SHUTDOWN, CLEANER_OFFSETS, RECOVERY_POINTS, OffsetCheckpoint
 from logstore.errors import InvalidConfigurationError, KafkaStorageError
 from logstore.log_directory import CHECKPOINTS
@@ -267,3 +267,12 @@ def test_nothing_is_linked(tmp_path: Path) -> None:
         path.write_bytes(b"overwritten")
         os.utime(path, ns=(0, 0))
     assert tree_hash(source_dir) == before
+
+
+def test_a_copy_is_called_unfinished_durably_before_anything_is_in_it():
+    fs = FaultyFileSystem(MemoryFileSystem(VirtualClock()))
+    marker = f"/copy/{UNFINISHED}"
+    with unfinished(fs, "/copy"):
+        assert fs.operations[-2:] == [("open", marker), ("sync_dir", "/copy")]
+        assert fs.exists(marker)
+    assert fs.operations[-2:] == [("remove", marker), ("sync_dir", "/copy")]

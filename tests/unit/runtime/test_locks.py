@@ -5,6 +5,7 @@ import fcntl
 import gc
 import os
 import signal
+import struct
 import subprocess
 import sys
 import threading
@@ -113,6 +114,15 @@ def test_looking_at_who_holds_a_lock_gives_it_up_in_no_process(path):
     assert fs.lock_holder(f"{path}.hard") == os.getpid()
     assert answer_of_another_process(path) == "refused"
     lock.release()
+
+
+@pytest.mark.skipif(not hasattr(fcntl, "F_OFD_SETLK"), reason="Linux alone has such locks")
+def test_a_lock_that_belongs_to_no_process_is_held_by_an_unknown_one(path):
+    with Path(path).open("wb") as file:
+        asked = struct.pack("hhqqi0q", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        fcntl.fcntl(file, fcntl.F_OFD_SETLK, asked)
+        assert DiskFileSystem().lock_holder(path) == 0
+    assert DiskFileSystem().lock_holder(path) is None
 
 
 def test_a_pipe_in_the_place_of_a_lock_keeps_nobody_waiting(path):
