@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from logstore.errors import LogStoreError
+from logstore.errors import LogStoreError, UnknownTopicOrPartitionError
 from logstore.services import LogService
 from logstore.types import INT64_MAX
 
 if TYPE_CHECKING:
+    from logstore.log import Log
     from logstore.manager import LogManager
     from logstore.retention import RetentionDecision
     from logstore.runtime import ScheduledTask
@@ -55,6 +56,7 @@ class Housekeeping(LogService):
         self._tasks: list[ScheduledTask] = []
         self._started_ms = 0
         self._watermarks_moved = False
+        self._left_out = False  # whether retention passed over a log that it will look at again
 
     def start(self) -> None:
         """Open all logs and schedule the tasks."""
@@ -67,26 +69,48 @@ class Housekeeping(LogService):
             except LogStoreError as error:
                 logger.warning("%s is left out of background work: %s", tp, error)
         first = config.log_initial_task_delay_ms
-        for name, action, period_ms in (
-            ("kafka-log-retention", self.retain, config.log_retention_check_interval_ms),
-            ("kafka-log-flusher", self.flush, config.log_flush_scheduler_interval_ms),
+        for name, action, period_ms, idle_ms in (
+            (
+                "kafka-log-retention",
+                self.retain,
+                config.log_retention_check_interval_ms,
+                self._retention_idle_ms,
+            ),
+            (
+                "kafka-log-flusher",
+                self.flush,
+                config.log_flush_scheduler_interval_ms,
+                self._flush_idle_ms,
+            ),
             (
                 "kafka-recovery-point-checkpoint",
                 manager.checkpoint_recovery_points,
                 config.log_flush_offset_checkpoint_interval_ms,
+                _until_woken,
             ),
             (
                 "kafka-log-start-offset-checkpoint",
                 manager.checkpoint_log_starts,
                 config.log_flush_start_offset_checkpoint_interval_ms,
+                _until_woken,
             ),
         ):
-            self._schedule(name, action, first, period_ms)
-        period_ms = config.producer_id_expiration_check_interval_ms
-        self._schedule("PeriodicProducerExpirationCheck", self.expire_producers, 0, period_ms)
+            self._schedule(name, action, first, period_ms, idle_ms)
+        self._schedule(
+            "PeriodicProducerExpirationCheck",
+            self.expire_producers,
+            0,
+            config.producer_id_expiration_check_interval_ms,
+            self._expiration_idle_ms,
+        )
 
     def _schedule(
-        self, name: str, action: Callable[[], None], delay_ms: int, period_ms: int
+        self,
+        name: str,
+        action: Callable[[], None],
+        delay_ms: int,
+        period_ms: int,
+        idle_ms: Callable[[], int | None],
     ) -> None:
         if period_ms < INT64_MAX:
             task = self._manager.runtime.scheduler.schedule(
@@ -95,6 +119,7 @@ class Housekeeping(LogService):
                 action,
                 delay_ms=delay_ms,
                 period_ms=period_ms if period_ms > 0 else None,
+                idle_ms=idle_ms,
             )
             self._tasks.append(task)
 
@@ -105,10 +130,11 @@ class Housekeeping(LogService):
         self._tasks.clear()
 
     def log_changed(self) -> None:
-        """See that the checkpoint is written at the next of its moments.
+        """See that the tasks run at the next of their moments.
 
         Only if there is a reason: months of virtual time would be a million writes of nothing.
         """
+        self._wake()
         if self._watermarks_moved:
             return
         self._watermarks_moved = True
@@ -121,6 +147,26 @@ class Housekeeping(LogService):
             delay_ms=interval_ms - passed_ms,
         )
 
+    def partition_added(self, topic_partition: TopicPartition) -> None:
+        """Look at the logs again."""
+        self._wake()
+
+    def partition_removed(self, topic_partition: TopicPartition) -> None:
+        """Look at the logs again."""
+        self._wake()
+
+    def partition_moved(self, topic_partition: TopicPartition, log_dir: str) -> None:
+        """Look at the logs again."""
+        self._wake()
+
+    def config_changed(self, topic: str) -> None:
+        """Look at the logs again."""
+        self._wake()
+
+    def _wake(self) -> None:
+        for task in self._tasks:
+            task.wake()
+
     def _uptime_ms(self) -> int:
         return self._manager.runtime.clock.monotonic_ns() // 1_000_000
 
@@ -128,16 +174,31 @@ class Housekeeping(LogService):
 
     def retain(self) -> None:
         """Run retention over the topics that are only deleted from."""
-        manager = self._manager
-        adopted = {topic.name for topic in manager.catalog.topics() if topic.adopted}
-        for log in manager.open_logs():
+        self._left_out = False
+        for log in self._retained_logs():
             tp = log.topic_partition
-            if log.is_offline or tp.topic in adopted or log.config.compact:
-                continue
+            is_done = False
             # A cleaning of a topic that was compacted until now comes to its end first.
-            with _one_of_many(tp, "retention"), manager.services.paused_if_idle(tp) as is_idle:
+            with (
+                _one_of_many(tp, "retention"),
+                self._manager.services.paused_if_idle(tp) as is_idle,
+            ):
                 if is_idle:
                     log_removals(log.delete_old_segments())
+                    is_done = True
+            self._left_out |= not is_done
+
+    def _retained_logs(self) -> list[Log]:
+        adopted = {topic.name for topic in self._manager.catalog.topics() if topic.adopted}
+        return [
+            log
+            for log in self._manager.open_logs()
+            if not (log.is_offline or log.topic_partition.topic in adopted or log.config.compact)
+        ]
+
+    def _retention_idle_ms(self) -> int | None:
+        """Return how long nothing expires; what has expired and stayed waits for a change."""
+        return 0 if self._left_out else self._soonest(self._retained_logs(), _expiry_ms)
 
     def flush(self) -> None:
         """Flush the logs that were last flushed `flush.ms` ago or more."""
@@ -146,6 +207,9 @@ class Housekeeping(LogService):
             if not log.is_offline and now_ms - log.last_flush_ms >= log.config.flush_ms:
                 with _one_of_many(log.topic_partition, "flush"):
                     log.flush()
+
+    def _flush_idle_ms(self) -> int | None:
+        return self._soonest(self._manager.open_logs(), _flush_due_ms)
 
     def checkpoint_high_watermarks(self) -> None:
         """Write the high watermarks."""
@@ -158,3 +222,33 @@ class Housekeeping(LogService):
         for log in self._manager.open_logs():
             with log.lock:
                 log.producer_state.remove_expired(now_ms)
+
+    def _expiration_idle_ms(self) -> int | None:
+        now_ms = self._manager.runtime.clock.now_ms()
+        return self._soonest(
+            self._manager.open_logs(), lambda log: log.producer_state.next_expiry_ms(now_ms)
+        )
+
+    def _soonest(self, logs: Iterable[Log], moment_of: Callable[[Log], int | None]) -> int | None:
+        """Return in how many ms the first moment to come of any log is; None if none comes."""
+        now_ms = self._manager.runtime.clock.now_ms()
+        moments = []
+        for log in logs:
+            with suppress(UnknownTopicOrPartitionError), log.lock:  # just deleted
+                moments.append(moment_of(log))
+        left_ms = (moment - now_ms for moment in moments if moment is not None and moment > now_ms)
+        return min(left_ms, default=None)
+
+
+def _until_woken() -> None:
+    """Tell that nothing happens by the passing of time alone."""
+
+
+def _expiry_ms(log: Log) -> int | None:
+    return log.next_expiry_ms()
+
+
+def _flush_due_ms(log: Log) -> int | None:
+    if log.is_offline or log.log_end_offset <= log.recovery_point:
+        return None
+    return log.last_flush_ms + log.config.flush_ms

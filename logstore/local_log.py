@@ -83,6 +83,8 @@ class LocalLog:
     on_offline : callable, optional
         Told the reason when a failure of the disk takes the log offline; the owner then takes the
         rest of the data directory offline too.
+    on_change : callable, optional
+        Told of each append, roll, flush and cut.
     """
 
     def __init__(
@@ -105,6 +107,7 @@ class LocalLog:
         self.generation = 0
         self.lock = runtime.lock()
         self.on_offline: Callable[[str], None] | None = None
+        self.on_change: Callable[[], None] | None = None
         self.last_flush_ms = runtime.clock.now_ms()
         self._truncating = False
         self._publish_end(log_end_offset)
@@ -194,6 +197,8 @@ class LocalLog:
                 self.runtime.fs.sync_dir(self.directory)
             self.recovery_point = max(target, self.recovery_point)
             self.last_flush_ms = self.runtime.clock.now_ms()
+            if self.on_change is not None:
+                self.on_change()
 
     def _come_to_rest(self) -> None:
         """Leave the files as a clean stop does. The lock is held."""

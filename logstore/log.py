@@ -8,7 +8,7 @@ thread and never calls the cleaner; the cleaner asks for segments and hands back
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.append import AppendInfo, NewRecord, check_producers
@@ -100,7 +100,6 @@ class Log(LocalLog):
         self._restarted_at = 0
         self.findings = tuple(findings)
         self._high_watermark = self._last_stable_offset = log_start_offset
-        self.on_change: Callable[[], None] | None = None
         self.reader = LogReader(self)
         self.appender = LogAppender(self)
         self.lifetime.add(self.reader)

@@ -400,6 +400,7 @@ class LogManager:
             return self._open(topic_partition)
         log.on_offline = partial(self._take_offline, directory)
         log.on_change = self.services.log_changed
+        self.services.log_changed()  # what is opened is looked after, too
         return log
 
     def _load(self, topic_partition: TopicPartition, directory: LogDirectory) -> Log:

@@ -271,6 +271,19 @@ class ProducerStateManager:
             del self._producers[producer_id]
         return len(expired)
 
+    def next_expiry_ms(self, now_ms: int) -> int | None:
+        """Return when the next producer expires unless it goes on, Unix ms; None if none does.
+
+        One whose time is over, and whose transaction keeps it, waits for that to end.
+        """
+        last = [
+            entry.last_timestamp
+            for entry in self._producers.values()
+            if not self._is_expired(entry, now_ms)
+        ]
+        moments = [each + self.producer_id_expiration_ms for each in last]
+        return min((each for each in moments if each > now_ms), default=None)
+
     def truncate_and_reload(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
         """Go back to the newest state known on disk within the log's bounds.
 

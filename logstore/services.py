@@ -51,7 +51,7 @@ class LogService:
         """Obey other broker settings, which were checked, from now on."""
 
     def log_changed(self) -> None:
-        """Hear that some log was appended to, rolled or cut: often, so be quick."""
+        """Hear that some log was opened, appended to, rolled, flushed or cut; often: be quick."""
 
 
 class LogServices:
@@ -96,7 +96,7 @@ class LogServices:
             service.reconfigure(config)
 
     def log_changed(self) -> None:
-        """Tell of an append, a roll or a cut; quick."""
+        """Tell of an opening, an append, a roll, a flush or a cut; quick."""
         for service in self._services:
             service.log_changed()
 

@@ -389,6 +389,7 @@ class TransactionCoordinator(LogService):
                 self._expire_in_background,
                 delay_ms=period_ms,
                 period_ms=period_ms,
+                idle_ms=self._expiry_idle_ms,
             )
             if self._log.is_stored:
                 self._take_over()
@@ -400,6 +401,25 @@ class TransactionCoordinator(LogService):
             if task is not None:
                 task.cancel()
         self._expiry_task = self._abort_task = None
+
+    def log_changed(self) -> None:
+        """Look for ids out of use again: the change may be one of theirs."""
+        if (task := self._expiry_task) is not None:
+            task.wake()
+
+    def config_changed(self, topic: str) -> None:
+        """Look for ids out of use again: a copied topic may be this engine's own now."""
+        self.log_changed()
+
+    def _expiry_idle_ms(self) -> int | None:
+        """Return how long no id expires; what could not be forgotten is tried again."""
+        with self._lock:
+            if not self._is_in_use():
+                return None
+            now_ms = self._runtime.clock.now_ms()
+            known = self._load().by_id.values()
+            moments = [each.last_update_ms for each in known if each.state.is_idle]
+            return max(0, min(moments) + self.config.id_expiration_ms - now_ms) if moments else None
 
     def _watch(self) -> None:
         """See that timeouts are looked for at the next of their moments.

@@ -11,6 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
+from logstore.errors import InvalidConfigurationError
+from logstore.types import INT64_MAX
+
 VIRTUAL_EPOCH_MS = 1_704_067_200_000
 """2024-01-01T00:00:00Z, where every `VirtualClock` starts unless told otherwise."""
 
@@ -54,12 +57,26 @@ class SystemClock:
         time.sleep(seconds)
 
 
+def _check_wall_ms(wall_ms: float) -> None:
+    if not 0 <= wall_ms <= INT64_MAX:
+        raise InvalidConfigurationError(
+            f"a clock cannot stand at {wall_ms} ms: Kafka's times are 0 to {INT64_MAX}, in Unix ms"
+        )
+
+
 class FixedWallClock(SystemClock):
-    """Wall time stands still at one moment; monotonic time runs."""
+    """Wall time stands still at one moment; monotonic time runs.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        The moment is before 1970, or none of Kafka's: above 2⁶³ − 1 ms.
+    """
 
     follows_system = False
 
     def __init__(self, wall_ms: int) -> None:
+        _check_wall_ms(wall_ms)
         self._wall_ms = wall_ms
 
     def now_ms(self) -> int:
@@ -87,6 +104,11 @@ class VirtualClock:
     start_ms : int
         First wall time in Unix milliseconds; 2024-01-01T00:00:00Z by default.
 
+    Raises
+    ------
+    InvalidConfigurationError
+        It would stand before 1970 or above 2⁶³ − 1 ms, here or in any method; it is unchanged.
+
     Notes
     -----
     `sleep` advances the clock and returns at once. A wall clock that is stepped back leaves
@@ -100,6 +122,7 @@ class VirtualClock:
     follows_system = False
 
     def __init__(self, start_ms: int = VIRTUAL_EPOCH_MS) -> None:
+        _check_wall_ms(start_ms)
         self._wall_ns = start_ms * 1_000_000
         self._monotonic_ns = self._wall_ns
         self._listeners: list[TimeListener] = []
@@ -147,11 +170,13 @@ class VirtualClock:
         total_ms = ms + 1000 * (seconds + 60 * (minutes + 60 * (hours + 24 * days)))
         if total_ms < 0:
             raise ValueError(f"cannot advance by {total_ms} ms; set_ms() steps the clock back")
+        _check_wall_ms(self.now_ms() + total_ms)
         self._advance_ns(round(total_ms * 1_000_000))
         return self.now_ms()
 
     def set_ms(self, wall_ms: int) -> None:
         """Put the clock at `wall_ms`, forward (as `advance`) or back (wall time alone)."""
+        _check_wall_ms(wall_ms)
         step_ns = wall_ms * 1_000_000 - self._wall_ns
         if step_ns > 0:
             self._advance_ns(step_ns)

@@ -8,7 +8,13 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TypeVar
 
 from logstore.runtime.clock import Clock, VirtualClock
-from logstore.runtime.scheduler import Deadlock, QueueScheduler, check_threads, outcome
+from logstore.runtime.scheduler import (
+    Deadlock,
+    QueueScheduler,
+    ScheduledTask,
+    check_threads,
+    outcome,
+)
 
 T = TypeVar("T")
 
@@ -20,7 +26,8 @@ class DeterministicScheduler(QueueScheduler):
     """One thread, which is the caller's; the same calls always give the same order.
 
     Tasks run in the order of their due moments; those of one moment in the order in which they
-    were scheduled or, with a seed, in one drawn from it.
+    began to wait for it (a periodic one: at the moment before) and then in that in which they were
+    scheduled or, with a seed, in one drawn from it.
 
     Parameters
     ----------
@@ -147,6 +154,13 @@ class DeterministicScheduler(QueueScheduler):
     def _sleep_until(self, moment_ns: int | None) -> None:
         if moment_ns is not None:
             self._clock.sleep(max(0, moment_ns - self._clock.monotonic_ns()) / 1e9)
+
+    def _idle_ns(self, task: ScheduledTask) -> int | None:
+        # On other clocks nobody is there at the moments that a change would have to be seen at.
+        if self._virtual_clock is None or task._idle_ms is None or task._was_woken:
+            return 0
+        idle_ms = task._idle_ms()
+        return None if idle_ms is None else max(0, idle_ms) * 1_000_000
 
     def _in_task(self) -> AbstractContextManager[None]:
         return nullcontext() if self._virtual_clock is None else self._virtual_clock.held()

@@ -29,6 +29,11 @@ Tasks may schedule, cancel, wait and sleep. A period counts from due moment to d
 `scheduleAtFixedRate` does in `KafkaScheduler`), but whatever moments a run missed, because it was
 late or the one before it took long, are made up for by that one run.
 
+A periodic task can say how long its runs will change nothing (`idle_ms`). In virtual time those
+runs are left out, so that years pass as quickly as days; whoever changes what the task looks at
+calls `ScheduledTask.wake`. It runs at the moments of its period alone, and among the tasks of one
+moment in the order that it would have had without sleep (as long as no task takes time itself).
+
 Errors
 ------
 What a task raises is logged, counted and kept as its `last_error`, and neither its period nor
@@ -67,6 +72,10 @@ class Deadlock(AssertionError):
     """What is waited for cannot come: nothing is left to run, or it runs for ever."""
 
 
+_Key = tuple[int, float, int, int]
+"""Due moment, what a seed draws, since when it waits, number: the order in which tasks run."""
+
+
 class ScheduledTask:
     """A piece of background work; made by `Scheduler.schedule`.
 
@@ -91,9 +100,15 @@ class ScheduledTask:
     __slots__ = (
         "_action",
         "_due_ns",
+        "_idle_ms",
+        "_is_asleep",
+        "_key",
+        "_number",
         "_owner",
         "_period_ns",
+        "_ran_ns",
         "_started_ns",
+        "_was_woken",
         "cancelled",
         "failures",
         "is_running",
@@ -108,13 +123,22 @@ class ScheduledTask:
         action: Callable[[], None],
         period_ms: int | None,
         owner: QueueScheduler,
+        *,
+        number: int = 0,
+        idle_ms: Callable[[], int | None] | None = None,
     ) -> None:
         self.name = name
         self._action = action
         self._period_ns = None if period_ms is None else period_ms * 1_000_000
         self._owner = owner
+        self._number = number
+        self._idle_ms = idle_ms
         self._due_ns = 0
+        self._key: _Key = (0, 0.0, 0, 0)
         self._started_ns = 0
+        self._ran_ns = 0
+        self._is_asleep = False
+        self._was_woken = False
         self.cancelled = False
         self.is_running = False
         self.runs = 0
@@ -124,6 +148,15 @@ class ScheduledTask:
     def __repr__(self) -> str:
         state = "running" if self.is_running else "cancelled" if self.cancelled else "waiting"
         return f"<ScheduledTask {self.name}: {state}, {self.runs} runs, {self.failures} failed>"
+
+    def wake(self) -> None:
+        """Run again from the next moment of the period on: what the runs look at has changed.
+
+        For a task with `idle_ms`; quick if it does not sleep. Any thread may call.
+        """
+        self._was_woken = True
+        if self._is_asleep:
+            self._owner.wake(self)
 
     def cancel(self) -> None:
         """Let no further run begin; one under way goes on (`is_running` tells).
@@ -164,6 +197,7 @@ class Scheduler(Protocol):
         *,
         delay_ms: int = 0,
         period_ms: int | None = None,
+        idle_ms: Callable[[], int | None] | None = None,
     ) -> ScheduledTask:
         """Run `action` once after `delay_ms`, and then every `period_ms` if that is given.
 
@@ -177,6 +211,9 @@ class Scheduler(Protocol):
             Milliseconds of monotonic time until the first run, at least 0.
         period_ms : int, optional
             Milliseconds from one due moment to the next, at least 1.
+        idle_ms : callable, optional
+            Asked after a run in virtual time: for how many ms from now on runs change nothing,
+            unless the task is woken; None: for ever. Not asked if it was woken during the run.
 
         Returns
         -------
@@ -237,16 +274,18 @@ class QueueScheduler:
     """Tasks by due moment, and what running one means; when and by whom is for subclasses.
 
     Holds: the queue has every task that waits for a run, once; none of those is cancelled or
-    running. What runs is in `_running`. Nothing is queued while not started.
+    running. What runs is in `_running`, what sleeps until it is woken in `_asleep`. Nothing is
+    queued while not started.
     """
 
     def __init__(self, clock: Clock, rng: random.Random | None = None) -> None:
         self._clock = clock
         self._rng = rng
         self._lock = threading.RLock()
-        self._queue: list[tuple[int, float, int, ScheduledTask]] = []
+        self._queue: list[tuple[_Key, ScheduledTask]] = []
         self._numbers = itertools.count()
-        self._running: set[ScheduledTask] = set()
+        self._running: dict[ScheduledTask, None] = {}  # a set in the order of its members
+        self._asleep: set[ScheduledTask] = set()  # without a due moment
         self._started = False
         _schedulers.add(self)
 
@@ -262,16 +301,20 @@ class QueueScheduler:
         *,
         delay_ms: int = 0,
         period_ms: int | None = None,
+        idle_ms: Callable[[], int | None] | None = None,
     ) -> ScheduledTask:
         """Run `action` after a delay, once or periodically; see `Scheduler.schedule`."""
         if delay_ms < 0:
             raise ValueError(f"task {name}: delay of {delay_ms} ms")
         if period_ms is not None and period_ms < 1:
             raise ValueError(f"task {name}: period of {period_ms} ms")
-        task = ScheduledTask(name, action, period_ms, self)
+        number = next(self._numbers)
+        task = ScheduledTask(name, action, period_ms, self, number=number, idle_ms=idle_ms)
         with self._lock:
             if self._started:
-                self._push(task, self._clock.monotonic_ns(), delay_ms * 1_000_000)
+                now_ns = self._clock.monotonic_ns()
+                if delay_ms * 1_000_000 < NEVER_NS:
+                    self._push(task, now_ns + delay_ms * 1_000_000, now_ns)
                 self._on_scheduled()
             else:
                 task.cancelled = True
@@ -282,9 +325,34 @@ class QueueScheduler:
         """Let no further run of a task begin."""
         with self._lock:
             task.cancelled = True
-            self._queue = [entry for entry in self._queue if entry[-1] is not task]
-            heapq.heapify(self._queue)
+            self._take_back(task)
         self.notify()
+
+    def wake(self, task: ScheduledTask) -> None:
+        """Let a task that sleeps run at the first moment of its period that is not over."""
+        with self._lock:
+            if not task._is_asleep or task.cancelled:
+                return
+            self._take_back(task)
+            period_ns = task._period_ns
+            assert period_ns is not None, "only periodic tasks sleep"
+            if self._running:
+                # What comes after that task at its moment is still to come.
+                current = next(reversed(self._running))
+                due_ns = _moment_from(task._ran_ns, period_ns, current._due_ns)
+                if self._key_of(task, due_ns, due_ns - period_ns) < current._key:
+                    due_ns += period_ns
+            else:
+                due_ns = _moment_from(task._ran_ns, period_ns, self._clock.monotonic_ns() + 1)
+            due_ns = max(due_ns, task._ran_ns + period_ns)
+            self._push(task, due_ns, due_ns - period_ns)
+
+    def _take_back(self, task: ScheduledTask) -> None:
+        """Take a task out of the queue. The lock is held."""
+        task._is_asleep = False
+        self._asleep.discard(task)
+        self._queue = [entry for entry in self._queue if entry[-1] is not task]
+        heapq.heapify(self._queue)
 
     def notify(self) -> None:
         """Let those who wait look at once; nobody does here."""
@@ -292,7 +360,7 @@ class QueueScheduler:
     def next_due_ns(self) -> int | None:
         """Return the monotonic moment at which the next task is due, maybe past."""
         with self._lock:
-            return self._queue[0][0] if self._queue else None
+            return self._queue[0][0][0] if self._queue else None
 
     def _on_scheduled(self) -> None:
         """See to it that somebody runs what was just put into the queue, whose lock is held."""
@@ -301,21 +369,32 @@ class QueueScheduler:
         """Return what surrounds the action of a task."""
         return nullcontext()
 
-    def _push(self, task: ScheduledTask, from_ns: int, delay_ns: int) -> None:
-        if delay_ns < NEVER_NS:
-            task._due_ns = from_ns + delay_ns
-            tie = 0.0 if self._rng is None else self._rng.random()
-            heapq.heappush(self._queue, (task._due_ns, tie, next(self._numbers), task))
+    def _push(self, task: ScheduledTask, due_ns: int, since_ns: int) -> None:
+        """Queue a task that waits since a moment."""
+        task._due_ns = due_ns
+        task._key = self._key_of(task, due_ns, since_ns)
+        heapq.heappush(self._queue, (task._key, task))
+
+    def _key_of(self, task: ScheduledTask, due_ns: int, since_ns: int) -> _Key:
+        """Return the place of a task in the order: of one moment, who waits longest is first."""
+        tie = 0.0 if self._rng is None else self._rng.random()
+        return due_ns, tie, since_ns, task._number
+
+    def _idle_ns(self, task: ScheduledTask) -> int | None:
+        """Return for how long runs of a task are left out; None for ever."""
+        return 0
 
     def _pop(self, now_ns: int, due_ns: int) -> ScheduledTask | None:
         """Begin the run of the first task that is due at `due_ns`."""
         with self._lock:
-            if not self._queue or self._queue[0][0] > due_ns:
+            if not self._queue or self._queue[0][0][0] > due_ns:
                 return None
             task = heapq.heappop(self._queue)[-1]
             task._started_ns = now_ns
+            task._ran_ns = task._due_ns
+            task._is_asleep = task._was_woken = False
             task.is_running = True
-            self._running.add(task)
+            self._running[task] = None
             return task
 
     def _run(self, task: ScheduledTask) -> None:
@@ -325,6 +404,7 @@ class QueueScheduler:
         except BaseException as error:
             task.failures += 1
             task.last_error = error
+            task._was_woken = True  # the next run tries again
             if not _is_contained(error):
                 raise
             logger.exception("scheduled task %s failed", task.name)
@@ -332,14 +412,26 @@ class QueueScheduler:
             self._finish(task)
 
     def _finish(self, task: ScheduledTask) -> None:
+        # Without the lock: who wakes a task may hold a lock that is asked for here.
+        idle_ns = self._idle_ns(task)
         with self._lock:
             task.runs += 1
             task.is_running = False
-            self._running.discard(task)
+            self._running.pop(task, None)  # in a forked child it is not there
             period_ns = task._period_ns
-            if period_ns is not None and not task.cancelled:
+            if period_ns is not None and not task.cancelled and self._started:
                 missed = max(0, task._started_ns - task._due_ns) // period_ns
-                self._push(task, task._due_ns, (missed + 1) * period_ns)
+                due_ns = task._due_ns + (missed + 1) * period_ns
+                task._is_asleep = idle_ns != 0
+                if task._was_woken:  # asked last: who wakes it asks the other way round
+                    idle_ns, task._is_asleep = 0, False
+                if idle_ns is None:
+                    self._asleep.add(task)
+                else:
+                    if idle_ns:
+                        awake_ns = self._clock.monotonic_ns() + idle_ns
+                        due_ns = max(due_ns, _moment_from(due_ns, period_ns, awake_ns))
+                    self._push(task, due_ns, due_ns - period_ns)
         self.notify()
 
     def _forget_in_child(self) -> None:
@@ -350,26 +442,37 @@ class QueueScheduler:
         self._lock = threading.RLock()
         self._started = False
         self._queue = []
-        self._running = set()
+        self._running = {}
+        self._asleep = set()
 
     def _check(self) -> None:
         with self._lock:
             queued = [entry[-1] for entry in self._queue]
             assert self._started or not queued
             assert len(set(queued)) == len(queued)
-            assert not self._running & set(queued)
+            assert not self._running.keys() & set(queued)
+            assert not self._asleep & (self._running.keys() | set(queued))
+            assert all(task._is_asleep and not task.cancelled for task in self._asleep)
             assert not any(task.cancelled or task.is_running for task in queued)
             assert all(task.is_running for task in self._running)
-            assert all(entry[0] == entry[-1]._due_ns for entry in self._queue)
+            assert all(entry[0] == entry[-1]._key for entry in self._queue)
+            assert all(entry[0][0] == entry[-1]._due_ns for entry in self._queue)
             for number, entry in enumerate(self._queue[1:], 1):
                 assert self._queue[(number - 1) // 2] <= entry
 
     def _stop(self) -> None:
         with self._lock:
             self._started = False
-            for task in (*self._running, *(entry[-1] for entry in self._queue)):
+            waiting = [entry[-1] for entry in self._queue]
+            for task in (*self._running, *self._asleep, *waiting):
                 task.cancelled = True
             self._queue.clear()
+            self._asleep.clear()
+
+
+def _moment_from(anchor_ns: int, period_ns: int, earliest_ns: int) -> int:
+    """Return the first moment of a period at or after another one; `anchor_ns` is one of them."""
+    return anchor_ns + -(-(earliest_ns - anchor_ns) // period_ns) * period_ns
 
 
 def _forget_in_child() -> None:

@@ -1,8 +1,9 @@
 """The deterministic scheduler against a list that is searched anew for each run.
 
 The model knows no heap, no clock and no listener: it takes the earliest task again and again. What
-it shares with the scheduler is only the rule, as documented: order of due moments, then of
-queueing; a run covers all moments of its period that had passed when it began.
+it shares with the scheduler is only the rule, as documented: order of due moments, then of those
+since when they wait (a periodic task: since the moment before), then of first scheduling; a run
+covers all moments of its period that had passed when it began.
 """
 
 import hypothesis.strategies as st
@@ -17,31 +18,30 @@ lengths = st.sampled_from([0, 0, 0, 1, 7, 25, 100])
 
 
 class Model:
-    """Tasks as `[due, queued, name, period, takes, child]`; times in ms."""
+    """Tasks as `[due, since, number, name, period, takes, child]`; times in ms."""
 
     def __init__(self):
         self.now = 0
         self.waiting = []
-        self.queued = 0
+        self.scheduled = 0
         self.runs = []
 
     def schedule(self, name, delay, period, takes, child):
-        self.queue([self.now + delay, 0, name, period, takes, child])
-
-    def queue(self, task):
-        self.queued += 1
-        task[1] = self.queued
-        self.waiting.append(task)
+        self.scheduled += 1
+        due = self.now + delay
+        self.waiting.append([due, self.now, self.scheduled, name, period, takes, child])
 
     def cancel(self, name):
-        self.waiting = [task for task in self.waiting if task[2] != name]
+        self.waiting = [task for task in self.waiting if task[3] != name]
 
     def advance(self, ms):
         target = self.now + ms
-        while self.waiting and min(self.waiting)[0] <= target:
-            task = min(self.waiting, key=lambda task: task[:2])
+        while self.waiting:
+            task = min(self.waiting, key=lambda task: task[:3])
+            if task[0] > target:
+                break
             self.waiting.remove(task)
-            due, _, name, period, takes, child = task
+            due, _, _, name, period, takes, child = task
             self.now = start = max(self.now, due)
             self.runs.append((name, start))
             if child is not None:
@@ -50,7 +50,8 @@ class Model:
             if period is not None:
                 while task[0] <= start:
                     task[0] += period
-                self.queue(task)
+                task[1] = task[0] - period
+                self.waiting.append(task)
         self.now = max(self.now, target)
 
 
@@ -98,7 +99,7 @@ class SchedulerMachine(RuleBasedStateMachine):
     @rule(ms=st.integers(0, 200))
     def wait_in_vain(self, ms):
         """Waiting is advancing, but gives up at the first moment that has used up its time."""
-        if all(task[4] == 0 for task in self.model.waiting):
+        if all(task[5] == 0 for task in self.model.waiting):
             assert not self.scheduler.wait_until(lambda: False, timeout_ms=ms)
             self.model.advance(ms)
 

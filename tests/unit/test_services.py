@@ -212,7 +212,7 @@ def test_services_hear_of_partitions_and_configurations(kept):
     manager.delete_topic("a")
     manager.stop()
     assert heard == [
-        *("start", "config a", "+a-0", "+a-1", "config a", "moved"),
+        *("start", "config a", "+a-0", "moved", "+a-1", "moved", "config a", "moved"),
         *("pause a-0", "moved", "resume a-0"),
         *("pause a-0", "-a-0", "pause a-1", "-a-1", "stop"),
     ]
@@ -226,7 +226,7 @@ def test_a_task_that_fails_stops_no_other(kept):
     fill(sound, 1)
     broken.go_offline("on purpose")
     kept.manager.directories[0].offline_reason = None
-    sound._offline_reason = None
+    sound._offline_reason, sound.is_offline = None, False
     kept.clock.advance(ms=FIRST_RUN_MS)
     assert sound.log_start_offset == 1
 

@@ -10,7 +10,7 @@ from cleaner.manager import PassResult
 from cleaner.states import ABORTED, CleaningStates, paused
 from logstore import Broker, VirtualClock, log_directory
 from logstore.check.directory import Checker
-from logstore.errors import KafkaStorageError
+from logstore.errors import KafkaStorageError, UnknownTopicOrPartitionError
 from logstore.housekeeping import Housekeeping
 from logstore.runtime import MemoryFileSystem, Runtime
 from tests.support.builders import data_batch
@@ -163,7 +163,7 @@ def test_a_log_that_was_deleted_after_its_choice_is_no_fault_of_the_worker(
     if comes_again:
         topic(broker)
     steps = broker.cleaner.run_pass(selected.log, selected.state)
-    with pytest.raises(KafkaStorageError, match="closed"):
+    with pytest.raises(UnknownTopicOrPartitionError, match="deleted"):
         next(steps)
     assert broker.cleaner.states.of(USERS) is None
 
@@ -250,7 +250,7 @@ def test_retention_of_the_others_goes_on_when_a_log_is_deleted_under_its_hands()
     Housekeeping(broker.manager).retain()
     assert offsets(broker, "b") == []
     for log in broker.manager.open_logs():
-        log.set_config(broker.log("b").config)
+        log.config = broker.log("b").config
     Housekeeping(broker.manager).flush()
 
 
@@ -379,7 +379,7 @@ def test_a_repair_for_a_log_that_was_replaced_leaves_its_successor_s_checkpoint_
     topic(broker)
     fill(broker, count=30)
     directory.write_cleaner_offset(USERS, 30)  # beyond the old log's end
-    with pytest.raises(KafkaStorageError, match="closed"):
+    with pytest.raises(UnknownTopicOrPartitionError, match="deleted"):
         broker.cleaner.repair_checkpoint(old, state)
     assert broker.cleaner.checkpoint_of(USERS) == 30
     assert broker.cleaner.states.of(USERS) is None

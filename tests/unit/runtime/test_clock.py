@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from logstore.errors import InvalidConfigurationError
 from logstore.runtime import (
     Clock,
     DiskFileSystem,
@@ -209,3 +210,29 @@ def test_locks_are_re_entrant_and_exclude_other_threads():
         assert entered == []
     thread.join()
     assert entered == [True]
+
+
+@pytest.mark.parametrize("wall_ms", (2**63, -1, 10**30))
+def test_a_clock_never_stands_where_kafka_has_no_time(wall_ms):
+    """Kafka's timestamps are 64 bits with a sign, and none is negative."""
+    for make in (VirtualClock, FixedWallClock):
+        with pytest.raises(InvalidConfigurationError, match=f"cannot stand at {wall_ms} ms"):
+            make(wall_ms)
+    clock = VirtualClock()
+    with pytest.raises(ValueError, match="cannot stand"):
+        clock.set_ms(wall_ms)
+    assert clock.now_ms() == VIRTUAL_EPOCH_MS
+
+
+def test_a_clock_goes_as_far_as_kafkas_time_and_no_further():
+    clock = VirtualClock()
+    for step in ({"ms": 2**63}, {"days": 1e300}, {"days": float("inf")}, {"ms": float("nan")}):
+        with pytest.raises(ValueError, match="cannot"):
+            clock.advance(**step)
+        assert clock.now_ms() == VIRTUAL_EPOCH_MS
+    clock.set_ms(2**63 - 1)
+    assert clock.now_ms() == 2**63 - 1
+    with pytest.raises(InvalidConfigurationError):
+        clock.advance(ms=1)
+    clock.set_ms(0)
+    assert clock.now_ms() == 0
