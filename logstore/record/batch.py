@@ -303,7 +303,7 @@ def build_batch(
     """
     if not records:
         raise InvalidRecordError("a batch needs at least one record")
-    if producer_id >= 0 > producer_epoch:
+    if producer_id >= 0 and producer_epoch == NO_PRODUCER_EPOCH:
         raise ValueError(f"a batch of producer {producer_id} has no epoch: {producer_epoch}")
     first_offset = records[0].offset if base_offset is None else base_offset
     final_offset = records[-1].offset if last_offset is None else last_offset
