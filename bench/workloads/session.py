@@ -16,6 +16,7 @@ from pathlib import Path
 
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
+from pyspark.errors import AnalysisException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
@@ -119,7 +120,12 @@ def spark_session(
             with _java_home():
                 start_jvm(settings)
         spark = SparkSession.builder.config(map=settings).getOrCreate()
-    spark.dataSource.register(LogstoreDataSource)
+    try:
+        spark.dataSource.register(LogstoreDataSource)
+    except AnalysisException as error:
+        # Spark has found the package `pyspark_logstore` by itself; it cannot see a checkout.
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise
     return spark
 
 

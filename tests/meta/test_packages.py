@@ -1,0 +1,58 @@
+"""What a wheel and a source archive hold, built in a checkout in which people have worked."""
+
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path, PurePosixPath
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = {"bench", "cleaner", "logstore", "pyspark_logstore"}
+
+BUILD = """
+from setuptools import build_meta
+print(build_meta.build_wheel("dist"))
+print(build_meta.build_sdist("dist"))
+"""
+
+
+def test_what_commands_left_in_a_checkout_is_not_packed(tmp_path):
+    checkout = tmp_path / "checkout"
+    skipped = shutil.ignore_patterns("__pycache__", "*.egg-info")
+    for name in PACKAGES:
+        shutil.copytree(ROOT / name, checkout / name, ignore=skipped)
+    for name in ("pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "NOTICE"):
+        shutil.copy(ROOT / name, checkout / name)
+    for left in ("logstore-demo/users-0", "logstore-data", "logstore_out", "tests/unit", "build/x"):
+        (checkout / left).mkdir(parents=True)
+        (checkout / left / "left.py").write_text("")
+    (checkout / "tests" / "test_left.py").write_text("")
+    done = subprocess.run(
+        [sys.executable, "-c", BUILD],
+        cwd=checkout,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    (wheel,) = (checkout / "dist").glob("*.whl")
+    (archive,) = (checkout / "dist").glob("*.tar.gz")
+    with zipfile.ZipFile(wheel) as packed:
+        inside = [PurePosixPath(name) for name in packed.namelist()]
+    with tarfile.open(archive) as packed_source:
+        sources = [PurePosixPath(*PurePosixPath(n).parts[1:]) for n in packed_source.getnames()]
+
+    tops = {path.parts[0] for path in inside}
+    assert {top for top in tops if not top.endswith(".dist-info")} == PACKAGES
+    folders = {path.parts[0] for path in sources if len(path.parts) > 1}
+    assert {folder for folder in folders if not folder.endswith(".egg-info")} == PACKAGES
+    wanted = {
+        path.relative_to(ROOT).as_posix()
+        for name in PACKAGES
+        for path in (ROOT / name).rglob("*.py")
+    }
+    assert wanted <= {str(path) for path in inside}
+    assert "logstore/py.typed" in map(str, inside)
+    assert any("demo_data" in path.parts for path in inside)
+    assert wanted <= {str(path) for path in sources}
