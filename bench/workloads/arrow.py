@@ -169,6 +169,28 @@ def _delete_horizons(rows: _Rows, kind: pa.DataType) -> pa.Array:
     return _of_batches(rows, [part.delete_horizon_ms for part in rows.parts], kind)
 
 
+def _value_digests(rows: _Rows, _: pa.DataType) -> pa.Array:
+    sizes = rows.extents[:, _VALUE + 1]
+    digests = _digests(rows.data, rows.extents[:, _VALUE], sizes)
+    return pa.array(digests, mask=sizes < 0)
+
+
+def _header_digests(rows: _Rows, _: pa.DataType) -> pa.Array:
+    """Digest the headers as they are stored, their count and sizes included."""
+    starts = rows.extents[:, _HEADERS]
+    return pa.array(_digests(rows.data, starts, rows.extents[:, _END] - starts))
+
+
+def _digests(
+    data: NDArray[np.uint8], starts: NDArray[np.int64], sizes: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    from bench.workloads.kernels import digest_strings
+
+    return digest_strings(
+        data, np.ascontiguousarray(starts, np.int64), np.ascontiguousarray(sizes, np.int64)
+    )
+
+
 def _of_batches(rows: _Rows, values: Sequence[object], kind: pa.DataType) -> pa.Array:
     """Give every record what its batch says."""
     of_each = np.repeat(np.arange(len(values)), rows.counts)
@@ -238,6 +260,8 @@ _COLUMNS: dict[str, Callable[[_Rows, pa.DataType], pa.Array]] = {
     "headers": _headers,
     "aborted": _aborted,
     "deleteHorizonMs": _delete_horizons,
+    "valueDigest": _value_digests,
+    "headersDigest": _header_digests,
 }
 
 

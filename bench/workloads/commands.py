@@ -40,6 +40,8 @@ _MASTER = re.compile(
 
 _OWN_ERROR = re.compile(r"^logstore\.errors\.(\w+): (.*)$", re.MULTILINE)
 
+_MISSING = re.compile(r"^ModuleNotFoundError: No module named '([\w.]+)'", re.MULTILINE)
+
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
@@ -126,7 +128,8 @@ class SparkOptions(NamedTuple):
             death = jvm_death(error)
             if death is not None:
                 raise death from error
-            own = own_error(str(error))  # of a task, in what Spark tells of it
+            # Of a task, in what Spark tells of it.
+            own = own_error(str(error)) or missing_module(str(error))
             if own is None:
                 raise
             raise own from error
@@ -153,6 +156,18 @@ def own_error(text: str) -> LogStoreError | None:
     own = errors.LogStoreError(message)
     own.kafka_error, own.exit_code = kind.kafka_error, kind.exit_code
     return own
+
+
+def missing_module(text: str) -> LogStoreError | None:
+    """Return what to do where the Python of Spark's workers lacks what we need."""
+    found = _MISSING.search(text)
+    if found is None:
+        return None
+    python = os.environ.get("PYSPARK_PYTHON", "python3")
+    return InvalidConfigurationError(
+        f"Spark's workers run {python}, which has no module {found[1]}: let PYSPARK_PYTHON name "
+        "the Python in which kafka-logstore is installed, on every node"
+    )
 
 
 def _heap(ctx: click.Context, param: click.Parameter, value: str) -> str:

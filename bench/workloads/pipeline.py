@@ -13,8 +13,6 @@ from bench.workloads.stages import timed
 from bench.workloads.verify import Verdict
 from logstore.broker import Broker
 from logstore.broker.copies import copy_partitions
-from logstore.config import effective_config
-from logstore.errors import InvalidConfigurationError
 from logstore.runtime import DiskFileSystem, FixedWallClock
 
 if TYPE_CHECKING:
@@ -87,11 +85,6 @@ def run_pipeline(
     -----
     The cleaning runs a day after the workload's last record, in the workload's own time.
     """
-    if not effective_config(spec.topic_configs).compact:
-        raise InvalidConfigurationError(
-            f"the workload's cleanup.policy {spec.topic_configs['cleanup.policy']!r} does not "
-            "compact: there is nothing to verify"
-        )
     before, after = f"{directory}/before", f"{directory}/after"
     seconds: dict[str, float] = {}
     configs = {} if strategy is None else {"compaction.strategy": strategy}

@@ -57,7 +57,8 @@ from pyspark.sql.types import (
 
 from bench.workloads.arrow import bytes_column, encoded_headers
 from bench.workloads.commit import WriteJob, WrittenPartition, by_partition, closed, new_log
-from bench.workloads.source import KAFKA_SCHEMA, number_of
+from bench.workloads.options import number_of, refuse_unknown
+from bench.workloads.source import KAFKA_SCHEMA
 from logstore.config import altered_overrides
 from logstore.errors import InvalidConfigurationError, InvalidRecordError
 from logstore.names import validate_topic_name
@@ -87,6 +88,9 @@ _GATHER_BYTES = 64 << 20
 _RECORD_OVERHEAD_MAX = 1 + 5 + 10 + 5 + 5 + 5
 _BATCH_OVERHEAD_MAX = 4096
 """Its header, and what a codec adds to bytes that it cannot compress."""
+
+OPTIONS = ("path", "topic", "partitions", "batchRecords", "compression", "now")
+"""All there are to write, beside configurations of the topic."""
 
 _CONFIG_PREFIX = "config."
 _TEXT = (BinaryType, StringType)
@@ -128,6 +132,7 @@ class WriteOptions:
         ------
         InvalidConfigurationError, InvalidTopicError
         """
+        refuse_unknown(options, OPTIONS, _CONFIG_PREFIX)
         topic = options.get("topic")
         if topic is not None:
             validate_topic_name(topic)

@@ -6,20 +6,28 @@ data directories of one broker are loaded together: `load([DIR, DIR])`.
 
 Options to read
 ---------------
-topic : names, comma-separated; all topics by default.
+topic : names, comma-separated; all topics by default. `subscribe` is the same, as in Spark's Kafka
+    source.
 partitions : numbers, comma-separated, of each topic; all by default.
 assign : instead of both, as with Spark's Kafka source: `{"users": [0, 2], "orders": [1]}`.
 startOffset, endOffset : [start, end), clamped to what each partition holds; a number, `earliest`
-    or `latest`. What is appended after the plan was made is not read.
+    or `latest`. `startingOffsets` and `endingOffsets` are the same, as in Spark's Kafka source, and
+    all take its JSON: `{"users": {"0": 23, "1": -1}}`, -2 earliest, -1 latest; a partition that is
+    not named is read from its start, to its end. What is appended after the plan was made is not
+    read.
 columns : names of the schema, comma-separated. Others are not made, which Spark cannot ask for.
-    Two more are there only if they are named: `aborted boolean`, whether the record's transaction
-    was aborted, null while it is open; and `deleteHorizonMs bigint`, when tombstones of the
-    record's batch may go (KIP-534), null if no cleaning has said yet.
+    Four more are there only if they are named: `aborted boolean`, whether the record's transaction
+    was aborted, null while it is open; `deleteHorizonMs bigint`, when tombstones of the record's
+    batch may go (KIP-534), null if no cleaning has said yet; `valueDigest bigint`, what Spark's
+    `xxhash64(value)` gives, null for a null value; and `headersDigest bigint`, the same of the
+    bytes of all headers as they are stored. Digests are made without handing the bytes to Spark.
 isolation : `read_uncommitted` (default) or `read_committed`.
 splitBytes : segments, and partitions, that follow one another are read by one task up to this many
     bytes together (default 32 MiB); a larger segment has a task of its own.
 order : `checked` (default): a batch whose offsets do not rise is damage; or `stored`: rows come as
     they lie in the files, whatever their offsets, for whoever judges files.
+
+Any other option is refused, as is a directory in which no topic lies.
 
 Filters are not pushed down: a relation that Spark has loaded remembers them for later queries and
 then answers wrongly. The options do the same, in the open. The options to write stand in
@@ -31,7 +39,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -53,6 +61,7 @@ from pyspark.sql.types import (
 )
 
 from bench.workloads.arrow import Stored, record_batch
+from bench.workloads.options import json_of, names_of, number_of, one_of, refuse_unknown
 from bench.workloads.splits import SegmentSplit, Task, splits_of, stored_batches, tasks_of
 from logstore.broker import Broker
 from logstore.errors import InvalidConfigurationError
@@ -63,6 +72,16 @@ if TYPE_CHECKING:
 
     from logstore.log import Log
     from logstore.types import TopicPartition
+
+OPTIONS = (
+    *("path", "paths", "topic", "subscribe", "partitions", "assign"),
+    *("startOffset", "startingOffsets", "endOffset", "endingOffsets"),
+    *("columns", "isolation", "splitBytes", "order"),
+)
+"""All there are to read."""
+
+_EDGES = {-2: "earliest", -1: "latest"}
+"""How Spark's Kafka source writes them as numbers."""
 
 SPLIT_BYTES = 32 << 20
 ARROW_ROWS = 65_536
@@ -90,9 +109,28 @@ KAFKA_SCHEMA = StructType(
 
 
 MORE_COLUMNS = StructType(
-    [StructField("aborted", BooleanType()), StructField("deleteHorizonMs", LongType())]
+    [
+        StructField("aborted", BooleanType()),
+        StructField("deleteHorizonMs", LongType()),
+        StructField("valueDigest", LongType()),
+        StructField("headersDigest", LongType()),
+    ]
 )
 """What only those get who name it."""
+
+
+class _Offsets(NamedTuple):
+    """An offset, `earliest` or `latest`: of all partitions, and of those that have their own."""
+
+    of_all: int | str
+    by_partition: dict[tuple[str, int], int | str]
+
+    def of(self, log: Log) -> int:
+        """Return the offset in a log."""
+        offset = self.by_partition.get(tuple(log.topic_partition), self.of_all)
+        if isinstance(offset, int):
+            return offset
+        return log.log_start_offset if offset == "earliest" else log.high_watermark
 
 
 class LogstoreDataSource(DataSource):
@@ -123,6 +161,7 @@ class LogstoreDataSource(DataSource):
         InvalidConfigurationError
             Somebody gave a schema of his own.
         """
+        refuse_unknown(self.options, OPTIONS)
         own = self.schema()
         if [(each.name, each.dataType) for each in schema] != [
             (each.name, each.dataType) for each in own
@@ -145,12 +184,12 @@ class LogstoreReader(DataSourceReader):
     def __init__(self, paths: list[str], options: Mapping[str, str], schema: StructType) -> None:
         self.paths = paths
         self.columns = schema
-        self.topics = names_of(options.get("topic"))
+        self.topics = names_of(one_of(options, "topic", "subscribe"))
         numbers = names_of(options.get("partitions"))
         self.numbers = None if numbers is None else [number_of("partitions", n) for n in numbers]
         self.assigned = _assigned(options)
-        self.start_offset = _offset_option(options, "startOffset", "earliest")
-        self.end_offset = _offset_option(options, "endOffset", "latest")
+        self.start_offset = _offsets(options, ("startOffset", "startingOffsets"), "earliest")
+        self.end_offset = _offsets(options, ("endOffset", "endingOffsets"), "latest")
         self.split_bytes = number_of("splitBytes", options.get("splitBytes", str(SPLIT_BYTES)))
         self.isolation = _isolation(options.get("isolation", Isolation.READ_UNCOMMITTED.value))
         self.as_stored = _as_stored(options.get("order", "checked"))
@@ -177,6 +216,8 @@ class LogstoreReader(DataSourceReader):
             topics = self.topics
             if topics is None:
                 topics = [topic.name for topic in broker.topics()]
+                if not topics:
+                    raise InvalidConfigurationError(f"{', '.join(self.paths)}: no topic lies there")
             assigned = dict.fromkeys(topics, self.numbers)
         for topic, numbers in assigned.items():
             if numbers is None:
@@ -189,8 +230,8 @@ class LogstoreReader(DataSourceReader):
         end = log.high_watermark
         if self._is_committed:
             end = log.last_stable_offset
-        end = min(end, _resolved(self.end_offset, log))
-        start = max(log.log_start_offset, _resolved(self.start_offset, log))
+        end = min(end, self.end_offset.of(log))
+        start = max(log.log_start_offset, self.start_offset.of(log))
         needs_transactions = self._is_committed or "aborted" in self.columns.names
         if start >= end:
             return iter(())
@@ -253,23 +294,24 @@ def path_of(options: Mapping[str, str]) -> str:
     return os.path.abspath(path.removeprefix("file://"))  # noqa: PTH100  # paths are strings here
 
 
-def names_of(text: str | None) -> list[str] | None:
-    """Return the items of a comma-separated option; None if it is not given."""
+def _offsets(options: Mapping[str, str], names: tuple[str, str], default: str) -> _Offsets:
+    """Return where to begin or to end: for all partitions, or by partition."""
+    text = one_of(options, *names)
     if text is None:
-        return None
-    return [each.strip() for each in text.split(",") if each.strip()]
-
-
-def number_of(option: str, text: str) -> int:
-    """Return an option's value as a number that is not negative."""
-    if not text.strip().isdecimal():
-        raise InvalidConfigurationError(f"{option}: {text!r} is no number")
-    return int(text)
-
-
-def _offset_option(options: Mapping[str, str], name: str, default: str) -> int | str:
-    text = options.get(name, default)
-    return text if text in ("earliest", "latest") else number_of(name, text)
+        return _Offsets(default, {})
+    name = next(each for each in names if options.get(each) is not None)
+    if not text.lstrip().startswith("{"):
+        return _Offsets(text if text in _EDGES.values() else number_of(name, text), {})
+    form = '{"topic": {"0": 23, "1": -1}}'
+    found: dict[tuple[str, int], int | str] = {}
+    for topic, by_partition in json_of(name, text, form).items():
+        if not isinstance(by_partition, dict):
+            raise InvalidConfigurationError(f"{name}: {text!r} is not of the form {form}")
+        for number, offset in by_partition.items():
+            if type(offset) is not int or offset < min(_EDGES):
+                raise InvalidConfigurationError(f"{name}: {offset!r} is no offset, -1 or -2")
+            found[topic, number_of(name, number)] = _EDGES.get(offset, offset)
+    return _Offsets(default, found)
 
 
 def _isolation(text: str) -> Isolation:
@@ -289,21 +331,12 @@ def _assigned(options: Mapping[str, str]) -> dict[str, list[int]] | None:
     text = options.get("assign")
     if text is None:
         return None
-    if options.get("topic") is not None or options.get("partitions") is not None:
-        raise InvalidConfigurationError("assign stands instead of topic and partitions")
-    try:
-        assigned = json.loads(text)
-    except ValueError:
-        assigned = None
-    if not isinstance(assigned, dict) or not all(
-        isinstance(numbers, list) and all(type(each) is int for each in numbers)
-        for numbers in assigned.values()
-    ):
-        raise InvalidConfigurationError(f'assign: {text!r} is not of the form {{"topic": [0, 1]}}')
+    if any(options.get(name) is not None for name in ("topic", "subscribe", "partitions")):
+        raise InvalidConfigurationError("assign stands instead of topic, subscribe and partitions")
+    form = '{"topic": [0, 1]}'
+    assigned = {}
+    for topic, numbers in json_of("assign", text, form).items():
+        if not isinstance(numbers, list) or not all(type(each) is int for each in numbers):
+            raise InvalidConfigurationError(f"assign: {text!r} is not of the form {form}")
+        assigned[topic] = numbers
     return assigned
-
-
-def _resolved(offset: int | str, log: Log) -> int:
-    if isinstance(offset, int):
-        return offset
-    return log.log_start_offset if offset == "earliest" else log.high_watermark

@@ -7,7 +7,6 @@ names, checked by the engine. Needs neither Spark nor NumPy.
 
 from __future__ import annotations
 
-import difflib
 import math
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -15,6 +14,7 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, date, datetime
 from typing import Any
 
+from bench.workloads.options import nearest
 from bench.workloads.presets import PRESETS
 from logstore.config import altered_overrides, effective_config
 from logstore.errors import InvalidConfigurationError, InvalidTopicError
@@ -64,7 +64,7 @@ class Allowed:
     def problem(self, value: Any) -> str | None:
         """Return what is wrong with a value of the right type, or None."""
         if self.choice and value not in self.choice:
-            return f"is none of {', '.join(self.choice)}{_meant(str(value), self.choice)}"
+            return f"is none of {', '.join(self.choice)}{nearest(str(value), self.choice)}"
         if isinstance(value, float) and not math.isfinite(value):
             return "is not a finite number"
         if self.low is not None and value < self.low:
@@ -288,9 +288,18 @@ class Spec:
             f"{producers.count}",
         )
         yield (
+            producers.abort_share > 0 and not producers.transactional,
+            f"producers.abort_share {producers.abort_share} needs producers.transactional above 0",
+        )
+        yield (
             batches.min_records > batches.max_records,
             f"batches.min_records {batches.min_records} is above batches.max_records "
             f"{batches.max_records}",
+        )
+        yield (
+            not effective_config(self.configs).compact,
+            f"configs cleanup.policy {self.configs.get('cleanup.policy')!r} does not compact: a "
+            "workload is there to be cleaned",
         )
         try:
             earliest = self.time.start_ms - (self.time.late_ms if self.time.late_share else 0)
@@ -366,6 +375,18 @@ TABLES: Mapping[str, type] = {
 }
 
 
+_NEEDS: Mapping[tuple[str, str], tuple[str, tuple[str, ...]]] = {
+    ("keys", "exponent"): ("distribution", (ZIPF,)),
+    ("keys", "hot_keys"): ("distribution", (MOVING_HOT_SET,)),
+    ("keys", "hot_share"): ("distribution", (MOVING_HOT_SET,)),
+    ("keys", "sweeps"): ("distribution", (MOVING_HOT_SET,)),
+    ("values", "min_bytes"): ("sizes", (UNIFORM, LOGNORMAL)),
+    ("values", "max_bytes"): ("sizes", (UNIFORM, LOGNORMAL)),
+    ("values", "sigma"): ("sizes", (LOGNORMAL,)),
+}
+"""Keys that mean nothing unless another key of their table has one of these values."""
+
+
 def parse(text: str) -> Spec:
     """Read a workload from TOML.
 
@@ -401,16 +422,30 @@ def from_mapping(tree: Mapping[str, Any]) -> Spec:
         if not isinstance(name, str) or name not in PRESETS:
             raise InvalidConfigurationError(
                 f"unknown preset {name!r}; there are {', '.join(PRESETS)}"
-                f"{_meant(str(name), PRESETS)}"
+                f"{nearest(str(name), PRESETS)}"
             )
         own = _over(PRESETS[name], own)
     own = {
         key: _table(TABLES[key], value, f"{key}.") if key in TABLES else value
         for key, value in own.items()
     }
+    _refuse_idle(tree, own)
     own["configs"], _ = altered_overrides(DEFAULT_CONFIGS, _configs(own.get("configs", {})), ())
     spec: Spec = _table(Spec, own, "")
     return spec
+
+
+def _refuse_idle(tree: Mapping[str, Any], own: Mapping[str, Any]) -> None:
+    """Look whether what a file says itself counts; of a preset some keys may not."""
+    for (table, key), (choice, values) in _NEEDS.items():
+        said = tree.get(table)
+        if isinstance(said, Mapping) and key in said:
+            chosen = getattr(own[table], choice)
+            if chosen not in values:
+                raise InvalidConfigurationError(
+                    f"{table}.{key} {said[key]!r} means nothing with {table}.{choice} {chosen!r}: "
+                    f"it needs {' or '.join(map(repr, values))}"
+                )
 
 
 def _configs(given: Any) -> dict[str, object]:
@@ -445,7 +480,7 @@ def _table(kind: type, given: Any, place: str) -> Any:
     values = {}
     for key, value in given.items():
         if key not in known:
-            raise InvalidConfigurationError(f"unknown key {place}{key}{_meant(key, names)}")
+            raise InvalidConfigurationError(f"unknown key {place}{key}{nearest(key, names)}")
         allowed = known[key].metadata.get("allowed")
         if allowed is not None and key != "configs":
             value = _checked(place + key, value, known[key], allowed)
@@ -466,7 +501,3 @@ def _checked(name: str, value: Any, row: Any, allowed: Allowed) -> Any:
     if problem is not None:
         raise InvalidConfigurationError(f"{name} {value!r} {problem}")
     return value
-
-
-def _meant(name: str, names: Iterable[str]) -> str:
-    return f"; the nearest is {difflib.get_close_matches(name, list(names), 1, cutoff=0.0)[0]!r}"

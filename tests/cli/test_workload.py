@@ -7,7 +7,7 @@ import pytest
 
 from bench.workloads import commands
 from bench.workloads.cmd_generate import spec_of
-from bench.workloads.commands import SparkOptions, default_heap, own_error
+from bench.workloads.commands import SparkOptions, default_heap, missing_module, own_error
 from logstore.errors import InvalidConfigurationError
 
 
@@ -124,3 +124,14 @@ def test_an_error_of_ours_is_found_in_what_spark_says_of_a_task():
     assert found.kafka_error == InvalidConfigurationError.kafka_error
     assert own_error("ValueError: x") is None
     assert own_error("logstore.errors.NoSuchError: x") is None
+
+
+def test_a_module_that_workers_lack_is_named_with_its_remedy(monkeypatch):
+    monkeypatch.setenv("PYSPARK_PYTHON", "/opt/python")
+    found = missing_module("Traceback:\nModuleNotFoundError: No module named 'bench'\n\n\tat org")
+    assert str(found) == (
+        "Spark's workers run /opt/python, which has no module bench: let PYSPARK_PYTHON name the "
+        "Python in which kafka-logstore is installed, on every node"
+    )
+    assert found.exit_code == 2
+    assert missing_module("KeyError: No module named 'bench'") is None

@@ -11,7 +11,6 @@ from bench.workloads import generate as generate_module
 from bench.workloads.blocks import blocks_of
 from bench.workloads.generate import generate, parquet_dir
 from bench.workloads.parquet import ParquetTarget
-from bench.workloads.pipeline import run_pipeline
 from bench.workloads.spec import BLOCK_RECORDS, from_mapping, preset
 from logstore import Broker
 from logstore.check import Checker
@@ -215,8 +214,8 @@ def test_parquet_goes_beside_the_data_directory_however_that_is_named(tmp_path, 
     }
 
 
-def test_nothing_is_run_where_nothing_would_be_cleaned(tmp_path):
-    spec = preset("cdc-table", configs={"cleanup.policy": "delete"})
+def test_nothing_is_made_that_could_not_be_cleaned():
     with pytest.raises(InvalidConfigurationError, match="does not compact"):
-        run_pipeline(None, spec, str(tmp_path))
-    assert not list(tmp_path.iterdir())
+        preset("cdc-table", configs={"cleanup.policy": "delete"})
+    with pytest.raises(InvalidConfigurationError, match="does not compact"):
+        preset("cdc-table").with_configs({"cleanup.policy": "delete"})

@@ -1,5 +1,7 @@
 """What the writer of one job does, called as Spark calls it, without a JVM."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -134,6 +136,41 @@ def test_a_crash_within_the_commit_leaves_no_part_of_a_topic(tmp_path, monkeypat
     assert [name for name in folders(tmp_path) if not name.startswith(".")] == ["orders-0"]
 
 
+def test_folders_are_durable_before_the_topic_is_known(tmp_path, monkeypatch):
+    done = []
+    for name in ("rename", "sync_dir"):
+        operation = getattr(DiskFileSystem, name)
+
+        def noted(fs, *paths, name=name, operation=operation):
+            operation(fs, *paths)
+            done.append((name, *(str(Path(path).relative_to(tmp_path)) for path in paths)))
+
+        monkeypatch.setattr(DiskFileSystem, name, noted)
+    write(writer(tmp_path, topic="users"), [rows(0, range(2)), rows(1, range(2))])
+    moved = [at for at, each in enumerate(done) if each[-1] in ("users-0", "users-1")]
+    known = [at for at, each in enumerate(done) if each[-1] == "logstore-topics.json"]
+    assert len(moved) == len(known) == 2
+    assert ("sync_dir", ".") in done[moved[-1] : known[-1]]
+
+
+def test_a_topic_that_is_being_deleted_is_none_that_exists(tmp_path):
+    """As a crash within a commit leaves it."""
+    write(writer(tmp_path, topic="orders"), [rows(0, range(2))])
+    TopicStore(DiskFileSystem(), str(tmp_path)).put([Topic("users", (0,), {}, deleting=True)])
+    write(writer(tmp_path, topic="users"), [rows(0, range(3))])
+    with Broker(tmp_path, read_only=True) as broker:
+        assert broker.log("users", 0).log_end_offset == 3
+
+
+def test_a_commit_does_not_say_that_a_directory_was_closed_in_good_order(tmp_path):
+    marker = tmp_path / ".kafka_cleanshutdown"
+    write(writer(tmp_path, topic="orders"), [rows(0, range(2))])
+    assert marker.exists(), "a new directory is as good as what was put there"
+    marker.unlink()
+    write(writer(tmp_path, topic="users"), [rows(0, range(2))])
+    assert not marker.exists()
+
+
 def test_rows_of_one_partition_from_two_tasks_are_refused(tmp_path):
     with pytest.raises(InvalidRecordError, match="users-0 came from several tasks"):
         write(writer(tmp_path, topic="users"), [rows(0, range(3))], [rows(0, range(3, 6))])
@@ -167,6 +204,18 @@ def test_rows_that_cannot_be_written_are_refused(tmp_path, task, message):
         (("value",), {"topic": "a/b", "partitions": 1}, InvalidTopicError, "a/b"),
         (("value",), {"topic": "t", "config.retention.mss": 1}, InvalidConfigurationError, "reten"),
         (("value",), {"topic": "t", "compression": "zip"}, InvalidConfigurationError, "zip"),
+        (
+            ("value",),
+            {"topic": "t", "compresion": "gzip"},
+            InvalidConfigurationError,
+            "'compression'",
+        ),
+        (
+            ("value",),
+            {"topic": "t", "startOffset": "1"},
+            InvalidConfigurationError,
+            "unknown option",
+        ),
     ),
 )
 def test_options_and_columns_that_mean_nothing_are_refused(

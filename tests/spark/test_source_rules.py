@@ -4,6 +4,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
@@ -23,7 +24,7 @@ TYPES = {"bigint": LongType(), "binary": BinaryType(), "string": StringType()}
 
 def open_source(path, **options):
     given = {name: str(value) for name, value in options.items()}
-    data_source = LogstoreDataSource({"path": str(path), **given})
+    data_source = LogstoreDataSource(CaseInsensitiveDict({"path": str(path), **given}))
     return data_source.reader(data_source.schema())
 
 
@@ -96,6 +97,12 @@ def test_there_is_a_task_though_there_is_nothing_to_read(data_dir):
         ({"startOffset": "latest"}, []),
         ({"startOffset": 500}, []),
         ({"topic": "orders"}, []),
+        ({"subscribe": "users", "startingOffsets": "15", "endingOffsets": "latest"},
+         [("users", 0, 15, 20), ("users", 0, 20, 30)]),
+        ({"subscribe": "users", "startingOffsets": '{"users": {"0": 15, "1": -1}}'},
+         [("users", 0, 15, 20), ("users", 0, 20, 30)]),
+        ({"endingOffsets": '{"users": {"0": 3}}'}, [("users", 0, 0, 3), ("users", 1, 0, 5)]),
+        ({"endingOffsets": '{"users": {"0": -2}}'}, [("users", 1, 0, 5)]),
     ),
 )  # fmt: skip
 def test_options_say_what_is_read(data_dir, options, expected):
@@ -196,6 +203,15 @@ def test_a_time_that_spark_cannot_tell_is_named(tmp_path):
         ({"startOffset": "-5"}, "startOffset: '-5' is no number"),
         ({"isolation": "serializable"}, "isolation: 'serializable' is none of read_uncommitted"),
         ({"path": ""}, "no data directory was given"),
+        ({"topics": "users"}, "unknown option 'topics'; the nearest is 'topic'"),
+        ({"startingOffset": "1"}, "'startingoffset'; the nearest is 'startingOffsets'"),
+        ({"topic": "users", "subscribe": "users"}, "topic and subscribe say the same"),
+        ({"startOffset": "1", "startingOffsets": "1"}, "startOffset and startingOffsets say the"),
+        ({"assign": "{}", "subscribe": "users"}, "assign stands instead of"),
+        ({"startingOffsets": '{"users": 3}'}, "startingOffsets: .* is not of the form"),
+        ({"startingOffsets": '{"users": {"0": -3}}'}, "-3 is no offset, -1 or -2"),
+        ({"endingOffsets": '{"users": {"x": 3}}'}, "endingOffsets: 'x' is no number"),
+        ({"endingOffsets": "{"}, "endingOffsets: '{' is not of the form"),
     ),
 )
 def test_options_that_mean_nothing_are_refused(data_dir, options, message):
@@ -210,6 +226,9 @@ def test_what_is_not_there_is_refused(data_dir):
         open_source(data_dir, topic="users", partitions=7).partitions()
     with pytest.raises(InvalidConfigurationError, match="does not exist"):
         open_source(data_dir / "nowhere").partitions()
+    (data_dir / "empty").mkdir()
+    with pytest.raises(InvalidConfigurationError, match=r"empty: no topic lies there"):
+        open_source(data_dir / "empty").partitions()
 
 
 def test_reading_takes_no_lock_and_changes_nothing(data_dir):

@@ -90,11 +90,19 @@ def test_a_file_wins_over_its_preset_key_by_key() -> None:
         ("preset = 'session-store'\nrecords = 99_999", "more than there are records"),
         ("[keys]\ncount = 50_000_001", "the most that zipf can have"),
         ("[keys]\ncount = 5\ndistribution = 'moving-hot-set'", "hot_keys 1000 is above"),
-        ("[values]\nmin_bytes = 9\nmax_bytes = 8", "min_bytes 9 is above values.max_bytes 8"),
+        (
+            "[values]\nsizes = 'uniform'\nmin_bytes = 9\nmax_bytes = 8",
+            "min_bytes 9 is above values.max_bytes 8",
+        ),
         ("[values]\nbytes = 20_000", "20000 bytes on average"),
         ("[versions]\nlate_share = 0.1", "need versions.header"),
         ("[versions]\nheader = 'v'\nmissing_share = 0.6\nmalformed_share = 0.6", "above 1"),
         ("[producers]\ntransactional = 2", "transactional 2 is above producers.count 1"),
+        ("[producers]\nabort_share = 0.1", "abort_share 0.1 needs producers.transactional above 0"),
+        ("[keys]\ndistribution = 'uniform'\nexponent = 1", "keys.exponent 1 means nothing with"),
+        ("[keys]\nhot_keys = 9", "keys.hot_keys 9 means nothing with keys.distribution 'zipf'"),
+        ("[values]\nsigma = 2", "values.sigma 2 means nothing with values.sizes 'fixed'"),
+        ("[configs]\n'cleanup.policy' = 'delete'", "cleanup.policy 'delete' does not compact"),
         ("[batches]\nmin_records = 101", "min_records 101 is above batches.max_records 100"),
         ("[batches]\ncodec = 'zst'", "the nearest is 'zstd'"),
         ("[time]\nstart = 'noon'", "time.start 'noon' is no ISO 8601 time"),
@@ -122,7 +130,7 @@ def test_configurations_are_kafkas_and_lie_over_those_of_the_preset() -> None:
         preset = "session-store"
         [configs]
         "retention.ms" = 5
-        "cleanup.policy" = ["delete"]
+        "cleanup.policy" = ["compact"]
         segment.ms = 70
         preallocate = true
         """
@@ -130,7 +138,7 @@ def test_configurations_are_kafkas_and_lie_over_those_of_the_preset() -> None:
     expected = {
         **preset("session-store").configs,
         "retention.ms": "5",
-        "cleanup.policy": "delete",
+        "cleanup.policy": "compact",
         "segment.ms": "70",
         "preallocate": "true",
     }
