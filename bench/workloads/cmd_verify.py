@@ -74,6 +74,11 @@ ENCODINGS = TOPIC_KEYS["logstore.compaction.strategy.header.encoding"].values
     help="It was cleaned with --force, which heeds no compaction lag: none is judged.",
 )
 @click.option(
+    "--require-cleaned",
+    is_flag=True,
+    help="A partition of a compacted topic that no cleaning has touched is a violation.",
+)
+@click.option(
     "--examples",
     type=click.IntRange(min=0),
     default=10,
@@ -93,21 +98,23 @@ def verify(
     partition: int | None,
     since_ms: int | None,
     forced: bool,
+    require_cleaned: bool,
     examples: int,
     master: str | None,
     driver_memory: str,
 ) -> int:
     """Compare a cleaned data directory with what must follow from the one before.
 
-    An oracle in DataFrame operations, which shares no line with the cleaner: of the cleaned range
-    exactly the winning records are there, equal to the byte and in the order of their offsets;
-    tombstones and lags are within their rules; what was not cleaned is untouched. How far each
+    An oracle in DataFrame operations, which shares the engine's reader, not its rules: of the
+    cleaned range exactly the winning records are there, equal to the byte and in the order of their
+    offsets; tombstones, lags and retention are within their rules; what was not cleaned is
+    untouched. How far each
     partition was cleaned is read from the cleaner's checkpoint in --after, the rest of the rules
     from the topics' configurations.
 
     --now tells when the (last) cleaning ran, --since when the first did, if there were several.
-    Without them tombstones that may have expired may be there or not. Both directories are only
-    read. Exit code 1 if anything is wrong.
+    Without them tombstones that may have expired may be there or not; the verdict says what it
+    leaves unproven. Both directories are only read. Exit code 1 if anything is wrong.
     """
     if partition is not None and topic is None:
         raise click.UsageError("--partition needs --topic")
@@ -128,6 +135,7 @@ def verify(
             since_ms=since_ms,
             now_ms=settings.now_ms,
             forced=forced,
+            require_cleaned=require_cleaned,
             broker_config=settings.broker_config(),
             examples=examples,
         )
@@ -146,6 +154,10 @@ def print_verdict(verdict: Verdict) -> None:
         f"{plural(verdict.records_before, 'record')} before, "
         f"{format_count(verdict.records_after)} after"
     )
+    if verdict.gone_from_front:
+        records += f", {format_count(verdict.gone_from_front)} gone from the front"
+    if verdict.unproven:
+        records += f"; unproven: {', '.join(verdict.unproven)}"
     if verdict.ok:
         emit(f"{paint('right', 'green')}: {records}")
         return

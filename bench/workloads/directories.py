@@ -14,7 +14,6 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bench.workloads.kinds import example
-from bench.workloads.source import KAFKA_SCHEMA, MORE_COLUMNS
 from bench.workloads.verify import EXAMPLES, Begin, Cleaned, Rules, Verdict, verify
 from bench.workloads.versions import HEADER, OFFSET
 from logstore.broker import Broker
@@ -32,6 +31,14 @@ if TYPE_CHECKING:
 Directories = str | PathLike[str] | Sequence[str | PathLike[str]]
 
 _ORDER_COLUMNS = ("topic", "partition", "offset")
+_COMPARED = (
+    *_ORDER_COLUMNS,
+    *("key", "timestamp", "timestampType"),
+    *("aborted", "deleteHorizonMs", "valueDigest", "headersDigest"),
+)
+
+TOMBSTONES, LAGS, RETENTION = "tombstones", "lags", "retention"
+"""What a verdict may have to leave unproven."""
 
 
 class _Partition(NamedTuple):
@@ -41,6 +48,8 @@ class _Partition(NamedTuple):
     ----------
     log_start_offset, log_end_offset : int
         The latter is exclusive.
+    base_offset : int
+        Of the first segment. Retention lets the log start there; delete-records need not.
     first_dirty_offset : int or None
         What the cleaner's checkpoint says; None if nothing.
     config : LogConfig
@@ -51,6 +60,7 @@ class _Partition(NamedTuple):
 
     log_start_offset: int
     log_end_offset: int
+    base_offset: int
     first_dirty_offset: int | None
     config: LogConfig
     adopted: bool
@@ -72,6 +82,11 @@ class _Asked:
     now_ms: int | None
     forced: bool
 
+    @property
+    def judges_lags(self) -> bool:
+        """Whether anything is known of when which records had to go."""
+        return self.now_ms is not None and not self.forced
+
     def rules(self, config: LogConfig) -> Rules:
         """Return the rules of a topic; what was said goes before what it says."""
         strategy = self.strategy or config.compaction_strategy or OFFSET
@@ -79,7 +94,6 @@ class _Asked:
         if strategy == HEADER and not header and self.strategy is None:
             strategy = OFFSET  # as KIP-280 has it
         since_ms, now_ms = self.since_ms, self.now_ms
-        judges_lags = now_ms is not None and not self.forced
         if now_ms is None:
             now_ms = SystemClock().now_ms()
         elif since_ms is None:
@@ -92,8 +106,8 @@ class _Asked:
             since_ms=since_ms,
             now_ms=now_ms,
             delete_retention_ms=config.delete_retention_ms,
-            min_compaction_lag_ms=config.min_compaction_lag_ms if judges_lags else 0,
-            max_compaction_lag_ms=max_lag if judges_lags and max_lag < INT64_MAX else None,
+            min_compaction_lag_ms=config.min_compaction_lag_ms if self.judges_lags else 0,
+            max_compaction_lag_ms=max_lag if self.judges_lags and max_lag < INT64_MAX else None,
         )
 
 
@@ -110,6 +124,7 @@ def verify_directories(
     since_ms: int | None = None,
     now_ms: int | None = None,
     forced: bool = False,
+    require_cleaned: bool = False,
     broker_config: Mapping[str, object] | BrokerConfig | None = None,
     examples: int = EXAMPLES,
 ) -> Verdict:
@@ -130,6 +145,8 @@ def verify_directories(
         horizon must be there until the system clock reaches it, and lags are not judged.
     forced : bool
         The cleaning was told to heed no lag, so they are not judged.
+    require_cleaned : bool
+        Count partitions of compacted topics that no cleaning has touched as violations.
     broker_config : mapping or BrokerConfig, optional
         Gives topics their defaults, as it did when they were cleaned.
     examples : int
@@ -138,7 +155,7 @@ def verify_directories(
     Returns
     -------
     Verdict
-        Its notes say what could not be judged.
+        Its notes say what could not be judged, and `unproven` names it.
 
     Raises
     ------
@@ -155,8 +172,9 @@ def verify_directories(
     A partition without an entry in the cleaner's checkpoint of `after` was not cleaned: nothing
     may have changed. One whose entry is where it was may have been rewritten, so that expired
     tombstones went. Of a topic whose policy has `delete`, records below the log start of either
-    side are not looked at: retention and delete-records may take them. One run of the oracle for
-    each set of rules.
+    side are counted, no more: retention and delete-records may take them. Where retention by age
+    alone can have moved it (the log starts with a segment, `retention.bytes` is not set) and
+    `now_ms` is given, none of them may be younger than `retention.ms`.
     """
     asked = _Asked(
         strategy=strategy,
@@ -175,27 +193,29 @@ def verify_directories(
     except UnknownTopicOrPartitionError:
         new = {}
     verdicts = [_missing(old, new, examples)]
-    by_rules = _by_rules(old, new, asked)
-    if (header or encoding) and by_rules and all(r.strategy != HEADER for r in by_rules):
+    rules = _rules(old, new, asked)
+    if (header or encoding) and rules and all(r.strategy != HEADER for r in rules.values()):
         raise InvalidConfigurationError(
             "a version header counts for nothing: no topic is compacted by header; "
             "strategy 'header' asks for it"
         )
-    for rules, places in by_rules.items():
-        begun = {tuple(tp): _begin(old[tp]) for tp in places}
-        cleaned = {tuple(tp): _cleaned(old[tp], new[tp]) for tp in places}
+    if require_cleaned:
+        verdicts.append(_untouched(old, new, examples))
+    if rules:
+        by_header = any(own.strategy == HEADER for own in rules.values())
         verdicts.append(
             verify(
-                _load(spark, paths[0], places, (*KAFKA_SCHEMA.names, *MORE_COLUMNS.names)),
-                _load(spark, paths[1], places, (*KAFKA_SCHEMA.names, "aborted"), order="stored"),
-                rules,
-                cleaned,
-                begun=begun,
-                order=_load(spark, paths[1], places, _ORDER_COLUMNS, order="stored"),
+                _load(spark, paths[0], rules, (*_COMPARED, *(["headers"] if by_header else []))),
+                _load(spark, paths[1], rules, _COMPARED, order="stored"),
+                {tuple(tp): own for tp, own in rules.items()},
+                {tuple(tp): _cleaned(old[tp], new[tp], asked) for tp in rules},
+                begun={tuple(tp): _begin(old[tp]) for tp in rules},
+                order=_load(spark, paths[1], rules, _ORDER_COLUMNS, order="stored"),
                 examples=examples,
             )
         )
-    verdicts.append(Verdict({}, [], 0, 0, tuple(_notes(asked, old, new))))
+    unproven = tuple(_unproven(asked, old, new))
+    verdicts.append(Verdict({}, [], 0, 0, tuple(_notes(asked, old, new)), 0, unproven))
     return Verdict.of(verdicts, examples=examples)
 
 
@@ -222,6 +242,7 @@ def _partitions(
             found[tp] = _Partition(
                 log.log_start_offset,
                 log.log_end_offset,
+                log.segments.first.base_offset,
                 manager.directory_of(tp).cleaner_offset(tp),
                 manager.catalog.config(tp.topic),
                 broker.topic(tp.topic).adopted,
@@ -229,21 +250,21 @@ def _partitions(
         return found
 
 
-def _by_rules(
+def _rules(
     old: Mapping[TopicPartition, _Partition],
     new: Mapping[TopicPartition, _Partition],
     asked: _Asked,
-) -> dict[Rules, list[TopicPartition]]:
-    """Return the partitions that are on both sides, by the rules they follow."""
-    found = defaultdict(list)
-    rules: dict[str, Rules] = {}
+) -> dict[TopicPartition, Rules]:
+    """Return the rules of the partitions that are on both sides and not empty on both."""
+    found = {}
+    of_topic: dict[str, Rules] = {}
     for tp in sorted(old.keys() & new.keys()):
         if old[tp].is_empty and new[tp].is_empty:
             continue
-        if tp.topic not in rules:
+        if tp.topic not in of_topic:
             source = old[tp] if new[tp].adopted and not old[tp].adopted else new[tp]
-            rules[tp.topic] = asked.rules(source.config)
-        found[rules[tp.topic]].append(tp)
+            of_topic[tp.topic] = asked.rules(source.config)
+        found[tp] = of_topic[tp.topic]
     return found
 
 
@@ -255,13 +276,25 @@ def _begin(old: _Partition) -> Begin:
     return Begin(old.log_start_offset, dirty)
 
 
-def _cleaned(old: _Partition, new: _Partition) -> Cleaned:
+def _cleaned(old: _Partition, new: _Partition, asked: _Asked) -> Cleaned:
+    start, retention_ms = _start(old, new), None
+    if start > old.log_start_offset and asked.now_ms is not None and _is_by_age(new):
+        retention_ms = new.config.retention_ms if new.config.retention_ms >= 0 else INT64_MAX
     end = min(new.first_dirty_offset or 0, old.log_end_offset)
-    start = old.log_start_offset
+    return Cleaned(start, end, old.log_end_offset, retention_ms)
+
+
+def _start(old: _Partition, new: _Partition) -> int:
+    """Return from where on both sides are compared."""
     if old.config.delete or new.config.delete:
         # Retention and delete-records may take what lies at the front; nobody else.
-        start = max(start, new.log_start_offset)
-    return Cleaned(start, end, old.log_end_offset)
+        return max(old.log_start_offset, new.log_start_offset)
+    return old.log_start_offset
+
+
+def _is_by_age(new: _Partition) -> bool:
+    """Tell whether nothing but the age of records can have moved the log start."""
+    return new.config.retention_bytes < 0 and new.log_start_offset == new.base_offset
 
 
 def _missing(
@@ -281,21 +314,69 @@ def _missing(
     return Verdict(counts, shown, 0, 0)
 
 
+def _untouched_places(
+    old: Mapping[TopicPartition, _Partition], new: Mapping[TopicPartition, _Partition]
+) -> list[TopicPartition]:
+    both = [tp for tp in sorted(old) if tp in new and not old[tp].is_empty]
+    return [tp for tp in both if not new[tp].first_dirty_offset]
+
+
+def _untouched(
+    old: Mapping[TopicPartition, _Partition],
+    new: Mapping[TopicPartition, _Partition],
+    examples: int,
+) -> Verdict:
+    """Tell of partitions of compacted topics that were never cleaned."""
+    places = [
+        tp for tp in _untouched_places(old, new) if old[tp].config.compact or new[tp].config.compact
+    ]
+    counts = {"not_cleaned": len(places)} if places else {}
+    return Verdict(counts, [example("not_cleaned", *tp, None) for tp in places[:examples]], 0, 0)
+
+
+def _unproven(
+    asked: _Asked,
+    old: Mapping[TopicPartition, _Partition],
+    new: Mapping[TopicPartition, _Partition],
+) -> Iterable[str]:
+    if asked.now_ms is None:
+        yield TOMBSTONES
+    both = [new[tp].config for tp in old.keys() & new.keys()]
+    if not asked.judges_lags and any(
+        each.min_compaction_lag_ms > 0 or each.max_compaction_lag_ms < INT64_MAX for each in both
+    ):
+        yield LAGS
+    if any(asked.now_ms is None or not _is_by_age(new[tp]) for tp in _shortened(old, new)):
+        yield RETENTION
+
+
+def _shortened(
+    old: Mapping[TopicPartition, _Partition], new: Mapping[TopicPartition, _Partition]
+) -> list[TopicPartition]:
+    """Return the partitions whose log start moved, as their policy lets it."""
+    both = sorted(old.keys() & new.keys())
+    return [tp for tp in both if _start(old[tp], new[tp]) > old[tp].log_start_offset]
+
+
 def _notes(
     asked: _Asked,
     old: Mapping[TopicPartition, _Partition],
     new: Mapping[TopicPartition, _Partition],
 ) -> Iterable[str]:
-    both = [tp for tp in sorted(old) if tp in new and not old[tp].is_empty]
-    untouched = [tp for tp in both if _cleaned(old[tp], new[tp]).end_offset == 0]
+    untouched = _untouched_places(old, new)
     if untouched:
-        names = ", ".join(map(str, untouched[:10])) + (", …" if len(untouched) > 10 else "")
-        yield f"never cleaned, and so compared record by record: {names}"
+        yield f"never cleaned, and so compared record by record: {_named(untouched)}"
     if asked.now_ms is None:
         yield (
             "it is not known when the cleaning ran: tombstones without a delete horizon may be"
             " there or not, and lags are not judged"
         )
+    if shortened := _shortened(old, new):
+        yield f"the log start moved, so that what lies below is only counted: {_named(shortened)}"
+
+
+def _named(places: Sequence[TopicPartition]) -> str:
+    return ", ".join(map(str, places[:10])) + (", …" if len(places) > 10 else "")
 
 
 def _load(

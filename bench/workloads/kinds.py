@@ -30,6 +30,7 @@ MASKED = (
     "timestamp_altered",
     "timestamp_type_altered",
     "fate_altered",
+    "horizon_wrong",
     "duplicated",
     "invented_record",
 )
@@ -41,7 +42,6 @@ def told_apart(
     old: DataFrame,
     new: DataFrame,
     winners: DataFrame,
-    late_ms: int | None,
     examples: int,
 ) -> tuple[dict[str, int], list[dict[str, Any]]]:
     """Return the counts and the first examples of what single rows show.
@@ -50,8 +50,6 @@ def told_apart(
     ----------
     compared : DataFrame
         Each place with its `mask`.
-    late_ms : int or None
-        See `_losers`; None where only offsets count.
     """
     wrong = compared.where(F.col("mask") != 0).persist()
     try:
@@ -71,7 +69,7 @@ def told_apart(
         refined = ("loser_kept", "invented_record")
         named = (
             plain.where(~F.col("kind").isin(*refined))
-            .unionByName(_losers(plain.where(F.col("kind") == refined[0]), new, winners, late_ms))
+            .unionByName(_losers(plain.where(F.col("kind") == refined[0]), new, winners))
             .unionByName(_invented(plain.where(F.col("kind") == refined[1]), old))
             .persist()
         )
@@ -94,12 +92,12 @@ def told_apart(
     ]
 
 
-def _losers(kept: DataFrame, new: DataFrame, winners: DataFrame, late_ms: int | None) -> DataFrame:
+def _losers(kept: DataFrame, new: DataFrame, winners: DataFrame) -> DataFrame:
     """Tell losers that stay beside their winner from those that stay in its place.
 
-    With versions one may do so rightly: its winner, a tombstone whose horizon had come at
-    `late_ms`, went in a pass that did not reach as far as this record, which came too late
-    (cleaner-semantics §13.7).
+    With versions one may do so rightly: its winner, a tombstone whose horizon had come when the
+    cleanings began (`late`), went in a pass that did not reach as far as this record, which came
+    too late (cleaner-semantics §13.7).
     """
     there = new.where(F.col("copy") == 1).select(
         "topic", "partition", F.col("offset").alias("winner"), F.lit(True).alias("there")
@@ -112,20 +110,21 @@ def _losers(kept: DataFrame, new: DataFrame, winners: DataFrame, late_ms: int | 
         "winning_tombstone",
         "winning_horizon",
         "dirty",
+        "late",
+        "versioned",
     )
     kind = (
         F.when(F.col("there"), "loser_kept")
         .when(F.col("winning_tombstone") & ~F.col("tombstone"), "tombstone_resurrected")
         .otherwise("wrong_winner")
     )
-    was_late = F.lit(False)
-    if late_ms is not None:
-        was_late = (
-            F.col("there").isNull()
-            & F.col("winning_tombstone")
-            & F.coalesce(F.col("winning_horizon") <= late_ms, F.lit(False))
-            & (F.col("offset") > F.greatest("winner", F.coalesce(F.col("dirty") - 1, F.lit(-1))))
-        )
+    was_late = (
+        F.coalesce("versioned", F.lit(False))
+        & F.col("there").isNull()
+        & F.col("winning_tombstone")
+        & F.coalesce(F.col("winning_horizon") <= F.col("late"), F.lit(False))
+        & (F.col("offset") > F.greatest("winner", F.coalesce(F.col("dirty") - 1, F.lit(-1))))
+    )
     return (
         kept.drop("kind")
         .join(best, ["topic", "partition", "key"], "left")

@@ -288,10 +288,6 @@ class Spec:
             f"{producers.count}",
         )
         yield (
-            producers.abort_share > 0 and not producers.transactional,
-            f"producers.abort_share {producers.abort_share} needs producers.transactional above 0",
-        )
-        yield (
             batches.min_records > batches.max_records,
             f"batches.min_records {batches.min_records} is above batches.max_records "
             f"{batches.max_records}",
@@ -446,6 +442,12 @@ def _refuse_idle(tree: Mapping[str, Any], own: Mapping[str, Any]) -> None:
                     f"{table}.{key} {said[key]!r} means nothing with {table}.{choice} {chosen!r}: "
                     f"it needs {' or '.join(map(repr, values))}"
                 )
+    said = tree.get("producers")
+    share = said.get("abort_share") if isinstance(said, Mapping) else None
+    if share and not own["producers"].transactional:
+        raise InvalidConfigurationError(
+            f"producers.abort_share {share} needs producers.transactional above 0"
+        )
 
 
 def _configs(given: Any) -> dict[str, object]:

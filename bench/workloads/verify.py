@@ -2,123 +2,61 @@
 
 It knows nothing of segments, maps or the cleaner's code: from the records that were there, the
 strategy and the range that was cleaned follow the records that must be there, may be there and
-must not. Whatever differs is named and counted. Contents are compared by 128 bits of xxhash64,
-keys byte by byte. Source: cleaner-semantics §2.2, §2.4, §8 and §13.
+must not. Whatever differs is named and counted. Contents are compared by 64 bits of xxhash64 a
+column, keys byte by byte. It shares the reader with the engine, not the rules. Source:
+cleaner-semantics §2.2, §2.4, §8 and §13.
 
-One shuffle by key finds the winners, one by offset compares; a third query runs only if something
-is wrong, to tell the kinds apart and fetch examples.
+One pass over both sides with a hash aggregate by key (`bench.workloads.by_key`) tells the
+partitions in which every key came out exactly as it must from the others. Those are looked at
+record by record: one shuffle by key finds the winners, one by offset compares; and a third query
+tells the kinds apart and fetches examples if something is wrong.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
-from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 from pyspark.sql.window import Window
 
+from bench.workloads.by_key import glances
 from bench.workloads.kinds import MASKED, PLACE, example, in_order, told_apart
 from bench.workloads.order import records_out_of_order
-from bench.workloads.versions import ENCODINGS, HEADER, LONG, OFFSET, STRATEGIES, version_of
+from bench.workloads.rows import (
+    FORBIDDEN,
+    REQUIRED,
+    Orders,
+    Places,
+    competes,
+    fixed,
+    gone_early,
+    in_front,
+    in_tail,
+    new_rows,
+    of_loser,
+    of_winner,
+    old_rows,
+    order_column,
+    ranges_of,
+    wrong_horizon,
+    young,
+)
+from bench.workloads.rules import Begin, Cleaned, Rules
+from bench.workloads.versions import OFFSET
 from bench.workloads.violations import KINDS
-from logstore.errors import InvalidConfigurationError
-from logstore.types import INT64_MAX
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+__all__ = ("EXAMPLES", "Begin", "Cleaned", "Rules", "Verdict", "mark_aborted", "verify")
+
 EXAMPLES = 10
 """Examples of each kind of violation in a verdict."""
-
-_REQUIRED, _OPTIONAL, _FORBIDDEN = "required", "optional", "forbidden"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
-    """What the cleaning was asked to do.
-
-    Attributes
-    ----------
-    strategy : str
-        `offset`, `timestamp` or `header`.
-    header : str
-        Name of the version header; needed by `header` only.
-    encoding : str
-        How that header states a number: `long`, 8 bytes, big-endian, or `varlong`.
-    since_ms, now_ms : int
-        When the first and the last cleaning between before and after began; equal for one pass.
-        Without the former any tombstone without a horizon may have got one and seen it come.
-    delete_retention_ms : int
-        A tombstone is kept for so long after the first cleaning that saw it.
-    min_compaction_lag_ms : int
-        A record may not be removed before it is so old.
-    max_compaction_lag_ms : int or None
-        A log must have been cleaned up to what is so old; None: not looked at.
-    """
-
-    strategy: str = OFFSET
-    header: str = ""
-    encoding: str = LONG
-    since_ms: int | None
-    now_ms: int
-    delete_retention_ms: int = 86_400_000
-    min_compaction_lag_ms: int = 0
-    max_compaction_lag_ms: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.strategy not in STRATEGIES:
-            raise InvalidConfigurationError(
-                f"compaction.strategy {self.strategy!r} is none of offset, timestamp, header"
-            )
-        if self.strategy == HEADER and not self.header:
-            raise InvalidConfigurationError("the header strategy needs the header's name")
-        if self.encoding not in ENCODINGS:
-            raise InvalidConfigurationError(
-                f"a version header's encoding {self.encoding!r} is none of long, varlong"
-            )
-        if self.since_ms is not None and self.since_ms > self.now_ms:
-            raise InvalidConfigurationError(
-                f"the first cleaning ({self.since_ms}) is later than the last ({self.now_ms})"
-            )
-
-
-class Cleaned(NamedTuple):
-    """What was cleaned of one partition.
-
-    Attributes
-    ----------
-    log_start_offset : int
-        When the cleaning began; records below are not looked at.
-    end_offset : int
-        First dirty offset after the cleaning; from here on nothing may have changed.
-    log_end_offset : int
-        When the cleaning began, exclusive. Versions never cost the log its last record.
-    """
-
-    log_start_offset: int
-    end_offset: int
-    log_end_offset: int
-
-
-class Begin(NamedTuple):
-    """Where the cleanings found a partition.
-
-    Attributes
-    ----------
-    log_start_offset : int
-        Then. What was removed from the front since may have beaten later records by version
-        before it went; or not.
-    first_dirty_offset : int
-        What lies below had been cleaned before. If the cleaned range ends there too, the
-        partition may have been rewritten once more, so that expired tombstones went, or not.
-    """
-
-    log_start_offset: int
-    first_dirty_offset: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +74,11 @@ class Verdict:
         From the log start offset on.
     notes : tuple of str
         What could not be judged, and why.
+    gone_from_front : int
+        Records before that lie below the log start after: retention or delete-records took them,
+        so that no cleaning can be judged by them.
+    unproven : tuple of str
+        Which of `tombstones`, `lags` and `retention` were not judged.
     """
 
     violations: dict[str, int]
@@ -143,6 +86,8 @@ class Verdict:
     records_before: int
     records_after: int
     notes: tuple[str, ...] = ()
+    gone_from_front: int = 0
+    unproven: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, verdicts: Sequence[Verdict], *, examples: int = EXAMPLES) -> Verdict:
@@ -160,6 +105,8 @@ class Verdict:
             sum(each.records_before for each in verdicts),
             sum(each.records_after for each in verdicts),
             tuple(dict.fromkeys(note for each in verdicts for note in each.notes)),
+            sum(each.gone_from_front for each in verdicts),
+            tuple(dict.fromkeys(name for each in verdicts for name in each.unproven)),
         )
 
     @property
@@ -175,6 +122,8 @@ class Verdict:
             "examples": self.examples,
             "records_before": self.records_before,
             "records_after": self.records_after,
+            "gone_from_front": self.gone_from_front,
+            "unproven": list(self.unproven),
             "notes": list(self.notes),
         }
 
@@ -194,8 +143,8 @@ def mark_aborted(uncommitted: DataFrame, committed: DataFrame) -> DataFrame:
 def verify(
     before: DataFrame,
     after: DataFrame,
-    rules: Rules,
-    cleaned: Mapping[tuple[str, int], Cleaned],
+    rules: Rules | Mapping[tuple[str, int], Rules],
+    cleaned: Places,
     *,
     begun: Mapping[tuple[str, int], Begin] | None = None,
     order: DataFrame | None = None,
@@ -209,10 +158,14 @@ def verify(
         Columns of the Kafka source: every data record, those of aborted transactions included.
         If there, `aborted` (boolean, null where a transaction is open; see also `mark_aborted`)
         and `deleteHorizonMs` (bigint: horizon of the record's batch, null if it has none) are
-        taken into account; without the latter no batch has a horizon.
+        taken into account; without the latter no batch has a horizon. `valueDigest` and
+        `headersDigest` stand instead of value and headers, if both sides have them; headers that
+        bear versions must be there.
     after : DataFrame
-        Columns of the Kafka source, and `aborted` if that is to be compared. The order of its
+        The same, and `aborted` and `deleteHorizonMs` if these are to be compared. The order of its
         rows must be that of the log in each partition, as the data source gives them.
+    rules : Rules or mapping
+        Of all partitions, or by (topic, partition) of each that is in `cleaned`.
     cleaned : mapping
         By (topic, partition); a partition that is not named must not have changed.
     begun : mapping, optional
@@ -231,142 +184,100 @@ def verify(
     aborted transactions beyond the cleaned range may be gone: their segment was rewritten.
     """
     begun = begun or {}
-    ranges = _ranges(before, cleaned, begun)
-    old = _old(before, ranges, rules)
-    new = _new(after, ranges)
-    winners = _winners(old)
-    if rules.strategy != OFFSET and any(
-        place in begun and begun[place].log_start_offset < each.log_start_offset
+    by_place = rules if isinstance(rules, Mapping) else dict.fromkeys(cleaned, rules)
+    orders = Orders.of(by_place)
+    ranges = ranges_of(before, by_place, cleaned, begun)
+    old = old_rows(before, ranges, orders)
+    new = new_rows(after, ranges)
+    if any(
+        place in begun
+        and begun[place].log_start_offset < each.log_start_offset
+        and by_place[place].strategy != OFFSET
         for place, each in cleaned.items()
     ):
-        old = _faded(old, winners)
-    old = old.where(F.col("offset") >= F.coalesce("start", F.lit(0)))
-    compared = _compared(old, new, winners, rules)
-    found = compared.groupBy("mask", "in_before", "in_after", "copy").count().collect()
-    counts = {
-        kind: sum(row["count"] for row in found if row["mask"] >> bit & 1)
-        for bit, kind in enumerate(MASKED)
-    }
+        old = _faded(old, _winners(old, orders))
+    told = {"fates": "aborted" in after.columns, "horizons": "deleteHorizonMs" in after.columns}
+    found = glances(old, new, orders, **told)
+    counts: dict[str, int] = {}
     shown: list[dict[str, Any]] = []
-    if any(counts.values()):
-        late_ms = None
-        if rules.strategy != OFFSET:
-            late_ms = rules.now_ms if rules.since_ms is None else rules.since_ms
-        counts, shown = told_apart(compared, old, new, winners, late_ms, examples)
+    doubtful = [place for place, each in found.items() if each.doubtful]
+    if doubtful:
+        here = _places(before, doubtful)
+        counts, shown = _record_by_record(old, new, here, orders, examples)
+    early = [place for place, each in found.items() if each.gone_early]
+    overdue = [place for place, each in found.items() if each.overdue]
     for kind, more, where in (
         ("out_of_order", *records_out_of_order(after if order is None else order, examples)),
-        ("max_lag_broken", *_overdue(old, rules)),
+        ("max_lag_broken", *_overdue(old, overdue)),
+        ("retention_early", *_gone_early(old, early, examples)),
     ):
         counts[kind] = more
         shown += [example(kind, *place) for place in where]
     return Verdict(
         violations={kind: counts[kind] for kind in KINDS if counts.get(kind)},
         examples=in_order(shown),
-        records_before=sum(r["count"] for r in found if r["in_before"] and r["copy"] == 1),
-        records_after=sum(r["count"] for r in found if r["in_after"]),
+        records_before=sum(each.before for each in found.values()),
+        records_after=sum(each.after for each in found.values()),
+        gone_from_front=sum(each.gone_from_front for each in found.values()),
     )
 
 
-# --- the records ------------------------------------------------------------------------------
-
-
-def _ranges(
-    frame: DataFrame,
-    cleaned: Mapping[tuple[str, int], Cleaned],
-    begun: Mapping[tuple[str, int], Begin],
-) -> DataFrame:
+def _places(frame: DataFrame, places: Iterable[tuple[str, int]]) -> DataFrame:
     schema = StructType(
         [StructField("topic", StringType()), StructField("partition", IntegerType())]
-        + [StructField(n, LongType()) for n in ("start", "end", "log_end", "oldest", "dirty")]
     )
-    nothing = (None, None)
-    rows = [(*place, *each, *begun.get(place, nothing)) for place, each in cleaned.items()]
-    return F.broadcast(frame.sparkSession.createDataFrame(rows, schema))
+    return F.broadcast(frame.sparkSession.createDataFrame([*places], schema))
 
 
-def _contents(
-    frame: DataFrame, ranges: DataFrame, *more: Column, start: Sequence[str] = ("start",)
-) -> DataFrame:
-    """Return what is compared, in columns of fixed width but for the key."""
-    headers = F.transform(
-        F.coalesce(F.col("headers"), F.array()),
-        # Hashing skips nulls, so whether one was there is hashed in its place.
-        lambda each: F.struct(each["key"], each["value"].isNull(), each["value"]),
+def _within(frame: DataFrame, places: DataFrame) -> DataFrame:
+    return frame.join(places, ["topic", "partition"], "semi")
+
+
+# --- record by record -------------------------------------------------------------------------
+
+
+def _record_by_record(
+    old: DataFrame, new: DataFrame, places: DataFrame, orders: Orders, examples: int
+) -> tuple[dict[str, int], list[dict[str, Any]]]:
+    """Return the counts and examples of what the records of some partitions show."""
+    here = _within(old, places)
+    by_content = Window.partitionBy(*PLACE).orderBy(
+        "value_digest", "headers_digest", "micros", "key"
     )
-    picked = frame.select(
-        *PLACE,
-        "key",
-        F.col("value").isNull().alias("tombstone"),
-        *_digests("value", F.col("value")),
-        *_digests("headers", headers),
-        F.unix_micros("timestamp").alias("micros"),
-        F.col("timestampType").alias("type"),
-        *more,
-    )
-    return picked.join(ranges, ["topic", "partition"], "left").where(
-        F.col("offset") >= F.coalesce(*start, F.lit(0))
-    )
+    there = _within(new, places).withColumn("copy", F.row_number().over(by_content))
+    winners = _winners(here, orders)
+    compared = _compared(here.where(~in_front()), there, winners)
+    found = compared.groupBy("mask").count().collect()
+    if not any(row["mask"] for row in found):
+        return {}, []
+    return told_apart(compared, old.where(~in_front()), there, winners, examples)
 
 
-def _digests(name: str, column: Column) -> tuple[Column, Column]:
-    """Return 128 bits of a column's hash: two chains that begin with different numbers."""
-    return (
-        F.xxhash64(F.lit(1), column).alias(f"{name}_1"),
-        F.xxhash64(F.lit(2), column).alias(f"{name}_2"),
-    )
-
-
-def _old(before: DataFrame, ranges: DataFrame, rules: Rules) -> DataFrame:
-    """Return the records before, those included that were removed from the front since."""
-    has = set(before.columns)
-    aborted = F.col("aborted") if "aborted" in has else F.lit(False)
-    horizon = F.col("deleteHorizonMs") if "deleteHorizonMs" in has else F.lit(None)
-    present, version = version_of(rules.strategy, rules.header, rules.encoding)
-    return _contents(
-        before,
-        ranges,
-        F.coalesce(aborted, F.lit(False)).alias("aborted"),
-        aborted.isNull().alias("open"),
-        horizon.cast("bigint").alias("horizon"),
-        present.alias("present"),
-        F.when(present, version).otherwise(0).alias("version"),
-        start=("oldest", "start"),
-    ).withColumn("faded", F.lit(False))
-
-
-def _new(after: DataFrame, ranges: DataFrame) -> DataFrame:
-    by_content = Window.partitionBy(*PLACE).orderBy("value_1", "headers_1", "micros", "key")
-    # Without the column nothing is said of it; null is an open transaction.
-    fate = F.col("aborted") if "aborted" in after.columns else F.lit(None).cast("boolean")
-    told = F.lit("aborted" in after.columns)
-    contents = _contents(after, ranges, fate.alias("aborted"), told.alias("told"))
-    return contents.withColumn("copy", F.row_number().over(by_content))
-
-
-def _winners(old: DataFrame) -> DataFrame:
+def _winners(old: DataFrame, orders: Orders) -> DataFrame:
     """Return of each key the record that wins among those that were compared."""
-    competes = ~F.col("aborted") & F.col("key").isNotNull() & ~_in_tail()
-    order = F.struct("present", "version", "offset", "tombstone", "horizon", "dirty")
-    return (
-        old.where(competes)
-        .groupBy("topic", "partition", "key")
-        .agg(F.max(order).alias("best"))
-        .select(
-            "topic",
-            "partition",
-            F.col("best.offset").alias("offset"),
-            F.col("key").alias("winning_key"),
-            F.col("best.tombstone").alias("winning_tombstone"),
-            F.col("best.horizon").alias("winning_horizon"),
-            F.col("best.dirty").alias("dirty"),
-        )
+    best = (
+        old.where(competes())
+        .groupBy("topic", "partition", F.col("key").alias("winning_key"))
+        .agg(F.max(order_column(orders)).alias("best"))
+    )
+    offset = F.col("best.offset") if orders.versioned else F.col("best")
+    return best.select("topic", "partition", offset.alias("offset"), "winning_key").join(
+        old.select(
+            *PLACE,
+            F.col("tombstone").alias("winning_tombstone"),
+            F.col("horizon").alias("winning_horizon"),
+            "start",
+            "dirty",
+            "versioned",
+            F.coalesce("since", "now").alias("late"),
+        ),
+        PLACE,
     )
 
 
 def _faded(old: DataFrame, winners: DataFrame) -> DataFrame:
     """Mark the records whose winner was removed from the front, before or after it beat them."""
-    keys = winners.drop("dirty").join(old.select(*PLACE, "start"), PLACE)
-    gone = keys.where(F.col("offset") < F.col("start")).select(
+    gone = winners.where(F.col("versioned") & (F.col("offset") < F.col("start"))).select(
         "topic", "partition", F.col("winning_key").alias("key"), F.lit(True).alias("is_gone")
     )
     return (
@@ -377,52 +288,19 @@ def _faded(old: DataFrame, winners: DataFrame) -> DataFrame:
     )
 
 
-def _in_tail(prefix: str = "") -> Column:
-    return F.col(f"{prefix}offset") >= F.coalesce(F.col(f"{prefix}end"), F.lit(0))
-
-
-# --- the comparison ---------------------------------------------------------------------------
-
-
-def _expected(rules: Rules) -> Column:
-    """Return whether a record must, may or must not be there afterwards; over `b` and `w`."""
-    horizon = F.col("b.horizon")
-    earliest, overdue = horizon, F.lit(False)
-    if rules.since_ms is not None:
-        stamped = _within_int64(rules.since_ms + rules.delete_retention_ms)
-        earliest = F.coalesce(horizon, F.lit(stamped).cast("bigint"))
-        overdue = F.coalesce(horizon <= rules.since_ms, F.lit(False))
-    log_end = F.coalesce(F.col("b.offset") == F.col("b.log_end") - 1, F.lit(False))
-    versioned = rules.strategy != OFFSET
-    tail = _in_tail("b.")
-    rewritten = F.coalesce(F.col("b.end") > F.col("b.start"), F.lit(False))
-    was_clean = F.coalesce(F.col("b.end") <= F.col("b.dirty"), F.lit(False))
-    forbidden = F.when(was_clean, _OPTIONAL).otherwise(_FORBIDDEN)
-    return (
-        F.when(tail & F.col("b.aborted") & rewritten, _OPTIONAL)
-        .when(tail, _REQUIRED)
-        .when(F.col("b.aborted"), forbidden)
-        .when(log_end & F.lit(versioned), _REQUIRED)
-        .when(F.col("b.faded"), _OPTIONAL)
-        .when(F.col("w.winning_key").isNull(), forbidden)
-        .when(~F.col("b.tombstone"), _REQUIRED)
-        .when(F.coalesce(rules.now_ms < earliest, F.lit(False)), _REQUIRED)
-        .when(overdue & F.lit(not versioned), forbidden)
-        .otherwise(_OPTIONAL)
-    )
-
-
-def _compared(old: DataFrame, new: DataFrame, winners: DataFrame, rules: Rules) -> DataFrame:
+def _compared(old: DataFrame, new: DataFrame, winners: DataFrame) -> DataFrame:
     """Return each place of before and after with a bit of `mask` for every kind it violates."""
+    wins = F.col("w.winning_key").isNotNull()
+    expected = F.coalesce(fixed("b."), F.when(wins, of_winner("b.")).otherwise(of_loser("b.")))
     judged = (
         old.alias("b")
-        .join(winners.drop("dirty").alias("w"), PLACE, "left")
-        .select("b.*", _expected(rules).alias("expected"), "w.winning_key")
+        .join(winners.select(*PLACE, "winning_key").alias("w"), PLACE, "left")
+        .select("b.*", expected.alias("expected"), "w.winning_key")
     )
     both = judged.alias("b").join(
         new.alias("a"), [F.col(f"b.{name}") == F.col(f"a.{name}") for name in PLACE], "full_outer"
     )
-    conditions = _conditions(rules)
+    conditions = _conditions()
     mask = reduce(
         lambda total, bit: total.bitwiseOR(bit),
         (F.when(conditions[kind], 1 << at).otherwise(0) for at, kind in enumerate(MASKED)),
@@ -430,25 +308,19 @@ def _compared(old: DataFrame, new: DataFrame, winners: DataFrame, rules: Rules) 
     return both.select(
         *(F.coalesce(f"a.{name}", f"b.{name}").alias(name) for name in (*PLACE, "key")),
         F.coalesce("a.tombstone", "b.tombstone").alias("tombstone"),
-        F.col("b.offset").isNotNull().alias("in_before"),
-        F.col("a.offset").isNotNull().alias("in_after"),
-        F.coalesce("a.copy", F.lit(1)).alias("copy"),
         mask.alias("mask"),
     )
 
 
-def _conditions(rules: Rules) -> dict[str, Column]:
+def _conditions() -> dict[str, Column]:
     """Return when a row violates each kind that one row can show."""
-    tail, tombstone = _in_tail("b."), F.col("b.tombstone")
+    tail, tombstone = in_tail("b."), F.col("b.tombstone")
     in_before, in_after = F.col("b.offset").isNotNull(), F.col("a.offset").isNotNull()
-    required = F.col("b.expected") == _REQUIRED
+    required = F.col("b.expected") == REQUIRED
     lost = in_before & ~in_after & required
-    kept = in_before & in_after & (F.col("b.expected") == _FORBIDDEN) & (F.col("a.copy") == 1)
+    kept = in_before & in_after & (F.col("b.expected") == FORBIDDEN) & (F.col("a.copy") == 1)
     aborted, keyless = F.col("b.aborted"), F.col("b.key").isNull()
     loses = F.col("b.winning_key").isNull()
-    young = F.col("b.micros") > _micros(rules.now_ms - rules.min_compaction_lag_ms)
-    # What was clean already was so for reasons of its own: other lags, or a forced cleaning.
-    young &= F.col("b.offset") >= F.coalesce("b.dirty", F.lit(0))
 
     def differs(*names: str) -> Column:
         same = [F.col(f"a.{name}").eqNullSafe(F.col(f"b.{name}")) for name in names]
@@ -458,29 +330,37 @@ def _conditions(rules: Rules) -> dict[str, Column]:
         "survivor_lost": lost & ~tail & ~tombstone,
         "tombstone_lost": lost & ~tail & tombstone,
         "tail_lost": lost & tail,
-        "min_lag_broken": in_before & ~in_after & ~required & young
-        if rules.min_compaction_lag_ms > 0
-        else F.lit(False),
+        "min_lag_broken": in_before & ~in_after & ~required & young("b."),
         "loser_kept": kept & ~aborted & ~keyless & loses,
         "tombstone_overdue": kept & ~aborted & ~loses,
         "aborted_kept": kept & aborted,
         "keyless_kept": kept & ~aborted & keyless,
         "key_altered": differs("key"),
-        "value_altered": differs("tombstone", "value_1", "value_2"),
-        "headers_altered": differs("headers_1", "headers_2"),
+        "value_altered": differs("tombstone", "value_digest"),
+        "headers_altered": differs("headers_digest"),
         "timestamp_altered": differs("micros"),
         "timestamp_type_altered": differs("type"),
         # Of an open transaction the end may have come since.
         "fate_altered": F.col("a.told") & ~F.col("b.open") & differs("aborted"),
+        # Of what should not be there it says nothing that is not said already.
+        "horizon_wrong": in_before
+        & in_after
+        & F.col("a.stamped")
+        & (F.col("b.expected") != FORBIDDEN)
+        & wrong_horizon(
+            F.col("b.horizon"), F.col("a.horizon"), tail, tombstone & F.col("a.tombstone"), "b."
+        ),
         "duplicated": in_after & (F.col("a.copy") > 1),
         "invented_record": in_after & ~in_before & (F.col("a.copy") == 1),
     }
 
 
-# --- lags ---------------------------------------------------------------------------------------
+# --- lags and retention -----------------------------------------------------------------------
+
+Found = tuple[int, list[tuple[str, int, int, bytes | None]]]
 
 
-def _overdue(old: DataFrame, rules: Rules) -> tuple[int, list[tuple[str, int, int, bytes | None]]]:
+def _overdue(old: DataFrame, places: Sequence[tuple[str, int]]) -> Found:
     """Return how many records lie in tails all of whose records are older than the maximal lag.
 
     A log is due by the largest timestamp of a segment's first batch, so a tail that has a young
@@ -488,13 +368,13 @@ def _overdue(old: DataFrame, rules: Rules) -> tuple[int, list[tuple[str, int, in
     nor of one with a record that no commit shows, since an open transaction holds up the cleaning
     of all that follows. A log that was not cleaned was perhaps not to be cleaned.
     """
-    if rules.max_compaction_lag_ms is None:
+    if not places:
         return 0, []
-    limit = _micros(rules.now_ms - rules.max_compaction_lag_ms)
     was_cleaned = F.col("end").isNotNull() & F.coalesce(F.col("end") > F.col("dirty"), F.lit(True))
     tails = (
-        old.where(_in_tail() & was_cleaned)
-        .groupBy("topic", "partition")
+        _within(old, _places(old, places))
+        .where(in_tail() & ~in_front() & was_cleaned)
+        .groupBy("topic", "partition", "overdue")
         .agg(
             F.max("micros").alias("newest"),
             F.min("micros").alias("oldest"),
@@ -502,21 +382,21 @@ def _overdue(old: DataFrame, rules: Rules) -> tuple[int, list[tuple[str, int, in
             F.count("*").alias("records"),
             F.min(F.struct("offset", "key")).alias("first"),
         )
-        .where((F.col("newest") < limit) & (F.col("oldest") > 0) & ~F.col("open"))
+        .where((F.col("newest") < F.col("overdue")) & (F.col("oldest") > 0) & ~F.col("open"))
         .orderBy("topic", "partition")
         .collect()
     )
-    places = [
+    found = [
         (row["topic"], row["partition"], row["first"]["offset"], row["first"]["key"])
         for row in tails
     ]
-    return sum(row["records"] for row in tails), places
+    return sum(row["records"] for row in tails), found
 
 
-def _micros(ms: int) -> Column:
-    return F.lit(_within_int64(ms * 1000)).cast("bigint")
-
-
-def _within_int64(number: int) -> int:
-    """Return a sum or a product as near as a column can have it: durations may be endless."""
-    return max(-INT64_MAX, min(number, INT64_MAX))
+def _gone_early(old: DataFrame, places: Sequence[tuple[str, int]], examples: int) -> Found:
+    """Return how many records left by the front before their time had come."""
+    if not places:
+        return 0, []
+    gone = _within(old, _places(old, places)).where(gone_early())
+    rows = gone.select(*PLACE, "key").orderBy(*PLACE).limit(examples).collect()
+    return gone.count(), [tuple(row) for row in rows]

@@ -21,6 +21,7 @@ KINDS: Mapping[str, str] = {
     "timestamp_altered": "another timestamp",
     "timestamp_type_altered": "another timestamp type",
     "fate_altered": "what was aborted counts as committed, or the other way round",
+    "horizon_wrong": "a delete horizon that no cleaning gives, or a tombstone that got none",
     "duplicated": "a second record with the same offset",
     "invented_record": "nothing was at this offset",
     "invented_key": "nothing was at this offset, and the topic had no such key",
@@ -28,6 +29,8 @@ KINDS: Mapping[str, str] = {
     "partition_lost": "the partition is missing",
     "partition_invented": "there was no such partition",
     "out_of_order": "a record stands behind one with a higher offset",
+    "retention_early": "a record left by the front of the log before retention.ms had passed",
+    "not_cleaned": "the partition was not cleaned, though that was asked for",
     "max_lag_broken": "a record stays uncleaned, and all of its tail is older than "
     "max.compaction.lag.ms",
 }

@@ -25,7 +25,7 @@ class Asked(list):
 
     @property
     def rules(self):
-        return {topic: rules for rules, cleaned, _ in self for topic, _ in cleaned}
+        return {topic: each for rules, _, _ in self for (topic, _), each in rules.items()}
 
     @property
     def cleaned(self):
@@ -105,7 +105,7 @@ def test_ranges_come_from_checkpoints_and_log_starts(asked, pair):
         ("front", 0): Begin(0, 0),
         ("rest", 0): Begin(0, 30),
     }
-    assert len(asked) == 1, "topics that follow the same rules are judged together"
+    assert len(asked) == 1, "all topics are judged in one run"
 
 
 def test_every_topic_follows_its_own_rules_and_what_is_said_wins(asked, pair):
@@ -192,6 +192,7 @@ def test_a_copy_without_the_topics_configuration_is_judged_by_that_of_before(ask
     verify_directories(None, before, after, broker_config=defaults)
     assert (asked.rules["t"].strategy, asked.rules["t"].delete_retention_ms) == ("offset", 12)
     assert asked.cleaned == {("t", 0): Cleaned(0, 30, 30)}, "whatever the policy says by now"
+    assert asked.rules["t"].order == ("offset", "", "long")
 
 
 def test_partitions_that_one_side_lacks_are_violations(asked, pair):
@@ -271,3 +272,69 @@ def test_a_header_that_no_topic_is_compacted_by_is_refused(asked, pair):
         verify_directories(None, before, after, header="version")
     verify_directories(None, before, after, header="version", strategy="header")
     assert asked.rules["t"].header == "version"
+
+
+@pytest.mark.parametrize(
+    ("configs", "how", "retention_ms", "unproven"),
+    (
+        ({"retention.ms": "1000"}, "retain", 1000, ()),
+        ({"retention.ms": "1000"}, "delete-records", None, ("retention",)),
+        ({"retention.ms": "1000", "retention.bytes": "10"}, "retain", None, ("retention",)),
+        ({"retention.ms": "-1"}, "boundary", 2**63 - 1, ()),
+    ),
+)
+def test_only_where_age_alone_moved_the_log_start_retention_is_judged(
+    asked, pair, configs, how, retention_ms, unproven
+):
+    def fill(broker):
+        compacted(broker, "t", cleanup_policy="compact,delete")
+        broker.alter_configs("t", configs)
+
+    def work(broker):
+        if how == "retain":
+            broker.clock.advance(seconds=2)
+            broker.retain("t")
+        else:
+            offset = 10 if how == "boundary" else 12
+            broker.delete_records({TopicPartition("t", 0): offset})
+
+    dirs = pair(fill, work)
+    verdict = verify_directories(None, *dirs, now_ms=NOW)
+    cleaned = asked.cleaned["t", 0]
+    assert cleaned.log_start_offset == {"retain": 30, "boundary": 10}.get(how, 12)
+    assert cleaned.retention_ms == retention_ms
+    assert verdict.unproven == unproven
+    assert [note.split(":")[0] for note in verdict.notes] == [
+        "never cleaned, and so compared record by record",
+        "the log start moved, so that what lies below is only counted",
+    ]
+    asked.clear()
+    verdict = verify_directories(None, *dirs)
+    assert asked.cleaned["t", 0].retention_ms is None
+    assert verdict.unproven == ("tombstones", "retention")
+
+
+def test_what_is_not_judged_stands_in_a_field_of_the_verdict(asked, pair):
+    def fill(broker):
+        compacted(broker, "t", min_compaction_lag_ms="6")
+
+    dirs = pair(fill, lambda broker: broker.clean("t", force=True))
+    assert verify_directories(None, *dirs).as_json()["unproven"] == ["tombstones", "lags"]
+    forced = verify_directories(None, *dirs, now_ms=NOW, forced=True)
+    assert forced.as_json()["unproven"] == ["lags"]
+    assert verify_directories(None, *dirs, now_ms=NOW).as_json()["unproven"] == []
+
+
+def test_what_no_cleaning_touched_is_a_violation_if_that_is_asked_for(asked, pair):
+    def fill(broker):
+        for topic in ("done", "left"):
+            compacted(broker, topic)
+        compacted(broker, "plain", cleanup_policy="delete")
+
+    dirs = pair(fill, lambda broker: broker.clean("done", force=True))
+    assert verify_directories(None, *dirs).ok
+    verdict = verify_directories(None, *dirs, require_cleaned=True)
+    assert verdict.violations == {"not_cleaned": 1}
+    assert [(e["kind"], e["topic"], e["offset"]) for e in verdict.examples] == [
+        ("not_cleaned", "left", None)
+    ]

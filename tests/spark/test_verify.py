@@ -349,6 +349,8 @@ def test_a_sound_cleaning_passes_and_that_of_another_strategy_does_not(spark, st
         "examples": [],
         "records_before": len(before),
         "records_after": sum(len(cleaned(rows, strategy)) for rows in histories),
+        "gone_from_front": 0,
+        "unproven": [],
         "notes": [],
     }
 

@@ -333,14 +333,28 @@ def free_everywhere(patient: Patient) -> list[int]:
     return [offset for offset in free if offset not in held]
 
 
+def altered_horizons(patient: Patient) -> Counts:
+    """Let a batch say that its tombstones may go a millisecond later."""
+    marked = [each for each in patient.cleaned_batches() if each.header.has_delete_horizon]
+    batch = max(marked, key=lambda each: len(each.records))
+    later = batch.header.base_timestamp + 1
+    batch.header, batch.data = batch.header._replace(base_timestamp=later), None
+    return {"horizon_wrong": len(batch.records)}
+
+
 FAULTS: tuple[Callable[[Patient], Counts], ...] = (
     *(unharmed, lost_survivors, lost_tombstones, lost_tail, lost_all, kept_losers, older_values),
     *(resurrected_keys, overdue_tombstones, kept_aborted, kept_keyless, altered_keys),
     *(altered_values, altered_headers, altered_timestamps, altered_timestamp_types, duplicates),
     *(other_duplicates, repeated_batches, swapped, swapped_batches, invented_records, moved),
-    *(invented_keys, strayed, revealed, lost_partition, hasty, idle),
+    *(invented_keys, strayed, revealed, altered_horizons, lost_partition, hasty, idle),
 )
-SAME_RECORDS = (unharmed, altered_timestamp_types, revealed, lost_partition, hasty, idle)
+SAME_RECORDS = (
+    *(unharmed, altered_timestamp_types, revealed, altered_horizons, lost_partition),
+    *(hasty, idle),
+)
+NOT_OF_BYTES = {"not_cleaned", "retention_early"}
+"""Told by checkpoints and log starts: test_directories_facts.py, test_verify_horizons.py."""
 
 
 @pytest.fixture(scope="module")
@@ -405,7 +419,7 @@ def test_every_kind_of_fault_is_counted_exactly_where_it_is(judged, history, tmp
         assert {kind: found[number][kind] for kind in exact} == {k: counts[k] for k in exact}, name
     total = sum((Counter(each) for each in expected.values()), Counter())
     assert verdict.violations == dict(total)
-    assert set(verdict.violations) == set(KINDS)
+    assert set(verdict.violations) == set(KINDS) - NOT_OF_BYTES
     del damaged[FAULTS.index(lost_partition)]
     assert verdict.records_after == sum(len(records) for records in damaged.values())
 

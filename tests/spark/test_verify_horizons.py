@@ -1,0 +1,119 @@
+"""What the oracle says of delete horizons that a cleaning gave, and of what left by the front."""
+
+import numpy as np
+import pytest
+import xxhash
+
+pytest.importorskip("pyspark")
+
+from bench.workloads.kernels import digest_strings
+from bench.workloads.verify import Begin, Cleaned, Rules, verify
+from logstore import Broker, VirtualClock
+
+NOW = 1_700_000_000_000
+SINCE = NOW - 1_000
+RETENTION = 50_000
+GIVEN = SINCE + RETENTION
+SCHEMA = (
+    "topic string, partition int, offset bigint, key binary, value binary, ms bigint,"
+    " timestampType int, headers array<struct<key:string,value:binary>>, deleteHorizonMs bigint"
+)
+FRESH, HALF, CLEAN, NEVER = (
+    (Cleaned(0, 10, 20), Begin(0, 0)),
+    (Cleaned(0, 10, 20), Begin(0, 5)),
+    (Cleaned(0, 10, 20), Begin(0, 10)),
+    (Cleaned(0, 0, 20), Begin(0, 0)),
+)
+
+CASES = {
+    # offset of a tombstone, its horizon before and after, what was cleaned, whether that is wrong
+    "first cleaning": (3, None, GIVEN, FRESH, False),
+    "last cleaning": (3, None, NOW + RETENTION, FRESH, False),
+    "too early": (3, None, GIVEN - 1, FRESH, True),
+    "too late": (3, None, NOW + RETENTION + 1, FRESH, True),
+    "none given": (3, None, None, FRESH, True),
+    "none given in what had been clean": (3, None, None, HALF, True),
+    "perhaps not rewritten": (3, None, None, CLEAN, False),
+    "rewritten once more": (3, None, GIVEN, CLEAN, False),
+    "kept": (3, NOW + 7, NOW + 7, FRESH, False),
+    "another": (3, NOW + 7, GIVEN, FRESH, True),
+    "lost": (3, NOW + 7, None, CLEAN, True),
+    "tail that was not rewritten": (13, None, None, FRESH, False),
+    "tail of the segment that was": (13, None, GIVEN, FRESH, False),
+    "tail, too early": (13, None, SINCE, FRESH, True),
+    "tail, another": (13, NOW + 7, GIVEN, FRESH, True),
+    "nothing was cleaned": (3, None, GIVEN, NEVER, True),
+}
+
+
+def frame(spark, rows):
+    made = spark.createDataFrame(rows, SCHEMA).coalesce(1)
+    return made.selectExpr("*", "timestamp_millis(ms) AS timestamp").drop("ms")
+
+
+def row(partition, offset, horizon, value=None, ms=NOW - 10_000_000):
+    return ("t", partition, offset, b"k%d" % offset, value, ms, 0, [], horizon)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("interpreted")
+def test_a_horizon_is_the_old_one_or_one_that_a_cleaning_gives(spark):
+    cases = dict(enumerate(CASES.values()))
+    # A record with a value bears its batch's horizon, and needs none.
+    before = [row(n, 1, None, b"v") for n in cases]
+    given = {n: GIVEN if n % 2 and each[3] is FRESH else None for n, each in cases.items()}
+    after = [row(n, 1, given[n], b"v") for n in cases]
+    before += [row(n, offset, old) for n, (offset, old, *_) in cases.items()]
+    after += [row(n, offset, new) for n, (offset, _, new, *_) in cases.items()]
+    verdict = verify(
+        frame(spark, before),
+        frame(spark, after),
+        Rules(since_ms=SINCE, now_ms=NOW, delete_retention_ms=RETENTION),
+        {("t", n): each[3][0] for n, each in cases.items()},
+        begun={("t", n): each[3][1] for n, each in cases.items()},
+        examples=100,
+    )
+    names = list(CASES)
+    assert [names[each["partition"]] for each in verdict.examples] == [
+        name for name, case in CASES.items() if case[4]
+    ]
+    assert verdict.violations == {"horizon_wrong": len(verdict.examples)}
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("interpreted")
+def test_what_left_by_the_front_is_counted_and_must_have_been_old_enough(spark):
+    ages = (RETENTION + 1, RETENTION, RETENTION - 1, 0)
+    rows = [row(n, at, None, b"v", NOW - age) for n in (0, 1) for at, age in enumerate(ages)]
+    kept = [each for each in rows if each[2] == 3]
+    begun = {("t", n): Begin(0, 0) for n in (0, 1)}
+    verdict = verify(
+        frame(spark, rows), frame(spark, kept), Rules(since_ms=NOW, now_ms=NOW),
+        {("t", 0): Cleaned(3, 0, 4, RETENTION), ("t", 1): Cleaned(3, 0, 4)}, begun=begun,
+    )  # fmt: skip
+    assert (verdict.records_before, verdict.records_after, verdict.gone_from_front) == (2, 2, 6)
+    assert verdict.violations == {"retention_early": 2}
+    assert [(e["partition"], e["offset"]) for e in verdict.examples] == [(0, 1), (0, 2)]
+
+
+@pytest.mark.slow
+def test_the_sources_digest_is_sparks(spark, tmp_path):
+    values = [b"", None, *(b"abc" * n for n in range(1, 40))]
+    with Broker(tmp_path, clock=VirtualClock(NOW)) as broker:
+        broker.create_topic("t")
+        broker.append_many("t", [(b"k", value) for value in values])
+    rows = spark.read.format("logstore").option("columns", "value,valueDigest").load(str(tmp_path))
+    assert rows.where("NOT valueDigest <=> IF(value IS NULL, NULL, xxhash64(value))").count() == 0
+    assert rows.where("valueDigest IS NULL").count() == 1
+
+
+def test_digest_strings_is_xxh64():
+    data = np.random.default_rng(1).integers(0, 256, 5_000, np.uint8)
+    sizes = np.array([*range(130), -1, 1_000])
+    starts = np.arange(len(sizes)) * 7
+    found = digest_strings(data, starts, sizes)
+    expected = [
+        xxhash.xxh64_intdigest(data[start : start + max(size, 0)].tobytes(), 42)
+        for start, size in zip(starts, sizes, strict=True)
+    ]
+    assert [int(each) & (1 << 64) - 1 for each in found] == expected
