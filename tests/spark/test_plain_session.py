@@ -50,6 +50,6 @@ def test_a_plain_session_reads_a_data_directory(tmp_path):
         env=environ,
         cwd=tmp_path,
         stdin=subprocess.DEVNULL,
-        timeout=120,
+        timeout=240,
     )
     assert done.stdout == "7\n", done.stderr

@@ -118,7 +118,7 @@ def test_batches_and_transactions_hold_together(
             "count": producers,
             "transactional": min(transactional, producers),
             "transaction_records": transaction_records,
-            "abort_share": 0.5,
+            "abort_share": 0.5 if transactional else 0.0,
         },
         batches={"min_records": low, "max_records": low + more},
     )

@@ -213,7 +213,7 @@ def test_whatever_the_workload_its_files_hold_what_the_blocks_say(
                 "count": producers,
                 "transactional": min(transactional, producers),
                 "transaction_records": transaction_records,
-                "abort_share": 0.5,
+                "abort_share": 0.5 if transactional else 0.0,
                 "idempotent": idempotent,
             },
             "batches": {"min_records": low, "max_records": low + more, "codec": codec},
