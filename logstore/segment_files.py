@@ -125,7 +125,10 @@ class SegmentFiles:
         return self.file
 
     def let_go(self) -> bool:
-        """Give up the `.log` until it is needed again; see `EntryFile.let_go`."""
+        """Give up the `.log` until it is needed again; who reads from it goes on.
+
+        Not one with changes that are not durable: a failure to write them would be told to nobody.
+        """
         if not self._is_synced:
             return False
         self._file = None

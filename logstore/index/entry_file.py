@@ -72,7 +72,6 @@ class EntryFile:
         self._file: File | None = None
         # Read when the file was first opened; true of it ever after, though it be closed meanwhile.
         self._is_known = False
-        self._is_synced = True
         self._closed = False
         self._length = 0
         self._entries = 0
@@ -114,24 +113,13 @@ class EntryFile:
     def flush(self) -> None:
         """Make what was written durable; an index never opened has nothing to flush."""
         if self._is_known and self._writable:
-            self._sync()
-
-    def _sync(self) -> None:
-        file = self._writing()
-        self._is_synced = True
-        try:
-            file.sync()
-        except OSError:
-            self._is_synced = False
-            raise
+            self._writing().sync()
 
     def let_go(self) -> bool:
         """Give up the file until it is needed again; who reads from it goes on.
 
-        Not one with changes that are not durable: a failure to write them would be told to nobody.
+        A flush opens it again: what was written is derived data, and recovery writes a lot of it.
         """
-        if not self._is_synced:
-            return False
         self._file = None
         return True
 
@@ -210,7 +198,6 @@ class EntryFile:
         """Return the file, made if missing, for a change to it."""
         if not self._writable:
             raise ValueError(f"{self._path}: index is read-only")
-        self._is_synced = False  # first: who is asked to let go must know
         file = self._file
         if file is None:
             file = self._open(create=True)

@@ -127,7 +127,7 @@ class SparseIndex(EntryFile):
         Opens, and where it is missing creates, the file, as Kafka's flush of a segment does.
         """
         if self._writable:
-            self._sync()
+            self._writing().sync()
 
     def close(self) -> None:
         """Trim the file if it was opened for writing, and close for good."""
