@@ -130,6 +130,8 @@ def test_nobody_rolls_between_the_look_at_the_active_segment_and_its_truncation(
 
     def try_to_roll():
         got.append(log.lock.acquire(blocking=False))
+        if got[-1]:
+            log.lock.release()
 
     def look(*_):
         roller = threading.Thread(target=try_to_roll)
