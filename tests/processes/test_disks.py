@@ -79,7 +79,6 @@ def fill_up(nursery: Nursery, disk: SmallDisk, rng: random.Random, rounds: int) 
         life = Life(number, rng.randrange(1 << 30), (str(folder),), threads=rng.choice((1, 8)))
         with working(nursery, ledger, life) as worker:
             assert worker.listen_to_the_end() == DISK_FULL
-            assert "No space left" in worker.disk_error or "offline" in worker.disk_error
         ledger.tally["disks full"] += 1
         disk.grow()
         ledger.verify()
