@@ -384,10 +384,11 @@ def live(life: Life) -> int:
         run_threads(broker, life)
         broker.close()
     except (LogStoreError, OSError) as error:
-        if not isinstance(error, KafkaStorageError | OSError):
-            # Whoever works on another log, or in a transaction, hears of it by another name.
-            if broker is None or broker.manager.directories[0].is_online:
-                raise
+        # Whoever works on another log, or in a transaction, hears of it by another name.
+        if not isinstance(error, KafkaStorageError | OSError) and (
+            broker is None or broker.manager.directories[0].is_online
+        ):
+            raise
         tell("disk", str(error)[:500])
         return DISK_FULL
     return 0
