@@ -8,7 +8,7 @@ import pytest
 
 from logstore import fetch
 from logstore.config import LogConfig
-from logstore.errors import KafkaStorageError, OffsetOutOfRangeError
+from logstore.errors import IllegalStateError, KafkaStorageError, OffsetOutOfRangeError
 from logstore.fetch import MAX_TIMESTAMP, Isolation
 from logstore.log import NewRecord
 from logstore.runtime import MemoryFileSystem, Runtime
@@ -420,6 +420,6 @@ def test_a_log_that_is_closed_before_the_last_look_says_so(world):
             log.close()
         raise OSError(5, "closed")
 
-    with pytest.raises(KafkaStorageError, match="closed"):
+    with pytest.raises(IllegalStateError, match="closed"):
         log.reader.steady(look)
     assert len(looks) == fetch.LOOKS_MAX - 1
