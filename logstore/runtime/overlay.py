@@ -221,27 +221,22 @@ class OverlayFileSystem:
 
     def list_dir(self, path: str) -> list[str]:
         """Return the names in a directory, sorted."""
-        if not self.is_dir(path):
-            fail(errno.ENOTDIR if self.exists(path) else errno.ENOENT, path)
-        names = set(self._base.list_dir(path)) if self._base.is_dir(path) else set()
-        for name, child in list(self._children.get(path, {}).items()):
-            if child in self._dirs or self._nodes.get(child) is not None:
-                names.add(name)
-            elif child in self._nodes:
-                names.discard(name)
-        return sorted(names)
+        return list(self.kinds(path))
 
     def kinds(self, path: str) -> dict[str, FileKind]:
         """Return the names in a directory with what stands under each."""
-        names = self.list_dir(path)
+        if not self.is_dir(path):
+            fail(errno.ENOTDIR if self.exists(path) else errno.ENOENT, path)
+        # One look at the base: another process may change it, and two would not agree.
         kinds = self._base.kinds(path) if self._base.is_dir(path) else {}
-        prefix = path if path in ("", "/") else f"{path}/"
-        for name in names:
-            if prefix + name in self._dirs:
+        for name, child in list(self._children.get(path, {}).items()):
+            if child in self._dirs:
                 kinds[name] = FileKind.DIRECTORY
-            elif prefix + name in self._nodes:
+            elif self._nodes.get(child) is not None:
                 kinds[name] = FileKind.FILE
-        return {name: kinds[name] for name in names}
+            elif child in self._nodes:
+                kinds.pop(name, None)
+        return dict(sorted(kinds.items()))
 
     def stat(self, path: str) -> FileStat:
         """Return length and modification time of a file."""

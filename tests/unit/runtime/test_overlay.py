@@ -8,6 +8,7 @@ import pytest
 
 from logstore.runtime import (
     DiskFileSystem,
+    FileKind,
     MemoryFileSystem,
     OverlayFileSystem,
     ReadOnlyFileSystem,
@@ -212,3 +213,25 @@ def test_a_base_file_is_open_only_while_a_handle_is(tmp_path):
     fs.stat(f"{tmp_path}/2")
     fs.rename(f"{tmp_path}/2", f"{tmp_path}/3")
     assert open_now() == 0
+
+
+def test_a_listing_holds_together_while_the_base_changes(tmp_path):
+    class Changing(DiskFileSystem):
+        """Another process replaces a file between any two looks at the directory."""
+
+        def _replace(self):
+            for path in tmp_path.iterdir():
+                path.rename(tmp_path / str(int(path.name) + 1))
+
+        def list_dir(self, path):
+            self._replace()
+            return super().list_dir(path)
+
+        def kinds(self, path):
+            self._replace()
+            return super().kinds(path)
+
+    (tmp_path / "1").touch()
+    fs = OverlayFileSystem(Changing())
+    names = [(name, kind) for _ in range(3) for name, kind in fs.kinds(str(tmp_path)).items()]
+    assert names == [(str(number), FileKind.FILE) for number in (2, 3, 4)]
