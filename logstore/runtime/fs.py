@@ -502,8 +502,16 @@ def remove_tree(fs: FileSystem, path: str) -> None:
 
 def clear_folder(fs: FileSystem, path: str) -> None:
     """Remove all that a folder holds."""
-    for name in fs.list_dir(path):
-        remove_tree(fs, f"{path}/{name}")
+    # No recursion: folders may be nested more deeply than Python's stack is.
+    folders = [path]
+    for folder in folders:
+        for name, kind in fs.kinds(folder).items():
+            if kind is FileKind.DIRECTORY:
+                folders.append(f"{folder}/{name}")
+            else:
+                fs.remove(f"{folder}/{name}")
+    for folder in reversed(folders[1:]):
+        fs.remove_dir(folder)
 
 
 def directory_of(path: str) -> str:

@@ -1,6 +1,7 @@
 """DiskFileSystem: the shared suite, and what only a disk has."""
 
 import os
+import sys
 
 import pytest
 
@@ -165,6 +166,21 @@ def test_removal_takes_links_and_leaves_where_they_lead(tmp_path, outside):
         assert not (tree / name).is_symlink()
     assert contents(outside) == before
     assert tree.is_dir()
+
+
+def test_a_tree_deeper_than_the_stack_is_removed(tmp_path):
+    fs = DiskFileSystem()
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    descriptor = os.open(tree, os.O_RDONLY)
+    for _ in range(sys.getrecursionlimit()):
+        os.mkdir("d", dir_fd=descriptor)
+        inner = os.open("d", os.O_RDONLY, dir_fd=descriptor)
+        os.close(descriptor)
+        descriptor = inner
+    os.close(descriptor)
+    remove_tree(fs, str(tree))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_renaming_a_link_moves_the_link(tmp_path, outside):
