@@ -21,7 +21,7 @@ import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakSet, WeakValueDictionary
 
 from logstore.errors import IllegalStateError, LogStoreError
 
@@ -59,7 +59,8 @@ class Lifetime:
     def __init__(self, name: str) -> None:
         self.name = name
         self.is_forked = False
-        self._members: WeakSet[Any] = WeakSet()
+        # By identity. Not a set: iterating over one fails if another thread adds to it meanwhile.
+        self._members: WeakValueDictionary[int, Any] = WeakValueDictionary()
         self._reason: tuple[type[LogStoreError], str] | None = None
         _lifetimes.add(self)
 
@@ -71,7 +72,7 @@ class Lifetime:
     def add(self, member: Any) -> None:  # noqa: ANN401  # of any class
         """Let an object be refused from the end on."""
         member._lifetime = self
-        self._members.add(member)
+        self._members[id(member)] = member
         if self._reason is not None:
             _refuse(member)
 
@@ -88,8 +89,9 @@ class Lifetime:
         if self._reason is None:
             # First, so that one who is added meanwhile is refused by `add`.
             self._reason = kind, f"{self.name} {why}"
-            for member in list(self._members):
-                _refuse(member)
+            for reference in self._members.valuerefs():
+                if (member := reference()) is not None:
+                    _refuse(member)
 
     def check(self) -> None:
         """Raise the reason if it has ended."""

@@ -1,6 +1,7 @@
 """Lifetimes: what is refused after the end, what stays, and locks that nobody gets any more."""
 
 import gc
+import sys
 import threading
 import weakref
 from functools import cached_property
@@ -148,3 +149,36 @@ def test_nobody_gets_a_lock_after_the_end_nor_who_waited_for_it():
     waiting.join()
     wait()
     assert outcome == ["the thing is closed"] * 2
+
+
+def test_members_may_come_while_it_ends():
+    class Plain:
+        pass
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(50):
+            lifetime = Lifetime("the thing")
+            members = [Plain() for _ in range(500)]
+            for member in members:
+                lifetime.add(member)
+            stopped = threading.Event()
+
+            def come(lifetime=lifetime, members=members, stopped=stopped):
+                while not stopped.is_set():
+                    members.append(Plain())
+                    lifetime.add(members[-1])
+
+            coming = [threading.Thread(target=come) for _ in range(2)]
+            for thread in coming:
+                thread.start()
+            try:
+                lifetime.end()
+            finally:
+                stopped.set()
+                for thread in coming:
+                    thread.join()
+            assert all(type(member) is not Plain for member in members)
+    finally:
+        sys.setswitchinterval(interval)
