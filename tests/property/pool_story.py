@@ -357,7 +357,7 @@ class PoolStory:
 
     def check_disturbance(self, reader: ModelReader) -> None:
         """Let a model learn at once of a start that the very step has moved."""
-        if not reader.model.is_deleted and not reader.log._closed:
+        if not reader.model.is_deleted and not reader.log.lifetime.is_over:
             tp = reader.log.topic_partition
             reader.model.check(reader.log, self.broker.cleaner.checkpoint_of(tp), self.now)
 
