@@ -17,6 +17,7 @@ from typing import Any
 from logstore.checkpoint import (
     CLEANER_OFFSETS,
     LOG_START_OFFSETS,
+    PARTITION_METADATA,
     RECOVERY_POINTS,
     REPLICATION_OFFSETS,
 )
@@ -30,9 +31,6 @@ from tests.support.interop_view import sorted_snapshot
 
 SEGMENT_FILES = (".log", ".index", ".timeindex", ".txnindex")
 DATED_FILES = SEGMENT_FILES[:3]
-
-IGNORED_FILES = frozenset({"partition.metadata"})
-"""Only a broker gives a topic an id."""
 
 EPOCHS = "leader-epoch-checkpoint"
 NO_EPOCHS = (b"", b"0\n0\n")
@@ -193,7 +191,7 @@ def _names(folder: Path) -> set[str]:
     return {
         path.name
         for path in folder.iterdir()
-        if path.name not in IGNORED_FILES
+        if path.name != PARTITION_METADATA  # Kafka's classes are told of no topic ids
         and not (path.name == EPOCHS and path.read_bytes() in NO_EPOCHS)
     }
 

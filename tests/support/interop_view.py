@@ -19,6 +19,7 @@ from logstore.checkpoint import (
     CLEAN_SHUTDOWN,
     CLEANER_OFFSETS,
     LOG_START_OFFSETS,
+    PARTITION_METADATA,
     RECOVERY_POINTS,
     REPLICATION_OFFSETS,
 )
@@ -198,10 +199,17 @@ def _listing(folder: Path) -> list[list[Any]]:
     return [[path.name, path.stat().st_size] for path in sorted(folder.iterdir())]
 
 
-def _without_empty_checkpoint(files: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out an empty leader-epoch-checkpoint, which says as much as none (§10.1)."""
+def _comparable(files: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out what says nothing: an empty epoch file (§10.1), an id that only one side was told.
+
+    Kafka's classes are told of no topic ids; this engine gives each stored topic one.
+    """
     return {
-        when: [file for file in listing if file[:2] != ["leader-epoch-checkpoint", 0]]
+        when: [
+            file
+            for file in listing
+            if file[0] != PARTITION_METADATA and file[:2] != ["leader-epoch-checkpoint", 0]
+        ]
         for when, listing in files.items()
     }
 
@@ -231,7 +239,7 @@ def differences(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> list[str]
         if name == "segments":
             left, right = _without_file_times(left), _without_file_times(right)
         if name == "files":
-            left, right = _without_empty_checkpoint(left), _without_empty_checkpoint(right)
+            left, right = _comparable(left), _comparable(right)
         place = _first_difference(left, right, name)
         if place is not None:
             found.append(place)
