@@ -40,7 +40,7 @@ from logstore.names import (
 )
 from logstore.producer_state import ProducerStateManager
 from logstore.record.walk import refuse_old_format
-from logstore.recovery import has_abort_marker, recover_segment, replay_batches
+from logstore.recovery import has_aborted_transaction, recover_segment, replay_batches
 from logstore.replay import rebuild_producer_state
 from logstore.runtime import FileKind, directory_of
 from logstore.segment import LogSegment
@@ -237,7 +237,7 @@ class LogLoader:
         end_offset = None if following is None else following.base_offset
         try:
             segment.txn_index.sanity_check(end_offset)
-            if segment.txn_index.is_empty and self.clean and has_abort_marker(segment):
+            if segment.txn_index.is_empty and self.clean and has_aborted_transaction(segment):
                 return f"{segment.txn_index.path}: empty, in spite of an aborted transaction"
             if self.clean and (reason := segment.txn_index_contradiction()) is not None:
                 return f"{segment.txn_index.path}: {reason}"

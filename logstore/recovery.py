@@ -81,14 +81,24 @@ def _apply(
     return completed.to_aborted_txn(producer_state.last_stable_offset_after(completed))
 
 
-def has_abort_marker(segment: LogSegment) -> bool:
-    """Tell whether a transaction was aborted in a segment; walks all its headers."""
+def has_aborted_transaction(segment: LogSegment) -> bool:
+    """Tell whether a transaction that has data in a segment was aborted there; walks all headers.
+
+    The marker alone does not tell: one that ends a transaction without data leaves no entry.
+    """
+    producers: set[int] = set()  # of open transactions
     for at in segment.batches():
-        if at.header.is_control:
+        header = at.header
+        if not header.is_transactional:
+            continue
+        if not header.is_control:
+            producers.add(header.producer_id)
+        elif header.producer_id in producers:
             with suppress(InvalidRecordError):
                 marker = end_txn_marker_of(segment.read_batch(at))
                 if marker is not None and marker.control_type is ControlType.ABORT:
                     return True
+            producers.discard(header.producer_id)
     return False
 
 

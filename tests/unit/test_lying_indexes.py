@@ -227,12 +227,13 @@ def test_a_transaction_index_that_lies_is_built_anew(world, lie):
 
 
 def test_an_empty_transaction_index_without_an_aborted_transaction_is_sound(world):
-    """A truncation leaves one; a committed transaction is none."""
+    """A truncation leaves one; neither one that was committed nor one without data has an entry."""
     log = world.log()
     log.append_batches(
         batch(0, producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
     )
     log.append_end_txn_marker(7, 0, 0, commit=True)
+    log.append_end_txn_marker(7, 0, 0, commit=False)
     log.append_records([NewRecord(b"k", b"v")])
     log.close()
     for base in [int(n[:20]) for n in world.files() if n.endswith(".log")]:
