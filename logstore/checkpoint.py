@@ -66,8 +66,8 @@ def read_bytes(
     fs : FileSystem
     path : str
     max_bytes : int, optional
-        The most that it may hold (`logstore.small.file.max.bytes`), lest a damaged one take all
-        memory.
+        The most that it may hold (`logstore.small.file.max.bytes`): a damaged one would take
+        all memory.
     error : type, optional
         What to raise of one that is damaged.
 

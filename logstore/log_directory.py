@@ -509,7 +509,7 @@ class LogDirectory:
     # -- closing -------------------------------------------------------------------------
 
     def close(self, *, clean: bool) -> None:
-        """Give up the directory; `clean` marks it as closed in good order.
+        """Give up the directory; `clean` marks it as closed cleanly.
 
         Whoever writes a checkpoint or removes folders comes to an end first, and nobody does
         afterwards.

@@ -162,7 +162,7 @@ class Broker(Generic[ClockT]):
         return f"Broker({', '.join(each.path for each in self.manager.directories)})"
 
     def close(self) -> None:
-        """Flush and close everything in good order; closing twice is allowed.
+        """Flush, mark and close everything; closing twice is allowed.
 
         Everything else that is called afterwards, of the broker and of what was got from it,
         raises `IllegalStateError`. So it does in a forked child, where `close` does nothing: the

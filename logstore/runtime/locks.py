@@ -100,7 +100,7 @@ class DiskLock:
         self.release()
 
 
-# A link is not followed, lest a file be made elsewhere; nothing waits for the other end of a pipe.
+# A link is not followed: it could make a file elsewhere. Nothing waits for the other end of a pipe.
 _LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 
 

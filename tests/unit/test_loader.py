@@ -208,7 +208,7 @@ def test_a_missing_offset_index_has_its_segment_rebuilt(world):
 
 @pytest.mark.parametrize("options", ({}, SMALL), ids=("unindexed", "indexed"))
 @pytest.mark.parametrize("torn", (1, 16, 60, -1, -40), ids=lambda torn: f"{torn:+}")
-def test_a_torn_end_of_a_log_closed_in_good_order_is_cut(world, options, torn):
+def test_a_torn_end_of_a_cleanly_closed_log_is_cut(world, options, torn):
     """A copy that is not whole: what is appended must not stand where nobody finds it."""
     log = world.log(**options)
     fill(log, 20)
