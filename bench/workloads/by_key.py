@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _KEY = ["topic", "partition", "key"]
 _AT_WINNER = ("fingerprint", "expected", "tombstone", "horizon")
 _SUMMED = ("must", "there", "tail_horizons")
-_COUNTED = ("is_must", "is_there", "doubt", "is_old", "is_front", "is_early")
+_COUNTED = ("is_must", "is_there", "doubt", "is_old", "is_front", "is_early", "is_displaced")
 _RULES = ("start", "end", "dirty", "stamp_from", "stamp_to")
 _EXPECTED = {FORBIDDEN: 0, OPTIONAL: 1, REQUIRED: 2}
 
@@ -54,6 +54,8 @@ class Glance(NamedTuple):
         Below the log start, and those of them that were too young to go.
     overdue : bool
         Whether its tail may be one that should have been cleaned.
+    displaced : bool
+        Whether some record lies elsewhere than its offset says.
     """
 
     before: int
@@ -62,6 +64,7 @@ class Glance(NamedTuple):
     gone_from_front: int
     gone_early: int
     overdue: bool
+    displaced: bool
 
 
 def glances(
@@ -96,6 +99,7 @@ def glances(
             F.sum("is_front").alias("front"),
             F.sum("is_early").alias("early"),
             F.coalesce(late, F.lit(False)).alias("late"),
+            (F.sum("is_displaced") > 0).alias("displaced"),
         )
         .collect()
     )
@@ -143,7 +147,7 @@ def _old(old: DataFrame, orders: Orders, fates: bool) -> DataFrame:
         (in_range & (young() | F.coalesce(last & F.col("tombstone"), F.lit(False))))
         .cast("int")
         .alias("doubt"),
-        (~F.col("front")).cast("int").alias("is_old"),
+        F.when(~F.col("front"), F.col("beaten") + 1).alias("is_old"),
         F.col("front").cast("int").alias("is_front"),
         gone_early().cast("int").alias("is_early"),
         F.when(~F.col("front") & tail, F.col("micros")).alias("newest"),
@@ -157,6 +161,7 @@ def _new(new: DataFrame, fates: bool) -> DataFrame:
         *_RULES,
         _fingerprint(fates).alias("there"),
         F.lit(1).alias("is_there"),
+        F.col("displaced").cast("int").alias("is_displaced"),
         F.when(~tail, F.col("horizon")).alias("there_horizon"),
         _horizon_mark(tail).alias("tail_horizons"),
     )

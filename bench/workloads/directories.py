@@ -11,9 +11,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from bench.workloads.kinds import example
+from bench.workloads.scan import scan, scan_folded, scan_in_order
 from bench.workloads.verify import EXAMPLES, Begin, Cleaned, Rules, Verdict, verify
 from bench.workloads.versions import HEADER, OFFSET
 from logstore.broker import Broker
@@ -24,7 +25,7 @@ from logstore.runtime import SystemClock
 from logstore.types import INT64_MAX, TopicPartition
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from logstore.config import BrokerConfig
 
@@ -203,14 +204,22 @@ def verify_directories(
         verdicts.append(_untouched(old, new, examples))
     if rules:
         by_header = any(own.strategy == HEADER for own in rules.values())
+        columns = (*_COMPARED, *(["headers"] if by_header else []))
+        cleaned = {tuple(tp): _cleaned(old[tp], new[tp], asked) for tp in rules}
+        by_offset = {
+            tuple(tp): (cleaned[tuple(tp)].log_start_offset, cleaned[tuple(tp)].end_offset)
+            for tp, own in rules.items()
+            if own.strategy == OFFSET
+        }
         verdicts.append(
             verify(
-                _load(spark, paths[0], rules, (*_COMPARED, *(["headers"] if by_header else []))),
-                _load(spark, paths[1], rules, _COMPARED, order="stored"),
+                scan(spark, paths[0], _options(rules, columns)),
+                scan_in_order(spark, paths[1], _options(rules, _COMPARED, order="stored")),
                 {tuple(tp): own for tp, own in rules.items()},
-                {tuple(tp): _cleaned(old[tp], new[tp], asked) for tp in rules},
+                cleaned,
                 begun={tuple(tp): _begin(old[tp]) for tp in rules},
-                order=_load(spark, paths[1], rules, _ORDER_COLUMNS, order="stored"),
+                order=scan(spark, paths[1], _options(rules, _ORDER_COLUMNS, order="stored")),
+                folded=scan_folded(spark, paths[0], _options(rules, columns), by_offset),
                 examples=examples,
             )
         )
@@ -379,17 +388,11 @@ def _named(places: Sequence[TopicPartition]) -> str:
     return ", ".join(map(str, places[:10])) + (", …" if len(places) > 10 else "")
 
 
-def _load(
-    spark: SparkSession,
-    paths: Sequence[str],
-    places: Iterable[TopicPartition],
-    columns: Iterable[str],
-    **options: Any,  # as Spark takes them
-) -> DataFrame:
+def _options(
+    places: Iterable[TopicPartition], columns: Iterable[str], **options: str
+) -> dict[str, str]:
+    """Return the data source's options for some partitions."""
     assigned = defaultdict(list)
     for tp in places:
         assigned[tp.topic].append(tp.partition)
-    reader = spark.read.format("logstore").options(
-        assign=json.dumps(assigned), columns=",".join(columns), **options
-    )
-    return reader.load(list(paths))
+    return {"assign": json.dumps(assigned), "columns": ",".join(columns), **options}

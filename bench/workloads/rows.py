@@ -119,7 +119,10 @@ def _within_int64(number: int) -> int:
 
 
 def old_rows(before: DataFrame, ranges: DataFrame, orders: Orders) -> DataFrame:
-    """Return the records before, those included that were removed from the front since."""
+    """Return the records before, those included that were removed from the front since.
+
+    Where `bench.workloads.scan` left some out, those that stay speak for them.
+    """
     aborted = _column(before, "aborted", F.lit(False))
     rows = _contents(
         before,
@@ -128,6 +131,8 @@ def old_rows(before: DataFrame, ranges: DataFrame, orders: Orders) -> DataFrame:
         aborted.isNull().alias("open"),
         *(["headers"] if orders.needs_headers else []),
         "timestamp",
+        _column(before, "beaten", F.lit(0).cast("bigint")).alias("beaten"),
+        _column(before, "beatenNewest", F.lit(None).cast("bigint")).alias("beaten_newest"),
         start=("oldest", "start"),
     )
     present, version = orders.versions()
@@ -149,6 +154,7 @@ def new_rows(after: DataFrame, ranges: DataFrame) -> DataFrame:
         _column(after, "aborted", F.lit(None).cast("boolean")).alias("aborted"),
         told[0].alias("told"),
         told[1].alias("stamped"),
+        _column(after, "displaced", F.lit(False)).alias("displaced"),
     )
 
 
@@ -262,7 +268,8 @@ def young(prefix: str = "") -> Column:
     """
     col = F.col
     dirty = col(f"{prefix}offset") >= F.coalesce(f"{prefix}dirty", F.lit(0))
-    return F.coalesce(col(f"{prefix}micros") > col(f"{prefix}young"), F.lit(False)) & dirty
+    newest = F.greatest(f"{prefix}micros", f"{prefix}beaten_newest")
+    return F.coalesce(newest > col(f"{prefix}young"), F.lit(False)) & dirty
 
 
 def wrong_horizon(old: Column, new: Column, tail: Column, tombstone: Column, at: str) -> Column:

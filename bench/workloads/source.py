@@ -195,6 +195,10 @@ class LogstoreReader(DataSourceReader):
         self.as_stored = _as_stored(options.get("order", "checked"))
 
     def partitions(self) -> list[InputPartition]:
+        """Return the tasks, as Spark names them."""
+        return [*self.tasks()]
+
+    def tasks(self) -> list[Task]:
         """Return the splits of all partitions asked for.
 
         Raises
@@ -208,7 +212,7 @@ class LogstoreReader(DataSourceReader):
                 for tp in self._partitions_of(broker)
                 for split in self._splits(broker.log(tp.topic, tp.partition))
             )
-            return [*tasks_of(splits, self.split_bytes)]
+            return tasks_of(splits, self.split_bytes)
 
     def _partitions_of(self, broker: Broker) -> Iterator[TopicPartition]:
         assigned = self.assigned
@@ -252,11 +256,12 @@ class LogstoreReader(DataSourceReader):
             A batch is damaged; names file and position.
         """
         assert isinstance(partition, Task)
-        schema = to_arrow_schema(self.columns, timezone="UTC")
         for split in partition.splits:
-            yield from self._read(split, schema)
+            yield from self.read_split(split)
 
-    def _read(self, split: SegmentSplit, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    def read_split(self, split: SegmentSplit) -> Iterator[pa.RecordBatch]:
+        """Yield the records of one split, as `read` does."""
+        schema = to_arrow_schema(self.columns, timezone="UTC")
         topic, number = split.topic, split.partition
         parts: list[Stored] = []
         rows = size = 0

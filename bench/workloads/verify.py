@@ -7,9 +7,10 @@ column, keys byte by byte. It shares the reader with the engine, not the rules. 
 cleaner-semantics §2.2, §2.4, §8 and §13.
 
 One pass over both sides with a hash aggregate by key (`bench.workloads.by_key`) tells the
-partitions in which every key came out exactly as it must from the others. Those are looked at
-record by record: one shuffle by key finds the winners, one by offset compares; and a third query
-tells the kinds apart and fetches examples if something is wrong.
+partitions in which every key came out exactly as it must from the others; it may be given a scan
+that leaves out what later records beat (`bench.workloads.scan`). The others are looked at record
+by record: one shuffle by key finds the winners, one by offset compares; and a third query tells
+the kinds apart and fetches examples if something is wrong.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from pyspark.sql.window import Window
 
 from bench.workloads.by_key import glances
 from bench.workloads.kinds import MASKED, PLACE, example, in_order, told_apart
-from bench.workloads.order import records_out_of_order
+from bench.workloads.order import Place, records_out_of_order
 from bench.workloads.rows import (
     FORBIDDEN,
     REQUIRED,
@@ -148,6 +149,7 @@ def verify(
     *,
     begun: Mapping[tuple[str, int], Begin] | None = None,
     order: DataFrame | None = None,
+    folded: DataFrame | None = None,
     examples: int = EXAMPLES,
 ) -> Verdict:
     """Compare the records after a cleaning with what must follow from those before it.
@@ -172,7 +174,11 @@ def verify(
         Where the cleanings began; without it everything named was cleaned for the first time.
     order : DataFrame, optional
         Topic, partition and offset of `after` once more, in the order of the log, if it can be
-        had without the rest.
+        had without the rest. If `after` has `displaced` (boolean: a record lies elsewhere than its
+        offset says), it is looked at only where that is true of some record.
+    folded : DataFrame, optional
+        `before` once more, without records that others beat (`bench.workloads.scan`): enough for
+        the first look.
     examples : int
         Of each kind, at most.
 
@@ -188,6 +194,7 @@ def verify(
     orders = Orders.of(by_place)
     ranges = ranges_of(before, by_place, cleaned, begun)
     old = old_rows(before, ranges, orders)
+    first = old if folded is None else old_rows(folded, ranges, orders)
     new = new_rows(after, ranges)
     if any(
         place in begun
@@ -195,9 +202,11 @@ def verify(
         and by_place[place].strategy != OFFSET
         for place, each in cleaned.items()
     ):
-        old = _faded(old, _winners(old, orders))
+        # Nothing is left out where versions count: the winners are the same.
+        winners = _winners(first, orders)
+        old, first = _faded(old, winners), _faded(first, winners)
     told = {"fates": "aborted" in after.columns, "horizons": "deleteHorizonMs" in after.columns}
-    found = glances(old, new, orders, **told)
+    found = glances(first, new, orders, **told)
     counts: dict[str, int] = {}
     shown: list[dict[str, Any]] = []
     doubtful = [place for place, each in found.items() if each.doubtful]
@@ -206,8 +215,11 @@ def verify(
         counts, shown = _record_by_record(old, new, here, orders, examples)
     early = [place for place, each in found.items() if each.gone_early]
     overdue = [place for place, each in found.items() if each.overdue]
+    disorder: tuple[int, list[Place]] = (0, [])
+    if "displaced" not in after.columns or any(each.displaced for each in found.values()):
+        disorder = records_out_of_order(after if order is None else order, examples)
     for kind, more, where in (
-        ("out_of_order", *records_out_of_order(after if order is None else order, examples)),
+        ("out_of_order", *disorder),
         ("max_lag_broken", *_overdue(old, overdue)),
         ("retention_early", *_gone_early(old, early, examples)),
     ):

@@ -40,7 +40,8 @@ class Asked(list):
 def asked(monkeypatch):
     found = Asked()
     monkeypatch.setattr(directories, "verify", found.verdict_of)
-    monkeypatch.setattr(directories, "_load", lambda *_, **__: None)
+    for name in ("scan", "scan_in_order", "scan_folded"):
+        monkeypatch.setattr(directories, name, lambda *_, **__: None)
     return found
 
 
