@@ -261,15 +261,24 @@ def _checkpoint(path: Path, name: str, offset: int) -> None:
     (path / name).write_text(f"0\n1\n{TOPIC} 0 {offset}\n")
 
 
-def _log_start_beyond(path: Path, beyond: int) -> Written:
+def log_start_beyond(path: Path, beyond: int) -> Written:
     written = _log(path, lambda folder, bases: None)
     end = int((path / RECOVERY_POINTS).read_text().split()[-1])
     _checkpoint(path, LOG_START_OFFSETS, end + beyond)
     return written
 
 
-WRITERS["load with the log start at the log end"] = partial(_log_start_beyond, beyond=0)
-WRITERS["load with the log end below the log start"] = partial(_log_start_beyond, beyond=1000)
+def _lost_end(path: Path) -> Written:
+    """The recovery point bears out the log start: the log was there, and its end is lost."""
+    written = log_start_beyond(path, 1000)
+    start = int((path / LOG_START_OFFSETS).read_text().split()[-1])
+    _checkpoint(path, RECOVERY_POINTS, start)
+    (path / CLEAN_SHUTDOWN).unlink()
+    return written
+
+
+WRITERS["load with the log start at the log end"] = partial(log_start_beyond, beyond=0)
+WRITERS["unclean, with the log end lost below the log start"] = _lost_end
 
 
 @shape("load with the log start in the middle of a batch")

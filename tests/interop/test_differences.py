@@ -13,7 +13,7 @@ from logstore.errors import CorruptRecordError
 from logstore.producer_state import PRODUCER_ID_EXPIRATION_MS
 from logstore.record.batch import build_batch
 from logstore.record.records import Record
-from tests.interop.leftovers import file, overflowed
+from tests.interop.leftovers import file, log_start_beyond, overflowed
 from tests.interop.living import encoded
 from tests.interop.partings import CONTRADICTION
 from tests.interop.stories import START_MS
@@ -307,6 +307,19 @@ def test_kafka_makes_the_index_of_a_swap_that_has_none(pair):
         sizes.append((len(data), any(data)))
     assert sizes[0] == (240, False)
     assert sizes[1] == (4 * 8, True)
+
+
+def test_kafka_empties_a_log_whose_checkpointed_start_it_never_reached(judge, scratch):
+    written = log_start_beyond(scratch / "log", 1000)
+    theirs = judge.ask(
+        "judge", written.path, written.topic, config=written.config, now=written.now_ms, dump=False
+    )
+    ours = view_of(written.path, scratch, written.topic, written.config, written.now_ms)
+    end = ours["log_end_offset"]
+    assert (theirs["log_start_offset"], theirs["log_end_offset"]) == (end + 1000, end + 1000)
+    assert [segment["base_offset"] for segment in theirs["segments"]] == [end + 1000]
+    assert ours["log_start_offset"] == ours["segments"][0]["base_offset"] == 0
+    assert len(ours["records"]) == end > 0
 
 
 def test_kafka_splits_no_overflowed_segment_after_a_clean_stop(judge, scratch):
