@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from cleaner.build import MapBuild, SeedPass, new_map
 from cleaner.chunks import ChunkReader
 from cleaner.errors import CleaningAbortedError
-from cleaner.grouping import group_segments
+from cleaner.grouping import batch_groups, group_segments
 from cleaner.rewrite import Observer, Rewriter, Rules
 from cleaner.stats import FATE_NAMES, CleanerStats
 from cleaner.strategy import Strategy
+from logstore.errors import SegmentOverflowError
 from logstore.swap import create_cleaned
 from logstore.types import INT64_MIN
 
@@ -48,6 +49,9 @@ class PassProgress(NamedTuple):
 
 
 Pass = Generator[PassProgress, None, CleanerStats]
+
+Replacement = tuple["LogSegment", list["LogSegment"]]
+"""A cleaned segment, and the sources whose place it takes."""
 
 
 def clean_pass(
@@ -87,7 +91,7 @@ def clean_pass(
     Raises
     ------
     CleaningAbortedError
-        Thrown in by the driver. Groups that were swapped stay; the unfinished one is removed.
+        Thrown in by the driver. Groups that were swapped stay; what else was written is removed.
     CorruptRecordError, UnsupportedFormatError, SegmentOverflowError, KafkaStorageError, OSError
         The unfinished `.cleaned` files stay for the loader to remove.
 
@@ -139,25 +143,25 @@ def clean_pass(
     groups = group_segments(sources, log.config, upper_bound_offset)
     total = sum(segment.size_bytes for segment in sources)
     done = 0
-    for group in groups:
-        destination = None if dry_run else _create_destination(log, group[0].base_offset)
+    for batch in batch_groups(groups):
+        destinations: list[LogSegment] = []
         try:
-            for size in rewriter.steps(group, destination):
-                read_bytes += size
-                yield PassProgress("rewrite", done, total, read_bytes, rewriter.bytes_written)
-                done += size
-        except (CleaningAbortedError, GeneratorExit):
-            # Of a log that is closed, or the parent's, another cleaning may write files like these.
-            if destination is not None and not log.lifetime.is_over:
-                destination.delete_if_exists()
+            for group in batch:
+                destination = None
+                if not dry_run:
+                    destination = _create_destination(log, group[0].base_offset)
+                    destinations.append(destination)
+                for size in rewriter.steps(group, destination):
+                    read_bytes += size
+                    yield PassProgress("rewrite", done, total, read_bytes, rewriter.bytes_written)
+                    done += size
+        except BaseException as error:
+            _give_up(log, destinations, error)
             raise
-        except BaseException:
-            if destination is not None:
-                destination.close_handlers()
-            raise
-        if destination is not None:
-            _finish_destination(destination, group[-1])
-            _swap(log, destination, group, generation)
+        if not dry_run:
+            replacements = list(zip(destinations, batch, strict=True))
+            _finish(replacements)
+            _swap(log, replacements, generation)
     return CleanerStats(
         topic_partition=log.topic_partition,
         pass_number=pass_number,
@@ -198,8 +202,49 @@ def _last_modified_ms(log: Log, end_offset: int) -> int:
     return below[-1].last_modified_ms if below else INT64_MIN
 
 
-def _swap(log: Log, destination: LogSegment, group: list[LogSegment], generation: int) -> None:
-    """Put the cleaned segment in the place of its sources, unless the log was truncated since.
+def _create_destination(log: Log, base_offset: int) -> LogSegment:
+    return create_cleaned(log.runtime, log.directory, base_offset, log.config)
+
+
+def _give_up(log: Log, destinations: list[LogSegment], error: BaseException) -> None:
+    """Remove what was written of a batch whose rewriting ended early, or leave it to the loader.
+
+    That is all if the pass was told to stop, or a segment will be split: the new files of a split
+    would count for nothing beside a `.cleaned` of a lower base. If the log is damaged, the last
+    one stays; all stay if the disk failed.
+    """
+    told = isinstance(error, (CleaningAbortedError, GeneratorExit, SegmentOverflowError))
+    failed = (
+        log.is_offline
+        or isinstance(error, OSError)
+        or not isinstance(error, (Exception, GeneratorExit))
+    )
+    for destination in destinations:
+        is_kept = failed or not (told or destination is not destinations[-1])
+        # Of a log that is closed, or the parent's, another cleaning may write files like these.
+        if is_kept or log.lifetime.is_over:
+            destination.close_handlers()
+        else:
+            destination.delete_if_exists()
+
+
+def _finish(replacements: list[Replacement]) -> None:
+    """Complete cleaned segments: last time entry, trimmed, durable, dated as their sources.
+
+    Step by step for all of them: a sync that comes right after another finds little left to do.
+    """
+    for destination, _ in replacements:
+        destination.on_become_inactive()
+    for destination, _ in replacements:
+        destination.flush()
+    for destination, group in replacements:
+        # Of a source that was removed meanwhile all is below the log start, and nobody asks.
+        with suppress(FileNotFoundError):
+            destination.set_last_modified_ms(group[-1].last_modified_ms)
+
+
+def _swap(log: Log, replacements: list[Replacement], generation: int) -> None:
+    """Put cleaned segments in the place of their sources, unless the log was truncated since.
 
     Raises
     ------
@@ -208,20 +253,17 @@ def _swap(log: Log, destination: LogSegment, group: list[LogSegment], generation
     """
     with log.lock:
         if log.generation == generation:
-            log.replace_segments([destination], group)
+            log.check_open()
+            new: list[LogSegment] = []
+            old: list[LogSegment] = []
+            for destination, group in replacements:
+                if any(segment.base_offset in log.segments for segment in group):
+                    new.append(destination)
+                    old += group
+                else:  # retention was quicker
+                    destination.delete_if_exists()
+            log.replace_segments(new, old, apart=True)
             return
-    destination.delete_if_exists()
+    for destination, _ in replacements:
+        destination.delete_if_exists()
     raise CleaningAbortedError(f"{log.topic_partition} was truncated during its cleaning")
-
-
-def _create_destination(log: Log, base_offset: int) -> LogSegment:
-    return create_cleaned(log.runtime, log.directory, base_offset, log.config)
-
-
-def _finish_destination(destination: LogSegment, last_source: LogSegment) -> None:
-    """Complete a cleaned segment: last time entry, trimmed, durable, dated as its source."""
-    destination.on_become_inactive()
-    destination.flush()
-    # Of a source that was removed meanwhile all is below the log start, and nobody asks.
-    with suppress(FileNotFoundError):
-        destination.set_last_modified_ms(last_source.last_modified_ms)

@@ -1,8 +1,8 @@
-"""Which segments are merged into one (cleaner-semantics §6.1)."""
+"""Which segments are merged into one (cleaner-semantics §6.1), and swapped together."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from logstore.types import INT32_MAX
@@ -10,6 +10,12 @@ from logstore.types import INT32_MAX
 if TYPE_CHECKING:
     from logstore.config import LogConfig
     from logstore.segment import LogSegment
+
+BATCH_GROUPS = 16
+"""Most groups that are swapped together: appends wait as long as their renames and syncs take."""
+
+BATCH_BYTES = 1024 * 1024
+"""Most bytes of sources that are swapped together: copies of all of them are there at once."""
 
 
 def group_segments(
@@ -55,3 +61,21 @@ def group_segments(
             groups.append([segment])
             log_bytes, index_bytes, time_index_bytes = sizes
     return groups
+
+
+def batch_groups(groups: Sequence[list[LogSegment]]) -> Iterator[list[list[LogSegment]]]:
+    """Take neighbours together that are swapped together; a large group stays alone.
+
+    Kafka swaps each by itself. Of tiny ones the syncs would cost a hundred times what is in them.
+    """
+    batch: list[list[LogSegment]] = []
+    batch_bytes = 0
+    for group in groups:
+        size_bytes = sum(segment.size_bytes for segment in group)
+        if batch and (len(batch) == BATCH_GROUPS or batch_bytes + size_bytes > BATCH_BYTES):
+            yield batch
+            batch, batch_bytes = [], 0
+        batch.append(group)
+        batch_bytes += size_bytes
+    if batch:
+        yield batch

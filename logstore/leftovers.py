@@ -8,6 +8,8 @@ changes nothing.
 from __future__ import annotations
 
 import logging
+from collections import deque
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -174,6 +176,19 @@ def remove_leftovers(files: PartitionFiles) -> None:
     files.settle()
 
 
+def from_both_ends(bases: Iterable[int]) -> Iterator[tuple[int, ...]]:
+    """Yield the bases of new segments in the order in which they lose their `.swap`.
+
+    What lies between two `.swap` is dropped by a start as replaced. So it goes from both ends
+    inwards, and each step is made durable before the next: whichever of its two names a crash
+    keeps, no segment that lost the suffix lies between two that did not.
+    """
+    pending = deque(sorted(bases))
+    while pending:
+        lowest = pending.popleft()
+        yield (lowest, pending.pop()) if pending else (lowest,)
+
+
 def finish_swaps(files: PartitionFiles) -> None:
     """Delete what complete `.swap` segments supersede, then strip the suffix (steps 3, 4).
 
@@ -198,12 +213,15 @@ def finish_swaps(files: PartitionFiles) -> None:
             if superseded:
                 files.remove(path, "finished_swap", "complete new segments take its place")
         files.settle()  # what is superseded must not come back beside its successor
-    for path, _ in files.listed(state=SWAP_SUFFIX):
-        target = path.removesuffix(SWAP_SUFFIX)
-        files.note("finished_swap", target, "renamed from .swap")
-        files.fs.rename(path, target)
-        files.changed()
-    files.settle()
+    swapped = files.listed(state=SWAP_SUFFIX)
+    for bases in from_both_ends({parts.base_offset for _, parts in swapped}):
+        for path, parts in swapped:
+            if parts.base_offset in bases:
+                target = path.removesuffix(SWAP_SUFFIX)
+                files.note("finished_swap", target, "renamed from .swap")
+                files.fs.rename(path, target)
+                files.changed()
+        files.settle()
 
 
 def _next_offset(fs: FileSystem, path: str, base_offset: int) -> int:

@@ -279,11 +279,17 @@ class LocalLog:
             self._schedule_deletion(segment.remove_files)
 
     def _swap(
-        self, new_segments: Sequence[LogSegment], old_segments: Sequence[LogSegment]
+        self,
+        new_segments: Sequence[LogSegment],
+        old_segments: Sequence[LogSegment],
+        *,
+        apart: bool,
     ) -> list[LogSegment]:
         """Swap segments, schedule the old ones' files for deletion, and return the old ones."""
         fs = self.runtime.fs
-        old = swap_segments(fs, self.directory, self.segments, new_segments, old_segments)
+        old = swap_segments(
+            fs, self.directory, self.segments, new_segments, old_segments, apart=apart
+        )
         for segment in old:
             self._schedule_deletion(segment.remove_files)
         return old

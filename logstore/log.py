@@ -598,7 +598,11 @@ class Log(LocalLog):
     # -- swap ----------------------------------------------------------------------------
 
     def replace_segments(
-        self, new_segments: Sequence[LogSegment], old_segments: Sequence[LogSegment]
+        self,
+        new_segments: Sequence[LogSegment],
+        old_segments: Sequence[LogSegment],
+        *,
+        apart: bool = False,
     ) -> None:
         """Put cleaned (or split) segments in the place of others (cleaner-semantics §9.1).
 
@@ -608,6 +612,8 @@ class Log(LocalLog):
             Complete, durable, named `.cleaned`.
         old_segments : sequence of LogSegment
             Those that are gone already (retention) are passed over.
+        apart : bool
+            Whether a crash may leave the first few of the new ones without the others.
 
         Notes
         -----
@@ -615,7 +621,7 @@ class Log(LocalLog):
         """
         with self.lock, self._storage("replace segments"):
             self.check_open()
-            old = self._swap(new_segments, old_segments)
+            old = self._swap(new_segments, old_segments, apart=apart)
             bases = (segment.base_offset for segment in old)
             self._delete_snapshots(base for base in bases if base not in self.segments)
             if VERIFY:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from logstore.leftovers import from_both_ends
 from logstore.names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -46,6 +47,8 @@ def swap_segments(
     segments: LogSegments,
     new_segments: Sequence[LogSegment],
     old_segments: Sequence[LogSegment],
+    *,
+    apart: bool = False,
 ) -> list[LogSegment]:
     """Replace segments of a log by others.
 
@@ -58,6 +61,9 @@ def swap_segments(
     old_segments : sequence of LogSegment
         Those that are gone already (retention) are passed over. If all are, so is what the new
         ones hold: their files are removed instead.
+    apart : bool
+        Whether the first few of the new segments may replace theirs without the others, as a
+        cleaning's may; otherwise (a split) a crash leaves all of them or none.
 
     Returns
     -------
@@ -68,11 +74,10 @@ def swap_segments(
     -----
     The order of renames makes every intermediate state recoverable from names alone: `.cleaned`
     becomes `.swap` from the highest base down, the old files become `.deleted`, then `.swap` is
-    stripped. Each step waits until the one before is durable, since a disk may reorder names:
-    else an index could come without its log, or an old segment stand beside the one that replaced
-    it; and of several new segments (a split) one could pass for all of them. Old segments beyond
-    the new ones' end, of which nothing stayed, go one by one: a start finds them replaced by their
-    names alone, and a value must not be left of which the tombstone, in a later one, is gone.
+    stripped. Each step waits until the one before is durable, since a disk may reorder names;
+    what could happen else stands beside each sync. Of several that are replaced `apart` a start
+    drops all from the lowest on of which a `.cleaned` is left, so that a crash leaves the first few
+    whatever names it keeps.
     """
     old = sorted(
         (segment for segment in old_segments if segment.base_offset in segments),
@@ -84,24 +89,29 @@ def swap_segments(
             segment.delete_if_exists()
         return []
     end_offset = max(segment.read_next_offset() for segment in new)  # may fail, so before all else
+    # All names of the new files: a `.swap` would pass for complete if a `.cleaned` beside it went.
     fs.sync_dir(directory)
     for segment in reversed(new):
         assert segment.suffix == CLEANED_SUFFIX
         segment.change_suffix(SWAP_SUFFIX)
-        fs.sync_dir(directory)
-    # From the highest base down: a reader must not find the first of several new segments in the
-    # place of an old one before the others are there.
-    for segment in reversed(new):
-        segments.add(segment)
-    new_bases = {segment.base_offset for segment in new}
-    for segment in old:
-        if segment.base_offset not in new_bases:
-            segments.remove(segment.base_offset)
-        segment.change_suffix(DELETED_SUFFIX)
-        if segment.base_offset >= end_offset:
+        if not apart:
+            # Else the lowest segment of a split, alone, would pass for all of them.
             fs.sync_dir(directory)
-    fs.sync_dir(directory)
-    for segment in new:
-        segment.change_suffix("")
+    if apart:
+        # Else an old segment could be gone, and the new one dropped for want of some of its files.
         fs.sync_dir(directory)
+    segments.replace(new, old)
+    by_base = {segment.base_offset: segment for segment in new}
+    for segment in old:
+        segment.change_suffix(DELETED_SUFFIX)
+        if segment.base_offset >= end_offset and segment.base_offset not in by_base:
+            # Nothing stayed of it, so that no start finds it replaced. One by one: a value must not
+            # be left of which the tombstone, in a later one, is gone.
+            fs.sync_dir(directory)
+    # Else an old segment could stand beside the one that replaced it.
+    fs.sync_dir(directory)
+    for bases in from_both_ends(by_base):
+        for base in bases:
+            by_base[base].change_suffix("")
+        fs.sync_dir(directory)  # of each step, as it says there
     return old

@@ -17,8 +17,16 @@ import pytest
 from cleaner.clean import clean_pass
 from cleaner.config import CleanerConfig
 from logstore.log import Log
+from logstore.names import DELETED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX
 from logstore.runtime import Runtime
-from logstore.runtime.faultfs import CrashMode, FaultyFileSystem, SimulatedCrash
+from logstore.runtime.faultfs import (
+    Contents,
+    CrashMode,
+    FaultyFileSystem,
+    Kind,
+    Names,
+    SimulatedCrash,
+)
 from tests.crash.harness import CORNERS, OF_RECOVERIES, Profile, Tally, fingerprint, modes
 from tests.crash.journal import check_log
 from tests.support.builders import World, memory_world
@@ -42,6 +50,9 @@ from tests.support.cleaning import (
 RETENTION_MS = 1000
 APART_BYTES = 100
 """`segment.bytes` of cleanings that merge nothing: less than two batches."""
+
+SUBSETS = 12
+"""How many subsets of names are tried where it is their order that counts."""
 
 BOUNDED = Profile(cuts=1)
 FULL = Profile(cuts=12, seeds=4, recoveries=True)
@@ -421,6 +432,49 @@ def test_a_crash_between_groups_brings_nothing_back(story, record_property):
     record_property("crashes", str(tally))
     assert tally.points > 5
     assert tally.distinct > 5 * tally.points
+
+
+def crashed_at(number: int, clock, image, work) -> FaultyFileSystem:
+    """Work on a disk until the machine stops at an operation."""
+    fs = FaultyFileSystem(clock, image)
+    fs.crash_at(number)
+    with pytest.raises(SimulatedCrash):
+        work(fs)
+    return fs
+
+
+def test_no_segment_that_has_its_name_lies_between_two_swaps():
+    """Neither the swap of five groups at once nor a start that finishes it may leave that.
+
+    What lies between two `.swap` is dropped as replaced. At each sync of the directory, in the pass
+    and in the start after it, many subsets of the renames are tried.
+    """
+    trial = Trial(STORIES[0])
+    crashes = Crashes(trial, BOUNDED)
+    clock = trial.origin.clock
+
+    def clean(fs) -> None:
+        trial.clean(trial.opened(fs, clean=True))
+
+    def crash_at_syncs(image, work) -> FaultyFileSystem:
+        whole = FaultyFileSystem(clock, image)
+        work(whole)
+        for operation in whole.operations:
+            if operation.kind is Kind.SYNC_DIR:
+                fs = crashed_at(operation.number, clock, image, work)
+                for seed in range(SUBSETS):
+                    left = fs.crash(CrashMode(Contents.KEPT, Names.SUBSET, seed=seed))
+                    log = trial.opened(FaultyFileSystem(clock, left))
+                    crashes._check(log, set())
+        return whole
+
+    whole = crash_at_syncs(trial.origin.fs, clean)
+    deletion = next(each for each in whole.operations if each.target.endswith(DELETED_SUFFIX))
+    swapped = crashed_at(deletion.number, clock, trial.origin.fs, clean)
+    image = swapped.crash(CrashMode(Contents.KEPT, Names.KEPT))
+    names = image.list_dir(trial.origin.directory)
+    assert sum(name.endswith(LOG_SUFFIX + SWAP_SUFFIX) for name in names) == trial.story.groups
+    crash_at_syncs(image, trial.opened)
 
 
 @pytest.mark.long

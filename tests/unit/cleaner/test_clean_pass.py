@@ -9,7 +9,7 @@ from cleaner.clean import _last_modified_ms, clean_pass
 from cleaner.errors import CleaningAbortedError
 from cleaner.offset_map import OffsetMap
 from cleaner.rewrite import Rewriter
-from logstore.errors import CorruptRecordError
+from logstore.errors import CorruptRecordError, SegmentOverflowError
 from logstore.log import Log
 from logstore.record.batch import RecordBatch, build_batch
 from logstore.record.codecs import Codec
@@ -347,6 +347,67 @@ def test_s165_an_abort_at_any_step_leaves_whole_groups_and_no_cleaned_files() ->
 def ready(world: World) -> tuple:
     log = log_of_three_groups(world)
     return log, SMALL_CHUNKS, 0, log.active_segment.base_offset
+
+
+def three_apart(**settings) -> Log:
+    """Three segments that are rewritten one by one and swapped together; then an active one."""
+    log = compacted(memory_world(), segment_bytes=80, **settings)
+    put_each(log, (b"a", b"1"), (b"b", b"1"), (b"a", b"2"), (b"c", b"1"))
+    assert bases_of(log) == [0, 1, 2, 3]
+    return log
+
+
+@pytest.mark.parametrize(
+    "error", (CorruptRecordError("damage"), SegmentOverflowError("too far"), CleaningAbortedError())
+)
+def test_of_groups_that_are_swapped_together_none_is_if_one_fails(error: Exception) -> None:
+    """Nor do files stay below what a later swap writes, which would count for nothing then."""
+    log = three_apart()
+    steps = clean_pass(log, ALL_KEYS, 0, 3)
+    while next(steps).phase != "rewrite":
+        pass
+    next(steps)
+    next(steps)
+    with pytest.raises(type(error)):
+        steps.throw(error)
+    assert bases_of(log) == [0, 1, 2, 3]
+    assert offsets_in(log) == [0, 1, 2, 3]
+    left = [n for n in log.runtime.fs.list_dir(log.directory) if n.endswith(".cleaned")]
+    stays = isinstance(error, CorruptRecordError)
+    assert {int(name[:20]) for name in left} == ({2} if stays else set())
+    run_pass(log)
+    assert offsets_in(log) == [1, 2, 3]
+
+
+def test_a_group_of_which_all_was_deleted_meanwhile_does_not_come_back_with_the_others() -> None:
+    log = three_apart(cleanup_policy=("compact", "delete"))
+    steps = clean_pass(log, ALL_KEYS, 0, 3)
+    while next(steps).phase != "rewrite":
+        pass
+    next(steps)
+    log.delete_records(1)
+    log.delete_old_segments()
+    assert bases_of(log) == [1, 2, 3]
+    for _ in steps:
+        pass
+    assert bases_of(log) == [1, 2, 3]
+    assert offsets_in(log) == [1, 2, 3]
+    names = log.runtime.fs.list_dir(log.directory)
+    assert not [n for n in names if n.endswith((".cleaned", ".swap"))]
+
+
+def test_a_reader_never_sees_a_later_group_swapped_and_an_earlier_one_not() -> None:
+    log = three_apart()
+    seen = []
+    publish = log.segments._publish
+
+    def publish_and_look() -> None:
+        publish()
+        seen.append(offsets_in(log))
+
+    log.segments._publish = publish_and_look
+    run_pass(log)
+    assert seen == [[1, 2, 3]]
 
 
 def test_a_pass_that_is_dropped_is_aborted() -> None:

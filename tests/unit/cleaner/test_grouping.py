@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from cleaner.grouping import group_segments
+from cleaner.grouping import BATCH_BYTES, BATCH_GROUPS, batch_groups, group_segments
 from logstore.config import LogConfig
 from logstore.types import INT32_MAX
 from tests.support.builders import memory_world
@@ -79,3 +79,32 @@ def test_s191_sizes_are_those_before_cleaning() -> None:
     stats = run_pass(log, active, active)
     assert (stats.segments_before, stats.segments_after) == (2, 1)
     assert bases_of(log) == [first, active]
+
+
+# -- batches of groups -----------------------------------------------------------------------------
+
+
+def batches(*sizes: int) -> list[list[int]]:
+    """Number groups of these sizes, and say which of them are swapped together."""
+    named = [[segment(number, size)] for number, size in enumerate(sizes)]
+    return [[group[0].base_offset for group in batch] for batch in batch_groups(named)]
+
+
+def test_small_groups_are_swapped_together_as_many_as_may_be() -> None:
+    assert [len(batch) for batch in batches(*[1] * (2 * BATCH_GROUPS + 1))] == [
+        BATCH_GROUPS,
+        BATCH_GROUPS,
+        1,
+    ]
+    assert batches() == []
+
+
+def test_what_is_swapped_together_is_small() -> None:
+    assert batches(1, BATCH_BYTES - 1, 1) == [[0, 1], [2]]
+    assert batches(1, BATCH_BYTES, 1) == [[0], [1], [2]], "a large one is swapped alone"
+    assert batches(BATCH_BYTES * 2, 0, 0) == [[0], [1, 2]]
+
+
+def test_all_sources_of_a_group_count() -> None:
+    pair = [segment(0, BATCH_BYTES // 2), segment(1, BATCH_BYTES // 2)]
+    assert len(list(batch_groups([pair, [segment(2, 1)]]))) == 2

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from cleaner.grouping import BATCH_GROUPS
 from logstore import log as log_module
 from logstore.log import Log
 from logstore.runtime import Runtime
+from logstore.runtime.faultfs import FaultyFileSystem, Kind
 from tests.support.builders import World, memory_world
 from tests.support.cleaning import Producer, compacted, put, run_pass
 from tests.support.effort import CountedCalls, lines_run
@@ -42,3 +44,22 @@ def test_twice_the_segments_are_twice_the_work_and_no_more(monkeypatch, transact
     (lines, calls), (lines_2, calls_2), (lines_4, calls_4) = efforts
     assert calls_4 - calls_2 <= 2 * (calls_2 - calls), "files"
     assert lines_4 - lines_2 <= 2.02 * (lines_2 - lines), "steps"
+
+
+@pytest.mark.parametrize("keys", (5, 1000), ids=("most end up empty", "all stay"))
+def test_many_small_segments_share_the_syncs_of_their_directory(keys: int) -> None:
+    """Each alone cost five; what is synced besides is the three files of each."""
+    world = memory_world()
+    fs = FaultyFileSystem(world.clock, world.fs)
+    log = compacted(World(Runtime(world.clock, fs), world.directory, world.clock), segment_bytes=80)
+    segments = 4 * BATCH_GROUPS
+    for number in range(segments):
+        put(log, (b"%d" % (number % keys), b"value"))
+    log.roll()
+    before = fs.operation_count
+    stats = run_pass(log)
+    assert (stats.segments_before, stats.segments_after) == (segments, segments)
+    kinds = [operation.kind for operation in fs.operations[before:]]
+    # New names, `.swap`, `.deleted`, and two new segments at a time that get their names.
+    assert kinds.count(Kind.SYNC_DIR) == 4 * (3 + BATCH_GROUPS // 2)
+    assert kinds.count(Kind.SYNC) == 3 * segments
