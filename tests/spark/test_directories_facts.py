@@ -19,7 +19,7 @@ NOW = 1_800_000_000_000
 class Asked(list):
     """The runs of the oracle: rules, cleaned, begun and the options of both frames."""
 
-    def verdict_of(self, before, after, rules, cleaned, *, begun, order, examples):
+    def verdict_of(self, before, after, rules, cleaned, *, begun, order, folded, examples):
         self.append((rules, cleaned, begun))
         return Verdict({}, [], 0, 0)
 
