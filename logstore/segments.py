@@ -41,10 +41,11 @@ class LogSegments:
 
     def replace(self, new: Iterable[LogSegment], old: Iterable[LogSegment]) -> None:
         """Put segments in the place of others, all at once for readers. O(n log n)."""
+        by_base = {segment.base_offset: segment for segment in new}
         for segment in old:
-            del self._by_base[segment.base_offset]
-        for segment in new:
-            self._by_base[segment.base_offset] = segment
+            if segment.base_offset not in by_base:
+                del self._by_base[segment.base_offset]
+        self._by_base.update(by_base)
         self._publish()
 
     def _publish(self) -> None:
