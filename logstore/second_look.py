@@ -88,8 +88,10 @@ class Views:
         ------
         UnknownTopicOrPartitionError
             The folder is gone: the partition was deleted, or moved.
-        CorruptionError, KafkaStorageError, OSError
+        CorruptionError, KafkaStorageError
             Every look gave one, or nobody writes here.
+        OSError
+            The disk failed, and nobody writes here.
         """
         look = 1
         while look < LOOKS_MAX and self._writer() is not None:
@@ -107,7 +109,16 @@ class Views:
                 logger.info("%s: look %d: %s", folder, look, error)
             self.look_again(folder, look)
             look += 1
-        return load(logging.WARNING)
+        try:
+            return load(logging.WARNING)
+        except OSError as error:
+            if look < LOOKS_MAX:
+                raise
+            # The disk did not fail: what was listed had another name by the time it was opened.
+            raise KafkaStorageError(
+                f"{folder} never stood still: another process changed it under each of"
+                f" {LOOKS_MAX} looks; try again ({error})"
+            ) from error
 
     def look_again(self, folder: str, look: int) -> None:
         """Wait after the look of that number, and let the next one see the files as they are."""

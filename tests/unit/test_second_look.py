@@ -9,7 +9,7 @@ import pytest
 
 from logstore import Broker, TopicPartition, VirtualClock
 from logstore.broker.inspect import inspect_partition
-from logstore.errors import CorruptRecordError, UnknownTopicOrPartitionError
+from logstore.errors import CorruptRecordError, KafkaStorageError, UnknownTopicOrPartitionError
 from logstore.runtime import File, FileStat, MemoryFileSystem
 
 DATA, OTHER = "/data", "/other"
@@ -222,6 +222,21 @@ def test_a_writer_that_never_rests_is_looked_at_some_times_only():
     with scene.reader() as reader:
         assert len(latest(read(reader))) == 5
     assert scene.clock.now_ms() - before_ms < 10_000
+
+
+def test_a_partition_that_never_stands_still_is_no_disk_that_failed():
+    scene = Scene()
+
+    def load(_):
+        raise FileNotFoundError(2, "No such file or directory", "00.log")
+
+    with scene.reader() as reader:
+        views = reader.manager.directories[0]._views
+        with pytest.raises(KafkaStorageError, match="another process changed it under each of 9"):
+            views.take(f"{DATA}/t-0", load)
+        scene.writer.close()
+        with pytest.raises(FileNotFoundError):
+            views.take(f"{DATA}/t-0", load)
 
 
 def test_a_partition_that_is_deleted_meanwhile_is_called_gone():
