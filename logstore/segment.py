@@ -22,7 +22,7 @@ from logstore.index import OffsetIndex
 from logstore.record.batch import RecordBatch, decode_stored
 from logstore.record.header import BatchHeader
 from logstore.record.layout import HEADER_SIZE, MAGIC, MAGIC_POSITION
-from logstore.record.walk import BatchAt, check_place, holds_batch, read_batch, walk_headers
+from logstore.record.walk import BatchAt, check_place, read_batch, walk_headers
 from logstore.runtime import MemoryFileSystem
 from logstore.segment_files import SegmentFiles
 from logstore.segment_values import (
@@ -54,10 +54,6 @@ logger = logging.getLogger(__name__)
 
 COPY_BYTES = 1 << 20
 """Bytes that `append_from_file` copies at a time; a larger batch is copied alone."""
-
-_TAIL_BYTES_MAX = 1 << 24
-"""What lies behind the last batch of a segment is looked at if it is no more than that; only a torn
-batch of that size would be more."""
 
 
 class LogSegment(SegmentFiles):
@@ -402,7 +398,7 @@ class LogSegment(SegmentFiles):
         """Tell what is wrong with the last index entry, or with what follows it; None if sound.
 
         The entry must hold, its offset be one that the segment has, and the file end with a whole
-        batch. Damage inside, which sound batches follow, is left to whoever reads it.
+        batch. Damage inside is left to whoever reads it.
         """
         entry = self.offset_index.lookup(INT64_MAX)
         is_indexed = self.offset_index.loaded_entries > 0
@@ -416,12 +412,9 @@ class LogSegment(SegmentFiles):
             is_walked = True
         if is_indexed and entry.offset > last:
             return lie
-        tail_bytes = self.size_bytes - end
-        if not is_walked or not 0 < tail_bytes <= _TAIL_BYTES_MAX:
-            return None
-        if not holds_batch(self.file.read(end, tail_bytes), last):
+        if is_walked and end < self.size_bytes:
             # Records appended behind these bytes would be acknowledged, and never found again.
-            return f"{tail_bytes} bytes at position {end} are no whole batch"
+            return f"{self.size_bytes - end} bytes at position {end} are no whole batch"
         return None
 
     def txn_index_contradiction(self) -> str | None:

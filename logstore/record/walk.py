@@ -17,7 +17,7 @@ from logstore.record import layout
 from logstore.record.batch import RecordBatch
 from logstore.record.header import BatchHeader
 from logstore.runtime.fs import File
-from logstore.types import INT32_MAX, INT64_MAX
+from logstore.types import INT64_MAX
 
 _READ_AHEAD = 64 * 1024
 _LARGE_BATCH = 8 * 1024
@@ -191,35 +191,6 @@ def _is_old_message(data: bytes, start: int, file_size: int) -> bool:
         at += 4 + max(size, 0)
         left -= max(size, 0)
     return left == 0
-
-
-def holds_batch(data: bytes, last_offset: int) -> bool:
-    """Tell whether a sound batch begins anywhere in bytes that a walk could not follow.
-
-    Parameters
-    ----------
-    data : bytes
-        What lies behind the last batch that was met.
-    last_offset : int
-        Of that batch; one that follows it lies above, by at most 31 bits.
-
-    Returns
-    -------
-    bool
-        True if a length was damaged, and not the end torn off. O(n).
-    """
-    at = data.find(layout.MAGIC, layout.MAGIC_POSITION)
-    while at >= 0:
-        start = at - layout.MAGIC_POSITION
-        if start + layout.HEADER_SIZE > len(data):
-            return False
-        header = BatchHeader.unpack_from(data, start)
-        end = start + header.size_bytes
-        is_placed = last_offset < header.base_offset <= last_offset + INT32_MAX
-        if is_placed and end <= len(data) and RecordBatch(data[start:end]).is_valid():
-            return True
-        at = data.find(layout.MAGIC, at + 1)
-    return False
 
 
 def check_place(header: BatchHeader, previous: int, path: str | None, position: int) -> None:

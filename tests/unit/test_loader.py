@@ -226,20 +226,6 @@ def test_a_torn_end_of_a_cleanly_closed_log_is_cut(world, options, torn):
     assert offsets_in(log) == list(range(kept + 3))
 
 
-def test_a_damaged_length_before_sound_batches_is_no_torn_end(world):
-    """What follows it was acknowledged: nothing is cut that only looks torn off."""
-    log = world.log()
-    fill(log, 20)
-    at = [batch.position for batch in log.active_segment.batches()][15]
-    log.close()
-    name = file_name(0, ".log")
-    data = bytearray(world.files()[name])
-    data[at + 8 : at + 12] = (1 << 20).to_bytes(4)
-    world.write(name, bytes(data))
-    assert actions_of(world.log()) == []
-    assert world.files()[name] == bytes(data)
-
-
 def test_a_damaged_transaction_index_has_its_segment_rebuilt(world):
     log = world.log()
     log.append_batches(data_batch(0, 1, 5) + abort(2, 5) + data_batch(3, 4, 5, sequence=2), REPLICA)
