@@ -220,9 +220,8 @@ class LogLoader:
             return "the offset index is missing"
         if segment.base_offset in self._useless:
             return "an index was no file of its own"
-        is_end = self.clean and segment is self.segments.active
-        if is_end and (reason := segment.damage_at_end()) is not None:
-            return reason
+        if self.clean and segment is self.segments.active and not segment.is_index_end_sound():
+            return f"{segment.offset_index.path}: its last entry names no batch"
         if TXN_INDEX_SUFFIX in kinds:
             return self._txn_index_damage(segment)
         return None

@@ -394,28 +394,18 @@ class LogSegment(SegmentFiles):
             entry = self._mended(entry).lookup(offset)
         return entry.position
 
-    def damage_at_end(self) -> str | None:
-        """Tell what is wrong with the last index entry, or with what follows it; None if sound.
-
-        The entry must hold, its offset be one that the segment has, and the file end with a whole
-        batch. Damage inside is left to whoever reads it.
-        """
+    def is_index_end_sound(self) -> bool:
+        """Tell whether the last index entry holds, and its offset is one that the segment has."""
         entry = self.offset_index.lookup(INT64_MAX)
-        is_indexed = self.offset_index.loaded_entries > 0
-        lie = f"{self.offset_index.path}: its last entry names no batch"
-        if is_indexed and entry.position and not self.holds(entry):
-            return lie
-        last, end, is_walked = self.base_offset - 1, entry.position, False
+        if not self.offset_index.loaded_entries:
+            return True
+        if entry.position and not self.holds(entry):
+            return False
+        last = self.base_offset - 1
         with suppress(CorruptRecordError, UnsupportedFormatError):
             for at in self.batches(entry.position):
-                last, end = at.header.last_offset, at.position + at.header.size_bytes
-            is_walked = True
-        if is_indexed and entry.offset > last:
-            return lie
-        if is_walked and end < self.size_bytes:
-            # Records appended behind these bytes would be acknowledged, and never found again.
-            return f"{self.size_bytes - end} bytes at position {end} are no whole batch"
-        return None
+                last = at.header.last_offset
+        return entry.offset <= last
 
     def txn_index_contradiction(self) -> str | None:
         """Compare the last aborted transaction with the batch at its marker's offset.

@@ -206,26 +206,6 @@ def test_a_missing_offset_index_has_its_segment_rebuilt(world):
         }
 
 
-@pytest.mark.parametrize("options", ({}, SMALL), ids=("unindexed", "indexed"))
-@pytest.mark.parametrize("torn", (1, 16, 60, -1, -40), ids=lambda torn: f"{torn:+}")
-def test_a_torn_end_of_a_cleanly_closed_log_is_cut(world, options, torn):
-    """A copy that is not whole: what is appended must not stand where nobody finds it."""
-    log = world.log(**options)
-    fill(log, 20)
-    log.close()
-    name = max(n for n in world.files() if n.endswith(".log"))
-    data = world.files()[name]
-    world.write(name, data[:torn] if torn < 0 else data + batch(20)[:torn])
-    kept = 19 if torn < 0 else 20
-    log = world.log(**options)
-    assert actions_of(log) == ["rebuilt_index", "truncated_tail"]
-    fill(log, 3, kept)
-    log.close()
-    log = world.log(**options)
-    assert actions_of(log) == []
-    assert offsets_in(log) == list(range(kept + 3))
-
-
 def test_a_damaged_transaction_index_has_its_segment_rebuilt(world):
     log = world.log()
     log.append_batches(data_batch(0, 1, 5) + abort(2, 5) + data_batch(3, 4, 5, sequence=2), REPLICA)
