@@ -53,10 +53,12 @@ def read_moves(
         It cannot be understood; nobody can tell then which copy of a partition counts.
     """
     path = f"{log_dir}/{MOVES_FILE}"
-    if not fs.exists(path):
-        return {}
     try:
-        document = json.loads(read_bytes(fs, path, max_bytes))
+        data = read_bytes(fs, path, max_bytes)
+    except FileNotFoundError:
+        return {}  # also where another process has just finished a move
+    try:
+        document = json.loads(data)
         version, rows = document["version"], document["moves"].items()
         moves = {_partition(name): _move(**row) for name, row in rows}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

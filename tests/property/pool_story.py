@@ -348,7 +348,7 @@ class PoolStory:
             if reader.read(self.rng.choice((1, 3, 10, 1000))):
                 return
             self.tally["readers that came to the end undisturbed"] += not reader.is_disturbed
-        except (OffsetOutOfRangeError, KafkaStorageError):
+        except (OffsetOutOfRangeError, KafkaStorageError, UnknownTopicOrPartitionError):
             self.check_disturbance(reader)
             if not reader.is_disturbed:
                 raise
