@@ -123,7 +123,12 @@ class PartitionState:
     @property
     def may_be_compacted(self) -> bool:
         """Whether a cleaner may have been at work here."""
-        return self.context.first_dirty_offset is not None or self.context.is_compacted is not False
+        return self.is_known_to_be_compacted or self.context.is_compacted is None
+
+    @property
+    def is_known_to_be_compacted(self) -> bool:
+        """Whether the checkpoint or the topic says that a cleaner is at work here."""
+        return self.context.first_dirty_offset is not None or self.context.is_compacted is True
 
     def explain_gaps(self, bases: Sequence[int]) -> None:
         """Find out up to where a cleaning explains missing offsets; `bases` are the segments'.
@@ -347,7 +352,11 @@ class SegmentCheck:
         state = self._state
         end = state.end_offset
         state.end_offset = base_offset if end is None else max(end, base_offset)
-        if end is None or base_offset <= end:
+        if end is None:
+            if state.is_known_to_be_compacted:
+                state.missing_end = base_offset  # what lay below may have been cleaned away first
+            return
+        if base_offset <= end:
             return
         state.has_holes = True
         state.missing_end = base_offset

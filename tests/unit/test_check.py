@@ -341,6 +341,9 @@ def test_transactions_begun_before_the_first_segment_come_from_its_snapshot():
     directory.write(f"{log}.snapshot", encode_snapshot([entry]))
     found = [each for each in directory.check() if each.check.startswith("txn")]
     assert [each.expected for each in found] == ["producer 7 offsets 8..11 last stable 12"]
+    # A cleaner removed the data, and the entry with them, before the segment was deleted.
+    directory.write(CLEANED, b"0\n1\ngolden 0 12\n")
+    assert not [each for each in directory.check() if each.check.startswith("txn")]
 
 
 def test_batch_outside_the_open_transaction_of_its_producer():
