@@ -16,6 +16,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import ClassVar, NamedTuple
 
+from logstore.errors import CorruptIndexError
 from logstore.runtime.fs import File, FileSystem
 from logstore.runtime.open_files import OPEN_FILES
 
@@ -162,6 +163,18 @@ class EntryFile:
         """Return the open file, or None where a missing one reads as empty."""
         file = self._file
         return file if file is not None else self._open(create=False)
+
+    def _check_length(self) -> None:
+        """Raise `CorruptIndexError` unless whole entries fill the file; `_ready` comes first."""
+        if torn := self._length % self.ENTRY.size:
+            raise CorruptIndexError(
+                f"length {self._length} is no multiple of the entry size {self.ENTRY.size}",
+                path=self._path,
+                position=self._length - torn,
+                check="length is a multiple of the entry size",
+                expected=self._length - torn,
+                found=self._length,
+            )
 
     def _open(self, *, create: bool) -> File | None:
         with self._lock:

@@ -151,15 +151,7 @@ class SparseIndex(EntryFile):
         if not self._is_known and not self.exists_on_disk:
             return
         self._ready()
-        if torn := self._length % self.ENTRY.size:
-            raise CorruptIndexError(
-                f"length {self._length} is no multiple of the entry size {self.ENTRY.size}",
-                path=self._path,
-                position=self._length - torn,
-                check="length is a multiple of the entry size",
-                expected=self._length - torn,
-                found=self._length,
-            )
+        self._check_length()
         if self.last_offset < self._base_offset:
             raise CorruptIndexError(
                 f"last offset {self.last_offset} is below the base offset {self._base_offset}",

@@ -164,15 +164,7 @@ class TransactionIndex(EntryFile):
         O(entries); run when a log is loaded.
         """
         self._ready()
-        if torn := self._length % self.ENTRY.size:
-            raise CorruptIndexError(
-                f"length {self._length} is no multiple of the entry size {self.ENTRY.size}",
-                path=self._path,
-                position=self._length - torn,
-                check="length is a multiple of the entry size",
-                expected=self._length - torn,
-                found=self._length,
-            )
+        self._check_length()
         previous = self._base_offset - 1
         end_offset = INT64_MAX if end_offset is None else end_offset
         for slot, txn in enumerate(self.entries()):
