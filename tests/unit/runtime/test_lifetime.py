@@ -167,8 +167,9 @@ def test_members_may_come_while_it_ends():
 
             def come(lifetime=lifetime, members=members, stopped=stopped):
                 while not stopped.is_set():
-                    members.append(Plain())
-                    lifetime.add(members[-1])
+                    member = Plain()  # the list's last one may be the other thread's
+                    members.append(member)
+                    lifetime.add(member)
 
             coming = [threading.Thread(target=come) for _ in range(2)]
             for thread in coming:
