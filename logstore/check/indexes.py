@@ -441,6 +441,8 @@ class TxnIndexCheck:
         place: SegmentPlace,
         *,
         missing_end: int,
+        log_start_offset: int,
+        missing_severity: str,
         is_certain: bool,
         is_complete: bool,
     ) -> Iterator[CheckFinding]:
@@ -450,6 +452,11 @@ class TxnIndexCheck:
         ----------
         missing_end : int
             Below it batches are missing, those of transactions perhaps.
+        log_start_offset : int
+            A cleaner keeps no entries of transactions that ended below it (§8.1), though it keeps
+            their batches, and nobody reads there.
+        missing_severity : str
+            How grave it is that an entry is missing.
         is_certain : bool
             Whether every batch of the segment could be read.
         is_complete : bool
@@ -463,12 +470,13 @@ class TxnIndexCheck:
         if not (is_certain and is_complete):
             return
         for missing in self._expected.values():
-            if missing.first_offset >= missing_end:
+            if missing.first_offset >= missing_end and missing.last_offset >= log_start_offset:
                 yield finding(
                     "txn_index_missing",
                     self.path,
                     offset=missing.last_offset,
                     expected=_shown(missing),
+                    severity=missing_severity,
                 )
 
     def _present(

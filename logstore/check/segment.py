@@ -404,10 +404,14 @@ class SegmentCheck:
         if self._time_index is not None:
             self._time_index.finish(end_offset, end_is_known=is_known, is_closed=not self._is_open)
         yield from self._taken()
+        # Of a compacted log that starts who knows where a cleaner may have dropped the entry.
+        start_is_known = state.context.is_log_start_known or not state.may_be_compacted
         yield from self._txn_index.finish(
             state.fs,
             place,
             missing_end=state.missing_end,
+            log_start_offset=state.context.log_start_offset,
+            missing_severity=ERROR if start_is_known else WARNING,
             is_certain=self._is_certain,
             is_complete=state.history.is_complete,
         )

@@ -9,11 +9,13 @@ import struct
 
 import pytest
 
+from logstore import Broker, TopicPartition
 from logstore.check import ERROR, INFO, WARNING, CheckCounts, Checker
 from logstore.index import OffsetIndex
 from logstore.producer_snapshot import SnapshotEntry, encode_snapshot
 from logstore.runtime import (
     DiskFileSystem,
+    MemoryFileSystem,
     OverlayFileSystem,
     ReadOnlyFileSystem,
     VirtualClock,
@@ -369,6 +371,38 @@ def test_entry_of_an_aborted_transaction_whose_data_were_cleaned_away():
 
     assert faults([batch(0, 3)]) == ["txn_index_entry"]
     assert faults([]) == []
+
+
+@pytest.mark.parametrize(
+    ("start", "removed", "severity"),
+    (
+        (4, (), None),  # the transaction ended below the start: the cleaning dropped its entry
+        (4, ("log-start-offset-checkpoint",), WARNING),
+        (2, (), None),  # the marker is above the start: the entry was kept
+    ),
+)
+def test_aborted_transaction_below_the_log_start_of_a_cleaned_log(start, removed, severity):
+    clock = VirtualClock(1_700_000_000_000)
+    fs = MemoryFileSystem(clock)
+    with Broker("/data", clock=clock, fs=fs, background=False) as broker:
+        broker.create_topic("t", configs={"cleanup.policy": "compact,delete"})
+        with broker.producer(transactional_id="id") as producer:
+            producer.init_transactions()
+            producer.begin_transaction()
+            for key in (b"1", b"2"):
+                producer.send("t", b"v", key=key, partition=0)
+            producer.abort_transaction()
+        for key in (b"3", b"4"):
+            broker.append("t", key=key, value=b"v")
+        broker.roll("t", 0)
+        broker.append("t", key=b"5", value=b"v")
+        broker.delete_records({TopicPartition("t", 0): start})
+        broker.clean("t", force=True)
+    for name in removed:
+        fs.remove(f"/data/{name}")
+    found = Checker(ReadOnlyFileSystem(fs)).data_dirs(["/data"])
+    about = [(each.check, each.severity) for each in found if each.severity != INFO]
+    assert about == ([] if severity is None else [("txn_index_missing", severity)])
 
 
 @pytest.mark.parametrize(("first", "faults"), ((0, ["txn_index_entry"]), (2, [])))
