@@ -8,14 +8,13 @@ changes nothing.
 from __future__ import annotations
 
 import logging
-from collections import deque
-from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from logstore.checkpoint import PARTITION_METADATA, remove_temporary
 from logstore.epochs import LEADER_EPOCHS
 from logstore.errors import CorruptRecordError
+from logstore.finding import Finding
 from logstore.names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -28,6 +27,7 @@ from logstore.names import (
 )
 from logstore.record.walk import walk_headers
 from logstore.runtime import FileKind
+from logstore.swap import from_both_ends
 from logstore.types import INT64_MAX
 
 if TYPE_CHECKING:
@@ -35,26 +35,6 @@ if TYPE_CHECKING:
     from logstore.runtime import FileSystem
 
 logger = logging.getLogger(__name__)
-
-
-class Finding(NamedTuple):
-    """Something that opening a log found.
-
-    `action` names the stage and how it ended, `path` the file, `detail` the reason:
-
-    - `removed_leftover`, `finished_swap`: a cleaning, split or deletion that was interrupted;
-    - `rebuilt_index`: indexes missing or damaged; `reset_epochs`, `removed_snapshot`: a small file
-      that was damaged; all three are derived from the batches;
-    - `split_segment`: offsets beyond what a segment can hold; `kept_overflow`: such a segment
-      that cannot be split is served as it is;
-    - `truncated_tail`, `removed_segment`: what an unclean stop left torn, and what came after it;
-    - `overlapping_segments`: offsets that two segments hold; both are kept;
-    - `reset_log`: the data ended below the log start; `ignored_log_start`: they never reached it.
-    """
-
-    action: str
-    path: str
-    detail: str
 
 
 class PartitionFiles:
@@ -174,19 +154,6 @@ def remove_leftovers(files: PartitionFiles) -> None:
     for path, _ in cleaned:
         files.remove(path, "removed_leftover", "the cleaning that wrote it did not finish")
     files.settle()
-
-
-def from_both_ends(bases: Iterable[int]) -> Iterator[tuple[int, ...]]:
-    """Yield the bases of new segments in the order in which they lose their `.swap`.
-
-    What lies between two `.swap` is dropped by a start as replaced. So it goes from both ends
-    inwards, and each step is made durable before the next: whichever of its two names a crash
-    keeps, no segment that lost the suffix lies between two that did not.
-    """
-    pending = deque(sorted(bases))
-    while pending:
-        lowest = pending.popleft()
-        yield (lowest, pending.pop()) if pending else (lowest,)
 
 
 def finish_swaps(files: PartitionFiles) -> None:

@@ -26,7 +26,7 @@ from logstore.errors import (
     SegmentOverflowError,
     UnsupportedFormatError,
 )
-from logstore.leftovers import Finding, PartitionFiles, finish_swaps, remove_leftovers
+from logstore.leftovers import PartitionFiles, finish_swaps, remove_leftovers
 from logstore.log import Log
 from logstore.names import (
     CLEANED_SUFFIX,
@@ -53,8 +53,6 @@ if TYPE_CHECKING:
     from logstore.recovery import SegmentRecovery
     from logstore.runtime import Runtime
     from logstore.types import TopicPartition
-
-__all__ = ["Finding", "LogLoader", "open_log"]
 
 logger = logging.getLogger(__name__)
 

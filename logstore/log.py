@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from logstore.config import LogConfig
     from logstore.epochs import LeaderEpochCache
-    from logstore.loader import Finding
+    from logstore.finding import Finding
     from logstore.producer_state import ProducerStateManager
     from logstore.record.columns import BytesColumn, RecordColumns
     from logstore.record.records import Record

@@ -6,10 +6,10 @@ what a crash interrupts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from logstore.leftovers import from_both_ends
 from logstore.names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -115,3 +115,16 @@ def swap_segments(
             by_base[base].change_suffix("")
         fs.sync_dir(directory)  # of each step, as it says there
     return old
+
+
+def from_both_ends(bases: Iterable[int]) -> Iterator[tuple[int, ...]]:
+    """Yield the bases of new segments in the order in which they lose their `.swap`.
+
+    What lies between two `.swap` is dropped by a start as replaced. So it goes from both ends
+    inwards, and each step is made durable before the next: whichever of its two names a crash
+    keeps, no segment that lost the suffix lies between two that did not.
+    """
+    pending = deque(sorted(bases))
+    while pending:
+        lowest = pending.popleft()
+        yield (lowest, pending.pop()) if pending else (lowest,)

@@ -11,7 +11,7 @@ import pytest
 
 from logstore.broker import Broker
 from logstore.checkpoint import CLEAN_SHUTDOWN, LOG_START_OFFSETS, RECOVERY_POINTS
-from logstore.loader import Finding
+from logstore.finding import Finding
 from logstore.names import file_name
 from logstore.record.layout import HEADER_SIZE_UP_TO_MAGIC
 from logstore.runtime import Runtime
