@@ -112,11 +112,6 @@ class ChunkReader:
         self._buffer = np.empty(self._io_buffer_bytes, np.uint8)
         self._table = np.empty((0, kernels.TABLE_COLUMNS), np.int64)
 
-    @property
-    def buffer_bytes(self) -> int:
-        """Present size of the buffer."""
-        return len(self._buffer)
-
     def chunks(
         self, segment: LogSegment, end_offset: int, start: int = 0, *, verify: bool = True
     ) -> Iterator[Chunk]:

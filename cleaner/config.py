@@ -92,11 +92,6 @@ class CleanerConfig:
         """Entries that Kafka's map would have in the same memory."""
         return self.dedupe_buffer_bytes // OFFSET_ENTRY_BYTES
 
-    @property
-    def max_keys(self) -> int:
-        """Distinct keys a pass takes before it stops; fewer with versions."""
-        return self.max_keys_of(Strategy())
-
     def max_keys_of(self, strategy: Strategy) -> int:
         """Return how many distinct keys a pass takes before it stops."""
         return int(self.dedupe_buffer_bytes // strategy.entry_bytes * self.load_factor)

@@ -131,15 +131,7 @@ class VersionMap(KeyMap):
         OffsetMapFullError
             All counted slots are in use, be the key known or not.
         """
-        if len(self) >= self.capacity or not self._compete(key, order, insert=True):
-            raise OffsetMapFullError(f"the map is full with {len(self)} keys")
-
-    def lift(self, key: bytes, order: Order) -> None:
-        """Let a record of the clean section compete, if its key is known."""
-        self._compete(key, order, insert=False)
-
-    def _compete(self, key: bytes, order: Order, *, insert: bool) -> bool:
-        return version_kernels.version_put(
+        if len(self) >= self.capacity or not version_kernels.version_put(
             self.slots,
             self.state,
             as_array(key),
@@ -148,10 +140,11 @@ class VersionMap(KeyMap):
             order.offset,
             order.present,
             np.int64(order.version),
-            insert,
+            True,
             self.k0,
             self.k1,
-        )
+        ):
+            raise OffsetMapFullError(f"the map is full with {len(self)} keys")
 
     def get(self, key: bytes) -> VersionEntry | None:
         """Return what is known of `key`, None if nothing is."""

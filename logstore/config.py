@@ -248,11 +248,6 @@ class BrokerConfig:
                 f" {MIN_DEDUPE_BYTES_PER_THREAD} bytes"
             )
 
-    @property
-    def message_max_bytes(self) -> int:
-        """Largest batch in bytes by default; bounds how far a cleaner's buffers may grow."""
-        return self._default_of("max.message.bytes").value
-
     def _default_of(self, key: str) -> _Setting:
         """Return what holds for topics without an override, under the broker's name if it is."""
         value, name = self.topic_defaults.get(key, (TOPIC_KEYS[key].default, key))

@@ -186,10 +186,6 @@ class LeaderEpochCache:
             write_rows(self._fs, self.path, self._entries)
             self._unwritten = False
 
-    def relocate(self, directory: str) -> None:
-        """Follow the partition's directory to another name; touches no file."""
-        self._directory = directory
-
     def epoch_for_offset(self, offset: int) -> int | None:
         """Return the epoch that `offset` belongs to, None below the first one."""
         count = bisect.bisect_right(self._entries, offset, key=_start_offset)

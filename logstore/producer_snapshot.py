@@ -190,10 +190,6 @@ class SnapshotFiles:
             if parsed is not None and name == file_name(parsed.base_offset, SNAPSHOT_SUFFIX):
                 self._offsets.add(parsed.base_offset)
 
-    def relocate(self, directory: str) -> None:
-        """Follow the partition's directory to another name; touches no file."""
-        self._directory = directory
-
     def path(self, offset: int) -> str:
         """Return the path of the snapshot with all batches below `offset` applied."""
         return f"{self._directory}/{file_name(offset, SNAPSHOT_SUFFIX)}"

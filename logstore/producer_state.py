@@ -382,10 +382,6 @@ class ProducerStateManager:
         for offset in stragglers:
             self.delete_snapshot(offset)
 
-    def relocate(self, directory: str) -> None:
-        """Follow the partition's directory to another name; touches no file."""
-        self._snapshots.relocate(directory)
-
     # --- inside -------------------------------------------------------------------------------
 
     def _apply_data(self, header: BatchHeader, first_offset: int) -> None:

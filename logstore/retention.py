@@ -173,19 +173,6 @@ def decide_retention(
     return RetentionDecision(topic_partition, (*removed, *kept), False, start)
 
 
-def deletable_segments(
-    segments: Sequence[LogSegment],
-    bounds: LogBounds,
-    predicate: Callable[[LogSegment, LogSegment | None], bool],
-) -> list[LogSegment]:
-    """Walk from the oldest segment and return those a predicate lets go, up to the first it keeps.
-
-    The predicate is asked only below the high watermark. An empty last segment always stays.
-    """
-    gone, _ = _walk(segments, bounds, lambda each, after: _Verdict(predicate(each, after), ""))
-    return [segment for segment, _, _ in gone]
-
-
 def _walk(
     segments: Sequence[LogSegment], bounds: LogBounds, predicate: Predicate
 ) -> tuple[list[_Gone], str]:

@@ -1,21 +1,9 @@
-"""Small value types shared by every layer.
-
-`Offset` and `Position` are `NewType`s for signatures and fields; loops use plain `int`.
-"""
+"""Small value types shared by every layer."""
 
 from __future__ import annotations
 
 import enum
-from typing import NamedTuple, NewType
-
-Offset = NewType("Offset", int)
-"""A record's place in a partition's sequence; 64-bit, never negative for a stored record."""
-
-Position = NewType("Position", int)
-"""Bytes from the start of a file; 31-bit, since Kafka's index entries hold it in an i32."""
-
-TimestampMs = NewType("TimestampMs", int)
-"""Unix milliseconds; -1 stands for "none" (Kafka's NO_TIMESTAMP)."""
+from typing import NamedTuple
 
 NO_TIMESTAMP = -1
 NO_PRODUCER_ID = -1

@@ -8,7 +8,6 @@ are the same. NumPy only.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -200,12 +199,6 @@ def block_of(spec: Spec, number: int) -> Block:
         batch=first + sent.batch[order],
         markers=_markers(sent, sequence, partition[order], appended, first),
     )
-
-
-def blocks_of(spec: Spec, numbers: range | None = None) -> Iterator[Block]:
-    """Yield blocks in order; all of them without `numbers`."""
-    for number in range(spec.blocks) if numbers is None else numbers:
-        yield block_of(spec, number)
 
 
 def _changes(spec: Spec, block: int, events: Ints, followers: Ints) -> tuple[Ints, Bools]:

@@ -405,11 +405,6 @@ def parse(text: str) -> Spec:
     return from_mapping(tree)
 
 
-def preset(name: str, **overrides: Any) -> Spec:
-    """Return a preset; `overrides` are as at the top level of the file."""
-    return from_mapping({"preset": name, **overrides})
-
-
 def from_mapping(tree: Mapping[str, Any]) -> Spec:
     """Build a workload from what `parse` reads; the same errors."""
     own = dict(tree)

@@ -54,7 +54,7 @@ from bench.workloads.violations import KINDS
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ("EXAMPLES", "Begin", "Cleaned", "Rules", "Verdict", "mark_aborted", "verify")
+__all__ = ("EXAMPLES", "Begin", "Cleaned", "Rules", "Verdict", "verify")
 
 EXAMPLES = 10
 """Examples of each kind of violation in a verdict."""
@@ -129,18 +129,6 @@ class Verdict:
         }
 
 
-def mark_aborted(uncommitted: DataFrame, committed: DataFrame) -> DataFrame:
-    """Return the records of an uncommitted view, those that the committed one lacks `aborted`.
-
-    Records of transactions that are still open count as aborted too; they lie beyond everything
-    that can be cleaned.
-    """
-    seen = committed.select(*PLACE, F.lit(True).alias("_committed"))
-    return uncommitted.join(seen, PLACE, "left").select(
-        *uncommitted.columns, F.col("_committed").isNull().alias("aborted")
-    )
-
-
 def verify(
     before: DataFrame,
     after: DataFrame,
@@ -158,7 +146,7 @@ def verify(
     ----------
     before : DataFrame
         Columns of the Kafka source: every data record, those of aborted transactions included.
-        If there, `aborted` (boolean, null where a transaction is open; see also `mark_aborted`)
+        If there, `aborted` (boolean, null where a transaction is open)
         and `deleteHorizonMs` (bigint: horizon of the record's batch, null if it has none) are
         taken into account; without the latter no batch has a horizon. `valueDigest` and
         `headersDigest` stand instead of value and headers, if both sides have them; headers that

@@ -344,29 +344,6 @@ def _check_offsets(first: int, offsets: Sequence[int], last: int) -> None:
         raise InvalidRecordError("the offsets of a batch's records must rise")
 
 
-def empty_batch(source: BatchHeader) -> bytes:
-    """Return the 61 bytes that remain when a batch keeps its header only (storage-format §1).
-
-    Offsets, leader epoch, producer fields, timestamp type and transaction bits are kept; codec
-    and horizon are cleared, baseTimestamp is -1, maxTimestamp stays the source's.
-    """
-    return seal_batch(
-        b"",
-        base_offset=source.base_offset,
-        last_offset_delta=source.last_offset_delta,
-        record_count=0,
-        base_timestamp=NO_TIMESTAMP,
-        max_timestamp=source.max_timestamp,
-        timestamp_type=source.timestamp_type,
-        partition_leader_epoch=source.partition_leader_epoch,
-        producer_id=source.producer_id,
-        producer_epoch=source.producer_epoch,
-        base_sequence=source.base_sequence,
-        is_transactional=source.is_transactional,
-        is_control=source.is_control,
-    )
-
-
 def with_offset_and_epoch(data: bytes, base_offset: int, partition_leader_epoch: int) -> bytes:
     """Return the batch with another base offset and leader epoch; the CRC covers neither."""
     header = BatchHeader.unpack_from(data)._replace(

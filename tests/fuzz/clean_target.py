@@ -11,6 +11,7 @@ import struct
 from contextlib import suppress
 
 from cleaner.config import CleanerConfig
+from cleaner.strategy import Strategy
 from logstore.errors import (
     CorruptRecordError,
     InvalidRecordError,
@@ -19,7 +20,7 @@ from logstore.errors import (
     UnsupportedFormatError,
 )
 from logstore.log import Log
-from logstore.record.batch import RecordBatch, empty_batch
+from logstore.record.batch import RecordBatch
 from logstore.record.varint import decode_varint
 from logstore.types import AbortedTxn
 from tests.fuzz import oracle, seeds
@@ -27,6 +28,7 @@ from tests.fuzz.contract import CONFIG, LIMIT, OK, Target, outcome_of
 from tests.fuzz.log_targets import LOG, index_name, open_world, plain_section, records_in, world_of
 from tests.support import cleaner_oracle
 from tests.support.builders import abort, batch, commit, data_batch, log_name
+from tests.support.cleaner_oracle import empty_batch
 from tests.support.cleaning import batches_in, run_pass, txn_entries
 
 NEXT_BASE = 1_000_000
@@ -171,7 +173,7 @@ def _wanted(
             dict(log.producer_state.active_producers()),
             first_dirty=0,
             upper_bound=NEXT_BASE,
-            limit=CLEANER.max_keys,
+            limit=CLEANER.max_keys_of(Strategy()),
             now_ms=log.runtime.clock.now_ms(),
             retention_ms=CONFIG.delete_retention_ms,
         )

@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from cleaner.clean import clean_pass
 from cleaner.config import CleanerConfig
+from cleaner.strategy import Strategy
 from logstore.log import Log
 from logstore.record.codecs import Codec
 from logstore.runtime import Runtime, VirtualClock
@@ -188,7 +189,7 @@ class CleanedLog(RuleBasedStateMachine):
         config = map_of(slots, 0.8, io_buffer_bytes=150)
         bases = [segment.base_offset for segment in self.log.segments]
         upper_bound = bases[-1]
-        offsets, latest = self.oracle.plan(bases, upper_bound, config.max_keys)
+        offsets, latest = self.oracle.plan(bases, upper_bound, config.max_keys_of(Strategy()))
         return config, upper_bound, offsets, latest, bases
 
     def rewritten(

@@ -21,7 +21,7 @@ from logstore.record.varint import encode_varint
 from logstore.runtime import random_source
 from tests.support import cleaner_oracle, version_oracle
 from tests.support.chunk_strategies import NOW_MS, loaded, stored_batches
-from tests.support.kernel_calls import FORMS, array, assemble, classify, compete, scan
+from tests.support.kernel_calls import FORMS, array, assemble, classify, compete, lift, scan
 from tests.support.record_strategies import INT64, damaged, timestamps
 from tests.support.version_oracle import FOUND, MALFORMED, MISSING, By, VersionKeyMap
 
@@ -140,7 +140,7 @@ def test_version_put_and_version_get_are_a_dict(clean, dirty, gap, base, homes, 
         assert version_map.latest_offset == order.offset
     for at, (number, present, version) in enumerate(clean):
         order = Order(present, version if present else 0, base + at)
-        version_map.lift(b"%d" % number, order)
+        lift(version_map, b"%d" % number, order)
         if b"%d" % number in expected:
             compete_for(number, order)
     assert len(version_map) == len(expected)

@@ -8,10 +8,9 @@ import numpy as np
 from pyspark.errors import PySparkException
 
 from bench.workloads import generate as generate_module
-from bench.workloads.blocks import blocks_of
 from bench.workloads.generate import generate, parquet_dir
 from bench.workloads.parquet import ParquetTarget
-from bench.workloads.spec import BLOCK_RECORDS, from_mapping, preset
+from bench.workloads.spec import BLOCK_RECORDS, from_mapping
 from logstore import Broker
 from logstore.check import Checker
 from logstore.errors import (
@@ -20,7 +19,7 @@ from logstore.errors import (
     TopicAlreadyExistsError,
 )
 from logstore.runtime import DiskFileSystem
-from tests.support.generated import digest, make_topic, tree
+from tests.support.generated import blocks_of, digest, make_topic, preset, tree
 
 pytestmark = pytest.mark.slow
 

@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from bench.workloads import verify as oracle
-from bench.workloads.verify import Cleaned, Rules, mark_aborted, verify
+from bench.workloads.verify import Cleaned, Rules, verify
 from bench.workloads.violations import KINDS
 from logstore.errors import InvalidConfigurationError
 
@@ -457,15 +457,6 @@ def test_below_the_log_start_nothing_counts_and_unnamed_partitions_may_not_chang
     )  # fmt: skip
     assert verdict.violations == {"tail_lost": 1}
     assert (verdict.records_before, verdict.records_after) == (5, 3)
-
-
-def test_records_that_the_committed_view_lacks_are_aborted(spark):
-    rows = history(0)
-    committed = frame(spark, [row for row in rows if not row.aborted]).drop("aborted")
-    marked = mark_aborted(frame(spark, rows).drop("aborted"), committed)
-    found = {row.offset for row in marked.where("aborted").collect()}
-    assert found == {row.offset for row in rows if row.aborted}
-    assert marked.count() == len(rows)
 
 
 @pytest.mark.parametrize("slices", (1, 3))

@@ -8,9 +8,9 @@ import pytest
 pytest.importorskip("pyspark")
 
 from bench.workloads.blocks import NO_VERSION, block_of
-from bench.workloads.spec import preset
 from bench.workloads.verify import Cleaned, Rules, verify
 from logstore import Broker, VirtualClock
+from tests.support.generated import preset
 
 pytestmark = pytest.mark.slow
 

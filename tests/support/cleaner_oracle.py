@@ -10,14 +10,37 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from logstore.record.batch import RecordBatch, empty_batch, seal_batch
+from logstore.record.batch import RecordBatch, seal_batch
 from logstore.record.codecs import DEFAULT_LIMIT, Codec
 from logstore.record.header import BatchHeader
 from logstore.record.records import Record, decode_records, encode_records
 from logstore.record.varint import decode_varint
-from logstore.types import AbortedTxn, TimestampType
+from logstore.types import NO_TIMESTAMP, AbortedTxn, TimestampType
 
 MASK = 2**64 - 1
+
+
+def empty_batch(source: BatchHeader) -> bytes:
+    """Return the 61 bytes that remain when a batch keeps its header only (storage-format §1).
+
+    Offsets, leader epoch, producer fields, timestamp type and transaction bits are kept; codec
+    and horizon are cleared, baseTimestamp is -1, maxTimestamp stays the source's.
+    """
+    return seal_batch(
+        b"",
+        base_offset=source.base_offset,
+        last_offset_delta=source.last_offset_delta,
+        record_count=0,
+        base_timestamp=NO_TIMESTAMP,
+        max_timestamp=source.max_timestamp,
+        timestamp_type=source.timestamp_type,
+        partition_leader_epoch=source.partition_leader_epoch,
+        producer_id=source.producer_id,
+        producer_epoch=source.producer_epoch,
+        base_sequence=source.base_sequence,
+        is_transactional=source.is_transactional,
+        is_control=source.is_control,
+    )
 
 
 def siphash128(data: bytes, k0: int, k1: int, c_rounds: int, d_rounds: int) -> tuple[int, int]:

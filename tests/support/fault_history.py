@@ -17,11 +17,12 @@ from pathlib import Path
 import numpy as np
 
 from bench.workloads.blocks import NO_TRANSACTION, NO_VERSION, Block, block_of
-from bench.workloads.spec import Spec, preset
+from bench.workloads.spec import Spec
 from logstore import Broker, VirtualClock
 from logstore.record.batch import build_batch
 from logstore.record.codecs import Codec
 from logstore.record.records import Record
+from tests.support.generated import preset
 from tests.support.segment_faults import LogBytes
 
 TOPIC = "t"

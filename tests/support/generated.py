@@ -5,20 +5,31 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from bench.workloads.blocks import MALFORMED_VERSION, NO_VERSION, Block, blocks_of
+from bench.workloads.blocks import MALFORMED_VERSION, NO_VERSION, Block, block_of
 from bench.workloads.commit import WriteJob
 from bench.workloads.log_files import MadePartition, write_partitions
 from bench.workloads.parcels import PARCEL_BYTES, Parcel, parcels_of
-from bench.workloads.spec import Spec
+from bench.workloads.spec import Spec, from_mapping
 from logstore.checkpoint import PARTITION_METADATA
 from logstore.runtime import Runtime
 from logstore.topics import Topic
 
 SEGMENT_FILES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
+
+
+def preset(name: str, **overrides: Any) -> Spec:
+    """Return a preset; `overrides` are as at the top level of the file."""
+    return from_mapping({"preset": name, **overrides})
+
+
+def blocks_of(spec: Spec, numbers: range | None = None) -> Iterator[Block]:
+    """Yield blocks in order; all of them without `numbers`."""
+    for number in range(spec.blocks) if numbers is None else numbers:
+        yield block_of(spec, number)
 
 
 def all_parcels(spec: Spec, parcel_bytes: int = PARCEL_BYTES) -> list[Parcel]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from cleaner import build_kernels, kernels
+from cleaner import build_kernels, kernels, version_kernels
 from cleaner.offset_map import KeyMap, OffsetMap
 from cleaner.rewrite import Rules
-from cleaner.strategy import Strategy
+from cleaner.strategy import Order, Strategy
 from cleaner.version_map import KernelStrategy, VersionMap
 from logstore.record.layout import CODEC_MASK, HEADER_SIZE
 
@@ -137,3 +137,11 @@ def assemble(
             assert end <= len(section) - HEADER_SIZE
             row += 1
     return [outputs[each] for each in range(len(table))]
+
+
+def lift(version_map: VersionMap, key: bytes, order: Order) -> None:
+    """Let a record of the clean section compete, if its key is known, as the seed pass does."""
+    version_kernels.version_put(
+        version_map.slots, version_map.state, array(key), 0, len(key),
+        order.offset, order.present, np.int64(order.version), False, version_map.k0, version_map.k1,
+    )  # fmt: skip

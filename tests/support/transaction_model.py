@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from cleaner.clean import Pass, clean_pass
 from cleaner.config import CleanerConfig
+from cleaner.strategy import Strategy
 from logstore.log import Log
 from logstore.record.batch import RecordBatch
 from logstore.record.codecs import Codec
@@ -208,7 +209,7 @@ class TransactionModel:
             dict(self.log.producer_state.active_producers()),
             first_dirty=self.first_dirty,
             upper_bound=upper_bound,
-            limit=config.max_keys,
+            limit=config.max_keys_of(Strategy()),
             now_ms=self.world.clock.now_ms(),
             retention_ms=RETENTION_MS,
             log_start_offset=self.log.log_start_offset,

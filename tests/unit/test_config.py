@@ -110,7 +110,7 @@ def test_topic_keys_and_defaults_are_those_of_the_specification():
 
 def test_broker_defaults_are_those_of_the_specification():
     assert dataclasses.asdict(BrokerConfig()) == BROKER_DEFAULTS
-    assert BrokerConfig().message_max_bytes == 1_048_588
+    assert effective_config({}, BrokerConfig()).max_message_bytes == 1_048_588
     assert BrokerConfig.from_properties({}) == BrokerConfig()
 
 
@@ -401,7 +401,7 @@ def test_broker_values_are_attributes():
     assert config.log_cleaner_io_max_bytes_per_second == 1e6
     assert not config.log_cleaner_enable
     assert config.logstore_kafka_exact
-    assert config.message_max_bytes == 500
+    assert effective_config({}, config).max_message_bytes == 500
     assert config.notes == ()
     assert isinstance(hash(config), int)
 

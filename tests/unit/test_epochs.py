@@ -199,11 +199,3 @@ def test_a_damaged_file_is_the_callers_decision(fs, text, complaint):
     assert read_bytes(fs, PATH) == text.encode()
     empty.flush()
     assert LeaderEpochCache(fs, "t-0").entries == ()
-
-
-def test_the_cache_follows_its_directory(fs, cache):
-    fill(cache, (1, 5))
-    fs.rename("t-0", "t-0.gone")
-    cache.relocate("t-0.gone")
-    cache.assign(2, 6)
-    assert read_bytes(fs, "t-0.gone/leader-epoch-checkpoint") == b"0\n2\n1 5\n2 6\n"

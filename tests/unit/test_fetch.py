@@ -19,7 +19,7 @@ from logstore.fetch import (
     ListedOffset,
 )
 from logstore.log import NewRecord
-from logstore.record.batch import RecordBatch, empty_batch
+from logstore.record.batch import RecordBatch
 from logstore.types import AppendOrigin
 from tests.support.builders import (
     abort,
@@ -31,6 +31,7 @@ from tests.support.builders import (
     offsets_of,
     records_of,
 )
+from tests.support.cleaner_oracle import empty_batch
 
 REPLICA = AppendOrigin.REPLICATION
 T = 1_700_000_000_000

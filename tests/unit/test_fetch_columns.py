@@ -7,11 +7,12 @@ from logstore.check import Checker
 from logstore.errors import CorruptRecordError, OffsetOutOfRangeError
 from logstore.fetch import Isolation
 from logstore.log import NewRecord
-from logstore.record.batch import RecordBatch, empty_batch, seal_batch
+from logstore.record.batch import RecordBatch, seal_batch
 from logstore.record.codecs import Codec
 from logstore.runtime import VirtualClock
 from logstore.types import AppendOrigin
 from tests.support.builders import abort, batch, commit, data_batch, log_name
+from tests.support.cleaner_oracle import empty_batch
 from tests.support.golden_dirs import CLEAN_CASES, READ_CASES, ROOT, open_read_only
 
 REPLICA = AppendOrigin.REPLICATION

@@ -16,7 +16,7 @@ from logstore.fetch import Isolation
 from logstore.log import NewRecord
 from logstore.names import file_name
 from logstore.producer_snapshot import decode_snapshot
-from logstore.record.batch import RecordBatch, empty_batch
+from logstore.record.batch import RecordBatch
 from logstore.runtime import Runtime
 from logstore.runtime.faultfs import (
     Contents,
@@ -40,6 +40,7 @@ from tests.support.builders import (
     old_message,
     records_of,
 )
+from tests.support.cleaner_oracle import empty_batch
 
 REPLICA = AppendOrigin.REPLICATION
 SMALL = {"segment_bytes": 300, "index_interval_bytes": 60}

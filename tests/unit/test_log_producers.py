@@ -15,7 +15,7 @@ from logstore.errors import (
 )
 from logstore.fetch import Isolation
 from logstore.log import NewRecord
-from logstore.record.batch import build_batch, empty_batch
+from logstore.record.batch import build_batch
 from logstore.record.codecs import Codec
 from logstore.record.records import Record
 from logstore.runtime import Runtime
@@ -23,6 +23,7 @@ from logstore.runtime.faultfs import Contents, CrashMode, Names
 from logstore.runtime.faultfs import FaultyFileSystem as CrashingFileSystem
 from logstore.types import INT32_MAX, AppendOrigin
 from tests.support.builders import abort, batch, batches_of, commit, data_batch, memory_world
+from tests.support.cleaner_oracle import empty_batch
 from tests.support.faulty import FaultyFileSystem
 
 REPLICA = AppendOrigin.REPLICATION

@@ -20,7 +20,7 @@ from logstore.errors import (
 )
 from logstore.fetch import Isolation
 from logstore.log import NewRecord
-from logstore.record.batch import RecordBatch, empty_batch, seal_batch
+from logstore.record.batch import RecordBatch, seal_batch
 from logstore.record.codecs import Codec
 from logstore.record.columns import BytesColumn
 from logstore.record.records import Record, encode_records
@@ -34,6 +34,7 @@ from tests.support.builders import (
     old_message,
     records_of,
 )
+from tests.support.cleaner_oracle import empty_batch
 
 REPLICA = AppendOrigin.REPLICATION
 COORDINATOR = AppendOrigin.COORDINATOR

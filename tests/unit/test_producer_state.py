@@ -572,13 +572,6 @@ def test_other_names_are_no_snapshots(fs):
     assert new_state(fs).snapshot_offsets == []
 
 
-def test_the_state_follows_its_directory(fs, state):
-    put(state, 0, 0, 1)
-    fs.rename("t-0", "t-0.gone")
-    state.relocate("t-0.gone")
-    assert state.take_snapshot() == "t-0.gone/00000000000000000001.snapshot"
-
-
 def test_histories_of_three_producers_agree_with_a_plain_model(fs):
     """Every interleaving of a few transactional steps: the LSO by definition."""
     steps = [(1, "data"), (2, "data"), (1, "end"), (2, "end"), (3, "data"), (1, "data")]

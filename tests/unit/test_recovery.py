@@ -9,7 +9,7 @@ from logstore.errors import (
     SegmentOverflowError,
     UnsupportedFormatError,
 )
-from logstore.record.batch import RecordBatch, empty_batch
+from logstore.record.batch import RecordBatch
 from logstore.types import AbortedTxn, TimestampOffset
 from tests.support.builders import (
     LOG_APPEND_TIME,
@@ -22,6 +22,7 @@ from tests.support.builders import (
     old_message,
     read_offsets,
 )
+from tests.support.cleaner_oracle import empty_batch
 
 BIG_INDEX = 10 << 20
 

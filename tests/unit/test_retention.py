@@ -12,7 +12,7 @@ from logstore import Broker, VirtualClock
 from logstore.config import LogConfig
 from logstore.errors import KafkaStorageError
 from logstore.log import NewRecord
-from logstore.retention import LogBounds, RetentionRule, deletable_segments
+from logstore.retention import LogBounds, RetentionRule, _Verdict, _walk
 from logstore.runtime import Runtime
 from logstore.types import AppendOrigin
 from tests.support.builders import batch, log_name, memory_world, offsets_in
@@ -155,10 +155,10 @@ def test_s095_the_walk(world):
 
         def asking(segment, following):
             asked.append((segment.base_offset, following and following.base_offset))
-            return predicate(segment)
+            return _Verdict(predicate(segment), "")
 
         bounds = LogBounds(0, log.high_watermark, log.log_end_offset)
-        return len(deletable_segments(log.segments.view, bounds, asking))
+        return len(_walk(log.segments.view, bounds, asking)[0])
 
     assert select(lambda segment: segment.base_offset <= 5) == 6
     assert asked == [(base, base + 1) for base in range(7)]

@@ -145,11 +145,11 @@ def test_s157_batches_far_larger_than_the_buffers(lowered: bool) -> None:
     assert offsets_in(log) == [2, 3, 4]
     reader = ChunkReader(1024)
     sizes = [
-        (chunk.rows, reader.buffer_bytes >= chunk.size_bytes)
+        (chunk.rows, len(reader._buffer) >= chunk.size_bytes)
         for chunk in reader.chunks(log.segments.first, 5)
     ]
     assert sizes == [(1, True)] * 3
-    assert reader.buffer_bytes == 1024
+    assert len(reader._buffer) == 1024
 
 
 def compacted_config(log: Log, **changes: object):

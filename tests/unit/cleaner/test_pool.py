@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from cleaner.stats import CleanerStats
+from cleaner.strategy import Strategy
 from logstore import Broker, TopicPartition, VirtualClock
 from logstore.errors import InvalidConfigurationError
 from logstore.runtime import MemoryFileSystem, SystemClock
@@ -193,7 +194,7 @@ def test_a_map_too_small_takes_several_passes_without_a_pause() -> None:
     topic(broker, min_cleanable_dirty_ratio=0)
     fill(broker, count=60, keys=30)
     broker.clock.advance(ms=BACKOFF_MS)
-    assert broker.cleaner.config.max_keys == 27
+    assert broker.cleaner.config.max_keys_of(Strategy()) == 27
     assert [(each.first_dirty_offset, each.end_offset) for each in passes] == [
         (0, 27),
         (27, 54),
@@ -312,7 +313,7 @@ def test_s221_which_logs_the_pool_takes_for_retention() -> None:
 
 def test_s235_the_map_is_shared_out_and_too_little_is_refused() -> None:
     assert new_broker().cleaner.config.slots == 5592405
-    assert new_broker().cleaner.config.max_keys == 5033164
+    assert new_broker().cleaner.config.max_keys_of(Strategy()) == 5033164
     assert new_broker(log_cleaner_threads=2).cleaner.config.slots == 5592405 // 2
     with pytest.raises(InvalidConfigurationError, match=r"dedupe\.buffer\.size"):
         new_broker(log_cleaner_dedupe_buffer_size=1 << 20)

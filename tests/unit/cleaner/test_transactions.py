@@ -9,11 +9,12 @@ from cleaner.chunks import Chunk, ChunkReader
 from cleaner.transactions import AbortedTransactions, TransactionState, keep_last_batches
 from logstore.errors import CorruptRecordError
 from logstore.producer_entry import LastRecord
-from logstore.record.batch import RecordBatch, build_batch, empty_batch
+from logstore.record.batch import RecordBatch, build_batch
 from logstore.record.codecs import Codec
 from logstore.record.records import Record
 from logstore.types import AbortedTxn
 from tests.support.builders import abort, batch, commit, data_batch, memory_world
+from tests.support.cleaner_oracle import empty_batch
 from tests.support.cleaning import (
     Producer,
     compacted,

@@ -11,7 +11,6 @@ from logstore.errors import CorruptRecordError, InvalidRecordError
 from logstore.record.batch import (
     RecordBatch,
     build_batch,
-    empty_batch,
     seal_batch,
     with_max_timestamp,
     with_offset_and_epoch,
@@ -22,6 +21,7 @@ from logstore.record.header import BatchHeader
 from logstore.record.records import SMALL_BATCH_RECORDS, Record, encode_records
 from logstore.types import TimestampType
 from tests.support import golden
+from tests.support.cleaner_oracle import empty_batch
 
 ROOT = Path(__file__).resolve().parents[3]
 G3_PRODUCER = {

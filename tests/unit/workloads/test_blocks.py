@@ -18,11 +18,11 @@ from bench.workloads.blocks import (
     NO_VERSION,
     VERSION,
     block_of,
-    blocks_of,
 )
 from bench.workloads.presets import PRESETS
-from bench.workloads.spec import BLOCK_RECORDS, Spec, from_mapping, preset
+from bench.workloads.spec import BLOCK_RECORDS, Spec, from_mapping
 from logstore.broker import murmur2
+from tests.support.generated import blocks_of, preset
 
 SMALL = {"count": 1_000, "distribution": "uniform"}
 

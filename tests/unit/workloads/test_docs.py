@@ -5,8 +5,9 @@ from __future__ import annotations
 import tomllib
 
 from bench.workloads.presets import PRESETS
-from bench.workloads.spec import parse, preset
+from bench.workloads.spec import parse
 from tests.support import workload_docs
+from tests.support.generated import preset
 
 
 def test_the_page_is_that_of_the_code():

@@ -16,7 +16,7 @@ from bench.workloads import spec as specs
 from bench.workloads.commit import new_log
 from bench.workloads.parcels import COMMIT, DATA, ENTRY, parcels_of
 from bench.workloads.presets import PRESETS
-from bench.workloads.spec import Spec, from_mapping, preset
+from bench.workloads.spec import Spec, from_mapping
 from logstore import Broker
 from logstore.check import Checker
 from logstore.checkpoint import decode_topic_id, read_partition_metadata
@@ -25,7 +25,7 @@ from logstore.producer_snapshot import SnapshotFiles
 from logstore.record.batch import with_offset_and_epoch
 from logstore.runtime import DiskFileSystem, Runtime, VirtualClock, random_source
 from logstore.types import TopicPartition
-from tests.support.generated import all_parcels, digest, make_topic, tree, wanted
+from tests.support.generated import all_parcels, blocks_of, digest, make_topic, preset, tree, wanted
 
 DAY_MS = 86_400_000
 SMALL_SEGMENTS = {"segment.bytes": 65_536, "index.interval.bytes": 1_000}
@@ -286,7 +286,7 @@ def test_committed_readers_do_not_see_what_was_aborted(tmp_path) -> None:
     make_topic(spec, tmp_path)
     kept = [
         block.key[row].tobytes()
-        for block in blocks.blocks_of(spec)
+        for block in blocks_of(spec)
         for row in np.flatnonzero(~block.aborted)
     ]
     assert 0 < len(kept) < 0.9 * spec.records

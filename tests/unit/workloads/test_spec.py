@@ -11,8 +11,9 @@ import pytest
 
 from bench.workloads.parcels import ENTRY, parcels_of
 from bench.workloads.presets import PRESETS
-from bench.workloads.spec import BLOCK_RECORDS, Spec, parse, preset
+from bench.workloads.spec import BLOCK_RECORDS, Spec, parse
 from logstore.errors import InvalidConfigurationError
+from tests.support.generated import preset
 
 
 def test_an_empty_file_is_the_default() -> None:
