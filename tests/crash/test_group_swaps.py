@@ -477,6 +477,37 @@ def test_no_segment_that_has_its_name_lies_between_two_swaps():
     crash_at_syncs(image, trial.opened)
 
 
+@pytest.mark.parametrize(
+    "story", (pairs_of_segments, few_keys_a_pass), ids=lambda prepare: prepare.__name__
+)
+def test_no_file_of_a_segment_is_missing_once_another_is_named_swap(story):
+    """A disk may keep the rename of a `.log.cleaned` and not that there was a `.timeindex.cleaned`.
+
+    The `.swap` alone would pass for a complete segment, and the old ones would go. At the first
+    sync after the renames to `.swap` many subsets of what is not durable are tried.
+    """
+    trial = Trial(next(each for each in STORIES if each.prepare is story))
+    crashes = Crashes(trial, BOUNDED)
+    clock, origin = trial.origin.clock, trial.origin.fs
+
+    def clean(fs) -> None:
+        trial.clean(trial.opened(fs, clean=True))
+
+    whole = FaultyFileSystem(clock, origin)
+    clean(whole)
+    syncs = [
+        after.number
+        for before, after in pairwise(whole.operations)
+        if after.kind is Kind.SYNC_DIR and before.target.endswith(SWAP_SUFFIX)
+    ]
+    assert syncs
+    for number in syncs:
+        fs = crashed_at(number, clock, origin, clean)
+        for seed in range(4 * SUBSETS):
+            left = fs.crash(CrashMode(Contents.KEPT, Names.SUBSET, seed=seed))
+            crashes._check(trial.opened(FaultyFileSystem(clock, left)), set())
+
+
 @pytest.mark.long
 @pytest.mark.timeout(7200)
 @every_story
