@@ -15,7 +15,8 @@ class Finding(NamedTuple):
       that was damaged; all three are derived from the batches;
     - `split_segment`: offsets beyond what a segment can hold; `kept_overflow`: such a segment
       that cannot be split is served as it is;
-    - `truncated_tail`, `removed_segment`: what an unclean stop left torn, and what came after it;
+    - `truncated_tail`, `removed_segment`: what an unclean stop left torn, or a copy that is not
+      whole, and what came after it; `left_damaged_end`: an end that is damaged in another way;
     - `overlapping_segments`: offsets that two segments hold; both are kept;
     - `reset_log`: the data ended below the log start; `ignored_log_start`: they never reached it.
     """

@@ -46,6 +46,7 @@ from logstore.runtime import FileKind, directory_of
 from logstore.segment import LogSegment
 from logstore.segments import LogSegments
 from logstore.split import split_segment
+from logstore.tail import find_tail
 from logstore.types import INT32_MAX, INT64_MAX
 
 if TYPE_CHECKING:
@@ -91,6 +92,8 @@ class LogLoader:
         self.files = PartitionFiles(runtime.fs, directory, finding_level)
         self._useless: set[int] = set()
         self._verified_ends: dict[int, int] = {}
+        self._is_end_lost = False
+        self._is_end_damaged = False
         self._scratch_state: ProducerStateManager | None = None
         self.segments = LogSegments()
         self.epochs = self._load_epochs()
@@ -188,13 +191,47 @@ class LogLoader:
                 self.segments.add(segment)
         for segment in self.segments:
             kinds = {kind for kind in SEGMENT_SUFFIXES if (kind, segment.base_offset) in present}
+            if INDEX_SUFFIX in kinds and TIME_INDEX_SUFFIX not in kinds:
+                # As Kafka does, not rebuilt. Of no length at once: zeros would pass for entries.
+                self.fs.open(segment.time_index.path, create=True).close()
+            has_index = INDEX_SUFFIX in kinds and segment.base_offset not in self._useless
+            if self.clean and segment is self.segments.active and has_index:
+                self._judge_tail(segment)
             if reason := self._index_damage(segment, kinds):
                 self.files.note("rebuilt_index", segment.log_path, reason)
                 self._rebuild_indexes(segment)
-            elif TIME_INDEX_SUFFIX not in kinds:
-                # As Kafka does, not rebuilt. Of no length at once: zeros would pass for entries.
-                self.fs.open(segment.time_index.path, create=True).close()
         self.files.settle()
+
+    def _judge_tail(self, segment: LogSegment) -> None:
+        """Cut the end of the active segment if it is torn, and nothing but that.
+
+        What is appended behind it could not be read. The same holds of what else no walk leads to;
+        that stays, since it may hold records, and appends go into a new segment.
+
+        Raises
+        ------
+        CorruptRecordError
+            There is nothing else in the segment, so that no other can follow it.
+        """
+        tail = find_tail(segment)
+        if tail is None:
+            return
+        if tail.is_torn:
+            segment.truncate_at(tail.position, tail.next_offset)
+            segment.flush()
+            self._is_end_lost = True
+            self._note_cut(
+                segment.log_path, tail.position, tail.size_bytes, "the last batch is torn"
+            )
+            return
+        reason = f"{tail.size_bytes} bytes at position {tail.position} are no torn batch"
+        if tail.next_offset == segment.base_offset:
+            raise CorruptRecordError(
+                reason, path=segment.log_path, position=tail.position, check="torn_tail"
+            )
+        self._verified_ends[segment.base_offset] = tail.next_offset
+        self._is_end_damaged = True
+        self.files.note("left_damaged_end", segment.log_path, f"{reason}; a new segment follows")
 
     def _remove_useless_indexes(self) -> None:
         """Remove what bears an index's name and cannot be used as one: a link, a pipe.
@@ -218,8 +255,11 @@ class LogLoader:
             return "the offset index is missing"
         if segment.base_offset in self._useless:
             return "an index was no file of its own"
-        if self.clean and segment is self.segments.active and not segment.is_index_end_sound():
-            return f"{segment.offset_index.path}: its last entry names no batch"
+        if self.clean and segment is self.segments.active:
+            if self._is_end_damaged:
+                return None  # a recovery would cut what was left
+            if not segment.is_index_end_sound():
+                return f"{segment.offset_index.path}: its last entry names no batch"
         if TXN_INDEX_SUFFIX in kinds:
             return self._txn_index_damage(segment)
         return None
@@ -284,7 +324,7 @@ class LogLoader:
             return recovery
         # The next segment's recovery starts from here instead of replaying this one.
         state.take_snapshot()
-        self._note_cut(segment.log_path, recovery)
+        self._note_recovery(segment.log_path, recovery)
         self._verified_ends[segment.base_offset] = recovery.next_offset
         following = self.segments.higher(segment.base_offset)
         if following is not None and recovery.next_offset > following.base_offset:
@@ -296,14 +336,13 @@ class LogLoader:
             )
         return recovery
 
-    def _note_cut(self, path: str, recovery: SegmentRecovery) -> None:
+    def _note_recovery(self, path: str, recovery: SegmentRecovery) -> None:
         if recovery.truncated_bytes:
-            self.files.note(
-                "truncated_tail",
-                path,
-                f"{recovery.truncated_bytes} bytes cut after position {recovery.valid_bytes}: "
-                f"{recovery.reason}",
-            )
+            self._note_cut(path, recovery.valid_bytes, recovery.truncated_bytes, recovery.reason)
+
+    def _note_cut(self, path: str, position: int, size_bytes: int, reason: str | None) -> None:
+        detail = f"{size_bytes} bytes cut after position {position}: {reason}"
+        self.files.note("truncated_tail", path, detail)
 
     def _split(
         self,
@@ -323,7 +362,7 @@ class LogLoader:
             before_cut=before_cut,
         )
         if recovery is not None:
-            self._note_cut(path, recovery)
+            self._note_recovery(path, recovery)
         bases = ", ".join(str(each.base_offset) for each in new)
         self.files.note(
             "split_segment", path, f"offsets more than 2^31-1 above its base; now at {bases}"
@@ -370,13 +409,14 @@ class LogLoader:
         """Ignore a log start that the log never reached: its checkpoint is damaged, or foreign.
 
         Obeyed, it would empty a sound log. Before anything is cut: what recovery cuts off was there
-        when the log start was written. Nor is it foreign after an unclean stop if the recovery
-        point or the high watermark, which stand in other files and are never below the log start,
-        are as high: then the end was lost, or a truncation interrupted, and what is left was
-        deleted.
+        when the log start was written. Nor is it foreign after an unclean stop, or where the end
+        was torn, if the recovery point or the high watermark, which stand in other files and are
+        never below the log start, are as high: then the end was lost, or a truncation interrupted,
+        and what is left was deleted.
         """
         start, active = self.log_start_offset, self.segments.active
-        if start <= active.base_offset or (not self.clean and self._reached_offset >= start):
+        has_lost = not self.clean or self._is_end_lost
+        if start <= active.base_offset or (has_lost and self._reached_offset >= start):
             return
         end_offset = active.base_offset
         # Nothing is believed of the indexes of an unclean stop.
@@ -417,11 +457,11 @@ class LogLoader:
         """Return the log end offset.
 
         Where an earlier segment is known to reach beyond the active one, a new one starts above
-        both, lest an offset be given away twice.
+        both, lest an offset be given away twice; and where the end of the active one is damaged.
         """
         end_offset = self.segments.active.read_next_offset()
         reached = max(self._verified_ends.get(s.base_offset, 0) for s in self.segments)
-        if end_offset < reached:
+        if end_offset < reached or self._is_end_damaged:
             self._create_segment(reached)
         return max(end_offset, reached)
 
@@ -564,7 +604,8 @@ def open_log(
         one, or back afterwards: its base offset must be damaged. Its file was left as it is.
     CorruptRecordError
         A sound batch contradicts its producer's open transaction, or the last batches of a log
-        that was closed in good order are damaged; nothing was changed in its file.
+        that was closed in good order are damaged, and not cut short; nothing was changed in its
+        file.
     KafkaStorageError, OSError
         The disk failed.
     """

@@ -595,6 +595,13 @@ class LogSegment(SegmentFiles):
             position = 0
         elif found := self.translate_offset(offset):
             position = found.position
+        return self.truncate_at(position, offset)
+
+    def truncate_at(self, position: int, offset: int) -> int:
+        """Cut the `.log` at a position, the indexes at an offset; return the bytes cut.
+
+        For whoever knows that the batches below the position end below the offset.
+        """
         self._keep_rebuilt_index()
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)

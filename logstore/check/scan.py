@@ -16,12 +16,11 @@ from logstore.record import layout
 from logstore.record.batch import RecordBatch
 from logstore.record.crc32c import crc32c
 from logstore.record.header import BatchHeader
+from logstore.record.search import crc_of, find_batch, is_plausible
 from logstore.runtime.fs import File
-from logstore.types import INT32_MAX
 
 _BLOCK = 1 << 20
 _MIN_LENGTH = layout.HEADER_SIZE - layout.LOG_OVERHEAD
-_MAX_CODEC = 4
 
 
 class ScannedBatch(NamedTuple):
@@ -232,20 +231,8 @@ class SegmentScan:
         return found
 
     def _search(self, start: int) -> int | None:
-        while start <= self.size - layout.HEADER_SIZE:
-            data = self._file.read(start, _BLOCK)
-            last = len(data) - layout.HEADER_SIZE
-            at = data.find(layout.MAGIC, layout.MAGIC_POSITION)
-            while 0 <= at <= last + layout.MAGIC_POSITION:
-                place = at - layout.MAGIC_POSITION
-                header = BatchHeader.unpack_from(data, place)
-                if self._is_plausible(start + place, header) and (
-                    self._crc(start + place, start + place + header.size_bytes) == header.crc
-                ):
-                    return start + place
-                at = data.find(layout.MAGIC, at + 1)
-            start += max(1, last + 1)
-        return None
+        found = find_batch(self._file, start, self.size, self._base_offset)
+        return None if found is None else found.position
 
     def _is_batch(self, position: int) -> bool:
         head = self._file.read(position, layout.HEADER_SIZE)
@@ -253,18 +240,8 @@ class SegmentScan:
             return False
         header = BatchHeader.unpack_from(head)
         return (
-            self._is_plausible(position, header)
+            is_plausible(header, self.size - position, self._base_offset)
             and self._crc(position, position + header.size_bytes) == header.crc
-        )
-
-    def _is_plausible(self, position: int, header: BatchHeader) -> bool:
-        return (
-            header.magic == layout.MAGIC
-            and _MIN_LENGTH <= header.batch_length <= self.size - position - layout.LOG_OVERHEAD
-            and header.codec_id <= _MAX_CODEC
-            and header.last_offset_delta >= 0
-            and header.record_count >= 0
-            and 0 <= header.base_offset - self._base_offset <= INT32_MAX
         )
 
     # -- bytes -------------------------------------------------------------------------------
@@ -285,11 +262,7 @@ class SegmentScan:
         start = position + layout.ATTRIBUTES_POSITION
         if end - start <= _BLOCK:
             return crc32c(self._read(start, end - start))
-        crc = 0
-        while start < end and (piece := self._file.read(start, min(_BLOCK, end - start))):
-            crc = crc32c(piece, crc)
-            start += len(piece)
-        return crc
+        return crc_of(self._file, position, end)
 
     def _old_crc(self, position: int, end: int) -> int:
         start = position + layout.MAGIC_POSITION

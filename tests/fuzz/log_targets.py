@@ -19,7 +19,7 @@ from logstore.errors import (
 )
 from logstore.fetch import Isolation
 from logstore.loader import open_log
-from logstore.log import Log
+from logstore.log import Log, NewRecord
 from logstore.record.batch import RecordBatch
 from logstore.record.codecs import Codec, decompress
 from logstore.record.control import end_txn_marker_of
@@ -216,20 +216,24 @@ def _compare_reading(log: Log, wanted: Readable) -> str:
 def reading(data: bytes) -> str:
     """Open as after a clean stop, read all: the records before the damage, then an error.
 
-    A segment that must be split may be; every byte stays.
+    A segment that must be split may be; every byte stays, but for half a batch at the end. What is
+    appended then can be read. A file in which no batch is whole, and which is no torn one, may be
+    refused.
     """
     world = world_of({LOG: data, index_name(0): b""})
     path = world.path(LOG)
     walked = oracle.walk(data, is_file=True)
+    is_torn = oracle.is_torn(data, walked)
+    has_rest = walked.position < len(data)
     try:
         log = open_world(world, clean=True)
     except (CorruptRecordError, UnsupportedFormatError) as error:
-        if walked.ending == "end" and oracle.rises(walked.batches, wide=True) == len(
-            walked.batches
-        ):
+        rises = oracle.rises(walked.batches, wide=True) == len(walked.batches)
+        if walked.ending == "end" and rises and (walked.batches or is_torn or not has_rest):
             raise
+        assert stored(world) == data, "a refused file was changed"
         return outcome_of(error, CorruptRecordError, UnsupportedFormatError, path=path)
-    assert stored(world) == data
+    assert stored(world) == (data[: walked.position] if is_torn else data)
     outcome = _compare_reading(log, readable(walked.batches))
     for isolation in (Isolation.READ_COMMITTED, Isolation.LOG_END):
         try:
@@ -239,6 +243,13 @@ def reading(data: bytes) -> str:
             _located(log, error)
     for target in (-3, -2, -1, 0, 1001, 1700000000001, 2**62):
         _time_query(log, target, walked.batches)
+    end_offset = log.log_end_offset
+    try:
+        log.append_records([NewRecord(b"k", b"new", 1)])
+    except RequestError:
+        assert end_offset == oracle.INT64_MAX, "an append was refused"
+    else:
+        assert [record.value for _, record in log.records(end_offset)] == [b"new"]
     log.close()
     return outcome
 

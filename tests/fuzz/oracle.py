@@ -96,6 +96,35 @@ def walk(data: bytes, *, is_file: bool) -> Walk:
         at += size
 
 
+def is_torn(data: bytes, walked: Walk) -> bool:
+    """Tell whether what a walk left over is half a batch, and nothing sound stands behind it."""
+    left = data[walked.position :]
+    last = walked.batches[-1].last_offset if walked.batches else -1
+    if walked.ending != "end" or not left:
+        return False
+
+    def is_sound(entry: bytes) -> bool:
+        taken = _batch(0, entry)
+        return (
+            taken.is_sound
+            and taken.codec <= 4
+            and taken.delta >= 0
+            and taken.record_count >= 0
+            and last < taken.base_offset <= INT32_MAX
+        )
+
+    if len(left) >= 17:
+        (base_offset,) = struct.unpack_from(">q", left, 0)
+        if left[16] != 2 or not last < base_offset <= INT32_MAX or is_sound(left):
+            return False
+    for at in range(1, len(left) - 60):
+        (length,) = struct.unpack_from(">i", left, at + 8)
+        is_whole = 49 <= length <= len(left) - at - 12
+        if left[at + 16] == 2 and is_whole and is_sound(left[at : at + 12 + length]):
+            return False
+    return True
+
+
 def one_batch(data: bytes) -> Batch:
     """Take all of `data` for one batch, whatever its length says."""
     return _batch(0, data)

@@ -352,6 +352,23 @@ def damage_in_a_clean_log() -> Crafted:
     return Crafted(files | {log_name(0): bytes(data)}, clean=True)
 
 
+@_named("a torn end of a clean log")
+def torn_end() -> Crafted:
+    files = closed(20, **SMALL)
+    torn = log_name(bases_of(files)[-1])
+    return Crafted(files | {torn: files[torn][:-5]}, clean=True, config=SMALL)
+
+
+@_named("a damaged length in a clean log")
+def damaged_length() -> Crafted:
+    files = closed(20)
+    data = files[log_name(0)]
+    at = data.index((15).to_bytes(8))  # the base offset of a batch
+    return Crafted(
+        files | {log_name(0): data[: at + 8] + (1 << 20).to_bytes(4) + data[at + 12 :]}, clean=True
+    )
+
+
 @_named("a damaged batch in the middle")
 def damage_in_the_middle() -> Crafted:
     files = closed(20, **SMALL)
