@@ -11,7 +11,8 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from logstore.checkpoint import PARTITION_METADATA, remove_temporary
+from logstore.checkpoint.atomic import remove_temporary
+from logstore.checkpoint.topic_id import PARTITION_METADATA
 from logstore.epochs import LEADER_EPOCHS
 from logstore.errors import CorruptRecordError
 from logstore.finding import Finding

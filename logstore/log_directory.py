@@ -9,17 +9,18 @@ import logging
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from logstore.checkpoint import (
-    CLEAN_SHUTDOWN,
+from logstore.checkpoint.atomic import remove_temporary
+from logstore.checkpoint.offsets import (
     CLEANER_OFFSETS,
     LOG_START_OFFSETS,
-    PRODUCER_IDS_FILE,
     RECOVERY_POINTS,
     REPLICATION_OFFSETS,
     OffsetCheckpoint,
+)
+from logstore.checkpoint.shutdown import (
+    CLEAN_SHUTDOWN,
     is_clean_shutdown,
     mark_clean_shutdown,
-    remove_temporary,
     take_clean_shutdown,
 )
 from logstore.config_table import SMALL_FILE_MAX_BYTES
@@ -35,6 +36,7 @@ from logstore.names import (
     BROKER_DIRS,
     DELETE_DIR_SUFFIX,
     FUTURE_DIR_SUFFIX,
+    PRODUCER_IDS_FILE,
     deletion_dir_name,
     parse_log_dir,
 )

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from logstore.catalog import TopicCatalog
-from logstore.checkpoint import decode_topic_id, write_partition_metadata
+from logstore.checkpoint.topic_id import decode_topic_id, write_partition_metadata
 from logstore.config import altered_overrides, effective_config
 from logstore.config_dynamic import reconfigured
 from logstore.errors import (

@@ -24,12 +24,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from logstore.checkpoint import (
+from logstore.checkpoint.atomic import TMP_SUFFIX
+from logstore.checkpoint.offsets import (
     CLEANER_OFFSETS,
     LOG_START_OFFSETS,
     RECOVERY_POINTS,
     REPLICATION_OFFSETS,
-    TMP_SUFFIX,
 )
 from logstore.errors import InvalidConfigurationError, KafkaStorageError, LogDirNotFoundError
 from logstore.moves import Move

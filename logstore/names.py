@@ -25,6 +25,9 @@ DELETE_DIR_SUFFIX = "-delete"
 FUTURE_DIR_SUFFIX = "-future"
 STRAY_DIR_SUFFIX = "-stray"
 
+PRODUCER_IDS_FILE = "logstore-producer-ids.json"
+"""What tells a data directory which producer ids were given out."""
+
 METADATA_LOG_DIR = "__cluster_metadata-0"
 """A KRaft node's own log beside the partitions; never one of them."""
 

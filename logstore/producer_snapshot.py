@@ -24,7 +24,7 @@ import struct
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from logstore.checkpoint import read_bytes
+from logstore.checkpoint.atomic import read_bytes
 from logstore.config_table import SMALL_FILE_MAX_BYTES
 from logstore.errors import CorruptSnapshotError
 from logstore.names import DELETED_SUFFIX, SNAPSHOT_SUFFIX, file_name, parse_segment_file

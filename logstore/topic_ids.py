@@ -11,7 +11,7 @@ import logging
 import uuid
 from typing import TYPE_CHECKING
 
-from logstore.checkpoint import (
+from logstore.checkpoint.topic_id import (
     PARTITION_METADATA,
     encode_topic_id,
     read_partition_metadata,

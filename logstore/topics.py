@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from logstore.checkpoint import decode_topic_id, read_bytes, write_atomically
+from logstore.checkpoint.atomic import read_bytes, write_atomically
+from logstore.checkpoint.topic_id import decode_topic_id
 from logstore.config_table import SMALL_FILE_MAX_BYTES
 from logstore.errors import CorruptCheckpointError, InvalidTopicError, TopicAlreadyExistsError
 from logstore.names import validate_topic_name

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from logstore.checkpoint import OffsetCheckpoint, mark_clean_shutdown
+from logstore.checkpoint.offsets import OffsetCheckpoint
+from logstore.checkpoint.shutdown import mark_clean_shutdown
 from logstore.errors import CorruptCheckpointError, InvalidConfigurationError, KafkaStorageError
 from logstore.log_directory import CHECKPOINTS
 from logstore.names import LOG_SUFFIX, parse_segment_file

@@ -23,18 +23,18 @@ from logstore.check.small_files import (
     read_offsets,
     read_snapshot,
 )
-from logstore.checkpoint import (
-    CLEAN_SHUTDOWN,
+from logstore.checkpoint.atomic import TMP_SUFFIX, UNREADABLE
+from logstore.checkpoint.offsets import (
     CLEANER_OFFSETS,
     LOG_START_OFFSETS,
-    PARTITION_METADATA,
     RECOVERY_POINTS,
     REPLICATION_OFFSETS,
-    TMP_SUFFIX,
-    UNREADABLE,
+)
+from logstore.checkpoint.shutdown import CLEAN_SHUTDOWN, is_clean_shutdown
+from logstore.checkpoint.topic_id import (
+    PARTITION_METADATA,
     decode_topic_id,
     encode_topic_id,
-    is_clean_shutdown,
     read_partition_metadata,
 )
 from logstore.config import BrokerConfig, effective_config

@@ -10,7 +10,8 @@ from typing import NamedTuple
 from logstore.check.findings import INFO, WARNING, CheckFinding, finding, unreadable
 from logstore.check.segment import CheckCounts, PartitionContext, PartitionState, SegmentCheck
 from logstore.check.small_files import SnapshotRow, read_snapshot
-from logstore.checkpoint import PARTITION_METADATA, TMP_SUFFIX, UNREADABLE, read_partition_metadata
+from logstore.checkpoint.atomic import TMP_SUFFIX, UNREADABLE
+from logstore.checkpoint.topic_id import PARTITION_METADATA, read_partition_metadata
 from logstore.epochs import LEADER_EPOCHS
 from logstore.errors import CorruptCheckpointError, CorruptRecordError, UnsupportedFormatError
 from logstore.leftovers import PartitionFiles, finish_swaps, remove_leftovers

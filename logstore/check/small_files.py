@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from logstore.check.findings import WARNING, CheckFinding, finding, unreadable
-from logstore.checkpoint import CHECKPOINT_VERSION, read_bytes
+from logstore.checkpoint.atomic import read_bytes
+from logstore.checkpoint.rows import CHECKPOINT_VERSION
 from logstore.errors import CorruptCheckpointError, CorruptSnapshotError
 from logstore.producer_snapshot import ENTRY_SIZE, HEADER_SIZE, SnapshotEntry, decode_snapshot
 from logstore.runtime.fs import FileSystem

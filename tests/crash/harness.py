@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from logstore.broker import Broker
-from logstore.checkpoint import CLEAN_SHUTDOWN
+from logstore.checkpoint.shutdown import CLEAN_SHUTDOWN
 from logstore.epochs import LEADER_EPOCHS
 from logstore.errors import LogStoreError
 from logstore.runtime import MemoryFileSystem

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from logstore.broker import Broker
-from logstore.checkpoint import CLEANER_OFFSETS
+from logstore.checkpoint.offsets import CLEANER_OFFSETS
 from logstore.config import BrokerConfig
 from logstore.log import Log
 from logstore.names import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX

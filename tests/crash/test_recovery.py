@@ -5,7 +5,9 @@ from typing import NamedTuple
 
 import pytest
 
-from logstore.checkpoint import CLEAN_SHUTDOWN, LOG_START_OFFSETS, RECOVERY_POINTS, TMP_SUFFIX
+from logstore.checkpoint.atomic import TMP_SUFFIX
+from logstore.checkpoint.offsets import LOG_START_OFFSETS, RECOVERY_POINTS
+from logstore.checkpoint.shutdown import CLEAN_SHUTDOWN
 from logstore.names import file_name, parse_segment_file
 from logstore.runtime.faultfs import (
     Contents,

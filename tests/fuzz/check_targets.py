@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 
 from logstore.check import CHECKS, ERROR, INFO, WARNING, Checker, CheckFinding
-from logstore.checkpoint import CLEAN_SHUTDOWN
+from logstore.checkpoint.shutdown import CLEAN_SHUTDOWN
 from logstore.runtime import ReadOnlyFileSystem
 from tests.fuzz import oracle, seeds
 from tests.fuzz.contract import LIMIT, OK, Target

@@ -19,7 +19,8 @@ from cleaner.offset_map import KeyMap, OffsetMap
 from cleaner.rewrite import Rules
 from cleaner.strategy import Strategy
 from cleaner.version_map import VersionMap
-from logstore.checkpoint import OffsetCheckpoint, read_partition_metadata, write_partition_metadata
+from logstore.checkpoint.offsets import OffsetCheckpoint
+from logstore.checkpoint.topic_id import read_partition_metadata, write_partition_metadata
 from logstore.config import BrokerConfig, effective_config, parse_properties
 from logstore.epochs import LeaderEpochCache
 from logstore.errors import (

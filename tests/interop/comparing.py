@@ -14,13 +14,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from logstore.checkpoint import (
+from logstore.checkpoint.offsets import (
     CLEANER_OFFSETS,
     LOG_START_OFFSETS,
-    PARTITION_METADATA,
     RECOVERY_POINTS,
     REPLICATION_OFFSETS,
 )
+from logstore.checkpoint.topic_id import PARTITION_METADATA
 from logstore.record.batch import RecordBatch
 from logstore.record.codecs import Codec
 from logstore.record.header import BatchHeader

@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 
 from cleaner.config import CleanerConfig
 from cleaner.stats import CleanerStats
-from logstore.checkpoint import CLEAN_SHUTDOWN, CLEANER_OFFSETS
+from logstore.checkpoint.offsets import CLEANER_OFFSETS
+from logstore.checkpoint.shutdown import CLEAN_SHUTDOWN
 from logstore.producer_snapshot import decode_snapshot
 from logstore.record.header import BatchHeader
 from logstore.types import INT64_MAX

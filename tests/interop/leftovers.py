@@ -14,7 +14,8 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from logstore.checkpoint import CLEAN_SHUTDOWN, LOG_START_OFFSETS, RECOVERY_POINTS
+from logstore.checkpoint.offsets import LOG_START_OFFSETS, RECOVERY_POINTS
+from logstore.checkpoint.shutdown import CLEAN_SHUTDOWN
 from logstore.config import effective_config
 from logstore.record.batch import RecordBatch, build_batch
 from logstore.record.records import Record

@@ -16,7 +16,7 @@ from cleaner.manager import LogCleanerManager
 from logstore import Broker, TopicPartition, VirtualClock
 from logstore.broker.setup import MEMORY_DIR
 from logstore.check.directory import Checker
-from logstore.checkpoint import CLEANER_OFFSETS
+from logstore.checkpoint.offsets import CLEANER_OFFSETS
 from logstore.errors import (
     KafkaStorageError,
     OffsetOutOfRangeError,

@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 
 from logstore import Broker
 from logstore.check import Checker
-from logstore.checkpoint import PARTITION_METADATA
+from logstore.checkpoint.topic_id import PARTITION_METADATA
 from logstore.runtime import DiskFileSystem, ReadOnlyFileSystem
 from logstore.topics import TOPICS_FILE
 from tests.support.golden_dirs import ROOT

@@ -15,7 +15,7 @@ from bench.workloads.sink import LogstoreWriter
 from bench.workloads.source import KAFKA_SCHEMA
 from logstore import Broker
 from logstore.check import Checker
-from logstore.checkpoint import PARTITION_METADATA
+from logstore.checkpoint.topic_id import PARTITION_METADATA
 from logstore.errors import (
     InvalidConfigurationError,
     InvalidRecordError,

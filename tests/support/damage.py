@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 from logstore import Broker
 from logstore.check import ERROR, CheckCounts, Checker, CheckFinding
-from logstore.checkpoint import CLEAN_SHUTDOWN, read_bytes
+from logstore.checkpoint.atomic import read_bytes
+from logstore.checkpoint.shutdown import CLEAN_SHUTDOWN
 from logstore.index import OffsetIndex, TimeIndex
 from logstore.log import NewRecord
 from logstore.record.batch import RecordBatch

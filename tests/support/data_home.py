@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from logstore.checkpoint import read_bytes
+from logstore.checkpoint.atomic import read_bytes
 from logstore.config import BrokerConfig
 from logstore.log import NewRecord
 from logstore.manager import LogManager

@@ -14,7 +14,7 @@ from bench.workloads.commit import WriteJob
 from bench.workloads.log_files import MadePartition, write_partitions
 from bench.workloads.parcels import PARCEL_BYTES, Parcel, parcels_of
 from bench.workloads.spec import Spec, from_mapping
-from logstore.checkpoint import PARTITION_METADATA
+from logstore.checkpoint.topic_id import PARTITION_METADATA
 from logstore.runtime import Runtime
 from logstore.topics import Topic
 

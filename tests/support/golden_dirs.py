@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from logstore.checkpoint import read_bytes
+from logstore.checkpoint.atomic import read_bytes
 from logstore.config import BrokerConfig
 from logstore.log import Log
 from logstore.manager import LogManager

@@ -12,7 +12,7 @@ from cleaner.config import CleanerConfig
 from cleaner.selection import CleanableState, cleanable_state
 from cleaner.stats import CleanerStats
 from logstore import Broker, VirtualClock
-from logstore.checkpoint import CLEANER_OFFSETS, OffsetCheckpoint
+from logstore.checkpoint.offsets import CLEANER_OFFSETS, OffsetCheckpoint
 from logstore.log import Log, NewRecord
 from logstore.record.batch import build_batch
 from logstore.record.codecs import Codec

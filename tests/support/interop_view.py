@@ -15,14 +15,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from logstore.checkpoint import (
-    CLEAN_SHUTDOWN,
+from logstore.checkpoint.offsets import (
     CLEANER_OFFSETS,
     LOG_START_OFFSETS,
-    PARTITION_METADATA,
     RECOVERY_POINTS,
     REPLICATION_OFFSETS,
 )
+from logstore.checkpoint.shutdown import CLEAN_SHUTDOWN
+from logstore.checkpoint.topic_id import PARTITION_METADATA
 from logstore.fetch import Isolation
 from logstore.log import Log
 from logstore.producer_snapshot import ENTRY_SIZE

@@ -4,21 +4,24 @@ import itertools
 
 import pytest
 
-from logstore.checkpoint import (
-    CLEAN_SHUTDOWN,
+from logstore.checkpoint.atomic import read_bytes, write_atomically
+from logstore.checkpoint.offsets import (
     CLEANER_OFFSETS,
     LOG_START_OFFSETS,
     RECOVERY_POINTS,
     REPLICATION_OFFSETS,
     OffsetCheckpoint,
-    decode_topic_id,
-    encode_topic_id,
+)
+from logstore.checkpoint.shutdown import (
+    CLEAN_SHUTDOWN,
     is_clean_shutdown,
     mark_clean_shutdown,
-    read_bytes,
-    read_partition_metadata,
     take_clean_shutdown,
-    write_atomically,
+)
+from logstore.checkpoint.topic_id import (
+    decode_topic_id,
+    encode_topic_id,
+    read_partition_metadata,
     write_partition_metadata,
 )
 from logstore.errors import CorruptCheckpointError

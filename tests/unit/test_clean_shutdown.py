@@ -5,7 +5,8 @@ import itertools
 import pytest
 
 from logstore import Broker
-from logstore.checkpoint import CLEAN_SHUTDOWN, read_bytes
+from logstore.checkpoint.atomic import read_bytes
+from logstore.checkpoint.shutdown import CLEAN_SHUTDOWN
 from logstore.runtime import VirtualClock
 from logstore.runtime.faultfs import (
     Contents,

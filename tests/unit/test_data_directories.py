@@ -4,7 +4,8 @@ import random
 
 import pytest
 
-from logstore.checkpoint import CLEAN_SHUTDOWN, LOG_START_OFFSETS
+from logstore.checkpoint.offsets import LOG_START_OFFSETS
+from logstore.checkpoint.shutdown import CLEAN_SHUTDOWN
 from logstore.errors import KafkaStorageError, UnsupportedFormatError
 from logstore.log import NewRecord
 from logstore.log_directory import LOCK_FILE

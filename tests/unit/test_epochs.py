@@ -2,7 +2,7 @@
 
 import pytest
 
-from logstore.checkpoint import read_bytes
+from logstore.checkpoint.atomic import read_bytes
 from logstore.epochs import EpochEndOffset, EpochEntry, LeaderEpochCache
 from logstore.errors import CorruptCheckpointError
 from logstore.runtime import MemoryFileSystem

@@ -4,7 +4,7 @@ import pytest
 
 from logstore import TopicPartition
 from logstore.check import Checker
-from logstore.checkpoint import CLEANER_OFFSETS
+from logstore.checkpoint.offsets import CLEANER_OFFSETS
 from logstore.errors import InvalidConfigurationError, KafkaStorageError
 from logstore.moves import MOVES_FILE, Move, read_moves, write_moves
 from logstore.runtime import MemoryFileSystem, ReadOnlyFileSystem, VirtualClock

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from logstore.checkpoint import CHECKPOINT_VERSION, TMP_SUFFIX
+from logstore.checkpoint.atomic import TMP_SUFFIX
+from logstore.checkpoint.rows import CHECKPOINT_VERSION
 from logstore.errors import CorruptCheckpointError, KafkaStorageError
 from logstore.log_directory import CHECKPOINTS, LOCK_FILE, REPLACED_FILES
 from logstore.names import INDEX_SUFFIXES, SNAPSHOT_SUFFIX, file_name

@@ -9,7 +9,7 @@ from itertools import accumulate
 
 import pytest
 
-from logstore.checkpoint import read_bytes
+from logstore.checkpoint.atomic import read_bytes
 from logstore.epochs import EpochEntry
 from logstore.errors import UnsupportedFormatError
 from logstore.fetch import Isolation

@@ -10,7 +10,8 @@ from dataclasses import replace
 import pytest
 
 from logstore.broker import Broker
-from logstore.checkpoint import CLEAN_SHUTDOWN, LOG_START_OFFSETS, RECOVERY_POINTS
+from logstore.checkpoint.offsets import LOG_START_OFFSETS, RECOVERY_POINTS
+from logstore.checkpoint.shutdown import CLEAN_SHUTDOWN
 from logstore.finding import Finding
 from logstore.names import file_name
 from logstore.record.layout import HEADER_SIZE_UP_TO_MAGIC

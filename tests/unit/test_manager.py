@@ -5,13 +5,13 @@ import random
 
 import pytest
 
-from logstore.checkpoint import (
-    CLEAN_SHUTDOWN,
+from logstore.checkpoint.offsets import (
     LOG_START_OFFSETS,
     RECOVERY_POINTS,
     REPLICATION_OFFSETS,
     OffsetCheckpoint,
 )
+from logstore.checkpoint.shutdown import CLEAN_SHUTDOWN
 from logstore.config import BrokerConfig
 from logstore.errors import (
     InvalidConfigurationError,

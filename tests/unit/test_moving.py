@@ -7,7 +7,7 @@ import random
 import pytest
 
 from logstore import AlterReplicaLogDirsResult, Broker, TopicPartition, VirtualClock
-from logstore.checkpoint import (
+from logstore.checkpoint.offsets import (
     CLEANER_OFFSETS,
     LOG_START_OFFSETS,
     RECOVERY_POINTS,

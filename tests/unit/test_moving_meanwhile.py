@@ -3,7 +3,7 @@
 import threading
 
 from logstore import Broker, TopicPartition, VirtualClock
-from logstore.checkpoint import CLEANER_OFFSETS
+from logstore.checkpoint.offsets import CLEANER_OFFSETS
 from logstore.runtime import MemoryFileSystem
 from tests.support.faulty import FaultyFileSystem
 from tests.support.golden_dirs import tree

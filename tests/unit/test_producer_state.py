@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from logstore.checkpoint import read_bytes
+from logstore.checkpoint.atomic import read_bytes
 from logstore.errors import CorruptSnapshotError, InvalidTxnStateError
 from logstore.producer_entry import BatchMetadata, CompletedTxn, LastRecord, ProducerEntry
 from logstore.producer_snapshot import SnapshotEntry, decode_snapshot, encode_snapshot

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from logstore.checkpoint import LOG_START_OFFSETS, RECOVERY_POINTS, REPLICATION_OFFSETS
+from logstore.checkpoint.offsets import LOG_START_OFFSETS, RECOVERY_POINTS, REPLICATION_OFFSETS
 from logstore.housekeeping import Housekeeping
 from logstore.log import NewRecord
 from logstore.runtime import (

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from logstore import Broker
-from logstore.checkpoint import (
+from logstore.checkpoint.offsets import (
     CLEANER_OFFSETS,
     LOG_START_OFFSETS,
     RECOVERY_POINTS,

@@ -9,7 +9,8 @@ import pytest
 
 from logstore import Broker, InconsistentTopicIdError, VirtualClock
 from logstore.check import Checker
-from logstore.checkpoint import decode_topic_id, read_bytes, read_partition_metadata
+from logstore.checkpoint.atomic import read_bytes
+from logstore.checkpoint.topic_id import decode_topic_id, read_partition_metadata
 from logstore.errors import TopicAlreadyExistsError
 from logstore.runtime import MemoryFileSystem, ReadOnlyFileSystem
 from logstore.topic_ids import random_topic_id

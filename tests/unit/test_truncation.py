@@ -6,7 +6,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from logstore.checkpoint import read_bytes
+from logstore.checkpoint.atomic import read_bytes
 from logstore.config import LogConfig
 from logstore.epochs import LEADER_EPOCHS
 from logstore.errors import CorruptRecordError, KafkaStorageError, OffsetOutOfRangeError

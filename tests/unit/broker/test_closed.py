@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from logstore import Broker, TopicPartition, VirtualClock
 from logstore.broker.fates import PartitionFates
 from logstore.broker.prometheus import BrokerCollector, prometheus_text
-from logstore.checkpoint import CLEAN_SHUTDOWN
+from logstore.checkpoint.shutdown import CLEAN_SHUTDOWN
 from logstore.errors import IllegalStateError, KafkaStorageError
 from logstore.log import NewRecord
 from logstore.runtime import DiskFileSystem, MemoryFileSystem

@@ -11,7 +11,8 @@ import pytest
 
 from logstore import Broker, TopicPartition, VirtualClock
 from logstore.broker.copies import UNFINISHED, copy_partitions, unfinished
-from logstore.checkpoint import CLEAN_SHUTDOWN, CLEANER_OFFSETS, RECOVERY_POINTS, OffsetCheckpoint
+from logstore.checkpoint.offsets import CLEANER_OFFSETS, RECOVERY_POINTS, OffsetCheckpoint
+from logstore.checkpoint.shutdown import CLEAN_SHUTDOWN
 from logstore.errors import InvalidConfigurationError, KafkaStorageError
 from logstore.log_directory import CHECKPOINTS
 from logstore.runtime import DiskFileSystem, MemoryFileSystem

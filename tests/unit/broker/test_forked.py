@@ -11,7 +11,7 @@ import traceback
 import pytest
 
 from logstore import Broker, TopicPartition, VirtualClock
-from logstore.checkpoint import CLEAN_SHUTDOWN
+from logstore.checkpoint.shutdown import CLEAN_SHUTDOWN
 from logstore.errors import IllegalStateError, KafkaStorageError
 from logstore.runtime import DiskFileSystem
 from tests.support.golden_dirs import tree

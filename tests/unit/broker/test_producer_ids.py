@@ -6,7 +6,7 @@ import json
 import pytest
 
 from logstore.broker.producer_ids import PRODUCER_IDS_FILE, ProducerIds
-from logstore.checkpoint import read_bytes
+from logstore.checkpoint.atomic import read_bytes
 from logstore.errors import CorruptCheckpointError, KafkaStorageError, RequestError
 from logstore.runtime import Runtime, VirtualClock, make_dirs_durably
 from logstore.runtime.faultfs import Fault, FaultyFileSystem, Kind

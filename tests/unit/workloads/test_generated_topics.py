@@ -19,7 +19,7 @@ from bench.workloads.presets import PRESETS
 from bench.workloads.spec import Spec, from_mapping
 from logstore import Broker
 from logstore.check import Checker
-from logstore.checkpoint import decode_topic_id, read_partition_metadata
+from logstore.checkpoint.topic_id import decode_topic_id, read_partition_metadata
 from logstore.errors import InvalidTimestampError
 from logstore.producer_snapshot import SnapshotFiles
 from logstore.record.batch import with_offset_and_epoch

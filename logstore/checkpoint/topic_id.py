@@ -1,0 +1,98 @@
+"""Topic ids in text, and `partition.metadata`, which holds a partition's (KIP-516)."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Sequence
+
+from logstore.checkpoint.atomic import read_bytes, write_atomically
+from logstore.checkpoint.rows import CHECKPOINT_VERSION, LINE_END, Row, parse_number
+from logstore.config_table import SMALL_FILE_MAX_BYTES
+from logstore.errors import CorruptCheckpointError
+from logstore.runtime.fs import FileSystem
+
+PARTITION_METADATA = "partition.metadata"
+
+TOPIC_ID_SIZE = 16
+TOPIC_ID_LENGTH = 22
+"""Characters of a topic id in text: 16 bytes in URL-safe base64 without its two `=`."""
+assert TOPIC_ID_LENGTH == (TOPIC_ID_SIZE * 8 + 5) // 6
+
+_TOPIC_ID = re.compile(rf"[A-Za-z0-9_-]{{{TOPIC_ID_LENGTH}}}")
+_METADATA_GAP = re.compile(r":[ \t]+")
+
+
+def encode_topic_id(topic_id: bytes) -> str:
+    """Return a topic's 16-byte UUID as the 22 characters that files and tools show."""
+    assert len(topic_id) == TOPIC_ID_SIZE, f"a topic id has 16 bytes, not {len(topic_id)}"
+    return base64.urlsafe_b64encode(topic_id).decode("ascii").rstrip("=")
+
+
+def decode_topic_id(text: str) -> bytes:
+    """Return the 16 bytes of a topic id; ValueError if `text` is none."""
+    if not _TOPIC_ID.fullmatch(text):
+        raise ValueError(
+            f"{text!r} is no topic id: {TOPIC_ID_LENGTH} characters of URL-safe base64 expected"
+        )
+    return base64.urlsafe_b64decode(text + "==")
+
+
+def read_partition_metadata(
+    fs: FileSystem, directory: str, max_bytes: int = SMALL_FILE_MAX_BYTES
+) -> bytes | None:
+    """Return the topic id stored in a partition's directory.
+
+    Returns
+    -------
+    bytes or None
+        16 bytes, never all zero; None when the partition has no `partition.metadata`.
+
+    Raises
+    ------
+    CorruptCheckpointError
+        A line is missing or malformed, the version is negative, or the id is zero.
+    """
+    path = f"{directory}/{PARTITION_METADATA}"
+    try:
+        data = read_bytes(fs, path, max_bytes)
+    except FileNotFoundError:
+        return None
+    lines = LINE_END.split(data.decode("utf-8", errors="replace"))
+    version_text = _metadata_value(path, lines, 1, "version")
+    if parse_number(path, Row(1, [version_text]), 0, "version", bits=32) < 0:
+        raise CorruptCheckpointError(
+            f"line 1: negative version {version_text}", path=path, check="version"
+        )
+    id_text = _metadata_value(path, lines, 2, "topic_id")
+    try:
+        topic_id = decode_topic_id(id_text)
+    except ValueError as error:
+        raise CorruptCheckpointError(
+            f"line 2: {error}", path=path, check="topic_id", found=id_text
+        ) from error
+    if not any(topic_id):
+        raise CorruptCheckpointError(
+            "line 2: the topic id is zero", path=path, check="topic_id", found=id_text
+        )
+    return topic_id
+
+
+def write_partition_metadata(fs: FileSystem, directory: str, topic_id: bytes) -> None:
+    """Store a topic id of 16 bytes, not all zero, in a partition's directory; durable."""
+    assert any(topic_id), "the zero id stands for no topic"
+    text = f"version: {CHECKPOINT_VERSION}\ntopic_id: {encode_topic_id(topic_id)}"
+    write_atomically(fs, f"{directory}/{PARTITION_METADATA}", text.encode())
+
+
+def _metadata_value(path: str, lines: Sequence[str], number: int, name: str) -> str:
+    text = lines[number - 1] if number <= len(lines) else ""
+    found, *values = _METADATA_GAP.split(text)
+    if found != name or len(values) != 1:
+        raise CorruptCheckpointError(
+            f"line {number}: {name!r} and its value expected, found {text!r}",
+            path=path,
+            check=name,
+            found=text,
+        )
+    return values[0]
