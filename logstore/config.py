@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from logstore.config_ignored import NOT_OFFERED_TO_TOPICS, has_no_effect
-from logstore.config_keys import Value, render, to_text
+from logstore.config_keys import Value, render, to_texts
 from logstore.config_legacy import translate_broker, translate_policy
 from logstore.config_table import BROKER_KEYS, COMPACT, DELETE, TOPIC_KEYS
 from logstore.errors import InvalidConfigurationError
@@ -91,9 +91,9 @@ class LogConfig:
     def __post_init__(self) -> None:
         for key in TOPIC_KEYS.values():
             key.check(getattr(self, key.attribute))
-        _check_lags(
-            _Setting(MIN_LAG, self.min_compaction_lag_ms),
-            _Setting(MAX_LAG, self.max_compaction_lag_ms),
+        check_lags(
+            LagSetting(MIN_LAG, self.min_compaction_lag_ms),
+            LagSetting(MAX_LAG, self.max_compaction_lag_ms),
         )
 
     @property
@@ -237,7 +237,7 @@ class BrokerConfig:
         for key in BROKER_KEYS.values():
             if key.attribute in _BROKER_FIELDS:
                 key.check(getattr(self, key.attribute))
-        _check_lags(self._default_of(MIN_LAG), self._default_of(MAX_LAG))
+        check_lags(self._default_of(MIN_LAG), self._default_of(MAX_LAG))
         threads = self.log_cleaner_threads
         if not self.log_cleaner_enable or threads == 0:
             return
@@ -248,11 +248,11 @@ class BrokerConfig:
                 f" {MIN_DEDUPE_BYTES_PER_THREAD} bytes"
             )
 
-    def _default_of(self, key: str) -> _Setting:
+    def _default_of(self, key: str) -> LagSetting:
         """Return what holds for topics without an override, under the broker's name if it is."""
         value, name = self.topic_defaults.get(key, (TOPIC_KEYS[key].default, key))
         assert isinstance(value, int)
-        return _Setting(name, value)
+        return LagSetting(name, value)
 
     @classmethod
     def from_properties(
@@ -279,7 +279,7 @@ class BrokerConfig:
             A value of a key that has an effect is not allowed, or values contradict each other;
             the message has the broker's names. Or a key is unknown; it has the nearest one.
         """
-        texts, notes = translate_broker(_to_texts(properties))
+        texts, notes = translate_broker(to_texts(properties))
         overruled = _overruled(texts)
         values = {
             key: (row._replace(ranges=()) if key in overruled else row).parse(texts[key])
@@ -293,10 +293,10 @@ class BrokerConfig:
         if unknown and refuse_unknown:
             raise InvalidConfigurationError(
                 f"unknown broker configuration {unknown[0]!r}; the nearest is"
-                f" {_nearest_broker_key(unknown[0])!r}"
+                f" {nearest_broker_key(unknown[0])!r}"
             )
         notes += [
-            f"unknown broker key {key} is ignored; the nearest is {_nearest_broker_key(key)}"
+            f"unknown broker key {key} is ignored; the nearest is {nearest_broker_key(key)}"
             for key in unknown
         ]
         idle = [key for key in texts if key not in BROKER_KEYS and has_no_effect(key)]
@@ -389,7 +389,7 @@ def normalize_overrides(overrides: Mapping[str, object]) -> tuple[dict[str, str]
     """
     normal: dict[str, str] = {}
     notes: list[str] = []
-    for given, text in _to_texts(overrides).items():
+    for given, text in to_texts(overrides).items():
         key, text = translate_policy(given, text, "cleanup.policy", notes)
         if key not in TOPIC_KEYS:
             raise _unknown_topic_key(key)
@@ -418,7 +418,7 @@ def effective_config(
         message of the last says where each comes from.
     """
     values = _resolve(overrides, broker or BrokerConfig())
-    _check_lags(values[MIN_LAG].setting(MIN_LAG), values[MAX_LAG].setting(MAX_LAG))
+    check_lags(values[MIN_LAG].setting(MIN_LAG), values[MAX_LAG].setting(MAX_LAG))
     fields: dict[str, Any] = {
         TOPIC_KEYS[key].attribute: resolved.value for key, resolved in values.items()
     }
@@ -490,7 +490,7 @@ def describe(
     }
 
 
-class _Setting(NamedTuple):
+class LagSetting(NamedTuple):
     """A number, the name to complain of it under, and who set it, if there is a choice."""
 
     key: str
@@ -498,7 +498,8 @@ class _Setting(NamedTuple):
     source: str = ""
 
 
-def _check_lags(low: _Setting, high: _Setting) -> None:
+def check_lags(low: LagSetting, high: LagSetting) -> None:
+    """Raise `InvalidConfigurationError` unless the larger lag is at least the smaller one."""
     if high.value >= low.value:
         return
     sources = f": the first is {high.source}, the second {low.source}" if high.source else ""
@@ -514,14 +515,14 @@ class _Resolved(NamedTuple):
     origin: str
     broker_key: str | None
 
-    def setting(self, key: str) -> _Setting:
+    def setting(self, key: str) -> LagSetting:
         assert isinstance(self.value, int)
         source = {
             ORIGIN_TOPIC: "the topic's own",
             ORIGIN_BROKER: f"the broker's ({self.broker_key})",
             ORIGIN_DEFAULT: "the default",
         }[self.origin]
-        return _Setting(key, self.value, source)
+        return LagSetting(key, self.value, source)
 
 
 def _resolve(overrides: Mapping[str, object], broker: BrokerConfig) -> dict[str, _Resolved]:
@@ -573,34 +574,33 @@ def _directories(key: str, paths: Value) -> tuple[str, ...]:
     return named
 
 
-def _to_texts(values: Mapping[str, object]) -> dict[str, str]:
-    return {key.strip(): to_text(value) for key, value in values.items()}
-
-
 def _unknown_topic_key(key: str) -> InvalidConfigurationError:
     if (reason := NOT_OFFERED_TO_TOPICS.get(key)) is not None:
         return InvalidConfigurationError(
             f"topic configuration {key!r} of Kafka's is not offered here: {reason}"
         )
     return InvalidConfigurationError(
-        f"unknown topic configuration {key!r}; the nearest is {_nearest_topic_key(key)!r}"
+        f"unknown topic configuration {key!r}; the nearest is {nearest_topic_key(key)!r}"
     )
 
 
-def _nearest_topic_key(key: str) -> str:
+def nearest_topic_key(key: str) -> str:
+    """Return the topic key that was meant, perhaps: a broker synonym's own, or one alike."""
     for row in TOPIC_KEYS.values():
         if any(synonym.key == key for synonym in row.synonyms):
             return row.key
-    return _nearest(key, TOPIC_KEYS)
+    return nearest(key, TOPIC_KEYS)
 
 
-def _nearest_broker_key(key: str) -> str:
+def nearest_broker_key(key: str) -> str:
+    """Return the broker key that was meant, perhaps: a topic key's synonym, or one alike."""
     if key in TOPIC_KEYS:
         return TOPIC_KEYS[key].synonyms[0].key
-    return _nearest(key, BROKER_KEYS)
+    return nearest(key, BROKER_KEYS)
 
 
-def _nearest(key: str, names: Iterable[str]) -> str:
+def nearest(key: str, names: Iterable[str]) -> str:
+    """Return the name that is most alike."""
     import difflib  # only a mistake needs it
 
     return difflib.get_close_matches(key, list(names), n=1, cutoff=0.0)[0]

@@ -204,3 +204,8 @@ def _range_text(bounds: tuple[float | None, float | None]) -> str:
     if high is None:
         return f"of at least {low}"
     return f"of at most {high}" if low is None else f"from {low} to {high}"
+
+
+def to_texts(values: Mapping[str, object]) -> dict[str, str]:
+    """Return values as text by the keys they were given under, without blanks around them."""
+    return {key.strip(): to_text(value) for key, value in values.items()}

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from logstore.config import nearest
 from logstore.errors import InvalidConfigurationError
 from logstore.record.codecs import Codec
 from logstore.types import INT32_MAX
@@ -147,7 +148,7 @@ class ProducerConfig:
         for name in configs:
             if name not in DEFAULTS and name not in WITHOUT_MEANING:
                 raise InvalidConfigurationError(
-                    f"unknown producer configuration {name!r}; the nearest is {_nearest(name)!r}"
+                    f"unknown producer configuration {name!r}; the nearest is {nearest(name, [*DEFAULTS, *sorted(WITHOUT_MEANING)])!r}"
                 )
         values = {**DEFAULTS, **configs}
         transactional_id = values["transactional_id"]
@@ -250,9 +251,3 @@ def _partitioner(given: Any) -> Any:  # noqa: ANN401  # see ProducerConfig
     if given is None or callable(given) or callable(getattr(given, "partition", None)):
         return given
     raise InvalidConfigurationError(f"partitioner has no partition method: {given!r}")
-
-
-def _nearest(name: str) -> str:
-    import difflib  # only a mistake needs it
-
-    return difflib.get_close_matches(name, [*DEFAULTS, *sorted(WITHOUT_MEANING)], n=1, cutoff=0)[0]

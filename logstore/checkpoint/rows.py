@@ -65,6 +65,7 @@ def read_rows(
 
 
 def rows_of(data: bytes, path: str, field_count: int) -> list[Row]:
+    """Return the entries that the bytes of a checkpoint hold; raises as `read_rows` does."""
     try:
         lines = LINE_END.split(data.decode("utf-8"))
     except UnicodeDecodeError as error:
