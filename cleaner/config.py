@@ -10,7 +10,7 @@ from logstore.errors import InvalidConfigurationError
 from logstore.types import INT32_MAX
 
 if TYPE_CHECKING:
-    from logstore.config import BrokerConfig
+    from logstore.config.broker_config import BrokerConfig
 
 
 def keys_of(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from logstore.types import INT32_MAX
 
 if TYPE_CHECKING:
-    from logstore.config import LogConfig
+    from logstore.config.log_config import LogConfig
     from logstore.segment import LogSegment
 
 BATCH_GROUPS = 16

@@ -46,7 +46,7 @@ from logstore.services import LogService
 if TYPE_CHECKING:
     from cleaner.clean import PassProgress
     from cleaner.stats import CleanerStats
-    from logstore.config import BrokerConfig
+    from logstore.config.broker_config import BrokerConfig
     from logstore.log import Log
     from logstore.manager import LogManager
     from logstore.retention import RetentionDecision

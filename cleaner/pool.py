@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from cleaner.manager import LogCleanerManager
     from cleaner.stats import CleanerStats
-    from logstore.config import BrokerConfig
+    from logstore.config.broker_config import BrokerConfig
     from logstore.runtime import Runtime, ScheduledTask
     from logstore.types import TopicPartition
 

@@ -16,7 +16,7 @@ from logstore.types import INT64_MAX
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from logstore.config import LogConfig
+    from logstore.config.log_config import LogConfig
     from logstore.record.records import Header
 
 OFFSET = "offset"

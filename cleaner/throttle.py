@@ -11,7 +11,7 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from logstore.config import BrokerConfig
+    from logstore.config.broker_config import BrokerConfig
     from logstore.runtime import Runtime
 
 WINDOW_MS = 300

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from logstore.config import LogConfig
+    from logstore.config.log_config import LogConfig
     from logstore.producer_entry import BatchMetadata
     from logstore.producer_state import ProducerStateManager
     from logstore.record.codecs import Codec

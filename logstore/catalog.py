@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from logstore.config import LogConfig, effective_config, normalize_overrides
+from logstore.config.log_config import LogConfig
+from logstore.config.overrides import effective_config, normalize_overrides
 from logstore.errors import InvalidConfigurationError, UnknownTopicOrPartitionError
 from logstore.topic_ids import folder_topic_id
 from logstore.topics import INTERNAL_COMPACTED_TOPICS, Topic, TopicStore
 from logstore.types import TopicPartition
 
 if TYPE_CHECKING:
-    from logstore.config import BrokerConfig
+    from logstore.config.broker_config import BrokerConfig
     from logstore.homes import PartitionHomes
 
 

@@ -13,7 +13,7 @@ import logging
 from typing import NamedTuple
 
 from logstore.checkpoint.rows import parse_number, read_rows, write_rows
-from logstore.config_table import SMALL_FILE_MAX_BYTES
+from logstore.config.broker_keys import SMALL_FILE_MAX_BYTES
 from logstore.errors import CorruptCheckpointError
 from logstore.runtime.fs import FileSystem
 

@@ -15,7 +15,7 @@ from functools import partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
-from logstore.config_table import SMALL_FILE_MAX_BYTES
+from logstore.config.broker_keys import SMALL_FILE_MAX_BYTES
 from logstore.epochs import LEADER_EPOCHS, LeaderEpochCache
 from logstore.errors import (
     CorruptCheckpointError,
@@ -50,7 +50,7 @@ from logstore.tail import find_tail
 from logstore.types import INT32_MAX, INT64_MAX
 
 if TYPE_CHECKING:
-    from logstore.config import LogConfig
+    from logstore.config.log_config import LogConfig
     from logstore.recovery import SegmentRecovery
     from logstore.runtime import Runtime
     from logstore.types import TopicPartition

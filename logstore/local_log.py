@@ -20,7 +20,7 @@ from logstore.segment import LogSegment
 from logstore.swap import swap_segments
 
 if TYPE_CHECKING:
-    from logstore.config import LogConfig
+    from logstore.config.log_config import LogConfig
     from logstore.runtime import Runtime
     from logstore.segments import LogSegments
     from logstore.types import TopicPartition

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from logstore.config import LogConfig
+    from logstore.config.log_config import LogConfig
     from logstore.epochs import LeaderEpochCache
     from logstore.finding import Finding
     from logstore.producer_state import ProducerStateManager

@@ -23,7 +23,7 @@ from logstore.checkpoint.shutdown import (
     mark_clean_shutdown,
     take_clean_shutdown,
 )
-from logstore.config_table import SMALL_FILE_MAX_BYTES
+from logstore.config.broker_keys import SMALL_FILE_MAX_BYTES
 from logstore.errors import (
     CorruptCheckpointError,
     InvalidConfigurationError,
@@ -45,7 +45,8 @@ from logstore.second_look import LOOKS_MAX, Views
 from logstore.topics import TOPICS_FILE
 
 if TYPE_CHECKING:
-    from logstore.config import BrokerConfig, LogConfig
+    from logstore.config.broker_config import BrokerConfig
+    from logstore.config.log_config import LogConfig
     from logstore.log import CheckpointOffsets, Log
     from logstore.runtime import FileLock, FileSystem, Runtime
     from logstore.types import TopicPartition

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from logstore.catalog import TopicCatalog
 from logstore.checkpoint.topic_id import decode_topic_id, write_partition_metadata
-from logstore.config import altered_overrides, effective_config
-from logstore.config_dynamic import reconfigured
+from logstore.config.dynamic import reconfigured
+from logstore.config.overrides import altered_overrides, effective_config
 from logstore.errors import (
     InvalidConfigurationError,
     InvalidTopicError,
@@ -39,7 +39,8 @@ from logstore.topics import Topic, TopicStore
 from logstore.types import TopicPartition
 
 if TYPE_CHECKING:
-    from logstore.config import BrokerConfig, LogConfig
+    from logstore.config.broker_config import BrokerConfig
+    from logstore.config.log_config import LogConfig
     from logstore.loading import LoadListener
     from logstore.log import CheckpointOffsets
     from logstore.runtime import Runtime
@@ -332,7 +333,7 @@ class LogManager:
 
     @one_at_a_time
     def reconfigure(self, changes: Mapping[str, object]) -> tuple[str, ...]:
-        """Change broker settings while it runs; see `logstore.config_dynamic.reconfigured`.
+        """Change broker settings while it runs; see `logstore.config.dynamic.reconfigured`.
 
         Also refused, and nothing changed, if the defaults contradict what a topic says.
         """

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.checkpoint.atomic import read_bytes, write_atomically
-from logstore.config_table import SMALL_FILE_MAX_BYTES
+from logstore.config.broker_keys import SMALL_FILE_MAX_BYTES
 from logstore.errors import CorruptCheckpointError
 from logstore.names import parse_log_dir
 from logstore.types import TopicPartition

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable
 
-from logstore.config_table import SMALL_FILE_MAX_BYTES
+from logstore.config.broker_keys import SMALL_FILE_MAX_BYTES
 from logstore.errors import CorruptSnapshotError
 from logstore.producer_entry import (
     BATCHES_REMEMBERED,

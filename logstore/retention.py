@@ -17,7 +17,7 @@ from logstore.errors import CorruptRecordError, UnsupportedFormatError
 from logstore.types import INT64_MAX
 
 if TYPE_CHECKING:
-    from logstore.config import LogConfig
+    from logstore.config.log_config import LogConfig
     from logstore.segment import LogSegment
     from logstore.types import TopicPartition
 

@@ -36,7 +36,7 @@ from logstore.segment_values import (
 from logstore.types import INT32_MAX, INT64_MAX, NO_TIMESTAMP, OffsetPosition, TimestampOffset
 
 if TYPE_CHECKING:
-    from logstore.config import LogConfig
+    from logstore.config.log_config import LogConfig
     from logstore.runtime import Clock, File, Runtime
     from logstore.runtime.fs import Buffer
     from logstore.types import AbortedTxn

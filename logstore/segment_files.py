@@ -22,7 +22,7 @@ from logstore.runtime.open_files import OPEN_FILES
 from logstore.types import INT32_MAX
 
 if TYPE_CHECKING:
-    from logstore.config import LogConfig
+    from logstore.config.log_config import LogConfig
     from logstore.runtime import File, FileSystem
 
 

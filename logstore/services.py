@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from logstore.types import TopicPartition
 
 if TYPE_CHECKING:
-    from logstore.config import BrokerConfig
+    from logstore.config.broker_config import BrokerConfig
 
 
 class LogService:

@@ -20,7 +20,7 @@ from logstore.swap import create_cleaned, remove_cleaned, swap_segments
 from logstore.types import INT32_MAX
 
 if TYPE_CHECKING:
-    from logstore.config import LogConfig
+    from logstore.config.log_config import LogConfig
     from logstore.recovery import SegmentRecovery
     from logstore.runtime import Runtime
     from logstore.segments import LogSegments

@@ -20,7 +20,7 @@ from logstore.names import (
 from logstore.segment import LogSegment
 
 if TYPE_CHECKING:
-    from logstore.config import LogConfig
+    from logstore.config.log_config import LogConfig
     from logstore.runtime import FileSystem, Runtime
     from logstore.segments import LogSegments
 

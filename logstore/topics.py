@@ -13,7 +13,7 @@ from typing import Any
 
 from logstore.checkpoint.atomic import read_bytes, write_atomically
 from logstore.checkpoint.topic_id import decode_topic_id
-from logstore.config_table import SMALL_FILE_MAX_BYTES
+from logstore.config.broker_keys import SMALL_FILE_MAX_BYTES
 from logstore.errors import CorruptCheckpointError, InvalidTopicError, TopicAlreadyExistsError
 from logstore.names import validate_topic_name
 from logstore.runtime.fs import FileSystem

@@ -29,7 +29,7 @@ from logstore.record.walk import walk_buffer
 from logstore.types import INT32_MAX, INT64_MAX, NO_TIMESTAMP, AppendOrigin, TimestampType
 
 if TYPE_CHECKING:
-    from logstore.config import LogConfig
+    from logstore.config.log_config import LogConfig
 
 NULL_KEY = "Compacted topic cannot accept message without key"
 

@@ -17,7 +17,7 @@ from logstore.cli.output import (
     plural,
 )
 from logstore.cli.tables import Table, paint
-from logstore.config_table import TOPIC_KEYS
+from logstore.config.topic_keys import TOPIC_KEYS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING
 from logstore.broker.producer_ids import ProducerIds
 from logstore.checkpoint.offsets import RECOVERY_POINTS, REPLICATION_OFFSETS
 from logstore.checkpoint.topic_id import decode_topic_id, write_partition_metadata
-from logstore.config import BrokerConfig, effective_config
+from logstore.config.broker_config import BrokerConfig
+from logstore.config.overrides import effective_config
 from logstore.errors import InvalidRecordError, KafkaStorageError, TopicAlreadyExistsError
 from logstore.loader import open_log
 from logstore.log_directory import LOCK_FILE, LogDirectory

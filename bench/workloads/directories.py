@@ -19,7 +19,7 @@ from bench.workloads.verify import EXAMPLES, Begin, Cleaned, Rules, Verdict, ver
 from bench.workloads.versions import HEADER, OFFSET
 from logstore.broker import Broker
 from logstore.broker.setup import directories_of
-from logstore.config import LogConfig
+from logstore.config.log_config import LogConfig
 from logstore.errors import InvalidConfigurationError, UnknownTopicOrPartitionError
 from logstore.runtime import SystemClock
 from logstore.types import INT64_MAX, TopicPartition
@@ -27,7 +27,7 @@ from logstore.types import INT64_MAX, TopicPartition
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from logstore.config import BrokerConfig
+    from logstore.config.broker_config import BrokerConfig
 
 Directories = str | PathLike[str] | Sequence[str | PathLike[str]]
 

@@ -15,7 +15,7 @@ import numpy as np
 from bench.workloads.commit import WrittenPartition, closed, new_log
 from bench.workloads.parcels import COMMIT, DATA, ENTRY, Parcel
 from bench.workloads.spec import Spec
-from logstore.config import BrokerConfig
+from logstore.config.broker_config import BrokerConfig
 from logstore.record import layout
 from logstore.record.crc32c import crc32c
 from logstore.record.header import BatchHeader, increment_sequence

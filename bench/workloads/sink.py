@@ -59,7 +59,7 @@ from bench.workloads.arrow import bytes_column, encoded_headers
 from bench.workloads.commit import WriteJob, WrittenPartition, by_partition, closed, new_log
 from bench.workloads.options import number_of, refuse_unknown
 from bench.workloads.source import KAFKA_SCHEMA
-from logstore.config import altered_overrides
+from logstore.config.overrides import altered_overrides
 from logstore.errors import InvalidConfigurationError, InvalidRecordError
 from logstore.names import validate_topic_name
 from logstore.record.codecs import Codec

@@ -16,7 +16,7 @@ from typing import Any
 
 from bench.workloads.options import nearest
 from bench.workloads.presets import PRESETS
-from logstore.config import altered_overrides, effective_config
+from logstore.config.overrides import altered_overrides, effective_config
 from logstore.errors import InvalidConfigurationError, InvalidTopicError
 from logstore.names import validate_topic_name
 from logstore.record.layout import HEADER_SIZE

@@ -23,7 +23,8 @@ from logstore.broker.records import (
 )
 from logstore.broker.setup import background_threads, directories_of, runtime_of
 from logstore.broker.writer import AppendedRange, BatchWriter
-from logstore.config import BrokerConfig, ConfigValue, describe
+from logstore.config.broker_config import BrokerConfig
+from logstore.config.overrides import ConfigValue, describe
 from logstore.errors import InvalidConfigurationError, UnknownTopicOrPartitionError
 from logstore.fetch import Isolation, ListedOffset
 from logstore.housekeeping import Housekeeping

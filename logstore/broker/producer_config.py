@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from logstore.config import nearest
+from logstore.config.suggest import nearest
 from logstore.errors import InvalidConfigurationError
 from logstore.record.codecs import Codec
 from logstore.types import INT32_MAX
@@ -147,8 +147,9 @@ class ProducerConfig:
         """
         for name in configs:
             if name not in DEFAULTS and name not in WITHOUT_MEANING:
+                meant = nearest(name, [*DEFAULTS, *sorted(WITHOUT_MEANING)])
                 raise InvalidConfigurationError(
-                    f"unknown producer configuration {name!r}; the nearest is {nearest(name, [*DEFAULTS, *sorted(WITHOUT_MEANING)])!r}"
+                    f"unknown producer configuration {name!r}; the nearest is {meant!r}"
                 )
         values = {**DEFAULTS, **configs}
         transactional_id = values["transactional_id"]

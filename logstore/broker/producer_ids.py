@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 from logstore.checkpoint.atomic import read_bytes, write_atomically
-from logstore.config_table import SMALL_FILE_MAX_BYTES
+from logstore.config.broker_keys import SMALL_FILE_MAX_BYTES
 from logstore.errors import CorruptCheckpointError, KafkaStorageError, RequestError
 from logstore.names import PRODUCER_IDS_FILE
 from logstore.runtime import FileSystem

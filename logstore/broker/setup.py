@@ -20,7 +20,7 @@ from logstore.runtime import (
 from logstore.runtime.threads import BACKGROUND_THREADS
 
 if TYPE_CHECKING:
-    from logstore.config import BrokerConfig
+    from logstore.config.broker_config import BrokerConfig
 
 MEMORY_DIR = "/memory"
 """The data directory of a broker that has none on a disk."""

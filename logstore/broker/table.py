@@ -9,7 +9,7 @@ from cleaner.strategy import Order, Strategy
 from logstore.broker.records import ConsumerRecord, read_records
 
 if TYPE_CHECKING:
-    from logstore.config import LogConfig
+    from logstore.config.log_config import LogConfig
     from logstore.fetch import Isolation
     from logstore.log import Log
 

@@ -23,7 +23,7 @@ from logstore.broker.transaction_state import (
 from logstore.errors import LogStoreError
 
 if TYPE_CHECKING:
-    from logstore.config import BrokerConfig
+    from logstore.config.broker_config import BrokerConfig
     from logstore.manager import LogManager
 
 logger = logging.getLogger(__name__)

@@ -37,7 +37,8 @@ from logstore.checkpoint.topic_id import (
     encode_topic_id,
     read_partition_metadata,
 )
-from logstore.config import BrokerConfig, effective_config
+from logstore.config.broker_config import BrokerConfig
+from logstore.config.overrides import effective_config
 from logstore.epochs import LEADER_EPOCHS
 from logstore.errors import CorruptCheckpointError, InvalidConfigurationError, InvalidTopicError
 from logstore.moves import MOVES_FILE, read_moves

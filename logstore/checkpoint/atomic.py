@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from logstore.config_table import SMALL_FILE_MAX_BYTES
+from logstore.config.broker_keys import SMALL_FILE_MAX_BYTES
 from logstore.errors import CorruptCheckpointError, CorruptionError
 from logstore.runtime.fs import FileKind, FileSystem, NotRegularFileError, open_anew
 

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 from logstore.checkpoint.atomic import read_bytes
 from logstore.checkpoint.rows import parse_number, rows_of, write_rows
-from logstore.config_table import SMALL_FILE_MAX_BYTES
+from logstore.config.broker_keys import SMALL_FILE_MAX_BYTES
 from logstore.errors import CorruptCheckpointError
 from logstore.runtime.fs import FileSystem
 from logstore.types import TopicPartition

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from logstore.checkpoint.atomic import read_bytes, write_atomically
-from logstore.config_table import SMALL_FILE_MAX_BYTES
+from logstore.config.broker_keys import SMALL_FILE_MAX_BYTES
 from logstore.errors import CorruptCheckpointError
 from logstore.runtime.fs import FileSystem
 

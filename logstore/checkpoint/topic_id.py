@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from logstore.checkpoint.atomic import read_bytes, write_atomically
 from logstore.checkpoint.rows import CHECKPOINT_VERSION, LINE_END, Row, parse_number
-from logstore.config_table import SMALL_FILE_MAX_BYTES
+from logstore.config.broker_keys import SMALL_FILE_MAX_BYTES
 from logstore.errors import CorruptCheckpointError
 from logstore.runtime.fs import FileSystem
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from logstore.broker import Broker
     from logstore.broker.writer import AppendedRange, BatchWriter
     from logstore.cli.lines import Parser
-    from logstore.config import LogConfig
+    from logstore.config.log_config import LogConfig
     from logstore.log import NewRecord
 
 CREATED_PARTITIONS_MAX = 1000

@@ -30,7 +30,7 @@ from logstore.cli.tables import Styled, Table, paint
 
 if TYPE_CHECKING:
     from logstore.broker import Broker
-    from logstore.config import ConfigValue
+    from logstore.config.overrides import ConfigValue
     from logstore.topics import Topic
     from logstore.types import TopicPartition
 

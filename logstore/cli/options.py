@@ -15,7 +15,7 @@ from logstore.cli.times import TIME_HELP, parse_duration, parse_time
 if TYPE_CHECKING:
     from logstore.broker import Broker
     from logstore.cli.progress import ProgressBar
-    from logstore.config import BrokerConfig
+    from logstore.config.broker_config import BrokerConfig
     from logstore.loading import LoadProgress
     from logstore.runtime import Clock
 
@@ -99,7 +99,8 @@ class Settings(NamedTuple):
     def broker_config(self) -> BrokerConfig:
         """Read the broker's properties; what has no effect is told once."""
         from logstore.cli.output import note
-        from logstore.config import BrokerConfig, read_properties
+        from logstore.config.broker_config import BrokerConfig
+        from logstore.config.properties import read_properties
 
         if self.config_file is None:
             return BrokerConfig.from_properties({})
@@ -227,7 +228,7 @@ def topic_overrides(pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
     if not pairs:
         return {}
     from logstore.cli.output import note
-    from logstore.config import normalize_overrides
+    from logstore.config.overrides import normalize_overrides
 
     overrides, notes = normalize_overrides(dict(pairs))
     for text in notes:

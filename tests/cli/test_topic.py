@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from logstore.config_table import TOPIC_KEYS
+from logstore.config.topic_keys import TOPIC_KEYS
 from tests.cli.conftest import lines
 
 

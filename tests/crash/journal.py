@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from logstore.broker import Broker
 from logstore.checkpoint.offsets import CLEANER_OFFSETS
-from logstore.config import BrokerConfig
+from logstore.config.broker_config import BrokerConfig
 from logstore.log import Log
 from logstore.names import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
 from logstore.runtime import FileSystem, VirtualClock

@@ -5,7 +5,7 @@ import pytest
 from logstore.broker import Broker, OffsetAndMetadata
 from logstore.broker.group_offsets import GROUP_OFFSETS_TOPIC
 from logstore.broker.transactions import TransactionConfig, TransactionCoordinator
-from logstore.config import BrokerConfig
+from logstore.config.broker_config import BrokerConfig
 from logstore.runtime import VirtualClock
 from logstore.runtime.faultfs import FaultyFileSystem, SimulatedCrash
 from logstore.types import TopicPartition

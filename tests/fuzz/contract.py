@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from logstore.config import LogConfig
+from logstore.config.log_config import LogConfig
 from logstore.errors import (
     CorruptCheckpointError,
     CorruptIndexError,

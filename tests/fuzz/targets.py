@@ -21,7 +21,9 @@ from cleaner.strategy import Strategy
 from cleaner.version_map import VersionMap
 from logstore.checkpoint.offsets import OffsetCheckpoint
 from logstore.checkpoint.topic_id import read_partition_metadata, write_partition_metadata
-from logstore.config import BrokerConfig, effective_config, parse_properties
+from logstore.config.broker_config import BrokerConfig
+from logstore.config.overrides import effective_config
+from logstore.config.properties import parse_properties
 from logstore.epochs import LeaderEpochCache
 from logstore.errors import (
     CorruptCheckpointError,

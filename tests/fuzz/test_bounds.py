@@ -13,7 +13,9 @@ from collections import deque
 import pytest
 
 from cleaner.config import CleanerConfig
-from logstore.config import BrokerConfig, LogConfig, effective_config
+from logstore.config.broker_config import BrokerConfig
+from logstore.config.log_config import LogConfig
+from logstore.config.overrides import effective_config
 from logstore.errors import CorruptRecordError, InvalidRecordError
 from logstore.record.batch import RecordBatch, build_batch, decode_stored, seal_batch
 from logstore.record.codecs import XERIAL_HEADER, Codec, compress, decompress

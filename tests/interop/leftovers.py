@@ -16,7 +16,7 @@ from pathlib import Path
 
 from logstore.checkpoint.offsets import LOG_START_OFFSETS, RECOVERY_POINTS
 from logstore.checkpoint.shutdown import CLEAN_SHUTDOWN
-from logstore.config import effective_config
+from logstore.config.overrides import effective_config
 from logstore.record.batch import RecordBatch, build_batch
 from logstore.record.records import Record
 from logstore.record.walk import walk_buffer

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from logstore.config import LogConfig
+from logstore.config.log_config import LogConfig
 from logstore.errors import (
     CorruptRecordError,
     InvalidRecordError,

@@ -14,7 +14,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis.stateful import invariant, precondition, rule
 
-from logstore.config import LogConfig
+from logstore.config.log_config import LogConfig
 from logstore.errors import OffsetOutOfRangeError, PolicyViolationError
 from logstore.fetch import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP, Isolation
 from logstore.runtime import Runtime

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
-from logstore.config import LogConfig
+from logstore.config.log_config import LogConfig
 from logstore.record.records import Record
 
 MtimeOf = Callable[[int], int]

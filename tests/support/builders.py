@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from logstore.checkpoint.atomic import read_bytes
-from logstore.config import LogConfig
+from logstore.config.log_config import LogConfig
 from logstore.epochs import LeaderEpochCache
 from logstore.loader import open_log
 from logstore.log import Log, NewRecord

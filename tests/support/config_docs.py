@@ -8,10 +8,12 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from logstore.config_ignored import NAMES, NOT_OFFERED_TO_TOPICS, PREFIXES
-from logstore.config_keys import ConfigKey, Ranges, Synonym, render
-from logstore.config_legacy import OLD_BROKER_NAMES, OLD_COMPACT, OLD_POLICY_KEY
-from logstore.config_table import BROKER_KEYS, LATER_RELEASES, TOPIC_KEYS, ReleaseChange
+from logstore.config.broker_keys import BROKER_KEYS
+from logstore.config.ignored import NAMES, NOT_OFFERED_TO_TOPICS, PREFIXES
+from logstore.config.keys import ConfigKey, Ranges, Synonym, render
+from logstore.config.legacy import OLD_BROKER_NAMES, OLD_COMPACT, OLD_POLICY_KEY
+from logstore.config.releases import LATER_RELEASES, ReleaseChange
+from logstore.config.topic_keys import TOPIC_KEYS
 from logstore.types import INT64_MAX
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,7 +30,7 @@ KEY = re.compile(
 INTRODUCTION = """\
 # Configuration
 
-Generated from `logstore/config_table.py` by `make docs`; do not edit. Names, types, ranges and
+Generated from the tables of `logstore/config` by `make docs`; do not edit. Names, types, ranges and
 defaults are those of Kafka 3.9; [what later releases changed](#later-releases) is listed below.
 
 ## Where a value comes from

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from logstore.checkpoint.atomic import read_bytes
-from logstore.config import BrokerConfig
+from logstore.config.broker_config import BrokerConfig
 from logstore.log import NewRecord
 from logstore.manager import LogManager
 from logstore.runtime import OverlayFileSystem, ReadOnlyFileSystem, Runtime

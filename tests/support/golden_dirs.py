@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from logstore.checkpoint.atomic import read_bytes
-from logstore.config import BrokerConfig
+from logstore.config.broker_config import BrokerConfig
 from logstore.log import Log
 from logstore.manager import LogManager
 from logstore.record.batch import RecordBatch

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from logstore.config import effective_config
+from logstore.config.overrides import effective_config
 from logstore.errors import LogStoreError
 from logstore.loader import open_log
 from logstore.log import Log

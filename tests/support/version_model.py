@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from cleaner.clean import clean_pass
 from cleaner.config import CleanerConfig
-from logstore.config import LogConfig
+from logstore.config.log_config import LogConfig
 from logstore.log import NewRecord
 from tests.support.builders import memory_world
 from tests.support.cleaning import Producer, batches_in, drive

@@ -7,17 +7,13 @@ import threading
 import pytest
 
 from logstore import Broker
-from logstore.config import (
-    BrokerConfig,
-    ConfigValue,
-    LogConfig,
-    describe,
-    effective_config,
-    normalize_overrides,
-    read_properties,
-)
-from logstore.config_keys import Kind, render
-from logstore.config_table import BROKER_KEYS, TOPIC_KEYS
+from logstore.config.broker_config import BrokerConfig
+from logstore.config.broker_keys import BROKER_KEYS
+from logstore.config.keys import Kind, render
+from logstore.config.log_config import LogConfig
+from logstore.config.overrides import ConfigValue, describe, effective_config, normalize_overrides
+from logstore.config.properties import read_properties
+from logstore.config.topic_keys import TOPIC_KEYS
 from logstore.errors import InvalidConfigurationError
 from logstore.types import INT64_MAX, TimestampType
 

@@ -1,6 +1,8 @@
 """docs/CONFIG.md is what the table says."""
 
-from logstore.config_table import BROKER_KEYS, LATER_RELEASES, TOPIC_KEYS
+from logstore.config.broker_keys import BROKER_KEYS
+from logstore.config.releases import LATER_RELEASES
+from logstore.config.topic_keys import TOPIC_KEYS
 from tests.support import config_docs
 
 

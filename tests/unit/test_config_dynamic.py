@@ -2,8 +2,9 @@
 
 import pytest
 
-from logstore.config import BrokerConfig, effective_config
-from logstore.config_dynamic import RECONFIGURABLE_KEYS, reconfigured
+from logstore.config.broker_config import BrokerConfig
+from logstore.config.dynamic import RECONFIGURABLE_KEYS, reconfigured
+from logstore.config.overrides import effective_config
 from logstore.errors import InvalidConfigurationError
 
 

@@ -8,10 +8,13 @@ from typing import NamedTuple
 
 import pytest
 
-from logstore.config import BrokerConfig, describe, effective_config
-from logstore.config_ignored import NOT_OFFERED_TO_TOPICS, has_no_effect
-from logstore.config_keys import ConfigKey, Kind, render
-from logstore.config_table import BROKER_KEYS, LATER_RELEASES, TOPIC_KEYS, ReleaseChange
+from logstore.config.broker_config import BrokerConfig
+from logstore.config.broker_keys import BROKER_KEYS
+from logstore.config.ignored import NOT_OFFERED_TO_TOPICS, has_no_effect
+from logstore.config.keys import ConfigKey, Kind, render
+from logstore.config.overrides import describe, effective_config
+from logstore.config.releases import LATER_RELEASES, ReleaseChange
+from logstore.config.topic_keys import TOPIC_KEYS
 from logstore.errors import InvalidConfigurationError
 
 DATA = Path(__file__).parents[1] / "data" / "config"

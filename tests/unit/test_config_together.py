@@ -4,17 +4,13 @@ import dataclasses
 
 import pytest
 
-from logstore.config import (
-    BrokerConfig,
-    LogConfig,
-    TopicDefault,
-    altered_overrides,
-    describe,
-    effective_config,
-)
-from logstore.config_keys import Kind, render
-from logstore.config_legacy import OLD_BROKER_NAMES
-from logstore.config_table import BROKER_KEYS, TOPIC_KEYS
+from logstore.config.broker_config import BrokerConfig, TopicDefault
+from logstore.config.broker_keys import BROKER_KEYS
+from logstore.config.keys import Kind, render
+from logstore.config.legacy import OLD_BROKER_NAMES
+from logstore.config.log_config import LogConfig
+from logstore.config.overrides import altered_overrides, describe, effective_config
+from logstore.config.topic_keys import TOPIC_KEYS
 from logstore.errors import InvalidConfigurationError
 
 MIN_LAG = "min.compaction.lag.ms"

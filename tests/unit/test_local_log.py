@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from logstore.config import LogConfig
+from logstore.config.log_config import LogConfig
 from logstore.epochs import LEADER_EPOCHS
 from logstore.errors import KafkaStorageError, OffsetOutOfRangeError
 from logstore.log import NewRecord

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from logstore import fetch
-from logstore.config import LogConfig
+from logstore.config.log_config import LogConfig
 from logstore.errors import IllegalStateError, KafkaStorageError, OffsetOutOfRangeError
 from logstore.fetch import MAX_TIMESTAMP, Isolation
 from logstore.log import NewRecord

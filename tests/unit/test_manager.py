@@ -12,7 +12,7 @@ from logstore.checkpoint.offsets import (
     OffsetCheckpoint,
 )
 from logstore.checkpoint.shutdown import CLEAN_SHUTDOWN
-from logstore.config import BrokerConfig
+from logstore.config.broker_config import BrokerConfig
 from logstore.errors import (
     InvalidConfigurationError,
     InvalidTopicError,

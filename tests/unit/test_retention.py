@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 from logstore import Broker, VirtualClock
-from logstore.config import LogConfig
+from logstore.config.log_config import LogConfig
 from logstore.errors import KafkaStorageError
 from logstore.log import NewRecord
 from logstore.retention import LogBounds, RetentionRule, _Verdict, _walk

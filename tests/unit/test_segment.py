@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from logstore.config import LogConfig
+from logstore.config.log_config import LogConfig
 from logstore.epochs import EpochEntry, LeaderEpochCache
 from logstore.errors import (
     CorruptRecordError,

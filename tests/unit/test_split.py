@@ -4,7 +4,7 @@ import errno
 
 import pytest
 
-from logstore.config import LogConfig
+from logstore.config.log_config import LogConfig
 from logstore.errors import CorruptRecordError, SegmentOverflowError, UnsupportedFormatError
 from logstore.names import file_name
 from logstore.runtime import Runtime

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 
 from logstore.checkpoint.atomic import read_bytes
-from logstore.config import LogConfig
+from logstore.config.log_config import LogConfig
 from logstore.epochs import LEADER_EPOCHS
 from logstore.errors import CorruptRecordError, KafkaStorageError, OffsetOutOfRangeError
 from logstore.fetch import LATEST_TIMESTAMP, MAX_TIMESTAMP, Isolation

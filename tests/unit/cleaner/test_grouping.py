@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from cleaner.grouping import BATCH_BYTES, BATCH_GROUPS, batch_groups, group_segments
-from logstore.config import LogConfig
+from logstore.config.log_config import LogConfig
 from logstore.types import INT32_MAX
 from tests.support.builders import memory_world
 from tests.support.cleaning import bases_of, compacted, put_each, run_pass

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cleaner.strategy import Order, Strategy, recommendations
-from logstore.config import LogConfig
+from logstore.config.log_config import LogConfig
 from logstore.record.varint import encode_varint
 
 LOWEST, HIGHEST = -(2**63), 2**63 - 1

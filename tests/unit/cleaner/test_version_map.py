@@ -10,7 +10,7 @@ from cleaner.errors import OffsetMapFullError
 from cleaner.offset_map import OffsetMap
 from cleaner.strategy import Order, Strategy
 from cleaner.version_map import VersionMap
-from logstore.config import BrokerConfig
+from logstore.config.broker_config import BrokerConfig
 from logstore.errors import InvalidConfigurationError
 from logstore.runtime import random_source
 from tests.support.kernel_calls import lift

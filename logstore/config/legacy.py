@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from logstore.config_keys import ConfigKey, Kind
-from logstore.config_table import AT_LEAST_1, BROKER_KEYS, COMPACT, MINUTE_MS
+from logstore.config.broker_keys import BROKER_KEYS
+from logstore.config.keys import ConfigKey, Kind
+from logstore.config.topic_keys import AT_LEAST_1, COMPACT, MINUTE_MS
 
 OLD_POLICY_KEY = "topic.cleanup.policy"
 OLD_COMPACT = "dedupe"

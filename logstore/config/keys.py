@@ -1,12 +1,13 @@
 """What a configuration key is: its type, range and synonyms, and how its values are read.
 
-The keys themselves are the rows of `logstore.config_table`.
+The keys themselves are the rows of `topic_keys` and `broker_keys`.
 """
 
 from __future__ import annotations
 
 import enum
 import math
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from logstore.errors import InvalidConfigurationError

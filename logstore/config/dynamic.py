@@ -11,10 +11,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from logstore.config import BrokerConfig, topic_defaults_of
-from logstore.config_keys import Value, to_text
-from logstore.config_legacy import translate_broker
-from logstore.config_table import BROKER_KEYS, TOPIC_KEYS
+from logstore.config.broker_config import BrokerConfig, topic_defaults_of
+from logstore.config.broker_keys import BROKER_KEYS
+from logstore.config.keys import Value, to_text
+from logstore.config.legacy import translate_broker
+from logstore.config.topic_keys import TOPIC_KEYS
 from logstore.errors import InvalidConfigurationError
 
 CLEANER_KEYS = (

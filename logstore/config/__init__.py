@@ -1,0 +1,32 @@
+"""Configuration of topics and of the engine, with Kafka's keys, defaults and precedence."""
+
+from logstore.config.broker_config import MIN_DEDUPE_BYTES_PER_THREAD, BrokerConfig, TopicDefault
+from logstore.config.log_config import LogConfig
+from logstore.config.overrides import (
+    ORIGIN_BROKER,
+    ORIGIN_DEFAULT,
+    ORIGIN_TOPIC,
+    ConfigValue,
+    altered_overrides,
+    describe,
+    effective_config,
+    normalize_overrides,
+)
+from logstore.config.properties import parse_properties, read_properties
+
+__all__ = [
+    "MIN_DEDUPE_BYTES_PER_THREAD",
+    "ORIGIN_BROKER",
+    "ORIGIN_DEFAULT",
+    "ORIGIN_TOPIC",
+    "BrokerConfig",
+    "ConfigValue",
+    "LogConfig",
+    "TopicDefault",
+    "altered_overrides",
+    "describe",
+    "effective_config",
+    "normalize_overrides",
+    "parse_properties",
+    "read_properties",
+]

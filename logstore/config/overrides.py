@@ -1,0 +1,199 @@
+"""A topic's own values, checked, changed, and laid over the broker's.
+
+A topic's value comes from its override, else from the broker key that stands for it, else from
+the table (`logstore.config.topic_keys`). Values are read as Kafka reads them; what cannot be
+obeyed is refused here, once, so that the rest of the engine trusts what it is handed.
+Source: storage-format §16, cleaner-semantics §12.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from logstore.config.broker_config import BrokerConfig
+from logstore.config.ignored import NOT_OFFERED_TO_TOPICS
+from logstore.config.keys import Value, render, to_texts
+from logstore.config.legacy import translate_policy
+from logstore.config.log_config import MAX_LAG, MIN_LAG, LagSetting, LogConfig, check_lags
+from logstore.config.suggest import nearest_topic_key
+from logstore.config.topic_keys import TOPIC_KEYS
+from logstore.errors import InvalidConfigurationError
+
+ORIGIN_TOPIC = "topic"
+ORIGIN_BROKER = "broker"
+ORIGIN_DEFAULT = "default"
+
+
+class ConfigValue(NamedTuple):
+    """One effective value: as text, where it comes from, and what it means.
+
+    `origin` is `topic`, `broker` or `default`; `broker_key` names the key with the second.
+    """
+
+    value: str
+    origin: str
+    doc: str
+    broker_key: str | None = None
+
+
+def normalize_overrides(overrides: Mapping[str, object]) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Check a topic's overrides one by one and spell them as Kafka does today.
+
+    Parameters
+    ----------
+    overrides : Mapping
+        Topic keys; values as text, or as Python numbers, booleans and lists.
+
+    Returns
+    -------
+    overrides : dict of str to str
+        Current names and values, fit to be stored.
+    notes : tuple of str
+        Which old names were translated.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        A key is unknown (the message has the nearest one), or a value is not allowed.
+    """
+    normal: dict[str, str] = {}
+    notes: list[str] = []
+    for given, text in to_texts(overrides).items():
+        key, text = translate_policy(given, text, "cleanup.policy", notes)
+        if key not in TOPIC_KEYS:
+            raise _unknown_topic_key(key)
+        if key in normal and given != key:
+            continue
+        normal[key] = render(TOPIC_KEYS[key].parse(text))
+    return normal, tuple(notes)
+
+
+def effective_config(
+    overrides: Mapping[str, object], broker: BrokerConfig | None = None
+) -> LogConfig:
+    """Return the configuration in force for a topic.
+
+    Parameters
+    ----------
+    overrides : Mapping
+        The topic's own values, as `normalize_overrides` takes them.
+    broker : BrokerConfig, optional
+        Where the topic says nothing; Kafka's defaults if None.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        A key is unknown, a value is not allowed, or two values contradict each other; the
+        message of the last says where each comes from.
+    """
+    values = _resolve(overrides, broker or BrokerConfig())
+    check_lags(values[MIN_LAG].setting(MIN_LAG), values[MAX_LAG].setting(MAX_LAG))
+    fields: dict[str, Any] = {
+        TOPIC_KEYS[key].attribute: resolved.value for key, resolved in values.items()
+    }
+    return LogConfig(**fields)
+
+
+def altered_overrides(
+    overrides: Mapping[str, str],
+    set: Mapping[str, object],
+    unset: Iterable[str],
+    broker: BrokerConfig | None = None,
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Return a topic's overrides after a change, checked as a whole.
+
+    Parameters
+    ----------
+    overrides : Mapping
+        The topic's own values before the change.
+    set : Mapping
+        Topic keys that get a value, as `normalize_overrides` takes them.
+    unset : iterable of str
+        Topic keys that go back to the broker's value or the default; one that the topic does
+        not override is no mistake.
+    broker : BrokerConfig, optional
+        What the result is checked together with.
+
+    Returns
+    -------
+    overrides : dict of str to str
+        Current names and values, fit to be stored.
+    notes : tuple of str
+        Which old names in the change were translated.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        A key is unknown, set and unset at once, a value is not allowed, or the result, with
+        what the broker says, contradicts itself.
+    """
+    given, notes = normalize_overrides(set)
+    removed: list[str] = []
+    old_names: list[str] = []
+    for name in unset:
+        key, _ = translate_policy(name.strip(), "", "cleanup.policy", old_names)
+        # What is stored can be taken out again, whoever stored it.
+        if key not in TOPIC_KEYS and key not in overrides:
+            raise _unknown_topic_key(key)
+        if key in given:
+            raise InvalidConfigurationError(f"{key} cannot be set and unset at once")
+        removed.append(key)
+    kept = {key: text for key, text in overrides.items() if key not in removed and key not in given}
+    result = normalize_overrides(kept)[0] | given
+    effective_config(result, broker)
+    return result, (*notes, *old_names)
+
+
+def describe(
+    overrides: Mapping[str, object], broker: BrokerConfig | None = None
+) -> dict[str, ConfigValue]:
+    """Return every topic key's effective value as text, its origin and its meaning.
+
+    Raises as `effective_config` does, contradictions apart: what is in force can be shown.
+    """
+    return {
+        key: ConfigValue(
+            render(resolved.value), resolved.origin, TOPIC_KEYS[key].doc, resolved.broker_key
+        )
+        for key, resolved in _resolve(overrides, broker or BrokerConfig()).items()
+    }
+
+
+class _Resolved(NamedTuple):
+    value: Value
+    origin: str
+    broker_key: str | None
+
+    def setting(self, key: str) -> LagSetting:
+        assert isinstance(self.value, int)
+        source = {
+            ORIGIN_TOPIC: "the topic's own",
+            ORIGIN_BROKER: f"the broker's ({self.broker_key})",
+            ORIGIN_DEFAULT: "the default",
+        }[self.origin]
+        return LagSetting(key, self.value, source)
+
+
+def _resolve(overrides: Mapping[str, object], broker: BrokerConfig) -> dict[str, _Resolved]:
+    own, _ = normalize_overrides(overrides)
+    resolved = {}
+    for key, row in TOPIC_KEYS.items():
+        if key in own:
+            resolved[key] = _Resolved(row.parse(own[key]), ORIGIN_TOPIC, None)
+        elif key in broker.topic_defaults:
+            value, broker_key = broker.topic_defaults[key]
+            resolved[key] = _Resolved(value, ORIGIN_BROKER, broker_key)
+        else:
+            resolved[key] = _Resolved(row.default, ORIGIN_DEFAULT, None)
+    return resolved
+
+
+def _unknown_topic_key(key: str) -> InvalidConfigurationError:
+    if (reason := NOT_OFFERED_TO_TOPICS.get(key)) is not None:
+        return InvalidConfigurationError(
+            f"topic configuration {key!r} of Kafka's is not offered here: {reason}"
+        )
+    return InvalidConfigurationError(
+        f"unknown topic configuration {key!r}; the nearest is {nearest_topic_key(key)!r}"
+    )
