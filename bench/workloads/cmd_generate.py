@@ -12,7 +12,7 @@ import click
 from bench.workloads.commands import SparkOptions, spark_options
 from bench.workloads.presets import PRESETS
 from logstore.cli.options import Settings, command, config_option, topic_overrides
-from logstore.cli.output import (
+from logstore.cli.show.output import (
     emit,
     emit_json,
     emit_lines,
@@ -20,7 +20,7 @@ from logstore.cli.output import (
     format_size,
     plural,
 )
-from logstore.cli.tables import Table
+from logstore.cli.show.tables import Table
 
 if TYPE_CHECKING:
     from bench.workloads.generate import Generated

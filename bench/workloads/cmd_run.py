@@ -14,7 +14,7 @@ from bench.workloads.cmd_generate import print_stages, spec_of, spec_options
 from bench.workloads.cmd_verify import STRATEGIES, print_verdict
 from bench.workloads.commands import SparkOptions, spark_options
 from logstore.cli.options import Settings, command
-from logstore.cli.output import emit, emit_json, format_count, format_size, plural
+from logstore.cli.show.output import emit, emit_json, format_count, format_size, plural
 
 if TYPE_CHECKING:
     from bench.workloads.pipeline import Run

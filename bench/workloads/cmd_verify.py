@@ -8,7 +8,7 @@ import click
 
 from bench.workloads.commands import SparkOptions, spark_options
 from logstore.cli.options import TIME_HELP, Settings, command, partition_option, to_time
-from logstore.cli.output import (
+from logstore.cli.show.output import (
     emit,
     emit_json,
     emit_lines,
@@ -16,7 +16,7 @@ from logstore.cli.output import (
     note,
     plural,
 )
-from logstore.cli.tables import Table, paint
+from logstore.cli.show.tables import Table, paint
 from logstore.config.topic_keys import TOPIC_KEYS
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ def _kinds(verdict: Verdict) -> Iterator[tuple[str, str, str]]:
 
 
 def _examples(verdict: Verdict) -> Iterator[tuple[str, str, str, str]]:
-    from logstore.cli.output import display_bytes
+    from logstore.cli.show.output import display_bytes
 
     for each in verdict.examples:
         key = each["key"]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from logstore.cli.options import Group
-from logstore.cli.output import one_line, tell
+from logstore.cli.show.output import one_line, tell
 from logstore.cli.streams import forget_output
 
 if TYPE_CHECKING:
@@ -24,25 +24,29 @@ EXIT_REFUSED = 1
 EXIT_IO = 3
 EXIT_INTERRUPTED = 130
 
-COMMANDS = {
-    "topic": ("logstore.cli.cmd_topic:topic", "Create, list, describe, alter and delete topics."),
-    "append": ("logstore.cli.cmd_append:append", "Append records from a file or standard input."),
-    "read": ("logstore.cli.cmd_read:read", "Read records in offset order."),
-    "roll": ("logstore.cli.cmd_roll:roll", "Start a new active segment."),
-    "clean": ("logstore.cli.cmd_clean:clean", "Compact partitions by key."),
-    "explain": ("logstore.cli.cmd_explain:explain", "Say why partitions are cleaned, or not."),
-    "retain": ("logstore.cli.cmd_retain:retain", "Remove old segments as retention says."),
-    "delete-records": (
-        "logstore.cli.cmd_delete_records:delete_records",
-        "Delete what lies below an offset.",
-    ),
-    "offsets": ("logstore.cli.cmd_offsets:offsets", "Find offsets by time, or the ends of a log."),
-    "inspect": ("logstore.cli.cmd_inspect:inspect", "Show what is in a log directory."),
-    "check": ("logstore.cli.cmd_check:check", "Verify files and their relations."),
-    "dump": ("logstore.cli.cmd_dump:dump", "Show files as kafka-dump-log does."),
-    "warmup": ("logstore.cli.cmd_warmup:warmup", "Compile the kernels ahead of their first use."),
-    "demo": ("logstore.cli.cmd_demo:demo", "Run the main job on a small real story."),
+_HELP = {
+    "topic": "Create, list, describe, alter and delete topics.",
+    "append": "Append records from a file or standard input.",
+    "read": "Read records in offset order.",
+    "roll": "Start a new active segment.",
+    "clean": "Compact partitions by key.",
+    "explain": "Say why partitions are cleaned, or not.",
+    "retain": "Remove old segments as retention says.",
+    "delete-records": "Delete what lies below an offset.",
+    "offsets": "Find offsets by time, or the ends of a log.",
+    "inspect": "Show what is in a log directory.",
+    "check": "Verify files and their relations.",
+    "dump": "Show files as kafka-dump-log does.",
+    "warmup": "Compile the kernels ahead of their first use.",
+    "demo": "Run the main job on a small real story.",
 }
+
+COMMANDS = {
+    name: (f"logstore.cli.commands.{word}:{word}", text)
+    for name, text in _HELP.items()
+    for word in [name.replace("-", "_")]
+}
+"""Where each command is, and its line of help."""
 
 REGISTERED = {
     "workload": "Generate keyed workloads and verify cleanings, on Spark.",
@@ -54,12 +58,12 @@ class Root(Group):
     """The program: its own commands, and those that other packages register."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return own commands that exist, then registered ones."""
+        """Return own commands, then registered ones."""
         return [name for name, _ in self.short_helps(ctx)]
 
     def short_helps(self, ctx: click.Context) -> list[tuple[str, str]]:
         """Return (name, one-line help); registered commands are not imported for it."""
-        own = [(name, text) for name, (place, text) in self.lazy.items() if _exists(place)]
+        own = [(name, text) for name, (_, text) in self.lazy.items()]
         others = [
             (name, REGISTERED.get(name, f"From {package}."))
             for name, package in registered()
@@ -70,7 +74,7 @@ class Root(Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import a command, own or registered."""
         if cmd_name in self.lazy:
-            return super().get_command(ctx, cmd_name) if _exists(self.lazy[cmd_name][0]) else None
+            return super().get_command(ctx, cmd_name)
         if cmd_name in dict(registered()):
             return _load_registered(cmd_name)
         return None
@@ -136,8 +140,8 @@ class Root(Group):
                 traceback.print_exc()
             return _report(error)
         finally:
-            if "logstore.cli.messages" in sys.modules:
-                from logstore.cli.messages import stop_messages
+            if "logstore.cli.show.messages" in sys.modules:
+                from logstore.cli.show.messages import stop_messages
 
                 stop_messages()
         return result if isinstance(result, int) else 0
@@ -171,13 +175,6 @@ def _report(error: Exception) -> int:
 def _failure(message: str, code: int) -> int:
     tell(f"error: {one_line(message)}")
     return code
-
-
-def _exists(place: str) -> bool:
-    """Tell whether one of our own modules is there, without importing it."""
-    module = place.partition(":")[0].rpartition(".")[2]
-    # pathlib would take longer to load than all of this module.
-    return os.path.exists(f"{os.path.dirname(__file__)}/{module}.py")  # noqa: PTH110, PTH120
 
 
 def registered() -> list[tuple[str, str]]:

@@ -14,7 +14,7 @@ from logstore.cli.times import TIME_HELP, parse_duration, parse_time
 
 if TYPE_CHECKING:
     from logstore.broker import Broker
-    from logstore.cli.progress import ProgressBar
+    from logstore.cli.show.progress import ProgressBar
     from logstore.config.broker_config import BrokerConfig
     from logstore.loading import LoadProgress
     from logstore.runtime import Clock
@@ -98,7 +98,7 @@ class Settings(NamedTuple):
 
     def broker_config(self) -> BrokerConfig:
         """Read the broker's properties; what has no effect is told once."""
-        from logstore.cli.output import note
+        from logstore.cli.show.output import note
         from logstore.config.broker_config import BrokerConfig
         from logstore.config.properties import read_properties
 
@@ -136,8 +136,8 @@ class Settings(NamedTuple):
             The configuration is wrong, or a directory is missing.
         """
         from logstore.broker import Broker
-        from logstore.cli.messages import Recovery, show_messages
-        from logstore.cli.progress import ProgressBar
+        from logstore.cli.show.messages import Recovery, show_messages
+        from logstore.cli.show.progress import ProgressBar
         from logstore.errors import InvalidConfigurationError
         from logstore.runtime import DiskFileSystem, raise_descriptor_limit
 
@@ -167,7 +167,7 @@ class Settings(NamedTuple):
 
 def note_writers(directories: Iterable[str]) -> None:
     """Say which data directories another process writes, so that they may change at any moment."""
-    from logstore.cli.output import note
+    from logstore.cli.show.output import note
 
     for path, process_id in writers_of(directories).items():
         who = f"process {process_id}" if process_id else "another process"
@@ -227,7 +227,7 @@ def topic_overrides(pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
     """
     if not pairs:
         return {}
-    from logstore.cli.output import note
+    from logstore.cli.show.output import note
     from logstore.config.overrides import normalize_overrides
 
     overrides, notes = normalize_overrides(dict(pairs))
@@ -460,7 +460,7 @@ def choose(
 def warn_of_strategy(broker: Broker, *topics: str) -> None:
     """Say what KIP-280 advises against in the configurations of topics."""
     from cleaner.strategy import recommendations
-    from logstore.cli.output import note
+    from logstore.cli.show.output import note
 
     for name in topics:
         for text in recommendations(broker.manager.catalog.config(name)):

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from logstore.cli.delete_request import DeleteRequestError, parse_request
+from logstore.cli.commands.delete_request import DeleteRequestError, parse_request
 from logstore.types import TopicPartition
 from tests.cli.conftest import lines, tree_hash
 

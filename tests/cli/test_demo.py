@@ -16,9 +16,10 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from logstore.cli import demo_kafka, demo_tell
-from logstore.cli.demo_accounts import DAY_MS, Accounts
-from logstore.cli.demo_verify import expected_offsets
+from logstore.cli.demo import kafka as demo_kafka
+from logstore.cli.demo import tell as demo_tell
+from logstore.cli.demo.accounts import DAY_MS, Accounts
+from logstore.cli.demo.verify import expected_offsets
 from logstore.cli.main import main
 
 NOW = "2026-03-01T00:00:00Z"

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logstore.cli.lines import MalformedLineError, numbered_lines, parse_tsv, parser
-from logstore.cli.output import display_bytes, header_json, record_json
+from logstore.cli.commands.append_lines import MalformedLineError, numbered_lines, parse_tsv, parser
+from logstore.cli.show.output import display_bytes, header_json, record_json
 from logstore.log import NewRecord
 from logstore.record.records import Record
 

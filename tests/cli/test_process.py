@@ -84,7 +84,7 @@ def test_the_help_of_a_registered_command_loads_little(name):
 
 def test_help_imports_no_command():
     loaded = modules_after("--help", data_dir=GOLDEN / "segments" / "data")
-    assert not any(name.startswith("logstore.cli.cmd_") for name in loaded)
+    assert not any(name.startswith("logstore.cli.commands.") for name in loaded)
     assert "logstore.broker" not in loaded
 
 
@@ -183,7 +183,7 @@ main()
         "logstore.cli.main",
         "click",
         "logstore.cli.times",
-        "logstore.cli.cmd_read",
+        "logstore.cli.commands.read",
         "logstore.broker",
         "logstore.log",
     ),
@@ -305,7 +305,7 @@ def test_what_bash_is_told_to_run_makes_it_complete():
 
 
 def test_a_bar_shows_no_question_mark_before_it_has_a_speed():
-    from logstore.cli.progress import BYTES, _new_progress
+    from logstore.cli.show.progress import BYTES, _new_progress
 
     progress = _new_progress(BYTES)
     progress.add_task("copying", total=10, detail="")

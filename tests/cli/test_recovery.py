@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from logstore.cli.messages import FINDINGS_SHOWN_MAX
+from logstore.cli.show.messages import FINDINGS_SHOWN_MAX
 from tests.cli.conftest import lines, tree_hash
 
 READING = (

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from logstore.cli import tables
-from logstore.cli.output import format_size, plural
-from logstore.cli.show_inspect import section_bar
-from logstore.cli.tables import Styled, Table
+from logstore.cli.show import tables
+from logstore.cli.show.inspect import section_bar
+from logstore.cli.show.output import format_size, plural
+from logstore.cli.show.tables import Styled, Table
 
 
 def test_columns_are_aligned():

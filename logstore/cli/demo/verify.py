@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from logstore.broker import Broker
-    from logstore.cli.demo_accounts import Accounts
+    from logstore.cli.demo.accounts import Accounts
     from logstore.record.columns import BytesColumn
 
 ROWS_AT_ONCE = 10_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from enum import Enum, auto
 
-from logstore.cli.output import note, one_line, plural, tell
+from logstore.cli.show.output import note, one_line, plural, tell
 
 FINDINGS_SHOWN_MAX = 10
 """Findings of recovery that are told one by one; a directory in disorder has hundreds."""

@@ -20,7 +20,7 @@ from logstore.cli.options import (
     partition_option,
     topic_overrides,
 )
-from logstore.cli.output import (
+from logstore.cli.show.output import (
     emit,
     emit_json,
     emit_lines,
@@ -28,8 +28,8 @@ from logstore.cli.output import (
     format_size,
     plural,
 )
-from logstore.cli.progress import ProgressBar, watched
-from logstore.cli.tables import Table, can_print, paint
+from logstore.cli.show.progress import ProgressBar, watched
+from logstore.cli.show.tables import Table, can_print, paint
 
 if TYPE_CHECKING:
     from cleaner.clean import PassProgress
@@ -163,7 +163,7 @@ def _copy(
     It counts as unfinished until `copying` ends.
     """
     from logstore.broker.copies import copy_into, unfinished
-    from logstore.cli.messages import Recovery, show_messages
+    from logstore.cli.show.messages import Recovery, show_messages
     from logstore.runtime import DiskFileSystem
 
     show_messages(Recovery.MENDED)  # by the copy's opening; nothing of the original is recovered

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from logstore.cli.options import Settings, checked_partition, command, partition_option
-from logstore.cli.output import (
+from logstore.cli.show.output import (
     display_bytes,
     display_text,
     emit_items,
@@ -19,7 +19,7 @@ from logstore.cli.output import (
     note,
     record_json,
 )
-from logstore.cli.tables import Table
+from logstore.cli.show.tables import Table
 from logstore.cli.times import TIME_HELP, format_time, parse_time
 
 if TYPE_CHECKING:

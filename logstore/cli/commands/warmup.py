@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from logstore.cli.options import Settings, command
-from logstore.cli.output import emit, emit_json
+from logstore.cli.show.output import emit, emit_json
 
 if TYPE_CHECKING:
     from logstore.broker import Broker

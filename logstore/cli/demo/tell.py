@@ -13,20 +13,20 @@ import numpy as np
 
 from logstore.broker import Broker
 from logstore.broker.inspect import PartitionSummary, inspect_partition
-from logstore.cli.demo_accounts import Accounts
-from logstore.cli.demo_kafka import KafkaCase
-from logstore.cli.demo_story import MAX_LAG_DAYS, TOPIC, Look, Story, Written, compile_kernels
-from logstore.cli.demo_verify import (
+from logstore.cli.demo.accounts import Accounts
+from logstore.cli.demo.kafka import KafkaCase
+from logstore.cli.demo.story import MAX_LAG_DAYS, TOPIC, Look, Story, Written, compile_kernels
+from logstore.cli.demo.verify import (
     expected_offsets,
     occurrences,
     offsets_left,
     search_files,
     verify_records,
 )
-from logstore.cli.demo_view import Narrator
-from logstore.cli.output import format_count, format_size, plural
-from logstore.cli.progress import ProgressBar
-from logstore.cli.tables import can_print
+from logstore.cli.demo.view import Narrator
+from logstore.cli.show.output import format_count, format_size, plural
+from logstore.cli.show.progress import ProgressBar
+from logstore.cli.show.tables import can_print
 from logstore.cli.times import format_time
 from logstore.types import TopicPartition
 

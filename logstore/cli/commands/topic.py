@@ -17,7 +17,7 @@ from logstore.cli.options import (
     topic_overrides,
     warn_of_strategy,
 )
-from logstore.cli.output import (
+from logstore.cli.show.output import (
     emit,
     emit_items,
     emit_json,
@@ -26,7 +26,7 @@ from logstore.cli.output import (
     note,
     plural,
 )
-from logstore.cli.tables import Styled, Table, paint
+from logstore.cli.show.tables import Styled, Table, paint
 
 if TYPE_CHECKING:
     from logstore.broker import Broker
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     "topic",
     cls=Group,
     lazy={
-        "create": ("logstore.cli.cmd_topic:create", "Create a topic, or adopt a copied one."),
-        "list": ("logstore.cli.cmd_topic:list_topics", "List the topics of a data directory."),
-        "describe": ("logstore.cli.cmd_topic:describe", "Show every configuration in force."),
-        "alter": ("logstore.cli.cmd_topic:alter", "Change a topic's configuration."),
-        "delete": ("logstore.cli.cmd_topic:delete", "Delete a topic and all its data."),
+        "create": ("logstore.cli.commands.topic:create", "Create a topic, or adopt a copied one."),
+        "list": ("logstore.cli.commands.topic:list_topics", "List the topics of a data directory."),
+        "describe": ("logstore.cli.commands.topic:describe", "Show every configuration in force."),
+        "alter": ("logstore.cli.commands.topic:alter", "Change a topic's configuration."),
+        "delete": ("logstore.cli.commands.topic:delete", "Delete a topic and all its data."),
     },
     examples=[
         "logstore topic create users --config cleanup.policy=compact",

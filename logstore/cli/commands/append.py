@@ -18,13 +18,13 @@ from logstore.cli.options import (
     partition_option,
     topic_overrides,
 )
-from logstore.cli.output import emit_json, emit_lines, format_size, note, one_line, plural
-from logstore.cli.progress import ProgressBar
+from logstore.cli.show.output import emit_json, emit_lines, format_size, note, one_line, plural
+from logstore.cli.show.progress import ProgressBar
 
 if TYPE_CHECKING:
     from logstore.broker import Broker
     from logstore.broker.writer import AppendedRange, BatchWriter
-    from logstore.cli.lines import Parser
+    from logstore.cli.commands.append_lines import Parser
     from logstore.config.log_config import LogConfig
     from logstore.log import NewRecord
 
@@ -92,7 +92,7 @@ def append(
     The first line that cannot be appended ends the run with its number, after the lines before
     it were appended; --skip-invalid counts such lines and goes on.
     """
-    from logstore.cli.lines import parser
+    from logstore.cli.commands.append_lines import parser
 
     overrides = topic_overrides(configs)
     with settings.open_broker(create=create) as broker:
@@ -153,7 +153,7 @@ class _Run:
 
     def append_lines(self, parser: Parser, file: IO[bytes]) -> None:
         """Append line after line, up to the first bad one unless those are skipped."""
-        from logstore.cli.lines import MalformedLineError, numbered_lines
+        from logstore.cli.commands.append_lines import MalformedLineError, numbered_lines
         from logstore.errors import RequestError
 
         parse, is_blank = parser

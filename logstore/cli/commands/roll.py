@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from logstore.cli.options import Settings, checked_partition, command, partition_option
-from logstore.cli.output import emit_json
+from logstore.cli.show.output import emit_json
 
 
 @command(

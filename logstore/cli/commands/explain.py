@@ -18,9 +18,9 @@ from logstore.cli.options import (
     topic_overrides,
     warn_of_strategy,
 )
-from logstore.cli.output import emit_failure, emit_items, emit_lines
-from logstore.cli.progress import watched
-from logstore.cli.tables import Styled, Table, can_print, paint
+from logstore.cli.show.output import emit_failure, emit_items, emit_lines
+from logstore.cli.show.progress import watched
+from logstore.cli.show.tables import Styled, Table, can_print, paint
 from logstore.cli.times import format_duration, format_span, format_time
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from logstore.cli.output import format_count, format_size, plural
-from logstore.cli.show_inspect import STYLES, section_glyphs
-from logstore.cli.tables import can_print
+from logstore.cli.show.inspect import STYLES, section_glyphs
+from logstore.cli.show.output import format_count, format_size, plural
+from logstore.cli.show.tables import can_print
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -9,8 +9,8 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 import click
 
 from logstore.cli.options import Settings, checked_partition, command, partition_option
-from logstore.cli.output import emit, emit_failure, emit_json, emit_lines, format_size, plural
-from logstore.cli.tables import Cell, Styled, Table, can_print
+from logstore.cli.show.output import emit, emit_failure, emit_json, emit_lines, format_size, plural
+from logstore.cli.show.tables import Cell, Styled, Table, can_print
 from logstore.cli.times import TIME_HELP, parse_time
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def delete_records(
 
 
 def _read_request(file: IO[bytes]) -> Mapping[TopicPartition, int]:
-    from logstore.cli.delete_request import DeleteRequestError, parse_request
+    from logstore.cli.commands.delete_request import DeleteRequestError, parse_request
 
     try:
         return parse_request(file.read())

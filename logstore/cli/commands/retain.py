@@ -17,7 +17,7 @@ from logstore.cli.options import (
     partition_option,
     topic_overrides,
 )
-from logstore.cli.output import (
+from logstore.cli.show.output import (
     emit,
     emit_failure,
     emit_json,
@@ -26,8 +26,8 @@ from logstore.cli.output import (
     format_size,
     plural,
 )
-from logstore.cli.progress import watched
-from logstore.cli.tables import Cell, Styled, Table, paint
+from logstore.cli.show.progress import watched
+from logstore.cli.show.tables import Cell, Styled, Table, paint
 from logstore.cli.times import format_duration, format_span, format_time
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from logstore.cli.options import Settings, command
-from logstore.cli.output import emit_json
+from logstore.cli.show.output import emit_json
 
 MARKER = "logstore-demo.json"
 MADE_BY = "logstore demo"
@@ -55,8 +55,8 @@ def demo(settings: Settings, out: Path, records: int, seed: int) -> int:
     The story ends where today begins (UTC), or at --now. --data-dir and --config-file have no
     part in it.
     """
-    from logstore.cli.demo_accounts import DAY_MS, DAYS
-    from logstore.cli.demo_tell import DIRECTORIES, Teller
+    from logstore.cli.demo.accounts import DAY_MS, DAYS
+    from logstore.cli.demo.tell import DIRECTORIES, Teller
 
     end_ms = settings.clock().now_ms()
     if settings.now_ms is None:

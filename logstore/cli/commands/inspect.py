@@ -18,7 +18,7 @@ from logstore.cli.options import (
     topic_overrides,
     unknown_topic,
 )
-from logstore.cli.output import (
+from logstore.cli.show.output import (
     display_bytes,
     emit,
     emit_items,
@@ -29,8 +29,8 @@ from logstore.cli.output import (
     plural,
     record_json,
 )
-from logstore.cli.progress import watched
-from logstore.cli.tables import Table
+from logstore.cli.show.progress import watched
+from logstore.cli.show.tables import Table
 from logstore.cli.times import format_time
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def inspect(
 
 def _resolve(settings: Settings, target: str | None, partition: int | None) -> Target:
     """Find out what TOPIC_OR_PATH stands for."""
-    from logstore.cli.messages import Recovery, show_messages
+    from logstore.cli.show.messages import Recovery, show_messages
 
     show_messages(Recovery.PART_OF_RESULT)
     if target is not None and ("/" in target or target in (".", "..")):
@@ -279,7 +279,7 @@ def _print_partitions(settings: Settings, target: Target, *, deep: bool) -> int:
                 yield summary
 
     if settings.as_table:
-        from logstore.cli.show_inspect import show_many, show_one
+        from logstore.cli.show.inspect import show_many, show_one
 
         found = summaries()
         if len(target.partitions) == 1 and (summary := next(found, None)) is not None:
@@ -452,7 +452,7 @@ def _record_item(source: BatchSource, stored: Any) -> str:  # noqa: ANN401  # a 
 
 
 def _print_fates(settings: Settings, target: Target) -> int:
-    from logstore.cli.show_fates import print_fates
+    from logstore.cli.show.fates import print_fates
 
     if target.broker is None:
         raise click.UsageError("--fate needs a topic or a partition directory, not a file")

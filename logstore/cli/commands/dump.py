@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from logstore.cli.options import Settings, command
-from logstore.cli.output import note, one_line
+from logstore.cli.show.output import note, one_line
 
 if TYPE_CHECKING:
     from logstore.dump import DumpLine

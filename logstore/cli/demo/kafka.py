@@ -1,6 +1,6 @@
 """The demo's other half: a directory that Apache Kafka wrote, cleaned here and by Kafka.
 
-`demo_data/README.md` tells where the bytes come from.
+`data/README.md` tells where the bytes come from.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from logstore.runtime import FixedWallClock
 if TYPE_CHECKING:
     from cleaner.stats import CleanerStats
 
-DATA = Path(__file__).with_name("demo_data") / "kafka-3.9"
+DATA = Path(__file__).with_name("data") / "kafka-3.9"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from logstore.broker.inspect import CORRUPT_BATCH
-from logstore.cli.output import emit, emit_lines, format_count, format_size, plural
-from logstore.cli.tables import Cell, Styled, Table, can_print, output_width, paint
+from logstore.cli.show.output import emit, emit_lines, format_count, format_size, plural
+from logstore.cli.show.tables import Cell, Styled, Table, can_print, output_width, paint
 from logstore.cli.times import format_time
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from logstore.cli.options import Settings, checked_partition, command, partition_option
-from logstore.cli.output import emit_failure, emit_items, emit_lines
-from logstore.cli.tables import Cell, Styled, Table
+from logstore.cli.show.output import emit_failure, emit_items, emit_lines
+from logstore.cli.show.tables import Cell, Styled, Table
 from logstore.cli.times import TIME_HELP, format_time, parse_time
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import click
 
 from logstore.cli.options import Settings, command, note_writers, writers_of
-from logstore.cli.output import display_text, emit, emit_json, emit_lines, format_count, plural
-from logstore.cli.progress import ProgressBar
-from logstore.cli.tables import Styled, Table, paint
+from logstore.cli.show.output import display_text, emit, emit_json, emit_lines, format_count, plural
+from logstore.cli.show.progress import ProgressBar
+from logstore.cli.show.tables import Styled, Table, paint
 
 if TYPE_CHECKING:
     from logstore.check import CheckCounts, CheckFinding

@@ -10,7 +10,7 @@ from contextlib import suppress
 from json.encoder import encode_basestring_ascii as _quote
 from typing import TYPE_CHECKING, Any
 
-from logstore.cli.tables import can_print
+from logstore.cli.show.tables import can_print
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -246,7 +246,7 @@ def plural(count: int, noun: str, nouns: str | None = None) -> str:
 def table(*columns: str, right: Sequence[str] = (), title: str | None = None) -> Table:
     """Return an empty table of rich, to be part of a larger picture.
 
-    Loads rich; a command that only lists something uses `logstore.cli.tables`.
+    Loads rich; a command that only lists something uses `logstore.cli.show.tables`.
     """
     from rich import box
     from rich.table import Table

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from logstore.cli.cmd_clean import PHASES
-from logstore.cli.output import (
+from logstore.cli.commands.clean import PHASES
+from logstore.cli.show.output import (
     display_bytes,
     emit,
     emit_failure,
@@ -20,8 +20,8 @@ from logstore.cli.output import (
     note,
     plural,
 )
-from logstore.cli.progress import ProgressBar
-from logstore.cli.tables import Cell, Styled, Table, output_width, paint
+from logstore.cli.show.progress import ProgressBar
+from logstore.cli.show.tables import Cell, Styled, Table, output_width, paint
 from logstore.errors import LogStoreError
 
 if TYPE_CHECKING:

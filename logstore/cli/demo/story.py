@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.broker import Broker
 from logstore.broker.inspect import PartitionSummary, inspect_partition
-from logstore.cli.demo_accounts import DAY_MS, Accounts, Chapter
+from logstore.cli.demo.accounts import DAY_MS, Accounts, Chapter
 from logstore.runtime import SystemClock
 from logstore.types import TopicPartition
 

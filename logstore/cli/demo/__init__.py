@@ -1,0 +1,1 @@
+"""`logstore demo`: its input, its story, its words and pictures, and how it checks itself."""
