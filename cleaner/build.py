@@ -312,6 +312,6 @@ def _is_beaten(log: Log, key_map: KeyMap, offset: int) -> bool:
     """Tell whether the record at an offset loses to another of its key."""
     if not isinstance(key_map, VersionMap):
         return False
-    key = next((record.key for _, record in log.records(offset, offset + 1)), None)
+    key = next((record.key for _, record in log.reader.records(offset, offset + 1)), None)
     entry = None if key is None else key_map.get(key)
     return entry is not None and entry.order.offset != offset

@@ -99,7 +99,7 @@ def clean_pass(
     -----
     Memory: the map and the I/O buffers, whatever the log's size. Source: cleaner-semantics §1.
     """
-    log.check_open()
+    log.local.check_open()
     generation = log.generation
     clock = log.runtime.clock
     now_ms = clock.now_ms()
@@ -253,7 +253,7 @@ def _swap(log: Log, replacements: list[Replacement], generation: int) -> None:
     """
     with log.lock:
         if log.generation == generation:
-            log.check_open()
+            log.local.check_open()
             new: list[LogSegment] = []
             old: list[LogSegment] = []
             for destination, group in replacements:

@@ -96,7 +96,7 @@ class CleanCommand:
         for log in logs:
             with _unless_deleted():
                 if self._is_to_be_rolled(log):
-                    log.roll()
+                    log.writer.roll()
         for log in logs:
             with _unless_deleted():
                 self._consider(log)
@@ -106,7 +106,7 @@ class CleanCommand:
                 raise outcome
         for log in logs:
             with _unless_deleted():
-                log.delete_expired_files()
+                log.local.delete_expired_files()
         return self._outcome
 
     def rehearse(self, logs: Sequence[Log]) -> CleanOutcome:

@@ -171,7 +171,7 @@ class LogCleanerManager(LogService):
         try:
             directory.write_cleaner_offset(log.topic_partition, first_dirty_offset)
         except OSError as error:
-            log.go_offline(f"cannot write the cleaner checkpoint: {error}")
+            log.local.go_offline(f"cannot write the cleaner checkpoint: {error}")
             raise KafkaStorageError(
                 f"{log.topic_partition}: cannot write the cleaner checkpoint: {error}"
             ) from error
@@ -182,7 +182,7 @@ class LogCleanerManager(LogService):
         if not (state.checkpoint_repaired and log.config.compact and self.states.begin(tp)):
             return
         try:
-            log.check_open()  # one of the same name may be in its place
+            log.local.check_open()  # one of the same name may be in its place
             # Measured again: until now it could have been cut.
             again = self.state_of(log)
             if again.checkpoint_repaired:
@@ -294,7 +294,7 @@ class LogCleanerManager(LogService):
         """Decide about a log as it will be: rolled if idle for too long; None if that fails."""
         try:
             if self.is_idle(log):
-                log.roll()
+                log.writer.roll()
             decision = self.decision_of(log)
             self.repair_checkpoint(log, decision.state)
         except Exception as error:
@@ -397,11 +397,11 @@ class LogCleanerManager(LogService):
         )
         try:
             with log.lock:
-                log.check_open()  # one of the same name may be in its place, or none
+                log.local.check_open()  # one of the same name may be in its place, or none
                 if not still_fits(log, state, self.checkpoint_of(tp)):
                     return PassResult(None, None)
                 unchanged = partial(self._write_checkpoint, log, first_dirty)
-                log.open_files(upper_bound)
+                log.reader.open_files(upper_bound)
                 step = next(steps)  # knows its segments now, which may be removed from here on
             while True:
                 yield step
@@ -426,7 +426,7 @@ class LogCleanerManager(LogService):
             raise
         except OSError as error:
             if not dry_run:
-                log.go_offline(f"cannot clean: {error}")
+                log.local.go_offline(f"cannot clean: {error}")
             raise KafkaStorageError(f"{tp}: cannot clean: {error}") from error
         except GeneratorExit:
             assert unchanged is not None
@@ -470,7 +470,7 @@ class LogCleanerManager(LogService):
         the failure.
         """
         try:
-            log.check_open()
+            log.local.check_open()
         except LogStoreError as reason:
             logger.info("%s is passed over: %s", log.topic_partition, reason)
         else:

@@ -1,4 +1,8 @@
-"""The writing half of a log: records, columns and ready-made batches, validated and placed."""
+"""The writer of a log: records, columns and ready-made batches are validated, placed and written.
+
+An append goes one way: a door here makes a draft or takes batches apart, without the lock; under
+the lock they are sealed with the log's offsets and rules, and written to the active segment.
+"""
 
 from __future__ import annotations
 
@@ -12,33 +16,47 @@ from logstore.append import (
     NewRecord,
     Placement,
     RecordsDraft,
+    check_producers,
     draft_records,
     end_txn_batch,
 )
 from logstore.record.batch import RecordBatch
 from logstore.record.codecs import Codec
 from logstore.record.control import ControlType, EndTxnMarker
-from logstore.types import AppendOrigin
-from logstore.validate import check_replicated_batches, prepare_leader_batch, whole_batches
+from logstore.recovery import apply_to_segment
+from logstore.runtime.environment import VERIFY
+from logstore.segment import BatchExtent
+from logstore.types import INT64_MAX, AppendOrigin
+from logstore.validate import (
+    check_last_offset,
+    check_replicated_batches,
+    prepare_leader_batch,
+    whole_batches,
+)
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from logstore.log import Log
+    from logstore.local_log import LocalLog
+    from logstore.offsets import LogOffsets
     from logstore.record.columns import BytesColumn
+    from logstore.segment import LogSegment
 
 
-class LogAppender:
-    """The doors through which a `Log` is appended to; holds no state of its own.
+class LogWriter:
+    """The doors through which a log is appended to, and its roll; holds no state of its own.
 
     What is refused leaves the log unchanged: no byte, no roll, no epoch.
     """
 
-    def __init__(self, log: Log) -> None:
-        self._log = log
+    def __init__(self, local: LocalLog, offsets: LogOffsets) -> None:
+        self._local = local
+        self._offsets = offsets
 
-    def records(self, records: Sequence[NewRecord], codec: Codec = Codec.NONE) -> AppendInfo:
+    # -- doors ---------------------------------------------------------------------------
+
+    def append_records(self, records: Sequence[NewRecord], codec: Codec = Codec.NONE) -> AppendInfo:
         """Append records as one batch.
 
         Parameters
@@ -62,10 +80,10 @@ class LogAppender:
         """
         if not records:
             return NOTHING_APPENDED
-        now_ms = self._log.runtime.clock.now_ms()
+        now_ms = self._local.runtime.clock.now_ms()
         return self._append(draft_records(records, now_ms), codec, now_ms)
 
-    def columns(
+    def append_columns(
         self,
         keys: BytesColumn,
         values: BytesColumn,
@@ -84,11 +102,11 @@ class LogAppender:
         headers : BytesColumn, optional
             Encoded headers, as `logstore.record.columns.headers_column` gives them.
 
-        Raises as `records` does.
+        Raises as `append_records` does.
         """
         if len(values) == 0:
             return NOTHING_APPENDED
-        now_ms = self._log.runtime.clock.now_ms()
+        now_ms = self._local.runtime.clock.now_ms()
         if timestamps is None:
             import numpy as np
 
@@ -96,14 +114,14 @@ class LogAppender:
         return self._append(ColumnsDraft(keys, values, timestamps, headers), codec, now_ms)
 
     def _append(self, draft: RecordsDraft | ColumnsDraft, codec: Codec, now_ms: int) -> AppendInfo:
-        log = self._log
-        with log.lock:
-            log.check_open()
-            place = Placement(log.config, log.log_end_offset, log.leader_epoch, now_ms)
+        local = self._local
+        with local.lock:
+            local.check_open()
+            place = Placement(local.config, local.log_end.offset, local.leader_epoch, now_ms)
             batches = [RecordBatch(draft.seal(codec, place))]
-            return log.write(batches, AppendOrigin.CLIENT, now_ms)
+            return self._write(batches, AppendOrigin.CLIENT, now_ms)
 
-    def batches(
+    def append_batches(
         self,
         data: bytes,
         origin: AppendOrigin = AppendOrigin.CLIENT,
@@ -125,7 +143,7 @@ class LogAppender:
         RequestError, CorruptRecordError, UnsupportedFormatError
             The log is unchanged.
         KafkaStorageError
-            As `records`.
+            As `append_records`.
         ValueError
             `leader_epoch` is negative.
         """
@@ -134,21 +152,22 @@ class LogAppender:
         batches = whole_batches(data)
         if not batches:
             return NOTHING_APPENDED
-        log = self._log
-        now_ms = log.runtime.clock.now_ms()
-        with log.lock:
-            log.check_open()
+        local = self._local
+        now_ms = local.runtime.clock.now_ms()
+        with local.lock:
+            local.check_open()
+            end_offset = local.log_end.offset
             if origin is AppendOrigin.REPLICATION:
-                check_replicated_batches(batches, log.log_end_offset, log.config)
+                check_replicated_batches(batches, end_offset, local.config)
             else:
-                epoch = log.leader_epoch if leader_epoch is None else leader_epoch
+                epoch = local.leader_epoch if leader_epoch is None else leader_epoch
                 prepared = prepare_leader_batch(
-                    batches, origin, log.config, now_ms, log.log_end_offset, epoch
+                    batches, origin, local.config, now_ms, end_offset, epoch
                 )
                 batches = [RecordBatch(prepared)]
-            return log.write(batches, origin, now_ms)
+            return self._write(batches, origin, now_ms)
 
-    def end_txn_marker(
+    def append_end_txn_marker(
         self, producer_id: int, producer_epoch: int, coordinator_epoch: int, *, commit: bool
     ) -> AppendInfo:
         """End a producer's transaction, as the coordinator; also one without data here.
@@ -160,5 +179,93 @@ class LogAppender:
         """
         control_type = ControlType.COMMIT if commit else ControlType.ABORT
         marker = EndTxnMarker(control_type, coordinator_epoch)
-        data = end_txn_batch(producer_id, producer_epoch, marker, self._log.runtime.clock.now_ms())
-        return self.batches(data, AppendOrigin.COORDINATOR)
+        data = end_txn_batch(
+            producer_id, producer_epoch, marker, self._local.runtime.clock.now_ms()
+        )
+        return self.append_batches(data, AppendOrigin.COORDINATOR)
+
+    # -- the segment ---------------------------------------------------------------------
+
+    def _write(
+        self, batches: Sequence[RecordBatch], origin: AppendOrigin, now_ms: int
+    ) -> AppendInfo:
+        """Write batches that were validated, with offsets in place.
+
+        The lock is held, the log is open. A batch that a client sends again is answered and not
+        written; one that goes beyond the last offset is refused.
+        """
+        local, producer_state = self._local, self._local.producer_state
+        markers, duplicate = check_producers(producer_state, batches, origin)
+        if duplicate is not None:
+            return AppendInfo.of_duplicate(duplicate)
+        headers = [batch.header for batch in batches]
+        size = sum(header.size_bytes for header in headers)
+        largest_timestamp = max(header.max_timestamp for header in headers)
+        last_offset = headers[-1].last_offset
+        check_last_offset(headers[0].base_offset, last_offset)
+        with local.guard("cannot append"):
+            segment = local.segments.active
+            reason = segment.roll_reason(size, largest_timestamp, last_offset, now_ms)
+            if reason is not None:
+                segment = self.roll(headers[0].base_offset)
+            for header in headers:
+                local.epochs.assign(header.partition_leader_epoch, header.base_offset)
+            segment.append(
+                [BatchExtent.of(header) for header in headers], [batch.data for batch in batches]
+            )
+            local.publish_end(last_offset + 1)
+            if markers:
+                for header, marker in zip(headers, markers, strict=True):
+                    apply_to_segment(segment, producer_state, header, marker)
+        producer_state.map_end_offset = last_offset + 1
+        self._offsets.set_high_watermark(last_offset + 1)
+        if last_offset + 1 - local.recovery_point >= local.config.flush_messages:
+            local.flush()
+        if VERIFY:
+            self._offsets._check()
+        return AppendInfo.of(headers, reason)
+
+    def roll(self, expected_next_offset: int | None = None) -> LogSegment:
+        """Start a new active segment (storage-format §8.4).
+
+        Parameters
+        ----------
+        expected_next_offset : int, optional
+            Base of the new segment when above the log end offset (a replica's gap).
+
+        Returns
+        -------
+        LogSegment
+            The new active segment; an empty active one of the same base is recreated.
+
+        Raises
+        ------
+        ValueError
+            `expected_next_offset` is above 2⁶³ - 1.
+        """
+        local = self._local
+        with local.lock, local.guard("cannot roll"):
+            local.check_open()
+            base = max(expected_next_offset or 0, local.log_end.offset)
+            if base > INT64_MAX:
+                raise ValueError(f"{local.topic_partition} has no offset {base}")
+            active = local.segments.active
+            assert base >= active.base_offset, "a roll never goes back"
+            is_new = base != active.base_offset
+            if is_new:
+                active.on_become_inactive()
+                local.delete_stale_files(base)
+            local.producer_state.map_end_offset = base
+            local.producer_state.take_snapshot()
+            # Before the new file appears: a segment that a crash empties must be the last one.
+            # Forced, since trimming changed the indexes even if no record is new.
+            local.flush(base, force=is_new)
+            segment = local.add_segment(base) if is_new else local.renew_segment(active)
+            local.publish_end(base)
+            if local.on_change is not None:
+                local.on_change()
+            if VERIFY:
+                if is_new:
+                    active._check()
+                self._offsets._check()
+            return segment

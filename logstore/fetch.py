@@ -29,7 +29,8 @@ from logstore.record.walk import check_place, misplaced, walk_buffer
 from logstore.types import NO_TIMESTAMP, OffsetPosition
 
 if TYPE_CHECKING:
-    from logstore.log import Log
+    from logstore.local_log import LocalLog
+    from logstore.offsets import LogOffsets
     from logstore.record.columns import RecordColumns
     from logstore.segment import LogSegment
 
@@ -94,10 +95,11 @@ class ListedOffset(NamedTuple):
 
 
 class LogReader:
-    """The reading half of a `Log`; holds no state of its own."""
+    """The reader of a log; holds no state of its own."""
 
-    def __init__(self, log: Log) -> None:
-        self._log = log
+    def __init__(self, local: LocalLog, offsets: LogOffsets) -> None:
+        self._local = local
+        self._offsets = offsets
 
     def read(
         self,
@@ -127,7 +129,7 @@ class LogReader:
         KafkaStorageError
             The disk failed, or the log is offline.
         """
-        self._log.check_open()
+        self._local.check_open()
         return self.steady(lambda: self._read(start_offset, max_bytes, isolation, min_one_message))
 
     def steady(self, look: Callable[[], Answer]) -> Answer:
@@ -144,24 +146,24 @@ class LogReader:
         IllegalStateError, UnknownTopicOrPartitionError
             The log was closed meanwhile, or deleted.
         """
-        log = self._log
+        local = self._local
         for _ in range(LOOKS_MAX - 1):
-            generation = log.settled_generation()
-            view = log.segments.view
+            generation = local.settled_generation()
+            view = local.segments.view
             try:
                 answer = look()
             except Exception as error:  # a file that is gone, a batch that was half cut
-                with log.lock:  # a change that is under way comes to its end
-                    has_changed = log.generation != generation or log.segments.view is not view
-                log.check_open()
+                with local.lock:  # a change that is under way comes to its end
+                    has_changed = local.generation != generation or local.segments.view is not view
+                local.check_open()
                 if has_changed:
                     continue
                 self._refuse_if_disk_failed(error)
                 raise
-            if log.generation == generation:
+            if local.generation == generation:
                 return answer
-        with log.lock:
-            log.check_open()
+        with local.lock:
+            local.check_open()
             try:
                 return look()
             except Exception as error:
@@ -170,15 +172,25 @@ class LogReader:
 
     def _refuse_if_disk_failed(self, error: Exception) -> None:
         if isinstance(error, OSError):
-            text = f"{self._log.topic_partition}: cannot read: {error}"
+            text = f"{self._local.topic_partition}: cannot read: {error}"
             raise KafkaStorageError(text) from error
 
+    def open_files(self, end_offset: int) -> None:
+        """Open the `.log` files of the segments below an offset, to read them all.
+
+        So that they can be read to the end, whatever is removed meanwhile.
+        """
+        local = self._local
+        with local.lock, local.guard("cannot open segments"):
+            local.check_open()
+            for segment in local.segments.between(local.segments.first.base_offset, end_offset):
+                _ = segment.file
+
     def _check_range(self, offset: int) -> None:
-        log = self._log
-        start_offset, end_offset = log.log_start_offset, log.log_end_offset
+        start_offset, end_offset = self._offsets.log_start_offset, self._local.log_end.offset
         if not start_offset <= offset <= end_offset:
             raise OffsetOutOfRangeError(
-                f"offset {offset} of {log.topic_partition} is out of range "
+                f"offset {offset} of {self._local.topic_partition} is out of range "
                 f"[{start_offset}, {end_offset}]",
                 offset=offset,
                 log_start_offset=start_offset,
@@ -205,7 +217,7 @@ class LogReader:
         isolation: Isolation,
         min_one_message: bool,
     ) -> FetchResult:
-        for segment in self._log.segments.from_offset(start_offset):
+        for segment in self._local.segments.from_offset(start_offset):
             max_position = self._max_position(segment, upper)
             found = segment.read(
                 start_offset,
@@ -223,10 +235,11 @@ class LogReader:
         return _NOTHING
 
     def _upper_offset(self, isolation: Isolation) -> int:
-        log = self._log
         if isolation is Isolation.READ_COMMITTED:
-            return log.last_stable_offset
-        return log.log_end_offset if isolation is Isolation.LOG_END else log.high_watermark
+            return self._offsets.last_stable_offset
+        if isolation is Isolation.LOG_END:
+            return self._local.log_end.offset
+        return self._offsets.high_watermark
 
     def _max_position(self, segment: LogSegment, upper: int) -> int:
         """Return the byte bound that `upper` sets in a segment.
@@ -235,10 +248,10 @@ class LogReader:
         bytes there were once `upper` was known hold all below it, and perhaps more.
         """
         size = segment.size_bytes
-        end = self._log.log_end
+        end = self._local.log_end
         if upper == end.offset and segment.base_offset >= end.base_offset:
             return end.position if segment.base_offset == end.base_offset else 0
-        following = self._log.segments.higher(segment.base_offset)
+        following = self._local.segments.higher(segment.base_offset)
         if following is not None and following.base_offset <= upper:
             return size
         try:
@@ -253,13 +266,13 @@ class LogReader:
         self, segment: LogSegment, start_offset: int, position: int, size: int
     ) -> tuple[AbortedRange, ...]:
         """Collect the aborted transactions that a reader of these bytes must drop."""
-        log = self._log
+        local = self._local
         upper = segment.fetch_upper_bound_offset(OffsetPosition(start_offset, position), size)
         if upper is None:
-            following = log.segments.higher(segment.base_offset)
-            upper = log.log_end_offset if following is None else following.base_offset
+            following = local.segments.higher(segment.base_offset)
+            upper = local.log_end.offset if following is None else following.base_offset
         found: list[AbortedRange] = []
-        for each in log.segments.from_offset(segment.base_offset):
+        for each in local.segments.from_offset(segment.base_offset):
             transactions, complete = each.collect_aborted_txns(start_offset, upper)
             found += [AbortedRange(t.producer_id, t.first_offset) for t in transactions]
             if complete:
@@ -290,21 +303,21 @@ class LogReader:
             The walk met bytes that are no batch; the message names file and position.
         """
         for batch, _ in self._fetch(start_offset, end_offset, isolation):
-            self._log.lifetime.check()
+            self._local.lifetime.check()
             yield batch
 
     def _fetch(
         self, start_offset: int, end_offset: int | None, isolation: Isolation
     ) -> Iterator[tuple[RecordBatch, tuple[AbortedRange, ...]]]:
-        log = self._log
+        local = self._local
         offset = start_offset
         previous = -1
-        generation = log.generation
+        generation = local.generation
         while end_offset is None or offset < end_offset:
             result = self.read(offset, FETCH_BYTES, isolation=isolation, min_one_message=True)
-            if log.generation != generation:
+            if local.generation != generation:
                 # Truncated since: what stands there by now may overlap what was given.
-                generation, previous = log.generation, -1
+                generation, previous = local.generation, -1
                 continue
             if not result.data:
                 return
@@ -315,7 +328,7 @@ class LogReader:
                     return
                 check_place(header, previous, batch.path, batch.position or 0)
                 previous = header.last_offset
-                if previous >= log.log_end_offset and log.generation == generation:
+                if previous >= local.log_end.offset and local.generation == generation:
                     raise misplaced(
                         header.base_offset, previous, offset, batch.path, batch.position or 0
                     )
@@ -351,7 +364,7 @@ class LogReader:
                 if record.offset >= next_offset and (
                     end_offset is None or record.offset < end_offset
                 ):
-                    self._log.lifetime.check()  # what was read before it was closed ends, too
+                    self._local.lifetime.check()  # what was read before it was closed ends, too
                     yield batch, record
             next_offset = batch.header.next_offset
 
@@ -386,7 +399,7 @@ class LogReader:
             columns = columns.between(next_offset, end_offset)
             next_offset = batch.header.next_offset
             if len(columns):
-                self._log.lifetime.check()
+                self._local.lifetime.check()
                 yield batch, columns
 
     def _visible(
@@ -411,7 +424,7 @@ class LogReader:
 
     @property
     def _decompression_limit(self) -> int:
-        return self._log.config.logstore_decompression_max_bytes
+        return self._local.config.logstore_decompression_max_bytes
 
     def _end_transaction(self, batch: RecordBatch, aborted_producers: set[int]) -> None:
         record = next(decode_stored(batch, self._decompression_limit), None)
@@ -447,18 +460,18 @@ class LogReader:
         KafkaStorageError
             As `read`.
         """
-        log = self._log
-        log.check_open()
+        local = self._local
+        local.check_open()
         if target in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
-            entries = log.epochs.entries
+            entries = local.epochs.entries
             first = entries[0] if entries else None
-            known = first is not None and first.start_offset <= log.log_start_offset
+            known = first is not None and first.start_offset <= self._offsets.log_start_offset
             epoch = first.epoch if first is not None and known else -1
-            return ListedOffset(NO_TIMESTAMP, log.log_start_offset, epoch)
+            return ListedOffset(NO_TIMESTAMP, self._offsets.log_start_offset, epoch)
         if target == LATEST_TIMESTAMP:
-            latest = log.epochs.latest
+            latest = local.epochs.latest
             return ListedOffset(
-                NO_TIMESTAMP, log.log_end_offset, -1 if latest is None else latest.epoch
+                NO_TIMESTAMP, local.log_end.offset, -1 if latest is None else latest.epoch
             )
         if target == LATEST_TIERED_TIMESTAMP:
             return ListedOffset(NO_TIMESTAMP, -1, -1)
@@ -469,10 +482,9 @@ class LogReader:
         return self.steady(lambda: self._offset_at_or_after(target))
 
     def _offset_at_or_after(self, target: int) -> ListedOffset | None:
-        log = self._log
-        for segment in log.segments:
+        for segment in self._local.segments:
             if segment.largest_timestamp >= target:
-                found = segment.find_offset_by_timestamp(target, log.log_start_offset)
+                found = segment.find_offset_by_timestamp(target, self._offsets.log_start_offset)
                 if found is None:
                     return None
                 return ListedOffset(found[0].timestamp, found[0].offset, found[1])
@@ -496,23 +508,22 @@ class LogReader:
         Unlike a ListOffsets query it goes on where a segment's newest records lie below the log
         start: what it answers is meant to be deleted up to.
         """
-        self._log.check_open()
+        self._local.check_open()
         return self.steady(lambda: self._first_offset_at(timestamp))
 
     def _first_offset_at(self, timestamp: int) -> int:
-        log = self._log
-        for segment in log.segments:
+        for segment in self._local.segments:
             # Without a time index (-1) the records themselves must tell.
             if 0 <= segment.max_timestamp_so_far.timestamp < timestamp:
                 continue
-            found = segment.find_offset_by_timestamp(timestamp, log.log_start_offset)
+            found = segment.find_offset_by_timestamp(timestamp, self._offsets.log_start_offset)
             if found is not None:
                 return found[0].offset
-        return log.high_watermark
+        return self._offsets.high_watermark
 
     def _offset_of_max_timestamp(self) -> ListedOffset | None:
         best = max(
-            self._log.segments,
+            self._local.segments,
             key=lambda segment: segment.max_timestamp_so_far.timestamp,
         )
         target = best.max_timestamp_so_far

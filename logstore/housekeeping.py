@@ -204,9 +204,9 @@ class Housekeeping(LogService):
         """Flush the logs that were last flushed `flush.ms` ago or more."""
         now_ms = self._manager.runtime.clock.now_ms()
         for log in self._manager.open_logs():
-            if not log.is_offline and now_ms - log.last_flush_ms >= log.config.flush_ms:
+            if not log.is_offline and now_ms - log.local.last_flush_ms >= log.config.flush_ms:
                 with _one_of_many(log.topic_partition, "flush"):
-                    log.flush()
+                    log.local.flush()
 
     def _flush_idle_ms(self) -> int | None:
         return self._soonest(self._manager.open_logs(), _flush_due_ms)
@@ -251,4 +251,4 @@ def _expiry_ms(log: Log) -> int | None:
 def _flush_due_ms(log: Log) -> int | None:
     if log.is_offline or log.log_end_offset <= log.recovery_point:
         return None
-    return log.last_flush_ms + log.config.flush_ms
+    return log.local.last_flush_ms + log.config.flush_ms

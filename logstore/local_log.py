@@ -1,7 +1,7 @@
 """The files of a partition's log: segments, their removal and replacement, and durability.
 
-Knows nothing of what records mean. `Log` adds appending, producers, epochs and the offsets that
-readers see.
+Leader epochs and producer snapshots stand in the same folder, and are kept in step with the
+segments. What readers may see of all that is a matter of `logstore.offsets`.
 """
 
 from __future__ import annotations
@@ -13,14 +13,24 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from logstore.errors import KafkaStorageError, LogStoreError, UnknownTopicOrPartitionError
+from logstore.errors import (
+    CorruptionError,
+    KafkaStorageError,
+    LogStoreError,
+    UnknownTopicOrPartitionError,
+)
 from logstore.names import DELETED_SUFFIX, SEGMENT_SUFFIXES, file_name
+from logstore.replay import rebuild_producer_state
 from logstore.runtime import Lifetime
+from logstore.runtime.guard import StorageGuard
 from logstore.segment import LogSegment
+from logstore.split import split_segment
 from logstore.swap import swap_segments
 
 if TYPE_CHECKING:
     from logstore.config.log_config import LogConfig
+    from logstore.epochs import LeaderEpochCache
+    from logstore.producer_state import ProducerStateManager
     from logstore.runtime import Runtime
     from logstore.segments import LogSegments
     from logstore.types import TopicPartition
@@ -44,31 +54,15 @@ class _Deletion(NamedTuple):
     remove: Callable[[], None]
 
 
-class _StorageGuard:
-    """Turns an `OSError` inside into a `KafkaStorageError` that takes the log offline."""
-
-    __slots__ = ("_log", "_what")
-
-    def __init__(self, log: LocalLog, what: str) -> None:
-        self._log = log
-        self._what = what
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, OSError):
-            self._log.go_offline(f"cannot {self._what}: {error}")
-            raise KafkaStorageError(
-                f"{self._log.topic_partition}: cannot {self._what}: {error}"
-            ) from error
-
-
 class LocalLog:
-    """One partition's segments on a disk.
+    """One partition's folder on a disk.
+
+    Changes need the `lock`. Readers take the segments' view and `log_end` as they were published.
 
     Attributes
     ----------
+    log_end : LogEnd
+        The published end of the log.
     recovery_point : int
         Everything below is known to be durable, or gone: it is not below the log start.
     last_flush_ms : int
@@ -94,6 +88,8 @@ class LocalLog:
         topic_partition: TopicPartition,
         config: LogConfig,
         segments: LogSegments,
+        producer_state: ProducerStateManager,
+        epochs: LeaderEpochCache,
         *,
         log_end_offset: int,
         recovery_point: int,
@@ -103,6 +99,8 @@ class LocalLog:
         self.topic_partition = topic_partition
         self.config = config
         self.segments = segments
+        self.producer_state = producer_state
+        self.epochs = epochs
         self.recovery_point = recovery_point
         self.generation = 0
         self.lock = runtime.lock()
@@ -110,37 +108,30 @@ class LocalLog:
         self.on_change: Callable[[], None] | None = None
         self.last_flush_ms = runtime.clock.now_ms()
         self._truncating = False
-        self._publish_end(log_end_offset)
+        self.publish_end(log_end_offset)
         self._deletions: list[_Deletion] = []
         self.is_offline = False
         self._offline_reason: str | None = None
         self.lifetime = Lifetime(f"{topic_partition}: the log")
         self.lifetime.add(self)
 
-    @property
-    def log_end_offset(self) -> int:
-        """Next offset to assign; exclusive end of the log."""
-        return self._log_end.offset
-
-    @property
-    def log_end(self) -> LogEnd:
-        """The end of the log with its place."""
-        return self._log_end
-
-    def _publish_end(self, offset: int) -> None:
+    def publish_end(self, offset: int) -> None:
         """Let readers see what the segments hold by now."""
         active = self.segments.active
-        self._log_end = LogEnd(offset, active.base_offset, active.size_bytes)
+        self.log_end = LogEnd(offset, active.base_offset, active.size_bytes)
 
     @property
-    def active_segment(self) -> LogSegment:
-        """The last segment, the only one that takes appends."""
-        return self.segments.active
-
-    @property
-    def size_bytes(self) -> int:
-        """Data bytes of all segments."""
-        return self.segments.size_bytes
+    def leader_epoch(self) -> int:
+        """The newest leader epoch known: of the epoch file, else of the last batch, else 0."""
+        latest = self.epochs.latest
+        if latest is not None:
+            return latest.epoch
+        # A log start at the log end empties the file, but the batches below may still be there.
+        for segment in reversed(self.segments.view):
+            last = segment.last_batch()
+            if last is not None:
+                return max(last.header.partition_leader_epoch, 0)
+        return 0
 
     def set_config(self, config: LogConfig) -> None:
         """Obey other settings from the next use on.
@@ -159,9 +150,9 @@ class LocalLog:
         if self._offline_reason is not None:
             raise KafkaStorageError(f"{self.topic_partition} is offline: {self._offline_reason}")
 
-    def _storage(self, what: str) -> _StorageGuard:
-        """Take the log offline if a file operation inside fails."""
-        return _StorageGuard(self, what)
+    def guard(self, what: str) -> StorageGuard:
+        """Take the log offline if a file operation inside fails; `what` is "cannot append"."""
+        return StorageGuard(self, self.topic_partition, what)
 
     def go_offline(self, reason: str) -> None:
         """Refuse all use from now on; only a restart, with recovery, helps."""
@@ -185,13 +176,13 @@ class LocalLog:
         """
         with self.lock:
             self.check_open()
-            target = self.log_end_offset if up_to is None else up_to
+            target = self.log_end.offset if up_to is None else up_to
             if target <= self.recovery_point and not force:
                 return
             segments = set(self.segments.between(self.recovery_point, target))
             if force:
-                segments.add(self.active_segment)
-            with self._storage("flush"):
+                segments.add(self.segments.active)
+            with self.guard("cannot flush"):
                 for segment in sorted(segments, key=lambda each: each.base_offset):
                     segment.flush()
                 self.runtime.fs.sync_dir(self.directory)
@@ -200,11 +191,12 @@ class LocalLog:
             if self.on_change is not None:
                 self.on_change()
 
-    def _come_to_rest(self) -> None:
+    def come_to_rest(self) -> None:
         """Leave the files as a clean stop does. The lock is held."""
         # Finished before the flush, so that a clean stop finds trimmed indexes.
-        self.active_segment.on_become_inactive()
+        self.segments.active.on_become_inactive()
         self.flush(force=True)
+        self.producer_state.take_snapshot()
 
     @contextmanager
     def at_rest(self) -> Iterator[None]:
@@ -217,24 +209,14 @@ class LocalLog:
         """
         with self.lock:
             self.check_open()
-            with self._storage("flush"):
-                self._come_to_rest()
+            with self.guard("cannot flush"):
+                self.come_to_rest()
             try:
                 yield
             finally:
                 if not (self.lifetime.is_over or self.is_offline):
-                    with self._storage("go on"):
-                        self.active_segment.resize_indexes()
-
-    def open_files(self, end_offset: int) -> None:
-        """Open the `.log` files of the segments below an offset, as whoever reads them all does.
-
-        So that they can be read to the end, whatever is removed meanwhile.
-        """
-        with self.lock, self._storage("open segments"):
-            self.check_open()
-            for segment in self.segments.between(self.segments.first.base_offset, end_offset):
-                _ = segment.file
+                    with self.guard("cannot go on"):
+                        self.segments.active.resize_indexes()
 
     def abandon(
         self,
@@ -247,17 +229,35 @@ class LocalLog:
         Whoever uses the log from here on meets an error of this kind.
         """
         with self.lock:
-            self._close_files()
+            self.close_files()
             self._deletions.clear()
             self.lifetime.end(why, kind)
 
-    def _close_files(self) -> None:
+    def close_files(self) -> None:
+        """Close every file as it is."""
         for segment in self.segments:
+            segment.close_handlers()
+
+    def go_on_in(self, copy: LocalLog) -> None:
+        """Go on with the files of another one, opened over a copy of this one's.
+
+        To be called while this one is `at_rest`. Who is in the middle of reading the old files
+        looks again.
+        """
+        old = self.segments.view
+        self.directory = copy.directory
+        self.segments = copy.segments
+        self.producer_state = copy.producer_state
+        self.epochs = copy.epochs
+        self.recovery_point = copy.recovery_point
+        self._deletions.clear()  # they go with the old folder
+        self.publish_end(copy.log_end.offset)
+        for segment in old:
             segment.close_handlers()
 
     # -- removal and replacement ---------------------------------------------------------
 
-    def _remove_segments(self, segments: Iterable[LogSegment]) -> None:
+    def remove_segments(self, segments: Iterable[LogSegment]) -> None:
         """Take segments out of the log: their names change now, their files go later.
 
         Parameters
@@ -278,21 +278,37 @@ class LocalLog:
             self.runtime.fs.sync_dir(self.directory)
             self._schedule_deletion(segment.remove_files)
 
-    def _swap(
+    def replace_segments(
         self,
         new_segments: Sequence[LogSegment],
         old_segments: Sequence[LogSegment],
         *,
         apart: bool,
-    ) -> list[LogSegment]:
-        """Swap segments, schedule the old ones' files for deletion, and return the old ones."""
+    ) -> None:
+        """Swap segments, and let the old ones' files go later; see `logstore.swap`."""
         fs = self.runtime.fs
         old = swap_segments(
             fs, self.directory, self.segments, new_segments, old_segments, apart=apart
         )
         for segment in old:
             self._schedule_deletion(segment.remove_files)
-        return old
+        bases = (segment.base_offset for segment in old)
+        self.delete_snapshots(base for base in bases if base not in self.segments)
+
+    def split_segment(self, segment: LogSegment) -> list[LogSegment]:
+        """Put several segments in the place of one; see `logstore.split`."""
+        new = split_segment(self.runtime, self.directory, self.segments, segment, self.config)
+        self._schedule_deletion(segment.remove_files)
+        if segment.base_offset not in self.segments:
+            self.delete_snapshots([segment.base_offset])
+        return new
+
+    def delete_snapshots(self, offsets: Iterable[int]) -> None:
+        """Rename the producer snapshots of these offsets; their files go later."""
+        for offset in offsets:
+            path = self.producer_state.mark_snapshot_deleted(offset)
+            if path is not None:
+                self._schedule_deletion(partial(self._remove_file, path))
 
     def _schedule_deletion(self, remove: Callable[[], None]) -> None:
         delay_ms = self.config.file_delete_delay_ms
@@ -309,11 +325,6 @@ class LocalLog:
             if not (self.lifetime.is_over or self.is_offline):
                 self.delete_expired_files()
 
-    def _schedule_file_deletion(self, path: str | None) -> None:
-        """Remove a file that is named `.deleted` already, once the delay is over."""
-        if path is not None:
-            self._schedule_deletion(partial(self._remove_file, path))
-
     def _remove_file(self, path: str) -> None:
         if self.runtime.fs.exists(path):
             self.runtime.fs.remove(path)
@@ -329,7 +340,7 @@ class LocalLog:
         int
             Segments and snapshots removed.
         """
-        with self.lock, self._storage("delete segments"):
+        with self.lock, self.guard("cannot delete segments"):
             if self.is_offline:
                 return 0
             now_ms = self._uptime_ms()
@@ -339,7 +350,7 @@ class LocalLog:
                 deletion.remove()
             return len(due)
 
-    def _delete_stale_files(self, base_offset: int) -> None:
+    def delete_stale_files(self, base_offset: int) -> None:
         """Remove files that a new segment of that base would find in its place."""
         fs = self.runtime.fs
         for kind in SEGMENT_SUFFIXES:
@@ -348,13 +359,13 @@ class LocalLog:
                 logger.warning("newly rolled segment file %s already exists; deleting it", path)
                 fs.remove(path)
 
-    def _add_segment(self, base_offset: int) -> LogSegment:
+    def add_segment(self, base_offset: int) -> LogSegment:
         """Start a new segment, with no data yet."""
         segment = LogSegment(self.runtime, self.directory, base_offset, self.config, create=True)
         self.segments.add(segment)
         return segment
 
-    def _renew_segment(self, segment: LogSegment) -> LogSegment:
+    def renew_segment(self, segment: LogSegment) -> LogSegment:
         """Put another segment, made with the settings of now, in the place of an empty one.
 
         The `.log` is kept, so that a crash never finds a log without any segment: such a one would
@@ -362,12 +373,12 @@ class LocalLog:
         """
         assert segment.size_bytes == 0, "only an empty segment is replaced at its base"
         segment.remove_indexes()
-        return self._add_segment(segment.base_offset)
+        return self.add_segment(segment.base_offset)
 
     # -- truncation ----------------------------------------------------------------------
 
     @contextmanager
-    def _truncation(self) -> Iterator[None]:
+    def truncation(self) -> Iterator[None]:
         """Let readers wait, and look again afterwards, since bytes change under them inside."""
         self._truncating = True
         self.generation += 1
@@ -385,57 +396,70 @@ class LocalLog:
             with self.lock:
                 pass  # it is held as long as that takes
 
-    def _cut_segments(self, offset: int) -> Sequence[LogSegment]:
+    def cut_segments(self, offset: int) -> None:
         """Drop what lies at or above `offset`, at least the first segment's base.
 
         Durable on return; a crash on the way leaves a log that ends later. Nothing is changed if
         the segment to be cut cannot be walked.
-
-        Returns
-        -------
-        sequence of LogSegment
-            Those that lie above it as a whole, and are gone.
         """
         last, *above = self.segments.from_offset(offset)
         if offset > last.base_offset:
             last.translate_offset(offset)
-        self._remove_segments(reversed(above))
+        self.remove_segments(reversed(above))
         last.truncate_to(offset)
         last.flush()
         self._end_at(offset)
-        return above
+        self.delete_snapshots(segment.base_offset for segment in above)
+        self.epochs.truncate_from_end(offset, flush=True)
 
-    def _start_anew(self, offset: int) -> None:
+    def start_anew(self, offset: int) -> None:
         """Drop everything and go on with one empty segment at `offset`.
 
         Durable on return. There is a segment at every moment, and none overlaps another, so that a
         crash on the way leaves a log that ends earlier, and never one that starts at 0 again.
         """
+        # Before a segment stands above the snapshots, whose recovery would believe them.
+        self.producer_state.truncate_fully_and_start_at(offset)
         first = self.segments.first
-        self._remove_segments(reversed(self.segments.view[1:]))
+        self.remove_segments(reversed(self.segments.view[1:]))
         if first.base_offset <= offset:
             first.truncate_to(first.base_offset)
             first.flush()
         if first.base_offset == offset:
-            self._renew_segment(first)
+            self.renew_segment(first)
         else:
-            self._delete_stale_files(offset)
-            self._add_segment(offset)
+            self.delete_stale_files(offset)
+            self.add_segment(offset)
             self.runtime.fs.sync_dir(self.directory)
-            self._remove_segments([first])
+            self.remove_segments([first])
         self._end_at(offset)
+        self.epochs.clear(flush=True)
 
     def _end_at(self, offset: int) -> None:
-        self._publish_end(offset)
+        self.publish_end(offset)
         self.recovery_point = min(self.recovery_point, offset)
 
+    def rebuild_producer_state(self, log_start_offset: int) -> None:
+        """Let the producer state reflect the log as it is now.
+
+        Snapshots above the log's end may come back after a crash: a recovery drops them.
+        """
+        now_ms, end = self.runtime.clock.now_ms(), self.log_end.offset
+        try:
+            rebuild_producer_state(
+                self.producer_state, self.segments, log_start_offset, end, now_ms
+            )
+        except CorruptionError as error:
+            self.go_offline(f"cannot rebuild the producer state: {error}")
+            raise
+
     def _check(self) -> None:
-        """Assert the invariants of the segments."""
+        """Assert the invariants of the segments and their end."""
         view = self.segments.view
         assert view, "a log has at least one segment"
         for segment, following in pairwise(view):
             assert segment.base_offset < following.base_offset
-        assert self.active_segment.base_offset <= self.log_end_offset
-        assert self.recovery_point <= self.log_end_offset
-        end = self.log_end
-        assert end[1:] == (self.active_segment.base_offset, self.active_segment.size_bytes)
+        end, active = self.log_end, self.segments.active
+        assert active.base_offset <= end.offset
+        assert self.recovery_point <= end.offset
+        assert end[1:] == (active.base_offset, active.size_bytes)

@@ -1,73 +1,63 @@
-"""A partition's log: append, roll, read, retention, delete-records, truncation, swap.
+"""A partition's log, made of files, offsets, a writer and a reader.
 
-One lock guards everything that changes the log. Readers take an immutable view of the
-segments and the published end offset, and hold no lock while they read. The log starts no
-thread and never calls the cleaner; the cleaner asks for segments and hands back others through
-`replace_segments`.
+`Log` is what the others hold. It has four parts, none of which knows it: `LocalLog` (files),
+`LogOffsets` (what readers may see), `LogWriter` (appends and rolls) and `LogReader`. Here stands
+what concerns several of them: retention, delete-records, truncation, moves, swaps and the close.
+
+One lock guards everything that changes the log. Readers take an immutable view of the segments
+and the published end offset, and hold no lock while they read. The log starts no thread and never
+calls the cleaner; the cleaner asks for segments and hands back others through `replace_segments`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from logstore.append import AppendInfo, NewRecord, check_producers
-from logstore.appender import LogAppender
-from logstore.errors import CorruptionError, OffsetOutOfRangeError, PolicyViolationError
-from logstore.fetch import FetchResult, Isolation, ListedOffset, LogReader
+from logstore.append import AppendInfo, NewRecord
+from logstore.appender import LogWriter
+from logstore.errors import PolicyViolationError
+from logstore.fetch import LogReader
 from logstore.local_log import LocalLog
-from logstore.record.batch import RecordBatch
-from logstore.record.codecs import Codec
-from logstore.recovery import apply_to_segment
-from logstore.replay import rebuild_producer_state
+from logstore.offsets import CheckpointOffsets, LogOffsets
 from logstore.retention import LogBounds, RetentionDecision, RetentionRule, decide_retention
 from logstore.runtime.environment import VERIFY
-from logstore.segment import BatchExtent
-from logstore.split import split_segment
-from logstore.types import INT64_MAX, AppendOrigin, TopicPartition
-from logstore.validate import check_last_offset
+from logstore.runtime.lifetime import lasting
+from logstore.types import INT64_MAX, TopicPartition
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from logstore.config.log_config import LogConfig
     from logstore.epochs import LeaderEpochCache
     from logstore.finding import Finding
     from logstore.producer_state import ProducerStateManager
-    from logstore.record.columns import BytesColumn, RecordColumns
-    from logstore.record.records import Record
     from logstore.runtime import Runtime
     from logstore.segment import LogSegment
     from logstore.segments import LogSegments
 
-__all__ = ["AppendInfo", "Log", "NewRecord"]
+__all__ = ["AppendInfo", "CheckpointOffsets", "Log", "NewRecord"]
 
 HIGH_WATERMARK = -1
 """As the offset of a delete-records request: everything below the high watermark."""
 
 
-class CheckpointOffsets(NamedTuple):
-    """What the checkpoints of the data directory say of a log.
-
-    Attributes
-    ----------
-    recovery_point, high_watermark : int
-        As of the log.
-    log_start_offset : int or None
-        None where the base of the first segment says it.
-    """
-
-    recovery_point: int
-    high_watermark: int
-    log_start_offset: int | None
-
-
-class Log(LocalLog):
+class Log:
     """One partition's log; opened through `logstore.loader.open_log`.
 
     Thread safety: any thread may read; changes serialise on the log's lock. The checkpoints of
     the data directory are the log manager's to write.
+
+    Attributes
+    ----------
+    local : LocalLog
+        Its files.
+    offsets : LogOffsets
+        What readers may see of them.
+    writer : LogWriter
+    reader : LogReader
+    lifetime : Lifetime
+        Over once the log is closed, or gone with its topic.
+    findings : tuple of Finding
+        What opening it found.
     """
 
     def __init__(
@@ -85,241 +75,116 @@ class Log(LocalLog):
         recovery_point: int,
         findings: Sequence[Finding] = (),
     ) -> None:
-        super().__init__(
+        self.runtime = runtime
+        self.topic_partition = topic_partition
+        self.findings = tuple(findings)
+        self.local = LocalLog(
             runtime,
             directory,
             topic_partition,
             config,
             segments,
+            producer_state,
+            epochs,
             log_end_offset=log_end_offset,
             recovery_point=recovery_point,
         )
-        self.producer_state = producer_state
-        self.epochs = epochs
-        self.log_start_offset = log_start_offset
-        self._restarted_at = 0
-        self.findings = tuple(findings)
-        self._high_watermark = self._last_stable_offset = log_start_offset
-        self.reader = LogReader(self)
-        self.appender = LogAppender(self)
-        self.lifetime.add(self.reader)
-        self.lifetime.add(self.appender)
-        self.set_high_watermark(log_end_offset)
+        self.offsets = LogOffsets(self.local, log_start_offset)
+        self.writer = LogWriter(self.local, self.offsets)
+        self.reader = LogReader(self.local, self.offsets)
+        self.lock = self.local.lock
+        self.lifetime = self.local.lifetime
+        for member in (self, self.local, self.offsets, self.writer, self.reader):
+            self.lifetime.add(member)
 
     def __repr__(self) -> str:
         return (
-            f"Log({self.topic_partition}, offsets [{self.log_start_offset}, "
-            f"{self.log_end_offset}), {len(self.segments)} segments)"
+            f"Log({self.topic_partition}, offsets [{self.offsets.log_start_offset}, "
+            f"{self.local.log_end.offset}), {len(self.local.segments)} segments)"
         )
 
-    # -- offsets -------------------------------------------------------------------------
+    # -- what it is now ------------------------------------------------------------------
+
+    @property
+    @lasting
+    def directory(self) -> str:
+        """The folder of its files."""
+        return self.local.directory
+
+    @property
+    @lasting
+    def config(self) -> LogConfig:
+        """The settings in force."""
+        return self.local.config
+
+    @property
+    @lasting
+    def segments(self) -> LogSegments:
+        """Its segments, by base offset."""
+        return self.local.segments
+
+    @property
+    def active_segment(self) -> LogSegment:
+        """The last segment, the only one that takes appends."""
+        return self.local.segments.active
+
+    @property
+    def size_bytes(self) -> int:
+        """Data bytes of all segments."""
+        return self.local.segments.size_bytes
+
+    @property
+    @lasting
+    def producer_state(self) -> ProducerStateManager:
+        """What is known of its producers."""
+        return self.local.producer_state
+
+    @property
+    @lasting
+    def epochs(self) -> LeaderEpochCache:
+        """Its leader epochs."""
+        return self.local.epochs
+
+    @property
+    @lasting
+    def log_start_offset(self) -> int:
+        """First offset that readers may ask for."""
+        return self.offsets.log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        """Next offset to assign; exclusive end of the log."""
+        return self.local.log_end.offset
 
     @property
     def high_watermark(self) -> int:
         """Exclusive end of what consumers see."""
-        return self._high_watermark
+        return self.offsets.high_watermark
 
     @property
     def last_stable_offset(self) -> int:
         """Exclusive end of what is decided: no open transaction below it, but the log start."""
-        return self._last_stable_offset
-
-    def set_high_watermark(self, offset: int) -> None:
-        """Move the high watermark, clamped into [log_start_offset, log_end_offset].
-
-        The last stable offset follows: readers, who hold no lock, take both as they were published.
-        """
-        with self.lock:
-            high_watermark = min(max(offset, self.log_start_offset), self.log_end_offset)
-            self.producer_state.on_high_watermark_updated(high_watermark)
-            unstable = self.producer_state.first_unstable_offset(high_watermark)
-            stable = high_watermark if unstable is None else max(unstable, self.log_start_offset)
-            self._last_stable_offset = min(stable, high_watermark)
-            self._high_watermark = high_watermark
-            if self.on_change is not None:
-                self.on_change()
+        return self.offsets.last_stable_offset
 
     @property
-    def leader_epoch(self) -> int:
-        """The newest leader epoch known: of the epoch file, else of the last batch, else 0."""
-        latest = self.epochs.latest
-        if latest is not None:
-            return latest.epoch
-        # A log start at the log end empties the file, but the batches below may still be there.
-        for segment in reversed(self.segments.view):
-            last = segment.last_batch()
-            if last is not None:
-                return max(last.header.partition_leader_epoch, 0)
-        return 0
+    @lasting
+    def recovery_point(self) -> int:
+        """Everything below is known to be durable, or gone."""
+        return self.local.recovery_point
 
-    # -- append --------------------------------------------------------------------------
+    @property
+    @lasting
+    def generation(self) -> int:
+        """How many truncations were begun."""
+        return self.local.generation
 
-    def append_records(self, records: Sequence[NewRecord], codec: Codec = Codec.NONE) -> AppendInfo:
-        """Append records as one batch; see `LogAppender.records`."""
-        return self.appender.records(records, codec)
+    @property
+    @lasting
+    def is_offline(self) -> bool:
+        """Whether a failure of the disk put an end to the use of this log."""
+        return self.local.is_offline
 
-    def append_columns(
-        self,
-        keys: BytesColumn,
-        values: BytesColumn,
-        timestamps: NDArray[np.int64] | None = None,
-        headers: BytesColumn | None = None,
-        codec: Codec = Codec.NONE,
-    ) -> AppendInfo:
-        """Append columns as one batch, the fast door; see `LogAppender.columns`."""
-        return self.appender.columns(keys, values, timestamps, headers, codec)
-
-    def append_batches(
-        self,
-        data: bytes,
-        origin: AppendOrigin = AppendOrigin.CLIENT,
-        leader_epoch: int | None = None,
-    ) -> AppendInfo:
-        """Append ready-made batches; see `LogAppender.batches`."""
-        return self.appender.batches(data, origin, leader_epoch)
-
-    def append_end_txn_marker(
-        self, producer_id: int, producer_epoch: int, coordinator_epoch: int, *, commit: bool
-    ) -> AppendInfo:
-        """End a transaction, as its coordinator; see `LogAppender.end_txn_marker`."""
-        return self.appender.end_txn_marker(
-            producer_id, producer_epoch, coordinator_epoch, commit=commit
-        )
-
-    def write(
-        self, batches: Sequence[RecordBatch], origin: AppendOrigin, now_ms: int
-    ) -> AppendInfo:
-        """Write batches that were validated, with offsets in place; for `LogAppender`.
-
-        The lock is held, the log is open. A batch that a client sends again is answered and not
-        written; one that goes beyond the last offset is refused.
-        """
-        markers, duplicate = check_producers(self.producer_state, batches, origin)
-        if duplicate is not None:
-            return AppendInfo.of_duplicate(duplicate)
-        headers = [batch.header for batch in batches]
-        size = sum(header.size_bytes for header in headers)
-        largest_timestamp = max(header.max_timestamp for header in headers)
-        last_offset = headers[-1].last_offset
-        check_last_offset(headers[0].base_offset, last_offset)
-        with self._storage("append"):
-            reason = self.active_segment.roll_reason(size, largest_timestamp, last_offset, now_ms)
-            if reason is not None:
-                self.roll(headers[0].base_offset)
-            for header in headers:
-                self.epochs.assign(header.partition_leader_epoch, header.base_offset)
-            segment = self.active_segment
-            segment.append(
-                [BatchExtent.of(header) for header in headers], [batch.data for batch in batches]
-            )
-            self._publish_end(last_offset + 1)
-            if markers:
-                for header, marker in zip(headers, markers, strict=True):
-                    apply_to_segment(segment, self.producer_state, header, marker)
-        self.producer_state.map_end_offset = self.log_end_offset
-        self.set_high_watermark(self.log_end_offset)
-        if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
-            self.flush()
-        if VERIFY:
-            self._check()
-        return AppendInfo.of(headers, reason)
-
-    # -- roll ----------------------------------------------------------------------------
-
-    def roll(self, expected_next_offset: int | None = None) -> LogSegment:
-        """Start a new active segment (storage-format §8.4).
-
-        Parameters
-        ----------
-        expected_next_offset : int, optional
-            Base of the new segment when above the log end offset (a replica's gap).
-
-        Returns
-        -------
-        LogSegment
-            The new active segment; an empty active one of the same base is recreated.
-
-        Raises
-        ------
-        ValueError
-            `expected_next_offset` is above 2⁶³ - 1.
-        """
-        with self.lock, self._storage("roll"):
-            self.check_open()
-            base = max(expected_next_offset or 0, self.log_end_offset)
-            if base > INT64_MAX:
-                raise ValueError(f"{self.topic_partition} has no offset {base}")
-            active = self.active_segment
-            assert base >= active.base_offset, "a roll never goes back"
-            is_new = base != active.base_offset
-            if is_new:
-                active.on_become_inactive()
-                self._delete_stale_files(base)
-            self.producer_state.map_end_offset = base
-            self.producer_state.take_snapshot()
-            # Before the new file appears: a segment that a crash empties must be the last one.
-            # Forced, since trimming changed the indexes even if no record is new.
-            self.flush(base, force=is_new)
-            segment = self._add_segment(base) if is_new else self._renew_segment(active)
-            self._publish_end(base)
-            if self.on_change is not None:
-                self.on_change()
-            if VERIFY:
-                if is_new:
-                    active._check()
-                self._check()
-            return segment
-
-    # -- read ----------------------------------------------------------------------------
-
-    def read(
-        self,
-        start_offset: int,
-        max_bytes: int,
-        *,
-        isolation: Isolation = Isolation.READ_UNCOMMITTED,
-        min_one_message: bool = False,
-    ) -> FetchResult:
-        """Read raw batches from `start_offset` on; see `LogReader.read`."""
-        return self.reader.read(
-            start_offset, max_bytes, isolation=isolation, min_one_message=min_one_message
-        )
-
-    def batches(
-        self,
-        start_offset: int,
-        end_offset: int | None = None,
-        *,
-        isolation: Isolation = Isolation.READ_UNCOMMITTED,
-    ) -> Iterator[RecordBatch]:
-        """Yield whole batches that overlap [start, end); see `LogReader.batches`."""
-        return self.reader.batches(start_offset, end_offset, isolation=isolation)
-
-    def records(
-        self,
-        start_offset: int,
-        end_offset: int | None = None,
-        *,
-        isolation: Isolation = Isolation.READ_UNCOMMITTED,
-    ) -> Iterator[tuple[RecordBatch, Record]]:
-        """Yield data records in [start, end); see `LogReader.records`."""
-        return self.reader.records(start_offset, end_offset, isolation=isolation)
-
-    def columns(
-        self,
-        start_offset: int,
-        end_offset: int | None = None,
-        *,
-        isolation: Isolation = Isolation.READ_UNCOMMITTED,
-    ) -> Iterator[tuple[RecordBatch, RecordColumns]]:
-        """Yield the records in [start, end) as columns, a batch at a time; see `LogReader`."""
-        return self.reader.columns(start_offset, end_offset, isolation=isolation)
-
-    def offset_for_timestamp(self, target: int) -> ListedOffset | None:
-        """Answer a ListOffsets query; see `LogReader.offset_for_timestamp`."""
-        return self.reader.offset_for_timestamp(target)
-
-    # -- durability ----------------------------------------------------------------------
+    # -- closing -------------------------------------------------------------------------
 
     def close(self) -> CheckpointOffsets | None:
         """Flush, snapshot the producers, trim and close every file, and remove deleted ones.
@@ -333,56 +198,23 @@ class Log(LocalLog):
         CheckpointOffsets or None
             As of the end; None if it is offline, or was closed before.
         """
+        local = self.local
         with self.lock:
             if self.lifetime.is_over:
                 return None
             offsets = None
-            if self._offline_reason is None:
-                with self._storage("close"):
-                    self._come_to_rest()
-                    for segment in self.segments:
+            if not local.is_offline:
+                with local.guard("cannot close"):
+                    local.come_to_rest()
+                    for segment in local.segments:
                         segment.close()
-                    self.delete_expired_files(force=True)
-                offsets = self.checkpoint_offsets()
-            self._close_files()
+                    local.delete_expired_files(force=True)
+                offsets = self.offsets.checkpoint()
+            local.close_files()
             self.lifetime.end()
             return offsets
 
-    def checkpoint_offsets(self) -> CheckpointOffsets:
-        """Return what the checkpoints have to say of the log as it is."""
-        with self.lock:
-            hides_records = self.log_start_offset > self.segments.first.base_offset
-            start = self.log_start_offset if hides_records else None
-            return CheckpointOffsets(self.recovery_point, self._high_watermark, start)
-
-    def _come_to_rest(self) -> None:
-        super()._come_to_rest()
-        self.producer_state.take_snapshot()
-
-    # -- log start and retention ---------------------------------------------------------
-
-    def maybe_increment_log_start_offset(self, offset: int) -> bool:
-        """Raise the log start: readers no longer see what lies below (storage-format §13.2).
-
-        Returns False if the log start is there or beyond already.
-
-        Raises
-        ------
-        OffsetOutOfRangeError
-            `offset` is above the high watermark; nothing was changed.
-        """
-        with self.lock, self._storage("move the log start"):
-            self.check_open()
-            if offset > self._high_watermark:
-                raise self._out_of_range(offset, "is above the high watermark")
-            if offset <= self.log_start_offset:
-                return False
-            self.log_start_offset = offset
-            self.recovery_point = max(self.recovery_point, offset)
-            self.epochs.truncate_from_start(offset, flush=True)
-            self.producer_state.on_log_start_offset_incremented(offset)
-            self.set_high_watermark(self._high_watermark)
-            return True
+    # -- retention -----------------------------------------------------------------------
 
     def delete_records(self, before_offset: int) -> int:
         """Delete the records below an offset (KIP-107).
@@ -409,28 +241,20 @@ class Log(LocalLog):
         Segments wholly below go at once; other records below stay in the first segment's file,
         invisible, until it goes.
         """
+        offsets = self.offsets
         with self.lock:
-            self.check_open()
+            self.local.check_open()
             if not self.config.delete:
                 raise PolicyViolationError(
                     f"records of {self.topic_partition} cannot be deleted:"
                     f" cleanup.policy is {','.join(self.config.cleanup_policy) or 'empty'}"
                 )
-            target = self._high_watermark if before_offset == HIGH_WATERMARK else before_offset
+            target = offsets.high_watermark if before_offset == HIGH_WATERMARK else before_offset
             if target < 0:
-                raise self._out_of_range(target, "is negative")
-            self.maybe_increment_log_start_offset(target)
+                raise offsets.out_of_range(target, "is negative")
+            offsets.maybe_increment_log_start_offset(target)
             self._retain(self.retention_decision(rules=(RetentionRule.LOG_START,)))
-            return self.log_start_offset
-
-    def _out_of_range(self, offset: int, why: str) -> OffsetOutOfRangeError:
-        return OffsetOutOfRangeError(
-            f"offset {offset} of {self.topic_partition} {why}: the log is"
-            f" [{self.log_start_offset}, {self._high_watermark}]",
-            offset=offset,
-            log_start_offset=self.log_start_offset,
-            log_end_offset=self.log_end_offset,
-        )
+            return offsets.log_start_offset
 
     def retention_decision(
         self,
@@ -439,13 +263,14 @@ class Log(LocalLog):
         first_dirty_offset: int = 0,
     ) -> RetentionDecision:
         """Decide what a retention run would remove now; see `decide_retention`."""
-        with self.lock, self._storage("decide about retention"):
-            self.check_open()
+        local, offsets = self.local, self.offsets
+        with self.lock, local.guard("cannot decide about retention"):
+            local.check_open()
             return decide_retention(
                 self.topic_partition,
-                self.segments.view,
-                self.config,
-                LogBounds(self.log_start_offset, self._high_watermark, self.log_end_offset),
+                local.segments.view,
+                local.config,
+                LogBounds(offsets.log_start_offset, offsets.high_watermark, local.log_end.offset),
                 self.runtime.clock.now_ms(),
                 rules=rules,
                 first_dirty_offset=first_dirty_offset,
@@ -464,7 +289,7 @@ class Log(LocalLog):
     def delete_old_segments(self, *, first_dirty_offset: int = 0) -> RetentionDecision:
         """Run retention once; return what was decided, and done."""
         with self.lock:
-            self.check_open()
+            self.local.check_open()
             decision = self.retention_decision(first_dirty_offset=first_dirty_offset)
             self._retain(decision)
             return decision
@@ -473,15 +298,16 @@ class Log(LocalLog):
         """Remove the segments that a decision names. The lock is held."""
         if not decision.removed:
             return
-        gone = [self.segments.get(verdict.base_offset) for verdict in decision.removed]
-        with self._storage("delete segments"):
+        local = self.local
+        gone = [local.segments.get(verdict.base_offset) for verdict in decision.removed]
+        with local.guard("cannot delete segments"):
             if decision.rolls:
-                self.roll()
+                self.writer.roll()
                 # Else a crash might leave no segment at all, and the log would start anew at 0.
-                self.runtime.fs.sync_dir(self.directory)
-            self.maybe_increment_log_start_offset(decision.log_start_offset)
-            self._remove_segments(segment for segment in gone if segment is not None)
-            self._delete_snapshots(verdict.base_offset for verdict in decision.removed)
+                self.runtime.fs.sync_dir(local.directory)
+            self.offsets.maybe_increment_log_start_offset(decision.log_start_offset)
+            local.remove_segments(segment for segment in gone if segment is not None)
+            local.delete_snapshots(verdict.base_offset for verdict in decision.removed)
         if VERIFY:
             self._check()
 
@@ -509,37 +335,21 @@ class Log(LocalLog):
             raise ValueError(
                 f"cannot truncate {self.topic_partition} to a negative offset {offset}"
             )
-        with self.lock, self._storage("truncate"):
-            self.check_open()
-            if offset >= self.log_end_offset:
-                self.epochs.truncate_from_end(self.log_end_offset, flush=True)
+        local = self.local
+        with self.lock, local.guard("cannot truncate"):
+            local.check_open()
+            if offset >= local.log_end.offset:
+                local.epochs.truncate_from_end(local.log_end.offset, flush=True)
                 return False
-            if offset < self.segments.first.base_offset:
+            if offset < local.segments.first.base_offset:
                 self.truncate_fully_and_start_at(offset)
                 return True
-            with self._truncation():
-                gone = self._cut_segments(offset)
-                self._delete_snapshots(segment.base_offset for segment in gone)
-                self.log_start_offset = min(self.log_start_offset, offset)
-                self.epochs.truncate_from_end(offset, flush=True)
-                self._rebuild_producer_state()
-                self.set_high_watermark(min(self._high_watermark, offset))
+            with local.truncation():
+                local.cut_segments(offset)
+                self.offsets.follow_truncation()
             if VERIFY:
                 self._check()
             return True
-
-    def _rebuild_producer_state(self) -> None:
-        """Let the producer state reflect the log as it is now.
-
-        Snapshots above the log's end may come back after a crash: a recovery drops them.
-        """
-        now_ms = self.runtime.clock.now_ms()
-        start, end = self.log_start_offset, self.log_end_offset
-        try:
-            rebuild_producer_state(self.producer_state, self.segments, start, end, now_ms)
-        except CorruptionError as error:
-            self.go_offline(f"cannot rebuild the producer state: {error}")
-            raise
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
         """Drop everything and go on at `offset` with one empty segment.
@@ -559,17 +369,12 @@ class Log(LocalLog):
             raise ValueError(
                 f"cannot start {self.topic_partition} at {start} and end it at {offset}"
             )
-        with self.lock, self._storage("truncate"):
-            self.check_open()
-            with self._truncation():
-                # Before a segment stands above the snapshots, whose recovery would believe them.
-                self.producer_state.truncate_fully_and_start_at(offset)
-                self._start_anew(offset)
-                self.log_start_offset = start
-                self._restarted_at = offset
-                self.epochs.clear(flush=True)
-                self._rebuild_producer_state()
-                self.set_high_watermark(offset)
+        local = self.local
+        with self.lock, local.guard("cannot truncate"):
+            local.check_open()
+            with local.truncation():
+                local.start_anew(offset)
+                self.offsets.restart(start)
             if VERIFY:
                 self._check()
 
@@ -578,20 +383,11 @@ class Log(LocalLog):
     def go_on_in(self, copy: Log) -> None:
         """Go on with the files of a log that was opened over a copy of this one's.
 
-        To be called while this log is `at_rest`. Whoever holds it appends and reads on without
-        noticing; who is in the middle of reading the old files looks again.
+        To be called while this log is at rest. Whoever holds it appends and reads on without
+        noticing.
         """
-        old = self.segments.view
-        self.directory = copy.directory
-        self.segments = copy.segments
-        self.producer_state = copy.producer_state
-        self.epochs = copy.epochs
-        self.recovery_point = copy.recovery_point
-        self._deletions.clear()  # they go with the old folder
-        self._publish_end(copy.log_end_offset)
-        self.set_high_watermark(self._high_watermark)
-        for segment in old:
-            segment.close_handlers()
+        self.local.go_on_in(copy.local)
+        self.offsets.set_high_watermark(self.offsets.high_watermark)
         if VERIFY:
             self._check()
 
@@ -619,14 +415,13 @@ class Log(LocalLog):
         -----
         See `logstore.swap` for the order that makes a crash harmless. Offsets do not change.
         """
-        with self.lock, self._storage("replace segments"):
-            self.check_open()
-            old = self._swap(new_segments, old_segments, apart=apart)
-            bases = (segment.base_offset for segment in old)
-            self._delete_snapshots(base for base in bases if base not in self.segments)
+        local = self.local
+        with self.lock, local.guard("cannot replace segments"):
+            local.check_open()
+            local.replace_segments(new_segments, old_segments, apart=apart)
             if VERIFY:
                 for segment in new_segments:
-                    if self.segments.get(segment.base_offset) is segment:
+                    if local.segments.get(segment.base_offset) is segment:
                         segment._check()
                 self._check()
 
@@ -638,24 +433,14 @@ class Log(LocalLog):
         SegmentOverflowError, CorruptRecordError, CorruptIndexError, UnsupportedFormatError
             It cannot be split; the log is unchanged. See `logstore.split.split_segment`.
         """
-        with self.lock, self._storage("split a segment"):
-            self.check_open()
-            new = split_segment(self.runtime, self.directory, self.segments, segment, self.config)
-            self._schedule_deletion(segment.remove_files)
-            if segment.base_offset not in self.segments:
-                self._delete_snapshots([segment.base_offset])
+        local = self.local
+        with self.lock, local.guard("cannot split a segment"):
+            local.check_open()
+            new = local.split_segment(segment)
             if VERIFY:
                 self._check()
             return new
 
-    def _delete_snapshots(self, offsets: Iterable[int]) -> None:
-        for offset in offsets:
-            self._schedule_file_deletion(self.producer_state.mark_snapshot_deleted(offset))
-
     def _check(self) -> None:
-        """Assert every invariant that ties segments and offsets together."""
-        super()._check()
-        first = self.segments.first.base_offset
-        assert first <= max(self.log_start_offset, self._restarted_at)
-        assert self.log_start_offset <= self._high_watermark <= self.log_end_offset
-        assert self.log_start_offset <= self.last_stable_offset <= self._high_watermark
+        """Assert every invariant of the log."""
+        self.offsets._check()

@@ -296,7 +296,7 @@ class LogManager:
                 continue
             self.services.pause(tp)
             if (log := self._logs.pop(tp, None)) is not None:
-                log.abandon()
+                log.local.abandon()
             with self._storage(directory, f"cannot delete {tp}"):
                 directory.retire(tp, delay_ms)
             del self._homes[tp]
@@ -362,7 +362,7 @@ class LogManager:
                     directory.step_back_cleaner_offsets(topic)
         for tp, log in list(self._logs.items()):
             if tp.topic == topic:
-                log.set_config(config)
+                log.local.set_config(config)
         self.services.config_changed(topic)
 
     # -- logs ----------------------------------------------------------------------------
@@ -399,8 +399,8 @@ class LogManager:
         except UnknownTopicOrPartitionError:  # another process moved it, or deleted it
             self._homes[topic_partition] = find_folder(self.directories, topic_partition)
             return self._open(topic_partition)
-        log.on_offline = partial(self._take_offline, directory)
-        log.on_change = self.services.log_changed
+        log.local.on_offline = partial(self._take_offline, directory)
+        log.local.on_change = self.services.log_changed
         self.services.log_changed()  # what is opened is looked after, too
         return log
 
@@ -427,7 +427,7 @@ class LogManager:
         directory.log_starts.pop(log.topic_partition)
         if not self.read_only:
             with self._storage(directory, "cannot write checkpoints"):
-                directory.write_log_starts({log.topic_partition: log.checkpoint_offsets()})
+                directory.write_log_starts({log.topic_partition: log.offsets.checkpoint()})
 
     def reopen(self, topic_partition: TopicPartition, look: int) -> Log | None:
         """Return a log that could not be read, opened anew; see `LogDirectory.look_again`."""
@@ -477,7 +477,7 @@ class LogManager:
         directory.go_offline(reason)
         for tp, log in list(self._logs.items()):
             if self._homes.get(tp) is directory and not log.lifetime.is_over:
-                log.go_offline(f"data directory {directory.path} is offline: {reason}")
+                log.local.go_offline(f"data directory {directory.path} is offline: {reason}")
 
     @contextmanager
     def _storage(self, directory: LogDirectory, what: str) -> Iterator[None]:
@@ -522,16 +522,16 @@ class LogManager:
         if target is source:
             return
         move = PartitionMove(log, source, target, self._storage)
-        with self.services.paused(topic_partition), log.at_rest():
+        with self.services.paused(topic_partition), log.local.at_rest():
             move.begin()
             self._homes[topic_partition] = target
             self.services.partition_moved(topic_partition, target.path)
-            log.on_offline = partial(self._take_offline, target)
+            log.local.on_offline = partial(self._take_offline, target)
             try:
                 log.go_on_in(self._load(topic_partition, target))
             except BaseException:
                 del self._logs[topic_partition]
-                log.abandon("could not be opened where it was moved to", KafkaStorageError)
+                log.local.abandon("could not be opened where it was moved to", KafkaStorageError)
                 raise
             move.finish()
         self._schedule_folder_deletion(log.config.file_delete_delay_ms)
@@ -594,7 +594,7 @@ class LogManager:
         directory = self.directory_of(tp)
         with self._storage(directory, "cannot write checkpoints"):
             for write in (LogDirectory.write_log_starts, LogDirectory.write_recovery_points):
-                _write_current(directory, write, lambda: {tp: log.checkpoint_offsets()})
+                _write_current(directory, write, lambda: {tp: log.offsets.checkpoint()})
 
     # -- checkpoints and removal ---------------------------------------------------------
 
@@ -624,7 +624,7 @@ class LogManager:
         for tp, log in list(self._logs.items()):
             with suppress(UnknownTopicOrPartitionError):  # just deleted
                 if self._homes.get(tp) is directory and not log.is_offline:
-                    found[tp] = log.checkpoint_offsets()
+                    found[tp] = log.offsets.checkpoint()
         return found
 
     def delete_expired_files(self) -> None:
@@ -632,7 +632,7 @@ class LogManager:
         for log in self.open_logs():
             with suppress(UnknownTopicOrPartitionError):  # just deleted
                 if not log.is_offline:
-                    log.delete_expired_files()
+                    log.local.delete_expired_files()
         self._delete_folders()
 
     def _delete_folders(self) -> None:

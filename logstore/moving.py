@@ -147,7 +147,7 @@ class PartitionMove:
 
     def _offsets(self) -> dict[str, int]:
         """Return the partition's entries, by checkpoint."""
-        log = self._log.checkpoint_offsets()
+        log = self._log.offsets.checkpoint()
         offsets = {RECOVERY_POINTS: log.recovery_point, REPLICATION_OFFSETS: log.high_watermark}
         if log.log_start_offset is not None:
             offsets[LOG_START_OFFSETS] = log.log_start_offset

@@ -152,7 +152,7 @@ class PartitionFiles:
         for group in groups:
             self._clock.set_ms(group[-1].at_ms)
             data = b"".join([each.data for each in group])
-            self._log.append_batches(data, AppendOrigin.REPLICATION)
+            self._log.writer.append_batches(data, AppendOrigin.REPLICATION)
         assert self._log.log_end_offset == self._next_offset, "all batches were whole and taken"
 
     def _fit_the_segment(self, pending: list[_Placed]) -> bool:
@@ -174,7 +174,9 @@ class PartitionFiles:
     def _end_transaction(self, producer: int, at_ms: int, *, commit: bool) -> None:
         self._append_pending()
         self._clock.set_ms(at_ms)
-        self._log.append_end_txn_marker(producer, PRODUCER_EPOCH, COORDINATOR_EPOCH, commit=commit)
+        self._log.writer.append_end_txn_marker(
+            producer, PRODUCER_EPOCH, COORDINATOR_EPOCH, commit=commit
+        )
         self._next_offset = self._log.log_end_offset
         self._heard_ms[producer] = at_ms
         self._markers += 1

@@ -375,7 +375,7 @@ class PartitionWriter:
             start = stop
 
     def _append(self, columns: _Columns, start: int, stop: int) -> None:
-        self._log.append_columns(
+        self._log.writer.append_columns(
             columns.keys.slice(start, stop),
             columns.values.slice(start, stop),
             columns.timestamps[start:stop],

@@ -269,7 +269,7 @@ def stored_batches(
     start = max(reader.next_offset, split.start_offset)
     with Broker(list(paths), read_only=True) as broker:
         log = broker.log(split.topic, split.partition)
-        for batch, columns in log.columns(start, split.end_offset, isolation=isolation):
+        for batch, columns in log.reader.columns(start, split.end_offset, isolation=isolation):
             header = batch.header
             yield Stored(
                 columns,

@@ -268,7 +268,7 @@ class RecordAccumulator:
         check_for_clients(tp.topic)
         session, codec = self._session, self._config.codec
         if session is None:
-            return self._manager.log(tp).append_records(records, codec)
+            return self._manager.log(tp).writer.append_records(records, codec)
         is_retry = False
         while True:
             data = build_producer_batch(records, codec, session.stamp(tp))

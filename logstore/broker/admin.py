@@ -37,7 +37,7 @@ def offsets_for_times(
     for tp, time in times.items():
         if time < 0:
             raise ValueError(f"the time for {tp} is negative: {time}")
-        listed = manager.log(tp).offset_for_timestamp(time)
+        listed = manager.log(tp).reader.offset_for_timestamp(time)
         found[tp] = listed and OffsetAndTimestamp(
             listed.offset, listed.timestamp, listed.leader_epoch
         )

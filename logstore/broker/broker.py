@@ -307,7 +307,7 @@ class Broker(Generic[ClockT]):
         self._refuse_if_read_only("append")
         record = new_record(key, value, timestamp, headers)
         tp = TopicPartition(topic, self._partition_for(topic, record, partition))
-        info = self.manager.log(tp).append_records([record], Codec.from_name(compression))
+        info = self.manager.log(tp).writer.append_records([record], Codec.from_name(compression))
         return RecordMetadata(topic, tp.partition, info.first_offset, info.max_timestamp)
 
     def append_many(
@@ -356,7 +356,7 @@ class Broker(Generic[ClockT]):
         """Append a ready-made batch as a client does that speaks Kafka's protocol.
 
         Data of a transaction are taken only if the coordinator knows the transaction, and the
-        partition is part of it. `broker.log(…).append_batches(…)` takes what it is told.
+        partition is part of it. `broker.log(…).writer.append_batches(…)` takes what it is told.
 
         Parameters
         ----------
@@ -477,7 +477,7 @@ class Broker(Generic[ClockT]):
             A time in Unix ms, or one of Kafka's targets: -1 latest, -2 earliest, -3 that of the
             largest timestamp.
         """
-        return self.log(topic, partition).offset_for_timestamp(target)
+        return self.log(topic, partition).reader.offset_for_timestamp(target)
 
     def offsets_for_times(
         self, times: Mapping[TopicPartition, int]
@@ -554,7 +554,7 @@ class Broker(Generic[ClockT]):
     def roll(self, topic: str, partition: int = 0) -> int:
         """Start a new active segment and return its base offset."""
         self._refuse_if_read_only("roll")
-        return self.log(topic, partition).roll().base_offset
+        return self.log(topic, partition).writer.roll().base_offset
 
     @property
     def cleaner(self) -> LogCleanerManager:

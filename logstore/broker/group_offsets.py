@@ -227,7 +227,7 @@ class GroupOffsets:
             is_transactional=True,
         )
         log = self._topic.log(self.partition_of(group_id).partition)
-        log.append_batches(batch, AppendOrigin.COORDINATOR)
+        log.writer.append_batches(batch, AppendOrigin.COORDINATOR)
 
     def committed(self, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the offsets of a group, those of transactions that are committed; a full read.
@@ -246,7 +246,7 @@ class GroupOffsets:
             return {}
         log = self._topic.log(self.partition_of(group_id).partition)
         pending: dict[int, list[_Stored]] = {}
-        for batch in log.batches(log.log_start_offset):
+        for batch in log.reader.batches(log.log_start_offset):
             header = batch.header
             if header.is_control:
                 marker = end_txn_marker_of(batch)

@@ -264,7 +264,7 @@ def count_keys(log: Log) -> tuple[int, int]:
     winners: dict[bytes, Order] = {}
     live: set[bytes] = set()
     tombstones = 0
-    for _, record in log.records(log.log_start_offset, isolation=Isolation.LOG_END):
+    for _, record in log.reader.records(log.log_start_offset, isolation=Isolation.LOG_END):
         tombstones += record.value is None
         if record.key is None:
             continue

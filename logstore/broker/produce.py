@@ -46,19 +46,19 @@ def append_as_client(
     InvalidTxnStateError, InvalidProducerEpochError, InvalidProducerIdMappingError
         The batch is not part of an open transaction; see `TransactionCoordinator.verified`.
     RequestError, CorruptRecordError, UnsupportedFormatError, KafkaStorageError
-        As `LogAppender.batches`. The log is unchanged.
+        As `LogWriter.append_batches`. The log is unchanged.
     """
     check_for_clients(topic_partition.topic)
     log = manager.log(topic_partition)
     producer = _in_transaction(data)
     if producer is None:
-        return log.append_batches(data)
+        return log.writer.append_batches(data)
     # Answer and append under one lock, which a marker needs: none comes between them.
     with log.lock:
         if log.producer_state.has_open_transaction(producer.producer_id):
-            return log.append_batches(data)
+            return log.writer.append_batches(data)
     with coordinator.verified(topic_partition, producer, transactional_id):
-        return log.append_batches(data)
+        return log.writer.append_batches(data)
 
 
 def check_for_clients(topic: str) -> None:

@@ -151,7 +151,7 @@ def _records_of(
 ) -> Iterator[ConsumerRecord]:
     topic, partition = log.topic_partition
     start = log.log_start_offset if offset is None else offset
-    records = log.records(start, until, isolation=isolation)
+    records = log.reader.records(start, until, isolation=isolation)
     given = 0
     if max_records is not None and max_records <= 0:
         return

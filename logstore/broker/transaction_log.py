@@ -142,7 +142,7 @@ class TransactionLog:
 
     def coordinator_epoch(self, transactional_id: str) -> int:
         """Return the epoch that markers bear: the leader epoch of the id's partition."""
-        return self._topic.log(self.partition_of(transactional_id)).leader_epoch
+        return self._topic.log(self.partition_of(transactional_id)).local.leader_epoch
 
     def read(self) -> StoredTransactions:
         """Read the newest state of every id; what cannot be read is logged and told."""
@@ -189,14 +189,14 @@ class TransactionLog:
         self, transactional_id: str, value: bytes | None, now_ms: int, *, durable: bool
     ) -> None:
         log = self._topic.log(self.partition_of(transactional_id))
-        log.append_records([NewRecord(encode_key(transactional_id), value, now_ms)])
+        log.writer.append_records([NewRecord(encode_key(transactional_id), value, now_ms)])
         if durable:
-            log.flush()
+            log.local.flush()
 
     def _newest_values(self, number: int) -> dict[str, bytes]:
         log = self._topic.log(number)
         found: dict[str, bytes] = {}
-        for _, record in log.records(log.log_start_offset):
+        for _, record in log.reader.records(log.log_start_offset):
             transactional_id = decode_key(record.key)
             if transactional_id is None:
                 logger.warning("%s: unknown key at offset %d", log.topic_partition, record.offset)

@@ -567,7 +567,7 @@ class TransactionCoordinator(LogService):
                 log = self._manager.log(tp)
             except UnknownTopicOrPartitionError:
                 continue  # deleted meanwhile, with its data
-            log.flush()
+            log.local.flush()
 
     def _complete(self, metadata: TransactionMetadata) -> TransactionMetadata:
         """Write the markers that a prepared transaction lacks; complete it if that succeeds."""
@@ -599,14 +599,14 @@ class TransactionCoordinator(LogService):
         """End the producer's transaction in one partition, durably."""
         try:
             log = self._manager.log(tp)
-            log.append_end_txn_marker(*producer, epoch, commit=commit)
+            log.writer.append_end_txn_marker(*producer, epoch, commit=commit)
         except UnknownTopicOrPartitionError:
             return  # deleted meanwhile
         except (InvalidProducerEpochError, TransactionCoordinatorFencedError) as error:
             # Whoever knows a newer producer or coordinator has had this transaction ended.
             logger.error("%s: the marker of %s is out of date: %s", tp, producer, error)  # noqa: TRY400  # known, not a surprise
             return
-        log.flush()
+        log.local.flush()
 
     def _store(
         self, metadata: TransactionMetadata, *, durable: bool = False

@@ -133,7 +133,7 @@ class BatchWriter:
         if batch is None or not batch.records:
             return
         records, batch.records, batch.size_bytes = batch.records, [], HEADER_SIZE
-        info = batch.log.append_records(records, self._codec)
+        info = batch.log.writer.append_records(records, self._codec)
         before = self._done.get(number)
         self._done[number] = AppendedRange(
             self.topic,

@@ -5,7 +5,8 @@ it are members. The end of the lifetime changes the class of every member into o
 methods and properties raise, all but `close`, which may be called again. So there is no check
 that a method could forget, and one that is in use pays nothing for it. A method that is running
 at that moment meets the end at the next method it calls, at the next lock of the lifetime it takes
-(`Lifetime.lock`), or where it asks (`check`).
+(`Lifetime.lock`), or where it asks (`check`). Attributes answer on, and so do properties that are
+`lasting`.
 
 In a forked child every lifetime ends at once. The child has the memory of the parent, but none of
 its threads or file locks: what it wrote would go into files that the parent goes on writing, and
@@ -20,7 +21,7 @@ import inspect
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakSet, WeakValueDictionary
 
 from logstore.errors import IllegalStateError, LogStoreError
@@ -34,6 +35,17 @@ _FORKED = (
 )
 
 _lifetimes: WeakSet[Lifetime] = WeakSet()
+
+Getter = TypeVar("Getter", bound=Callable[..., object])
+
+
+def lasting(getter: Getter) -> Getter:
+    """Let a property answer after the end too, as an attribute does: below `@property`.
+
+    For what tells of what an object is made of, and looks at nothing that was given up.
+    """
+    getter.__lasts__ = True  # type: ignore[attr-defined]  # of functions, which can bear it
+    return getter
 
 
 class Lifetime:
@@ -153,10 +165,16 @@ def _refused_class(kind: type) -> type:
             if name == "close":
                 namespace[name] = _closing(attribute)
             elif isinstance(attribute, property | functools.cached_property):
-                namespace[name] = property(_raise)
+                if not is_lasting(attribute):
+                    namespace[name] = property(_raise)
             elif inspect.isfunction(attribute):
                 namespace[name] = _refusing(attribute)
     return type(kind.__name__, (kind, _Refused), namespace)
+
+
+def is_lasting(attribute: object) -> bool:
+    """Tell whether a property answers after the end."""
+    return hasattr(getattr(attribute, "fget", None), "__lasts__")
 
 
 def _refusing(method: Callable[..., Any]) -> Callable[..., Any]:

@@ -242,7 +242,7 @@ def open_broker(fs: FileSystem, clock: VirtualClock) -> Broker:
 def stored(log: Log) -> dict[int, Rec]:
     return {
         record.offset: Rec(record.key, record.value, record.timestamp)
-        for _, record in log.records(log.log_start_offset)
+        for _, record in log.reader.records(log.log_start_offset)
     }
 
 

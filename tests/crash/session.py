@@ -130,7 +130,7 @@ class Session:
             expected = log.log_end_offset
             partition.fill_hole(expected)
             partition.tried.setdefault(expected, []).append(tuple(batch))
-            info = log.append_records([NewRecord(*record) for record in batch])
+            info = log.writer.append_records([NewRecord(*record) for record in batch])
             assert info.first_offset == expected
             for offset, record in enumerate(batch, expected):
                 partition.acknowledged[offset] = record
@@ -142,7 +142,7 @@ class Session:
     def flush(self, topic: str = "t") -> None:
         def step() -> None:
             log = self.broker.log(topic)
-            log.flush()
+            log.local.flush()
             self._note_flushed(log)
             assert self.journal.partition(log.topic_partition).flushed == log.log_end_offset
 

@@ -73,15 +73,15 @@ def segments(log: Log, *texts: str) -> None:
     """Write a segment a text, a batch a record."""
     for text in texts:
         put_each(log, *values(text))
-        log.roll()
+        log.writer.roll()
 
 
 def clean_apart(log: Log, first_dirty: int = 0, end: int | None = None, **options) -> int:
     """Run a pass that merges no segments; return the next first dirty offset."""
     config = log.config
-    log.set_config(replace(config, segment_bytes=APART_BYTES))
+    log.local.set_config(replace(config, segment_bytes=APART_BYTES))
     stats = run_pass(log, first_dirty, end, **options)
-    log.set_config(config)
+    log.local.set_config(config)
     return stats.end_offset
 
 
@@ -108,32 +108,32 @@ def transactions(log: Log, clock) -> int:
     one, two, three = (Producer(log, number) for number in (1, 2, 3))
     one.send((b"a", b"aborted" * 4), (b"b", b"aborted" * 4))
     two.send((b"a", b"1" * 9), (b"b", None))
-    log.roll()
+    log.writer.roll()
     one.abort()
     two.commit()
     three.send((b"c", b"1" * 9), (b"d", b"1" * 9))
     three.commit()
-    log.roll()
+    log.writer.roll()
     one.send((b"c", b"2" * 9))
     one.commit()
     two.send((b"d", None), (b"e", b"1" * 9))
     two.commit()
-    log.roll()
+    log.writer.roll()
     end = clean_apart(log)
     clean_apart(log, end)
     clock.advance(ms=RETENTION_MS)
     three.send((b"e", b"aborted" * 4), (b"a", None))
     two.send((b"e", b"2" * 9))
     put(log, (b"f", b"1" * 9))
-    log.roll()
+    log.writer.roll()
     two.commit()
     three.abort()
     one.send((b"f", None), (b"g", b"1" * 9))
-    log.roll()
+    log.writer.roll()
     one.commit()
     three.send((b"g", b"aborted" * 4))
     three.abort()
-    log.roll()
+    log.writer.roll()
     return end
 
 
@@ -142,7 +142,7 @@ def pairs_of_segments(log: Log, clock) -> int:
     producer = Producer(log, 1)
     segments(log, "a1 b1 c1", "a- d1 e1")
     producer.send(1, 2, transactional=False)
-    log.roll()
+    log.writer.roll()
     segments(log, "b- c2 f1", "d2 g1")
     end = clean_apart(log)
     clock.advance(ms=RETENTION_MS)
@@ -302,7 +302,7 @@ class Trial:
             states.append(offsets_in(log))
             if seen is not None:
                 seen.intersection_update(states[-1])
-            log.delete_expired_files()
+            log.local.delete_expired_files()
         return states
 
     @staticmethod

@@ -91,7 +91,7 @@ class History:
             producer = self.producers[number]
             producer.commit() if commits else producer.abort()
         elif kind == "roll":
-            self.log.roll()
+            self.log.writer.roll()
         elif kind == "wait":
             self.world.clock.advance(ms=details[0])
         else:
@@ -117,12 +117,12 @@ class History:
 
 def clean(log: Log, first_dirty: int, slots: int, segment_bytes: int) -> int:
     """Run a pass with a map of a few keys; return the next first dirty offset."""
-    log.set_config(replace(log.config, segment_bytes=segment_bytes))
+    log.local.set_config(replace(log.config, segment_bytes=segment_bytes))
     state = cleanable_state(log, first_dirty, log.runtime.clock.now_ms())
     config = map_of(slots, 0.9) if slots else ALL_KEYS
     first_dirty = state.first_dirty_offset
     stats = drive(clean_pass(log, config, first_dirty, state.upper_bound_offset))
-    log.set_config(replace(log.config, segment_bytes=1 << 20))
+    log.local.set_config(replace(log.config, segment_bytes=1 << 20))
     return stats.end_offset
 
 
@@ -148,7 +148,7 @@ def test_a_reader_sees_the_same_after_any_crash_of_a_cleaning(history, slots, si
     story = History()
     for step in history:
         story.do(step)
-    story.log.roll()
+    story.log.writer.roll()
     before, records = seen(story.log), set(contents(story.log))
     base = story.log.active_segment.base_offset
     story.log.close()

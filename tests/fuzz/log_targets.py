@@ -200,7 +200,7 @@ def _compare_reading(log: Log, wanted: Readable) -> str:
     found: list[Record] = []
     outcome = OK
     try:
-        for _, record in log.records(log.log_start_offset):
+        for _, record in log.reader.records(log.log_start_offset):
             found.append(record)
     except CorruptRecordError as error:
         outcome = _located(log, error)
@@ -237,7 +237,7 @@ def reading(data: bytes) -> str:
     outcome = _compare_reading(log, readable(walked.batches))
     for isolation in (Isolation.READ_COMMITTED, Isolation.LOG_END):
         try:
-            for each, record in log.records(log.log_start_offset, isolation=isolation):
+            for each, record in log.reader.records(log.log_start_offset, isolation=isolation):
                 assert each.header.base_offset <= record.offset
         except CorruptRecordError as error:
             _located(log, error)
@@ -245,18 +245,18 @@ def reading(data: bytes) -> str:
         _time_query(log, target, walked.batches)
     end_offset = log.log_end_offset
     try:
-        log.append_records([NewRecord(b"k", b"new", 1)])
+        log.writer.append_records([NewRecord(b"k", b"new", 1)])
     except RequestError:
         assert end_offset == oracle.INT64_MAX, "an append was refused"
     else:
-        assert [record.value for _, record in log.records(end_offset)] == [b"new"]
+        assert [record.value for _, record in log.reader.records(end_offset)] == [b"new"]
     log.close()
     return outcome
 
 
 def _time_query(log: Log, target: int, batches: list[oracle.Batch]) -> None:
     try:
-        answer = log.offset_for_timestamp(target)
+        answer = log.reader.offset_for_timestamp(target)
     except CorruptRecordError as error:
         _located(log, error)
         return
@@ -284,7 +284,7 @@ def _append(data: bytes, origin: AppendOrigin) -> str:
     world = memory_world()
     log = open_world(world, clean=True, compression_type="producer")
     try:
-        info = log.append_batches(data, origin)
+        info = log.writer.append_batches(data, origin)
     except (RequestError, CorruptionError, UnsupportedFormatError) as error:
         check((log.log_end_offset, log.size_bytes) == (0, 0), "a refused append left something")
         log.close()
@@ -315,7 +315,7 @@ def walk_all(data: bytes) -> list[RecordBatch]:
 def _drain(log: Log) -> tuple[list[Record], str | None]:
     found: list[Record] = []
     try:
-        for _, record in log.records(log.log_start_offset):
+        for _, record in log.reader.records(log.log_start_offset):
             found.append(record)
     except CorruptRecordError as error:
         return found, error.check
@@ -330,11 +330,11 @@ def _sound_log() -> dict[str, bytes]:
     world = memory_world()
     log = open_world(world, clean=True)
     for data in (b"".join(walk.data for walk in walk_all(seeds.logs()[1])),):
-        log.append_batches(data, AppendOrigin.REPLICATION)
-    log.roll()
+        log.writer.append_batches(data, AppendOrigin.REPLICATION)
+    log.writer.roll()
     start = log.log_end_offset
     for n in range(8):
-        log.append_batches(batch(start + n, timestamp=2000 + n), AppendOrigin.REPLICATION)
+        log.writer.append_batches(batch(start + n, timestamp=2000 + n), AppendOrigin.REPLICATION)
     log.close()
     return world.files()
 
@@ -359,7 +359,7 @@ def index_beside_log(data: bytes) -> str:
         for start in (0, 5, SOUND_BASE + 3):
             found: list[Record] = []
             try:
-                for _, record in log.records(start, isolation=isolation):
+                for _, record in log.reader.records(start, isolation=isolation):
                     found.append(record)
             except allowed as error:
                 outcome = outcome_of(error, *allowed)
@@ -368,7 +368,7 @@ def index_beside_log(data: bytes) -> str:
             assert all(record.offset >= start for record in found)
     for target in (-3, 0, 1000, 2003, 2**62):
         try:
-            answer = log.offset_for_timestamp(target)
+            answer = log.reader.offset_for_timestamp(target)
         except allowed as error:
             outcome = outcome_of(error, *allowed)
         else:
@@ -389,13 +389,13 @@ def snapshot_beside_log(data: bytes) -> str:
         return outcome_of(error, CorruptRecordError)
     log.producer_state._check()
     assert world.files(".log") == {name: d for name, d in SOUND.items() if name.endswith(".log")}
-    assert [record for _, record in log.records(0)] == SOUND_RECORDS
-    committed = [record for _, record in log.records(0, isolation=Isolation.READ_COMMITTED)]
+    assert [record for _, record in log.reader.records(0)] == SOUND_RECORDS
+    committed = [record for _, record in log.reader.records(0, isolation=Isolation.READ_COMMITTED)]
     everything = iter(SOUND_RECORDS)
     assert all(record in everything for record in committed)
     end = log.log_end_offset
     try:
-        log.append_batches(seeds_transaction(end), AppendOrigin.REPLICATION)
+        log.writer.append_batches(seeds_transaction(end), AppendOrigin.REPLICATION)
     except RequestError:
         check(log.log_end_offset == end, "a refused append left something")
     log.producer_state._check()
@@ -421,7 +421,7 @@ def seeds_transaction(start: int) -> bytes:
 
 def _sound_records() -> list[Record]:
     log = open_world(world_of(SOUND), clean=True)
-    found = [record for _, record in log.records(0)]
+    found = [record for _, record in log.reader.records(0)]
     log.close()
     return found
 

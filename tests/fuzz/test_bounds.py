@@ -78,8 +78,8 @@ def test_readers_cleaner_and_appends_obey_the_setting(codec: Codec) -> None:
             clean=False, cleanup_policy=("compact",), logstore_decompression_max_bytes=limit
         )
         for use in (
-            lambda log=log: list(log.records(0)),
-            lambda log=log: log.offset_for_timestamp(0),
+            lambda log=log: list(log.reader.records(0)),
+            lambda log=log: log.reader.offset_for_timestamp(0),
             lambda log=log: run_pass(log, 0, 10, CleanerConfig(dedupe_buffer_bytes=24_000)),
         ):
             if not refused:
@@ -91,7 +91,7 @@ def test_readers_cleaner_and_appends_obey_the_setting(codec: Codec) -> None:
             assert (found.value.path, found.value.position) == (world.path(log_name(0)), 0)
         if refused:
             with pytest.raises(InvalidRecordError):
-                log.append_batches(data)
+                log.writer.append_batches(data)
         log.close()
 
 
@@ -256,8 +256,8 @@ CHILD = """
             clean=False, cleanup_policy=("compact",), logstore_decompression_max_bytes=8 * MIB
         )
         for use in (
-            lambda: list(log.records(0)),
-            lambda: log.offset_for_timestamp(0),
+            lambda: list(log.reader.records(0)),
+            lambda: log.reader.offset_for_timestamp(0),
             lambda: run_pass(log, 0, 10, CleanerConfig(dedupe_buffer_bytes=24000)),
         ):
             try:

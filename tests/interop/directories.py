@@ -119,7 +119,7 @@ def _every_shape(log: Log, codec: Codec) -> None:
         [NewRecord(b"last", b"one", t + 500)],
     )
     for batch in batches:
-        log.append_records(batch, codec)
+        log.writer.append_records(batch, codec)
 
 
 for _codec in Codec:
@@ -150,7 +150,7 @@ def fill(log: Log, clock, batches: int, *, seed: int = 1, codec: Codec = Codec.N
     rng = random.Random(seed)
     for _ in range(batches):
         t = clock.now_ms() + rng.choice((0, 0, 0, -5000, 700))
-        log.append_records(
+        log.writer.append_records(
             [
                 NewRecord(
                     b"key-%d" % rng.randrange(40),
@@ -181,7 +181,7 @@ def _dense(path: Path) -> Written:
     broker, log = broker_at(path, **config)
     with broker:
         fill(log, broker.clock, 100)
-        log.roll()
+        log.writer.roll()
     return Written(path, texts(config), broker.clock.now_ms())
 
 
@@ -216,7 +216,7 @@ def _rolled(path: Path) -> Written:
     broker, log = broker_at(path)
     with broker:
         fill(log, broker.clock, 10)
-        log.roll()
+        log.writer.roll()
     return Written(path, now_ms=broker.clock.now_ms())
 
 
@@ -260,7 +260,7 @@ def _holes(path: Path) -> Written:
                 batch = build_batch(
                     records, base_offset=offset, last_offset=last, partition_leader_epoch=epoch
                 )
-                log.append_batches(batch, AppendOrigin.REPLICATION)
+                log.writer.append_batches(batch, AppendOrigin.REPLICATION)
                 offset = last + 1 + rng.choice((0, 0, 20))
     return Written(path, texts(SEGMENTS))
 
@@ -273,7 +273,9 @@ def replicate_golden(path: Path, case: str, config: dict[str, object]) -> Writte
             position = 0
             while position < len(data):
                 size = 12 + int.from_bytes(data[position + 8 : position + 12])
-                log.append_batches(data[position : position + size], AppendOrigin.REPLICATION)
+                log.writer.append_batches(
+                    data[position : position + size], AppendOrigin.REPLICATION
+                )
                 position += size
     return Written(path, texts(config), START_MS + 10_000)
 
@@ -299,7 +301,7 @@ def _unclean(path: Path, damage: Callable[[Path, Log], None], **more: object) ->
     broker, log = broker_at(open_dir, **config)
     with broker:
         fill(log, broker.clock, 40)
-        log.flush()
+        log.local.flush()
         fill(log, broker.clock, 20, seed=2)
         shutil.copytree(open_dir, path)
         damage(path / f"{TOPIC}-0", log)
@@ -398,7 +400,7 @@ def _clean_and_append(path: Path, codec: Codec, slots: int, **more: object) -> W
         broker, log = broker_at(path, now_ms, **config)
         with broker:
             fill(log, broker.clock, 50, seed=round_number, codec=codec)
-            log.roll()
+            log.writer.roll()
             now_ms = broker.clock.now_ms() + 700
         engine.clean_once(path, TOPIC, texts(config), now_ms, cleaner)
     return Written(path, texts(config), now_ms)
@@ -436,7 +438,7 @@ def _by_version(path: Path, strategy: str) -> Written:
                 value = None if rng.random() < 0.2 else rng.randbytes(30)
                 header = ("v", late.to_bytes(8, "big"))
                 key = b"key-%d" % rng.randrange(20)
-                log.append_records(
+                log.writer.append_records(
                     [NewRecord(key, value, late, (header,))], rng.choice(list(Codec))
                 )
                 broker.clock.advance(ms=rng.choice((0, 100)))

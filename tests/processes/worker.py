@@ -233,7 +233,7 @@ class Worker:
             codec=Codec.from_name(self._rng.choice(CODECS)),
         )
         self._will_append(tp, sent)
-        info = self._broker.log(*tp).append_batches(batch)
+        info = self._broker.log(*tp).writer.append_batches(batch)
         self._did_append(tp, sent, list(range(info.first_offset, info.last_offset + 1)))
 
     def _produce(self) -> None:
@@ -317,7 +317,7 @@ class Worker:
         self._broker.roll(*self._some_partition())
 
     def _flush(self) -> None:
-        self._broker.log(*self._some_partition()).flush()
+        self._broker.log(*self._some_partition()).local.flush()
 
     def _checkpoint(self) -> None:
         self._broker.manager.checkpoint_recovery_points()

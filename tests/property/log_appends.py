@@ -184,14 +184,14 @@ class AppendingMachine(RuleBasedStateMachine):
 
     @rule(records=batches_of_records, codec=codecs)
     def append_records(self, records, codec):
-        self.send(lambda: self.log.append_records(records, codec), records)
+        self.send(lambda: self.log.writer.append_records(records, codec), records)
 
     @rule(records=few_records)
     def append_some(self, records):
         self.append_a_few(records)
 
     def append_a_few(self, records):
-        self.send(lambda: self.log.append_records(records), records)
+        self.send(lambda: self.log.writer.append_records(records), records)
 
     @rule(data=st.data(), batches=st.integers(2, 9), hours=st.sampled_from((0, 0, 2, 100)))
     def append_many(self, data, batches, hours):
@@ -205,7 +205,7 @@ class AppendingMachine(RuleBasedStateMachine):
     def append_columns(self, records, codec):
         times = [self.now if r.timestamp is None else r.timestamp for r in records]
         self.send(
-            lambda: self.log.append_columns(
+            lambda: self.log.writer.append_columns(
                 BytesColumn.from_list([r.key for r in records]),
                 BytesColumn.from_list([r.value for r in records]),
                 np.array(times, np.int64),
@@ -223,16 +223,16 @@ class AppendingMachine(RuleBasedStateMachine):
             codec=codec,
         )
         epoch = self.model.epoch + elections
-        self.send(lambda: self.log.append_batches(data, leader_epoch=epoch), timed, epoch)
+        self.send(lambda: self.log.writer.append_batches(data, leader_epoch=epoch), timed, epoch)
 
     def replicate(self, parts):
         """Append batches as a follower: `(bytes, Batch without its size)` each."""
         data = b"".join(part for part, _ in parts)
         if len(data) > self.model.config.segment_bytes:
             with pytest.raises(RecordListTooLargeError):
-                self.log.append_batches(data, AppendOrigin.REPLICATION)
+                self.log.writer.append_batches(data, AppendOrigin.REPLICATION)
             return False
-        info = self.log.append_batches(data, AppendOrigin.REPLICATION)
+        info = self.log.writer.append_batches(data, AppendOrigin.REPLICATION)
         self.take([replace(entry, size_bytes=len(part)) for part, entry in parts], info)
         return True
 
@@ -304,6 +304,6 @@ class AppendingMachine(RuleBasedStateMachine):
         data = bytearray(batch(0))
         data[-1] ^= 1
         with pytest.raises(CorruptRecordError, match="bad CRC"):
-            self.log.append_batches(bytes(data))
+            self.log.writer.append_batches(bytes(data))
         with pytest.raises(InvalidRecordError):
-            self.log.append_batches(batch(5))
+            self.log.writer.append_batches(batch(5))

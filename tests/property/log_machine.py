@@ -59,7 +59,7 @@ class LogMachine(AppendingMachine):
 
     @rule()
     def roll(self):
-        segment = self.log.roll()
+        segment = self.log.writer.roll()
         assert segment is self.log.active_segment
         self.model.roll(self.now)
 
@@ -70,7 +70,7 @@ class LogMachine(AppendingMachine):
     @rule(data=st.data(), everything=st.booleans())
     def flush(self, data, everything):
         up_to = None if everything else min(self.some_offset(data), self.model.end)
-        self.log.flush(up_to)
+        self.log.local.flush(up_to)
         self.model.flush(up_to)
 
     @rule()
@@ -81,7 +81,7 @@ class LogMachine(AppendingMachine):
     def lower_the_high_watermark(self, data):
         """What a replica's leader may say; the next append raises it again."""
         offset = self.some_offset(data)
-        self.log.set_high_watermark(offset)
+        self.log.offsets.set_high_watermark(offset)
         model = self.model
         model.high_watermark = min(max(offset, model.start), model.end)
 
@@ -94,7 +94,7 @@ class LogMachine(AppendingMachine):
     def alter(self, change):
         self.config |= change
         self.model.config = LogConfig(**self.config)
-        self.log.set_config(self.model.config)
+        self.log.local.set_config(self.model.config)
 
     # -- retention and delete-records ----------------------------------------------------
 
@@ -141,10 +141,10 @@ class LogMachine(AppendingMachine):
         offset = self.some_offset(data)
         if offset > self.model.high_watermark:
             with pytest.raises(OffsetOutOfRangeError) as caught:
-                self.log.maybe_increment_log_start_offset(offset)
+                self.log.offsets.maybe_increment_log_start_offset(offset)
             self.check_bounds(caught.value)
         else:
-            raised = self.log.maybe_increment_log_start_offset(offset)
+            raised = self.log.offsets.maybe_increment_log_start_offset(offset)
             assert raised == self.model.raise_start(offset)
 
     def check_bounds(self, error):
@@ -155,7 +155,7 @@ class LogMachine(AppendingMachine):
     def delete_expired_files(self, force, minutes):
         self.world.clock.advance(minutes=minutes)
         far = self.uptime_ms + 2 * DAY_MS
-        assert self.log.delete_expired_files(force=force) >= self.model.delete_files(
+        assert self.log.local.delete_expired_files(force=force) >= self.model.delete_files(
             far if force else self.uptime_ms
         )
 
@@ -297,13 +297,13 @@ class LogMachine(AppendingMachine):
             return [r for r in records if r.offset >= start and (end is None or r.offset < end)]
 
         expected = asked(model.readable(model.high_watermark))
-        assert [record for _, record in self.log.records(start, end)] == expected
+        assert [record for _, record in self.log.reader.records(start, end)] == expected
         expected = asked(model.readable(self.log.last_stable_offset, committed=True))
-        committed = self.log.records(start, end, isolation=Isolation.READ_COMMITTED)
+        committed = self.log.reader.records(start, end, isolation=Isolation.READ_COMMITTED)
         assert [record for _, record in committed] == expected
         for outside in (model.start - 1, model.end + 1):
             with pytest.raises(OffsetOutOfRangeError) as caught:
-                self.log.read(outside, 100)
+                self.log.reader.read(outside, 100)
             self.check_bounds(caught.value)
 
     @rule(data=st.data())
@@ -311,9 +311,9 @@ class LogMachine(AppendingMachine):
         """Raw bytes of any size: whole batches but for the last, which may be torn."""
         start = data.draw(st.integers(self.model.start, self.model.end))
         size = data.draw(st.integers(0, 600))
-        found = self.log.read(start, size)
+        found = self.log.reader.read(start, size)
         assert len(found.data) <= size
-        whole = self.log.read(start, size, min_one_message=True)
+        whole = self.log.reader.read(start, size, min_one_message=True)
         assert whole.data.startswith(found.data)
         assert not whole.first_entry_incomplete
 
@@ -322,7 +322,7 @@ class LogMachine(AppendingMachine):
         stored = [r.timestamp for b in self.model.batches for r in b.records if r.timestamp >= 0]
         times = [st.sampled_from([*stored, self.now]), around_the_start, st.integers(0, 60)]
         target = max(0, data.draw(st.one_of(times)) + data.draw(st.integers(-1, 1)))
-        assert self.log.offset_for_timestamp(target) == self.model.first_at_or_after(
+        assert self.log.reader.offset_for_timestamp(target) == self.model.first_at_or_after(
             target, self.mtime_of
         )
 
@@ -343,9 +343,9 @@ class LogMachine(AppendingMachine):
         assert [segment.base_offset for segment in log.segments] == model.bases
         assert [s.size_bytes for s in log.segments] == [s.size_bytes for s in model.segments]
         assert list(log.epochs.entries) == model.epochs.entries
-        assert log.offset_for_timestamp(EARLIEST_TIMESTAMP).offset == model.start
-        assert log.offset_for_timestamp(LATEST_TIMESTAMP).offset == model.end
-        assert log.offset_for_timestamp(MAX_TIMESTAMP) == model.largest_time()
+        assert log.reader.offset_for_timestamp(EARLIEST_TIMESTAMP).offset == model.start
+        assert log.reader.offset_for_timestamp(LATEST_TIMESTAMP).offset == model.end
+        assert log.reader.offset_for_timestamp(MAX_TIMESTAMP) == model.largest_time()
         model.check_files(self.world.fs.list_dir(self.world.directory))
         self.check_last_stable_offset()
 
@@ -376,11 +376,11 @@ class LogMachine(AppendingMachine):
         model = self.model
         start = max(model.start, model.end - 3)
         expected = [r for r in model.readable(model.high_watermark) if r.offset >= start]
-        assert [record for _, record in self.log.records(start)] == expected
+        assert [record for _, record in self.log.reader.records(start)] == expected
 
     def read_everything(self):
         model = self.model
-        found = list(self.log.records(model.start))
+        found = list(self.log.reader.records(model.start))
         assert [record for _, record in found] == model.readable(model.high_watermark)
         epochs = {r.offset: b.epoch for b in model.batches for r in b.records}
         assert all(b.header.partition_leader_epoch == epochs[r.offset] for b, r in found)

@@ -189,7 +189,7 @@ class PartitionModel:
         """Read everything; each record is one that was appended there, and was never gone."""
         found: set[int] = set()
         previous = -1
-        for _, record in log.records(self.start, isolation=Isolation.LOG_END):
+        for _, record in log.reader.records(self.start, isolation=Isolation.LOG_END):
             assert record.offset > previous, "offsets rise, none is there twice"
             previous = record.offset
             known = self.records.get(record.offset)
@@ -250,7 +250,7 @@ class ModelReader:
             if self.model.start <= each.offset and each.offset not in self.model.gone
         }
         isolation = Isolation.READ_COMMITTED if self.committed else Isolation.READ_UNCOMMITTED
-        self._records = self.log.records(self.model.start, isolation=isolation)
+        self._records = self.log.reader.records(self.model.start, isolation=isolation)
         self._last: dict[bytes, int] = {}
         self._previous = -1
 
@@ -300,7 +300,7 @@ def follow(log: Log, model: PartitionModel) -> None:
     Whoever asks for it may first have to wait for a cleaning, and others append meanwhile.
     """
     truncate_to, truncate_fully = log.truncate_to, log.truncate_fully_and_start_at
-    abandon = log.abandon
+    abandon = log.local.abandon
 
     def noted_truncation(offset: int) -> bool:
         model.truncate(offset)
@@ -316,4 +316,4 @@ def follow(log: Log, model: PartitionModel) -> None:
 
     log.truncate_to = noted_truncation
     log.truncate_fully_and_start_at = noted_restart
-    log.abandon = noted_end
+    log.local.abandon = noted_end

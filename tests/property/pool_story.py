@@ -286,7 +286,7 @@ class PoolStory:
                 return
             _, model, log = found
             records = self.some_records()
-            info = log.append_records([NewRecord(*record) for record in records])
+            info = log.writer.append_records([NewRecord(*record) for record in records])
             model.append(info.first_offset, records, self.now)
 
     def transact(self) -> None:
@@ -317,7 +317,7 @@ class PoolStory:
             base_sequence=transaction.sequence,
             is_transactional=True,
         )
-        info = log.append_batches(data)
+        info = log.writer.append_batches(data)
         transaction.sequence += len(records)
         model.append(info.first_offset, records, self.now, transaction)
 
@@ -325,12 +325,12 @@ class PoolStory:
         commit = self.rng.random() < 0.6
         if transaction.decided_before:
             commit = transaction.decided_before == COMMITTED
-        info = log.append_end_txn_marker(transaction.producer_id, 0, 0, commit=commit)
+        info = log.writer.append_end_txn_marker(transaction.producer_id, 0, 0, commit=commit)
         model.end_transaction(info.first_offset, transaction, commit=commit)
 
     def roll(self) -> None:
         if (found := self.some_log()) is not None:
-            found[2].roll()
+            found[2].writer.roll()
 
     # -- reading -------------------------------------------------------------------------
 
@@ -545,7 +545,7 @@ class PoolStory:
             log = broker.manager.log(tp)
             for transaction in model.open_transactions():
                 self.end_transaction(model, log, transaction)
-            log.roll()
+            log.writer.roll()
         for _ in range(50):
             self.clock.advance(ms=20)
             if not (dirty := [tp for tp in self.models if self.is_dirty(tp)]):

@@ -176,7 +176,7 @@ def writer(crew: Crew, name: str, rng: random.Random) -> Callable[[], None]:
             records.append(NewRecord(key, value))
         with ledger.lock:
             try:
-                info = crew.broker.manager.log(tp).append_records(records)
+                info = crew.broker.manager.log(tp).writer.append_records(records)
             except GONE:
                 assert tp.topic in crew.doomed
                 return
@@ -266,7 +266,7 @@ def read_all(
     found: dict[bytes, tuple[int, bytes | None]] = {}
     values: set[bytes] = set()
     previous = -1
-    for _, record in log.records(log.log_start_offset, isolation=isolation):
+    for _, record in log.reader.records(log.log_start_offset, isolation=isolation):
         assert record.offset > previous, f"{tp}: {record.offset} after {previous}"
         previous = record.offset
         key, value = record.key, record.value

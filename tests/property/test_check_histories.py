@@ -77,7 +77,7 @@ class History:
     def append(self, pairs, codec, time) -> None:
         """Append as a client, under the epoch that a controller would tell."""
         data = data_of(pairs, 0, self.clock.now_ms() + time, codec=codec)
-        self.log.append_batches(data, leader_epoch=self.epoch)
+        self.log.writer.append_batches(data, leader_epoch=self.epoch)
 
     def transaction(self, span, ends) -> None:
         """Cleaning stops at producers for now, so that no topic gets both."""
@@ -90,7 +90,7 @@ class History:
             data_batch(first, first + span - 1, pid, timestamp=now, leader_epoch=self.epoch),
             marker(first + span, pid, timestamp=now, leader_epoch=self.epoch),
         ):
-            self.log.append_batches(data, AppendOrigin.REPLICATION)
+            self.log.writer.append_batches(data, AppendOrigin.REPLICATION)
 
     def new_epoch(self, pairs) -> None:
         """Another leader's epoch, told by what a follower gets of it."""
@@ -101,7 +101,7 @@ class History:
             self.clock.now_ms(),
             partition_leader_epoch=self.epoch,
         )
-        self.log.append_batches(data, AppendOrigin.REPLICATION)
+        self.log.writer.append_batches(data, AppendOrigin.REPLICATION)
 
     def delete(self, percent) -> None:
         log = self.log

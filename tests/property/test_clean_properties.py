@@ -56,9 +56,9 @@ def written(log: Log, history, codec: Codec = Codec.NONE, *, last_roll: bool = T
         put(log, *batch, codec=codec)
         items += [Item(len(items) + at, *pair) for at, pair in enumerate(batch)]
         if number in rolls and (last_roll or number < len(batches) - 1):
-            log.roll()
+            log.writer.roll()
     if last_roll and log.active_segment.size_bytes:
-        log.roll()
+        log.writer.roll()
     return items
 
 
@@ -67,7 +67,7 @@ def physical(log: Log) -> list[Item]:
 
 
 def read(log: Log, start: int = 0) -> list[Item]:
-    return [Item(r.offset, r.key, r.value) for _, r in log.records(start)]
+    return [Item(r.offset, r.key, r.value) for _, r in log.reader.records(start)]
 
 
 def raw(log: Log) -> bytes:
@@ -178,7 +178,7 @@ class CleanedLog(RuleBasedStateMachine):
     @precondition(lambda self: self.log.active_segment.size_bytes)
     @rule()
     def roll(self) -> None:
-        self.log.roll()
+        self.log.writer.roll()
 
     @rule(ms=st.sampled_from([1, RETENTION_MS - 1, RETENTION_MS]))
     def wait(self, ms: int) -> None:

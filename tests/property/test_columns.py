@@ -37,7 +37,7 @@ def filled(taken):
     for name, *details in taken:
         first = log.log_end_offset
         if name == "roll":
-            log.roll()
+            log.writer.roll()
         elif name == "batch":
             fields, codec, gap = details
             records = [Record(first + gap * (1 + at), *row) for at, row in enumerate(fields)]
@@ -45,7 +45,7 @@ def filled(taken):
                 records = [Record(first + at, *row) for at, row in enumerate(fields)]
             times = TimestampType(gap % 2)
             data = build_batch(records, codec=codec, timestamp_type=times, partition_leader_epoch=0)
-            log.append_batches(data, REPLICA)
+            log.writer.append_batches(data, REPLICA)
         else:
             fields, end = details
             records = [Record(first + at, *row) for at, row in enumerate(fields)]
@@ -58,9 +58,9 @@ def filled(taken):
                 is_transactional=True,
                 partition_leader_epoch=0,
             )
-            log.append_batches(data, REPLICA)
+            log.writer.append_batches(data, REPLICA)
             if end is not None:
-                log.append_batches(end(log.log_end_offset, pid), REPLICA)
+                log.writer.append_batches(end(log.log_end_offset, pid), REPLICA)
     return log
 
 
@@ -72,7 +72,7 @@ def test_columns_are_the_records(taken, data):
     for isolation in Isolation:
         expected = [
             (each.header.base_offset, record)
-            for each, record in log.records(start, end, isolation=isolation)
+            for each, record in log.reader.records(start, end, isolation=isolation)
         ]
         found = []
         for each, columns in log.reader.columns(start, end, isolation=isolation):

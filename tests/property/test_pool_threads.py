@@ -114,7 +114,7 @@ def settle(broker: Broker, partitions: list[TopicPartition]) -> None:
             changes = {"min.cleanable.dirty.ratio": 0, "min.compaction.lag.ms": 0}
             broker.alter_configs(topic.name, changes | {"file.delete.delay.ms": 0})
     for tp in partitions:
-        broker.manager.log(tp).roll()
+        broker.manager.log(tp).writer.roll()
     deadline = time.monotonic() + 120
     while not is_settled(broker, partitions):
         assert time.monotonic() < deadline, "it is never clean"
@@ -122,7 +122,9 @@ def settle(broker: Broker, partitions: list[TopicPartition]) -> None:
 
 
 def is_settled(broker: Broker, partitions: list[TopicPartition]) -> bool:
-    if broker.cleaner.states._states or any(log._deletions for log in broker.manager.open_logs()):
+    if broker.cleaner.states._states or any(
+        log.local._deletions for log in broker.manager.open_logs()
+    ):
         return False
     for tp in partitions:
         log = broker.manager.log(tp)

@@ -121,7 +121,7 @@ def test_fates_dry_run_and_cleaning_agree(history, strategy, codec, keys, force,
                 clock.advance(ms=argument)
             elif name == "delete":
                 low = min(log.log_start_offset + argument, log.high_watermark)
-                log.maybe_increment_log_start_offset(low)
+                log.offsets.maybe_increment_log_start_offset(low)
             elif name == "switch":
                 strategy = argument
                 broker.alter_configs("t", settings_of(strategy))

@@ -240,11 +240,11 @@ class TransactionMachine(RuleBasedStateMachine):
     def send_again(self, partition, back):
         """A batch that comes again is a duplicate or refused."""
         log = self.bench.log("t", partition)
-        data = [batch for batch in log.batches(0) if not batch.header.is_control]
+        data = [batch for batch in log.reader.batches(0) if not batch.header.is_control]
         if len(data) >= back:
             with suppress(LogStoreError):
                 again = with_offset_and_epoch(data[-back].data, 0, -1)
-                assert log.append_batches(again).is_duplicate
+                assert log.writer.append_batches(again).is_duplicate
 
     @rule(seconds=st.integers(1, 40))
     def time_passes(self, seconds):

@@ -132,7 +132,7 @@ ACTIONS = {
     "append": lambda broker: append(broker, "kept", 7),
     "append compacted": lambda broker: append(broker, "table", 7),
     "roll": lambda broker: broker.roll("kept"),
-    "flush": lambda broker: broker.log("kept").flush(),
+    "flush": lambda broker: broker.log("kept").local.flush(),
     "delete": lambda broker: broker.delete_records({TopicPartition("kept", 0): -1}),
     "transact": transact,
     "alter": lambda broker: broker.alter_configs("kept", {"retention.ms": str(20 * HOUR_MS)}),
@@ -167,7 +167,7 @@ def lived(story, split, *, sleep=True):
         for name, data in tree(fs, "/data").items()
     }
     state = [
-        (log.topic_partition, log.checkpoint_offsets(), sorted(log.producer_state._producers))
+        (log.topic_partition, log.offsets.checkpoint(), sorted(log.producer_state._producers))
         for log in broker.manager.open_logs()
     ]
     transactions = sorted(broker.coordinator.transactions())

@@ -252,7 +252,7 @@ def test_batches_close_by_count_and_before_the_largest_message(tmp_path):
         [rows(0, range(70), size=10), rows(0, range(70, 90), size=3000), rows(0, [90], size=9900)],
     )
     with Broker(tmp_path, read_only=True) as broker:
-        counts = [b.header.record_count for b in broker.log("users").batches(0)]
+        counts = [b.header.record_count for b in broker.log("users").reader.batches(0)]
         assert sum(counts) == 91
         # 10 small records and 3 of 3000 bytes fit 10000 bytes, then 3 large ones at a time.
         assert counts == [30, 30, 13, 3, 3, 3, 3, 3, 2, 1]

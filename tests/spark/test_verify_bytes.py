@@ -437,7 +437,7 @@ def assert_a_reader_meets(damaged: dict[int, list[Record]], after: Path) -> None
             if fault in (swapped_batches, repeated_batches):
                 met = LogBytes(after / f"{TOPIC}-{number}").records
             else:
-                met = [record for _, record in log.records(0)]
+                met = [record for _, record in log.reader.records(0)]
             assert met == damaged[number], fault.__name__
 
 

@@ -261,7 +261,7 @@ def log_name(base_offset: int) -> str:
 def records_of(log: Log, start: int | None = None) -> list[Record]:
     """Read all data records of a log."""
     start = log.log_start_offset if start is None else start
-    return [record for _, record in log.records(start)]
+    return [record for _, record in log.reader.records(start)]
 
 
 def offsets_in(log: Log) -> list[int]:
@@ -277,7 +277,7 @@ def actions_of(log: Log) -> list[str]:
 def fill(log: Log, count: int, start: int = 0) -> None:
     """Append records one by one, their times 1000 above their offsets."""
     for offset in range(start, start + count):
-        log.append_records([NewRecord(b"k%d" % offset, b"v", 1000 + offset)])
+        log.writer.append_records([NewRecord(b"k%d" % offset, b"v", 1000 + offset)])
 
 
 def read_offsets(

@@ -34,7 +34,7 @@ def compacted(world: World, **config: object) -> Log:
 
 def put(log: Log, *pairs: tuple, codec: Codec = Codec.NONE) -> None:
     """Append one batch of `(key, value[, timestamp[, headers]])`."""
-    log.append_records([NewRecord(*pair) for pair in pairs], codec)
+    log.writer.append_records([NewRecord(*pair) for pair in pairs], codec)
 
 
 def put_each(log: Log, *pairs: tuple) -> None:
@@ -45,7 +45,7 @@ def put_each(log: Log, *pairs: tuple) -> None:
 
 def put_batches(log: Log, *batches: bytes) -> None:
     """Append ready-made batches as a follower does, offsets and all."""
-    log.append_batches(b"".join(batches), AppendOrigin.REPLICATION)
+    log.writer.append_batches(b"".join(batches), AppendOrigin.REPLICATION)
 
 
 class Producer:
@@ -88,7 +88,7 @@ class Producer:
         )
         self.sequence += len(pairs)
         self.sent.append(data)
-        return self.log.append_batches(data)
+        return self.log.writer.append_batches(data)
 
     def commit(self) -> AppendInfo:
         """Let the coordinator end the transaction."""
@@ -99,7 +99,7 @@ class Producer:
         return self._end(commit=False)
 
     def _end(self, *, commit: bool) -> AppendInfo:
-        return self.log.append_end_txn_marker(self.producer_id, self.epoch, 0, commit=commit)
+        return self.log.writer.append_end_txn_marker(self.producer_id, self.epoch, 0, commit=commit)
 
 
 # -- cleaning ----------------------------------------------------------------------------------
@@ -126,7 +126,7 @@ def run_pass(
     stats = drive(clean_pass(log, config, first_dirty, upper_bound))
     assert sum(stats.fates.values()) >= stats.messages_read
     assert stats.fates["retained"] == stats.messages_written
-    log.delete_expired_files()
+    log.local.delete_expired_files()
     return stats
 
 
@@ -193,7 +193,7 @@ def aborted_list(log: Log) -> list[tuple[int, int]]:
     found: dict[tuple[int, int], None] = {}
     for segment in log.segments:
         start = max(segment.base_offset, log.log_start_offset)
-        result = log.read(start, 1 << 30, isolation=Isolation.READ_COMMITTED)
+        result = log.reader.read(start, 1 << 30, isolation=Isolation.READ_COMMITTED)
         found.update(dict.fromkeys(tuple(each) for each in result.aborted))
     return list(found)
 
@@ -201,7 +201,7 @@ def aborted_list(log: Log) -> list[tuple[int, int]]:
 def committed(log: Log, start: int | None = None) -> list[tuple[int, bytes | None, bytes | None]]:
     """(offset, key, value) of what a reader of committed data sees."""
     start = log.log_start_offset if start is None else start
-    found = log.records(start, isolation=Isolation.READ_COMMITTED)
+    found = log.reader.records(start, isolation=Isolation.READ_COMMITTED)
     return [(record.offset, record.key, record.value) for _, record in found]
 
 

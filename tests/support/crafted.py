@@ -150,7 +150,7 @@ def cut_below_the_log_start() -> Crafted:
     log = world.log()
     for offset in range(5):
         fill(log, 1, offset)
-        log.roll()
+        log.writer.roll()
     log.close()
     files = world.files()
     return Crafted(files | {log_name(1): files[log_name(1)] + b"garbage"}, log_start_offset=4)
@@ -276,7 +276,7 @@ def wide_gaps() -> Crafted:
     world = memory_world()
     log = world.log()
     for offset in (0, FAR + 1, FAR + 2, 2 * FAR + 2):
-        log.append_batches(batch(offset), REPLICA)
+        log.writer.append_batches(batch(offset), REPLICA)
     log.close()
     return Crafted(world.files())
 
@@ -291,7 +291,9 @@ def coordinator_epoch_going_back() -> Crafted:
     log = world.log()
     first = data_batch(0, 1, 7, epoch=2, **now) + commit(2, 7, epoch=2, coordinator_epoch=9, **now)
     second = data_batch(3, 3, 7, epoch=2, sequence=2, **now)
-    log.append_batches(first + second + commit(4, 7, epoch=2, coordinator_epoch=4, **now), REPLICA)
+    log.writer.append_batches(
+        first + second + commit(4, 7, epoch=2, coordinator_epoch=4, **now), REPLICA
+    )
     log.close()
     return Crafted(without(world.files(), ".snapshot"))
 
@@ -301,7 +303,7 @@ def epochs_lost() -> Crafted:
     world = memory_world()
     log = world.log(**SMALL)
     for offset in range(12):
-        log.append_batches(batch(offset, leader_epoch=offset // 3 * 2), REPLICA)
+        log.writer.append_batches(batch(offset, leader_epoch=offset // 3 * 2), REPLICA)
     log.close()
     return Crafted(world.files() | {"leader-epoch-checkpoint": b"0\n0\n"}, config=SMALL)
 
@@ -322,7 +324,7 @@ def untouched_active_segment() -> Crafted:
     world = memory_world()
     log = world.log()
     fill(log, 2)
-    log.roll()
+    log.writer.roll()
     return Crafted(world.files())
 
 

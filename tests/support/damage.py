@@ -215,16 +215,16 @@ def _own_files(case: str) -> dict[str, bytes]:
         log = broker.log("golden")
         if case == "segments":
             for data in _plain_batches():
-                log.append_batches(data, AppendOrigin.REPLICATION)
+                log.writer.append_batches(data, AppendOrigin.REPLICATION)
             log.delete_records(45)
         elif case == "transactions":
             for data in _transactions():
-                log.append_batches(data, AppendOrigin.REPLICATION)
+                log.writer.append_batches(data, AppendOrigin.REPLICATION)
         else:
             codec = Codec.from_name(case.removeprefix("codec-"))
             for number in range(12):
                 records = [_record(row) for row in range(number * 10, number * 10 + 9)]
-                log.append_records(records, codec)
+                log.writer.append_records(records, codec)
     return tree(fs)
 
 

@@ -55,7 +55,7 @@ class Home:
 
 def fill(log, count):
     for _ in range(count):
-        log.append_records([NewRecord(b"k", b"v")])
+        log.writer.append_records([NewRecord(b"k", b"v")])
 
 
 def offsets(log):

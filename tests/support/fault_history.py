@@ -184,7 +184,9 @@ class _Stream:
             }
         records = list(self._records(first, end))
         codec = Codec.from_name(self.spec.batches.codec)
-        broker.log(TOPIC, partition).append_batches(build_batch(records, codec=codec, **fields))
+        broker.log(TOPIC, partition).writer.append_batches(
+            build_batch(records, codec=codec, **fields)
+        )
 
     def _records(self, first: int, end: int) -> Iterator[Record]:
         block = self.block
@@ -202,7 +204,7 @@ class _Stream:
         while self.markers and self.markers[0][0] < end:
             _, partition, producer, _, commit, _ = self.markers.pop(0)
             if partition != self.idle:
-                broker.log(TOPIC, int(partition)).append_end_txn_marker(
+                broker.log(TOPIC, int(partition)).writer.append_end_txn_marker(
                     1000 + int(producer), 0, 0, commit=bool(commit)
                 )
 

@@ -67,17 +67,19 @@ def _apply(log: Log, clock: VirtualClock, operation: Operation) -> None:
         case "append":
             _append(log, operation)
         case "replicate":
-            log.append_batches(base64.b64decode(operation["batches"]), AppendOrigin.REPLICATION)
+            log.writer.append_batches(
+                base64.b64decode(operation["batches"]), AppendOrigin.REPLICATION
+            )
         case "leader_epoch":
             # A leader here takes its epoch from the newest batch, which follows in the story.
-            assert log.leader_epoch <= operation["epoch"]
+            assert log.local.leader_epoch <= operation["epoch"]
         case "lead":
             data = base64.b64decode(operation["batches"])
-            log.append_batches(data, AppendOrigin(operation["origin"]), operation["epoch"])
+            log.writer.append_batches(data, AppendOrigin(operation["origin"]), operation["epoch"])
         case "roll":
-            log.roll()
+            log.writer.roll()
         case "delete_before":
-            log.maybe_increment_log_start_offset(operation["offset"])
+            log.offsets.maybe_increment_log_start_offset(operation["offset"])
         case "retain":
             log.delete_old_segments()
         case "expire":
@@ -92,16 +94,16 @@ def _apply(log: Log, clock: VirtualClock, operation: Operation) -> None:
 def _append(log: Log, operation: Operation) -> None:
     records = [_record(row) for row in operation["records"]]
     codec = Codec.from_name(operation.get("codec", "none"))
-    epoch = operation.get("epoch", log.leader_epoch)
-    if epoch == log.leader_epoch:
-        log.append_records(records, codec)
+    epoch = operation.get("epoch", log.local.leader_epoch)
+    if epoch == log.local.leader_epoch:
+        log.writer.append_records(records, codec)
         return
     # A log that retention emptied has forgotten its epoch; its leader has not.
     placed = [
         Record(offset, each.timestamp, each.key, each.value, each.headers)
         for offset, each in enumerate(records)
     ]
-    log.append_batches(build_batch(placed, codec=codec), leader_epoch=epoch)
+    log.writer.append_batches(build_batch(placed, codec=codec), leader_epoch=epoch)
 
 
 def _record(row: Sequence[Any]) -> NewRecord:

@@ -116,7 +116,7 @@ class OurLive:
             name = "ValueError" if type(error) is ValueError else type(error).__name__
             refused, message = KAFKA_NAMES.get(name, name), str(error)
             error_name = getattr(error, "kafka_error", LogStoreError.kafka_error)
-        self._log.delete_expired_files()
+        self._log.local.delete_expired_files()
         return self._state() | {
             "result": result, "refused": refused, "error": error_name, "message": message,
         }  # fmt: skip
@@ -132,19 +132,19 @@ class OurLive:
                 with log.lock:
                     log.producer_state.remove_expired(self._clock.now_ms())
             case "replicate":
-                log.append_batches(_batches(operation), AppendOrigin.REPLICATION)
+                log.writer.append_batches(_batches(operation), AppendOrigin.REPLICATION)
             case "roll":
-                log.roll()
+                log.writer.roll()
             case "flush":
-                log.flush()
+                log.local.flush()
             case "advance":
                 self._clock.advance(ms=operation["ms"])
             case "configure":
-                log.set_config(effective_config(operation["config"]))
+                log.local.set_config(effective_config(operation["config"]))
             case "retain":
                 return len(log.delete_old_segments().removed)
             case "increment_log_start":
-                return log.maybe_increment_log_start_offset(operation["offset"])
+                return log.offsets.maybe_increment_log_start_offset(operation["offset"])
             case "delete_records":
                 return log.delete_records(operation["offset"])
             case "truncate_to":
@@ -156,7 +156,7 @@ class OurLive:
         return None
 
     def _append(self, operation: Operation, origin: AppendOrigin) -> list[int]:
-        info = self._log.append_batches(_batches(operation), origin, operation["epoch"])
+        info = self._log.writer.append_batches(_batches(operation), origin, operation["epoch"])
         return [info.first_offset, info.last_offset, info.log_append_time]
 
     def _state(self) -> State:

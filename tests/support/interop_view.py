@@ -115,7 +115,9 @@ def describe(log: Log, *, records: bool = True) -> dict[str, Any]:
         "records": list(_records(log)) if records else None,
         "committed": [
             {"offset": record.offset}
-            for _, record in log.records(log.log_start_offset, isolation=Isolation.READ_COMMITTED)
+            for _, record in log.reader.records(
+                log.log_start_offset, isolation=Isolation.READ_COMMITTED
+            )
         ]
         if records
         else None,
@@ -168,7 +170,7 @@ def _aborted(log: Log) -> list[list[int]]:
 
 def _records(log: Log) -> Iterable[dict[str, Any]]:
     """Every record from the log start to the log end, markers too, through the reader."""
-    for batch in log.batches(log.log_start_offset, isolation=Isolation.LOG_END):
+    for batch in log.reader.batches(log.log_start_offset, isolation=Isolation.LOG_END):
         for record in batch.records():
             if record.offset >= log.log_start_offset:
                 yield _record(batch, record)

@@ -171,7 +171,7 @@ class TransactionModel:
 
     def roll(self) -> None:
         if self.log.active_segment.size_bytes:
-            self.log.roll()
+            self.log.writer.roll()
 
     def wait(self, ms: int) -> None:
         self.world.clock.advance(ms=ms)
@@ -191,7 +191,7 @@ class TransactionModel:
         before = start + int((stable - start) * rng.random())
         self.log.delete_records(rng.choice(markers) if markers and rng.random() < 0.5 else before)
         self.first_dirty = max(self.first_dirty, self.log.log_start_offset)
-        self.log.delete_expired_files()
+        self.log.local.delete_expired_files()
 
     # -- cleaning ------------------------------------------------------------------------
 
@@ -248,7 +248,7 @@ class TransactionModel:
                 return done.value
 
         self.first_dirty = drive(steps()).end_offset
-        self.log.delete_expired_files()
+        self.log.local.delete_expired_files()
 
     # -- restarts ------------------------------------------------------------------------
 
@@ -349,7 +349,7 @@ class TransactionModel:
 
     def _check_readers_of_everything(self) -> None:
         start = self.log.log_start_offset
-        found = [Item(r.offset, r.key, r.value) for _, r in self.log.records(start)]
+        found = [Item(r.offset, r.key, r.value) for _, r in self.log.reader.records(start)]
         assert found == [item for item in physical(self.log) if item.offset >= start]
         pending = [item for client in self.clients.values() for item in client.pending]
         assert set(pending) <= set(found)

@@ -92,7 +92,7 @@ class Bench:
 def markers(log: Log) -> list[tuple[int, int, int, str, int]]:
     """Return (offset, producer id, epoch, kind, coordinator epoch) of a log's markers."""
     found = []
-    for batch in log.batches(log.log_start_offset):
+    for batch in log.reader.batches(log.log_start_offset):
         marker = end_txn_marker_of(batch)
         if marker is not None:
             header = batch.header
@@ -118,6 +118,6 @@ def stamps(log: Log) -> list[tuple[int, int, int, int, bool]]:
             batch.header.base_sequence,
             batch.header.is_transactional,
         )
-        for batch in log.batches(log.log_start_offset)
+        for batch in log.reader.batches(log.log_start_offset)
         if not batch.header.is_control
     ]

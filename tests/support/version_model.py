@@ -118,7 +118,7 @@ class VersionModel:
 
     def physical(self) -> set[int]:
         """Return the offsets of all data records that are there."""
-        return {record.offset for _, record in self.log.records(self.log.log_start_offset)}
+        return {record.offset for _, record in self.log.reader.records(self.log.log_start_offset)}
 
     def horizons(self) -> dict[int, int]:
         """Return the delete horizon of each record that has one, by offset."""
@@ -195,7 +195,7 @@ class VersionModel:
     def append(self) -> None:
         """Append a batch outside a transaction."""
         drafts = [self.draft() for _ in range(self.rng.randint(1, 3))]
-        info = self.log.append_records(
+        info = self.log.writer.append_records(
             [NewRecord(d.key, d.value, d.timestamp, d.headers) for d in drafts]
         )
         for arrival in self._arrivals(info.first_offset, drafts):
@@ -241,7 +241,7 @@ class VersionModel:
 
     def roll(self) -> None:
         """Close the active segment."""
-        self.log.roll()
+        self.log.writer.roll()
 
     def upper_bound(self) -> int:
         """Base of the segment that holds the last stable offset, at most of the active one."""
@@ -274,13 +274,13 @@ class VersionModel:
         stats = drive(steps)
         assert stats.end_offset > self.first_dirty or forced
         self.first_dirty = stats.end_offset
-        self.log.delete_expired_files()
+        self.log.local.delete_expired_files()
         self.check_one_a_key(stats.end_offset, log_end_offset)
 
     def switch(self) -> None:
         """Give the topic another strategy: what is there competes anew (§13.8)."""
         self.strategy = self.rng.choice([each for each in STRATEGIES if each != self.strategy])
-        self.log.set_config(LogConfig(**self._settings()))
+        self.log.local.set_config(LogConfig(**self._settings()))
         self.first_dirty = max(self.first_dirty - 1, self.log.log_start_offset)
         self.switched += 1
         there = self.physical()

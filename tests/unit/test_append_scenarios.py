@@ -44,11 +44,11 @@ def producer_fields(header: BatchHeader):
 
 def test_s054_first_append_to_an_empty_log(world):
     log = world.log()
-    info = log.append_batches(batch(0, 2, leader_epoch=-1), leader_epoch=9)
+    info = log.writer.append_batches(batch(0, 2, leader_epoch=-1), leader_epoch=9)
     assert (info.first_offset, info.last_offset, log.log_end_offset) == (0, 2, 3)
     assert stored(world).header.partition_leader_epoch == 9
     stored(world).ensure_valid()
-    assert log.append_records([NewRecord(b"k", b"v")]).first_offset == 3
+    assert log.writer.append_records([NewRecord(b"k", b"v")]).first_offset == 3
 
 
 @pytest.mark.parametrize("log_end", (0, 4, 5))
@@ -56,16 +56,16 @@ def test_s055_a_base_offset_is_for_followers_only(world, log_end):
     """A client gives 0; a follower any that is not below the log's end."""
     log = world.log()
     if log_end:
-        log.append_batches(batch(0, log_end - 1), REPLICA)
+        log.writer.append_batches(batch(0, log_end - 1), REPLICA)
     before = world.files()
     with pytest.raises(InvalidRecordError, match="base offset 0, not 5"):
-        log.append_batches(batch(5))
+        log.writer.append_batches(batch(5))
     assert (world.files(), log.log_end_offset) == (before, log_end)
-    info = log.append_batches(batch(5), REPLICA)
+    info = log.writer.append_batches(batch(5), REPLICA)
     assert (info.first_offset, log.log_end_offset) == (5, 6)
     assert records_of(log, 5)[0].offset == 5
     with pytest.raises(UnexpectedAppendOffsetError):
-        log.append_batches(batch(5), REPLICA)
+        log.writer.append_batches(batch(5), REPLICA)
 
 
 def test_s056_max_message_bytes_binds_clients(world):
@@ -75,10 +75,10 @@ def test_s056_max_message_bytes_binds_clients(world):
     assert len(exceeds) == len(fits) + 1
     before = world.files()
     with pytest.raises(MessageSizeTooLargeError):
-        log.append_batches(exceeds)
+        log.writer.append_batches(exceeds)
     assert (world.files(), log.log_end_offset, log.size_bytes) == (before, 0, 0)
-    assert log.append_batches(fits).size_bytes == log.config.max_message_bytes
-    assert log.append_batches(batch(1, value=b"v" * 501), REPLICA).records == 1
+    assert log.writer.append_batches(fits).size_bytes == log.config.max_message_bytes
+    assert log.writer.append_batches(batch(1, value=b"v" * 501), REPLICA).records == 1
     assert log.size_bytes == len(fits) + len(exceeds)
 
 
@@ -89,15 +89,17 @@ def test_s057_a_set_must_fit_a_segment_whoever_sends_it(world):
     log = world.log(segment_bytes=len(two) - 1)
     before = world.files()
     with pytest.raises(RecordListTooLargeError):
-        log.append_batches(two, REPLICA)
+        log.writer.append_batches(two, REPLICA)
     for origin in (AppendOrigin.CLIENT, REPLICA):
         large = batch(0, value=b"v" * (100 + len(one)))
         assert len(large) > log.config.segment_bytes
         with pytest.raises(RecordListTooLargeError):
-            log.append_batches(large, origin)
+            log.writer.append_batches(large, origin)
     assert (world.files(), log.log_end_offset, len(log.segments)) == (before, 0, 1)
     log.close()
-    assert world.log(segment_bytes=len(two)).append_batches(two, REPLICA).size_bytes == len(two)
+    assert world.log(segment_bytes=len(two)).writer.append_batches(two, REPLICA).size_bytes == len(
+        two
+    )
 
 
 @pytest.mark.parametrize("origin", (AppendOrigin.CLIENT, COORDINATOR))
@@ -112,7 +114,7 @@ def test_s058_the_topics_codec_overrules_the_producers(world, origin):
     ]
     plain = build_batch(records, **fields)
     log = world.log(compression_type="gzip")
-    log.append_batches(plain, origin)
+    log.writer.append_batches(plain, origin)
     kept = stored(world)
     kept.ensure_valid()
     assert kept.codec is Codec.GZIP
@@ -126,8 +128,8 @@ def test_s058_compression_type_producer_keeps_the_bytes(world):
     """All behind the header, and in the header what is not the log's to set."""
     data = batch(0, 9, codec=Codec.ZSTD)
     log = world.log()
-    log.append_batches(batch(0))
-    log.append_batches(data, leader_epoch=4)
+    log.writer.append_batches(batch(0))
+    log.writer.append_batches(data, leader_epoch=4)
     kept = batches_of(world.files()[log_name(0)])[1]
     assert kept.data[61:] == data[61:]
     given = RecordBatch(data).header
@@ -137,7 +139,7 @@ def test_s058_compression_type_producer_keeps_the_bytes(world):
 def test_s058_compression_type_uncompressed_unpacks(world):
     data = batch(0, 9, codec=Codec.LZ4)
     log = world.log(compression_type="uncompressed")
-    log.append_batches(data)
+    log.writer.append_batches(data)
     kept = stored(world)
     assert kept.codec is Codec.NONE
     assert kept.data == batch(0, 9)
@@ -146,9 +148,9 @@ def test_s058_compression_type_uncompressed_unpacks(world):
 def test_s062_a_follower_never_goes_back(world):
     """The error says what came, so that a caller may start the log anew there."""
     log = world.log()
-    log.append_batches(batch(0, 2), REPLICA)
+    log.writer.append_batches(batch(0, 2), REPLICA)
     with pytest.raises(UnexpectedAppendOffsetError) as caught:
-        log.append_batches(batch(0, 2) + batch(3, 4), REPLICA)
+        log.writer.append_batches(batch(0, 2) + batch(3, 4), REPLICA)
     assert (caught.value.first_offset, caught.value.last_offset) == (0, 4)
     assert (log.log_end_offset, offsets_of(world.files()[log_name(0)])) == (3, [0, 1, 2])
 
@@ -157,10 +159,10 @@ def test_s062_a_log_that_starts_above_zero_takes_nothing_below(world):
     log = world.log(log_start_offset=7)
     assert (log.log_start_offset, log.log_end_offset) == (7, 7)
     with pytest.raises(UnexpectedAppendOffsetError) as caught:
-        log.append_batches(batch(4, 6), REPLICA)
+        log.writer.append_batches(batch(4, 6), REPLICA)
     assert (caught.value.first_offset, caught.value.last_offset) == (4, 6)
     assert log.log_end_offset == 7
-    assert log.append_batches(batch(7), REPLICA).first_offset == 7
+    assert log.writer.append_batches(batch(7), REPLICA).first_offset == 7
 
 
 @pytest.mark.parametrize("codec", (Codec.NONE, Codec.LZ4))
@@ -170,13 +172,13 @@ def test_s063_a_followers_gaps_are_kept_and_read_across(world, codec, segment_by
     offsets = [*range(50), *range(50, 200, 7)]
     log = world.log(segment_bytes=segment_bytes, index_interval_bytes=200)
     for offset in offsets:
-        log.append_batches(batch(offset, timestamp=1000 + offset, codec=codec), REPLICA)
+        log.writer.append_batches(batch(offset, timestamp=1000 + offset, codec=codec), REPLICA)
     assert (len(log.segments) > 1) == (segment_bytes == 700)
     assert log.log_end_offset == offsets[-1] + 1
     for start in range(log.log_end_offset):
-        found = offsets_of(log.read(start, 1, min_one_message=True).data)
+        found = offsets_of(log.reader.read(start, 1, min_one_message=True).data)
         assert found[0] == next(offset for offset in offsets if offset >= start)
-        assert next(log.records(start))[1].offset == found[0]
+        assert next(log.reader.records(start))[1].offset == found[0]
     assert [record.offset for record in records_of(log)] == offsets
     assert [record.value for record in records_of(log)] == [b"v%d" % offset for offset in offsets]
 
@@ -191,9 +193,9 @@ def test_s064_a_wrong_crc_is_refused_and_a_torn_tail_dropped(world):
         flipped[position] ^= 1
         for origin in (AppendOrigin.CLIENT, REPLICA):
             with pytest.raises(CorruptRecordError):
-                log.append_batches(bytes(flipped), origin)
+                log.writer.append_batches(bytes(flipped), origin)
     assert (world.files(), log.log_end_offset, log.high_watermark) == (before, 0, 0)
-    info = log.append_batches(whole + batch(2)[:10])
+    info = log.writer.append_batches(whole + batch(2)[:10])
     assert (info.records, info.size_bytes) == (2, len(whole))
     assert stored(world).data == whole
     log._check()
@@ -202,8 +204,8 @@ def test_s064_a_wrong_crc_is_refused_and_a_torn_tail_dropped(world):
 def test_s065_a_null_value_is_a_tombstone(world):
     """Its size on the disk is the varint of -1, and it is no empty value."""
     log = world.log(cleanup_policy=("compact",))
-    log.append_records([NewRecord(b"k", None, 1000)])
-    log.append_records([NewRecord(b"k", b"", 1000)])
+    log.writer.append_records([NewRecord(b"k", None, 1000)])
+    log.writer.append_records([NewRecord(b"k", b"", 1000)])
     tombstone, empty = records_of(log)
     assert (tombstone.key, tombstone.value, empty.value) == (b"k", None, b"")
     first, second = batches_of(world.files()[log_name(0)])
@@ -223,7 +225,7 @@ def test_s060_many_records_are_named_each_by_its_index(world):
     now_ms = world.clock.now_ms()
     times = [now_ms, now_ms - 1001, NO_TIMESTAMP, now_ms + 1001, now_ms + 1000]
     with pytest.raises(InvalidRecordError) as caught:
-        log.append_records([NewRecord(b"k", b"v", time) for time in times])
+        log.writer.append_records([NewRecord(b"k", b"v", time) for time in times])
     bounds = f"is outside [{now_ms - 1000}, {now_ms + 1000}]"
     assert caught.value.record_errors == (
         (1, f"Timestamp {now_ms - 1001} {bounds}"),
@@ -232,6 +234,6 @@ def test_s060_many_records_are_named_each_by_its_index(world):
     rng = random.Random(3)
     many = [rng.choice((0, 5)) for _ in range(100)]
     with pytest.raises(InvalidRecordError, match=r"^record 0 and 99 more: Timestamp") as caught:
-        log.append_records([NewRecord(b"k", b"v", time) for time in many])
+        log.writer.append_records([NewRecord(b"k", b"v", time) for time in many])
     assert [row for row, _ in caught.value.record_errors] == list(range(100))
     assert log.log_end_offset == 0

@@ -102,13 +102,13 @@ def test_s067_a_failed_write_takes_its_directory_offline_and_the_rest_serves(hom
     fs, manager = two_dirs(home)
     fs.rule = lambda operation, path: operation == "write" and "/a-0/" in path
     with pytest.raises(KafkaStorageError, match="cannot append"):
-        manager.log(A0).append_records(RECORD)
+        manager.log(A0).writer.append_records(RECORD)
     fs.rule = lambda *_: False
     broken = manager.directory_of(A0)
     assert not broken.is_online
     for use in (
-        lambda: manager.log(A0).append_records(RECORD),
-        lambda: manager.log(A0).read(0, 100),
+        lambda: manager.log(A0).writer.append_records(RECORD),
+        lambda: manager.log(A0).reader.read(0, 100),
         lambda: manager.delete_records(A0, 1),
         lambda: manager.truncate_to(A0, 1),
     ):
@@ -131,10 +131,10 @@ def test_all_logs_of_a_failed_directory_go_offline(home):
     fill(manager.log(A1), 1)
     fs.rule = lambda operation, path: operation == "sync" and "/a-1/" in path
     with pytest.raises(KafkaStorageError, match="cannot flush"):
-        manager.log(A1).flush()
+        manager.log(A1).local.flush()
     fs.rule = lambda *_: False
     with pytest.raises(KafkaStorageError, match=r"data directory .* is offline.*cannot flush"):
-        manager.log(A0).read(0, 100)
+        manager.log(A0).reader.read(0, 100)
 
 
 def test_a_failed_checkpoint_takes_the_directory_offline(home):
@@ -146,7 +146,7 @@ def test_a_failed_checkpoint_takes_the_directory_offline(home):
     assert not broken.is_online
     assert manager.directory_of(A1).is_online
     with pytest.raises(KafkaStorageError, match="cannot write checkpoints"):
-        manager.log(A0).read(0, 1)
+        manager.log(A0).reader.read(0, 1)
     fill(manager.log(A1), 1)
     manager.close()
 

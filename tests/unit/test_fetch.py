@@ -38,12 +38,12 @@ T = 1_700_000_000_000
 
 
 def send(log, *timestamps):
-    return log.append_records([NewRecord(b"k", b"v", timestamp) for timestamp in timestamps])
+    return log.writer.append_records([NewRecord(b"k", b"v", timestamp) for timestamp in timestamps])
 
 
 def follow(log, *batches):
     for data in batches:
-        log.append_batches(data, REPLICA)
+        log.writer.append_batches(data, REPLICA)
 
 
 # -- the scenarios ---------------------------------------------------------------------------
@@ -54,11 +54,11 @@ def test_s076_sizes_below_one_batch(world):
     log = world.log()
     first, second = batch(0, 4), batch(5, 9)
     follow(log, first, second)
-    result = log.read(0, 1, min_one_message=True)
+    result = log.reader.read(0, 1, min_one_message=True)
     assert (result.data, result.first_entry_incomplete) == (first, False)
-    result = log.read(0, 1)
+    result = log.reader.read(0, 1)
     assert (result.data, result.first_entry_incomplete) == (first[:1], True)
-    result = log.read(0, 0)
+    result = log.reader.read(0, 0)
     assert (result.data, result.first_entry_incomplete) == (b"", False)
 
 
@@ -71,7 +71,7 @@ def test_s077_a_segment_without_its_tail_is_passed_over(world):
     first, second = log.segments.view[:2]
     first.truncate_to(1)
     assert second.base_offset > 1
-    assert offsets_of(log.read(1, 400).data)[0] == second.base_offset
+    assert offsets_of(log.reader.read(1, 400).data)[0] == second.base_offset
     assert records_of(log, 1)[0].offset == second.base_offset
 
 
@@ -80,7 +80,7 @@ def test_s078_a_read_begins_with_the_batch_that_holds_the_offset(world):
     log = world.log()
     follow(log, batch(0, 2), batch(3, 5))
     for offset in (0, 1, 2):
-        assert log.read(offset, 1 << 20).data == batch(0, 2) + batch(3, 5)
+        assert log.reader.read(offset, 1 << 20).data == batch(0, 2) + batch(3, 5)
         assert [record.offset for record in records_of(log, offset)] == list(range(offset, 6))
 
 
@@ -88,18 +88,18 @@ def test_s079_a_transaction_over_three_segments_is_listed_once(world):
     """S-079: committed reads name the aborted transaction and its first offset exactly once."""
     log = world.log()
     follow(log, data_batch(0, 4, 137))
-    log.roll()
+    log.writer.roll()
     follow(log, data_batch(5, 9, 137, sequence=5))
-    log.roll()
+    log.writer.roll()
     follow(log, data_batch(10, 14, 137, sequence=10), abort(15, 137))
-    log.roll()
+    log.writer.roll()
     assert len(log.segments) == 4
     for start in (0, 5, 10, 15):
-        result = log.read(start, 1 << 20, isolation=Isolation.READ_COMMITTED)
+        result = log.reader.read(start, 1 << 20, isolation=Isolation.READ_COMMITTED)
         assert result.aborted == (AbortedRange(137, 0),)
-    assert log.read(0, 1 << 20).aborted == ()
-    assert list(log.records(0, isolation=Isolation.READ_COMMITTED)) == []
-    assert len(list(log.records(0))) == 15
+    assert log.reader.read(0, 1 << 20).aborted == ()
+    assert list(log.reader.records(0, isolation=Isolation.READ_COMMITTED)) == []
+    assert len(list(log.reader.records(0))) == 15
 
 
 def test_s080_offsets_by_time(world):
@@ -107,12 +107,12 @@ def test_s080_offsets_by_time(world):
     log = world.log(index_interval_bytes=0)
     for timestamp in (0, 50, 20, 60):
         send(log, T + timestamp)
-    log.roll()
+    log.writer.roll()
     for timestamp in (10, 70):
         send(log, T + timestamp)
 
     def lookup(target):
-        found = log.offset_for_timestamp(target)
+        found = log.reader.offset_for_timestamp(target)
         return None if found is None else (found.timestamp - T, found.offset)
 
     assert lookup(T + 1) == (50, 1)
@@ -121,25 +121,27 @@ def test_s080_offsets_by_time(world):
     assert lookup(T + 71) is None
     assert lookup(MAX_TIMESTAMP) == (70, 5)
     assert lookup(T) == (0, 0)
-    log.log_start_offset = 2
+    log.offsets.log_start_offset = 2
     assert lookup(T) == (20, 2)
 
 
 def test_s081_special_times_on_an_empty_log(world):
     """S-081: earliest and latest are the bounds, the largest timestamp does not exist."""
     log = world.log()
-    assert log.offset_for_timestamp(EARLIEST_TIMESTAMP) == ListedOffset(-1, 0, -1)
-    assert log.offset_for_timestamp(EARLIEST_LOCAL_TIMESTAMP) == ListedOffset(-1, 0, -1)
-    assert log.offset_for_timestamp(LATEST_TIMESTAMP) == ListedOffset(-1, log.log_end_offset, -1)
-    assert log.offset_for_timestamp(MAX_TIMESTAMP) is None
-    assert log.offset_for_timestamp(LATEST_TIERED_TIMESTAMP).offset == -1
-    assert log.offset_for_timestamp(0) is None
+    assert log.reader.offset_for_timestamp(EARLIEST_TIMESTAMP) == ListedOffset(-1, 0, -1)
+    assert log.reader.offset_for_timestamp(EARLIEST_LOCAL_TIMESTAMP) == ListedOffset(-1, 0, -1)
+    assert log.reader.offset_for_timestamp(LATEST_TIMESTAMP) == ListedOffset(
+        -1, log.log_end_offset, -1
+    )
+    assert log.reader.offset_for_timestamp(MAX_TIMESTAMP) is None
+    assert log.reader.offset_for_timestamp(LATEST_TIERED_TIMESTAMP).offset == -1
+    assert log.reader.offset_for_timestamp(0) is None
 
 
 def test_special_times_on_an_empty_log_that_starts_later(world):
     log = world.log(log_start_offset=7)
-    assert log.offset_for_timestamp(EARLIEST_TIMESTAMP) == ListedOffset(-1, 7, -1)
-    assert log.offset_for_timestamp(LATEST_TIMESTAMP) == ListedOffset(-1, 7, -1)
+    assert log.reader.offset_for_timestamp(EARLIEST_TIMESTAMP) == ListedOffset(-1, 7, -1)
+    assert log.reader.offset_for_timestamp(LATEST_TIMESTAMP) == ListedOffset(-1, 7, -1)
 
 
 def test_s082_a_segment_that_matches_only_below_the_log_start_ends_the_search(world):
@@ -147,21 +149,21 @@ def test_s082_a_segment_that_matches_only_below_the_log_start_ends_the_search(wo
     log = world.log()
     send(log, 500)
     send(log, 100)
-    log.roll()
+    log.writer.roll()
     send(log, 600)
-    log.log_start_offset = 1
-    assert log.offset_for_timestamp(400) is None
-    assert log.offset_for_timestamp(501).offset == 2
-    log.log_start_offset = 0
-    assert log.offset_for_timestamp(400)[:2] == (500, 0)
+    log.offsets.log_start_offset = 1
+    assert log.reader.offset_for_timestamp(400) is None
+    assert log.reader.offset_for_timestamp(501).offset == 2
+    log.offsets.log_start_offset = 0
+    assert log.reader.offset_for_timestamp(400)[:2] == (500, 0)
 
 
 def test_s083_the_record_within_a_batch(world):
     """S-083: both lookups give the record itself, not the batch."""
     log = world.log()
     send(log, 5, 9, 7)
-    assert log.offset_for_timestamp(8) == ListedOffset(9, 1, 0)
-    assert log.offset_for_timestamp(MAX_TIMESTAMP) == ListedOffset(9, 1, 0)
+    assert log.reader.offset_for_timestamp(8) == ListedOffset(9, 1, 0)
+    assert log.reader.offset_for_timestamp(MAX_TIMESTAMP) == ListedOffset(9, 1, 0)
 
 
 # -- bounds ----------------------------------------------------------------------------------
@@ -172,13 +174,13 @@ def test_offsets_outside_the_log_are_refused_with_both_bounds(world):
     send(log, 1, 2, 3)
     for offset in (-1, 4, 9):
         with pytest.raises(OffsetOutOfRangeError) as caught:
-            log.read(offset, 100)
+            log.reader.read(offset, 100)
         error = caught.value
         assert (error.offset, error.log_start_offset, error.log_end_offset) == (offset, 5, 8)
         with pytest.raises(OffsetOutOfRangeError):
-            next(log.records(offset))
-    assert log.read(8, 100).data == b""
-    assert list(log.records(8)) == []
+            next(log.reader.records(offset))
+    assert log.reader.read(8, 100).data == b""
+    assert list(log.reader.records(8)) == []
 
 
 def test_the_high_watermark_bounds_a_read(world):
@@ -187,34 +189,34 @@ def test_the_high_watermark_bounds_a_read(world):
     for _ in range(8):
         send(log, 1000)
     for watermark in range(9):
-        log._high_watermark = watermark
-        assert offsets_of(log.read(0, 1 << 20, isolation=Isolation.LOG_END).data) != []
+        log.offsets.high_watermark = watermark
+        assert offsets_of(log.reader.read(0, 1 << 20, isolation=Isolation.LOG_END).data) != []
         seen = [record.offset for record in records_of(log)]
         assert seen == list(range(watermark))
         for start in range(9):
             if start >= watermark:
-                assert log.read(start, 1 << 20).data == b""
-    log._high_watermark = 8
+                assert log.reader.read(start, 1 << 20).data == b""
+    log.offsets.high_watermark = 8
 
 
 def test_an_upper_bound_in_a_hole_does_not_let_a_later_segment_through(world):
     log = world.log()
     follow(log, batch(0), batch(1))
-    log.roll(10)
+    log.writer.roll(10)
     follow(log, batch(10))
-    log._high_watermark = 5
+    log.offsets.high_watermark = 5
     assert [record.offset for record in records_of(log)] == [0, 1]
-    assert log.read(2, 1 << 20).data == b""
-    log._high_watermark = 11
+    assert log.reader.read(2, 1 << 20).data == b""
+    log.offsets.high_watermark = 11
 
 
 def test_ends_of_record_and_batch_reads_are_exclusive(world):
     log = world.log()
     follow(log, batch(0, 2), batch(3, 5), batch(6, 8))
-    assert [r.offset for _, r in log.records(1, 5)] == [1, 2, 3, 4]
-    assert [b.header.base_offset for b in log.batches(1, 6)] == [0, 3]
-    assert [b.header.base_offset for b in log.batches(3)] == [3, 6]
-    assert list(log.records(4, 4)) == []
+    assert [r.offset for _, r in log.reader.records(1, 5)] == [1, 2, 3, 4]
+    assert [b.header.base_offset for b in log.reader.batches(1, 6)] == [0, 3]
+    assert [b.header.base_offset for b in log.reader.batches(3)] == [3, 6]
+    assert list(log.reader.records(4, 4)) == []
 
 
 def test_reads_cross_batches_larger_than_what_is_read_at_a_time(world):
@@ -231,8 +233,8 @@ def test_holes_are_passed_over(world):
     """Gaps in and between batches and at segment ends, an emptied batch, an empty segment."""
     log = world.log()
     follow(log, batch(2, 3), batch(7))
-    log.roll(20)
-    log.roll(20)
+    log.writer.roll(20)
+    log.writer.roll(20)
     follow(log, empty_batch(RecordBatch(batch(20, 24)).header), batch(30))
     stored = [2, 3, 7, 30]
     for start in range(32):
@@ -243,10 +245,10 @@ def test_holes_are_passed_over(world):
 def test_a_read_ends_in_a_hole_at_the_end_of_the_log(world):
     log = world.log()
     follow(log, batch(0, 4))
-    log.roll(20)
+    log.writer.roll(20)
     assert (log.log_end_offset, log.high_watermark) == (20, 5)
     assert records_of(log, 5) == []
-    log.set_high_watermark(20)
+    log.offsets.set_high_watermark(20)
     assert records_of(log, 5) == []
     assert records_of(log, 20) == []
 
@@ -288,9 +290,9 @@ def test_committed_reads_drop_aborted_data(world, segment_bytes):
     lts(log)
     assert log.last_stable_offset == 90
     for start in range(91):
-        seen = [r.offset for _, r in log.records(start, isolation=Isolation.READ_COMMITTED)]
+        seen = [r.offset for _, r in log.reader.records(start, isolation=Isolation.READ_COMMITTED)]
         assert seen == [offset for offset in COMMITTED if offset >= start]
-    everything = [r.offset for _, r in log.records(0)]
+    everything = [r.offset for _, r in log.reader.records(0)]
     assert everything == [offset for offset in range(90) if offset not in (29, 58, 74, 89)]
 
 
@@ -298,11 +300,14 @@ def test_committed_reads_stop_at_the_last_stable_offset(world):
     log = world.log()
     follow(log, batch(0, 1), data_batch(2, 3, 1), batch(4, 5))
     assert log.last_stable_offset == 2
-    assert [r.offset for _, r in log.records(0, isolation=Isolation.READ_COMMITTED)] == [0, 1]
+    assert [r.offset for _, r in log.reader.records(0, isolation=Isolation.READ_COMMITTED)] == [
+        0,
+        1,
+    ]
     assert len(records_of(log)) == 6
     follow(log, commit(6, 1))
     assert log.last_stable_offset == 7
-    assert len(list(log.records(0, isolation=Isolation.READ_COMMITTED))) == 6
+    assert len(list(log.reader.records(0, isolation=Isolation.READ_COMMITTED))) == 6
 
 
 def test_a_producer_that_aborts_twice_and_then_commits(world):
@@ -313,7 +318,7 @@ def test_a_producer_that_aborts_twice_and_then_commits(world):
         *(data_batch(6, 7, 1, sequence=4), commit(8, 1), batch(9)),
     )
     for start in range(10):
-        seen = [r.offset for _, r in log.records(start, isolation=Isolation.READ_COMMITTED)]
+        seen = [r.offset for _, r in log.reader.records(start, isolation=Isolation.READ_COMMITTED)]
         assert seen == [offset for offset in (6, 7, 9) if offset >= start]
 
 
@@ -329,15 +334,15 @@ def test_a_marker_whose_record_was_compacted_away_is_no_marker(world):
 def test_leader_epochs_are_listed(world):
     log = world.log()
     follow(log, batch(0, timestamp=10, leader_epoch=3), batch(1, timestamp=20, leader_epoch=5))
-    assert log.offset_for_timestamp(EARLIEST_TIMESTAMP) == ListedOffset(-1, 0, 3)
-    assert log.offset_for_timestamp(LATEST_TIMESTAMP) == ListedOffset(-1, 2, 5)
-    assert log.offset_for_timestamp(10) == ListedOffset(10, 0, 3)
-    assert log.offset_for_timestamp(MAX_TIMESTAMP) == ListedOffset(20, 1, 5)
+    assert log.reader.offset_for_timestamp(EARLIEST_TIMESTAMP) == ListedOffset(-1, 0, 3)
+    assert log.reader.offset_for_timestamp(LATEST_TIMESTAMP) == ListedOffset(-1, 2, 5)
+    assert log.reader.offset_for_timestamp(10) == ListedOffset(10, 0, 3)
+    assert log.reader.offset_for_timestamp(MAX_TIMESTAMP) == ListedOffset(20, 1, 5)
 
 
 def test_a_time_without_meaning_is_refused(world):
     with pytest.raises(InvalidRecordError, match="-6"):
-        world.log().offset_for_timestamp(-6)
+        world.log().reader.offset_for_timestamp(-6)
 
 
 def test_lookups_by_time_equal_a_scan(world):
@@ -349,9 +354,9 @@ def test_lookups_by_time_equal_a_scan(world):
     assert len(log.segments) > 3
     for target in range(102):
         expected = next((row for row, time in enumerate(times) if time >= target), None)
-        found = log.offset_for_timestamp(target)
+        found = log.reader.offset_for_timestamp(target)
         assert (None if found is None else found.offset) == expected
-    assert log.offset_for_timestamp(MAX_TIMESTAMP).offset == times.index(max(times))
+    assert log.reader.offset_for_timestamp(MAX_TIMESTAMP).offset == times.index(max(times))
 
 
 # -- damage ----------------------------------------------------------------------------------
@@ -371,12 +376,14 @@ def test_a_damaged_batch_is_named_when_it_is_read(world):
     """A clean load does not look; reading does, and gives what stands before."""
     size = len(batch(0))
     log = damaged_log(world, size + 65)
-    records = log.records(0)
+    records = log.reader.records(0)
     assert next(records)[1].offset == 0
     with pytest.raises(CorruptRecordError, match="bad CRC") as caught:
         next(records)
     assert (caught.value.path, caught.value.position) == (world.path(log_name(0)), size)
-    assert [b.header.base_offset for b in log.batches(0)] == [0, 1, 2], "raw reads do not check"
+    assert [b.header.base_offset for b in log.reader.batches(0)] == [0, 1, 2], (
+        "raw reads do not check"
+    )
 
 
 def test_what_lies_before_the_damage_is_read_up_to_a_bound_behind_it(world):
@@ -387,7 +394,7 @@ def test_what_lies_before_the_damage_is_read_up_to_a_bound_behind_it(world):
     start = len(batch(0)) + len(batch(1))
     segment.file.write_at([b"\x09"], start + 16)
     assert log.last_stable_offset == 3
-    found = log.records(0, isolation=Isolation.READ_COMMITTED)
+    found = log.reader.records(0, isolation=Isolation.READ_COMMITTED)
     assert [next(found)[1].offset for _ in range(2)] == [0, 1]
     with pytest.raises(CorruptRecordError, match="magic 9") as caught:
         next(found)
@@ -413,7 +420,7 @@ def test_records_that_cannot_be_decoded_are_damage_at_rest(world):
         records_of(log)
     assert caught.value.check == "record_structure"
     with pytest.raises(CorruptRecordError, match="premature end"):
-        log.offset_for_timestamp(5)
+        log.reader.offset_for_timestamp(5)
 
 
 def test_a_closed_log_is_not_read(world):
@@ -421,16 +428,16 @@ def test_a_closed_log_is_not_read(world):
     send(log, 5)
     log.close()
     with pytest.raises(IllegalStateError, match="closed"):
-        log.read(0, 100)
+        log.reader.read(0, 100)
     with pytest.raises(IllegalStateError, match="closed"):
-        log.offset_for_timestamp(5)
+        log.reader.offset_for_timestamp(5)
 
 
 def test_the_first_offset_at_a_time_is_found_where_a_time_index_is_lost(world):
     """An index that was lost starts empty: of such a segment only the records tell."""
     log = world.log(segment_bytes=300)
     for number in range(12):
-        log.append_records([NewRecord(b"k", b"v", 1000 + number)])
+        log.writer.append_records([NewRecord(b"k", b"v", 1000 + number)])
     log.close()
     assert len([name for name in world.files() if name.endswith(".log")]) > 2
     for name in [name for name in world.files() if name.endswith(".timeindex")]:

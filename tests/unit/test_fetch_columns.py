@@ -25,7 +25,7 @@ ISOLATIONS = (Isolation.READ_UNCOMMITTED, Isolation.READ_COMMITTED, Isolation.LO
 
 def follow(log, *batches):
     for data in batches:
-        log.append_batches(data, REPLICA)
+        log.writer.append_batches(data, REPLICA)
 
 
 def by_batch(records):
@@ -61,7 +61,7 @@ def test_columns_of_kafkas_directories_are_their_records(case):
         for first, last in bounds:
             if first > end:
                 continue
-            expected = by_batch(log.records(first, last, isolation=isolation))
+            expected = by_batch(log.reader.records(first, last, isolation=isolation))
             columns = log.reader.columns(first, last, isolation=isolation)
             assert from_columns(columns) == expected
     manager.close()
@@ -71,7 +71,7 @@ def test_columns_of_kafkas_directories_are_their_records(case):
 @pytest.mark.parametrize("codec", Codec)
 def test_columns_of_any_number_of_records(world, codec, count):
     log = world.log()
-    log.append_records(
+    log.writer.append_records(
         [
             NewRecord(
                 b"k%d" % row if row % 3 else None,
@@ -83,7 +83,7 @@ def test_columns_of_any_number_of_records(world, codec, count):
         ],
         codec,
     )
-    assert from_columns(log.reader.columns(0)) == by_batch(log.records(0))
+    assert from_columns(log.reader.columns(0)) == by_batch(log.reader.records(0))
 
 
 def test_what_was_given_stays_valid(world):
@@ -100,11 +100,13 @@ def test_what_was_given_stays_valid(world):
 def test_columns_can_be_appended_again(world):
     """What is read is what the fast door of `append` takes."""
     log = world.log()
-    log.append_records(
+    log.writer.append_records(
         [NewRecord(b"k%d" % row, None, 1000 - row, (("h", b"%d" % row),)) for row in range(70)]
     )
     ((_, columns),) = log.reader.columns(0)
-    log.append_columns(columns.keys, columns.values, columns.timestamps, columns.encoded_headers)
+    log.writer.append_columns(
+        columns.keys, columns.values, columns.timestamps, columns.encoded_headers
+    )
     first, second = (each.to_records() for _, each in log.reader.columns(0))
     assert [record._replace(offset=0) for record in first] == [
         record._replace(offset=0) for record in second
@@ -129,7 +131,7 @@ def test_only_rows_of_the_range_are_given(world):
 
 def test_offsets_outside_the_log_are_refused_with_both_bounds(world):
     log = world.log(log_start_offset=5)
-    log.append_records([NewRecord(b"k", b"v", 1000)] * 3)
+    log.writer.append_records([NewRecord(b"k", b"v", 1000)] * 3)
     for offset in (4, 9):
         with pytest.raises(OffsetOutOfRangeError) as caught:
             next(log.reader.columns(offset))
@@ -150,7 +152,7 @@ def test_rows_whose_offsets_do_not_rise_are_chosen_one_by_one(world):
         partition_leader_epoch=0,
     )
     follow(log, data)
-    assert from_columns(log.reader.columns(0, 1)) == by_batch(log.records(0, 1))
+    assert from_columns(log.reader.columns(0, 1)) == by_batch(log.reader.records(0, 1))
     assert len(from_columns(log.reader.columns(0, 1))) == 2
     assert list(log.reader.columns(1)) == []
 
@@ -191,8 +193,8 @@ def test_columns_stop_at_the_last_stable_offset(world):
 def test_a_section_that_unfolds_beyond_the_limit_is_damage(world, count):
     log = world.log(logstore_decompression_max_bytes=1000)
     small, large = bytes(100), bytes(2000)
-    log.append_records([NewRecord(b"k", small, 1000)], Codec.GZIP)
-    log.append_records([NewRecord(b"k", large, 1000)] * count, Codec.GZIP)
+    log.writer.append_records([NewRecord(b"k", small, 1000)], Codec.GZIP)
+    log.writer.append_records([NewRecord(b"k", large, 1000)] * count, Codec.GZIP)
     given = log.reader.columns(0)
     assert next(given)[1].values[0] == small
     with pytest.raises(CorruptRecordError, match="1000") as caught:

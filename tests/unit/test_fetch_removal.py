@@ -60,7 +60,7 @@ def test_an_iterator_ends_its_segment_and_then_misses_what_was_deleted(world, me
     next(iterator)
     log.delete_records(20)
     if unlinked:
-        log.delete_expired_files(force=True)
+        log.local.delete_expired_files(force=True)
     given, error = drain(iterator)
     assert len(given) == following - 1, "a batch a record"
     assert (error.offset, error.log_start_offset, error.log_end_offset) == (following, 20, COUNT)
@@ -69,17 +69,17 @@ def test_an_iterator_ends_its_segment_and_then_misses_what_was_deleted(world, me
 def test_an_iterator_goes_on_where_just_what_it_has_read_was_deleted(world):
     log = filled(world)
     following = bases(log)[1]
-    iterator = log.records(0)
+    iterator = log.reader.records(0)
     seen = offsets(next(iterator) for _ in range(following))
     log.delete_records(following)
-    log.delete_expired_files(force=True)
+    log.local.delete_expired_files(force=True)
     assert seen + offsets(iterator) == list(range(COUNT))
 
 
 def test_an_iterator_with_an_end_does_not_miss_what_lies_beyond_it(world):
     log = filled(world)
     following = bases(log)[1]
-    iterator = log.records(0, following)
+    iterator = log.reader.records(0, following)
     next(iterator)
     log.delete_records(20)
     assert offsets(iterator) == list(range(1, following))
@@ -87,7 +87,7 @@ def test_an_iterator_with_an_end_does_not_miss_what_lies_beyond_it(world):
 
 def test_retention_is_met_like_a_deletion(world):
     log = filled(world, retention_bytes=600)
-    iterator = log.records(0)
+    iterator = log.reader.records(0)
     next(iterator)
     log.delete_old_segments()
     assert log.log_start_offset > bases(log)[0] - 1 > 0
@@ -99,7 +99,7 @@ def test_a_log_start_inside_the_segment_is_met_at_the_next_piece(world, monkeypa
     """A piece is one read; here a read gives one batch."""
     monkeypatch.setattr("logstore.fetch.FETCH_BYTES", 1)
     log = filled(world)
-    iterator = log.records(0)
+    iterator = log.reader.records(0)
     next(iterator)
     log.delete_records(2)
     given, error = drain(iterator)
@@ -133,13 +133,13 @@ def test_a_segment_that_goes_during_a_read_is_missed_not_skipped(world, monkeypa
 
     def remove():
         log.delete_records(20)
-        log.delete_expired_files(force=True)
+        log.local.delete_expired_files(force=True)
         if closed:
             first.close_handlers()
 
     pending = interrupted(monkeypatch, name, remove)
     with pytest.raises(OffsetOutOfRangeError) as caught:
-        log.read(0, 1000)
+        log.reader.read(0, 1000)
     assert not pending
     assert (caught.value.log_start_offset, caught.value.log_end_offset) == (20, COUNT)
     assert [record.offset for record in records_of(log)] == list(range(20, COUNT))
@@ -152,7 +152,7 @@ def test_a_deletion_between_the_bounds_and_the_segments_is_no_hole(world, monkey
         log.reader, "_find", lambda *details: (log.delete_records(20), original(*details))[1]
     )
     with pytest.raises(OffsetOutOfRangeError):
-        log.read(0, 1000)
+        log.reader.read(0, 1000)
 
 
 @pytest.mark.parametrize("target", (1000, 1003, -3))
@@ -162,12 +162,12 @@ def test_a_look_up_by_time_begins_again_when_its_segment_went(world, monkeypatch
 
     def remove():
         log.delete_records(20)
-        log.delete_expired_files(force=True)
+        log.local.delete_expired_files(force=True)
         for segment in segments:
             segment.close_handlers()
 
     pending = interrupted(monkeypatch, "batches", remove)
-    found = log.offset_for_timestamp(target)
+    found = log.reader.offset_for_timestamp(target)
     assert not pending
     assert found.offset == (COUNT - 1 if target == -3 else 20)
 
@@ -180,10 +180,10 @@ def test_what_fails_in_a_segment_that_stays_is_an_error_of_the_disk(world, monke
 
     monkeypatch.setattr(LogSegment, "read", fail)
     with pytest.raises(KafkaStorageError, match="Input/output error"):
-        log.read(0, 100)
+        log.reader.read(0, 100)
     monkeypatch.undo()
     with pytest.raises(ValueError, match="invalid maximum size"):
-        log.read(0, -1)
+        log.reader.read(0, -1)
 
 
 class _LockOfAChange:
@@ -225,7 +225,7 @@ def test_a_look_that_fails_during_a_change_waits_for_its_end_and_looks_again(wor
 
 def test_a_log_that_is_closed_meanwhile_says_so(world):
     log = filled(world)
-    iterator = log.records(0)
+    iterator = log.reader.records(0)
     next(iterator)
     log.close()
     with pytest.raises(IllegalStateError, match="closed"):
@@ -236,7 +236,7 @@ def test_late_readers_of_a_removed_segment_bring_no_file_back(world):
     log = filled(world)
     first = log.segments.first
     log.delete_records(20)
-    log.delete_expired_files(force=True)
+    log.local.delete_expired_files(force=True)
     before = sorted(world.files())
     with pytest.raises((OSError, ValueError)):
         first.read(0, 100)
@@ -254,7 +254,7 @@ def test_s202_an_iterator_reads_on_through_a_cleaning(world, method):
     log = compacted(world, segment_bytes=300)
     for number in range(COUNT):
         put(log, (b"k%d" % (number % 3), b"v%d" % number))
-    log.roll()
+    log.writer.roll()
     following = bases(log)[1]
     iterator = getattr(log.reader, method)(0)
     first = next(iterator)
@@ -270,7 +270,7 @@ def test_a_read_begins_again_in_what_replaced_its_segment(world, monkeypatch):
     log = compacted(world, segment_bytes=300)
     for number in range(COUNT):
         put(log, (b"k%d" % (number % 3), b"v%d" % number))
-    log.roll()
+    log.writer.roll()
     old = log.segments.view[:-1]
 
     def clean():
@@ -290,7 +290,7 @@ def test_an_iterator_ends_its_piece_when_the_log_is_truncated(world):
     """What it holds of the part that went is no damage; beyond it there is no log any more."""
     log = filled(world)
     following = bases(log)[1]
-    iterator = log.records(0)
+    iterator = log.reader.records(0)
     next(iterator)
     log.truncate_to(2)
     given, error = drain(iterator)
@@ -301,11 +301,11 @@ def test_an_iterator_ends_its_piece_when_the_log_is_truncated(world):
 def test_an_iterator_reads_what_was_appended_after_a_truncation(world):
     log = filled(world)
     following = bases(log)[1]
-    iterator = log.records(0)
+    iterator = log.reader.records(0)
     next(iterator)
     log.truncate_to(following)
-    log.append_records([NewRecord(b"k", b"new", 5000)])
+    log.writer.append_records([NewRecord(b"k", b"new", 5000)])
     rest = list(iterator)
     assert offsets(rest) == list(range(1, following + 1))
     assert rest[-1][1].value == b"new"
-    assert offsets(log.records(following, isolation=Isolation.LOG_END)) == [following]
+    assert offsets(log.reader.records(following, isolation=Isolation.LOG_END)) == [following]

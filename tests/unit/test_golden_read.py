@@ -53,16 +53,16 @@ def check_log(log, case):
     expected = lines(case, "records.jsonl")
     data = [line for line in expected if not line["is_control"]]
     start = log.log_start_offset
-    assert [record_line(record, batch) for batch, record in log.records(start)] == data
+    assert [record_line(record, batch) for batch, record in log.reader.records(start)] == data
     everything = [
         record_line(record, batch)
-        for batch in log.batches(start)
+        for batch in log.reader.batches(start)
         for record in batch.records()
         if record.offset >= start
     ]
     assert everything == expected
     committed = [line["offset"] for line in lines(case, "committed.jsonl")]
-    read = log.records(start, isolation=Isolation.READ_COMMITTED)
+    read = log.reader.records(start, isolation=Isolation.READ_COMMITTED)
     assert [record.offset for _, record in read] == committed
     check_starts(log, [line["offset"] for line in data])
     check_times(log, data)
@@ -75,19 +75,19 @@ def check_starts(log, offsets):
     """Reading from any offset, stored or not, gives what stands at or after it."""
     span = range(log.log_start_offset, log.log_end_offset + 1)
     for start in span:
-        first = next((record.offset for _, record in log.records(start)), None)
+        first = next((record.offset for _, record in log.reader.records(start)), None)
         assert first == next((offset for offset in offsets if offset >= start), None)
 
 
 def check_times(log, data):
     """Lookups of each stored time, and of the special ones."""
-    assert log.offset_for_timestamp(EARLIEST_TIMESTAMP).offset == log.log_start_offset
-    assert log.offset_for_timestamp(LATEST_TIMESTAMP).offset == log.log_end_offset
-    largest = log.offset_for_timestamp(MAX_TIMESTAMP)
+    assert log.reader.offset_for_timestamp(EARLIEST_TIMESTAMP).offset == log.log_start_offset
+    assert log.reader.offset_for_timestamp(LATEST_TIMESTAMP).offset == log.log_end_offset
+    largest = log.reader.offset_for_timestamp(MAX_TIMESTAMP)
     times = [line["timestamp"] for line in data]
     assert largest.timestamp >= max(times)
     for target in {*times[:40], *times[-40:]} - {-1}:
-        found = log.offset_for_timestamp(target)
+        found = log.reader.offset_for_timestamp(target)
         first = next(line["offset"] for line in data if line["timestamp"] >= target)
         assert found is None or found.offset <= first
         if log.log_start_offset == 0:
@@ -194,7 +194,7 @@ def test_both_sides_of_a_cleaning_open_without_findings(case):
     assert [[s.base_offset, s.size_bytes] for s in log.segments] == side["segments"]
     for segment in log.segments:
         segment._check()
-    offsets = [record.offset for _, record in log.records(log.log_start_offset)]
+    offsets = [record.offset for _, record in log.reader.records(log.log_start_offset)]
     assert offsets == sorted(set(offsets))
     manager.close()
 
@@ -204,7 +204,7 @@ def test_the_transaction_indexes_name_what_the_markers_say():
     manager, log = open_read_only(ROOT / "transactions" / "data", clock_of("transactions"))
     aborts = []
     open_from = {}
-    for batch in log.batches(0):
+    for batch in log.reader.batches(0):
         header = batch.header
         if header.is_control:
             first = open_from.pop(header.producer_id, None)

@@ -186,7 +186,7 @@ def test_an_index_that_is_no_file_of_its_own_is_built_anew(home, outside, kind, 
     manager = home.open(read_only=read_only)
     log = manager.log(A0)
     assert offsets(log) == list(range(30))
-    assert log.offset_for_timestamp(0).offset == 0
+    assert log.reader.offset_for_timestamp(0).offset == 0
     if not read_only:
         fill(log, 1)
     elif sort == "pipe":
@@ -211,7 +211,7 @@ def test_leftovers_that_are_links_or_pipes_go_alone(home, outside, state, sort):
             path.symlink_to(outside / target)
     manager = home.open()
     assert offsets(manager.log(A0)) == [0, 1, 2]
-    manager.log(A0).roll()
+    manager.log(A0).writer.roll()
     manager.close()
     assert contents(outside) == PRECIOUS
     assert [each for each in data(home, "a-0").iterdir() if each.name.endswith(state)] == []
@@ -260,7 +260,7 @@ def test_a_pipe_named_as_a_log_is_foreign(home):
         manager.close()
     manager = home.open()
     fill(manager.log(A0), 1)
-    manager.log(A0).roll()
+    manager.log(A0).writer.roll()
     manager.close()
 
 

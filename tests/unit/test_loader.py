@@ -53,7 +53,7 @@ def test_a_new_directory_starts_at_the_log_start(world):
     log = world.log(log_start_offset=42)
     assert (log.log_start_offset, log.log_end_offset, log.recovery_point) == (42, 42, 42)
     assert log.active_segment.base_offset == 42
-    assert log.append_records([NewRecord(b"k", b"v")]).first_offset == 42
+    assert log.writer.append_records([NewRecord(b"k", b"v")]).first_offset == 42
 
 
 def test_a_clean_restart_changes_nothing(world):
@@ -77,14 +77,14 @@ def test_a_clean_restart_changes_nothing(world):
 def test_appends_go_on_in_the_segment_they_left(world):
     """Indexes have room again; the roll clock starts at the first batch's time."""
     log = world.log(segment_ms=1000)
-    log.append_records([NewRecord(b"k", b"v", 5000)])
+    log.writer.append_records([NewRecord(b"k", b"v", 5000)])
     log.close()
     world.clock.advance(days=30)
     log = world.log(segment_ms=1000)
     assert not log.active_segment.offset_index.is_full
     assert not log.active_segment.time_index.is_full
-    assert log.append_records([NewRecord(b"k", b"v", 6000)]).roll_reason is None
-    assert log.append_records([NewRecord(b"k", b"v", 6001)]).roll_reason is not None
+    assert log.writer.append_records([NewRecord(b"k", b"v", 6000)]).roll_reason is None
+    assert log.writer.append_records([NewRecord(b"k", b"v", 6001)]).roll_reason is not None
 
 
 def test_data_that_ends_below_the_log_start_gives_way_to_an_empty_log(world):
@@ -98,7 +98,7 @@ def test_data_that_ends_below_the_log_start_gives_way_to_an_empty_log(world):
     assert log.epochs.entries == ()
     assert log.recovery_point == 20
     assert [n for n in world.files() if n.endswith(".log")] == [log_name(20)]
-    assert log.append_records([NewRecord(b"k", b"v")]).first_offset == 20
+    assert log.writer.append_records([NewRecord(b"k", b"v")]).first_offset == 20
 
 
 @pytest.mark.parametrize(
@@ -118,14 +118,14 @@ def test_a_log_start_that_the_log_never_reached_is_ignored(world, clean, recover
     assert (log.log_start_offset, log.log_end_offset) == (first, 9)
     assert offsets_in(log) == list(range(first, 9))
     assert {n: data for n, data in world.files().items() if n.endswith(".log")} == before
-    assert log.append_records([NewRecord(b"k", b"v")]).first_offset == 9
+    assert log.writer.append_records([NewRecord(b"k", b"v")]).first_offset == 9
 
 
 def test_transactions_of_a_log_whose_start_is_ignored_are_recovered(world):
     """Decided before recovery: producers are followed from the first batch on."""
     log = world.log()
-    log.append_batches(data_batch(0, 0, 1))
-    log.append_end_txn_marker(1, 0, 0, commit=False)
+    log.writer.append_batches(data_batch(0, 0, 1))
+    log.writer.append_end_txn_marker(1, 0, 0, commit=False)
     log.close()
     log = world.log(clean=False, log_start_offset=20)
     assert len(log.segments) == 2
@@ -209,15 +209,17 @@ def test_a_missing_offset_index_has_its_segment_rebuilt(world):
 
 def test_a_damaged_transaction_index_has_its_segment_rebuilt(world):
     log = world.log()
-    log.append_batches(data_batch(0, 1, 5) + abort(2, 5) + data_batch(3, 4, 5, sequence=2), REPLICA)
-    log.append_batches(abort(5, 5), REPLICA)
+    log.writer.append_batches(
+        data_batch(0, 1, 5) + abort(2, 5) + data_batch(3, 4, 5, sequence=2), REPLICA
+    )
+    log.writer.append_batches(abort(5, 5), REPLICA)
     log.close()
     before = world.files()
     sound = before[file_name(0, ".txnindex")]
     world.write(file_name(0, ".txnindex"), b"\x00\x09" + sound[2:])
     log = world.log()
     assert actions_of(log) == ["rebuilt_index"]
-    assert list(log.records(0, isolation=Isolation.READ_COMMITTED)) == []
+    assert list(log.reader.records(0, isolation=Isolation.READ_COMMITTED)) == []
     log.close()
     assert world.files()[file_name(0, ".txnindex")] == sound
 
@@ -240,7 +242,7 @@ def check_cut(world, data, kept, **config):
     log._check()
     log.active_segment._check()
     end_offset = log.log_end_offset
-    assert log.append_records([NewRecord(b"k", b"v")]).first_offset == end_offset
+    assert log.writer.append_records([NewRecord(b"k", b"v")]).first_offset == end_offset
     log.close()
     log = world.log(clean=False, **config)
     assert log.findings == ()
@@ -323,7 +325,7 @@ def test_later_segments_go_with_what_was_cut(world):
     """A log has no gap made by recovery; snapshots and epochs beyond the cut go as well."""
     log = world.log(**SMALL)
     for epoch in range(20):
-        log.append_batches(batch(epoch, leader_epoch=epoch), REPLICA)
+        log.writer.append_batches(batch(epoch, leader_epoch=epoch), REPLICA)
     log.close()
     bases = [segment.base_offset for segment in log.segments]
     victim = bases[2]
@@ -375,7 +377,7 @@ def test_only_what_lies_beyond_the_recovery_point_is_verified(world):
     log = world.log(clean=False, recovery_point=bases[2], **SMALL)
     assert log.findings == ()
     assert (log.log_end_offset, log.recovery_point) == (20, bases[2])
-    log.flush()
+    log.local.flush()
     assert log.recovery_point == 20
     log = world.log(clean=False, recovery_point=0, **SMALL)
     assert "truncated_tail" in actions_of(log)
@@ -391,7 +393,7 @@ def test_a_log_that_was_just_dropped_comes_back_whole(world):
     assert log.findings == ()
     assert offsets_in(log) == list(range(26))
     for offset in range(26):
-        assert log.offset_for_timestamp(1000 + offset).offset == offset
+        assert log.reader.offset_for_timestamp(1000 + offset).offset == offset
     fill(log, 4, 26)
     assert offsets_in(log) == list(range(30))
     log._check()
@@ -448,7 +450,7 @@ def test_a_damaged_old_message_is_an_ordinary_torn_log(world):
 def test_leader_epochs_survive_and_are_rebuilt(world):
     log = world.log()
     for epoch, offset in ((0, 0), (3, 1), (4, 2), (9, 3)):
-        log.append_batches(batch(offset, leader_epoch=epoch), REPLICA)
+        log.writer.append_batches(batch(offset, leader_epoch=epoch), REPLICA)
     log.close()
     expected = log.epochs.entries
     assert world.log().epochs.entries == expected
@@ -468,7 +470,7 @@ def test_epochs_are_bounded_by_the_log(world):
     """Those beyond the end go; those below the log start checkpoint end there."""
     log = world.log()
     for epoch in range(6):
-        log.append_batches(batch(epoch, leader_epoch=epoch), REPLICA)
+        log.writer.append_batches(batch(epoch, leader_epoch=epoch), REPLICA)
     log.close()
     files = world.files()
     world.write(log_name(0), b"".join(batch(e, leader_epoch=e) for e in range(4)))
@@ -483,10 +485,10 @@ def test_producers_survive_with_and_without_snapshots(world):
     """From the snapshot after a clean stop, by replay otherwise, also when one is damaged."""
     log = world.log()
     now = {"timestamp": world.clock.now_ms()}
-    log.append_batches(data_batch(0, 2, 7, epoch=2, sequence=5, **now), REPLICA)
-    log.roll()
+    log.writer.append_batches(data_batch(0, 2, 7, epoch=2, sequence=5, **now), REPLICA)
+    log.writer.roll()
     end = commit(3, 7, epoch=2, coordinator_epoch=4, **now)
-    log.append_batches(end + data_batch(4, 5, 8, **now), REPLICA)
+    log.writer.append_batches(end + data_batch(4, 5, 8, **now), REPLICA)
     log.close()
     files = world.files()
     assert len(decode_snapshot(files[file_name(6, ".snapshot")])) == 2
@@ -511,8 +513,10 @@ def test_a_damaged_snapshot_is_told_where_it_is_needed(world, clean):
     log = world.log()
     now = {"timestamp": world.clock.now_ms()}
     for offset in (0, 3):
-        log.append_batches(data_batch(offset, offset + 2, 7, sequence=offset, **now), REPLICA)
-        log.roll()
+        log.writer.append_batches(
+            data_batch(offset, offset + 2, 7, sequence=offset, **now), REPLICA
+        )
+        log.writer.roll()
     log.close()
     damaged = world.path(file_name(6 if clean else 3, ".snapshot"))
     world.write(damaged.rpartition("/")[2], b"junk")
@@ -526,10 +530,12 @@ def test_a_damaged_snapshot_is_told_where_it_is_needed(world, clean):
 def test_producers_that_expired_are_forgotten_from_segment_to_segment(world):
     """Each segment's recovery begins with the snapshot that the one before ended with."""
     log = world.log()
-    log.append_batches(data_batch(0, 0, 7, timestamp=1000) + commit(1, 7, timestamp=1000), REPLICA)
+    log.writer.append_batches(
+        data_batch(0, 0, 7, timestamp=1000) + commit(1, 7, timestamp=1000), REPLICA
+    )
     for offset in (2, 3):
-        log.roll()
-        log.append_batches(batch(offset), REPLICA)
+        log.writer.roll()
+        log.writer.append_batches(batch(offset), REPLICA)
     log.close()
     for n in world.files(".snapshot"):
         world.fs.remove(world.path(n))
@@ -544,7 +550,7 @@ def test_without_any_snapshot_a_clean_start_spares_the_scan(world):
     log = world.log()
     for _ in range(3):
         fill(log, 2, log.log_end_offset)
-        log.roll()
+        log.writer.roll()
     fill(log, 1, 6)
     log.close()
     for n in world.files(".snapshot"):
@@ -557,7 +563,7 @@ def test_without_any_snapshot_a_clean_start_spares_the_scan(world):
 def test_stray_snapshots_are_removed(world):
     log = world.log()
     fill(log, 3)
-    log.roll()
+    log.writer.roll()
     fill(log, 2, 3)
     log.close()
     snapshot = world.files()[file_name(5, ".snapshot")]
@@ -572,7 +578,7 @@ def test_a_batch_whose_records_compaction_removed_still_tells_its_producer(world
     log = world.log()
     now_ms = world.clock.now_ms()
     header = RecordBatch(data_batch(0, 3, 9, sequence=4, timestamp=now_ms)).header
-    log.append_batches(empty_batch(header) + commit(4, 9, timestamp=now_ms), REPLICA)
+    log.writer.append_batches(empty_batch(header) + commit(4, 9, timestamp=now_ms), REPLICA)
     log.close()
     for n in world.files(".snapshot"):
         world.fs.remove(world.path(n))
@@ -588,10 +594,10 @@ def test_an_index_that_is_built_anew_is_never_believed_half_built():
     """
     world = memory_world()
     log = world.log(index_interval_bytes=0, segment_index_bytes=4000)
-    log.append_batches(data_batch(0, 0, 1, timestamp=world.clock.now_ms()))
-    log.append_end_txn_marker(1, 0, 0, commit=False)
+    log.writer.append_batches(data_batch(0, 0, 1, timestamp=world.clock.now_ms()))
+    log.writer.append_end_txn_marker(1, 0, 0, commit=False)
     fill(log, 10, 2)
-    log.roll()
+    log.writer.roll()
     fill(log, 1, 12)
     log.close()
     sound = world.files()

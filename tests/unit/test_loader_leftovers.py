@@ -20,7 +20,7 @@ def cleaned_log(world):
     log = world.log()
     for _ in range(3):
         fill(log, 3, log.log_end_offset)
-        log.roll()
+        log.writer.roll()
     log.close()
     originals = world.files()
     kept = {
@@ -96,8 +96,8 @@ def test_a_swap_file_of_an_unfinished_split_is_dropped(world):
 def test_an_empty_cleaned_segment_takes_the_place_of_its_base(world):
     """Its transaction index must not outlive the segment it belonged to."""
     log = world.log()
-    log.append_batches(data_batch(0, 1, 5) + abort(2, 5), REPLICA)
-    log.roll()
+    log.writer.append_batches(data_batch(0, 1, 5) + abort(2, 5), REPLICA)
+    log.writer.roll()
     fill(log, 2, 3)
     log.close()
     swap = {log_name(0): b"", file_name(0, ".index"): b"", file_name(0, ".timeindex"): b""}

@@ -56,8 +56,8 @@ def test_s130_lost_indexes_are_built_again(world):
     assert len(log.segments) == 50
     assert [record.offset for record in records_of(log)] == list(range(200))
     for offset in range(200):
-        assert next(log.records(offset))[1].offset == offset
-        found = log.offset_for_timestamp(1000 + offset)
+        assert next(log.reader.records(offset))[1].offset == offset
+        found = log.reader.offset_for_timestamp(1000 + offset)
         assert (found.timestamp, found.offset) == (1000 + offset, offset)
     for segment in log.segments:
         assert segment.offset_index.entries == 3
@@ -117,7 +117,7 @@ def test_s133_noise_in_all_indexes_is_replaced_by_an_unclean_start(world):
     log = put(world, "S-133").open(world, recovery_point=0)
     assert offsets_in(log) == list(range(30))
     for offset in range(30):
-        assert log.offset_for_timestamp(1000 + offset).offset == offset
+        assert log.reader.offset_for_timestamp(1000 + offset).offset == offset
     log.close()
     assert world.files(".index", ".timeindex", ".log") == {
         name: data
@@ -145,7 +145,7 @@ def test_s134_an_unclean_start_finds_what_a_clean_stop_left(world):
         log = world.log(clean=False, recovery_point=recovery_point, **SMALL)
         assert indexes(log) == expected
         assert (log.recovery_point, log.log_end_offset) == (recovery_point, 100)
-        log.flush()
+        log.local.flush()
         assert log.recovery_point == 100
 
 
@@ -202,7 +202,7 @@ def test_s148_a_clean_start_does_not_look_at_the_data(world):
     with pytest.raises(CorruptRecordError) as caught:
         records_of(log)
     assert (caught.value.path, caught.value.position) == (world.path(log_name(0)), 0)
-    assert [record.offset for _, record in log.records(1)] == [1, 2]
+    assert [record.offset for _, record in log.reader.records(1)] == [1, 2]
 
 
 # -- leftovers, gaps, deleted directories ------------------------------------------------------
@@ -225,7 +225,7 @@ def test_s141_followers_gaps_make_segments(world):
     offsets = [0, FAR + 1, FAR + 2, 2 * FAR + 2]
     log = world.log()
     for offset in offsets:
-        log.append_batches(batch(offset), REPLICA)
+        log.writer.append_batches(batch(offset), REPLICA)
     log.close()
     for clean in (True, False, False):
         log = world.log(clean=clean)
@@ -238,7 +238,7 @@ def test_s141_followers_gaps_make_segments(world):
         assert log.log_end_offset == 2 * FAR + 3
         assert offsets_in(log) == offsets
         for offset in offsets:
-            assert next(log.records(offset))[1].offset == offset
+            assert next(log.reader.records(offset))[1].offset == offset
         if clean:
             log.close()
 

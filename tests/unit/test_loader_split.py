@@ -27,7 +27,7 @@ def check_split(world, log, bases, offsets):
     assert [segment.base_offset for segment in log.segments] == bases
     assert offsets_in(log) == offsets
     for offset in offsets:
-        assert next(log.records(offset))[1].offset == offset
+        assert next(log.reader.records(offset))[1].offset == offset
     for segment in log.segments:
         segment._check()  # no offset beyond 2^31-1 above the base
     log._check()
@@ -76,7 +76,7 @@ def test_s139_an_overflowed_segment_is_split_when_it_is_loaded(world, circumstan
     )
     for segment in log.segments.view[:3]:
         assert segment.last_modified_ms == 55_000
-    committed = log.records(0, isolation=Isolation.READ_COMMITTED)
+    committed = log.reader.records(0, isolation=Isolation.READ_COMMITTED)
     assert [r.offset for _, r in committed] == [0, 1, FAR + 5, FAR + 6, *data[-3:]]
     # What lies below the recovery point is as the split made it, durably.
     is_verified = circumstances == {"clean": False}
@@ -85,7 +85,7 @@ def test_s139_an_overflowed_segment_is_split_when_it_is_loaded(world, circumstan
     middle = log.segments.view[1]
     assert [txn.last_offset for txn in middle.txn_index.entries()] == [FAR + 9]
     assert [entry.offset for entry in middle.offset_index] == [FAR + 9]
-    assert log.offset_for_timestamp(1000).offset == 0
+    assert log.reader.offset_for_timestamp(1000).offset == 0
     log.close()
     check_stays(world, SPLIT_BASES, [*data[:3], 6, *data[3:]])
 

@@ -118,7 +118,7 @@ def test_a_second_start_has_nothing_left_to_do(name, world):
     crafted.put(world)
     first = crafted.open(world)
     batches, end_offset = batches_in(first), first.log_end_offset
-    first.flush(force=True)
+    first.local.flush(force=True)
     is_kept = not STAYS.isdisjoint(finding.action for finding in first.findings)
     clean = crafted.clean if is_kept or name in DAMAGED else False
     if clean:
@@ -160,11 +160,11 @@ def test_a_mended_log_can_be_used_on(name, world):
     log = crafted.open(world)
     end_offset = log.log_end_offset
     fill(log, 5, end_offset)
-    log.roll()
+    log.writer.roll()
     fill(log, 1, end_offset + 5)
     log.close()
     log = crafted.open(world, clean=True)
-    assert [record.offset for _, record in log.records(end_offset)] == list(
+    assert [record.offset for _, record in log.reader.records(end_offset)] == list(
         range(end_offset, end_offset + 6)
     )
 
@@ -217,7 +217,7 @@ def test_overlapping_segments_are_kept_and_no_offset_is_served_twice(world):
         assert [f.path for f in overlaps] == ([] if clean else [world.path(log_name(0))])
         assert offsets_in(log) == list(range(9))
         for start in range(9):
-            assert [r.offset for _, r in log.records(start)] == list(range(start, 9))
+            assert [r.offset for _, r in log.reader.records(start)] == list(range(start, 9))
         log.close()
         assert world.files(".log") == {
             name: data for name, data in crafted.files.items() if name.endswith(".log")
@@ -289,7 +289,7 @@ def test_a_clean_start_reads_no_contents():
     for offset in range(segments):
         fill(log, 1, offset)
         if offset < segments - 1:
-            log.roll()
+            log.writer.roll()
     log.close()
     counts = {}
     for clean in (True, False):

@@ -32,8 +32,8 @@ def in_segments(log, count=15, each=5, value=b"v"):
     """Append one-record batches, so many in a segment."""
     for offset in range(log.log_end_offset, count):
         if offset % each == 0 and log.active_segment.size_bytes:
-            log.roll()
-        log.append_batches(batch(offset, value=value), AppendOrigin.REPLICATION)
+            log.writer.roll()
+        log.writer.append_batches(batch(offset, value=value), AppendOrigin.REPLICATION)
     return log
 
 
@@ -67,12 +67,12 @@ def test_s094_files_go_after_the_delay(world):
     assert set(world.files(".deleted")) == {f"{name}.deleted" for name in gone}
     assert not gone & set(world.files())
     world.clock.advance(ms=999)
-    assert log.delete_expired_files() == 0
+    assert log.local.delete_expired_files() == 0
     assert len(world.files(".deleted")) == len(gone)
     world.clock.advance(ms=2)
-    assert log.delete_expired_files() == 5, "three segments, two snapshots"
+    assert log.local.delete_expired_files() == 5, "three segments, two snapshots"
     assert not world.files(".deleted")
-    assert log.delete_expired_files() == 0
+    assert log.local.delete_expired_files() == 0
 
 
 def test_s094_readers_that_hold_a_segment_go_on(world):
@@ -80,13 +80,13 @@ def test_s094_readers_that_hold_a_segment_go_on(world):
     log = in_segments(world.log(file_delete_delay_ms=1000), 300, 100, LARGE)
     held = log.segments.first
     walk = held.batches()
-    records = log.records(0)
+    records = log.reader.records(0)
     found = [next(walk), next(walk)]
     assert next(records)[1].offset == 0
     assert log.delete_old_segments().rolls
     assert [at.header.base_offset for at in (*found, next(walk))] == [0, 1, 2]
     world.clock.advance(ms=1001)
-    log.delete_expired_files()
+    log.local.delete_expired_files()
     assert not world.files(".deleted")
     rest = list(walk)
     assert rest[-1].header.base_offset == 99
@@ -106,12 +106,12 @@ def test_s094_descriptors_close_with_the_last_reader(tmp_path):
     log = world.log(file_delete_delay_ms=1000)
     walk = log.segments.first.batches()
     assert next(walk).header.base_offset == 0
-    assert log.offset_for_timestamp(0).offset == 0
+    assert log.reader.offset_for_timestamp(0).offset == 0
     assert log_name(0) in open_files(world)
     log.delete_old_segments()
     log.delete_records(-1)
     world.clock.advance(ms=1001)
-    log.delete_expired_files()
+    log.local.delete_expired_files()
     assert [name for name in open_files(world) if "deleted" in name] == [
         f"{log_name(0)}.deleted (deleted)"
     ]
@@ -152,7 +152,7 @@ def test_closing_removes_deleted_files_at_once(world):
 def test_a_start_after_a_kill_removes_deleted_files(world):
     log = in_segments(world.log())
     log.delete_records(12)
-    log.flush()
+    log.local.flush()
     log = world.log(clean=False, log_start_offset=12)
     assert not world.files(".deleted")
     assert offsets_in(log) == [12, 13, 14]
@@ -163,11 +163,11 @@ def test_the_same_base_can_be_removed_twice_within_the_delay(world):
     for _ in range(2):
         log.truncate_to(7)
         world.clock.advance(ms=600)
-        log.delete_expired_files()
+        log.local.delete_expired_files()
         in_segments(log)
         assert bases(log) == [0, 5, 10]
     world.clock.advance(ms=600)
-    log.delete_expired_files()
+    log.local.delete_expired_files()
     assert not world.files(".deleted")
     assert offsets_in(log) == list(range(15))
 
@@ -200,7 +200,7 @@ CHANGES = {
     "limit the size": (prepare, retain, UNLIMITED | {"retention_bytes": 600}, 10),
     "expire all": (prepare, retain, {}, 20),
     "expire all at once": (prepare_one_segment, retain, {}, 20),
-    "roll an empty log": (prepare_empty, lambda log: log.roll(), {}, 20),
+    "roll an empty log": (prepare_empty, lambda log: log.writer.roll(), {}, 20),
 }
 
 
@@ -235,14 +235,14 @@ def test_s105_the_recovery_point(world):
     for offset in range(3):
         fill(log, 1, offset)
         assert log.recovery_point == offset + 1
-    log.set_config(LogConfig(segment_index_bytes=4000))
+    log.local.set_config(LogConfig(segment_index_bytes=4000))
     fill(log, 3, 3)
     assert log.recovery_point == 3
-    log.roll()
+    log.writer.roll()
     assert log.recovery_point == 6
     fill(log, 2, 6)
     assert log.recovery_point == 6
-    log.flush()
+    log.local.flush()
     assert log.recovery_point == log.log_end_offset == 8
     log.truncate_to(7)
     assert log.recovery_point == 7
@@ -254,7 +254,7 @@ def test_the_recovery_point_is_not_below_the_log_start(world):
     fill(log, 5)
     log.delete_records(3)
     assert log.recovery_point == 3
-    log.roll()
+    log.writer.roll()
     log.delete_records(4)
     assert log.recovery_point == 5
 
@@ -263,24 +263,24 @@ def test_s106_flushing_an_empty_active_segment(world):
     """S-106: its indexes appear only if it is forced."""
     log = world.log()
     fill(log, 2)
-    log.roll()
+    log.writer.roll()
     assert len(world.files(".log")) == 2
-    log.flush()
+    log.local.flush()
     assert list(world.files(".index")) == [f"{0:020d}.index"]
-    log.flush(force=True)
+    log.local.flush(force=True)
     assert list(world.files(".index")) == [f"{0:020d}.index", f"{2:020d}.index"]
 
 
 def test_a_flush_beyond_what_is_known_to_be_durable_syncs_no_more_than_that(world):
     fs = FaultyFileSystem(world.fs)
     log = in_segments(world.log(runtime=Runtime(world.clock, fs, world.runtime.rng)))
-    log.flush()
+    log.local.flush()
     fs.operations.clear()
-    log.flush()
+    log.local.flush()
     assert fs.operations == []
     fill(log, 1, 15)
     fs.operations.clear()
-    log.flush()
+    log.local.flush()
     synced = {path.rpartition("/")[2][:20] for kind, path in fs.operations if kind == "sync"}
     assert synced == {f"{10:020d}"}
 
@@ -289,13 +289,13 @@ def test_other_settings_hold_from_the_next_segment_on(world):
     """As in Kafka an existing one keeps what its indexes were made with, even if truncated."""
     log = world.log(index_interval_bytes=0, segment_index_bytes=800)
     fill(log, 3)
-    log.set_config(LogConfig(index_interval_bytes=4096, segment_index_bytes=160))
+    log.local.set_config(LogConfig(index_interval_bytes=4096, segment_index_bytes=160))
     fill(log, 2, 3)
     first = log.active_segment
     assert first.offset_index.entries == 4
     log.truncate_to(4)
     assert (first.offset_index.entries, first.offset_index.max_entries) == (3, 100)
-    log.roll()
+    log.writer.roll()
     fill(log, 4, 4)
     second = log.active_segment
     assert (second.offset_index.entries, second.offset_index.max_entries) == (0, 20)
@@ -305,19 +305,19 @@ def test_other_settings_hold_from_the_next_segment_on(world):
 def test_an_offline_log_refuses_all_and_tells_its_owner_once(world):
     reasons = []
     log = in_segments(world.log())
-    log.on_offline = reasons.append
-    log.go_offline("the disk is full")
-    log.go_offline("again")
+    log.local.on_offline = reasons.append
+    log.local.go_offline("the disk is full")
+    log.local.go_offline("again")
     assert (log.is_offline, reasons) == (True, ["the disk is full"])
     for action in (
-        log.flush,
-        log.roll,
+        log.local.flush,
+        log.writer.roll,
         log.retention_decision,
         lambda: log.truncate_to(3),
         lambda: log.truncate_fully_and_start_at(3),
         lambda: log.delete_records(3),
-        lambda: log.read(0, 100),
-        lambda: log.append_records([NewRecord(b"k", b"v")]),
+        lambda: log.reader.read(0, 100),
+        lambda: log.writer.append_records([NewRecord(b"k", b"v")]),
     ):
         with pytest.raises(KafkaStorageError, match="offline: the disk is full"):
             action()
@@ -347,14 +347,14 @@ def test_several_segments_take_the_place_of_one_without_a_gap_for_readers(world)
     """A reader that comes in between finds all offsets, in the old segment or in the new ones."""
     log = world.log()
     fill(log, 4)
-    log.roll()
+    log.writer.roll()
     new = [cleaned(world, base, batch(base), batch(base + 1)) for base in (0, 2)]
     seen = []
     publish = log.segments._publish
 
     def publish_and_look():
         publish()
-        seen.append([record.offset for _, record in log.records(0)])
+        seen.append([record.offset for _, record in log.reader.records(0)])
 
     log.segments._publish = publish_and_look
     log.replace_segments(new, [log.segments.first])

@@ -52,11 +52,11 @@ def new_records(count):
 
 
 def through_records(log, records, codec):
-    return log.append_records(records, codec)
+    return log.writer.append_records(records, codec)
 
 
 def through_columns(log, records, codec):
-    return log.append_columns(
+    return log.writer.append_columns(
         BytesColumn.from_list([r.key for r in records]),
         BytesColumn.from_list([r.value for r in records]),
         np.array([r.timestamp for r in records], np.int64),
@@ -70,7 +70,7 @@ def through_batches(log, records, codec):
         [Record(row, r.timestamp, r.key, r.value, r.headers) for row, r in enumerate(records)],
         codec=codec,
     )
-    return log.append_batches(data)
+    return log.writer.append_batches(data)
 
 
 DOORS = (through_records, through_columns, through_batches)
@@ -111,7 +111,7 @@ def test_every_door_writes_the_same_bytes(codec, timestamp_type):
 
 def test_an_append_tells_what_it_did(world):
     log = world.log()
-    info = log.append_records([NewRecord(b"a", b"1", 5), NewRecord(b"b", b"2", 9)])
+    info = log.writer.append_records([NewRecord(b"a", b"1", 5), NewRecord(b"b", b"2", 9)])
     stored = world.files()[log_name(0)]
     assert (info.first_offset, info.last_offset, info.records) == (0, 1, 2)
     assert (info.max_timestamp, info.log_append_time, info.roll_reason) == (9, -1, None)
@@ -121,8 +121,8 @@ def test_an_append_tells_what_it_did(world):
 
 def test_the_clock_dates_records_without_a_time(world):
     log = world.log()
-    log.append_records([NewRecord(b"a", b"1"), NewRecord(b"b", b"2", 9)])
-    log.append_columns(BytesColumn.from_list([b"a"]), BytesColumn.from_list([b"1"]))
+    log.writer.append_records([NewRecord(b"a", b"1"), NewRecord(b"b", b"2", 9)])
+    log.writer.append_columns(BytesColumn.from_list([b"a"]), BytesColumn.from_list([b"1"]))
     now_ms = world.clock.now_ms()
     assert [record.timestamp for record in records_of(log)] == [now_ms, 9, now_ms]
 
@@ -130,36 +130,40 @@ def test_the_clock_dates_records_without_a_time(world):
 def test_appending_nothing_changes_nothing(world):
     """S-066: not even a roll that is due."""
     log = world.log(segment_ms=1000)
-    log.append_records([NewRecord(b"a", b"1", -1)])
+    log.writer.append_records([NewRecord(b"a", b"1", -1)])
     world.clock.advance(ms=5000)
     before = world.files()
     empty = BytesColumn.from_list([])
-    for info in (log.append_records([]), log.append_columns(empty, empty), log.append_batches(b"")):
+    for info in (
+        log.writer.append_records([]),
+        log.writer.append_columns(empty, empty),
+        log.writer.append_batches(b""),
+    ):
         assert (info.first_offset, info.last_offset, info.records) == (-1, -1, 0)
-    assert log.append_batches(batch(0)[:-1]).records == 0, "a torn batch alone is nothing"
+    assert log.writer.append_batches(batch(0)[:-1]).records == 0, "a torn batch alone is nothing"
     assert world.files() == before
     assert (len(log.segments), log.log_end_offset) == (1, 1)
-    log.append_records([NewRecord(b"b", b"2", -1)])
+    log.writer.append_records([NewRecord(b"b", b"2", -1)])
     assert len(log.segments) == 2, "it was due"
 
 
 def test_a_torn_batch_behind_a_whole_one_is_dropped(world):
     log = world.log()
-    log.append_batches(batch(0, 2) + batch(0)[:10])
+    log.writer.append_batches(batch(0, 2) + batch(0)[:10])
     assert world.files()[log_name(0)] == batch(0, 2)
     assert log.log_end_offset == 3
 
 
 def test_a_leader_stamps_offset_and_epoch_outside_the_crc(world):
     log = world.log()
-    log.append_batches(batch(0, 2, leader_epoch=-1), leader_epoch=4)
-    log.append_batches(batch(0, 2, leader_epoch=99))
+    log.writer.append_batches(batch(0, 2, leader_epoch=-1), leader_epoch=4)
+    log.writer.append_batches(batch(0, 2, leader_epoch=99))
     expected = batch(0, 2, leader_epoch=4) + with_offset_and_epoch(batch(0, 2), 3, 4)
     assert world.files()[log_name(0)] == expected
-    assert log.leader_epoch == 4
+    assert log.local.leader_epoch == 4
     assert log.epochs.entries == (EpochEntry(4, 0),)
     with pytest.raises(ValueError, match="negative"):
-        log.append_batches(batch(0), leader_epoch=-1)
+        log.writer.append_batches(batch(0), leader_epoch=-1)
 
 
 # -- times -----------------------------------------------------------------------------------
@@ -169,7 +173,7 @@ def test_log_append_time_is_stamped_in_the_header_alone(world):
     """Bit 3 and maxTimestamp change, and the CRC with them; deltas stay."""
     log = world.log(message_timestamp_type=LOG_APPEND_TIME)
     data = batch(0, 2, timestamp=(5, 1, 9))
-    info = log.append_batches(data)
+    info = log.writer.append_batches(data)
     now_ms = world.clock.now_ms()
     assert (info.max_timestamp, info.log_append_time) == (now_ms, now_ms)
     stored = RecordBatch(world.files()[log_name(0)])
@@ -182,8 +186,8 @@ def test_log_append_time_is_stamped_in_the_header_alone(world):
 def test_a_marker_is_stamped_and_never_recompressed(world):
     """S-059."""
     log = world.log(message_timestamp_type=LOG_APPEND_TIME, compression_type="gzip")
-    log.append_batches(data_batch(0, 0, 5), COORDINATOR)
-    log.append_batches(commit(0, 5, timestamp=7), COORDINATOR)
+    log.writer.append_batches(data_batch(0, 0, 5), COORDINATOR)
+    log.writer.append_batches(commit(0, 5, timestamp=7), COORDINATOR)
     data, marker = batches_of(world.files()[log_name(0)])
     assert (data.codec, marker.codec) == (Codec.GZIP, Codec.NONE)
     assert marker.header.max_timestamp == world.clock.now_ms()
@@ -194,15 +198,15 @@ def test_a_marker_is_stamped_and_never_recompressed(world):
 def test_a_producers_own_append_time_is_cleared_or_refused(world):
     """On a CreateTime topic the bit goes; a batch whose records have no time is refused."""
     log = world.log()
-    log.append_batches(batch(0, timestamp_type=LOG_APPEND_TIME, append_time=77))
+    log.writer.append_batches(batch(0, timestamp_type=LOG_APPEND_TIME, append_time=77))
     stored = RecordBatch(world.files()[log_name(0)])
     assert stored.header.timestamp_type is TimestampType.CREATE_TIME
     assert stored.header.max_timestamp == 77
     with pytest.raises(InvalidTimestampError):
-        log.append_batches(batch(0, timestamp_type=LOG_APPEND_TIME, append_time=-1))
+        log.writer.append_batches(batch(0, timestamp_type=LOG_APPEND_TIME, append_time=-1))
     other = memory_world().log(message_timestamp_type=LOG_APPEND_TIME)
     with pytest.raises(InvalidTimestampError):
-        other.append_batches(batch(0, timestamp_type=LOG_APPEND_TIME, append_time=77))
+        other.writer.append_batches(batch(0, timestamp_type=LOG_APPEND_TIME, append_time=77))
 
 
 @pytest.mark.parametrize("door", DOORS)
@@ -230,14 +234,14 @@ def test_the_deprecated_difference_bounds_times_unless_the_new_keys_do(world):
     log = world.log(message_timestamp_difference_max_ms=500)
     now_ms = world.clock.now_ms()
     with pytest.raises(InvalidTimestampError):
-        log.append_records([NewRecord(b"k", b"v", now_ms - 501)])
+        log.writer.append_records([NewRecord(b"k", b"v", now_ms - 501)])
     log.close()
     log = memory_world().log(
         message_timestamp_difference_max_ms=500, message_timestamp_before_max_ms=2000
     )
-    log.append_records([NewRecord(b"k", b"v", now_ms - 501)])
+    log.writer.append_records([NewRecord(b"k", b"v", now_ms - 501)])
     with pytest.raises(InvalidTimestampError):
-        log.append_records([NewRecord(b"k", b"v", now_ms + 501)])
+        log.writer.append_records([NewRecord(b"k", b"v", now_ms + 501)])
 
 
 # -- compression -----------------------------------------------------------------------------
@@ -262,8 +266,8 @@ def test_the_topics_compression_overrules_the_producers(compression, source, doo
 def test_a_producers_compressed_bytes_are_kept(world, codec):
     log = world.log()
     data = batch(0, 9, codec=codec)
-    log.append_batches(data)
-    log.append_batches(data)
+    log.writer.append_batches(data)
+    log.writer.append_batches(data)
     first, second = batches_of(world.files()[log_name(0)])
     assert first.data[61:] == second.data[61:] == data[61:]
     assert second.header.base_offset == 10
@@ -275,7 +279,7 @@ def test_compressed_records_with_other_offsets_are_made_dense(world):
     section = encode_records(records, 0, 5)
     fields = {"last_offset_delta": 2, "record_count": 3, "base_timestamp": 5, "max_timestamp": 7}
     log = world.log()
-    log.append_batches(seal_batch(section, codec=Codec.GZIP, **fields))
+    log.writer.append_batches(seal_batch(section, codec=Codec.GZIP, **fields))
     stored = RecordBatch(world.files()[log_name(0)])
     assert stored.codec is Codec.GZIP
     assert [r.offset for r in stored.records()] == [0, 1, 2]
@@ -289,7 +293,7 @@ def test_one_append_may_end_a_transaction_and_go_on(world):
     """What the batches of the append itself open and close counts."""
     log = world.log()
     plain = batch(3, producer_id=1, producer_epoch=0, base_sequence=2)
-    log.append_batches(data_batch(0, 1, 1) + abort(2, 1) + plain, REPLICA)
+    log.writer.append_batches(data_batch(0, 1, 1) + abort(2, 1) + plain, REPLICA)
     assert log.last_stable_offset == 4
     assert [e[:3] for e in log.active_segment.txn_index.entries()] == [(1, 0, 2)]
     assert log.producer_state.last_data_offset(1) == 3
@@ -297,10 +301,10 @@ def test_one_append_may_end_a_transaction_and_go_on(world):
 
 def test_transactions_move_the_last_stable_offset(world):
     log = world.log()
-    log.append_batches(data_batch(0, 1, 1), COORDINATOR)
+    log.writer.append_batches(data_batch(0, 1, 1), COORDINATOR)
     assert log.last_stable_offset == 0
-    log.append_records([NewRecord(b"k", b"v")])
-    log.append_batches(commit(0, 1), COORDINATOR)
+    log.writer.append_records([NewRecord(b"k", b"v")])
+    log.writer.append_batches(commit(0, 1), COORDINATOR)
     assert (log.last_stable_offset, log.log_end_offset) == (4, 4)
 
 
@@ -311,15 +315,15 @@ def test_flush_messages_moves_the_recovery_point(world):
     log = world.log(flush_messages=2)
     points = []
     for _ in range(5):
-        log.append_records([NewRecord(b"k", b"v")])
+        log.writer.append_records([NewRecord(b"k", b"v")])
         points.append(log.recovery_point)
     assert points == [0, 2, 2, 4, 4]
     other = memory_world().log()
-    other.append_records([NewRecord(b"k", b"v")])
+    other.writer.append_records([NewRecord(b"k", b"v")])
     assert other.recovery_point == 0
-    other.flush()
+    other.local.flush()
     assert other.recovery_point == 1
-    other.flush(0)
+    other.local.flush(0)
     assert other.recovery_point == 1, "a recovery point never goes back by a flush"
 
 
@@ -332,7 +336,7 @@ def faulty_log(world, **config):
 def test_a_failed_write_takes_the_log_offline_s067(world, door):
     """Nothing of it is appended, all further use is refused, a restart serves what was there."""
     fs, log = faulty_log(world)
-    log.append_records([NewRecord(b"a", b"1", 5)])
+    log.writer.append_records([NewRecord(b"a", b"1", 5)])
     before = world.files(".log")
     fs.rule = lambda operation, path: operation == "write" and path.endswith(".log")
     with pytest.raises(KafkaStorageError, match="cannot append"):
@@ -344,7 +348,7 @@ def test_a_failed_write_takes_the_log_offline_s067(world, door):
     with pytest.raises(KafkaStorageError, match="offline: cannot append"):
         door(log, new_records(3), Codec.NONE)
     with pytest.raises(KafkaStorageError, match="offline: cannot append"):
-        log.read(0, 100)
+        log.reader.read(0, 100)
     log.close()
     assert [r.key for r in records_of(world.log(clean=False))] == [b"a"]
 
@@ -352,16 +356,16 @@ def test_a_failed_write_takes_the_log_offline_s067(world, door):
 def test_a_failure_behind_the_write_takes_the_log_offline(world):
     """The record is in the log, but what it implies could not be stored: recovery will."""
     fs, log = faulty_log(world)
-    log.append_batches(data_batch(0, 1, 1), REPLICA)
+    log.writer.append_batches(data_batch(0, 1, 1), REPLICA)
     fs.rule = lambda operation, path: operation == "open" and path.endswith(".txnindex")
     with pytest.raises(KafkaStorageError):
-        log.append_batches(abort(2, 1), REPLICA)
+        log.writer.append_batches(abort(2, 1), REPLICA)
     fs.rule = lambda *_: False
     assert log.is_offline
     with pytest.raises(KafkaStorageError, match="offline"):
-        log.append_records([NewRecord(b"a", b"1")])
+        log.writer.append_records([NewRecord(b"a", b"1")])
     with pytest.raises(KafkaStorageError, match="offline"):
-        log.read(0, 100)
+        log.reader.read(0, 100)
     log.close()
     reopened = world.log(clean=False)
     assert [e[:3] for e in reopened.active_segment.txn_index.entries()] == [(1, 0, 2)]
@@ -371,10 +375,10 @@ def test_a_failure_behind_the_write_takes_the_log_offline(world):
 def test_a_failed_sync_takes_the_log_offline(world):
     """What a failed fsync left on the disk nobody knows."""
     fs, log = faulty_log(world)
-    log.append_records([NewRecord(b"a", b"1")])
+    log.writer.append_records([NewRecord(b"a", b"1")])
     fs.rule = lambda operation, _: operation == "sync"
     with pytest.raises(KafkaStorageError):
-        log.flush()
+        log.local.flush()
     fs.rule = lambda *_: False
     assert (log.is_offline, log.recovery_point) == (True, 0)
 
@@ -387,9 +391,9 @@ def test_a_closed_log_takes_nothing(world):
         with pytest.raises(IllegalStateError, match="closed"):
             door(log, new_records(1), Codec.NONE)
     with pytest.raises(IllegalStateError, match="closed"):
-        log.roll()
+        log.writer.roll()
     with pytest.raises(IllegalStateError, match="closed"):
-        log.flush()
+        log.local.flush()
 
 
 # -- Kafka's own logs, replicated ------------------------------------------------------------
@@ -415,10 +419,10 @@ def test_replicating_kafkas_batches_gives_kafkas_files(world, case):
     by_command = case == "holes" or "segment_bytes" not in config
     for line in lines(case, "batches.jsonl"):
         if by_command and line["segment"] > log.active_segment.base_offset:
-            log.roll(line["segment"])
+            log.writer.roll(line["segment"])
         path = golden / log_name(line["segment"])
         start = line["position"]
-        log.append_batches(path.read_bytes()[start : start + line["size"]], REPLICA)
+        log.writer.append_batches(path.read_bytes()[start : start + line["size"]], REPLICA)
     log.close()
     expected = {path.name: path.read_bytes() for path in golden.iterdir()}
     written = world.files()

@@ -41,11 +41,11 @@ def send(log, pid, sequence, count=1, *, epoch=0, txn=False, codec=Codec.NONE):
         is_transactional=txn,
         codec=codec,
     )
-    return log.append_batches(data)
+    return log.writer.append_batches(data)
 
 
 def end(log, pid, *, is_commit=True, epoch=0, coordinator_epoch=0):
-    return log.append_end_txn_marker(pid, epoch, coordinator_epoch, commit=is_commit)
+    return log.writer.append_end_txn_marker(pid, epoch, coordinator_epoch, commit=is_commit)
 
 
 def aborted_entries(log):
@@ -125,7 +125,7 @@ def test_s114_and_s115_what_compaction_thinned_is_still_known_after_a_reload(wor
         second.records()[1:3], base_offset=4, last_offset=7, partition_leader_epoch=0, **fields
     )
     log = world.log()
-    log.append_batches(empty + holed, REPLICA)
+    log.writer.append_batches(empty + holed, REPLICA)
     log.close()
     log = world.log(clean=clean)
     entry = log.producer_state.entry(1)
@@ -144,7 +144,7 @@ def test_s116_s117_the_last_stable_offset_follows_the_oldest_open_transaction(wo
     """
     log = world.log()
     send(log, 1, 0, 3, txn=True)
-    log.append_batches(batch(0, 2, timestamp=log.runtime.clock.now_ms()))
+    log.writer.append_batches(batch(0, 2, timestamp=log.runtime.clock.now_ms()))
     send(log, 2, 0, 3, txn=True)
     assert log.last_stable_offset == 0
     end(log, 1, is_commit=False)
@@ -156,7 +156,7 @@ def test_s116_s117_the_last_stable_offset_follows_the_oldest_open_transaction(wo
 
 
 def committed(log):
-    found = log.records(log.log_start_offset, isolation=Isolation.READ_COMMITTED)
+    found = log.reader.records(log.log_start_offset, isolation=Isolation.READ_COMMITTED)
     return [record.offset for _, record in found]
 
 
@@ -179,7 +179,7 @@ def test_s118_the_log_lts(world, segment_bytes, reload):
             send(log, pid, sequences[pid], count, txn=True)
             sequences[pid] += count
         elif kind == "plain":
-            log.append_batches(batch(0, count - 1, timestamp=log.runtime.clock.now_ms()))
+            log.writer.append_batches(batch(0, count - 1, timestamp=log.runtime.clock.now_ms()))
         else:
             end(log, pid, is_commit=kind == "commit")
         stable[log.log_end_offset] = log.last_stable_offset
@@ -204,7 +204,7 @@ def test_s119_an_old_coordinator_is_fenced(world):
     refused(log, InvalidProducerEpochError, end, 1, epoch=0, coordinator_epoch=3)
     offset = log.log_end_offset
     now = world.clock.now_ms()
-    log.append_batches(commit(offset, 1, coordinator_epoch=1, timestamp=now), REPLICA)
+    log.writer.append_batches(commit(offset, 1, coordinator_epoch=1, timestamp=now), REPLICA)
     assert log.producer_state.entry(1).coordinator_epoch == 1, "what a replica has is a fact"
     log.close()
     assert world.log(clean=False).producer_state.entry(1).coordinator_epoch == 1
@@ -215,7 +215,9 @@ def test_s120_no_data_outside_an_open_transaction(world):
     send(log, 1, 0, txn=True)
     refused(log, InvalidTxnStateError, send, 1, 1)
     with pytest.raises(InvalidTxnStateError):
-        log.append_batches(batch(1, producer_id=1, producer_epoch=0, base_sequence=1), REPLICA)
+        log.writer.append_batches(
+            batch(1, producer_id=1, producer_epoch=0, base_sequence=1), REPLICA
+        )
     end(log, 1)
     assert send(log, 1, 1).first_offset == 2
 
@@ -238,12 +240,12 @@ def test_s121_a_failed_transaction_index_takes_the_log_offline_and_recovery_mend
 def test_s122_a_roll_takes_a_snapshot_and_a_flush_none(world):
     log = world.log()
     send(log, 1, 0)
-    log.roll()
+    log.writer.roll()
     assert [*world.files(".snapshot")] == ["00000000000000000001.snapshot"]
     send(log, 1, 1)
-    log.flush()
+    log.local.flush()
     assert [*world.files(".snapshot")] == ["00000000000000000001.snapshot"]
-    log.roll()
+    log.writer.roll()
     assert [*world.files(".snapshot")] == [
         "00000000000000000001.snapshot",
         "00000000000000000002.snapshot",
@@ -258,7 +260,7 @@ def test_s122_a_roll_takes_a_snapshot_and_a_flush_none(world):
 def test_a_re_encoded_batch_keeps_its_producer_and_is_known_again(world, codec, compression_type):
     log = world.log(compression_type=compression_type)
     send(log, 7, 3, 4, epoch=2, txn=True, codec=codec)
-    (stored,) = log.batches(0)
+    (stored,) = log.reader.batches(0)
     header = stored.header
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 2, 3)
     assert header.is_transactional
@@ -317,7 +319,7 @@ def test_truncation_replays_even_where_all_producers_were_forgotten(world):
 
 def test_truncation_replays_where_a_producer_is_still_known(world):
     log = world.log()
-    log.roll()
+    log.writer.roll()
     send(log, 2, 0)
     world.clock.advance(hours=1)
     send(log, 3, 0)
@@ -344,7 +346,10 @@ def test_of_a_batch_without_keys_and_with_a_bad_time_the_time_names_the_error(wo
         expected = InvalidTimestampError
         if compact and case == "keyless":
             expected = InvalidRecordError
-        for append in (lambda: log.append_batches(data), lambda: log.append_records(records)):  # noqa: B023
+        for append in (
+            lambda: log.writer.append_batches(data),  # noqa: B023
+            lambda: log.writer.append_records(records),  # noqa: B023
+        ):
             with pytest.raises(InvalidRecordError) as refusal:
                 append()
             assert type(refusal.value) is expected
@@ -357,7 +362,7 @@ def test_coordinators_write_markers_only_where_they_may(world):
     log = world.log()
     now = world.clock.now_ms()
     with pytest.raises(InvalidRecordError, match="control"):
-        log.append_batches(commit(0, 1, timestamp=now))
+        log.writer.append_batches(commit(0, 1, timestamp=now))
     send(log, 1, 0, epoch=4, txn=True)
     refused(log, InvalidProducerEpochError, end, 1, epoch=3)
     end(log, 1, epoch=5, is_commit=False)
@@ -371,7 +376,7 @@ def test_a_transaction_survives_retention_of_its_first_records(world):
     log = world.log(segment_bytes=300)
     send(log, 1, 0, txn=True)
     for _ in range(6):
-        log.append_batches(batch(0, timestamp=log.runtime.clock.now_ms()))
+        log.writer.append_batches(batch(0, timestamp=log.runtime.clock.now_ms()))
     assert log.last_stable_offset == 0
     log.delete_records(4)
     assert log.last_stable_offset == 4
@@ -386,10 +391,10 @@ def test_a_lost_marker_opens_a_transaction_again_of_which_only_the_snapshot_tell
     log = world.log(runtime=Runtime(world.clock, fs, random.Random(0)), segment_bytes=300)
     send(log, 1, 0, txn=True)
     for _ in range(4):
-        log.append_batches(batch(0, timestamp=log.runtime.clock.now_ms()))
-    log.roll()
-    log.append_batches(batch(0, timestamp=log.runtime.clock.now_ms()))
-    log.flush()
+        log.writer.append_batches(batch(0, timestamp=log.runtime.clock.now_ms()))
+    log.writer.roll()
+    log.writer.append_batches(batch(0, timestamp=log.runtime.clock.now_ms()))
+    log.local.flush()
     end(log, 1)
     log.delete_records(-1)
     assert (log.log_start_offset, log.last_stable_offset, len(log.segments)) == (7, 7, 1)
@@ -417,7 +422,7 @@ def test_truncation_into_transactions_leaves_what_a_replay_gives(world, keep):
         commit(5, 2, **now),
         abort(6, 1, **now),
     ):
-        log.append_batches(data, REPLICA)
+        log.writer.append_batches(data, REPLICA)
     log.truncate_to(keep)
     log._check()
     known = known_of(log)
@@ -441,9 +446,9 @@ def test_another_epoch_ends_what_was_known_however_it_is_learnt(world):
         world.put({})
         log = world.log()
         for data in appends:
-            log.append_batches(data, REPLICA)
+            log.writer.append_batches(data, REPLICA)
             if data == before:
-                log.roll()
+                log.writer.roll()
         assert list(log.producer_state.entry(5).batches) == expected
         log.close()
     for clean, kept in ((True, "2.snapshot"), (False, "2.snapshot"), (False, "none")):
@@ -467,7 +472,7 @@ def test_a_marker_may_bring_the_epoch_of_the_next_transaction(world):
         data_batch(6, 6, 5, epoch=2, **now),
     )
     for data in parts:
-        log.append_batches(data, REPLICA)
+        log.writer.append_batches(data, REPLICA)
     for clean in (None, True, False):
         if clean is not None:
             log.close()

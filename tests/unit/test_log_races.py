@@ -50,7 +50,7 @@ class Reader(threading.Thread):
         """Nothing was compacted, so that records follow each other without a hole."""
         isolation = self.rng.choice(list(Isolation))
         expected = start = self.start_offset()
-        for _, record in self.log.records(start, isolation=isolation):
+        for _, record in self.log.reader.records(start, isolation=isolation):
             assert record.offset == expected, f"{record.offset} after {expected - 1}, from {start}"
             assert record.value.startswith(b"%d " % expected)
             expected += 1
@@ -58,7 +58,7 @@ class Reader(threading.Thread):
 
     def peek(self):
         start = self.start_offset()
-        found = self.log.read(start, 1, min_one_message=True)
+        found = self.log.reader.read(start, 1, min_one_message=True)
         if found.data:
             base = int.from_bytes(found.data[:8], "big")
             delta = int.from_bytes(found.data[23:27], "big")
@@ -66,10 +66,10 @@ class Reader(threading.Thread):
 
     def by_time(self):
         end = self.log.log_end_offset
-        found = self.log.offset_for_timestamp(self.rng.randint(0, end + 1) * 10)
+        found = self.log.reader.offset_for_timestamp(self.rng.randint(0, end + 1) * 10)
         if found is not None:
             assert found.timestamp == found.offset * 10
-        found = self.log.offset_for_timestamp(MAX_TIMESTAMP)
+        found = self.log.reader.offset_for_timestamp(MAX_TIMESTAMP)
         if found is not None:
             assert found.timestamp == found.offset * 10
 
@@ -92,7 +92,7 @@ class Writer:
         first = self.log.log_end_offset
         self.starts.append(first)
         self.written += 1
-        self.log.append_records(
+        self.log.writer.append_records(
             [
                 NewRecord(b"k", b"%d %d" % (offset, self.written) + b"x" * self.rng.randint(0, 60),
                           offset * 10)
@@ -101,7 +101,7 @@ class Writer:
         )  # fmt: skip
 
     def roll(self):
-        self.log.roll()
+        self.log.writer.roll()
 
     def retain(self):
         if self.rng.random() < 0.2:
@@ -123,7 +123,7 @@ class Writer:
 
     def expire(self):
         self.world.clock.advance(ms=600)
-        self.log.delete_expired_files()
+        self.log.local.delete_expired_files()
 
 
 def test_readers_see_only_what_is_right_or_out_of_range(world):
@@ -172,14 +172,14 @@ def test_a_late_reader_brings_no_index_of_a_removed_segment_back(world, kind):
     """The index was never opened; a reader that still holds the segment looks something up."""
     log = world.log(file_delete_delay_ms=0)
     for offset in range(3):
-        log.append_records([NewRecord(b"k", b"%d" % offset, 1000)])
-        log.roll()
+        log.writer.append_records([NewRecord(b"k", b"%d" % offset, 1000)])
+        log.writer.roll()
     log.close()
     log = world.log(file_delete_delay_ms=0)
     held = log.segments.first
     assert held.file.size() > 0
     log.delete_records(1)
-    log.delete_expired_files()
+    log.local.delete_expired_files()
     before = world.files()
     if kind == "index":
         assert held.read(0, 1000).data
@@ -194,10 +194,10 @@ def test_a_reader_in_an_empty_segment_survives_its_recreation(world):
     log = world.log()
     held = log.active_segment
     assert held.read(0, 100) is None
-    assert log.roll() is not held
+    assert log.writer.roll() is not held
     assert held.read(0, 100) is None
     assert held.offset_index.lookup(0).position == 0
-    log.append_records([NewRecord(b"k", b"v", 1000)])
+    log.writer.append_records([NewRecord(b"k", b"v", 1000)])
     assert held.read(0, 100) is None
     log.close()
     assert len(world.log().segments) == 1
@@ -208,28 +208,30 @@ class Peeping:
 
     def __init__(self, log, look):
         self.seen = []
-        publish = log._publish_end
+        publish = log.local.publish_end
 
         def publish_end(offset):
             self.seen.append(look())
             publish(offset)
 
-        log._publish_end = publish_end
+        log.local.publish_end = publish_end
 
 
 @pytest.mark.parametrize("isolation", tuple(Isolation))
 def test_bytes_are_not_read_before_the_log_end_has_moved(world, isolation):
     log = world.log()
-    log.append_batches(batch(0), AppendOrigin.REPLICATION)
-    peeping = Peeping(log, lambda: [r.offset for _, r in log.records(0, isolation=isolation)])
-    log.append_batches(data_batch(1, 1, 7), AppendOrigin.REPLICATION)
+    log.writer.append_batches(batch(0), AppendOrigin.REPLICATION)
+    peeping = Peeping(
+        log, lambda: [r.offset for _, r in log.reader.records(0, isolation=isolation)]
+    )
+    log.writer.append_batches(data_batch(1, 1, 7), AppendOrigin.REPLICATION)
     assert peeping.seen == [[0]]
 
 
 def test_the_last_stable_offset_is_published_whole(world):
     """Readers hold no lock: they must not look at producers while an append changes them."""
     log = world.log()
-    log.append_batches(data_batch(0, 1, 7), AppendOrigin.REPLICATION)
+    log.writer.append_batches(data_batch(0, 1, 7), AppendOrigin.REPLICATION)
     state = log.producer_state
     update = state.update_from_batch
     seen = []
@@ -240,7 +242,7 @@ def test_the_last_stable_offset_is_published_whole(world):
         return completed
 
     state.update_from_batch = update_from_batch
-    log.append_batches(abort(2, 7), AppendOrigin.REPLICATION)
+    log.writer.append_batches(abort(2, 7), AppendOrigin.REPLICATION)
     assert seen == [0], "the abort is not in the transaction index yet"
     assert log.last_stable_offset == 3
 
@@ -249,17 +251,17 @@ def test_an_iterator_goes_on_after_a_truncation(world):
     """It gives what it holds already, then what stands there by now, each offset once."""
     log = world.log()
     for offset in (0, 2, 4):
-        log.append_batches(batch(offset, offset + 1, value=b"old"), AppendOrigin.REPLICATION)
-    records = log.records(0)
+        log.writer.append_batches(batch(offset, offset + 1, value=b"old"), AppendOrigin.REPLICATION)
+    records = log.reader.records(0)
     assert next(records)[1].offset == 0
     log.truncate_to(2)
-    log.append_batches(batch(2, 9, value=b"new"), AppendOrigin.REPLICATION)
+    log.writer.append_batches(batch(2, 9, value=b"new"), AppendOrigin.REPLICATION)
     found = [(record.offset, record.value) for _, record in records]
     assert found == [(o, b"old") for o in range(1, 6)] + [(o, b"new") for o in range(6, 10)]
-    records = log.records(0)
+    records = log.reader.records(0)
     next(records)
     log.truncate_to(2)
-    log.append_batches(batch(2, 3), AppendOrigin.REPLICATION)
+    log.writer.append_batches(batch(2, 3), AppendOrigin.REPLICATION)
     with pytest.raises(OffsetOutOfRangeError):
         list(records)
 
@@ -289,35 +291,35 @@ def test_a_file_is_opened_and_dated_under_the_name_it_has(world, look):
 def test_a_read_that_a_truncation_overtakes_is_made_again(world):
     """Some of its bytes may be of before, some of what was appended since."""
     log = world.log()
-    log.append_batches(batch(0, value=b"old"), AppendOrigin.REPLICATION)
+    log.writer.append_batches(batch(0, value=b"old"), AppendOrigin.REPLICATION)
     find = log.reader._find
 
     def find_and_truncate(*arguments):
         found = find(*arguments)
         if log.generation == 0:
             log.truncate_to(0)
-            log.append_batches(batch(0, value=b"new"), AppendOrigin.REPLICATION)
+            log.writer.append_batches(batch(0, value=b"new"), AppendOrigin.REPLICATION)
         return found
 
     log.reader._find = find_and_truncate
-    (found,) = batches_of(log.read(0, 1000).data)
+    (found,) = batches_of(log.reader.read(0, 1000).data)
     assert [record.value for record in found.records()] == [b"new"]
 
 
 def test_the_record_of_the_largest_timestamp_is_to_be_found_at_any_moment(world):
     """A reader looks in after each step of an append's publication."""
     log = world.log()
-    log.append_batches(batch(0, timestamp=5), AppendOrigin.REPLICATION)
+    log.writer.append_batches(batch(0, timestamp=5), AppendOrigin.REPLICATION)
     seen = []
 
     class Watched(LogSegment):
         def __setattr__(self, name, value):
             super().__setattr__(name, value)
             if name in ("size_bytes", "_max_timestamp"):
-                seen.append(log.offset_for_timestamp(MAX_TIMESTAMP))
+                seen.append(log.reader.offset_for_timestamp(MAX_TIMESTAMP))
 
     log.active_segment.__class__ = Watched
-    log.append_batches(batch(1, timestamp=7), AppendOrigin.REPLICATION)
+    log.writer.append_batches(batch(1, timestamp=7), AppendOrigin.REPLICATION)
     assert [found[:2] for found in seen] == [(5, 0), (7, 1)]
 
 
@@ -325,13 +327,13 @@ def test_readers_wait_for_a_truncation_that_is_under_way(world):
     """Inside one bytes and offsets contradict each other."""
     log = world.log()
     for offset in range(3):
-        log.append_batches(batch(offset), AppendOrigin.REPLICATION)
-    started, cut = threading.Event(), log._cut_segments
+        log.writer.append_batches(batch(offset), AppendOrigin.REPLICATION)
+    started, cut = threading.Event(), log.local.cut_segments
     found = []
 
     def read():
         started.wait(10)
-        found.extend(record.offset for _, record in log.records(0))
+        found.extend(record.offset for _, record in log.reader.records(0))
 
     def cut_segments(offset):
         started.set()
@@ -339,7 +341,7 @@ def test_readers_wait_for_a_truncation_that_is_under_way(world):
         assert thread.is_alive()
         return cut(offset)
 
-    log._cut_segments = cut_segments
+    log.local.cut_segments = cut_segments
     thread = threading.Thread(target=read, daemon=True)
     thread.start()
     log.truncate_to(1)
@@ -358,7 +360,7 @@ def test_what_fails_in_a_log_that_always_changes_is_told_in_the_end(world):
     def look():
         looks.append(len(looks))
         fill(log, 1)
-        log.roll()
+        log.writer.roll()
         raise IndexError("a defect")
 
     with pytest.raises(IndexError, match="a defect"):
@@ -367,7 +369,7 @@ def test_what_fails_in_a_log_that_always_changes_is_told_in_the_end(world):
 
     def fail():
         fill(log, 1)
-        log.roll()
+        log.writer.roll()
         raise OSError(5, "no disk")
 
     with pytest.raises(KafkaStorageError, match="cannot read"):
@@ -383,7 +385,7 @@ def test_a_log_that_others_change_all_the_time_is_read_in_the_end(world, how):
 
     def change():
         if how == "replaced":
-            log.roll()
+            log.writer.roll()
             fill(log, 1)
         else:
             fill(log, 1)
@@ -415,7 +417,7 @@ def test_a_log_that_is_closed_before_the_last_look_says_so(world):
     def look():
         looks.append(1)
         fill(log, 1)
-        log.roll()
+        log.writer.roll()
         if len(looks) == fetch.LOOKS_MAX - 1:
             log.close()
         raise OSError(5, "closed")

@@ -73,104 +73,124 @@ def with_codec(data, codec):
 
 def columns_of_times(log, *times):
     column = BytesColumn.from_list([b"k"] * len(times))
-    return log.append_columns(column, column, np.array(times, np.int64))
+    return log.writer.append_columns(column, column, np.array(times, np.int64))
 
 
 CLIENT_REFUSALS = {
-    "null key": (lambda log: log.append_records([NewRecord(None, b"v")]), InvalidRecordError),
+    "null key": (
+        lambda log: log.writer.append_records([NewRecord(None, b"v")]),
+        InvalidRecordError,
+    ),
     "null key among many": (
-        lambda log: log.append_records([NewRecord(b"k", b"v")] * 99 + [NewRecord(None, b"v")]),
+        lambda log: log.writer.append_records(
+            [NewRecord(b"k", b"v")] * 99 + [NewRecord(None, b"v")]
+        ),
         InvalidRecordError,
     ),
     "null key in a batch": (
-        lambda log: log.append_batches(batch(0, 3, key=None)),
+        lambda log: log.writer.append_batches(batch(0, 3, key=None)),
         InvalidRecordError,
     ),
     "null key in a compressed batch": (
-        lambda log: log.append_batches(batch(0, 99, key=None, codec=Codec.ZSTD)),
+        lambda log: log.writer.append_batches(batch(0, 99, key=None, codec=Codec.ZSTD)),
         InvalidRecordError,
     ),
-    "too old": (lambda log: log.append_records([NewRecord(b"k", b"v", 5)]), InvalidTimestampError),
+    "too old": (
+        lambda log: log.writer.append_records([NewRecord(b"k", b"v", 5)]),
+        InvalidTimestampError,
+    ),
     "too old among many": (lambda log: columns_of_times(log, *[5] * 70), InvalidTimestampError),
-    "too new": (lambda log: log.append_batches(batch(0, timestamp=2**62)), InvalidTimestampError),
+    "too new": (
+        lambda log: log.writer.append_batches(batch(0, timestamp=2**62)),
+        InvalidTimestampError,
+    ),
     "negative time": (
-        lambda log: log.append_records([NewRecord(b"k", b"v", -2)]),
+        lambda log: log.writer.append_records([NewRecord(b"k", b"v", -2)]),
         InvalidTimestampError,
     ),
     "negative time among many": (
-        lambda log: log.append_records([NewRecord(b"k", b"v", -2)] * 70),
+        lambda log: log.writer.append_records([NewRecord(b"k", b"v", -2)] * 70),
         InvalidTimestampError,
     ),
     "negative time in columns": (lambda log: columns_of_times(log, -2), InvalidTimestampError),
     "time of 65 bits": (
-        lambda log: log.append_records([NewRecord(b"k", b"v", 2**63)]),
+        lambda log: log.writer.append_records([NewRecord(b"k", b"v", 2**63)]),
         InvalidTimestampError,
     ),
     "time of 65 bits among many": (
-        lambda log: log.append_records([NewRecord(b"k", b"v", 2**63)] * 70),
+        lambda log: log.writer.append_records([NewRecord(b"k", b"v", 2**63)] * 70),
         InvalidTimestampError,
     ),
     "too large": (
-        lambda log: log.append_records([NewRecord(b"k", bytes(2000), NOW)]),
+        lambda log: log.writer.append_records([NewRecord(b"k", bytes(2000), NOW)]),
         MessageSizeTooLargeError,
     ),
     "too large in columns": (
-        lambda log: log.append_columns(
+        lambda log: log.writer.append_columns(
             BytesColumn.from_list([b"k"]), BytesColumn.from_list([bytes(2000)])
         ),
         MessageSizeTooLargeError,
     ),
     "too large as a batch": (
-        lambda log: log.append_batches(batch(0, value=bytes(2000), timestamp=NOW)),
+        lambda log: log.writer.append_batches(batch(0, value=bytes(2000), timestamp=NOW)),
         MessageSizeTooLargeError,
     ),
     "columns of different length": (
-        lambda log: log.append_columns(
+        lambda log: log.writer.append_columns(
             BytesColumn.from_list([b"k"]), BytesColumn.from_list([b"v", b"w"])
         ),
         InvalidRecordError,
     ),
-    "bad CRC": (lambda log: log.append_batches(damaged(batch(0))), CorruptRecordError),
+    "bad CRC": (lambda log: log.writer.append_batches(damaged(batch(0))), CorruptRecordError),
     "bad magic": (
-        lambda log: log.append_batches(batch(0)[:16] + b"\x03" + batch(0)[17:]),
+        lambda log: log.writer.append_batches(batch(0)[:16] + b"\x03" + batch(0)[17:]),
         CorruptRecordError,
     ),
-    "old format": (lambda log: log.append_batches(old_message(1)), UnsupportedFormatError),
-    "base offset": (lambda log: log.append_batches(batch(5, timestamp=NOW)), InvalidRecordError),
-    "two batches": (
-        lambda log: log.append_batches(batch(0, timestamp=NOW) * 2),
+    "old format": (lambda log: log.writer.append_batches(old_message(1)), UnsupportedFormatError),
+    "base offset": (
+        lambda log: log.writer.append_batches(batch(5, timestamp=NOW)),
         InvalidRecordError,
     ),
-    "count below the delta": (lambda log: log.append_batches(miscounted(2, 2)), InvalidRecordError),
-    "count above the delta": (lambda log: log.append_batches(miscounted(3, 1)), InvalidRecordError),
+    "two batches": (
+        lambda log: log.writer.append_batches(batch(0, timestamp=NOW) * 2),
+        InvalidRecordError,
+    ),
+    "count below the delta": (
+        lambda log: log.writer.append_batches(miscounted(2, 2)),
+        InvalidRecordError,
+    ),
+    "count above the delta": (
+        lambda log: log.writer.append_batches(miscounted(3, 1)),
+        InvalidRecordError,
+    ),
     "count above the records": (
-        lambda log: log.append_batches(miscounted(4, 3)),
+        lambda log: log.writer.append_batches(miscounted(4, 3)),
         InvalidRecordError,
     ),
     "count below the records": (
-        lambda log: log.append_batches(miscounted(2, 1)),
+        lambda log: log.writer.append_batches(miscounted(2, 1)),
         InvalidRecordError,
     ),
-    "no records": (lambda log: log.append_batches(miscounted(0, -1, 0)), InvalidRecordError),
+    "no records": (lambda log: log.writer.append_batches(miscounted(0, -1, 0)), InvalidRecordError),
     "damaged compression": (
-        lambda log: log.append_batches(with_codec(miscounted(1, 0, 1), Codec.GZIP)),
+        lambda log: log.writer.append_batches(with_codec(miscounted(1, 0, 1), Codec.GZIP)),
         InvalidRecordError,
     ),
     "a time that only the log gives, but which it did not": (
-        lambda log: log.append_batches(
+        lambda log: log.writer.append_batches(
             batch(0, timestamp_type=TimestampType.LOG_APPEND_TIME, append_time=NO_TIMESTAMP)
         ),
         InvalidTimestampError,
     ),
     "producer without a sequence": (
-        lambda log: log.append_batches(from_producer(producer_epoch=0)),
+        lambda log: log.writer.append_batches(from_producer(producer_epoch=0)),
         InvalidRecordError,
     ),
     "producer without an epoch": (
-        lambda log: log.append_batches(from_producer(base_sequence=0)),
+        lambda log: log.writer.append_batches(from_producer(base_sequence=0)),
         InvalidRecordError,
     ),
-    "control batch": (lambda log: log.append_batches(commit(0, 5)), InvalidRecordError),
+    "control batch": (lambda log: log.writer.append_batches(commit(0, 5)), InvalidRecordError),
 }
 
 
@@ -185,8 +205,8 @@ def test_a_refusal_changes_nothing(world, name):
         segment_ms=10_000,
     )
     assert world.clock.now_ms() == NOW
-    log.append_records([NewRecord(b"k", b"v", -1)])
-    log.flush()
+    log.writer.append_records([NewRecord(b"k", b"v", -1)])
+    log.local.flush()
     world.clock.advance(ms=500)
     action, error = CLIENT_REFUSALS[name]
     before = (world.files(), log.log_end_offset, log.high_watermark, log.recovery_point)
@@ -196,25 +216,25 @@ def test_a_refusal_changes_nothing(world, name):
     assert before == (world.files(), log.log_end_offset, log.high_watermark, log.recovery_point)
     assert (epochs, view) == (log.epochs.entries, log.segments.view)
     log._check()
-    assert log.append_records([NewRecord(b"k", b"v")]).first_offset == 1
+    assert log.writer.append_records([NewRecord(b"k", b"v")]).first_offset == 1
 
 
 def test_a_batch_of_just_the_greatest_size_passes(world):
     size = len(batch(0, value=b"v" * 500))
     log = world.log(max_message_bytes=size)
-    log.append_batches(batch(0, value=b"v" * 500))
+    log.writer.append_batches(batch(0, value=b"v" * 500))
     with pytest.raises(MessageSizeTooLargeError):
-        log.append_batches(batch(0, value=b"v" * 501))
-    log.append_batches(batch(1, value=b"v" * 501), REPLICA)
+        log.writer.append_batches(batch(0, value=b"v" * 501))
+    log.writer.append_batches(batch(1, value=b"v" * 501), REPLICA)
 
 
 def test_a_set_larger_than_a_segment_is_refused_for_leader_and_follower(world):
     size = len(batch(0, value=b"v" * 500))
     log = world.log(segment_bytes=size - 1)
     with pytest.raises(RecordListTooLargeError):
-        log.append_batches(batch(0, value=b"v" * 500))
+        log.writer.append_batches(batch(0, value=b"v" * 500))
     with pytest.raises(RecordListTooLargeError):
-        log.append_batches(batch(0, value=b"v" * 500), REPLICA)
+        log.writer.append_batches(batch(0, value=b"v" * 500), REPLICA)
     assert log.log_end_offset == 0
     assert log.size_bytes == 0
 
@@ -225,7 +245,7 @@ def test_uncompressed_batches_may_grow_too_large_by_recompression(world):
     size = len(batch(0, value=value))
     log = world.log(max_message_bytes=size, compression_type="gzip")
     with pytest.raises(MessageSizeTooLargeError):
-        log.append_batches(batch(0, value=value))
+        log.writer.append_batches(batch(0, value=value))
     assert log.size_bytes == 0
 
 
@@ -272,22 +292,22 @@ REPLICA_REFUSALS = {
 @pytest.mark.parametrize("name", REPLICA_REFUSALS)
 def test_a_follower_refuses_as_a_whole(world, name):
     log = world.log()
-    log.append_batches(batch(0, 3) + data_batch(5, 9, 9), REPLICA)
-    log.flush()
+    log.writer.append_batches(batch(0, 3) + data_batch(5, 9, 9), REPLICA)
+    log.local.flush()
     data, error = REPLICA_REFUSALS[name]
     before = (world.files(), log.log_end_offset, log.segments.view, log.epochs.entries)
     with pytest.raises(error) as caught:
-        log.append_batches(data, REPLICA)
+        log.writer.append_batches(data, REPLICA)
     assert before == (world.files(), log.log_end_offset, log.segments.view, log.epochs.entries)
     if error is UnexpectedAppendOffsetError:
         assert (caught.value.first_offset, caught.value.last_offset) == (4, 13)
     log.producer_state._check()
-    log.append_batches(batch(10), REPLICA)
+    log.writer.append_batches(batch(10), REPLICA)
 
 
 def test_a_follower_takes_offsets_31_bits_apart(world):
     log = world.log()
-    log.append_batches(batch(20) + batch(20 + INT32_MAX), REPLICA)
+    log.writer.append_batches(batch(20) + batch(20 + INT32_MAX), REPLICA)
     assert [record.offset for record in records_of(log)] == [20, 20 + INT32_MAX]
 
 
@@ -298,8 +318,8 @@ def test_a_follower_keeps_gaps_and_bytes(world):
         batch(20, codec=Codec.LZ4, leader_epoch=2),
         batch(300, 301, leader_epoch=7),
     ]
-    log.append_batches(data[0] + data[1], REPLICA)
-    log.append_batches(data[2], REPLICA)
+    log.writer.append_batches(data[0] + data[1], REPLICA)
+    log.writer.append_batches(data[2], REPLICA)
     assert world.files()[log_name(0)] == b"".join(data)
     assert log.log_end_offset == 302
     assert log.epochs.entries == (EpochEntry(2, 5), EpochEntry(7, 300))
@@ -309,13 +329,17 @@ def test_a_follower_keeps_gaps_and_bytes(world):
 # -- the end of all offsets --------------------------------------------------------------------
 
 BEYOND = {
-    "records": lambda log: log.append_records([NewRecord(b"k", b"v")] * 3),
-    "many records": lambda log: log.append_records([NewRecord(b"k", b"v")] * 100),
+    "records": lambda log: log.writer.append_records([NewRecord(b"k", b"v")] * 3),
+    "many records": lambda log: log.writer.append_records([NewRecord(b"k", b"v")] * 100),
     "columns": lambda log: columns_of_times(log, NOW, NOW, NOW),
-    "a batch": lambda log: log.append_batches(batch(0, 2)),
-    "a batch to be compressed": lambda log: log.append_batches(batch(0, 99, codec=Codec.ZSTD)),
-    "a replica's batch": lambda log: log.append_batches(batch(INT64_MAX - 2, INT64_MAX), REPLICA),
-    "a replica's second batch": lambda log: log.append_batches(
+    "a batch": lambda log: log.writer.append_batches(batch(0, 2)),
+    "a batch to be compressed": lambda log: log.writer.append_batches(
+        batch(0, 99, codec=Codec.ZSTD)
+    ),
+    "a replica's batch": lambda log: log.writer.append_batches(
+        batch(INT64_MAX - 2, INT64_MAX), REPLICA
+    ),
+    "a replica's second batch": lambda log: log.writer.append_batches(
         batch(INT64_MAX - 2) + batch(INT64_MAX), REPLICA
     ),
 }
@@ -325,7 +349,7 @@ BEYOND = {
 def test_offsets_beyond_64_bits_are_refused(world, door):
     log = world.log(segment_bytes=10_000)
     log.truncate_fully_and_start_at(INT64_MAX - 3)
-    log.append_records([NewRecord(b"k", b"v")])
+    log.writer.append_records([NewRecord(b"k", b"v")])
     before = (world.files(), log.log_end_offset, log.epochs.entries)
     with pytest.raises(InvalidRecordError, match=f"go beyond {INT64_MAX - 1}, the last one"):
         BEYOND[door](log)
@@ -336,22 +360,24 @@ def test_a_log_that_is_full_is_read_rolled_and_opened_as_any_other(world):
     log = world.log()
     log.truncate_fully_and_start_at(INT64_MAX - 3)
     sent = data_batch(0, 1, 7)
-    assert log.append_batches(sent).first_offset == INT64_MAX - 3
-    log.append_end_txn_marker(7, 0, 0, commit=False)
+    assert log.writer.append_batches(sent).first_offset == INT64_MAX - 3
+    log.writer.append_end_txn_marker(7, 0, 0, commit=False)
     with pytest.raises(InvalidRecordError, match=f"offsets {INT64_MAX} to {INT64_MAX} go beyond"):
-        log.append_end_txn_marker(7, 0, 0, commit=True)
-    assert log.append_batches(sent).is_duplicate, "what is there already asks for no offset"
-    assert log.roll().base_offset == log.log_end_offset == log.last_stable_offset == INT64_MAX
+        log.writer.append_end_txn_marker(7, 0, 0, commit=True)
+    assert log.writer.append_batches(sent).is_duplicate, "what is there already asks for no offset"
+    assert (
+        log.writer.roll().base_offset == log.log_end_offset == log.last_stable_offset == INT64_MAX
+    )
     with pytest.raises(InvalidRecordError, match="go beyond"):
-        log.append_records([NewRecord(b"k", b"v")])
+        log.writer.append_records([NewRecord(b"k", b"v")])
     for clean in (True, False):
         log.close()
         log = world.log(clean=clean)
         assert log.log_end_offset == INT64_MAX
         assert [record.offset for record in records_of(log)] == [INT64_MAX - 3, INT64_MAX - 2]
-        assert list(log.records(INT64_MAX - 3, isolation=Isolation.READ_COMMITTED)) == []
+        assert list(log.reader.records(INT64_MAX - 3, isolation=Isolation.READ_COMMITTED)) == []
     log.truncate_to(INT64_MAX - 1)
-    assert log.append_records([NewRecord(b"k", b"v")]).last_offset == INT64_MAX - 1
+    assert log.writer.append_records([NewRecord(b"k", b"v")]).last_offset == INT64_MAX - 1
 
 
 def test_no_segment_begins_beyond_64_bits(world):
@@ -359,7 +385,7 @@ def test_no_segment_begins_beyond_64_bits(world):
     with pytest.raises(ValueError, match=f"cannot start t-0 at {2**63}"):
         log.truncate_fully_and_start_at(2**63)
     with pytest.raises(ValueError, match=f"t-0 has no offset {2**63}"):
-        log.roll(2**63)
+        log.writer.roll(2**63)
     with pytest.raises(OffsetOutOfRangeError):
         log.delete_records(2**63)
     assert (log.log_end_offset, len(log.segments)) == (0, 1)
@@ -374,7 +400,10 @@ def test_records_without_a_key_are_counted_and_each_is_named(world, count):
     records = [NewRecord(b"k" if row == 1 else None, b"v") for row in range(count)]
     keyless = [row for row in range(count) if row != 1]
     ready = batch(0, count - 1, key=None)
-    for append in (lambda: log.append_records(records), lambda: log.append_batches(ready)):
+    for append in (
+        lambda: log.writer.append_records(records),
+        lambda: log.writer.append_batches(ready),
+    ):
         with pytest.raises(InvalidRecordError) as caught:
             append()
         rows = [row for row, _ in caught.value.record_errors]
@@ -382,7 +411,7 @@ def test_records_without_a_key_are_counted_and_each_is_named(world, count):
         assert f"(record 0 of the batch and {len(rows) - 1} more)" in str(caught.value)
         assert len(str(caught.value)) < 120
     with pytest.raises(InvalidRecordError, match=r"\(record 1 of the batch\)$"):
-        log.append_records([NewRecord(b"k", b"v"), NewRecord(None, b"v")])
+        log.writer.append_records([NewRecord(b"k", b"v"), NewRecord(None, b"v")])
 
 
 @pytest.mark.parametrize("count", (3, 90))
@@ -395,6 +424,8 @@ def test_timestamps_that_are_no_64_bit_numbers_are_each_named(world, count, time
     with pytest.raises(
         InvalidTimestampError, match=r"is outside \[-1, 9223372036854775807\]"
     ) as no:
-        log.append_records([NewRecord(*each) for each in zip(keys, keys, times, strict=True)])
+        log.writer.append_records(
+            [NewRecord(*each) for each in zip(keys, keys, times, strict=True)]
+        )
     assert [row for row, _ in no.value.record_errors] == sorted([2, *range(1, count, 2)])
     assert log.log_end_offset == 0

@@ -18,7 +18,7 @@ DAY = 24 * HOUR
 
 
 def send(log, timestamp=None, key=b"k"):
-    return log.append_records([NewRecord(key, b"v", timestamp)])
+    return log.writer.append_records([NewRecord(key, b"v", timestamp)])
 
 
 def test_s068_records_without_time_roll_by_the_wall_clock(world):
@@ -92,11 +92,11 @@ def test_the_jitter_is_below_the_smaller_of_its_bound_and_segment_ms(world):
 def test_s072_a_follower_rolls_when_offsets_leave_31_bits(world):
     """S-072: the new base is the first offset of the append."""
     log = world.log()
-    log.append_batches(batch(0), AppendOrigin.REPLICATION)
-    log.append_batches(batch(INT32_MAX), AppendOrigin.REPLICATION)
+    log.writer.append_batches(batch(0), AppendOrigin.REPLICATION)
+    log.writer.append_batches(batch(INT32_MAX), AppendOrigin.REPLICATION)
     assert len(log.segments) == 1
     first = 2**31 + 5
-    append = log.append_batches(batch(first) + batch(first + 7), AppendOrigin.REPLICATION)
+    append = log.writer.append_batches(batch(first) + batch(first + 7), AppendOrigin.REPLICATION)
     assert append.roll_reason is RollReason.OFFSET_SPAN
     assert [segment.base_offset for segment in log.segments] == [0, first]
     assert log.log_end_offset == first + 8
@@ -105,8 +105,8 @@ def test_s072_a_follower_rolls_when_offsets_leave_31_bits(world):
 
 def test_a_follower_rolls_when_the_last_of_several_batches_leaves_31_bits(world):
     log = world.log()
-    log.append_batches(batch(0), AppendOrigin.REPLICATION)
-    log.append_batches(batch(100) + batch(2**31), AppendOrigin.REPLICATION)
+    log.writer.append_batches(batch(0), AppendOrigin.REPLICATION)
+    log.writer.append_batches(batch(100) + batch(2**31), AppendOrigin.REPLICATION)
     assert [segment.base_offset for segment in log.segments] == [0, 100]
     log._check()
 
@@ -115,11 +115,11 @@ def test_s073_an_empty_active_segment_is_recreated(world):
     """S-073: its files are new and appends work, also when its index was full of nothing."""
     log = world.log()
     first = log.active_segment
-    log.roll()
+    log.writer.roll()
     assert len(log.segments) == 1
     assert log.active_segment is not first
     assert send(log).first_offset == 0
-    log.roll()
+    log.writer.roll()
     assert [segment.base_offset for segment in log.segments] == [0, 1]
 
     full = log.active_segment
@@ -142,7 +142,7 @@ def test_s074_stale_files_of_the_new_base_are_deleted(world, caplog):
     for name in stale:
         world.write(name, b"left by somebody")
     with caplog.at_level(logging.WARNING):
-        log.roll()
+        log.writer.roll()
     for name in stale:
         assert any(name in message for message in caplog.messages)
         assert world.files().get(name, b"") != b"left by somebody"
@@ -184,7 +184,7 @@ def test_a_roll_finishes_the_segment_and_flushes_it(world):
         send(log, 5)
     assert log.recovery_point == 0
     fs.operations.clear()
-    log.roll()
+    log.writer.roll()
     names = {path.rpartition("/")[2] for operation, path in fs.operations if operation == "sync"}
     assert names >= {f"{0:020d}{kind}" for kind in (".log", ".index", ".timeindex")}
     assert ("sync_dir", world.directory) in fs.operations
@@ -194,9 +194,9 @@ def test_a_roll_finishes_the_segment_and_flushes_it(world):
     assert f"{3:020d}.snapshot" in files
     assert (log.recovery_point, log.log_end_offset, log.high_watermark) == (3, 3, 3)
     assert f"{3:020d}.index" not in files, "an untouched segment owns its .log only"
-    log.flush()
+    log.local.flush()
     assert f"{3:020d}.index" not in world.files()
-    log.flush(force=True)
+    log.local.flush(force=True)
     assert f"{3:020d}.index" in world.files()
 
 
@@ -204,7 +204,7 @@ def test_preallocated_segments_are_trimmed_when_rolled(world):
     log = world.log(preallocate=True, segment_bytes=100_000)
     send(log)
     assert world.fs.stat(world.path(log_name(0))).size == 100_000
-    log.roll()
+    log.writer.roll()
     assert world.fs.stat(world.path(log_name(0))).size == log.segments.first.size_bytes
     assert world.fs.stat(world.path(log_name(1))).size == 100_000
     log.close()
@@ -222,7 +222,7 @@ def test_any_failure_of_the_disk_during_a_roll_leaves_a_log_that_reopens():
         countdown = iter(range(number, -1, -1))
         fs.rule = lambda *_, steps=countdown: next(steps, None) == 0
         try:
-            log.roll()
+            log.writer.roll()
         except KafkaStorageError:
             fs.rule = lambda *_: False
             assert log.is_offline

@@ -58,8 +58,8 @@ def read_everywhere(log, end=RECORDS):
     assert log.log_end_offset == end
     assert offsets_in(log) == list(range(end))
     for offset in range(end):
-        assert next(record.offset for _, record in log.records(offset)) == offset
-        assert log.offset_for_timestamp(0).offset == 0
+        assert next(record.offset for _, record in log.reader.records(offset)) == offset
+        assert log.reader.offset_for_timestamp(0).offset == 0
 
 
 @pytest.mark.parametrize("lie", LIES)
@@ -72,7 +72,7 @@ def test_every_read_is_right_and_the_index_is_built_anew(world, caplog, lie):
     read_everywhere(log)
     fill(log, 3, RECORDS)
     read_everywhere(log, RECORDS + 3)
-    log.roll()
+    log.writer.roll()
     log.close()
     # Reversed, each entry holds still: what is found is right, if it takes a longer walk.
     told = any(".index" in record.getMessage() for record in caplog.records)
@@ -111,7 +111,7 @@ def test_what_lies_behind_a_damaged_batch_is_still_found(world):
     """The walk that builds an index ends at damage; entries behind it that hold are kept."""
     log = world.log(index_interval_bytes=0)
     fill(log, 20)
-    log.roll()
+    log.writer.roll()
     log.close()
     files = world.files()
     index = entries_of(files[file_name(0, ".index")])
@@ -121,15 +121,15 @@ def test_what_lies_behind_a_damaged_batch_is_still_found(world):
     stored = b"".join(struct.pack(">ii", o, p + 1 if o == 3 else p) for o, p in index)
     world.put(files | {log_name(0): bytes(data), file_name(0, ".index"): stored})
     log = world.log(index_interval_bytes=0)
-    assert [r.offset for _, r in islice(log.records(3), 7)] == list(range(3, 10))
-    assert [r.offset for _, r in log.records(11)] == list(range(11, 20))
+    assert [r.offset for _, r in islice(log.reader.records(3), 7)] == list(range(3, 10))
+    assert [r.offset for _, r in log.reader.records(11)] == list(range(11, 20))
 
 
 def test_a_chunk_under_its_last_offset_is_sound(world, caplog):
     """As Kafka wrote it up to 3.9.0: the position of the chunk's first batch."""
     log = world.log()
     fill(log, 20)
-    log.roll()
+    log.writer.roll()
     fill(log, 1, 20)
     log.close()
     files = world.files()
@@ -176,7 +176,7 @@ def with_transactions(world):
     """Records of nobody in particular, and an aborted transaction in every second segment."""
     log = world.log(**SMALL)
     for round_ in range(6):
-        log.append_batches(
+        log.writer.append_batches(
             batch(
                 0,
                 value=b"ABORTED",
@@ -187,7 +187,7 @@ def with_transactions(world):
                 is_transactional=True,
             )
         )
-        log.append_end_txn_marker(7, 0, 0, commit=False)
+        log.writer.append_end_txn_marker(7, 0, 0, commit=False)
         fill(log, 10, log.log_end_offset)
     log.close()
     return world.files()
@@ -214,7 +214,7 @@ def test_a_transaction_index_that_lies_is_built_anew(world, lie):
     assert set(actions_of(log)) == {"rebuilt_index"}
     assert len(log.findings) == len([name for name in files if name.endswith(".txnindex")])
     assert all(".txnindex" in finding.detail for finding in log.findings)
-    seen = [record.value for _, record in log.records(0, isolation=COMMITTED)]
+    seen = [record.value for _, record in log.reader.records(0, isolation=COMMITTED)]
     assert len(seen) == 60
     assert b"ABORTED" not in seen
     log.close()
@@ -229,12 +229,12 @@ def test_a_transaction_index_that_lies_is_built_anew(world, lie):
 def test_an_empty_transaction_index_without_an_aborted_transaction_is_sound(world):
     """A truncation leaves one; neither one that was committed nor one without data has an entry."""
     log = world.log()
-    log.append_batches(
+    log.writer.append_batches(
         batch(0, producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
     )
-    log.append_end_txn_marker(7, 0, 0, commit=True)
-    log.append_end_txn_marker(7, 0, 0, commit=False)
-    log.append_records([NewRecord(b"k", b"v")])
+    log.writer.append_end_txn_marker(7, 0, 0, commit=True)
+    log.writer.append_end_txn_marker(7, 0, 0, commit=False)
+    log.writer.append_records([NewRecord(b"k", b"v")])
     log.close()
     for base in [int(n[:20]) for n in world.files() if n.endswith(".log")]:
         world.write(file_name(base, ".txnindex"), b"")

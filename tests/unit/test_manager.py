@@ -98,7 +98,7 @@ def test_recovery_starts_at_the_checkpoint(home):
     manager.create_topic("a", 1, {})
     log = manager.log(A0)
     fill(log, 10)
-    log.flush()
+    log.local.flush()
     manager.checkpoint_recovery_points()
     home.kill(manager)
     first = home.files()[f"a-0/{log_name(0)}"]
@@ -128,13 +128,13 @@ def test_a_log_start_is_stored_while_it_lies_above_the_first_base(home):
     manager = home.open()
     manager.create_topic("a", 1, {})
     fill(manager.log(A0), 5)
-    manager.log(A0).log_start_offset = 3
+    manager.log(A0).offsets.log_start_offset = 3
     manager.close()
     assert home.text(LOG_START_OFFSETS) == "0\n1\na 0 3\n"
     manager = home.open()
     assert manager.log(A0).log_start_offset == 3
     assert offsets(manager.log(A0)) == [3, 4]
-    manager.log(A0).log_start_offset = 0
+    manager.log(A0).offsets.log_start_offset = 0
     manager.close()
     assert home.text(LOG_START_OFFSETS) == "0\n0\n"
 

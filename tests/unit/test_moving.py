@@ -199,7 +199,7 @@ def test_the_files_are_the_same_and_the_old_ones_go_after_the_delay(place):
     times = place.mtimes(f"{place.here}/a-0")
     place.clock.advance(minutes=5)
     log = broker.log("a")
-    with log.at_rest():
+    with log.local.at_rest():
         files = tree(place.fs, f"{place.here}/a-0")
     move(broker, place.there)
     assert records(broker) == before
@@ -288,7 +288,7 @@ def test_who_holds_the_log_goes_on_in_the_new_place(place):
     writer.add(NewRecord(b"k", b"waits"))
     move(broker, place.there)
     assert broker.log("a") is log
-    assert [batch.header.base_offset for batch in log.batches(5)] == [5, 6, 7, 8, 9]
+    assert [batch.header.base_offset for batch in log.reader.batches(5)] == [5, 6, 7, 8, 9]
     fill(log, 1)
     assert [range.last_offset for range in writer.finish()] == [11]
     assert [record.offset for record in reading] == list(range(1, 12))
@@ -300,7 +300,7 @@ def test_who_holds_the_log_goes_on_in_the_new_place(place):
 
 def test_a_high_watermark_below_the_end_goes_along(place):
     broker = place.filled()
-    broker.log("a").set_high_watermark(6)
+    broker.log("a").offsets.set_high_watermark(6)
     move(broker, place.there)
     assert broker.end_offsets([A0]) == {A0: 6}
     assert place.entry(place.there, REPLICATION_OFFSETS) == [6]
@@ -362,7 +362,7 @@ def test_readers_go_on_while_the_files_are_copied(place):
     def read_meanwhile(operation, path):
         if operation == "write" and "-future/" in path and not seen:
             seen.append(None)
-            seen[:] = [record.offset for _, record in log.records(0)]
+            seen[:] = [record.offset for _, record in log.reader.records(0)]
         return False
 
     place.fs.rule = read_meanwhile

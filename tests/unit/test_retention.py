@@ -29,9 +29,9 @@ def build(world, *counts, timestamp=1000, log=None, **config):
     log = log or world.log(**config)
     for number, count in enumerate(counts):
         if number:
-            log.roll()
+            log.writer.roll()
         for offset in range(log.log_end_offset, log.log_end_offset + count):
-            log.append_batches(unit(offset, timestamp), AppendOrigin.REPLICATION)
+            log.writer.append_batches(unit(offset, timestamp), AppendOrigin.REPLICATION)
     return log
 
 
@@ -74,7 +74,7 @@ def test_s085_an_expired_log_keeps_its_end(world):
     assert removed(decision) == [(0, TIME), (5, TIME), (10, TIME)]
     assert (bases(log), log.active_segment.size_bytes) == ([15], 0)
     assert (log.log_start_offset, log.log_end_offset) == (15, 15)
-    assert log.append_records([NewRecord(b"k", b"v")]).first_offset == 15
+    assert log.writer.append_records([NewRecord(b"k", b"v")]).first_offset == 15
     assert offsets_in(log) == [15]
 
 
@@ -95,7 +95,7 @@ def test_s087_unlimited_and_zero_retention(world):
     log = build(world, 3, 3, 0, retention_ms=-1, retention_bytes=-1)
     world.clock.advance(days=100_000)
     assert removed(log.delete_old_segments()) == []
-    log.set_config(LogConfig(retention_ms=0, segment_index_bytes=4000))
+    log.local.set_config(LogConfig(retention_ms=0, segment_index_bytes=4000))
     build(world, 1, timestamp=world.clock.now_ms(), log=log)
     assert removed(log.delete_old_segments()) == [(0, TIME), (3, TIME)]
     assert offsets_in(log) == [6], "written at this very moment"
@@ -111,11 +111,11 @@ def test_s088_without_delete_only_the_log_start_counts(world):
     assert decision.kept[0].reason == (
         "not all of it lies below the log start 0; cleanup.policy compact does not delete"
     )
-    assert log.maybe_increment_log_start_offset(5)
+    assert log.offsets.maybe_increment_log_start_offset(5)
     assert removed(log.delete_old_segments()) == [(0, LOG_START)]
     assert bases(log) == [5, 10]
     assert log.segments.first.base_offset <= log.log_start_offset < bases(log)[1]
-    log.set_config(LogConfig(cleanup_policy=(), retention_ms=0, segment_index_bytes=4000))
+    log.local.set_config(LogConfig(cleanup_policy=(), retention_ms=0, segment_index_bytes=4000))
     decision = log.delete_old_segments()
     assert removed(decision) == [], "nor does an empty policy delete"
     assert decision.kept[0].reason.endswith("cleanup.policy (empty) does not delete")
@@ -124,12 +124,12 @@ def test_s088_without_delete_only_the_log_start_counts(world):
 def test_s089_nothing_goes_that_the_high_watermark_has_not_passed(world):
     """S-089: a segment goes once the high watermark reaches its successor's base."""
     log = build(world, *[5] * 8)
-    log.set_high_watermark(0)
+    log.offsets.set_high_watermark(0)
     decision = log.delete_old_segments()
     assert removed(decision) == []
     assert decision.kept[0].reason.count("the high watermark 0 is below its end 5") == 1
     for watermark in range(25, 31):
-        log.set_high_watermark(watermark)
+        log.offsets.set_high_watermark(watermark)
         log.delete_old_segments()
         assert bases(log)[0] == watermark // 5 * 5
         assert log.log_start_offset == bases(log)[0] <= log.high_watermark
@@ -139,7 +139,7 @@ def test_s090_the_log_start_never_passes_the_high_watermark(world):
     """S-090: 100 expired records, the watermark raised one by one; one empty segment is left."""
     log = build(world, *[10] * 10)
     for watermark in range(101):
-        log.set_high_watermark(watermark)
+        log.offsets.set_high_watermark(watermark)
         log.delete_old_segments()
         assert log.log_start_offset <= log.high_watermark == watermark
     assert (bases(log), log.size_bytes) == ([100], 0)
@@ -166,7 +166,7 @@ def test_s095_the_walk(world):
     assert asked == [(base, base + 1 if base < 9 else None) for base in range(10)]
     build(world, 1, log=log)
     assert select(lambda segment: True) == 10
-    log.set_high_watermark(4)
+    log.offsets.set_high_watermark(4)
     assert select(lambda segment: True) == 4
     assert asked == [(base, base + 1) for base in range(4)]
 
@@ -177,14 +177,14 @@ def test_s096_the_snapshot_at_the_log_end_remains(world, active_is_empty):
     log = world.log(file_delete_delay_ms=1000)
     for sequence in range(3):
         if sequence:
-            log.roll()
+            log.writer.roll()
         data = batch(sequence, producer_id=1, producer_epoch=0, base_sequence=sequence)
-        log.append_batches(data, AppendOrigin.REPLICATION)
+        log.writer.append_batches(data, AppendOrigin.REPLICATION)
     if active_is_empty:
-        log.roll()
+        log.writer.roll()
     assert log.delete_old_segments().rolls is not active_is_empty
     world.clock.advance(ms=1001)
-    log.delete_expired_files()
+    log.local.delete_expired_files()
     assert list(world.files(".snapshot", ".deleted")) == [f"{3:020d}.snapshot"]
     assert (log.log_start_offset, log.producer_state.snapshot_offsets) == (3, [3])
     assert log.producer_state.entry(1).last_sequence == 2
@@ -199,10 +199,10 @@ def test_s097_leader_epochs_follow_the_log_start(world, starts, left):
     log = world.log()
     for offset in range(15):
         if offset in (5, 10):
-            log.roll()
+            log.writer.roll()
         epoch = sum(offset >= start for start in starts) - 1
-        log.append_batches(batch(offset, leader_epoch=epoch), AppendOrigin.REPLICATION)
-    log.set_high_watermark(5)
+        log.writer.append_batches(batch(offset, leader_epoch=epoch), AppendOrigin.REPLICATION)
+    log.offsets.set_high_watermark(5)
     assert (0, TIME) in removed(log.delete_old_segments())
     assert log.epochs.entries == left
     log.close()
@@ -214,7 +214,7 @@ def test_s097_a_log_without_records_keeps_its_newest_epoch(world):
     log = world.log()
     for offset in range(100):
         epoch = int(offset >= 50)
-        log.append_batches(batch(offset, leader_epoch=epoch), AppendOrigin.REPLICATION)
+        log.writer.append_batches(batch(offset, leader_epoch=epoch), AppendOrigin.REPLICATION)
     log.delete_old_segments()
     assert log.epochs.entries == ((1, 100),)
 
@@ -252,7 +252,7 @@ def test_each_rule_takes_what_the_one_before_has_left(world):
     now = world.clock.now_ms()
     log = build(world, 2, 2, 2, 2, retention_bytes=4 * UNIT, retention_ms=DAY)
     build(world, 0, 2, timestamp=now, log=log)
-    log.maybe_increment_log_start_offset(3)
+    log.offsets.maybe_increment_log_start_offset(3)
     decision = log.delete_old_segments()
     assert removed(decision) == [(0, LOG_START), (2, SIZE), (4, SIZE), (6, TIME)]
     assert [verdict.reason for verdict in decision.segments] == [
@@ -270,15 +270,15 @@ def test_each_rule_takes_what_the_one_before_has_left(world):
 def test_at_the_exact_limit_nothing_is_too_much(world):
     log = build(world, 1, 1, retention_bytes=2 * UNIT, retention_ms=-1)
     assert removed(log.delete_old_segments()) == []
-    log.set_config(LogConfig(retention_bytes=UNIT, retention_ms=-1, segment_index_bytes=4000))
+    log.local.set_config(LogConfig(retention_bytes=UNIT, retention_ms=-1, segment_index_bytes=4000))
     assert removed(log.delete_old_segments()) == [(0, SIZE)]
-    log.set_config(LogConfig(retention_bytes=0, retention_ms=-1, segment_index_bytes=4000))
+    log.local.set_config(LogConfig(retention_bytes=0, retention_ms=-1, segment_index_bytes=4000))
     assert log.delete_old_segments().rolls
 
 
 def test_an_expiry_that_the_high_watermark_delays_has_no_moment(world):
     log = build(world, 2, 1)
-    log.set_high_watermark(1)
+    log.offsets.set_high_watermark(1)
     kept = log.retention_decision().kept[0]
     assert kept.expires_at_ms is None
     assert kept.reason == "the high watermark 1 is below its end 2"
@@ -300,7 +300,9 @@ def test_deciding_touches_no_file(world):
     decision = log.retention_decision(first_dirty_offset=4)
     assert decision.rolls
     assert everything() == before
-    log.set_config(LogConfig(retention_ms=9 * DAY, cleanup_policy=BOTH, segment_index_bytes=4000))
+    log.local.set_config(
+        LogConfig(retention_ms=9 * DAY, cleanup_policy=BOTH, segment_index_bytes=4000)
+    )
     assert log.retention_decision(first_dirty_offset=4).kept[0].expires_at_ms is not None
     assert everything() == before
 
@@ -464,18 +466,18 @@ def test_the_decision_is_kafkas_and_is_what_happens(
     model = []
     for number, stamps in enumerate(times):
         if number and log.active_segment.size_bytes:
-            log.roll()
+            log.writer.roll()
         # Relative to a moment 100 ms before the run, so that -1 and the clock can be told apart.
         for stamp in stamps:
             timestamp = stamp if stamp < 0 else now + stamp
-            log.append_batches(unit(log.log_end_offset, timestamp), AppendOrigin.REPLICATION)
+            log.writer.append_batches(unit(log.log_end_offset, timestamp), AppendOrigin.REPLICATION)
         largest = max([now + stamp for stamp in stamps if stamp >= 0], default=now)
         model = [each for each in model if each[0] != log.active_segment.base_offset]
         model.append([log.active_segment.base_offset, len(stamps) * UNIT, largest])
     world.clock.advance(ms=100)
     end = log.log_end_offset
-    log.maybe_increment_log_start_offset(min(start, end))
-    log.set_high_watermark(max(watermark, log.log_start_offset))
+    log.offsets.maybe_increment_log_start_offset(min(start, end))
+    log.offsets.set_high_watermark(max(watermark, log.log_start_offset))
     kafka = KafkaLog(model, log.high_watermark, end, log.log_start_offset, now + 100)
     kafka.run(log.config)
 

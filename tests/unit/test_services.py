@@ -129,8 +129,8 @@ def test_checkpoints_are_written_on_their_intervals(kept):
     assert kept.checkpoint(RECOVERY_POINTS) == {}
     kept.clock.advance(ms=FIRST_RUN_MS)
     assert kept.checkpoint(RECOVERY_POINTS) == {A0: 0}
-    log.flush()
-    log.maybe_increment_log_start_offset(2)
+    log.local.flush()
+    log.offsets.maybe_increment_log_start_offset(2)
     kept.clock.advance(ms=MINUTE_MS - 5001)
     assert (kept.checkpoint(RECOVERY_POINTS), kept.checkpoint(LOG_START_OFFSETS)) == ({A0: 0}, {})
     kept.clock.advance(ms=1)
@@ -158,7 +158,7 @@ def test_idle_producers_are_forgotten(kept):
     log = kept.topic()
     now = kept.clock.now_ms()
     written = batch(0, timestamp=now, producer_id=7, producer_epoch=0, base_sequence=0)
-    log.append_batches(written, AppendOrigin.REPLICATION)
+    log.writer.append_batches(written, AppendOrigin.REPLICATION)
     kept.clock.advance(ms=HOUR_MS - 1)
     assert log.producer_state.entry(7) is not None
     kept.clock.advance(ms=10 * MINUTE_MS)
@@ -224,9 +224,9 @@ def test_a_task_that_fails_stops_no_other(kept):
     broken, sound = kept.topic("a", retention_ms=1), kept.topic("b", retention_ms=1)
     fill(broken, 1)
     fill(sound, 1)
-    broken.go_offline("on purpose")
+    broken.local.go_offline("on purpose")
     kept.manager.directories[0].offline_reason = None
-    sound._offline_reason, sound.is_offline = None, False
+    sound.local._offline_reason, sound.local.is_offline = None, False
     kept.clock.advance(ms=FIRST_RUN_MS)
     assert sound.log_start_offset == 1
 
@@ -240,7 +240,7 @@ def test_housekeeping_runs_in_threads_on_other_clocks():
     manager.create_topic("a", 1, {"retention.ms": "1", "file.delete.delay.ms": "0"})
     log = manager.log(A0)
     manager.start([Housekeeping(manager)])
-    log.append_records([NewRecord(b"k", b"v", clock.now_ms() - 1000)])
+    log.writer.append_records([NewRecord(b"k", b"v", clock.now_ms() - 1000)])
     assert runtime.scheduler.wait_until(lambda: log.log_start_offset == 1, timeout_ms=20_000)
     files = [f"/data/a-0/{log_name(0)}.deleted", f"/data/a-0/{log_name(0)}"]
     assert runtime.scheduler.wait_until(

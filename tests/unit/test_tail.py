@@ -62,7 +62,7 @@ def check_appends(world, log, end_offset, *, restarts=(True, False), **options):
         if restart is not None:
             log = world.log(clean=restart, recovery_point=end_offset, **options)
             assert log.findings == ()
-        info = log.append_records([NewRecord(b"new", b"v", 1)])
+        info = log.writer.append_records([NewRecord(b"new", b"v", 1)])
         assert info.first_offset == end_offset
         (record,) = records_of(log, end_offset)
         assert (record.offset, record.key) == (end_offset, b"new")
@@ -179,7 +179,7 @@ def test_a_batch_inside_a_torn_one_stays(world):
     """A mirror's record holds a batch: it cannot be told from one that was acknowledged."""
     log = world.log()
     fill(log, 20)
-    log.append_records([NewRecord(b"k", batch(24, 25) + b"more", 1)])
+    log.writer.append_records([NewRecord(b"k", batch(24, 25) + b"more", 1)])
     log.close()
     name = file_name(0, ".log")
     left = world.files()[name][:-2]
@@ -194,7 +194,7 @@ def test_an_index_entry_inside_a_batch_cuts_nothing(world):
     """A walk from there would end in the middle of a record, as if the batch were torn."""
     log = world.log(index_interval_bytes=60)
     fill(log, 4)
-    log.append_records([NewRecord(b"k", batch(4) + batch(5)[:-5], 1)])
+    log.writer.append_records([NewRecord(b"k", batch(4) + batch(5)[:-5], 1)])
     log.close()
     before = world.files()
     name = file_name(0, ".log")
@@ -235,7 +235,7 @@ def test_producers_are_as_before_the_torn_batch(world):
     """The snapshot of the stop is ahead of the log: what is sent again must not pass for known."""
     log = world.log()
     for sequence in range(3):
-        log.append_batches(sent(sequence))
+        log.writer.append_batches(sent(sequence))
     log.close()
     name = file_name(0, ".log")
     world.write(name, world.files()[name][:-5])
@@ -243,14 +243,14 @@ def test_producers_are_as_before_the_torn_batch(world):
     assert actions_of(log) == ["truncated_tail"]
     (entry,) = log.producer_state.entries()
     assert (entry.last_sequence, entry.last_data_offset) == (1, 1)
-    assert log.append_batches(sent(2)).first_offset == 2
+    assert log.writer.append_batches(sent(2)).first_offset == 2
     assert offsets_in(log) == [0, 1, 2]
 
 
 def test_a_transaction_whose_marker_was_torn_is_open_again(world):
     log = world.log(index_interval_bytes=60)
-    log.append_batches(data_batch(0, 1, 5), REPLICA)
-    log.append_batches(abort(2, 5), REPLICA)
+    log.writer.append_batches(data_batch(0, 1, 5), REPLICA)
+    log.writer.append_batches(abort(2, 5), REPLICA)
     log.close()
     name = file_name(0, ".log")
     world.write(name, world.files()[name][:-5])
@@ -258,14 +258,14 @@ def test_a_transaction_whose_marker_was_torn_is_open_again(world):
     assert actions_of(log) == ["truncated_tail"]
     assert (log.log_end_offset, log.last_stable_offset) == (2, 0)
     assert log.active_segment.txn_index.is_empty
-    log.append_end_txn_marker(5, 0, 0, commit=True)
-    committed = list(log.records(0, isolation=Isolation.READ_COMMITTED))
+    log.writer.append_end_txn_marker(5, 0, 0, commit=True)
+    committed = list(log.reader.records(0, isolation=Isolation.READ_COMMITTED))
     assert [record.offset for _, record in committed] == [0, 1]
 
 
 def test_an_epoch_that_began_with_the_torn_batch_is_forgotten(world):
     log = world.log()
-    log.append_batches(batch(0, leader_epoch=3) + batch(1, leader_epoch=4), REPLICA)
+    log.writer.append_batches(batch(0, leader_epoch=3) + batch(1, leader_epoch=4), REPLICA)
     log.close()
     name = file_name(0, ".log")
     world.write(name, world.files()[name][:-5])

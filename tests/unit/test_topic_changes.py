@@ -216,7 +216,7 @@ def test_a_deleted_topic_is_gone_at_once_and_its_name_is_free(home):
         with pytest.raises(UnknownTopicOrPartitionError):
             use()
     with pytest.raises(UnknownTopicOrPartitionError, match="a-0: the log was deleted"):
-        held.read(3, 100)
+        held.reader.read(3, 100)
     assert [topic.name for topic in manager.catalog.topics()] == ["b"]
     for name in (RECOVERY_POINTS, LOG_START_OFFSETS, REPLICATION_OFFSETS, CLEANER_OFFSETS):
         assert set(directory.checkpoint(name).read()) <= {B0}
@@ -308,7 +308,7 @@ def test_deleted_records_stay_deleted_after_a_kill(home):
     manager = home.open(log_segment_bytes="200")
     manager.create_topic("a", 1, {})
     fill(manager.log(A0), 10)
-    manager.log(A0).flush()
+    manager.log(A0).local.flush()
     assert manager.delete_records(A0, 4) == 4
     home.kill(manager)
     log = home.open(log_segment_bytes="200").log(A0)
@@ -320,7 +320,7 @@ def test_checkpoints_follow_a_truncation(home):
     manager.create_topic("a", 1, {"cleanup.policy": "compact,delete"})
     log = manager.log(A0)
     fill(log, 10)
-    log.flush()
+    log.local.flush()
     directory = manager.directory_of(A0)
     directory.checkpoint(CLEANER_OFFSETS).write({A0: 8, B0: 9})
     directory.partitions.add(B0)
@@ -364,7 +364,7 @@ def test_a_new_topic_does_not_take_over_the_checkpoints_of_one_that_was_deleted(
     log = manager.log(A0)
     assert (log.log_start_offset, log.log_end_offset, log.recovery_point) == (0, 0, 0)
     fill(log, 3)
-    log.flush()
+    log.local.flush()
     home.kill(manager)
     assert offsets(home.open().log(A0)) == [0, 1, 2], "nor after another crash"
 

@@ -32,14 +32,14 @@ from tests.support.faulty import FaultyFileSystem
 
 def replicate(log, *batches):
     for data in batches:
-        log.append_batches(data, AppendOrigin.REPLICATION)
+        log.writer.append_batches(data, AppendOrigin.REPLICATION)
 
 
 def in_segments(log, count=20, each=5):
     """Append one-record batches, so many in a segment."""
     for start in range(log.log_end_offset, count, each):
         if log.active_segment.size_bytes:
-            log.roll()
+            log.writer.roll()
         fill(log, min(each, count - start), start)
     return log
 
@@ -78,9 +78,9 @@ def test_s099_a_batch_goes_whole(world):
     replicate(log, batch(0, 3), batch(4, 7))
     log.truncate_to(6)
     assert (log.log_end_offset, offsets_in(log)) == (6, [0, 1, 2, 3])
-    assert log.read(4, 1000).data == log.read(5, 1000).data == b""
-    assert log.append_records([NewRecord(b"k", b"v")]).first_offset == 6
-    assert offsets_of(log.read(4, 1000).data) == [6]
+    assert log.reader.read(4, 1000).data == log.reader.read(5, 1000).data == b""
+    assert log.writer.append_records([NewRecord(b"k", b"v")]).first_offset == 6
+    assert offsets_of(log.reader.read(4, 1000).data) == [6]
     for clean in (True, False):
         log.close()
         log = world.log(clean=clean)
@@ -114,7 +114,7 @@ def test_s101_leader_epochs(world):
     log = world.log()
     for offset in range(20):
         if offset == 12:
-            log.roll()
+            log.writer.roll()
         epoch = (offset >= 10) + (offset >= 16)
         replicate(log, batch(offset, leader_epoch=epoch))
     for offset, left in ((20, 3), (11, 2), (10, 1), (0, 0)):
@@ -140,10 +140,10 @@ def test_s103_the_high_watermark_and_the_log_start_follow(world):
     """S-103: the watermark comes down; the log start only where all lies above the new end."""
     log = world.log()
     fill(log, 10)
-    log.set_high_watermark(8)
+    log.offsets.set_high_watermark(8)
     log.truncate_to(5)
     assert (log.high_watermark, log.log_start_offset, log.log_end_offset) == (5, 0, 5)
-    log.set_high_watermark(2)
+    log.offsets.set_high_watermark(2)
     log.truncate_to(4)
     assert (log.high_watermark, log.log_end_offset) == (2, 4)
     world.put({})
@@ -195,7 +195,9 @@ def test_s108_wherever_the_crash_comes():
         log.close()
 
     states = 0
-    for what, world in crashes_of(prepare, lambda log: log.maybe_increment_log_start_offset(7)):
+    for what, world in crashes_of(
+        prepare, lambda log: log.offsets.maybe_increment_log_start_offset(7)
+    ):
         log = world.log(clean=False, recovery_point=12, log_start_offset=7)
         assert log.epochs.entries == ((1, 7), (2, 10)), what
         states += 1
@@ -243,7 +245,7 @@ class Historian:
         """Write all batches that lie below `end`."""
         for first, last, data in self.batches:
             if first <= end and first in self.rolls and log.active_segment.size_bytes:
-                log.roll(first)
+                log.writer.roll(first)
             if last >= end:
                 return log
             replicate(log, data)
@@ -266,15 +268,15 @@ def everything_in(log):
     }
     return {
         "bounds": (start, log.last_stable_offset, log.high_watermark, log.log_end_offset),
-        "records": [record for _, record in log.records(start)],
+        "records": [record for _, record in log.reader.records(start)],
         "committed": [
-            record for _, record in log.records(start, isolation=Isolation.READ_COMMITTED)
+            record for _, record in log.reader.records(start, isolation=Isolation.READ_COMMITTED)
         ],
-        "batches": [each.data for each in log.batches(start)],
+        "batches": [each.data for each in log.reader.batches(start)],
         "epochs": log.epochs.entries,
         "producers": producers,
         "times": [
-            log.offset_for_timestamp(time)
+            log.reader.offset_for_timestamp(time)
             for time in (LATEST_TIMESTAMP, MAX_TIMESTAMP, 0, 5, 6, 40, 50, 51, 499, 500, 501)
         ],
     }
@@ -338,7 +340,7 @@ def test_segments_above_go_and_the_cut_one_is_active(world):
     assert log.active_segment.size_bytes == 0
     fill(log, 8, 10)
     world.clock.advance(ms=1000)
-    assert log.delete_expired_files() == 2, "a segment and a snapshot"
+    assert log.local.delete_expired_files() == 2, "a segment and a snapshot"
     assert not world.files(".deleted")
     assert offsets_in(log) == list(range(18))
 
@@ -361,7 +363,7 @@ def test_a_fresh_start_at_the_same_offset_uses_the_settings_of_now(world):
     log = world.log(preallocate=True, segment_bytes=5000, index_interval_bytes=0)
     fill(log, 4)
     assert log.active_segment.offset_index.max_entries == 500
-    log.set_config(LogConfig(segment_index_bytes=80, preallocate=True, segment_bytes=3000))
+    log.local.set_config(LogConfig(segment_index_bytes=80, preallocate=True, segment_bytes=3000))
     log.truncate_fully_and_start_at(0)
     assert world.fs.stat(world.path(log_name(0))).size == 3000
     fill(log, 4)
@@ -386,7 +388,7 @@ def test_a_gap_that_compaction_left_may_hold_the_new_end(world):
     replicate(log, batch(0), batch(10), batch(20))
     log.truncate_to(15)
     assert (log.log_end_offset, offsets_in(log)) == (15, [0, 10])
-    assert log.append_records([NewRecord(b"k", b"v")]).first_offset == 15
+    assert log.writer.append_records([NewRecord(b"k", b"v")]).first_offset == 15
     log.close()
     assert offsets_in(world.log()) == [0, 10, 15]
 
@@ -400,10 +402,10 @@ def test_the_largest_timestamp_is_that_of_the_data_even_after_a_restart(world):
     log = world.log()
     log.truncate_to(3)
     assert log.active_segment.largest_timestamp == 900
-    assert log.offset_for_timestamp(150).offset == 1
-    assert log.offset_for_timestamp(MAX_TIMESTAMP)[:2] == (900, 1)
+    assert log.reader.offset_for_timestamp(150).offset == 1
+    assert log.reader.offset_for_timestamp(MAX_TIMESTAMP)[:2] == (900, 1)
     log.close()
-    assert world.log().offset_for_timestamp(MAX_TIMESTAMP)[:2] == (900, 1)
+    assert world.log().reader.offset_for_timestamp(MAX_TIMESTAMP)[:2] == (900, 1)
 
 
 def test_a_fresh_start_at_any_offset(world):
@@ -422,7 +424,7 @@ def test_a_fresh_start_at_any_offset(world):
         assert log.recovery_point <= offset
         assert (log.epochs.entries, log.producer_state.is_empty) == ((), True)
         assert not world.files(".snapshot")
-        assert log.append_records([NewRecord(b"k", b"v")]).first_offset == offset
+        assert log.writer.append_records([NewRecord(b"k", b"v")]).first_offset == offset
         log.close()
         for clean in (True, False):
             log = world.log(clean=clean)
@@ -436,11 +438,14 @@ def test_a_fresh_start_above_its_log_start(world):
     log = in_segments(world.log())
     log.truncate_fully_and_start_at(50, log_start_offset=30)
     assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (30, 50, 50)
-    log.append_records([NewRecord(b"k", b"v")])
-    log.roll()
-    log.append_records([NewRecord(b"k", b"v")])
+    log.writer.append_records([NewRecord(b"k", b"v")])
+    log.writer.roll()
+    log.writer.append_records([NewRecord(b"k", b"v")])
     assert offsets_in(log) == [50, 51]
-    assert log.read(40, 1, min_one_message=True).data == log.read(50, 1, min_one_message=True).data
+    assert (
+        log.reader.read(40, 1, min_one_message=True).data
+        == log.reader.read(50, 1, min_one_message=True).data
+    )
     assert log.delete_records(51) == 51
     assert bases(log) == [51]
     for start, end in ((-1, None), (5, 6), (5, -1)):
@@ -452,7 +457,7 @@ def test_readers_below_the_new_start_are_out_of_range(world):
     log = in_segments(world.log())
     log.truncate_fully_and_start_at(30)
     with pytest.raises(OffsetOutOfRangeError, match=r"\[30, 30\]"):
-        log.read(10, 100)
+        log.reader.read(10, 100)
 
 
 # -- damage and failures ---------------------------------------------------------------------
@@ -490,13 +495,13 @@ def test_a_producer_state_that_cannot_be_rebuilt_takes_the_log_offline(world):
         world.fs.remove(world.path(name))
     log.producer_state._snapshots.reload()
     producer = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
-    log.append_batches(batch(20, **producer), AppendOrigin.REPLICATION)
+    log.writer.append_batches(batch(20, **producer), AppendOrigin.REPLICATION)
     damage(world, 0, 0)
     with pytest.raises(CorruptRecordError):
         log.truncate_to(8)
     assert log.is_offline
     with pytest.raises(KafkaStorageError, match="cannot rebuild the producer state"):
-        log.append_records([NewRecord(b"k", b"v")])
+        log.writer.append_records([NewRecord(b"k", b"v")])
 
 
 START = 5
@@ -517,11 +522,11 @@ def prepare(world, each=5):
     """Write segments with leader epochs, a producer and an open transaction."""
     log = world.log(retention_ms=-1)
     replicate(log, *(batch(offset) for offset in range(START)))
-    log.roll()
+    log.writer.roll()
     log.delete_records(START)
     for offset in range(START, 20):
         if log.active_segment.size_bytes and offset % each == 0:
-            log.roll()
+            log.writer.roll()
         replicate(log, data_batch(offset, offset, 7, sequence=offset, leader_epoch=offset // 4))
     log.close()
 

@@ -156,7 +156,7 @@ def _first_offset(broker: Broker, topic: str, partition: int, start: Start) -> i
     if start.offset is not None:
         return start.offset
     if start.time_ms is not None:
-        found = log.offset_for_timestamp(max(start.time_ms, 0))
+        found = log.reader.offset_for_timestamp(max(start.time_ms, 0))
         return log.log_end_offset if found is None else found.offset
     return log.log_end_offset if start.is_latest else log.log_start_offset
 

@@ -118,7 +118,7 @@ class Story:
             for first in range(0, stop - start, BATCH_RECORDS):
                 batch = columns.slice(first, min(first + BATCH_RECORDS, stop - start))
                 self.clock.move_to(int(batch.timestamps[-1]))
-                info = log.append_columns(batch.keys, batch.values, batch.timestamps)
+                info = log.writer.append_columns(batch.keys, batch.values, batch.timestamps)
                 size += info.size_bytes
                 batches += 1
             seconds += time.perf_counter() - before
@@ -170,7 +170,7 @@ class Story:
         log = self.broker.log(TOPIC)
         self.clock.move_to(self.clock.now_ms() + log.config.file_delete_delay_ms)
         # The delay counts in monotonic time, which runs at its own pace here.
-        log.delete_expired_files(force=True)
+        log.local.delete_expired_files(force=True)
 
     def sleep_until(self, day: float) -> None:
         """Let time pass up to a day of the story."""

@@ -103,7 +103,7 @@ def _texts(column: BytesColumn) -> list[bytes | None]:
 def offsets_left(broker: Broker, topic: str) -> NDArray[np.int64]:
     """Return the offsets of all records of a topic's partition 0."""
     log = broker.log(topic)
-    batches = log.batches(log.log_start_offset)
+    batches = log.reader.batches(log.log_start_offset)
     return np.concatenate([batch.columns().offsets for batch in batches])
 
 

@@ -14,6 +14,7 @@ from logstore.checkpoint.shutdown import CLEAN_SHUTDOWN
 from logstore.errors import IllegalStateError, KafkaStorageError
 from logstore.log import NewRecord
 from logstore.runtime import DiskFileSystem, MemoryFileSystem
+from logstore.runtime.lifetime import is_lasting
 from tests.support.faulty import FaultyFileSystem
 from tests.support.golden_dirs import tree
 
@@ -67,7 +68,9 @@ def handles(broker):
         "fates": broker.fates("a"),
         "log": log,
         "reader": log.reader,
-        "appender": log.appender,
+        "writer": log.writer,
+        "files": log.local,
+        "offsets": log.offsets,
     }
 
 
@@ -82,7 +85,8 @@ def uses_of(kind):
             continue
         attribute = inspect.getattr_static(kind, name)
         if isinstance(attribute, property | functools.cached_property):
-            found[name] = True
+            if not is_lasting(attribute):
+                found[name] = True
         elif inspect.isfunction(attribute) and name != "close":
             found[name] = False
     return found
@@ -135,9 +139,9 @@ def test_iterators_that_are_open_are_refused_at_their_next_step(world):
     log = broker.log("a")
     iterators = {
         "read": broker.read("a"),
-        "records": log.records(0),
-        "batches": log.batches(0),
-        "columns": log.columns(0),
+        "records": log.reader.records(0),
+        "batches": log.reader.batches(0),
+        "columns": log.reader.columns(0),
         "fates": iter(broker.fates("a")),
         "read, not begun": broker.read("a"),
     }
@@ -162,7 +166,7 @@ def test_two_brokers_never_acknowledge_the_same_offset(world):
     before = tree(fs, path)
     for use in (
         lambda: first.append("a", b"of the first", b"k"),
-        lambda: log.append_records([NewRecord(b"k", b"v")]),
+        lambda: log.writer.append_records([NewRecord(b"k", b"v")]),
         lambda: producer.send("a", b"v"),
         lambda: writer.finish(),
         lambda: first.create_topic("b"),
@@ -228,7 +232,7 @@ def test_a_broker_whose_disk_fails_at_its_end_is_closed_all_the_same(world):
         broker.close()
     fs.rule = lambda *_: False
     broker.close()
-    for use in (lambda: broker.append("a", b"v", b"k"), lambda: log.read(0, 100)):
+    for use in (lambda: broker.append("a", b"v", b"k"), lambda: log.reader.read(0, 100)):
         with pytest.raises(IllegalStateError):
             use()
     with opened(world) as again:

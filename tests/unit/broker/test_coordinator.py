@@ -45,7 +45,7 @@ def stored(bench, partition=0):
     log = bench.log(TRANSACTION_STATE_TOPIC, partition)
     return [
         record.value and decode_value(decode_key(record.key), record.value)
-        for _, record in log.records(log.log_start_offset)
+        for _, record in log.reader.records(log.log_start_offset)
     ]
 
 
@@ -207,7 +207,7 @@ def test_a_log_that_knows_a_newer_producer_needs_no_marker(bench, caplog):
     """As somebody else would have written it; that one's end is the end of both."""
     producer = bench.coordinator.init_producer_id("x", MINUTE_MS)
     bench.coordinator.add_partitions("x", producer, [T0, T1])
-    bench.log().append_end_txn_marker(producer.producer_id, 5, 0, commit=False)
+    bench.log().writer.append_end_txn_marker(producer.producer_id, 5, 0, commit=False)
     bench.coordinator.end_transaction("x", producer, commit=True)
     assert "out of date" in caplog.text
     assert bench.state() == "CompleteCommit"

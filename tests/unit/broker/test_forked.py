@@ -77,7 +77,7 @@ def test_a_child_is_refused_and_changes_nothing(tmp_path):
             lambda: broker.coordinator,
             lambda: broker.manager.checkpoint_log_starts(),
             lambda: broker.manager.directories[0].forget_retired(),
-            lambda: log.flush(),
+            lambda: log.local.flush(),
             lambda: log.high_watermark,
             lambda: producer.commit_transaction(),
             lambda: next(reading),
@@ -184,7 +184,7 @@ def test_no_lock_that_another_thread_held_at_the_fork_stops_the_child(tmp_path):
     held.wait()
 
     def use_it():
-        refused(lambda: broker.append("a", b"v"), lambda: log.read(0, 100), view.topics)
+        refused(lambda: broker.append("a", b"v"), lambda: log.reader.read(0, 100), view.topics)
         broker.close()
         view.close()
         refused(lost_ones.pop().topics)

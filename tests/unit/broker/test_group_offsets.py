@@ -189,7 +189,7 @@ def test_the_partition_is_part_of_the_transaction_before_it_gets_offsets(bench):
     producer.send_offsets_to_transaction({T0: OffsetAndMetadata(5)}, "g")
     states = [
         decode_transaction("x", record.value)
-        for _, record in bench.log("__transaction_state").records(0)
+        for _, record in bench.log("__transaction_state").reader.records(0)
     ]
     assert states[-1].partitions == {TopicPartition(GROUP_OFFSETS_TOPIC, 0)}
 
@@ -233,7 +233,9 @@ def test_an_offset_without_a_value_was_forgotten(bench):
     producer.send_offsets_to_transaction({T0: OffsetAndMetadata(5)}, "g")
     producer.commit_transaction()
     log = offsets_log(bench)
-    log.append_records([NewRecord(encode_key("g", T0), None), NewRecord(b"\0\2\0\1g", b"members")])
+    log.writer.append_records(
+        [NewRecord(encode_key("g", T0), None), NewRecord(b"\0\2\0\1g", b"members")]
+    )
     assert committed(bench) == {}
 
 
@@ -244,10 +246,12 @@ def test_offsets_outlive_a_cleaning(bench):
         producer.send_offsets_to_transaction({T0: OffsetAndMetadata(offset)}, "g")
         producer.commit_transaction() if offset != 2 else producer.abort_transaction()
     log = offsets_log(bench)
-    log.roll()
-    log.append_records([NewRecord(encode_key("g", T1), encode_value(OffsetAndMetadata(7), 0))])
+    log.writer.roll()
+    log.writer.append_records(
+        [NewRecord(encode_key("g", T1), encode_value(OffsetAndMetadata(7), 0))]
+    )
     bench.broker.clean(GROUP_OFFSETS_TOPIC, force=True)
-    assert [record.offset for _, record in log.records(0)] == [6, 8]
+    assert [record.offset for _, record in log.reader.records(0)] == [6, 8]
     assert committed(bench) == {T0: OffsetAndMetadata(3), T1: OffsetAndMetadata(7)}
 
 
@@ -258,7 +262,7 @@ def test_a_transaction_that_a_crash_left_open_is_aborted(bench):
     producer = bench.transactional()
     producer.begin_transaction()
     producer.send_offsets_to_transaction({T0: OffsetAndMetadata(5)}, "g")
-    offsets_log(bench).flush()
+    offsets_log(bench).local.flush()
     bench.reopen()
     assert offsets_log(bench).last_stable_offset == 0
     bench.transactional()
@@ -337,11 +341,11 @@ def test_what_is_refused_leaves_only_the_abort(bench, group, offsets, error, nam
     producer = bench.transactional()
     producer.begin_transaction()
     producer.send_offsets_to_transaction({T0: OffsetAndMetadata(4, "😀" * 2048)}, "g")
-    before = [batch.data for batch in offsets_log(bench).batches(0)]
+    before = [batch.data for batch in offsets_log(bench).reader.batches(0)]
     with pytest.raises(error) as caught:
         producer.send_offsets_to_transaction(offsets, group)
     assert caught.value.kafka_error == name
-    assert [batch.data for batch in offsets_log(bench).batches(0)] == before
+    assert [batch.data for batch in offsets_log(bench).reader.batches(0)] == before
     with pytest.raises(error):
         producer.commit_transaction()
     producer.abort_transaction()

@@ -21,7 +21,10 @@ def broker():
 
 def captured(log):
     """Return the log's batches as a client sent them."""
-    return [with_offset_and_epoch(batch.data, 0, -1) for batch in log.batches(log.log_start_offset)]
+    return [
+        with_offset_and_epoch(batch.data, 0, -1)
+        for batch in log.reader.batches(log.log_start_offset)
+    ]
 
 
 def send(producer, *values, partition=0):
@@ -54,7 +57,7 @@ def test_a_batch_that_is_sent_again_is_answered_with_its_offsets(broker):
     log = broker.log("t")
     first, second = captured(log)
     for data, offsets in ((first, (0, 2)), (second, (3, 3)), (first, (0, 2))):
-        info = log.append_batches(data)
+        info = log.writer.append_batches(data)
         assert info.is_duplicate
         assert (info.first_offset, info.last_offset) == offsets
     assert log.log_end_offset == 4
@@ -69,7 +72,7 @@ def test_an_old_batch_of_a_fenced_epoch_is_refused(broker):
     producer._session.recovers_from(OutOfOrderSequenceNumberError("as if"))
     assert send(producer, b"2") == [1]
     with pytest.raises(InvalidProducerEpochError):
-        log.append_batches(old)
+        log.writer.append_batches(old)
     assert log.log_end_offset == 2
 
 
@@ -97,7 +100,7 @@ def test_a_batch_may_span_the_wrap(broker):
     assert send(producer, b"next", b"one more") == [3, 4]
     assert [stamp[3] for stamp in stamps(log)] == [INT32_MAX - 1, 1, 2]
     first, *_ = captured(log)
-    assert log.append_batches(first).is_duplicate
+    assert log.writer.append_batches(first).is_duplicate
 
 
 def test_after_a_sequence_that_was_not_expected_the_next_epoch_goes_on(broker):

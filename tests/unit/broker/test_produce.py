@@ -110,9 +110,9 @@ def test_a_transaction_that_nobody_began_is_refused():
         assert (log.log_end_offset, log.last_stable_offset) == (0, 0)
         assert log.producer_state.is_empty
         assert [topic.name for topic in broker.topics()] == ["t"], "nothing is made for the answer"
-        assert log.append_batches(data).first_offset == 0, "a bare log takes what it is told"
+        assert log.writer.append_batches(data).first_offset == 0, "a bare log takes what it is told"
         assert log.last_stable_offset == 0 < log.log_end_offset
-        log.append_end_txn_marker(7, 0, 0, commit=False)
+        log.writer.append_end_txn_marker(7, 0, 0, commit=False)
 
 
 def test_a_batch_is_refused_before_its_partition_is_part_of_the_transaction(bench):
@@ -282,7 +282,7 @@ def test_what_was_verified_is_verified_again_after_a_restart(bench):
     client = Client(bench)
     client.add(T0, T1)
     client.send(partition=1)
-    bench.log("t", 1).flush()
+    bench.log("t", 1).local.flush()
     bench.reopen()
     client.sequence = 0
     client.send()
@@ -302,7 +302,7 @@ def test_a_transaction_that_cannot_be_completed_yet_takes_no_more(bench, monkeyp
         raise KafkaStorageError("the disk failed")
 
     with monkeypatch.context() as patch:
-        patch.setattr(bench.log("t", 1), "append_end_txn_marker", fail)
+        patch.setattr(bench.log("t", 1).writer, "append_end_txn_marker", fail)
         client.end()
         assert bench.state() == "PrepareCommit"
         refuses(bench, KafkaStorageError, client.send, "PrepareCommit")
@@ -317,7 +317,7 @@ def test_no_marker_comes_between_the_answer_and_the_append(bench, batches_before
     for _ in range(batches_before):
         client.send()
     log = bench.log()
-    append = log.append_batches
+    append = log.writer.append_batches
     lock = log.lock if batches_before else bench.coordinator._lock._lock
     seen = []
 
@@ -332,7 +332,7 @@ def test_no_marker_comes_between_the_answer_and_the_append(bench, batches_before
         thread.join()
         return append(data)
 
-    monkeypatch.setattr(log, "append_batches", append_under_watch)
+    monkeypatch.setattr(log.writer, "append_batches", append_under_watch)
     client.send()
     assert seen == [False]
 

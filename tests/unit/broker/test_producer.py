@@ -36,7 +36,7 @@ def broker():
 
 def batches(broker, topic="t", partition=0):
     log = broker.log(topic, partition)
-    return list(log.batches(log.log_start_offset))
+    return list(log.reader.batches(log.log_start_offset))
 
 
 def counts(broker, topic="t", partition=0):

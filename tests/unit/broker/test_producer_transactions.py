@@ -119,7 +119,7 @@ def test_aborted_data_are_never_seen(bench):
         producer.send("t", b"%d" % number, partition=0)
         (producer.abort_transaction if number % 2 else producer.commit_transaction)()
     assert bench.seen() == [b"0", b"2"]
-    fetched = bench.log().read(0, 10_000, isolation=Isolation.READ_COMMITTED)
+    fetched = bench.log().reader.read(0, 10_000, isolation=Isolation.READ_COMMITTED)
     assert fetched.aborted == ((0, 2), (0, 6)), "producer id and first offset of each"
     assert [kind for *_, kind, _ in markers(bench.log())] == ["COMMIT", "ABORT"] * 2
 
@@ -199,11 +199,13 @@ def test_a_batch_of_a_transaction_that_is_sent_again_is_a_duplicate(bench):
     producer.begin_transaction()
     producer.send("t", b"v", partition=0)
     log = bench.log()
-    (batch,) = log.batches(0)
+    (batch,) = log.reader.batches(0)
     data = with_offset_and_epoch(batch.data, 0, -1)
-    assert log.append_batches(data).is_duplicate
+    assert log.writer.append_batches(data).is_duplicate
     producer.commit_transaction()
-    assert log.append_batches(data).is_duplicate, "also after the end; it opens no transaction"
+    assert log.writer.append_batches(data).is_duplicate, (
+        "also after the end; it opens no transaction"
+    )
     assert log.last_stable_offset == log.log_end_offset == 2
     assert bench.seen() == [b"v"]
 

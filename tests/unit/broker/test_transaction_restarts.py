@@ -399,8 +399,8 @@ def forget_topics(bench):
 
 def test_new_producer_ids_begin_above_those_of_copied_logs(bench):
     log = bench.log()
-    log.append_batches(data_batch(0, 1, 4711))
-    log.append_batches(batch(0, producer_id=99, producer_epoch=0, base_sequence=0))
+    log.writer.append_batches(data_batch(0, 1, 4711))
+    log.writer.append_batches(batch(0, producer_id=99, producer_epoch=0, base_sequence=0))
     bench.kill()
     bench.open()
     assert bench.broker.producer().send("t", b"v", partition=0).get().offset == 3
@@ -420,19 +420,19 @@ def test_new_producer_ids_begin_above_those_of_the_state_topic(bench):
 def test_a_state_that_makes_no_sense_stops_its_id_and_no_other(bench):
     bench.transactional()
     log = bench.log(TRANSACTION_STATE_TOPIC)
-    log.append_records([NewRecord(encode_key("x"), b"\0\0 damaged")])
+    log.writer.append_records([NewRecord(encode_key("x"), b"\0\0 damaged")])
     bench.reopen()
     with pytest.raises(KafkaStorageError, match="'x' cannot be read"):
         bench.transactional()
     bench.transactional("other")
-    bench.log(TRANSACTION_STATE_TOPIC).append_records([NewRecord(encode_key("x"), None)])
+    bench.log(TRANSACTION_STATE_TOPIC).writer.append_records([NewRecord(encode_key("x"), None)])
     bench.reopen()
     bench.transactional()
 
 
 def test_a_key_that_makes_no_sense_stops_every_id_of_its_partition(bench):
     bench.transactional()
-    bench.log(TRANSACTION_STATE_TOPIC).append_records([NewRecord(b"\0", b"v")])
+    bench.log(TRANSACTION_STATE_TOPIC).writer.append_records([NewRecord(b"\0", b"v")])
     bench.reopen()
     for transactional_id in ("x", "other"):
         with pytest.raises(KafkaStorageError, match="cannot be read"):
@@ -442,7 +442,7 @@ def test_a_key_that_makes_no_sense_stops_every_id_of_its_partition(bench):
 
 def test_keys_of_a_later_version_are_passed_over(bench):
     bench.transactional()
-    bench.log(TRANSACTION_STATE_TOPIC).append_records([NewRecord(b"\0\7later", b"v")])
+    bench.log(TRANSACTION_STATE_TOPIC).writer.append_records([NewRecord(b"\0\7later", b"v")])
     bench.reopen()
     bench.transactional()
     assert list(bench.coordinator.transactions()) == ["x"]

@@ -92,7 +92,7 @@ def test_s149_a_prepared_map_over_three_of_four_segments() -> None:
 def test_s152_stats_of_a_small_map_from_a_later_first_dirty_offset() -> None:
     log = compacted(memory_world())
     put_each(log, *((key(number), b"v%d" % at) for at, number in enumerate((0, 1, 0, 1, 0))))
-    log.roll()
+    log.writer.roll()
     before = closed_size(log)
     stats = run_pass(log, 2, config=map_of(4, 0.75))
     assert stats.end_offset == 5
@@ -109,7 +109,7 @@ def test_s155_records_without_a_key_disappear() -> None:
     put(log, (None, b"1"), (b"a", b"1"), (None, b"2"))
     put(log, (None, b"3"))
     put(log, (b"b", b"1"))
-    log.roll()
+    log.writer.roll()
     stats = run_pass(log)
     assert stats.invalid_messages_read == stats.fates["null_key"] == 3
     assert contents(log) == [(1, b"a", b"1"), (4, b"b", b"1")]
@@ -118,12 +118,12 @@ def test_s155_records_without_a_key_disappear() -> None:
 def test_s156_a_record_without_a_key_beyond_the_map_stays_for_a_later_pass() -> None:
     log = compacted(memory_world(), cleanup_policy=("delete",))
     put(log, (b"a", b"1"), (None, b"2"), (b"b", b"1"), (None, b"3"), (b"c", b"1"))
-    log.roll()
+    log.writer.roll()
     first = run_pass(log, config=map_of(4, 0.75))
     assert first.end_offset == 5
     log = compacted(memory_world(), cleanup_policy=("delete",))
     put(log, (b"a", b"1"), (None, b"2"), (b"b", b"1"), (None, b"3"), (b"c", b"1"), (None, b"4"))
-    log.roll()
+    log.writer.roll()
     first = run_pass(log, config=map_of(3, 0.75))
     assert (first.end_offset, first.invalid_messages_read) == (3, 1)
     assert offsets_in(log) == [0, 2, 3, 4, 5]
@@ -137,9 +137,9 @@ def test_s157_batches_far_larger_than_the_buffers(lowered: bool) -> None:
     log = compacted(memory_world(), segment_bytes=5 * MIB, max_message_bytes=2 * MIB)
     put_each(log, *((key(number % 2), bytes(MIB)) for number in range(4)))
     put(log, (b"small", b"1"))
-    log.roll()
+    log.writer.roll()
     if lowered:
-        log.set_config(compacted_config(log, max_message_bytes=512 * 1024))
+        log.local.set_config(compacted_config(log, max_message_bytes=512 * 1024))
     stats = run_pass(log, config=map_of(100, io_buffer_bytes=1024))
     assert stats.messages_written == 3
     assert offsets_in(log) == [2, 3, 4]
@@ -164,10 +164,10 @@ def test_s158_a_damaged_large_batch_fails_the_pass_and_nothing_else(damage: str)
     world = memory_world()
     log = compacted(world, segment_bytes=3 * MIB, max_message_bytes=2 * MIB)
     put_each(log, *((b"a", bytes(MIB)) for _ in range(2)))
-    log.roll()
+    log.writer.roll()
     put(log, (b"later", b"1"))
-    log.roll()
-    log.set_config(compacted_config(log, max_message_bytes=512 * 1024))
+    log.writer.roll()
+    log.local.set_config(compacted_config(log, max_message_bytes=512 * 1024))
     file = world.fs.open(world.path(f"{0:020d}.log"), write=True)
     if damage == "magic":
         file.write_at([b"\xff"], 16)
@@ -177,16 +177,16 @@ def test_s158_a_damaged_large_batch_fails_the_pass_and_nothing_else(damage: str)
     with pytest.raises(CorruptRecordError):
         run_pass(log, config=map_of(100, io_buffer_bytes=1024))
     assert {n: d for n, d in world.files(".log").items() if "cleaned" not in n} == before
-    assert [r.key for _, r in log.records(2)] == [b"later"]
+    assert [r.key for _, r in log.reader.records(2)] == [b"later"]
     put(log, (b"still", b"1"))
-    assert [r.key for _, r in log.records(2)] == [b"later", b"still"]
+    assert [r.key for _, r in log.reader.records(2)] == [b"later", b"still"]
 
 
 def test_what_was_not_verified_while_mapping_is_verified_while_rewriting() -> None:
     world = memory_world()
     log = compacted(world)
     put_each(log, *((key(number), b"v" * 100) for number in range(10)))
-    log.roll()
+    log.writer.roll()
     name = world.path(f"{0:020d}.log")
     file = world.fs.open(name, write=True)
     file.write_at([b"w"], log.segments.first.size_bytes - 2)
@@ -200,7 +200,7 @@ def test_what_was_not_verified_while_mapping_is_verified_while_rewriting() -> No
 def test_s159_a_preallocated_log_is_trimmed_to_its_content() -> None:
     log = compacted(memory_world(), segment_bytes=10_000, preallocate=True)
     put_each(log, (b"a", b"1"), (b"a", b"2"))
-    log.roll()
+    log.writer.roll()
     run_pass(log)
     cleaned = log.segments.first
     assert log.runtime.fs.stat(cleaned.log_path).size == cleaned.size_bytes < 100
@@ -211,7 +211,7 @@ def test_s160_a_rebuilt_batch_keeps_codec_offsets_and_deltas(codec: Codec) -> No
     log = compacted(memory_world())
     put(log, (b"a", b"1"), (b"b", b"1"), (b"a", b"2"), (b"c", b"1"), codec=codec)
     put(log, (b"a", b"3"))
-    log.roll()
+    log.writer.roll()
     run_pass(log)
     rebuilt = batches_in(log)[0]
     rebuilt.ensure_valid()
@@ -231,7 +231,7 @@ def test_s161_an_untouched_batch_is_copied_byte_for_byte() -> None:
     put_batches(log, untouched)
     put(log, (b"c", b"1"))
     put(log, (b"c", b"2"))
-    log.roll()
+    log.writer.roll()
     run_pass(log)
     assert batches_in(log)[0].data == untouched
 
@@ -253,7 +253,7 @@ def test_s161_max_timestamp_of_a_batch_that_lost_its_latest_record(
         ),
     )
     put(log, (b"b", b"2"))
-    log.roll()
+    log.writer.roll()
     run_pass(log)
     header = batches_in(log)[0].header
     assert header.record_count == 2
@@ -265,19 +265,19 @@ def test_s162_a_dropped_last_record_leaves_the_next_offsets() -> None:
     log = compacted(memory_world())
     put(log, (b"a", b"1"), (b"b", b"1"), (b"c", b"1"))
     put(log, (b"c", b"2"))
-    log.roll()
+    log.writer.roll()
     put(log, (b"d", b"1"))
     run_pass(log)
     assert batches_in(log)[0].header.next_offset == 3
     assert log.log_end_offset == 5
-    assert [record.offset for _, record in log.records(2)] == [3, 4]
+    assert [record.offset for _, record in log.reader.records(2)] == [3, 4]
 
 
 def test_s163_the_last_batch_of_the_round_keeps_its_header() -> None:
     log = compacted(memory_world())
     for number in range(3):
         put(log, (b"a", b"1"), (b"b", b"%d" % number))
-        log.roll()
+        log.writer.roll()
     rewrite(log, [b"a", b"b"], list(log.segments.view[:3]), upper_bound=6, latest=2**39)
     (empty,) = batches_in(log)
     assert (empty.header.base_offset, empty.header.last_offset) == (4, 5)
@@ -290,9 +290,9 @@ def test_s163_no_batch_is_kept_when_the_round_ends_in_a_gap() -> None:
     log = compacted(memory_world())
     for _ in range(2):
         put(log, (b"a", b"1"))
-        log.roll()
+        log.writer.roll()
     put(log, (b"a", b"1"))
-    log.roll(10)
+    log.writer.roll(10)
     rewrite(log, [b"a"], list(log.segments.view[:3]), upper_bound=10, latest=2**39)
     assert batches_in(log) == []
     assert [(s.base_offset, s.size_bytes) for s in log.segments] == [(0, 0), (10, 0)]
@@ -304,7 +304,7 @@ def test_s163_no_batch_is_kept_when_the_round_ends_in_a_gap() -> None:
 def log_of_three_groups(world: World) -> Log:
     log = compacted(world, segment_bytes=400)
     put_each(log, *((key(number % 5), b"v" * 50) for number in range(30)))
-    log.roll()
+    log.writer.roll()
     return log
 
 
@@ -338,7 +338,7 @@ def test_s165_an_abort_at_any_step_leaves_whole_groups_and_no_cleaned_files() ->
         assert {k: (o, v) for o, k, v in contents(log)} == newest
         if "rewrite" not in phases:
             assert offsets_in(log) == list(range(30))
-        log.delete_expired_files()
+        log.local.delete_expired_files()
         run_pass(log)
         expected = expected or contents(log)
         assert contents(log) == expected
@@ -440,7 +440,7 @@ def test_the_clean_section_is_rewritten_for_its_expired_tombstones() -> None:
     world = memory_world()
     log = compacted(world, delete_retention_ms=1000)
     put_each(log, (b"a", b"1"), (b"a", None), (b"b", b"1"))
-    log.roll()
+    log.writer.roll()
     first = run_pass(log)
     assert contents(log) == [(1, b"a", None), (2, b"b", b"1")]
     world.clock.advance(ms=999)
@@ -459,7 +459,7 @@ def test_what_lies_at_the_upper_bound_is_never_touched_even_below_the_first_dirt
     world = memory_world()
     log = compacted(world)
     put_each(log, (b"a", b"1"), (b"a", b"2"))
-    log.roll()
+    log.writer.roll()
     put_each(log, (b"b", b"1"), (b"b", b"2"), (b"b", b"3"))
     active = log.active_segment
     before = files_of(log, active)
@@ -474,7 +474,7 @@ def test_what_lies_at_the_upper_bound_is_never_touched_even_below_the_first_dirt
 def test_records_beyond_the_map_stay_whatever_they_are() -> None:
     log = compacted(memory_world())
     put(log, (b"a", b"1"), (b"b", b"1"), (b"c", None), (b"a", b"2"), (b"c", b"1"))
-    log.roll()
+    log.writer.roll()
     stats = run_pass(log, config=map_of(3, 0.75))
     assert stats.end_offset == 2
     assert offsets_in(log) == [0, 1, 2, 3, 4]
@@ -485,7 +485,7 @@ def test_delete_retention_near_the_end_of_time_saturates() -> None:
     """Kafka's sum overflows and the batch is rewritten in every pass (CS §15.4)."""
     log = compacted(memory_world(), delete_retention_ms=2**63 - 1)
     put_each(log, (b"a", None), (b"b", b"1"))
-    log.roll()
+    log.writer.roll()
     run_pass(log)
     assert batches_in(log)[0].header.delete_horizon_ms == 2**63 - 1
     before = files_of(log, log.segments.first)
@@ -498,7 +498,7 @@ def test_a_decompressed_chunk_does_not_grow_without_bounds() -> None:
     log = compacted(memory_world(), max_message_bytes=2 * MIB)
     for number in range(60):
         put(log, (key(number % 2), bytes(MIB)), codec=Codec.GZIP)
-    log.roll()
+    log.writer.roll()
     reader = ChunkReader(1 << 20)
     chunks = [(chunk.rows, len(chunk.data)) for chunk in reader.chunks(log.segments.first, 60)]
     assert sum(rows for rows, _ in chunks) == 60
@@ -520,7 +520,7 @@ def test_a_negative_timestamp_in_a_compressed_batch_is_rebuilt() -> None:
     header = header._replace(crc=RecordBatch(whole).computed_crc())
     put_batches(log, header.pack() + horizon[61:])
     put(log, (b"b", b"2"))
-    log.roll()
+    log.writer.roll()
     run_pass(log)
     (kept,) = batches_in(log)[0].records()
     assert (kept.key, kept.timestamp) == (b"a", -5)
@@ -534,13 +534,13 @@ def test_lookups_in_a_cleaned_and_indexed_segment() -> None:
     log = compacted(memory_world(), index_interval_bytes=100)
     for number in range(200):
         put(log, (key(number % 60), b"v" * 30, T + number), (key(number), b"w", T + number))
-    log.roll()
+    log.writer.roll()
     run_pass(log)
     segment = log.segments.first
     assert segment.offset_index.entries > 3
     for offset in range(400):
         expected = next((o for o in offsets_in(log) if o >= offset), None)
-        found = next((r.offset for _, r in log.records(offset)), None)
+        found = next((r.offset for _, r in log.reader.records(offset)), None)
         assert found == expected
     assert bytes_at(log, segment.offset_index.path) == b"".join(
         entry.offset.to_bytes(4, "big") + entry.position.to_bytes(4, "big")
@@ -551,7 +551,7 @@ def test_lookups_in_a_cleaned_and_indexed_segment() -> None:
 def test_stats_as_json_have_the_contracts_names() -> None:
     log = compacted(memory_world())
     put_each(log, (b"a", b"1"), (b"a", b"2"))
-    log.roll()
+    log.writer.roll()
     stats = drive(clean_pass(log, ALL_KEYS, 0, 2, pass_number=3))
     found = stats.to_json()
     assert list(found) == [
@@ -577,7 +577,7 @@ def test_stats_as_json_have_the_contracts_names() -> None:
 def test_passes_of_a_map_of_one_key() -> None:
     log = compacted(memory_world())
     put_each(log, *((key(number % 3), b"%d" % number) for number in range(9)))
-    log.roll()
+    log.writer.roll()
     passes = run_passes(log, map_of(2, 0.9))
     assert len(passes) == 9
     assert contents(log) == [(6, b"0", b"6"), (7, b"1", b"7"), (8, b"2", b"8")]
@@ -589,7 +589,7 @@ def test_what_was_read_before_a_truncation_is_never_swapped_in(offset: int) -> N
     world = memory_world()
     log, config, first_dirty, upper_bound = ready(world)
     put_each(log, *((b"later", b"v") for _ in range(3)))
-    log.open_files(upper_bound)
+    log.reader.open_files(upper_bound)
     steps = clean_pass(log, config, first_dirty, upper_bound)
     while next(steps).phase == "map":
         pass

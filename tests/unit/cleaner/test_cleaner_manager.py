@@ -406,7 +406,7 @@ def overflowed_broker() -> Broker:
     for value in (b"1", b"2"):
         broker.append("users", value, b"k", partition=0)
     log = broker.log("users")
-    log.append_batches(batch(2**40, key=b"far"), AppendOrigin.REPLICATION)
+    log.writer.append_batches(batch(2**40, key=b"far"), AppendOrigin.REPLICATION)
     path = "/memory/users-0/00000000000000000000.log"
     file = broker.runtime.fs.open(path, write=True)
     file.write_at([(2**31).to_bytes(8, "big")], log.segments.first.size_bytes // 2)

@@ -180,7 +180,7 @@ def test_transactions() -> None:
     one.abort()
     two.commit()
     put(log, (b"a", b"3"))
-    log.roll()
+    log.writer.roll()
     listed = listing(log)
     assert [fate for _, fate, _, _ in listed] == [
         *("aborted", "aborted", "superseded"),
@@ -194,7 +194,7 @@ def test_a_marker_without_data_expires_at_its_horizon() -> None:
     log = compacted(memory_world(), delete_retention_ms=HOUR_MS)
     Producer(log, 1).commit()
     put(log, (b"a", b"1"))
-    log.roll()
+    log.writer.roll()
     run_pass(log)  # gives the marker its horizon
     log.runtime.clock.advance(ms=HOUR_MS - 1)
     assert [fate for _, fate, _, _ in listing(log)] == ["retained", "retained"]
@@ -253,7 +253,7 @@ def test_the_active_segment_waits_for_its_roll() -> None:
 def test_a_checkpoint_within_the_active_segment_hides_no_record() -> None:
     log = compacted(memory_world())
     put_each(log, (b"a", b"1"), (b"a", b"2"))
-    log.roll()
+    log.writer.roll()
     put_each(log, (b"a", b"3"), (b"a", b"4"))
     assert [(offset, fate) for offset, fate, _, _ in listing(log, first_dirty=3)] == [
         (0, "retained"),
@@ -279,9 +279,9 @@ def test_segments_within_the_compaction_lag_are_not_yet_cleanable() -> None:
 def test_an_open_transaction_holds_up_its_segment_and_what_follows() -> None:
     log = compacted(memory_world())
     put_each(log, (b"a", b"1"), (b"a", b"2"))
-    log.roll()
+    log.writer.roll()
     Producer(log, 1).send((b"a", b"3"))
-    log.roll()
+    log.writer.roll()
     put_each(log, (b"a", b"4"))
     assert [fate for _, fate, _, _ in listing(log)] == [
         *("superseded", "retained", "not_yet_cleanable", "active")
@@ -344,7 +344,7 @@ def test_beyond_the_end_of_a_full_map_this_pass_retains_everything() -> None:
     log = compacted(memory_world())
     for _ in range(2):
         put_each(log, *((b"k%d" % number, b"v") for number in range(5)))
-        log.roll()
+        log.writer.roll()
     config = map_of(4, 1.0)
     # The map takes k0 to k3; what comes after offset 3 does not exist for this pass.
     assert [fate for _, fate, _, _ in listing(log, config)] == ["retained"] * 10
@@ -354,7 +354,7 @@ def test_beyond_the_end_of_a_full_map_this_pass_retains_everything() -> None:
 def test_the_winner_is_the_last_one_that_the_map_knows() -> None:
     log = compacted(memory_world())
     put_each(log, (b"a", b"1"), (b"a", b"2"), (b"b", b"1"), (b"a", b"3"), (b"c", b"1"))
-    log.roll()
+    log.writer.roll()
     listed = listing(log, map_of(2, 1.0))
     assert [(fate, by) for _, fate, by, _ in listed] == [
         ("superseded", 1),
@@ -369,7 +369,7 @@ def test_a_log_is_told_chunk_by_chunk() -> None:
     """What is held at a time depends on the I/O buffer, not on the log."""
     log = compacted(memory_world())
     put_each(log, *((b"k%d" % (number % 7), b"v" * 20) for number in range(100)))
-    log.roll()
+    log.writer.roll()
     put_each(log, *((b"k", b"v" * 20) for _ in range(20)))
     config = map_of(1000, io_buffer_bytes=1000)
     chunks = list(list_fates(log, config, cleanable_state(log, None, 0)))
@@ -409,7 +409,7 @@ def files(directory):
 def test_a_cleaning_does_what_was_told() -> None:
     log = compacted(memory_world())
     put_each(log, *((b"k%d" % (number % 7), b"v") for number in range(30)))
-    log.roll()
+    log.writer.roll()
     kept = [offset for offset, fate, _, _ in listing(log) if fate == "retained"]
     run_pass(log)
     assert offsets_in(log) == kept
@@ -524,7 +524,7 @@ def test_aborted_records_that_cannot_be_parsed_are_damage() -> None:
     producer = Producer(log, 1)
     producer.send((b"key", b"v"))
     producer.abort()
-    log.roll()
+    log.writer.roll()
     segment = log.segments.first
     data = bytearray(segment.file.read(0, segment.size_bytes))
     data[61] = 0x7F  # the record's length

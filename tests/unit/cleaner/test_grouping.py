@@ -70,7 +70,7 @@ def test_one_segment_is_a_group_however_large() -> None:
 def test_s191_sizes_are_those_before_cleaning() -> None:
     log = compacted(memory_world(), segment_bytes=1000)
     put_each(log, *((b"%d" % (number % 2), b"v" * 30) for number in range(18)))
-    log.roll()
+    log.writer.roll()
     assert len(bases_of(log)) == 3
     first, second, active = bases_of(log)
     stats = run_pass(log)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cleaner.grouping import BATCH_GROUPS
+from logstore import appender
 from logstore import log as log_module
 from logstore.log import Log
 from logstore.runtime import Runtime
@@ -26,14 +27,15 @@ def log_of(segments: int, *, transactions: bool) -> tuple[Log, CountedCalls]:
         producer.abort()
     for number in range(segments):
         put(log, (b"%d" % (number % 5), b"value"))
-    log.roll()
+    log.writer.roll()
     return log, fs
 
 
 @pytest.mark.parametrize("transactions", (False, True))
 def test_twice_the_segments_are_twice_the_work_and_no_more(monkeypatch, transactions: bool) -> None:
     """2,000 took half a minute: each looked for aborted transactions in all those above it."""
-    monkeypatch.setattr(log_module, "VERIFY", False)  # which goes through all after each change
+    for module in (log_module, appender):  # which go through all after each change
+        monkeypatch.setattr(module, "VERIFY", False)
     run_pass(log_of(8, transactions=transactions)[0])  # whatever is done once only is done
     efforts = []
     for segments in (16, 32, 64):
@@ -55,7 +57,7 @@ def test_many_small_segments_share_the_syncs_of_their_directory(keys: int) -> No
     segments = 4 * BATCH_GROUPS
     for number in range(segments):
         put(log, (b"%d" % (number % keys), b"value"))
-    log.roll()
+    log.writer.roll()
     before = fs.operation_count
     stats = run_pass(log)
     assert (stats.segments_before, stats.segments_after) == (segments, segments)

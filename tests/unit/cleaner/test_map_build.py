@@ -56,7 +56,7 @@ def test_a_range_may_begin_inside_a_segment_and_a_batch() -> None:
     log = compacted(memory_world())
     put(log, (b"a", b"1"), (b"b", b"1"), (b"c", b"1"))
     put(log, (b"d", b"1"))
-    log.roll()
+    log.writer.roll()
     a_map, work = build(log, 2, 4)
     assert [a_map.get(each) for each in (b"a", b"b", b"c", b"d")] == [-1, -1, 2, 3]
     assert work.messages_read == 4
@@ -65,7 +65,7 @@ def test_a_range_may_begin_inside_a_segment_and_a_batch() -> None:
 def test_s151_a_sparse_dirty_range() -> None:
     log = compacted(memory_world())
     put_batches(log, batch(0), batch(7206178))
-    log.roll()
+    log.writer.roll()
     a_map, _ = build(log, 0, 7206179)
     assert a_map.latest_offset == 7206178
     assert len(a_map) == 2
@@ -77,9 +77,9 @@ def test_s151_a_sparse_dirty_range() -> None:
 def test_gaps_before_and_after_segments_are_jumped() -> None:
     log = compacted(memory_world())
     put_batches(log, batch(5))
-    log.roll(100)
+    log.writer.roll(100)
     put_batches(log, batch(120))
-    log.roll(200)
+    log.writer.roll(200)
     for start, end, size in ((0, 100, 1), (6, 100, 0), (0, 200, 2), (50, 200, 1), (121, 200, 0)):
         a_map, _ = build(log, start, end)
         assert (len(a_map), a_map.latest_offset) == (size, end - 1)
@@ -89,7 +89,7 @@ def test_the_map_never_speaks_beyond_the_upper_bound() -> None:
     """Selection gives bases of segments; whoever gives another offset gets no more than it."""
     log = compacted(memory_world())
     put_each(log, *((key(number), b"1") for number in range(4)))
-    log.roll()
+    log.writer.roll()
     a_map, _ = build(log, 0, 2)
     assert a_map.latest_offset == 1
 
@@ -97,7 +97,7 @@ def test_the_map_never_speaks_beyond_the_upper_bound() -> None:
 def test_an_empty_range_maps_nothing() -> None:
     log = compacted(memory_world())
     put(log, (b"a", b"1"))
-    log.roll()
+    log.writer.roll()
     for start in (0, 1):
         a_map, work = build(log, start, start)
         assert (len(a_map), a_map.latest_offset, work.bytes_read) == (0, start - 1, 0)
@@ -106,7 +106,7 @@ def test_an_empty_range_maps_nothing() -> None:
 def test_s153_a_dirty_batch_with_more_keys_than_the_map_takes() -> None:
     log = compacted(memory_world())
     put(log, *((key(number % 7), b"%d" % number) for number in range(14)))
-    log.roll()
+    log.writer.roll()
     a_map, work = build(log, 0, 14, slots=4)
     assert work.full
     assert a_map.latest_offset == 2
@@ -118,7 +118,7 @@ def test_s153_a_dirty_batch_with_more_keys_than_the_map_takes() -> None:
 def test_a_pass_that_starts_inside_a_batch_ignores_its_earlier_records() -> None:
     log = compacted(memory_world())
     put(log, (b"a", b"1"), (b"b", b"1"), (b"a", b"2"), (b"b", b"2"))
-    log.roll()
+    log.writer.roll()
     a_map, work = build(log, 2, 4)
     assert (a_map.get(b"a"), a_map.get(b"b"), len(a_map)) == (2, 3, 2)
     assert work.messages_read == 4
@@ -127,9 +127,9 @@ def test_a_pass_that_starts_inside_a_batch_ignores_its_earlier_records() -> None
 def test_s154_holes_at_the_ends_of_segments() -> None:
     log = compacted(memory_world())
     put_batches(log, *(batch(offset) for offset in range(10)))
-    log.roll(15)
+    log.writer.roll(15)
     put_batches(log, *(batch(offset) for offset in range(15, 25)))
-    log.roll(30)
+    log.writer.roll(30)
     assert run_pass(log).end_offset == 30
 
 
@@ -137,7 +137,7 @@ def test_a_full_map_stops_at_a_known_key_too() -> None:
     """As Kafka does: the count is looked at before the key."""
     log = compacted(memory_world())
     put_each(log, (b"a", b"1"), (b"b", b"1"), (b"a", b"2"), (b"c", b"1"))
-    log.roll()
+    log.writer.roll()
     a_map, _ = build(log, 0, 4, slots=3)
     assert (len(a_map), a_map.latest_offset) == (2, 1)
 
@@ -145,7 +145,7 @@ def test_a_full_map_stops_at_a_known_key_too() -> None:
 def test_what_is_left_over_when_the_map_is_full_is_not_counted() -> None:
     log = compacted(memory_world())
     put_each(log, *((key(number % 4), b"x" * 50) for number in range(40)))
-    log.roll()
+    log.writer.roll()
     whole, work = build(log, 0, 40)
     assert (work.bytes_read, work.messages_read) == (closed_size(log), 40)
     assert not work.full
@@ -169,9 +169,9 @@ def two_closed_segments() -> tuple[World, object]:
     world = memory_world()
     log = compacted(world)
     put_each(log, (b"a", b"1"), (b"b", b"1"))
-    log.roll()
+    log.writer.roll()
     put_each(log, (b"a", b"2"), (b"b", b"2"))
-    log.roll()
+    log.writer.roll()
     return world, log
 
 
@@ -220,7 +220,7 @@ def test_a_segment_of_too_wide_a_span_is_refused_by_name() -> None:
     world = memory_world()
     log = compacted(world)
     put_each(log, (b"a", b"1"), (b"b", b"1"))
-    log.roll(2**40)
+    log.writer.roll(2**40)
     overwrite(world, FIRST, BATCH_SIZE, (2**31).to_bytes(8, "big"))
     with pytest.raises(OverflowedSegmentError, match="31 bits"):
         build(log, 0, 2**40)
@@ -229,7 +229,7 @@ def test_a_segment_of_too_wide_a_span_is_refused_by_name() -> None:
 def test_chunks_of_any_size_map_the_same() -> None:
     log = compacted(memory_world())
     put_each(log, *((key(number % 9), b"x" * (number * 37 % 300)) for number in range(60)))
-    log.roll()
+    log.writer.roll()
     maps = [build(log, 0, 60, io=io)[0] for io in (1, 61, 100, 1000, 1 << 20)]
     for each in range(9):
         assert len({a_map.get(key(each)) for a_map in maps}) == 1

@@ -246,11 +246,11 @@ def test_retention_of_the_others_goes_on_when_a_log_is_deleted_under_its_hands()
         topic(broker, name, cleanup_policy="delete", retention_ms=1)
         fill(broker, name)
     broker.clock.advance(ms=1000)
-    broker.log("a").abandon()
+    broker.log("a").local.abandon()
     Housekeeping(broker.manager).retain()
     assert offsets(broker, "b") == []
     for log in broker.manager.open_logs():
-        log.config = broker.log("b").config
+        log.local.config = broker.log("b").config
     Housekeeping(broker.manager).flush()
 
 
@@ -320,10 +320,10 @@ def test_a_snapshot_below_the_first_segment_is_held_to_nothing() -> None:
     broker = open_broker()
     topic(broker, cleanup_policy="delete", segment_ms=2**62)
     now = broker.clock.now_ms()
-    broker.log("users").append_batches(data_batch(0, 1, 7, timestamp=now))
+    broker.log("users").writer.append_batches(data_batch(0, 1, 7, timestamp=now))
     broker = reopened(broker)
-    broker.log("users").append_batches(data_batch(0, 1, 7, sequence=2, timestamp=now))
-    broker.log("users").append_end_txn_marker(7, 0, 0, commit=True)
+    broker.log("users").writer.append_batches(data_batch(0, 1, 7, sequence=2, timestamp=now))
+    broker.log("users").writer.append_end_txn_marker(7, 0, 0, commit=True)
     broker.roll("users")
     broker.append("users", b"v", b"k", partition=0)
     broker.delete_records({USERS: 5})
@@ -391,8 +391,8 @@ def test_a_snapshot_need_not_know_what_lies_below_the_log_start() -> None:
     topic(broker, cleanup_policy="delete", segment_ms=2**62)
     log = broker.log("users")
     now = broker.clock.now_ms()
-    log.append_batches(data_batch(0, 1, 7, timestamp=now))
-    log.append_end_txn_marker(7, 0, 0, commit=True)
+    log.writer.append_batches(data_batch(0, 1, 7, timestamp=now))
+    log.writer.append_end_txn_marker(7, 0, 0, commit=True)
     fill(broker, count=3)
     broker.delete_records({USERS: 2})
     broker.manager.truncate_to(USERS, 5)

@@ -92,13 +92,13 @@ def clean_and_dirty(strategy: dict[str, object], segments: int = 6) -> tuple[Log
     log = opened(segment_bytes=2000, **strategy)
     for number in range(segments):
         put_each(log, *(versioned(b"%d-%d" % (number, n), b"x" * 50, n) for n in range(10)))
-        log.roll()
+        log.writer.roll()
     assert run_pass(log).seed_bytes_read == 0, "there is no clean section yet"
     first_dirty = log.active_segment.base_offset
     for number in range(2):
         log.runtime.clock.advance(ms=1)
         put_each(log, *(versioned(b"%d-%d" % (number, n), b"y" * 50, n) for n in range(10)))
-        log.roll()
+        log.writer.roll()
     return log, first_dirty
 
 
@@ -133,7 +133,7 @@ def test_whatever_the_buffer_holds_the_seed_pass_ends_with_the_clean_section() -
     """The first dirty offset lies inside a segment: the map was full there."""
     log = opened(**HEADER)
     put_each(log, *(versioned(b"%02d" % n, b"x" * 50, n) for n in range(40)))
-    log.roll()
+    log.writer.roll()
     small = map_of(32, io_buffer_bytes=200)  # 24 entries of 32 bytes, 21 keys
     first = run_pass(log, config=small)
     assert first.end_offset == 21
@@ -148,13 +148,13 @@ def test_whatever_the_buffer_holds_the_seed_pass_ends_with_the_clean_section() -
 def test_nothing_is_read_when_nothing_is_mapped() -> None:
     log = opened(**HEADER)
     put_each(log, versioned(b"a", b"1", 9), versioned(b"a", b"2", 5), versioned(b"b", b"3", 1))
-    log.roll()
+    log.writer.roll()
     put(log, versioned(b"b", b"old", 0))
-    log.roll()
+    log.writer.roll()
     put_batches(log, batch(4, key=None))
     end = run_pass(log, 0, 4).end_offset
     assert offsets_in(log) == [0, 2, 4], "the record before the first dirty offset is gone"
-    log.roll()
+    log.writer.roll()
     put(log, versioned(b"c", b"4", 1))
     stats, reads = counted(log, end)
     assert (stats.first_dirty_offset, stats.end_offset, stats.map_entries) == (4, 5, 0)
@@ -170,11 +170,11 @@ def test_by_timestamp_segments_too_old_to_win_are_not_read(newer_ms: int, is_rea
     log = opened(segment_bytes=1000, **TIMESTAMP)
     for number, timestamp in enumerate((100, 1000 + newer_ms, 1000)):
         put(log, (b"%d" % number, b"x" * 600, timestamp))
-    log.roll()
+    log.writer.roll()
     end = run_pass(log).end_offset
     for number in range(3):
         put(log, (b"%d" % number, b"y", 1000 + number))
-    log.roll()
+    log.writer.roll()
     sizes = {s.base_offset: s.size_bytes for s in log.segments}
     stats, reads = counted(log, end)
     assert stats.seed_bytes_read == (sizes[1] if is_read else 0)
@@ -190,11 +190,11 @@ def test_by_timestamp_nothing_is_read_when_everything_clean_is_older() -> None:
     log = opened(segment_bytes=1000, **TIMESTAMP)
     for number in range(5):
         put(log, (b"%d" % number, b"x" * 600, 100 + number))
-    log.roll()
+    log.writer.roll()
     end = run_pass(log).end_offset
     for number in range(5):
         put(log, (b"%d" % number, b"y" * 600, 200 + number))
-    log.roll()
+    log.writer.roll()
     before = [s.size_bytes for s in log.segments if s.base_offset < end]
     assert len(before) == 5
     stats, reads = counted(log, end)
@@ -226,11 +226,11 @@ def test_records_below_the_log_start_do_not_compete() -> None:
     log = opened(**HEADER)
     put(log, versioned(b"a", b"gone", 9), versioned(b"b", b"1", 1))
     put(log, versioned(b"c", b"1", 1))
-    log.roll()
+    log.writer.roll()
     end = run_pass(log).end_offset
     put(log, versioned(b"c", b"2", 0), versioned(b"a", b"new", 5))
-    log.roll()
-    log.maybe_increment_log_start_offset(1)
+    log.writer.roll()
+    log.offsets.maybe_increment_log_start_offset(1)
     run_pass(log, end)
     assert contents(log)[2:] == [(2, b"c", b"1"), (4, b"a", b"new")]
 
@@ -252,9 +252,9 @@ def test_aborted_records_of_the_clean_section_do_not_compete() -> None:
     log = opened(**TIMESTAMP)
     put_batches(log, data_batch(0, 0, 1, key=b"a", timestamp=9000), batch(1, key=b"b"))
     put_batches(log, abort(2, 1, timestamp=9000), batch(3, key=b"c"))
-    log.roll()
+    log.writer.roll()
     put_batches(log, batch(4, key=b"a", timestamp=5000))
-    log.roll()
+    log.writer.roll()
     # The first pass was one whose map was full: the aborted record is still there.
     stats = run_pass(log, 4)
     assert stats.seed_messages_read == 4
@@ -269,14 +269,14 @@ def test_segments_that_are_passed_over_do_not_confuse_the_transactions() -> None
     """
     log = opened(**TIMESTAMP)
     put_batches(log, data_batch(0, 0, 1, key=b"x", timestamp=9000))
-    log.roll()
+    log.writer.roll()
     put_batches(log, abort(1, 1, timestamp=10))
-    log.roll()
+    log.writer.roll()
     put_batches(log, data_batch(2, 2, 1, sequence=1, key=b"a", timestamp=9000))
     put_batches(log, commit(3, 1, timestamp=9000))
-    log.roll()
+    log.writer.roll()
     put_batches(log, batch(4, key=b"a", timestamp=5000), batch(5, key=b"b", timestamp=5000))
-    log.roll()
+    log.writer.roll()
     stats = run_pass(log, 4)
     assert stats.seed_messages_read == 3, "the middle segment was passed over"
     assert [offset for offset, k, _ in contents(log) if k == b"a"] == [2]
@@ -290,10 +290,10 @@ def test_by_timestamp_a_clean_segment_whose_times_are_unknown_is_read() -> None:
     log = compacted(world, **config)
     put(log, (b"k", b"newest", 9_000))
     put(log, (b"last", b"v", 1_000))
-    log.roll()
+    log.writer.roll()
     put(log, (b"k", b"late", 5_000))
     put(log, (b"other", b"v", 6_000))
-    log.roll()
+    log.writer.roll()
     log.close()
     world.fs.remove(f"{world.directory}/00000000000000000000.timeindex")
     log = compacted(world, **config)
@@ -307,8 +307,8 @@ def test_by_timestamp_a_clean_segment_whose_times_are_unknown_is_read() -> None:
 def test_the_record_before_the_dirty_ones_is_put_also_if_it_is_the_log_s_first(start: int) -> None:
     log = opened(**HEADER)
     put_each(log, versioned(b"a", b"1", 7), versioned(b"b", b"1", None), versioned(b"c", b"1", 7))
-    log.roll()
-    log.maybe_increment_log_start_offset(start)
+    log.writer.roll()
+    log.offsets.maybe_increment_log_start_offset(start)
     stats = run_pass(log, start + 1)
     assert stats.map_entries == 3 - start, "those from the log start on"
 
@@ -316,7 +316,7 @@ def test_the_record_before_the_dirty_ones_is_put_also_if_it_is_the_log_s_first(s
 def test_the_record_before_the_dirty_ones_counts_nowhere() -> None:
     log = opened(**HEADER)
     put_each(log, versioned(b"a", b"1", None), versioned(b"b", b"1", 7), versioned(b"c", b"1", 7))
-    log.roll()
+    log.writer.roll()
     stats = run_pass(log, 1)
     assert stats.map_entries == 3
     assert stats.map_messages_read == 3, "of the batches that the dirty ones were looked for in"

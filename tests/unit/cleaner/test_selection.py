@@ -26,7 +26,7 @@ def log_of(world: World, *sizes: int, **config: object) -> Log:
     for size in sizes:
         for _ in range(size):
             put(log, (b"k", b"v"))
-        log.roll()
+        log.writer.roll()
     return log
 
 
@@ -86,10 +86,10 @@ def test_s207_the_high_watermark_limits_exactly_and_rounds_to_a_segment() -> Non
     put(log, (b"k", b"v"))
     assert state(log).first_uncleanable_offset == 70
     assert state(log).upper_bound_offset == 70
-    log.set_high_watermark(50)
+    log.offsets.set_high_watermark(50)
     assert state(log).first_uncleanable_offset == 50
     assert state(log).upper_bound_offset == 50
-    log.set_high_watermark(55)
+    log.offsets.set_high_watermark(55)
     found = state(log)
     assert (found.first_uncleanable_offset, found.upper_bound_offset) == (55, 50)
     assert found.uncleanable_gate == "last_stable_offset"
@@ -99,9 +99,9 @@ def test_s207_the_high_watermark_limits_exactly_and_rounds_to_a_segment() -> Non
 def test_an_open_transaction_limits_what_is_clean() -> None:
     log = compacted(memory_world())
     put(log, (b"k", b"v"))
-    log.roll()
+    log.writer.roll()
     put_batches(log, data_batch(1, 2, 7), batch(3))
-    log.roll()
+    log.writer.roll()
     found = state(log)
     assert (found.first_uncleanable_offset, found.upper_bound_offset) == (1, 1)
     assert found.uncleanable_gate == "last_stable_offset"
@@ -116,7 +116,7 @@ def test_min_compaction_lag_keeps_young_segments() -> None:
     for _ in range(3):
         put(log, (b"k", b"v"))
         world.clock.advance(minutes=30)
-        log.roll()
+        log.writer.roll()
     found = state(log)
     assert (found.first_uncleanable_offset, found.uncleanable_gate) == (2, "min_compaction_lag")
     world.clock.advance(ms=HOUR_MS / 2 - 1)
@@ -130,7 +130,7 @@ def test_min_compaction_lag_of_exactly_the_age_lets_go() -> None:
     world = memory_world()
     log = compacted(world, min_compaction_lag_ms=HOUR_MS)
     put(log, (b"k", b"v"))
-    log.roll()
+    log.writer.roll()
     world.clock.advance(ms=HOUR_MS - 1)
     assert state(log).first_uncleanable_offset == 0
     assert reason(log) == "min_compaction_lag"
@@ -143,7 +143,7 @@ def test_min_compaction_lag_of_exactly_the_age_lets_go() -> None:
 
 def test_the_upper_bound_may_lie_below_the_first_dirty_offset() -> None:
     log = log_of(memory_world(), 4, 4)
-    log.set_high_watermark(5)
+    log.offsets.set_high_watermark(5)
     found = state(log, 6)
     assert (found.first_uncleanable_offset, found.upper_bound_offset) == (6, 4)
     assert found.cleanable_bytes == 0
@@ -182,7 +182,7 @@ def test_s209_a_segment_that_holds_the_first_dirty_offset_counts_twice() -> None
     for _ in range(2):
         for _ in range(4):
             put(log, (b"k", b"vv"))
-        log.roll()
+        log.writer.roll()
     assert [segment.size_bytes for segment in log.segments] == [284, 284, 0]
     found = state(log, 2)
     assert (found.clean_bytes, found.cleanable_bytes) == (284, 568)
@@ -208,9 +208,9 @@ def test_s210_a_ratio_of_0_still_needs_a_dirty_byte() -> None:
 
 def test_closed_segments_of_no_bytes_count_nothing() -> None:
     log = log_of(memory_world(), 2)
-    log.roll(10)
-    log.roll(20)
-    log.set_high_watermark(20)
+    log.writer.roll(10)
+    log.writer.roll(20)
+    log.offsets.set_high_watermark(20)
     found = state(log, 10)
     assert (found.clean_bytes, found.cleanable_bytes, found.upper_bound_offset) == (140, 0, 20)
 
@@ -239,10 +239,10 @@ def test_only_positive_first_timestamps_and_closed_segments_count_for_the_lag() 
     log = compacted(world, max_compaction_lag_ms=HOUR_MS)
     for timestamp in (0, -1):
         put(log, (b"k", b"v", timestamp))
-        log.roll()
+        log.writer.roll()
     put(log, (b"k", b"v", 5))
     assert state(log).max_compaction_delay_ms == 0
-    log.roll()
+    log.writer.roll()
     found = state(log)
     assert found.max_compaction_delay_ms == world.clock.now_ms() - HOUR_MS - 5
     assert found.must_clean_bytes == log.segments.view[2].size_bytes
@@ -315,14 +315,14 @@ def test_an_empty_segment_is_as_young_as_its_file_and_that_passes() -> None:
     log = compacted(world, min_compaction_lag_ms=HOUR_MS, min_cleanable_dirty_ratio=0.6)
     start_ms = world.clock.now_ms()
     put(log, (b"k", b"v"))
-    log.roll()
+    log.writer.roll()
     put(log, (b"k", b"v"))
     world.clock.advance(minutes=50)
-    log.roll()
-    log.roll(10)
+    log.writer.roll()
+    log.writer.roll(10)
     for _ in range(3):
         put(log, (b"k", b"v", start_ms))
-    log.roll()
+    log.writer.roll()
     assert [segment.size_bytes for segment in log.segments] == [70, 70, 0, 210, 0]
     world.clock.advance(minutes=30)
     assert reason(log, 1) == "dirty_ratio"

@@ -178,14 +178,14 @@ def test_s208_an_open_transaction_then_the_age_of_its_marker() -> None:
 
     producer = Producer(log, 1)
     producer.send(1, 2, 3)
-    log.roll()
+    log.writer.roll()
     assert bases_of(log) == [0, 3]
     for _ in range(3):
         assert limit()[0] == 0
         world.clock.advance(hours=1)
     assert limit() == (0, "last_stable_offset"), "whatever the age"
     assert producer.abort().first_offset == 3
-    log.roll()
+    log.writer.roll()
     assert (log.high_watermark, log.last_stable_offset) == (4, 4)
     assert limit() == (3, "min_compaction_lag"), "the segment of the marker is too young"
     world.clock.advance(ms=HOUR_MS - 1)

@@ -56,7 +56,7 @@ def rec(key: bytes, version: int | None, value: bytes | None = b"x") -> tuple:
 def fill(log: Log, *records: tuple) -> int:
     """Append one batch a record, and close the segment; return the log's end."""
     put_each(log, *records)
-    log.roll()
+    log.writer.roll()
     return log.log_end_offset
 
 
@@ -126,7 +126,7 @@ def random_log(seed: int, **config: object) -> list[object]:
                 producer.abort() if rng.random() < 0.5 else producer.commit()
             else:
                 put(log, draft, rec(b"k", 7))
-        log.roll()
+        log.writer.roll()
         world.clock.advance(ms=rng.randint(0, 30))
         end = log.active_segment.base_offset
         while first_dirty < end:
@@ -309,7 +309,7 @@ def test_s252_a_tombstone_waits_until_a_late_record_was_compared() -> None:
     put(log, rec(b"a", 9, None))
     put_each(log, *(rec(b"%c" % (ord("a") + number), 1) for number in range(1, 9)))
     put_each(log, rec(b"a", 5), rec(b"z", 1))
-    log.roll()
+    log.writer.roll()
     end = run_pass(log, config=small).end_offset
     assert end == 2, "a and b"
     horizon = horizon_of(log, 0)
@@ -349,13 +349,13 @@ def test_s253_a_tombstone_waits_for_a_segment_closed_at_its_horizon(
     assert stats.fates["tombstone_expired"] == 0
     assert offsets_in(log) == [0, 1, 2, 3]
     closed = log.active_segment
-    log.roll()
+    log.writer.roll()
     closed.set_last_modified_ms(horizon + closed_ms)
     put(log, rec(b"c", 1))
     end = run_pass(log, active).end_offset
     assert offsets_in(log) == [0, 1, 2, 4], "a@3 has lost; its winner stays for this pass"
     newest = log.active_segment
-    log.roll()
+    log.writer.roll()
     newest.set_last_modified_ms(horizon + closed_ms)
     put(log, rec(b"d", 1))
     run_pass(log, end)
@@ -391,7 +391,7 @@ def test_s254_the_logs_last_record_stays_though_it_loses() -> None:
     log = compacted(world, **HEADER)
     assert log.log_end_offset == 3
     put_each(log, rec(b"c", 1), rec(b"d", 1))
-    log.roll()
+    log.writer.roll()
     stats = run_pass(log, end)
     assert b"a" not in [key for offset, key, _ in contents(log) if offset >= end]
     assert stats.fates["superseded"] == 1
@@ -483,7 +483,7 @@ def test_s257_by_log_append_time_the_later_wins_as_by_offset(strategy: str) -> N
     )
     for keys in ((b"a", b"b", b"a"), (b"b", b"c"), (b"a",)):
         put(log, *((key, b"x", 99_999) for key in keys))
-    log.roll()
+    log.writer.roll()
     put(log, (b"active", b"x"))
     run_pass(log)
     assert offsets_in(log) == [3, 4, 5, 6]
@@ -495,7 +495,7 @@ def test_s257_after_a_backward_step_of_the_clock_the_larger_time_wins(
 ) -> None:
     log = compacted(memory_world(), compaction_strategy=strategy)
     put_batches(log, append_time_batch(0, 5000, b"a", b"a"), append_time_batch(2, 4000, b"b", b"a"))
-    log.roll()
+    log.writer.roll()
     put(log, (b"active", b"x"))
     run_pass(log)
     assert offsets_in(log) == kept
@@ -545,7 +545,7 @@ def test_s259_a_producers_last_batch_of_losers_keeps_its_header() -> None:
     producer = Producer(log, 7)
     producer.send(0, 1, transactional=False)
     put(log, (b"2", b"x"))
-    log.roll()
+    log.writer.roll()
     put(log, (b"3", b"x"))
     run_pass(log)
     assert offsets_in(log) == [0, 1, 4, 5]
@@ -559,6 +559,6 @@ def test_s259_a_producers_last_batch_of_losers_keeps_its_header() -> None:
             world.fs.remove(world.path(name))
     log = compacted(world, clean=False, compaction_strategy="timestamp")
     producer.log = log
-    assert log.append_batches(producer.sent[0]).is_duplicate, "it is known"
+    assert log.writer.append_batches(producer.sent[0]).is_duplicate, "it is known"
     producer.send(2, transactional=False)
     assert offsets_in(log) == [0, 1, 4, 5, 6]

@@ -71,7 +71,7 @@ def test_s198_a_cleaned_segment_has_the_date_of_its_last_source(world: World) ->
     log = compacted(world, segment_bytes=500)
     for _ in range(3):
         put_each(log, (b"a", b"v" * 40), (b"b", b"v" * 40))
-        log.roll()
+        log.writer.roll()
     assert len(bases_of(log)) == 4
     _, second, third = dated(world, log, 9000, 8000, 7000)
     stats = run_pass(log)
@@ -92,7 +92,7 @@ def test_s198_retention_by_time_acts_as_before(cleaned: bool) -> None:
     for number in range(2):
         for at in range(4):
             put(log, (b"%d" % at, b"value %d" % number * 5, -1))
-        log.roll()
+        log.writer.roll()
     first, second = dated(world, log, 60_000, 20_000)
     bases = bases_of(log)
     if cleaned:
@@ -117,7 +117,7 @@ def test_s199_look_ups_through_a_cleaned_index_and_a_rebuilt_one(clean: bool) ->
     for number in range(120):
         pairs = [(b"%d" % (number % 40), b"v" * 30), (b"only %d" % number, b"v")]
         put(log, *pairs[number % 3 == 0 :], (b"last" if number % 2 else b"lost", b"v"))
-    log.roll()
+    log.writer.roll()
     run_pass(log, config=map_of(1000, io_buffer_bytes=2048))
     cleaned = log.segments.first
     entries = list(cleaned.offset_index)
@@ -130,7 +130,7 @@ def test_s199_look_ups_through_a_cleaned_index_and_a_rebuilt_one(clean: bool) ->
         """Of each offset: where its batch or the next one is, and the next record."""
         segment = log.segments.first
         places = [segment.translate_offset(offset) for offset in range(end)]
-        records = [next(log.records(offset))[1] for offset in range(end)]
+        records = [next(log.reader.records(offset))[1] for offset in range(end)]
         return [(p.position, r.offset) for p, r in zip(places, records, strict=True)]
 
     expected = []
@@ -156,7 +156,7 @@ def test_s200_a_small_cleaned_segment_has_one_time_entry_and_no_offset_entry(
     log = compacted(memory_world(), index_interval_bytes=interval_bytes)
     for timestamp in (5000, 8000, 9000, 9000, 7000):
         put(log, (b"k%d" % timestamp, b"v", timestamp), (b"x", b"v", timestamp - 1))
-    log.roll()
+    log.writer.roll()
     run_pass(log)
     cleaned = log.segments.first
     assert [tuple(entry) for entry in cleaned.offset_index] == entries
@@ -174,7 +174,7 @@ def test_s201_the_snapshot_of_a_base_that_is_gone_is_deleted(world: World) -> No
     producer = Producer(log, 1)
     for number in range(2):
         producer.send(number, transactional=False)
-        log.roll()
+        log.writer.roll()
     assert bases_of(log) == [0, 1, 2]
 
     def snapshots() -> list[str]:

@@ -42,7 +42,7 @@ def horizons(log: Log) -> list[int | None]:
 
 def roll_and_clean(log: Log, first_dirty: int = 0) -> int:
     """Clean everything that was appended; return the next first dirty offset."""
-    log.roll()
+    log.writer.roll()
     return run_pass(log, first_dirty).end_offset
 
 
@@ -100,7 +100,7 @@ def test_s169_a_horizon_once_written_rules_whatever_the_config_says_later() -> N
     put_each(log, (b"a", b"v"), (b"a", None), (b"b", b"v"))
     end = roll_and_clean(log)
     before = horizons(log)
-    log.set_config(replace(log.config, delete_retention_ms=10))
+    log.local.set_config(replace(log.config, delete_retention_ms=10))
     world.clock.advance(ms=RETENTION_MS - 1)
     run_pass(log, end)
     assert offsets_in(log) == [1, 2]
@@ -142,7 +142,7 @@ def test_s171_a_new_value_drops_the_tombstone_without_waiting_for_its_horizon() 
     stats = run_pass(log, end)
     assert stats.fates["superseded"] == 0, "the value is not mapped, it is in the active segment"
     assert offsets_in(log) == [1, 2, 3]
-    log.roll()
+    log.writer.roll()
     stats = run_pass(log, end)
     assert (stats.fates["superseded"], stats.fates["tombstone_expired"]) == (1, 0)
     assert contents(log) == [(2, b"b", b"v"), (3, b"a", b"new")]
@@ -152,7 +152,7 @@ def test_s172_a_tombstone_beyond_the_map_ages_before_it_is_mapped() -> None:
     """It goes in the very pass that first takes the older value: both in one ascending swap."""
     world, log = opened()
     put_each(log, (b"a", b"v"), (b"b", b"v"), (b"c", b"v"), (b"a", None), (b"d", b"v"))
-    log.roll()
+    log.writer.roll()
     small = map_of(4, 0.75)
     first = run_pass(log, config=small)
     assert first.end_offset == 3
@@ -170,7 +170,7 @@ def test_s172_a_tombstone_beyond_the_map_stays_while_it_is_not_mapped() -> None:
     world, log = opened()
     pairs = [(b"a", b"v"), (b"b", b"v"), (b"c", b"v"), (b"d", b"v"), (b"a", None), (b"e", b"v")]
     put_each(log, *pairs)
-    log.roll()
+    log.writer.roll()
     small = map_of(2, 0.75)
     assert run_pass(log, config=small).end_offset == 1
     world.clock.advance(ms=RETENTION_MS)
@@ -191,7 +191,7 @@ def test_s173_a_retention_without_end_keeps_tombstones_forever() -> None:
     assert horizons(log) == [INT64_MAX, None]
     appended_ms = world.clock.now_ms()
     assert [r.timestamp for r in batches_in(log)[0].records()] == [appended_ms] * 2
-    assert [record.timestamp for _, record in log.records(0)] == [appended_ms] * 3
+    assert [record.timestamp for _, record in log.reader.records(0)] == [appended_ms] * 3
     before = [batch.data for batch in batches_in(log)]
     for _ in range(3):
         world.clock.advance(ms=1000 * YEAR_MS)

@@ -56,7 +56,7 @@ def last_sequences(log: Log, *producer_ids: int) -> list[int]:
 
 def roll_and_clean(log: Log, first_dirty: int = 0) -> int:
     """Clean everything that was appended; return the next first dirty offset."""
-    log.roll()
+    log.writer.roll()
     return run_pass(log, first_dirty).end_offset
 
 
@@ -78,7 +78,7 @@ def test_s164_the_last_batch_of_each_producer_keeps_its_header(clean: bool) -> N
     log = reopened(world, log, clean=clean)
     assert last_sequences(log, 1, 2, 3) == [2, 2, 1]
     for producer, offsets in ((one, (0, 2)), (three, (6, 7)), (two, (3, 5))):
-        again = log.append_batches(producer.sent[0])
+        again = log.writer.append_batches(producer.sent[0])
         assert (again.is_duplicate, again.first_offset, again.last_offset) == (True, *offsets)
     assert log.log_end_offset == 8
 
@@ -88,7 +88,7 @@ def test_s164_the_last_batch_of_each_producer_keeps_its_header(clean: bool) -> N
     assert offsets_in(log) == [3, 6, 7, 8]
     assert batches_in(log)[0].header.record_count == 0
     for _ in range(2):
-        again = log.append_batches(one.sent[0])
+        again = log.writer.append_batches(one.sent[0])
         assert (again.is_duplicate, again.first_offset, again.last_offset) == (True, 0, 2)
         log = reopened(world, log, clean=clean)
 
@@ -130,7 +130,7 @@ def test_s174_a_horizon_in_a_compressed_batch_of_append_times() -> None:
     pairs = ((b"a", b"x" * 100, 5), (b"b", None, 7), (b"c", b"y" * 100, 6))
     put(log, *pairs, codec=Codec.ZSTD)
     before = batches_in(log)[0].header
-    log.roll()
+    log.writer.roll()
     world.clock.advance(ms=77)
     run_pass(log)
     (batch,) = batches_in(log)
@@ -145,7 +145,7 @@ def test_s174_a_horizon_in_a_compressed_batch_of_append_times() -> None:
         (1, b"b", appended_ms),
         (2, b"c", appended_ms),
     ]
-    assert [record.timestamp for _, record in log.records(0)] == [appended_ms] * 3
+    assert [record.timestamp for _, record in log.reader.records(0)] == [appended_ms] * 3
     world.clock.advance(ms=RETENTION_MS)
     run_pass(log, 3)
     (batch,) = batches_in(log)
@@ -172,7 +172,7 @@ def test_s177_aborted_data_goes_and_readers_are_told_the_same() -> None:
     assert one.commit().first_offset == 9
     before = aborted_list(log)
     assert before == [(1, 0)]
-    assert log.read(0, 1 << 20).aborted == ()
+    assert log.reader.read(0, 1 << 20).aborted == ()
     visible = committed(log)
     roll_and_clean(log)
     assert keys_in(log) == [3, 2]
@@ -189,7 +189,7 @@ def test_s178_aborted_data_goes_though_its_marker_is_in_the_active_segment() -> 
     one.send(1, 2)
     three.send(2, 3)
     two.send(3, 4)
-    log.roll()
+    log.writer.roll()
     two.send(5, 6)
     three.send(6, 7)
     one.send(7, 8)
@@ -202,7 +202,7 @@ def test_s178_aborted_data_goes_though_its_marker_is_in_the_active_segment() -> 
     assert end == 6
     assert keys_in(log) == [2, 3, 5, 6, 6, 7, 7, 8, 8, 9, 9, 10]
     assert sorted(int(key) for _, key, _ in committed(log)) == [2, 3, 6, 7, 8, 9]
-    log.roll()
+    log.writer.roll()
     two.send(11)
     one.send(12)
     end = run_pass(log, end).end_offset
@@ -249,7 +249,7 @@ def test_s180_chunks_of_which_nothing_is_left_do_not_stall_the_pass() -> None:
     one.send(2)
     one.send(2)
     one.commit()
-    log.roll()
+    log.writer.roll()
     tiny = map_of(100, io_buffer_bytes=100)
     end = run_pass(log, config=tiny).end_offset
     assert offsets_in(log) == [1, 3, 4]
@@ -290,7 +290,7 @@ def test_s182_an_abort_in_another_segment_stays_as_long_as_the_emptied_data_batc
     world, log = opened()
     (one,) = producers_of(log, 1)
     one.send(1)
-    log.roll()
+    log.writer.roll()
     one.abort()
     end = roll_and_clean(log)
     for _ in range(4):
@@ -341,7 +341,7 @@ def test_s184_sequences_go_on_behind_an_aborted_transaction(clean: bool) -> None
     log = one.log = reopened(world, log, clean=clean)
     assert last_sequences(log, 1) == [2]
     assert one.send(1, 5).first_offset == 4
-    log.roll()
+    log.writer.roll()
     run_pass(log, end)
     assert ends_in(log) == [3, 5]
     assert offsets_in(log) == [3, 4, 5]
@@ -357,10 +357,10 @@ def test_s185_a_record_whose_key_is_that_of_a_marker() -> None:
     key = encode_control_key(ControlType.COMMIT)
     one.send((key, b"data"))
     one.commit()
-    log.roll()
+    log.writer.roll()
     one.send(1)
     one.commit()
-    log.roll()
+    log.writer.roll()
     for _ in range(3):
         stats = run_pass(log)
         assert stats.map_entries == 2
@@ -386,7 +386,7 @@ def test_s186_transactions_in_passes_of_a_small_map() -> None:
     two.abort()
     two.send(6, 7)
     two.commit()
-    log.roll()
+    log.writer.roll()
     assert log.log_end_offset == 20
     small = map_of(4, 0.75)
 
@@ -411,13 +411,13 @@ def test_s187_nothing_is_touched_from_the_segment_of_an_undecided_transaction_on
     world, log = opened()
     (one,) = producers_of(log, 1)
     put_each(log, (b"1", b"a"), (b"1", b"b"))
-    log.roll()
+    log.writer.roll()
     put_each(log, (b"1", b"c"))
     one.send(2)
     put_each(log, (b"1", b"d"))
-    log.roll()
+    log.writer.roll()
     put_each(log, (b"1", b"e"), (b"1", b"f"))
-    log.roll()
+    log.writer.roll()
     assert bases_of(log) == [0, 2, 5, 7]
     before = snapshot(world)
     state = cleanable_state(log, None, world.clock.now_ms())
@@ -432,7 +432,7 @@ def test_s187_nothing_is_touched_from_the_segment_of_an_undecided_transaction_on
     after = snapshot(world)
     assert {name: after[name] for name in untouched} == untouched
     one.commit()
-    log.roll()
+    log.writer.roll()
     state = cleanable_state(log, 2, world.clock.now_ms())
     assert state.upper_bound_offset == log.active_segment.base_offset == 8
     run_passes(log, map_of(100), 2)
@@ -444,10 +444,10 @@ def test_s188_an_aborted_value_supersedes_nothing() -> None:
     one, two = producers_of(log, 2)
     one.send((b"k", b"committed"))
     one.commit()
-    log.roll()
+    log.writer.roll()
     two.send((b"k", b"aborted"), (b"only", b"aborted"))
     two.abort()
-    log.roll()
+    log.writer.roll()
     stats = run_pass(log)
     assert stats.map_entries == 1
     assert stats.fates["aborted"] == 2

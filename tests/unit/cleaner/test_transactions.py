@@ -158,11 +158,11 @@ def test_aborted_transactions_of_a_range_wherever_their_markers_stand() -> None:
     one.send(1)
     one.abort()
     two.send(2)
-    log.roll()
+    log.writer.roll()
     three.send(3)
     three.abort()
     put(log, (b"k", b"v"))
-    log.roll()
+    log.writer.roll()
     two.abort()
     first, third, second = (1, 0, 1, 2), (3, 3, 4, 2), (2, 2, 6, 7)
     cases = {
@@ -190,13 +190,13 @@ def test_an_abort_below_the_dirty_range_says_nothing_about_the_batches_in_it() -
     put(log, (b"2", b"v"))
     one.send((b"1", None))
     one.commit()
-    log.roll()
+    log.writer.roll()
     two_keys = map_of(2, 1.0)
     assert [each.end_offset for each in run_passes(log, two_keys)] == [4, 6]
     assert offsets_in(log) == [2, 3, 4, 5]
     log.runtime.clock.advance(ms=1000)
     put(log, (b"3", b"v"))
-    log.roll()
+    log.writer.roll()
     run_pass(log, 6)
     assert keys_in(log) == [2, 3]
 
@@ -208,13 +208,13 @@ def test_a_transaction_that_ended_below_the_log_start_counts_as_none() -> None:
     one.send(1)
     one.abort()
     two.send(2)
-    log.roll()
+    log.writer.roll()
     two.abort()
     put(log, (b"k", b"v"))
     first, second = (1, 0, 1, 2), (2, 2, 3, 4)
     found = []
     for log_start in (1, 2, 3, 4):
-        log.maybe_increment_log_start_offset(log_start)
+        log.offsets.maybe_increment_log_start_offset(log_start)
         found.append([tuple(each) for each in AbortedTransactions(log).between(0, 3)])
     assert found == [[first, second], [second], [second], []]
 
@@ -263,7 +263,7 @@ def test_a_control_batch_without_a_sound_key_fails_the_pass(
         [Record(1, 5, b"\0\0\0\5", b"")], codec=codec, is_control=True, partition_leader_epoch=0
     )
     put_batches(log, sound)
-    log.roll()
+    log.writer.roll()
     at = log.segments.first.size_bytes - len(sound)
     log.close()
     bad = build_batch([Record(1, 5, key, b"")], codec=codec, is_control=True)

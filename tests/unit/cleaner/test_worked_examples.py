@@ -16,7 +16,7 @@ def e1_log() -> tuple[World, Log]:
     put(log, (b"a", b"0", T), (b"b", b"0", T + 1))
     put(log, (b"a", None, T + 2), (b"b", b"1", T + 3))
     put(log, (b"c", b"1", T + 4))
-    log.roll()
+    log.writer.roll()
     return world, log
 
 
@@ -46,7 +46,7 @@ def test_e3_segments_and_stats() -> None:
     for number in range(12):
         put(log, (b"k%d" % (number % 6), b"v%d" % number))
         world.clock.advance(seconds=1)
-    log.roll()
+    log.writer.roll()
     assert bases_of(log) == [0, 4, 8, 12]
     modified = {s.base_offset: s.last_modified_ms for s in log.segments}
     stats = run_pass(log)

@@ -10,6 +10,7 @@ import pytest
 
 from logstore.errors import IllegalStateError, KafkaStorageError
 from logstore.runtime import Lifetime
+from logstore.runtime.lifetime import lasting
 
 
 class Thing:
@@ -33,6 +34,11 @@ class Thing:
     @cached_property
     def costly(self):
         return 6
+
+    @property
+    @lasting
+    def made_of(self):
+        return self.attribute
 
     @classmethod
     def of(cls):
@@ -77,7 +83,7 @@ def test_all_that_is_public_is_refused_and_the_rest_stays():
     ):
         with pytest.raises(IllegalStateError, match=r"^the thing is closed$"):
             use()
-    assert (thing.attribute, thing.constant, thing._own()) == (4, 3, 7)
+    assert (thing.attribute, thing.made_of, thing.constant, thing._own()) == (4, 4, 3, 7)
     thing.close()
     thing.__exit__()
     assert thing.closed == 2

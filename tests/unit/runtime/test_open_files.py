@@ -142,14 +142,14 @@ def story(world, between):
         if step % 13 == 7:
             log.truncate_to(log.log_end_offset - 2)
         elif step % 11 == 5:
-            log.roll()
+            log.writer.roll()
         elif step % 5 == 3:
-            log.flush()
+            log.local.flush()
         between(log)
-    log.flush()
+    log.local.flush()
     between(log)
     seen = offsets_in(log)
-    times = [log.offset_for_timestamp(time) for time in (0, world.clock.now_ms())]
+    times = [log.reader.offset_for_timestamp(time) for time in (0, world.clock.now_ms())]
     between(log)
     log.close()
     return seen, times, world.files()
@@ -166,14 +166,14 @@ def test_letting_go_changes_nothing():
 def test_a_reader_goes_on_in_a_file_that_was_let_go_and_removed(world):
     log = world.log(**SMALL)
     fill(log, 30)
-    log.flush()
+    log.local.flush()
     reading = log.segments.first.batches()
     next(reading)
     assert all(let_all_go(log))
     log.delete_records(20)
     world.fs.remove(f"{log.directory}/{log_name(0)}.deleted")
     assert len(list(reading)) == 3
-    assert [record.offset for _, record in log.records(20)] == list(range(20, 30))
+    assert [record.offset for _, record in log.reader.records(20)] == list(range(20, 30))
 
 
 def test_records_that_are_not_durable_stay_open(world):
@@ -182,7 +182,7 @@ def test_records_that_are_not_durable_stay_open(world):
     active = log.active_segment
     assert not active.let_go()
     assert log.segments.first.let_go()  # flushed when the log was rolled
-    log.flush()
+    log.local.flush()
     assert active.let_go()
 
 
@@ -190,7 +190,7 @@ def test_an_index_that_was_removed_says_so_and_not_that_nothing_was_in_it(world)
     """Aborted records would come through else; the reader looks again, in other segments."""
     log = world.log(**SMALL)
     fill(log, 30)
-    log.flush()
+    log.local.flush()
     first = log.segments.first
     assert first.offset_index.entries > 0
     assert first.offset_index.let_go()
@@ -198,4 +198,4 @@ def test_an_index_that_was_removed_says_so_and_not_that_nothing_was_in_it(world)
     with pytest.raises(FileNotFoundError):
         first.offset_index.lookup(2)
     with pytest.raises(KafkaStorageError, match="No such file"):
-        log.read(2, 100, isolation=Isolation.READ_COMMITTED)
+        log.reader.read(2, 100, isolation=Isolation.READ_COMMITTED)

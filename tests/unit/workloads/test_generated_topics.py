@@ -73,7 +73,7 @@ def found(path, spec: Spec) -> dict[int, list]:
                     batch.header.is_control,
                     tuple((r.key, r.value, r.timestamp, r.headers) for r in batch.records()),
                 )
-                for batch in broker.log(spec.topic, number).batches(0)
+                for batch in broker.log(spec.topic, number).reader.batches(0)
             ]
             for number in range(spec.partitions)
         }
@@ -96,7 +96,7 @@ def test_a_presets_files_hold_what_its_blocks_say(tmp_path, name) -> None:
         assert dict(broker.topic(spec.topic).configs) == spec.topic_configs
         for each in made:
             log = broker.log(spec.topic, each.written.partition)
-            headers = [batch.header for batch in log.batches(0)]
+            headers = [batch.header for batch in log.reader.batches(0)]
             assert each.markers == sum(header.is_control for header in headers)
             assert each.batches == len(headers) - each.markers
             assert each.bytes == log.size_bytes == sum(header.size_bytes for header in headers)
@@ -125,7 +125,7 @@ def test_a_presets_topic_is_sound_opens_without_recovery_and_is_cleaned(tmp_path
         report = broker.clean(spec.topic, force=True, roll=True)
         assert not report.not_cleaned
         assert len(report.passes_needed) == 3
-        left = sum(1 for n in range(3) for _ in broker.log(spec.topic, n).records(0))
+        left = sum(1 for n in range(3) for _ in broker.log(spec.topic, n).reader.records(0))
     assert 0 < left < spec.records
     assert list(Checker(DiskFileSystem()).path(str(tmp_path))) == []
 
@@ -149,7 +149,7 @@ def test_a_broker_would_have_written_the_same_files(tmp_path, producers, configs
     (tmp_path / "again").mkdir()
     for number in range(spec.partitions):
         with Broker(tmp_path / "made", read_only=True) as broker:
-            batches = list(broker.log(spec.topic, number).batches(0))
+            batches = list(broker.log(spec.topic, number).reader.batches(0))
         clock = VirtualClock(spec.time.start_ms)
         rng = random_source(spec.seed * spec.partitions + number)
         runtime = Runtime(clock, DiskFileSystem(clock), rng)
@@ -169,10 +169,12 @@ def test_a_broker_would_have_written_the_same_files(tmp_path, producers, configs
                 next_check += 600_000
             clock.set_ms(at_ms)
             if kind == DATA:
-                info = log.append_batches(with_offset_and_epoch(batch.data, 0, -1), leader_epoch=0)
+                info = log.writer.append_batches(
+                    with_offset_and_epoch(batch.data, 0, -1), leader_epoch=0
+                )
                 assert not info.is_duplicate
             else:
-                log.append_end_txn_marker(producer, 0, 0, commit=kind == COMMIT)
+                log.writer.append_end_txn_marker(producer, 0, 0, commit=kind == COMMIT)
         log.close()
     assert tree(tmp_path / "again") == tree(tmp_path / "made")
     assert len(list(tmp_path.glob("made/*/*.log"))) > 2 * spec.partitions
@@ -244,7 +246,7 @@ def test_sequences_of_a_producer_go_on_in_each_partition_across_blocks(
     with Broker(tmp_path, read_only=True) as broker:
         for number in range(spec.partitions):
             log = broker.log(spec.topic, number)
-            data = [b.header for b in log.batches(0) if not b.header.is_control]
+            data = [b.header for b in log.reader.batches(0) if not b.header.is_control]
             for producer in range(5):
                 own = [header for header in data if header.producer_id == producer]
                 assert own[0].base_sequence == 0
@@ -262,7 +264,7 @@ def test_producers_that_are_not_idempotent_leave_no_name(tmp_path) -> None:
     spec = everything(producers={"count": 3, "transactional": 1, "idempotent": False})
     make_topic(spec, tmp_path)
     with Broker(tmp_path, read_only=True) as broker:
-        headers = [b.header for n in range(3) for b in broker.log(spec.topic, n).batches(0)]
+        headers = [b.header for n in range(3) for b in broker.log(spec.topic, n).reader.batches(0)]
     plain = [header for header in headers if not header.is_transactional]
     assert {(h.producer_id, h.producer_epoch, h.base_sequence) for h in plain} == {(-1, -1, -1)}
     assert {h.producer_id for h in headers if h.is_transactional} == {0}
@@ -276,7 +278,11 @@ def test_no_later_producer_gets_an_id_of_the_workloads(tmp_path) -> None:
         producer = broker.producer(enable_idempotence=True)
         producer.send(spec.topic, key=b"k", value=b"v").get()
         producer.close()
-        ids = {b.header.producer_id for n in range(3) for b in broker.log(spec.topic, n).batches(0)}
+        ids = {
+            b.header.producer_id
+            for n in range(3)
+            for b in broker.log(spec.topic, n).reader.batches(0)
+        }
     assert sorted(ids)[-1] >= 900
     assert sorted(ids)[-2] < 900
 
@@ -308,7 +314,7 @@ def test_segments_roll_and_files_are_dated_by_the_virtual_days(tmp_path) -> None
         for number in range(spec.partitions):
             log = broker.log(spec.topic, number)
             assert 10 < len(log.segments.view) < 24, "20 days, a segment each one to two"
-            places = [batch.header.base_offset for batch in log.batches(0)]
+            places = [batch.header.base_offset for batch in log.reader.batches(0)]
             for segment in log.segments.view[:-1]:
                 following = log.segments.higher(segment.base_offset)
                 last = batches[number][places.index(following.base_offset) - 1]
@@ -322,7 +328,7 @@ def test_a_topic_of_log_append_time_bears_the_times_of_arrival(tmp_path) -> None
     batches = wanted(spec)
     with Broker(tmp_path, read_only=True) as broker:
         for number, own in batches.items():
-            stored = list(broker.log(spec.topic, number).batches(0))
+            stored = list(broker.log(spec.topic, number).reader.batches(0))
             assert [b.header.max_timestamp for b in stored] == [each.appended for each in own]
             assert {int(b.header.timestamp_type) for b in stored} == {1}
 
@@ -331,7 +337,7 @@ def test_a_topics_own_codec_overrules_the_producers(tmp_path) -> None:
     spec = everything(configs={"compression.type": "zstd"})
     make_topic(spec, tmp_path)
     with Broker(tmp_path, read_only=True) as broker:
-        stored = [b for b in broker.log(spec.topic, 0).batches(0) if not b.header.is_control]
+        stored = [b for b in broker.log(spec.topic, 0).reader.batches(0) if not b.header.is_control]
     assert {batch.codec.name for batch in stored} == {"ZSTD"}
 
 
