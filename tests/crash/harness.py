@@ -21,7 +21,7 @@ from logstore.checkpoint.shutdown import CLEAN_SHUTDOWN
 from logstore.epochs import LEADER_EPOCHS
 from logstore.errors import LogStoreError
 from logstore.runtime import MemoryFileSystem
-from logstore.runtime.faultfs import (
+from logstore.testing import (
     Contents,
     CrashMode,
     Fault,

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from logstore.broker import Broker
 from logstore.errors import KafkaStorageError, LogStoreError
 from logstore.log import Log, NewRecord
-from logstore.runtime.faultfs import FaultyFileSystem, Kind
+from logstore.testing import FaultyFileSystem, Kind
 from logstore.types import TopicPartition
 from tests.crash.journal import (
     Cleaning,

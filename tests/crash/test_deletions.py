@@ -2,7 +2,7 @@
 
 import pytest
 
-from logstore.runtime.faultfs import FaultyFileSystem
+from logstore.testing import FaultyFileSystem
 from tests.crash import deletions
 from tests.crash.harness import KEPT, Profile, enumerate_crashes, files, run
 from tests.crash.journal import DATA_DIR, Journal, open_broker

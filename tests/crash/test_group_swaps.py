@@ -19,7 +19,7 @@ from cleaner.config import CleanerConfig
 from logstore.log import Log
 from logstore.names import DELETED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX
 from logstore.runtime import Runtime
-from logstore.runtime.faultfs import (
+from logstore.testing import (
     Contents,
     CrashMode,
     FaultyFileSystem,

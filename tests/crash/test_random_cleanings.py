@@ -17,7 +17,7 @@ from cleaner.clean import clean_pass
 from cleaner.selection import cleanable_state
 from logstore.log import Log
 from logstore.runtime import Runtime
-from logstore.runtime.faultfs import (
+from logstore.testing import (
     Contents,
     CrashMode,
     FaultyFileSystem,

@@ -9,7 +9,7 @@ from logstore.checkpoint.atomic import TMP_SUFFIX
 from logstore.checkpoint.offsets import LOG_START_OFFSETS, RECOVERY_POINTS
 from logstore.checkpoint.shutdown import CLEAN_SHUTDOWN
 from logstore.names import file_name, parse_segment_file
-from logstore.runtime.faultfs import (
+from logstore.testing import (
     Contents,
     CrashMode,
     FaultyFileSystem,

@@ -7,7 +7,7 @@ done, with all of its kind before it durable, or goes through all of them.
 import pytest
 
 from logstore.names import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
-from logstore.runtime.faultfs import Fault, FaultyFileSystem, Kind
+from logstore.testing import Fault, FaultyFileSystem, Kind
 from tests.crash.harness import BOUNDED, KEPT, files, modes, run
 from tests.crash.journal import (
     bases,

@@ -7,7 +7,7 @@ from logstore.broker.group_offsets import GROUP_OFFSETS_TOPIC
 from logstore.broker.transactions import TransactionConfig, TransactionCoordinator
 from logstore.config.broker_config import BrokerConfig
 from logstore.runtime import VirtualClock
-from logstore.runtime.faultfs import FaultyFileSystem, SimulatedCrash
+from logstore.testing import FaultyFileSystem, SimulatedCrash
 from logstore.types import TopicPartition
 from tests.crash.harness import KEPT, Profile, fingerprint, modes
 

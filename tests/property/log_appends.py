@@ -23,7 +23,7 @@ from logstore.record.columns import BytesColumn, headers_column
 from logstore.record.records import Record
 from logstore.runtime import Runtime
 from logstore.runtime.clock import VIRTUAL_EPOCH_MS
-from logstore.runtime.faultfs import FaultyFileSystem
+from logstore.testing import FaultyFileSystem
 from logstore.types import AppendOrigin, TimestampType
 from tests.property.log_model import Batch, LogModel
 from tests.support.builders import (

@@ -8,7 +8,7 @@ from itertools import product
 
 from logstore.log import Log
 from logstore.runtime import Runtime
-from logstore.runtime.faultfs import (
+from logstore.testing import (
     Contents,
     CrashMode,
     FaultyFileSystem,

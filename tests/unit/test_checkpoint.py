@@ -26,7 +26,7 @@ from logstore.checkpoint.topic_id import (
 )
 from logstore.errors import CorruptCheckpointError
 from logstore.runtime import DiskFileSystem, MemoryFileSystem, Runtime
-from logstore.runtime.faultfs import (
+from logstore.testing import (
     Contents,
     CrashMode,
     FaultyFileSystem,

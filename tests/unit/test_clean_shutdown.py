@@ -8,7 +8,7 @@ from logstore import Broker
 from logstore.checkpoint.atomic import read_bytes
 from logstore.checkpoint.shutdown import CLEAN_SHUTDOWN
 from logstore.runtime import VirtualClock
-from logstore.runtime.faultfs import (
+from logstore.testing import (
     Contents,
     CrashMode,
     FaultyFileSystem,

@@ -18,7 +18,7 @@ from logstore.names import file_name
 from logstore.producer_snapshot import decode_snapshot
 from logstore.record.batch import RecordBatch
 from logstore.runtime import Runtime
-from logstore.runtime.faultfs import (
+from logstore.testing import (
     Contents,
     CrashMode,
     FaultyFileSystem,

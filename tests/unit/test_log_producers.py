@@ -19,8 +19,8 @@ from logstore.record.batch import build_batch
 from logstore.record.codecs import Codec
 from logstore.record.records import Record
 from logstore.runtime import Runtime
-from logstore.runtime.faultfs import Contents, CrashMode, Names
-from logstore.runtime.faultfs import FaultyFileSystem as CrashingFileSystem
+from logstore.testing import Contents, CrashMode, Names
+from logstore.testing import FaultyFileSystem as CrashingFileSystem
 from logstore.types import INT32_MAX, AppendOrigin
 from tests.support.builders import abort, batch, batches_of, commit, data_batch, memory_world
 from tests.support.cleaner_oracle import empty_batch

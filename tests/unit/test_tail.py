@@ -13,7 +13,7 @@ from logstore.fetch import Isolation
 from logstore.log import NewRecord
 from logstore.names import file_name
 from logstore.runtime import Runtime
-from logstore.runtime.faultfs import (
+from logstore.testing import (
     Contents,
     CrashMode,
     FaultyFileSystem,

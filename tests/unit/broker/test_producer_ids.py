@@ -9,7 +9,7 @@ from logstore.broker.producer_ids import PRODUCER_IDS_FILE, ProducerIds
 from logstore.checkpoint.atomic import read_bytes
 from logstore.errors import CorruptCheckpointError, KafkaStorageError, RequestError
 from logstore.runtime import Runtime, VirtualClock, make_dirs_durably
-from logstore.runtime.faultfs import Fault, FaultyFileSystem, Kind
+from logstore.testing import Fault, FaultyFileSystem, Kind
 from logstore.types import INT64_MAX
 
 PATH = f"/data/{PRODUCER_IDS_FILE}"

@@ -9,7 +9,7 @@ from logstore.broker.transaction_state import encode_key
 from logstore.errors import KafkaStorageError, ProducerFencedError
 from logstore.log import NewRecord
 from logstore.runtime import DiskFileSystem, MemoryFileSystem, VirtualClock
-from logstore.runtime.faultfs import SimulatedCrash
+from logstore.testing import SimulatedCrash
 from logstore.types import TopicPartition
 from tests.support.builders import batch, data_batch, log_name
 from tests.support.faulty import FaultyFileSystem, never

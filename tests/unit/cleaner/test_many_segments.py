@@ -9,7 +9,7 @@ from logstore import appender
 from logstore import log as log_module
 from logstore.log import Log
 from logstore.runtime import Runtime
-from logstore.runtime.faultfs import FaultyFileSystem, Kind
+from logstore.testing import FaultyFileSystem, Kind
 from tests.support.builders import World, memory_world
 from tests.support.cleaning import Producer, compacted, put, run_pass
 from tests.support.effort import CountedCalls, lines_run

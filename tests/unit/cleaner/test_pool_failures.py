@@ -16,7 +16,7 @@ from cleaner.states import IN_PROGRESS
 from logstore import Broker, TopicPartition, VirtualClock
 from logstore.log import Log
 from logstore.runtime import MemoryFileSystem, SystemClock
-from logstore.runtime.faultfs import Fault, FaultyFileSystem, Kind, SimulatedCrash
+from logstore.testing import Fault, FaultyFileSystem, Kind, SimulatedCrash
 from tests.unit.cleaner.test_pool import (
     BACKOFF_MS,
     HOUR_MS,

@@ -22,7 +22,7 @@ from logstore.runtime import (
     VirtualClock,
     locks,
 )
-from logstore.runtime.faultfs import CrashMode, Fault, FaultyFileSystem, Kind, SimulatedCrash
+from logstore.testing import CrashMode, Fault, FaultyFileSystem, Kind, SimulatedCrash
 from tests.support.fs_suite import write_file
 
 # What Java's FileChannel.tryLock does, which Kafka calls: a record lock over the whole file.

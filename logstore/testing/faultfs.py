@@ -51,7 +51,10 @@ from enum import Enum
 from typing import NamedTuple
 
 from logstore.runtime.clock import Clock, SystemClock
-from logstore.runtime.crash import (
+from logstore.runtime.fs import Buffer, File, FileKind, FileStat
+from logstore.runtime.locks import FileLock, LockTable
+from logstore.runtime.memfs import MemoryBytes, MemoryFile, MemoryFileSystem, fail, split_path
+from logstore.testing.crash import (
     Change,
     Contents,
     CrashMode,
@@ -63,9 +66,6 @@ from logstore.runtime.crash import (
     Node,
     crash_image,
 )
-from logstore.runtime.fs import Buffer, File, FileKind, FileStat
-from logstore.runtime.locks import FileLock, LockTable
-from logstore.runtime.memfs import MemoryBytes, MemoryFile, MemoryFileSystem, fail, split_path
 
 __all__ = [
     "Contents",

@@ -5,7 +5,7 @@ import errno
 import pytest
 
 from logstore.runtime import VirtualClock
-from logstore.runtime.faultfs import (
+from logstore.testing import (
     Contents,
     CrashMode,
     Fault,
