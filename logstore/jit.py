@@ -1,24 +1,27 @@
 """The one place that knows numba: the `kernel` decorator and two machine instructions.
 
-Modules named `kernels.py` import it, and are themselves imported only when a kernel is about
-to run, so that small work never pays numba's start-up.
+Modules and packages named `kernels` import it, and are themselves imported only when a kernel is
+about to run, so that small work never pays numba's start-up.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar, cast
 
 import llvmlite.binding
 import numba
 import numpy as np
 from llvmlite import ir
 from numba.core import types
-from numba.core.cgutils import get_or_insert_function
+from numba.core.cgutils import get_or_insert_function, raw_memcpy
 from numba.extending import intrinsic
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+Bytes = NDArray[np.uint8]
+Int32s = NDArray[np.int32]
+Int64s = NDArray[np.int64]
+UInt64s = NDArray[np.uint64]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -53,6 +56,11 @@ def kernel(function: Callable[P, R]) -> Callable[P, R]:
     return cast("Callable[P, R]", numba.njit(cache=True, nogil=True)(function))
 
 
+def inline_kernel(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile a small `kernel` into those that call it, once a record, at each call."""
+    return cast("Callable[P, R]", numba.njit(cache=True, nogil=True, forceinline=True)(function))
+
+
 @intrinsic
 def _load_u64(typing_context: Any, array: Any, position: Any) -> Any:
     """Load 8 bytes of a uint8 array at any `position` as a little-endian uint64."""
@@ -65,6 +73,23 @@ def _load_u64(typing_context: Any, array: Any, position: Any) -> Any:
         return word
 
     return types.uint64(array, types.intp), generate
+
+
+@intrinsic
+def _copy_u8(
+    typing_context: Any, source: Any, start: Any, out: Any, position: Any, size: Any
+) -> Any:
+    """Copy `size` bytes of a uint8 array into another one, which lies elsewhere."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        given, start, taking, position, size = arguments
+        from_data = context.make_array(signature.args[0])(context, builder, given).data
+        to_data = context.make_array(signature.args[2])(context, builder, taking).data
+        from_pointer, to_pointer = builder.gep(from_data, [start]), builder.gep(to_data, [position])
+        raw_memcpy(builder, to_pointer, from_pointer, size, 1)
+        return context.get_dummy_value()
+
+    return types.void(source, types.intp, out, types.intp, types.intp), generate
 
 
 @intrinsic
@@ -94,9 +119,14 @@ def _borrowed(typing_context: Any, array: Any) -> Any:
     return array(array), generate
 
 
-def _load_u64_in_python(array: NDArray[np.uint8], position: int) -> np.uint64:
+def _load_u64_in_python(array: Bytes, position: int) -> np.uint64:
     """Do the same where `NUMBA_DISABLE_JIT=1` runs kernels as plain Python."""
     return np.uint64(int.from_bytes(array[position : position + 8].tobytes(), "little"))
+
+
+def _copy_u8_in_python(source: Bytes, start: int, out: Bytes, position: int, size: int) -> None:
+    """Do the same where kernels run as plain Python."""
+    out[position : position + size] = source[start : start + size]
 
 
 def _crc_tables() -> NDArray[np.uint32]:
@@ -128,12 +158,22 @@ def _crc32c_u64_by_tables(crc: np.uint64, word: np.uint64) -> np.uint64:
 
 
 load_u64 = cast(
-    "Callable[[NDArray[np.uint8], int], np.uint64]",
+    "Callable[[Bytes, int], np.uint64]",
     _load_u64_in_python if _config.DISABLE_JIT else _load_u64,
 )
 """For kernels: load 8 bytes of a uint8 array at any position as a little-endian uint64.
 
 The caller guarantees `position + 8 <= len(array)`; nothing checks it.
+"""
+
+copy_u8 = cast(
+    "Callable[[Bytes, int, Bytes, int, int], None]",
+    _copy_u8_in_python if _config.DISABLE_JIT else _copy_u8,
+)
+"""For kernels: copy `size` bytes of an array from `start` on into another one, to `position`.
+
+The caller guarantees that both hold them and do not overlap; nothing checks it. An assignment of
+slices checks, but takes two seconds more to compile, since its error message is compiled along.
 """
 
 borrowed = cast("Callable[[A], A]", (lambda array: array) if _config.DISABLE_JIT else _borrowed)

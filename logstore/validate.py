@@ -282,5 +282,5 @@ def _facts(batch: RecordBatch, limit: int) -> tuple[Sequence[int], list[int], li
         columns = batch.columns(limit)
     except CorruptRecordError as error:
         raise InvalidRecordError(str(error)) from error
-    null_rows = (columns.extents[:, 3] < 0).nonzero()[0].tolist()
+    null_rows = (columns.keys.sizes < 0).nonzero()[0].tolist()
     return columns.timestamps.tolist(), columns.offsets.tolist(), null_rows

@@ -92,8 +92,8 @@ class RecordColumns:
         The records section, decompressed; keys, values and headers are extents of it.
     offsets, timestamps : (n,) int64
         Absolute offsets, and timestamps in ms.
-    extents : (n, 7) int64
-        As `kernels.decode_records` writes them.
+    extents : (n, EXTENT_COLUMNS) int64
+        See `kernels.decode_records`.
     """
 
     data: NDArray[np.uint8]
@@ -107,12 +107,12 @@ class RecordColumns:
     @property
     def keys(self) -> BytesColumn:
         """The keys."""
-        return self._column(2)
+        return self._column(kernels.EXTENT_KEY_START, kernels.EXTENT_KEY_SIZE)
 
     @property
     def values(self) -> BytesColumn:
         """The values."""
-        return self._column(4)
+        return self._column(kernels.EXTENT_VALUE_START, kernels.EXTENT_VALUE_SIZE)
 
     @property
     def encoded_headers(self) -> BytesColumn:
@@ -120,8 +120,9 @@ class RecordColumns:
 
         What `encode_section` takes, and what tells equal headers without decoding them.
         """
-        starts = np.ascontiguousarray(self.extents[:, 6])
-        return BytesColumn(self.data, starts, (self.extents[:, 1] - starts).astype(np.int32))
+        starts = np.ascontiguousarray(self.extents[:, kernels.EXTENT_HEADERS])
+        sizes = self.extents[:, kernels.EXTENT_END] - starts
+        return BytesColumn(self.data, starts, sizes.astype(np.int32))
 
     def between(self, start_offset: int, end_offset: int | None = None) -> RecordColumns:
         """Return the records with offsets in [start, end) over the same arena; no end is all."""
@@ -134,13 +135,14 @@ class RecordColumns:
             self.data, self.offsets[inside], self.timestamps[inside], self.extents[inside]
         )
 
-    def _column(self, field: int) -> BytesColumn:
-        starts = np.ascontiguousarray(self.extents[:, field])
-        return BytesColumn(self.data, starts, self.extents[:, field + 1].astype(np.int32))
+    def _column(self, start: int, size: int) -> BytesColumn:
+        starts = np.ascontiguousarray(self.extents[:, start])
+        return BytesColumn(self.data, starts, self.extents[:, size].astype(np.int32))
 
     def headers(self, row: int) -> tuple[Header, ...]:
         """Return the headers of one record."""
-        start, end = int(self.extents[row, 6]), int(self.extents[row, 1])
+        extent = self.extents[row]
+        start, end = int(extent[kernels.EXTENT_HEADERS]), int(extent[kernels.EXTENT_END])
         if end - start == 1:
             return ()
         return decode_headers(self.data[start:end].tobytes(), 0, end - start)[0]
@@ -187,18 +189,16 @@ def decode_section(
     # Judged before memory is taken for what a damaged header counts.
     if count * MIN_RECORD_SIZE > len(data):
         raise InvalidRecordError(f"premature end: {count} records cannot fit {len(data)} bytes")
-    extents = np.empty((count, 7), np.int64)
-    deltas = np.empty((count, 2), np.int64)
+    offsets = np.empty(count, np.int64)
+    timestamps = np.empty(count, np.int64)
+    extents = np.empty((count, kernels.EXTENT_COLUMNS), np.int64)
     status, row = kernels.decode_records(
-        data, 0, len(data), count, base_offset, base_timestamp, extents, deltas
+        data, 0, len(data), base_offset, base_timestamp, offsets, timestamps, extents
     )
     if status != kernels.OK:
         raise InvalidRecordError(f"record {row} of {count}: {_DECODE_ERRORS[status]}")
-    offsets = np.ascontiguousarray(deltas[:, 0])
-    if append_time is None:
-        timestamps = np.ascontiguousarray(deltas[:, 1])
-    else:
-        timestamps = np.full(count, append_time, np.int64)
+    if append_time is not None:
+        timestamps.fill(append_time)
     return RecordColumns(data, offsets, timestamps, extents)
 
 

@@ -1,22 +1,30 @@
 """Compiled loops over the bytes of record batches: CRC-32C, varints, decode, encode.
 
 Every array of bytes is `(n,) uint8, C-contiguous`; positions are bytes from its start, ends are
-exclusive. Kernels return `(status, position)`; `DECODE_*` says which check failed, and
+exclusive. The status that a kernel returns first says which check failed, and
 `logstore.record.columns` turns it into an error. The oracles are `records.py` and `varint.py`.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from logstore.jit import CRC_TABLES, crc32c_u64, kernel, load_u64
+from logstore.jit import (
+    CRC_TABLES,
+    Bytes,
+    Int32s,
+    Int64s,
+    borrowed,
+    copy_u8,
+    crc32c_u64,
+    inline_kernel,
+    kernel,
+    load_u64,
+)
+from logstore.record.varint import MAX_VARINT_BYTES, MAX_VARLONG_BYTES
 
-Bytes = NDArray[np.uint8]
-Int64s = NDArray[np.int64]
-Int32s = NDArray[np.int32]
 Int = int | np.int64
 
 OK = 0
@@ -29,6 +37,33 @@ BAD_HEADER_COUNT = 6
 BAD_HEADER_KEY_SIZE = 7
 RECORD_NOT_CONSUMED = 8
 RECORDS_REMAINING = 9
+
+EXTENT_START = 0
+EXTENT_END = 1
+EXTENT_KEY_START = 2
+EXTENT_KEY_SIZE = 3  # -1 for null
+EXTENT_VALUE_START = 4
+EXTENT_VALUE_SIZE = 5  # -1 for null
+EXTENT_HEADERS = 6  # where the header count is
+EXTENT_COLUMNS = 7
+
+
+class RecordFields(NamedTuple):
+    """One record taken apart; its key, value and headers are extents of the bytes around it."""
+
+    end: int
+    timestamp_delta: int
+    offset_delta: int
+    key_length_position: int
+    key_start: int
+    key_size: int  # negative for null
+    value_start: int
+    value_size: int  # negative for null
+    headers_start: int
+
+
+_NO_FIELDS = RecordFields(0, 0, 0, 0, 0, 0, 0, 0, 0)
+"""Beside the status of a record that cannot be read."""
 
 
 @kernel
@@ -48,8 +83,43 @@ def crc32c(data: Bytes, start: int, end: int) -> int:
 
 
 @kernel
+def read_i16(data: Bytes, position: int) -> Any:
+    """Read a big-endian signed 16-bit integer as an int64."""
+    word = np.uint16(data[position]) << np.uint16(8) | np.uint16(data[position + 1])
+    return np.int64(np.int16(word))
+
+
+@kernel
+def read_i32(data: Bytes, position: int) -> Any:
+    """Read a big-endian signed 32-bit integer as an int64."""
+    word = np.uint32(0)
+    for index in range(4):
+        word = (word << np.uint32(8)) | np.uint32(data[position + index])
+    return np.int64(np.int32(word))
+
+
+@kernel
+def read_i64(data: Bytes, position: int) -> Any:
+    """Read a big-endian signed 64-bit integer."""
+    word = np.uint64(0)
+    for index in range(8):
+        word = (word << np.uint64(8)) | np.uint64(data[position + index])
+    return np.int64(word)
+
+
+@kernel
+def write_be(out: Bytes, position: int, value: Any, size: int) -> int:
+    """Write the low `size` bytes of `value`, big-endian; return the position after them."""
+    word = np.uint64(value)
+    for index in range(size):
+        shift = np.uint64(8 * (size - 1 - index))
+        out[position + index] = np.uint8((word >> shift) & np.uint64(0xFF))
+    return position + size
+
+
+@kernel
 def read_varint(data: Bytes, position: int, end: int, max_bytes: int) -> Any:
-    """Read a zigzag varint of at most `max_bytes` (5 or 10) at `position`.
+    """Read a zigzag varint of at most `max_bytes` at `position`.
 
     Returns (value int64, position after it int64); the position is -1 if the encoding is too
     long or runs past `end`. A varint of 5 bytes drops the bits above its 32nd.
@@ -66,7 +136,7 @@ def read_varint(data: Bytes, position: int, end: int, max_bytes: int) -> Any:
         position += 1
         zigzag |= (byte & np.uint64(0x7F)) << shift
         if byte < np.uint64(0x80):
-            if max_bytes == 5:
+            if max_bytes == MAX_VARINT_BYTES:
                 zigzag &= np.uint64(0xFFFFFFFF)
             return (
                 np.int64(zigzag >> np.uint64(1)) ^ -np.int64(zigzag & np.uint64(1)),
@@ -103,9 +173,16 @@ def write_varint(out: Bytes, position: int, value: Int) -> int:
 
 @kernel
 def copy_bytes(source: Bytes, start: int, end: int, out: Bytes, position: int) -> int:
-    """Copy `source[start:end]` to `out` at `position`; return the position after it."""
+    """Copy `source[start:end]` to `out`, which is another array, at `position`.
+
+    Returns the position after it.
+    """
     size = end - start
-    out[position : position + size] = source[start:end]
+    if size > 0:
+        # By index, so that NUMBA_BOUNDSCHECK=1 sees both ends.
+        out[position] = source[start]
+        out[position + size - 1] = source[end - 1]
+        copy_u8(source, start, out, position, size)
     return position + size
 
 
@@ -115,13 +192,13 @@ def check_headers(data: Bytes, position: int, end: int) -> Any:
 
     Returns (status, position after them); the status is OK or one of the `BAD_*` codes.
     """
-    count, position = read_varint(data, position, end, 5)
+    count, position = read_varint(data, position, end, MAX_VARINT_BYTES)
     if position < 0:
         return BAD_VARINT, position
     if count < 0 or count > end - position:
         return BAD_HEADER_COUNT, position
     for _ in range(count):
-        size, position = read_varint(data, position, end, 5)
+        size, position = read_varint(data, position, end, MAX_VARINT_BYTES)
         if position < 0:
             return BAD_VARINT, position
         if size < 0:
@@ -129,7 +206,7 @@ def check_headers(data: Bytes, position: int, end: int) -> Any:
         if size > end - position:
             return FIELD_OVERRUN, position
         position += size
-        size, position = read_varint(data, position, end, 5)
+        size, position = read_varint(data, position, end, MAX_VARINT_BYTES)
         if position < 0:
             return BAD_VARINT, position
         if size > 0:
@@ -139,81 +216,114 @@ def check_headers(data: Bytes, position: int, end: int) -> Any:
     return OK, position
 
 
+@inline_kernel
+def read_record(data: Bytes, position: int, end: int) -> tuple[int, RecordFields]:
+    """Take the record at `position`, below `end`, apart and check it.
+
+    Returns
+    -------
+    (status, RecordFields)
+        `OK`, or which check failed; the fields say nothing then. Key, value and headers fill the
+        record. O(bytes of headers and lengths), not of keys and values.
+    """
+    data = borrowed(data)
+    size, position = read_varint(data, position, end, MAX_VARINT_BYTES)
+    if position < 0:
+        return BAD_VARINT, _NO_FIELDS
+    if size < 1 or size > end - position:
+        return BAD_RECORD_SIZE, _NO_FIELDS
+    record_end = position + size
+    # The first byte of a record is its attributes, none of which is defined.
+    timestamp_delta, position = read_varint(data, position + 1, record_end, MAX_VARLONG_BYTES)
+    if position < 0:
+        return BAD_VARINT, _NO_FIELDS
+    offset_delta, position = read_varint(data, position, record_end, MAX_VARINT_BYTES)
+    if position < 0:
+        return BAD_VARINT, _NO_FIELDS
+    if offset_delta < 0:
+        return BAD_OFFSET_DELTA, _NO_FIELDS
+    key_length_position = position
+    key_size, key_start = read_varint(data, position, record_end, MAX_VARINT_BYTES)
+    if key_start < 0:
+        return BAD_VARINT, _NO_FIELDS
+    if key_size > record_end - key_start:
+        return FIELD_OVERRUN, _NO_FIELDS
+    position = key_start + max(key_size, np.int64(0))
+    value_size, value_start = read_varint(data, position, record_end, MAX_VARINT_BYTES)
+    if value_start < 0:
+        return BAD_VARINT, _NO_FIELDS
+    if value_size > record_end - value_start:
+        return FIELD_OVERRUN, _NO_FIELDS
+    headers_start = value_start + max(value_size, np.int64(0))
+    if headers_start + 1 != record_end or data[headers_start] != 0:
+        status, headers_end = check_headers(data, headers_start, record_end)
+        if status != OK:
+            return status, _NO_FIELDS
+        if headers_end != record_end:
+            return RECORD_NOT_CONSUMED, _NO_FIELDS
+    return OK, RecordFields(
+        record_end,
+        timestamp_delta,
+        offset_delta,
+        key_length_position,
+        key_start,
+        key_size,
+        value_start,
+        value_size,
+        headers_start,
+    )
+
+
 @kernel
 def decode_records(
     data: Bytes,
     start: int,
     end: int,
-    count: int,
     base_offset: int,
     base_timestamp: int,
+    offsets: Int64s,
+    timestamps: Int64s,
     extents: Int64s,
-    deltas: Int64s,
-) -> Any:
+) -> tuple[int, int]:
     """Decode and check the records of an uncompressed section.
 
     Parameters
     ----------
     data, start, end
         The section is `data[start:end]`.
-    count : int
-        Records to find, at least 0 and at most `len(extents)`.
-    extents : (count, 7) int64, out
-        Of each record: start and end of the whole record; key start and size; value start and
-        size (size -1 for null, positions into `data`); start of the header count.
-    deltas : (count, 2) int64, out
-        Of each record: offset and timestamp, the bases added.
+    offsets, timestamps : (count,) int64, out
+        Of each record, the bases added; as many records are looked for as there are rows.
+    extents : (count, EXTENT_COLUMNS) int64, out
+        The `EXTENT_*` of each record: positions and sizes in `data`.
 
     Returns
     -------
-    (int, int)
-        Status and the index of the record it concerns (`count` when OK). O(bytes of headers and
-        lengths), not of keys and values.
+    (status, index)
+        The record it concerns, the count when OK. O(bytes of headers and lengths), not of keys
+        and values.
     """
+    data = borrowed(data)
     position = start
-    for index in range(count):
+    for index in range(len(offsets)):
         if position >= end:
             return PREMATURE_END, index
-        extents[index, 0] = position
-        size, position = read_varint(data, position, end, 5)
-        if position < 0:
-            return BAD_VARINT, index
-        if size < 1 or size > end - position:
-            return BAD_RECORD_SIZE, index
-        record_end = position + size
-        extents[index, 1] = record_end
-        timestamp_delta, position = read_varint(data, position + 1, record_end, 10)
-        if position < 0:
-            return BAD_VARINT, index
-        offset_delta, position = read_varint(data, position, record_end, 5)
-        if position < 0:
-            return BAD_VARINT, index
-        if offset_delta < 0:
-            return BAD_OFFSET_DELTA, index
-        deltas[index, 0] = base_offset + offset_delta
-        deltas[index, 1] = base_timestamp + timestamp_delta
-        for field in (2, 4):
-            size, position = read_varint(data, position, record_end, 5)
-            if position < 0:
-                return BAD_VARINT, index
-            extents[index, field] = position
-            extents[index, field + 1] = max(size, np.int64(-1))
-            if size > 0:
-                if size > record_end - position:
-                    return FIELD_OVERRUN, index
-                position += size
-        extents[index, 6] = position
-        if position + 1 == record_end and data[position] == 0:
-            position += 1
-            continue
-        status, position = check_headers(data, position, record_end)
+        status, record = read_record(data, position, end)
         if status != OK:
             return status, index
-        if position != record_end:
-            return RECORD_NOT_CONSUMED, index
+        offsets[index] = base_offset + record.offset_delta
+        timestamps[index] = base_timestamp + record.timestamp_delta
+        extent = extents[index]
+        extent[EXTENT_START] = position
+        extent[EXTENT_END] = record.end
+        extent[EXTENT_KEY_START] = record.key_start
+        extent[EXTENT_KEY_SIZE] = max(record.key_size, np.int64(-1))
+        extent[EXTENT_VALUE_START] = record.value_start
+        extent[EXTENT_VALUE_SIZE] = max(record.value_size, np.int64(-1))
+        extent[EXTENT_HEADERS] = record.headers_start
+        position = record.end
     if position != end:
-        return RECORDS_REMAINING, count
-    return OK, count
+        return RECORDS_REMAINING, len(offsets)
+    return OK, len(offsets)
 
 
 @kernel

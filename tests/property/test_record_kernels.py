@@ -1,8 +1,8 @@
 """Kernels against their oracles in plain Python, for any input that Hypothesis thinks of.
 
-Kernels: `crc32c`, `_crc32c_u64_by_tables`, `read_varint`, `write_varint`, `varint_size`,
-`check_headers`, `decode_records`, `encoded_records_size`, `encode_records` (and `copy_bytes`, which
-the last one uses).
+Kernels: `read_i16`, `read_i32`, `read_i64`, `write_be`, `crc32c`, `_crc32c_u64_by_tables`,
+`read_varint`, `write_varint`, `varint_size`, `check_headers`, `decode_records` over `read_record`,
+`encoded_records_size`, `encode_records` (and `copy_bytes`, which the last one uses).
 """
 
 import google_crc32c
@@ -16,7 +16,7 @@ from logstore.errors import InvalidRecordError
 from logstore.record import kernels, records
 from logstore.record.columns import BytesColumn, decode_section, encode_section, headers_column
 from logstore.record.varint import decode_varint, decode_varlong, encode_varint
-from tests.support.record_strategies import INT64, damaged, record_lists, timestamps
+from tests.support.record_strategies import INT32, INT64, damaged, record_lists, timestamps
 
 pytestmark = pytest.mark.skipif(
     not hasattr(kernels.crc32c, "signatures"),
@@ -35,6 +35,22 @@ def outcome(function, *arguments):
         return function(*arguments)
     except InvalidRecordError:
         return None
+
+
+# --- integers ---------------------------------------------------------------------------------
+
+
+@given(small=INT32, large=INT64, lead=st.integers(0, 3))
+def test_big_endian_integers(small, large, lead):
+    big = small.to_bytes(4, "big", signed=True) + large.to_bytes(8, "big", signed=True)
+    data = np.frombuffer(bytes(lead) + big, np.uint8)
+    assert kernels.read_i16(data, lead) == small >> 16
+    assert kernels.read_i32(data, lead) == small
+    assert kernels.read_i64(data, lead + 4) == large
+    out = np.zeros(len(data), np.uint8)
+    assert kernels.write_be(out, lead, np.int64(small), 4) == lead + 4
+    assert kernels.write_be(out, lead + 4, np.int64(large), 8) == len(data)
+    assert out.tobytes() == data.tobytes()
 
 
 # --- CRC-32C ----------------------------------------------------------------------------------

@@ -28,17 +28,41 @@ def array(data):
 
 
 def decode(section, count, base_offset=0, base_timestamp=0):
-    extents = np.full((max(count, 1), 7), -99, np.int64)
-    deltas = np.full((max(count, 1), 2), -99, np.int64)
+    extents = np.full((count, kernels.EXTENT_COLUMNS), -99, np.int64)
+    offsets, timestamps = np.full((2, count), -99, np.int64)
     status, row = kernels.decode_records(
-        array(section), 0, len(section), count, base_offset, base_timestamp, extents, deltas
+        array(section), 0, len(section), base_offset, base_timestamp, offsets, timestamps, extents
     )
-    return status, row, extents, deltas
+    return status, row, extents, list(zip(offsets.tolist(), timestamps.tolist(), strict=True))
 
 
 def with_body(*parts):
     body = b"".join(parts)
     return encode_varint(len(body)) + body
+
+
+# --- integers ---------------------------------------------------------------------------------
+
+
+def test_integers_are_signed_and_big_endian():
+    data = array(bytes.fromhex("00 80000000 7fffffff fffffffe 8000000000000000 fffffffffffffffd"))
+    assert kernels.read_i16(data, 1) == -(2**15)
+    assert kernels.read_i16(data, 5) == 2**15 - 1
+    assert kernels.read_i16(data, 11) == -2
+    assert kernels.read_i32(data, 1) == -(2**31)
+    assert kernels.read_i32(data, 5) == 2**31 - 1
+    assert kernels.read_i32(data, 9) == -2
+    assert kernels.read_i64(data, 13) == -(2**63)
+    assert kernels.read_i64(data, 21) == -3
+
+
+def test_write_be_writes_low_bytes_of_any_sign():
+    out = np.zeros(16, np.uint8)
+    position = kernels.write_be(out, 1, np.int64(-2), 8)
+    position = kernels.write_be(out, position, np.int64(0x01020304), 4)
+    position = kernels.write_be(out, position, np.int64(0x40), 2)
+    assert position == 15
+    assert out.tobytes().hex() == "00" + "fffffffffffffffe" + "01020304" + "0040" + "00"
 
 
 # --- CRC-32C ----------------------------------------------------------------------------------
@@ -178,19 +202,22 @@ def test_check_headers_names_the_check_that_failed(raw, status):
     assert kernels.check_headers(array(raw), 0, len(raw))[0] == status
 
 
-def test_decode_records_writes_extents_and_absolute_deltas():
+def test_decode_records_writes_extents_and_absolute_offsets_and_timestamps():
     section = encode_record(5, 0, b"key", None) + encode_record(-3, 2, None, b"")
-    status, row, extents, deltas = decode(section, 2, base_offset=100, base_timestamp=1000)
+    status, row, extents, places = decode(section, 2, base_offset=100, base_timestamp=1000)
     assert (status, row) == (kernels.OK, 2)
     assert extents.tolist() == [[0, 10, 5, 3, 9, -1, 9], [10, 17, 15, -1, 16, 0, 16]]
-    assert deltas.tolist() == [[100, 1005], [102, 997]]
+    assert places == [(100, 1005), (102, 997)]
 
 
 def test_decode_records_reads_only_its_range():
     record = encode_record(5, 0, b"key", None)
     data = b"\xff\xff" + record + b"\xff"
-    extents, deltas = np.zeros((1, 7), np.int64), np.zeros((1, 2), np.int64)
-    status, _ = kernels.decode_records(array(data), 2, 2 + len(record), 1, 0, 0, extents, deltas)
+    extents = np.zeros((1, kernels.EXTENT_COLUMNS), np.int64)
+    offsets, timestamps = np.zeros((2, 1), np.int64)
+    status, _ = kernels.decode_records(
+        array(data), 2, 2 + len(record), 0, 0, offsets, timestamps, extents
+    )
     assert status == kernels.OK
     assert extents[0, :2].tolist() == [2, 12]
 
@@ -202,9 +229,9 @@ def test_decode_records_of_none():
 
 @pytest.mark.skipif(NO_JIT, reason="plain Python warns of overflow instead of wrapping")
 def test_decode_records_wraps_like_java():
-    status, _, _, deltas = decode(encode_record(2**63 - 1, 1, None, None), 1, 2**63 - 1, 10)
+    status, _, _, places = decode(encode_record(2**63 - 1, 1, None, None), 1, 2**63 - 1, 10)
     assert status == kernels.OK
-    assert deltas.tolist() == [[-(2**63), -(2**63) + 9]]
+    assert places == [(-(2**63), -(2**63) + 9)]
 
 
 @pytest.mark.parametrize(
