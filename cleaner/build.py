@@ -5,19 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from cleaner import build_kernels
+from cleaner import kernels
 from cleaner.chunks import Chunk, ChunkReader, end_of
 from cleaner.errors import OffsetMapFullError
-from cleaner.map_kernels import (
-    STATE_MALFORMED,
-    STATE_MESSAGES,
-    STATE_MIN_VERSION,
-    STATE_UNVERSIONED,
-)
 from cleaner.offset_map import KeyMap, OffsetMap
 from cleaner.strategy import TIMESTAMP, Strategy
 from cleaner.transactions import AbortedTransactions, TransactionState
-from cleaner.version_map import KernelStrategy, VersionMap, is_through
+from cleaner.version_map import VersionMap, kernel_strategy
 
 if TYPE_CHECKING:
     from cleaner.config import CleanerConfig
@@ -43,6 +37,20 @@ def new_map(
     # Clean records, which lie below the start, may take an entry over.
     base_offset = log.segments.first.base_offset
     return VersionMap(memory, load, base_offset=base_offset, max_entries=keys + 1, rng=rng)
+
+
+def _map_chunk(chunk: Chunk, key_map: KeyMap, build: kernels.Build) -> bool:
+    """Let a chunk's records compete; False if the map was full before the chunk ended.
+
+    Raises
+    ------
+    CorruptRecordError, UnsupportedFormatError
+        A batch is damaged.
+    """
+    status, row = kernels.map_batches(chunk.data, chunk.table, key_map.arrays, build)
+    if status == kernels.DAMAGED:
+        chunk.refuse(row)
+    return status != kernels.MAP_FULL
 
 
 class MapBuild:
@@ -80,24 +88,24 @@ class MapBuild:
         self._end = upper_bound_offset
         self._map = key_map
         self._reader = reader
-        self._strategy = KernelStrategy.of(strategy or Strategy())
+        self._strategy = kernel_strategy(strategy or Strategy())
         self.bytes_read = 0
         self.full = False
 
     @property
     def messages_read(self) -> int:
         """Records mapped or passed over so far."""
-        return int(self._map.state[STATE_MESSAGES])
+        return self._map.state.messages
 
     @property
     def unversioned(self) -> int:
         """Mapped records without a version, malformed ones included."""
-        return int(self._map.state[STATE_UNVERSIONED])
+        return self._map.state.unversioned
 
     @property
     def malformed(self) -> int:
         """Mapped records whose header is not of the form that the strategy expects."""
-        return int(self._map.state[STATE_MALFORMED])
+        return self._map.state.malformed
 
     def steps(self) -> Iterator[int]:
         """Run the build; yield the bytes of each chunk before it is mapped.
@@ -118,13 +126,14 @@ class MapBuild:
         key_map.latest_offset = self._start - 1
         transactions = TransactionState()
         transactions.add_aborted(self._aborted.between(self._start, self._end))
+        build = kernels.Build(self._strategy, self._start, self._end, insert=True)
         for segment in self._log.segments.between(self._start, self._end):
             end = end_of(segment, self._log)
             position = segment.indexed_position(self._start)
             for chunk in self._reader.chunks(segment, end, position):
                 yield chunk.size_bytes
                 transactions.judge(chunk)
-                if not self._map_rows(chunk):
+                if not _map_chunk(chunk, key_map, build):
                     self._stop()
                     return
                 self.bytes_read += chunk.size_bytes
@@ -136,26 +145,6 @@ class MapBuild:
                 f"{self._log.topic_partition}: no key from offset {self._start} on fits the map"
             )
         self.full = True
-
-    def _map_rows(self, chunk: Chunk) -> bool:
-        key_map = self._map
-        if self._strategy.has_versions:
-            return self._compete(chunk, self._start, self._end)
-        status, row = build_kernels.map_batches(
-            chunk.data,
-            chunk.table,
-            0,
-            chunk.rows,
-            self._start,
-            key_map.slots,
-            key_map.state,
-            key_map.k0,
-            key_map.k1,
-        )
-        return is_through(chunk, status, row)
-
-    def _compete(self, chunk: Chunk, start_offset: int, end_offset: int) -> bool:
-        return self._strategy.compete(self._map, chunk, start_offset, end_offset, insert=True)
 
     def _put_one_before(self) -> None:
         """Put the record before the first dirty offset, if it is there.
@@ -172,13 +161,13 @@ class MapBuild:
         transactions = TransactionState()
         transactions.add_aborted(self._aborted.between(offset, self._start))
         end, position = end_of(segment, self._log), segment.indexed_position(offset)
+        build = kernels.Build(self._strategy, offset, self._start, insert=True)
         for chunk in self._reader.chunks(segment, end, position):
             transactions.judge(chunk)
-            self._compete(chunk, offset, self._start)
+            _map_chunk(chunk, self._map, build)
             if chunk.last_offset >= offset:
                 break
-        for word in (STATE_MESSAGES, STATE_UNVERSIONED, STATE_MALFORMED):
-            self._map.state[word] = 0
+        self._map.state.forget_counts()
 
 
 class SeedPass:
@@ -208,10 +197,10 @@ class SeedPass:
         self._end = first_dirty_offset
         self._map = key_map
         self._reader = reader
-        self._strategy = KernelStrategy.of(strategy)
+        self._strategy = kernel_strategy(strategy)
         self.bytes_read = 0
         self.verified: set[int] = set()
-        self._messages_before = int(key_map.state[STATE_MESSAGES])
+        self._messages_before = key_map.state.messages
         self._start = max(log.log_start_offset, log.segments.first.base_offset)
         self._segments: list[LogSegment] = []
         if strategy.has_versions and len(key_map):
@@ -221,7 +210,7 @@ class SeedPass:
     @property
     def messages_read(self) -> int:
         """Records that were gone through or passed over, batch by batch."""
-        return int(self._map.state[STATE_MESSAGES]) - self._messages_before
+        return self._map.state.messages - self._messages_before
 
     @property
     def bytes_total(self) -> int:
@@ -233,7 +222,7 @@ class SeedPass:
             return True
         # Of equal timestamps the later offset wins, and that is a mapped one.
         largest = segment.max_timestamp_so_far.timestamp
-        return largest < 0 or largest > int(self._map.state[STATE_MIN_VERSION])
+        return largest < 0 or largest > self._map.state.min_version
 
     def steps(self) -> Iterator[int]:
         """Run the pass; yield the bytes of each chunk before its records compete.
@@ -244,6 +233,7 @@ class SeedPass:
             A batch is damaged.
         """
         latest_offset = self._map.latest_offset
+        build = kernels.Build(self._strategy, self._start, self._end, insert=False)
         for segment in self._segments:
             end = end_of(segment, self._log)
             # One state a segment: where others are passed over, so are their markers.
@@ -253,7 +243,7 @@ class SeedPass:
             for chunk in self._reader.chunks(segment, end):
                 yield chunk.size_bytes
                 transactions.judge(chunk)
-                self._strategy.compete(self._map, chunk, self._start, self._end, insert=False)
+                _map_chunk(chunk, self._map, build)
                 self.bytes_read += chunk.size_bytes
                 if chunk.last_offset >= self._end - 1:
                     break

@@ -17,7 +17,9 @@ from logstore.errors import CorruptRecordError, InvalidRecordError
 from logstore.record.batch import RecordBatch, decode_stored
 from logstore.record.codecs import Codec, decompress
 from logstore.record.control import decode_control_key
+from logstore.record.kernels import read_i32
 from logstore.record.layout import (
+    BATCH_LENGTH_POSITION,
     CODEC_MASK,
     CONTROL_BIT,
     HEADER_SIZE,
@@ -163,7 +165,7 @@ class ChunkReader:
         """Make room for the batch at `position`, which is larger than the buffer."""
         if count < LOG_OVERHEAD:
             raise_damage(segment, position)
-        size = LOG_OVERHEAD + int(kernels.read_i32(self._buffer, 8))
+        size = LOG_OVERHEAD + int(read_i32(self._buffer, BATCH_LENGTH_POSITION))
         if size > segment.size_bytes - position or size <= count:
             raise_damage(segment, position)
         if size > len(self._buffer):
@@ -195,7 +197,7 @@ class ChunkReader:
         if len(unfit):
             chunk.end_before(int(unfit[0]))
         if (attributes[: chunk.rows] & CONTROL_BIT).any():
-            status, row = kernels.read_control_types(chunk.data, chunk.table, chunk.rows)
+            status, row = kernels.read_control_types(chunk.data, chunk.table)
             if status != kernels.OK:
                 chunk.end_before(row)
         return chunk

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from cleaner import fate_kernels, kernels
+from cleaner import kernels
 from cleaner.chunks import Chunk, ChunkReader, end_of
 from cleaner.clean import PassProgress, clean_pass
-from cleaner.map_kernels import STATE_WORDS
+from cleaner.offset_map import MapState, OffsetMap
 from cleaner.rewrite import fates_unread
 from cleaner.stats import FATE_NAMES
+from logstore.types import NO_OFFSET
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -41,9 +42,9 @@ active segment. `not_yet_cleanable`: in a segment at or above the first uncleana
 
 _CODE = {name: code for code, name in enumerate(FATES)}
 _NOTHING = np.empty(0, np.uint8)
-_NO_SLOTS = np.zeros((1, 2), np.uint64)
-_NO_STATE = np.zeros(STATE_WORDS, np.int64)
-_NO_KEY = np.uint64(0)
+_NO_MAP = kernels.MapArrays(
+    np.zeros((1, OffsetMap.SLOT_WORDS), np.uint64), MapState().words, np.uint64(0), np.uint64(0)
+)
 
 
 class FateChunk(NamedTuple):
@@ -148,16 +149,13 @@ def _judged(
     chunk: Chunk, key_map: KeyMap, codes: NDArray[np.uint8], log_start_offset: int
 ) -> FateChunk:
     """Return the fates of a chunk that the pass has just judged."""
-    facts = np.empty((chunk.record_count, fate_kernels.FACT_COLUMNS), np.int64)
-    status, row = fate_kernels.list_records(
+    facts = np.empty((chunk.record_count, kernels.FACT_COLUMNS), np.int64)
+    status, row = kernels.list_records(
         chunk.data,
         chunk.table,
         codes,
         fates_unread(chunk.table),
-        key_map.slots,
-        key_map.state,
-        key_map.k0,
-        key_map.k1,
+        key_map.arrays,
         facts,
     )
     if status == kernels.DAMAGED:
@@ -169,16 +167,13 @@ def _untouched(chunk: Chunk, fate: str, log_start_offset: int) -> FateChunk:
     """Return a chunk whose records all have the same fate, since no pass looks at them."""
     table = chunk.table
     table[:, kernels.COL_PARSED] = 0
-    facts = np.empty((chunk.record_count, fate_kernels.FACT_COLUMNS), np.int64)
-    status, row = fate_kernels.list_records(
+    facts = np.empty((chunk.record_count, kernels.FACT_COLUMNS), np.int64)
+    status, row = kernels.list_records(
         chunk.data,
         table,
         _NOTHING,
         np.full(len(table), _CODE[fate], np.uint8),
-        _NO_SLOTS,
-        _NO_STATE,
-        _NO_KEY,
-        _NO_KEY,
+        _NO_MAP,
         facts,
     )
     if status == kernels.DAMAGED:
@@ -189,15 +184,15 @@ def _untouched(chunk: Chunk, fate: str, log_start_offset: int) -> FateChunk:
 
 def _fate_chunk(chunk: Chunk, facts: NDArray[np.int64], log_start_offset: int) -> FateChunk:
     """Name the columns; what lies below the log start is nobody's concern any more."""
-    is_below = facts[:, fate_kernels.FACT_OFFSET] < log_start_offset
-    facts[is_below, fate_kernels.FACT_FATE] = _CODE[BELOW_LOG_START]
-    facts[is_below, fate_kernels.FACT_SUPERSEDED_BY] = fate_kernels.NO_OFFSET
+    is_below = facts[:, kernels.FACT_OFFSET] < log_start_offset
+    facts[is_below, kernels.FACT_FATE] = _CODE[BELOW_LOG_START]
+    facts[is_below, kernels.FACT_SUPERSEDED_BY] = NO_OFFSET
     return FateChunk(
-        facts[:, fate_kernels.FACT_OFFSET],
-        facts[:, fate_kernels.FACT_FATE].astype(np.uint8),
-        facts[:, fate_kernels.FACT_SUPERSEDED_BY],
-        facts[:, fate_kernels.FACT_CONTROL].astype(np.int8),
+        facts[:, kernels.FACT_OFFSET],
+        facts[:, kernels.FACT_FATE].astype(np.uint8),
+        facts[:, kernels.FACT_SUPERSEDED_BY],
+        facts[:, kernels.FACT_CONTROL].astype(np.int8),
         chunk.data.tobytes(),  # the reader fills its buffer again
-        facts[:, fate_kernels.FACT_KEY_START],
-        facts[:, fate_kernels.FACT_KEY_SIZE],
+        facts[:, kernels.FACT_KEY_START],
+        facts[:, kernels.FACT_KEY_SIZE],
     )

@@ -12,17 +12,82 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cleaner import map_kernels
 from cleaner.config import keys_of
 from cleaner.errors import OffsetMapFullError
+from cleaner.kernels import MapArrays, offsets, slots
 from cleaner.strategy import OFFSET_ENTRY_BYTES
 from logstore.runtime import Random
-from logstore.types import INT64_MAX
+from logstore.types import INT64_MAX, NO_OFFSET
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _PHYSICAL_LOAD = 0.6
+
+
+class _Word:
+    """One word of a map's state, as an attribute."""
+
+    def __init__(self, index: int) -> None:
+        self._index = index
+
+    def __get__(self, state: MapState, owner: type[MapState]) -> int:
+        return int(state.words[self._index])
+
+    def __set__(self, state: MapState, value: int) -> None:
+        state.words[self._index] = value
+
+
+class MapState:
+    """Beside the slots of a map: what kernels go by and count.
+
+    Attributes
+    ----------
+    words : (STATE_WORDS,) int64
+        The same as kernels take it.
+    limit : int
+        Entries at which the map is full.
+    base_offset : int
+        Offsets in slots are relative to it.
+    entries : int
+        Keys in the map.
+    latest_offset : int
+        The last offset the map speaks for; -1 when nothing was put.
+    messages : int
+        Records mapped or passed over.
+    unversioned, malformed : int
+        Records put without a version, and those of them whose header is not of the expected form.
+    min_version : int
+        The smallest of the versions that were ever put.
+    """
+
+    __slots__ = ("words",)
+
+    limit = _Word(slots.STATE_LIMIT)
+    base_offset = _Word(slots.STATE_BASE)
+    entries = _Word(slots.STATE_ENTRIES)
+    latest_offset = _Word(slots.STATE_LATEST_OFFSET)
+    messages = _Word(slots.STATE_MESSAGES)
+    unversioned = _Word(slots.STATE_UNVERSIONED)
+    malformed = _Word(slots.STATE_MALFORMED)
+    min_version = _Word(slots.STATE_MIN_VERSION)
+
+    def __init__(self, limit: int = 0, base_offset: int = 0) -> None:
+        self.words: NDArray[np.int64] = np.zeros(slots.STATE_WORDS, np.int64)
+        self.limit = limit
+        self.base_offset = base_offset
+        self.clear()
+
+    def clear(self) -> None:
+        """Begin anew: nothing was put, nothing counted."""
+        self.entries = 0
+        self.latest_offset = NO_OFFSET
+        self.min_version = INT64_MAX
+        self.forget_counts()
+
+    def forget_counts(self) -> None:
+        """Count records from 0 on again; the entries stay."""
+        self.messages = self.unversioned = self.malformed = 0
 
 
 class KeyMap:
@@ -48,7 +113,7 @@ class KeyMap:
     """
 
     ENTRY_BYTES = OFFSET_ENTRY_BYTES
-    SLOT_WORDS = 2
+    SLOT_WORDS = offsets.SLOT_WORDS
     LEAST_KEYS = 1
 
     def __init__(
@@ -66,27 +131,28 @@ class KeyMap:
         slot_bytes = 8 * self.SLOT_WORDS
         homes = min(memory_bytes // slot_bytes, int(expected / _PHYSICAL_LOAD) + 1)
         self.slots: NDArray[np.uint64] = np.zeros(
-            (max(1, homes) + map_kernels.SLACK_SLOTS, self.SLOT_WORDS), np.uint64
+            (max(1, homes) + slots.SLACK_SLOTS, self.SLOT_WORDS), np.uint64
         )
-        self.state: NDArray[np.int64] = np.zeros(map_kernels.STATE_WORDS, np.int64)
-        self.state[map_kernels.STATE_LIMIT] = self.limit
-        self.state[map_kernels.STATE_BASE] = base_offset
-        self._reset()
+        self.state = MapState(self.limit, base_offset)
         key = 0 if rng is None else rng.getrandbits(128)
-        self.k0 = np.uint64(key & 0xFFFFFFFFFFFFFFFF)
-        self.k1 = np.uint64(key >> 64)
+        self.arrays = MapArrays(
+            self.slots,
+            self.state.words,
+            np.uint64(key & 0xFFFFFFFFFFFFFFFF),
+            np.uint64(key >> 64),
+        )
 
     def __len__(self) -> int:
-        return int(self.state[map_kernels.STATE_ENTRIES])
+        return self.state.entries
 
     @property
     def latest_offset(self) -> int:
         """The last offset the map speaks for; -1 when nothing was put."""
-        return int(self.state[map_kernels.STATE_LATEST_OFFSET])
+        return self.state.latest_offset
 
     @latest_offset.setter
     def latest_offset(self, offset: int) -> None:
-        self.state[map_kernels.STATE_LATEST_OFFSET] = offset
+        self.state.latest_offset = offset
 
     @property
     def utilization(self) -> float:
@@ -96,22 +162,11 @@ class KeyMap:
     def clear(self) -> None:
         """Forget everything."""
         self.slots.fill(0)
-        self._reset()
-
-    def _reset(self) -> None:
-        for word in (
-            map_kernels.STATE_ENTRIES,
-            map_kernels.STATE_MESSAGES,
-            map_kernels.STATE_UNVERSIONED,
-            map_kernels.STATE_MALFORMED,
-        ):
-            self.state[word] = 0
-        self.state[map_kernels.STATE_LATEST_OFFSET] = -1
-        self.state[map_kernels.STATE_MIN_VERSION] = INT64_MAX
+        self.state.clear()
 
     def _check(self) -> None:
         """Assert that used slots are counted and lie in the order of their hashes."""
-        offset_bits = np.uint64(map_kernels.MAX_OFFSET_SPAN + 1)
+        offset_bits = np.uint64(slots.MAX_OFFSET_SPAN + 1)
         used = (self.slots[:, -1] & offset_bits) != 0
         assert int(used.sum()) == len(self)
         hashes = self.slots[used, 0]
@@ -123,7 +178,7 @@ class OffsetMap(KeyMap):
 
     Notes
     -----
-    put and get are O(1) expected, about 50 ns inside map_kernels. Not thread-safe.
+    put and get are O(1) expected, about 50 ns inside kernels. Not thread-safe.
     """
 
     def put(self, key: bytes, offset: int) -> None:
@@ -134,19 +189,15 @@ class OffsetMap(KeyMap):
         OffsetMapFullError
             All counted slots are in use, be the key known or not.
         """
-        fits = len(self) < self.capacity and map_kernels.map_put(
-            self.slots, self.state, as_array(key), 0, len(key), offset, self.k0, self.k1
+        fits = len(self) < self.capacity and offsets.map_put(
+            self.arrays, as_array(key), 0, len(key), offset
         )
         if not fits:
             raise OffsetMapFullError(f"the map is full with {len(self)} keys")
 
     def get(self, key: bytes) -> int:
         """Return the offset mapped for `key`, -1 if there is none."""
-        return int(
-            map_kernels.map_get(
-                self.slots, self.state, as_array(key), 0, len(key), self.k0, self.k1
-            )
-        )
+        return int(offsets.map_get(self.arrays, as_array(key), 0, len(key)))
 
 
 def as_array(data: bytes) -> NDArray[np.uint8]:

@@ -7,7 +7,7 @@ were compressed before, and appends to the destination.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +16,11 @@ from cleaner import kernels
 from cleaner.chunks import Chunk, ChunkReader, end_of
 from cleaner.strategy import Strategy
 from cleaner.transactions import AbortedTransactions, TransactionState, keep_last_batches
-from cleaner.version_map import KernelStrategy
+from cleaner.version_map import kernel_strategy
 from logstore.record.codecs import Codec, compress
 from logstore.record.layout import CODEC_MASK, HEADER_SIZE
 from logstore.segment import BatchExtent, LogSegment
-from logstore.types import INT64_MAX
+from logstore.types import INT64_MAX, NO_OFFSET
 
 if TYPE_CHECKING:
     from cleaner.offset_map import KeyMap
@@ -33,12 +33,12 @@ Chunk and codes are valid during the call only.
 """
 
 
-class Rules:
+class Rules(NamedTuple):
     """By what the records of a pass are compared.
 
-    Parameters
+    Attributes
     ----------
-    strategy : Strategy, optional
+    strategy : Strategy
         By offsets by default; then the others do not count.
     keep_offset : int
         The record that stays whatever it is: the last of the log; -1 if none does.
@@ -46,14 +46,15 @@ class Rules:
         Latest delete horizon before which nothing was appended that this pass does not compare.
     """
 
-    def __init__(
-        self, strategy: Strategy | None = None, *, keep_offset: int = -1, safe_ms: int = 0
-    ) -> None:
-        self.strategy = KernelStrategy.of(strategy or Strategy())
-        self.values = np.zeros(kernels.RULES, np.int64)
-        self.values[kernels.RULE_STRATEGY] = self.strategy.number
-        self.values[kernels.RULE_KEEP_OFFSET] = keep_offset if self.strategy.has_versions else -1
-        self.values[kernels.RULE_SAFE_MS] = safe_ms
+    strategy: Strategy = Strategy()
+    keep_offset: int = NO_OFFSET
+    safe_ms: int = 0
+
+    def for_kernels(self, now_ms: int, new_horizon_ms: int) -> kernels.PassRules:
+        """Return the rules of a pass as kernels take them; see `kernels.PassRules`."""
+        strategy = kernel_strategy(self.strategy)
+        keep_offset = self.keep_offset if strategy.has_versions else NO_OFFSET
+        return kernels.PassRules(strategy, keep_offset, self.safe_ms, now_ms, new_horizon_ms)
 
 
 class Rewriter:
@@ -98,14 +99,13 @@ class Rewriter:
         self._log = log
         self._observer = observer
         self._map = key_map
-        self._rules = rules or Rules()
         self._verified = verified
         self._reader = reader
         self._first_dirty_offset = first_dirty_offset
         self._upper_bound_offset = upper_bound_offset
-        self._now_ms = now_ms
         # Saturates where Kafka overflows into a negative horizon (§8.4).
-        self._new_horizon_ms = min(now_ms + log.config.delete_retention_ms, INT64_MAX)
+        new_horizon_ms = min(now_ms + log.config.delete_retention_ms, INT64_MAX)
+        self._rules = (rules or Rules()).for_kernels(now_ms, new_horizon_ms)
         self._codes = np.empty(0, np.uint8)
         self._record_starts = np.empty(0, np.int64)
         self._out = np.empty(0, np.uint8)
@@ -146,30 +146,16 @@ class Rewriter:
 
     def _filter(self, chunk: Chunk, destination: LogSegment | None) -> None:
         table = chunk.table
-        rows = chunk.rows
         last_of_round = table[:, kernels.COL_LAST_OFFSET] == self._upper_bound_offset - 1
         table[last_of_round, kernels.COL_VERDICT] = kernels.VERDICT_RETAIN_EMPTY
         self._reserve_records(chunk.record_count)
-        key_map = self._map
         status, row = kernels.classify_batches(
-            chunk.data,
-            table,
-            rows,
-            key_map.slots,
-            key_map.state,
-            key_map.k0,
-            key_map.k1,
-            self._rules.values,
-            self._rules.strategy.header,
-            self._now_ms,
-            self._new_horizon_ms,
-            self._codes,
-            self._record_starts,
+            chunk.data, table, self._map.arrays, self._rules, self._codes, self._record_starts
         )
         if status == kernels.DAMAGED:
             chunk.refuse(row)
         if self._observer is not None:
-            self._observer(key_map, chunk, self._codes)
+            self._observer(self._map, chunk, self._codes)
         size = self._assemble(chunk)
         self._count(chunk, size)
         if destination is not None:
@@ -196,7 +182,6 @@ class Rewriter:
                 chunk.data,
                 table,
                 row,
-                chunk.rows,
                 self._codes,
                 self._record_starts,
                 self._out,

@@ -16,7 +16,7 @@ import numpy as np
 
 from cleaner import kernels
 from logstore.record.layout import CONTROL_BIT, TRANSACTIONAL_BIT
-from logstore.types import INT64_MAX
+from logstore.types import INT64_MAX, NO_OFFSET
 
 if TYPE_CHECKING:
     from cleaner.chunks import Chunk
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from logstore.producer_entry import LastRecord
     from logstore.segment import LogSegment
     from logstore.types import AbortedTxn
-
-NO_OFFSET = -1
 
 
 class TransactionState:

@@ -6,12 +6,12 @@ would allow; the slots themselves take 24. Source: cleaner-semantics §13.3.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from cleaner import build_kernels, kernels, version_kernels
 from cleaner.errors import OffsetMapFullError
+from cleaner.kernels import KernelStrategy, versions
 from cleaner.offset_map import KeyMap, as_array
 from cleaner.strategy import (
     HEADER,
@@ -24,81 +24,23 @@ from cleaner.strategy import (
     Strategy,
 )
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from cleaner.chunks import Chunk
-
-
 _NUMBERS = {
-    (OFFSET, LONG): version_kernels.OFFSET,
-    (TIMESTAMP, LONG): version_kernels.TIMESTAMP,
-    (HEADER, LONG): version_kernels.HEADER_LONG,
-    (HEADER, VARLONG): version_kernels.HEADER_VARLONG,
+    (OFFSET, LONG): versions.OFFSET,
+    (TIMESTAMP, LONG): versions.TIMESTAMP,
+    (HEADER, LONG): versions.HEADER_LONG,
+    (HEADER, VARLONG): versions.HEADER_VARLONG,
 }
 
 
-def is_through(chunk: Chunk, status: int, row: int) -> bool:
-    """Return whether a kernel put all of a chunk into its map, or the map was full before.
-
-    Raises
-    ------
-    CorruptRecordError, UnsupportedFormatError
-        It stopped at a damaged batch.
-    """
-    if status == kernels.DAMAGED:
-        chunk.refuse(row)
-    return status != kernels.MAP_FULL
+def kernel_strategy(strategy: Strategy) -> KernelStrategy:
+    """Return a strategy as kernels take it."""
+    number = _NUMBERS[strategy.name, strategy.encoding]
+    return KernelStrategy(number, as_array(strategy.header.encode()))
 
 
-class KernelStrategy(NamedTuple):
-    """A strategy as kernels take it: its number, and the header's name."""
-
-    number: int
-    header: NDArray[np.uint8]
-
-    @classmethod
-    def of(cls, strategy: Strategy) -> KernelStrategy:
-        """Translate a strategy."""
-        number = _NUMBERS[strategy.name, strategy.encoding]
-        return cls(number, as_array(strategy.header.encode()))
-
-    @property
-    def has_versions(self) -> bool:
-        """Whether anything but the offset counts."""
-        return self.number != version_kernels.OFFSET
-
-    def compete(
-        self, key_map: KeyMap, chunk: Chunk, start_offset: int, end_offset: int, *, insert: bool
-    ) -> bool:
-        """Let a chunk's records in [start, end) compete; see `build_kernels.map_versions`.
-
-        Returns
-        -------
-        bool
-            False if the map was full before the chunk ended.
-
-        Raises
-        ------
-        CorruptRecordError, UnsupportedFormatError
-            A batch is damaged.
-        """
-        status, row = build_kernels.map_versions(
-            chunk.data,
-            chunk.table,
-            0,
-            chunk.rows,
-            start_offset,
-            end_offset,
-            key_map.slots,
-            key_map.state,
-            self.number,
-            self.header,
-            insert,
-            key_map.k0,
-            key_map.k1,
-        )
-        return is_through(chunk, status, row)
+def kernel_order(order: Order) -> versions.Order:
+    """Return an order as kernels take it."""
+    return versions.Order(order.present, np.int64(order.version), np.int64(order.offset))
 
 
 class VersionEntry(NamedTuple):
@@ -120,7 +62,7 @@ class VersionMap(KeyMap):
     """
 
     ENTRY_BYTES = VERSION_ENTRY_BYTES
-    SLOT_WORDS = 3
+    SLOT_WORDS = versions.SLOT_WORDS
     LEAST_KEYS = 2
 
     def put(self, key: bytes, order: Order) -> None:
@@ -131,27 +73,17 @@ class VersionMap(KeyMap):
         OffsetMapFullError
             All counted slots are in use, be the key known or not.
         """
-        if len(self) >= self.capacity or not version_kernels.version_put(
-            self.slots,
-            self.state,
-            as_array(key),
-            0,
-            len(key),
-            order.offset,
-            order.present,
-            np.int64(order.version),
-            True,
-            self.k0,
-            self.k1,
-        ):
+        fits = len(self) < self.capacity and versions.version_put(
+            self.arrays, as_array(key), 0, len(key), kernel_order(order), True
+        )
+        if not fits:
             raise OffsetMapFullError(f"the map is full with {len(self)} keys")
 
     def get(self, key: bytes) -> VersionEntry | None:
         """Return what is known of `key`, None if nothing is."""
-        offset, present, version, later_loser = version_kernels.version_get(
-            self.slots, self.state, as_array(key), 0, len(key), self.k0, self.k1
-        )
-        if offset < 0:
+        order, later_loser = versions.version_get(self.arrays, as_array(key), 0, len(key))
+        if order.offset < 0:
             return None
-        order = Order(bool(present), int(version), int(offset))
-        return VersionEntry(order, bool(later_loser))
+        return VersionEntry(
+            Order(bool(order.present), int(order.version), int(order.offset)), bool(later_loser)
+        )

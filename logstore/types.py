@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from typing import NamedTuple
 
+NO_OFFSET = -1
 NO_TIMESTAMP = -1
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1

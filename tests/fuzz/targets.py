@@ -14,7 +14,7 @@ from contextlib import suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from cleaner import kernels, map_kernels
+from cleaner import kernels
 from cleaner.offset_map import KeyMap, OffsetMap
 from cleaner.rewrite import Rules
 from cleaner.strategy import Strategy
@@ -298,11 +298,11 @@ def clean_kernels(data: bytes) -> str:
     rising = all(base <= a <= b for a, b in zip(offsets, ends, strict=True)) and all(
         a < b for a, b in zip(ends, offsets[1:], strict=False)
     )
-    if not rising or any(b - base > map_kernels.MAX_OFFSET_SPAN for b in ends):
+    if not rising or any(b - base > kernels.MAX_OFFSET_SPAN for b in ends):
         return "out_of_order"  # the reader of chunks refuses such a chunk
     decodable = [_is_decodable(each) for each in taken]
     bad = decodable.index(False) if False in decodable else len(taken)
-    end = min(base + map_kernels.MAX_OFFSET_SPAN, INT64_MAX)
+    end = min(base + kernels.MAX_OFFSET_SPAN, INT64_MAX)
     status, row = build(extended, table, base, offset_map)
     if bad == len(taken) or not taken[bad].header.is_control:  # those the map passes over unread
         damaged = (kernels.DAMAGED, bad) if bad < len(taken) else (kernels.OK, bad)

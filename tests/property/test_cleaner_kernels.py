@@ -1,8 +1,9 @@
 """The cleaner's kernels against plain Python, for any batches that Hypothesis thinks of.
 
-Kernels: `read_i32`, `read_i64`, `write_be`, `siphash128`, `map_put`, `map_get`, `scan_batches`,
+Kernels: `siphash128`, `map_put`, `map_get`, `scan_batches`,
 `read_control_types`, `map_batches`, `classify_batches`, `assemble_batches`, `write_kept_records`
-and `write_header`.
+and `write_header`; beneath them `read_row_record`, `record_timestamp`, `record_fate`,
+`judge_records`, `choose_form`, `borrowed_map` and `absolute_offset`.
 """
 
 import hypothesis.strategies as st
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from cleaner import kernels, map_kernels
+from cleaner import kernels
 from cleaner.offset_map import OffsetMap
 from cleaner.stats import FATE_NAMES
 from logstore.record.batch import RecordBatch, build_batch
@@ -26,7 +27,7 @@ from tests.support.chunk_strategies import (
     values,
 )
 from tests.support.kernel_calls import FORMS, array, assemble, build, classify, scan
-from tests.support.record_strategies import INT32, INT64, damaged
+from tests.support.record_strategies import damaged
 
 pytestmark = pytest.mark.skipif(
     not hasattr(kernels.scan_batches, "signatures"),
@@ -34,20 +35,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-# --- integers, hash, map ----------------------------------------------------------------------
-
-
-@given(small=INT32, large=INT64, lead=st.integers(0, 3))
-def test_big_endian_integers(small, large, lead):
-    data = array(
-        bytes(lead) + small.to_bytes(4, "big", signed=True) + large.to_bytes(8, "big", signed=True)
-    )
-    assert kernels.read_i32(data, lead) == small
-    assert kernels.read_i64(data, lead + 4) == large
-    out = np.zeros(len(data), np.uint8)
-    assert kernels.write_be(out, lead, np.int64(small), 4) == lead + 4
-    assert kernels.write_be(out, lead + 4, np.int64(large), 8) == len(data)
-    assert out.tobytes() == data.tobytes()
+# --- hash, map --------------------------------------------------------------------------------
 
 
 @given(
@@ -57,7 +45,7 @@ def test_big_endian_integers(small, large, lead):
     k1=st.integers(0, 2**64 - 1),
 )
 def test_siphash128(data, lead, k0, k1):
-    found = map_kernels.siphash128(
+    found = kernels.siphash128(
         array(bytes(lead) + data), lead, len(data), np.uint64(k0), np.uint64(k1)
     )
     assert tuple(map(int, found)) == oracle.siphash128(data, k0, k1, 1, 3)
@@ -157,7 +145,7 @@ def test_read_control_types_reads_what_the_oracle_reads(keys, kinds, codec, valu
         batches.append(batch)
         is_bad.append(kind == "control" and (key is None or len(key) < 4 or key[0] >= 0x80))
     data, table = loaded(batches)
-    status, row = kernels.read_control_types(data, table, len(table))
+    status, row = kernels.read_control_types(data, table)
     first_bad = is_bad.index(True) if any(is_bad) else len(batches)
     assert (status, row) == (kernels.DAMAGED if any(is_bad) else kernels.OK, first_bad)
     expected = [CONTROL_TYPES[oracle.control_type(batch)] for batch in batches[:first_bad]]
@@ -176,14 +164,14 @@ def test_map_batches_maps_what_the_oracle_maps(batches, skipped, limit, aborted)
         table[number, kernels.COL_DISCARD] = kernels.DISCARD_ABORTED
     first_dirty = batches[0].header.base_offset + skipped if batches else skipped
     a_map = OffsetMap(24 * 100, 0.9, base_offset=first_dirty)
-    a_map.state[map_kernels.STATE_LIMIT] = limit
+    a_map.state.limit = limit
     a_map.latest_offset = first_dirty - 1
     expected = oracle.map_batches(batches, first_dirty, limit, first_dirty - 1, aborted)
     status, row = build(data, table, first_dirty, a_map)
     assert status == (kernels.MAP_FULL if expected.full else kernels.OK)
     assert expected.full or row == len(batches)
     assert a_map.latest_offset == expected.latest_offset
-    assert a_map.state[map_kernels.STATE_MESSAGES] == expected.messages
+    assert a_map.state.messages == expected.messages
     assert {key: a_map.get(key) for key in expected.offsets} == expected.offsets
     assert len(a_map) == len(expected.offsets)
 
@@ -258,7 +246,7 @@ def test_no_kernel_reads_or_writes_beyond_hostile_batches(batches, data):
         table[:, kernels.COL_SECTION_END] - table[:, kernels.COL_SECTION_START]
     )
     table = table[rows]  # a chunk reader refuses the others
-    status, row = kernels.read_control_types(array(raw), table, len(table))
+    status, row = kernels.read_control_types(array(raw), table)
     assert status in (kernels.OK, kernels.DAMAGED)
     a_map = OffsetMap(24 * 100, 0.9, base_offset=0)
     status, row = build(array(raw), table, 0, a_map)

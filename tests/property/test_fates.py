@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from cleaner import fate_kernels, kernels
+from cleaner import kernels
 from cleaner.fate import FATES, list_fates
 from cleaner.offset_map import OffsetMap
 from cleaner.selection import CleanableState, cleanable_state
@@ -47,7 +47,7 @@ GONE = frozenset(FATE_NAMES) - {"retained"}
     has_versions=st.booleans(),
 )
 @pytest.mark.skipif(
-    not hasattr(fate_kernels.list_records, "signatures"),
+    not hasattr(kernels.list_records, "signatures"),
     reason="kernels run as plain Python, where overflow warns instead of wrapping",
 )
 def test_kernel_list_records_tells_what_reading_the_batches_tells(
@@ -78,16 +78,13 @@ def test_kernel_list_records_tells_what_reading_the_batches_tells(
             if fate == kernels.SUPERSEDED:
                 by = winners.get(record.key, -1)
             expected.append((record.offset, fate, by, record.key, row))
-    facts = np.empty((len(expected), fate_kernels.FACT_COLUMNS), np.int64)
-    found = fate_kernels.list_records(
+    facts = np.empty((len(expected), kernels.FACT_COLUMNS), np.int64)
+    found = kernels.list_records(
         data,
         table,
         np.array(used, np.uint8),
         np.array(unread, np.uint8),
-        offset_map.slots,
-        offset_map.state,
-        offset_map.k0,
-        offset_map.k1,
+        offset_map.arrays,
         facts,
     )
     assert found == (kernels.OK, len(batches))

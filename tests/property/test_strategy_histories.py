@@ -12,7 +12,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from cleaner import build, clean, version_kernels
+from cleaner import build, clean
+from cleaner.kernels.versions import LATER_LOSER
 from logstore.types import INT64_MAX
 from tests.support.version_model import VersionModel
 
@@ -79,7 +80,7 @@ def without_later_loser(patch: pytest.MonkeyPatch) -> None:
         yield from steps(self)
         slots = self._map.slots
         if slots.shape[1] == 3:
-            slots[:, 2] &= ~np.uint64(version_kernels.LATER_LOSER)
+            slots[:, 2] &= ~np.uint64(LATER_LOSER)
 
     patch.setattr(build.SeedPass, "steps", forgetful)
 

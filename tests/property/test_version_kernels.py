@@ -1,7 +1,7 @@
 """The kernels of the strategies with versions against plain Python, for any batches.
 
 Kernels: `header_version`, `record_version`, `is_above`, `version_put`, `version_get`, `is_beaten`,
-`map_versions`, `classify_batches` with rules, and beneath them `record_fields`, `find_slot` and
+`map_batches`, `classify_batches` with rules, and beneath them `read_record`, `find_slot` and
 `open_slot`.
 """
 
@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from cleaner import kernels, map_kernels, version_kernels
+from cleaner import kernels
+from cleaner.kernels import versions as version_kernels
 from cleaner.rewrite import Rules
 from cleaner.stats import FATE_NAMES
 from cleaner.strategy import Order, Strategy
-from cleaner.version_map import KernelStrategy, VersionEntry, VersionMap
+from cleaner.version_map import VersionEntry, VersionMap, kernel_order, kernel_strategy
 from logstore.record.batch import RecordBatch
+from logstore.record.kernels import read_record
 from logstore.record.records import Record, encode_records
 from logstore.record.varint import encode_varint
 from logstore.runtime import random_source
@@ -57,7 +59,7 @@ headers = st.lists(st.tuples(header_names, header_values), max_size=4).map(tuple
 
 def map_with(limit: int = 90, **options: int) -> VersionMap:
     version_map = VersionMap(32 * 100, 0.9, **options)
-    version_map.state[map_kernels.STATE_LIMIT] = limit
+    version_map.state.limit = limit
     return version_map
 
 
@@ -80,11 +82,10 @@ def test_record_version_is_what_the_oracle_and_the_strategy_say(headers, by, tim
     record = Record(7, timestamp, b"key", b"value", headers)
     strategy = STRATEGIES[by]
     data = array(bytes(lead) + encode_records([record], 7, 0))
-    fields = kernels.record_fields(data, lead, len(data))
-    assert fields[0] == kernels.OK
-    by_kernel = KernelStrategy.of(strategy)
+    status, fields = read_record(data, lead, len(data))
+    assert status == kernels.OK
     status, version = version_kernels.record_version(
-        data, fields[4], fields[1], np.int64(timestamp), by_kernel.header, by_kernel.number
+        data, fields, np.int64(timestamp), kernel_strategy(strategy)
     )
     stated = (FOUND, timestamp)
     if by.form != "timestamp":
@@ -105,10 +106,7 @@ orders = st.builds(
 
 @given(one=orders, other=orders)
 def test_is_above_is_the_order_of_tuples(one, other):
-    found = version_kernels.is_above(
-        one.present, np.int64(one.version), np.int64(one.offset),
-        other.present, np.int64(other.version), np.int64(other.offset),
-    )  # fmt: skip
+    found = version_kernels.is_above(kernel_order(one), kernel_order(other))
     assert bool(found) == (one > other)
 
 
@@ -178,9 +176,9 @@ def test_map_versions_maps_what_the_oracle_maps(batches, by, skipped, length, li
     assert expected.full or row == len(batches)
     state = version_map.state
     assert version_map.latest_offset == expected.latest_offset
-    assert state[map_kernels.STATE_MESSAGES] == expected.messages
-    assert state[map_kernels.STATE_UNVERSIONED] == expected.unversioned
-    assert state[map_kernels.STATE_MALFORMED] == expected.malformed
+    assert state.messages == expected.messages
+    assert state.unversioned == expected.unversioned
+    assert state.malformed == expected.malformed
     assert len(version_map) == len(expected.winners)
     assert entries(version_map, expected.winners) == expected_entries(expected)
 
@@ -259,18 +257,16 @@ def test_seed_classify_and_assemble_do_what_the_oracle_says(
 def test_is_beaten_says_whether_a_key_has_a_higher_order(order, winner, lifted, key):
     version_map = map_with()
     beaten = version_kernels.is_beaten(
-        version_map.slots, version_map.state, array(key), 0, len(key), np.int64(order.offset),
-        order.present, np.int64(order.version), version_map.k0, version_map.k1,
-    )  # fmt: skip
+        version_map.arrays, array(key), 0, len(key), kernel_order(order)
+    )
     assert tuple(beaten) == (False, False), "an unknown key beats nobody"
     version_map.put(key, winner)
     if lifted:
         version_map.put(key, Order(False, 0, 10))
         winner = max(winner, Order(False, 0, 10))
     beaten = version_kernels.is_beaten(
-        version_map.slots, version_map.state, array(key), 0, len(key), np.int64(order.offset),
-        order.present, np.int64(order.version), version_map.k0, version_map.k1,
-    )  # fmt: skip
+        version_map.arrays, array(key), 0, len(key), kernel_order(order)
+    )
     assert tuple(beaten) == (order < winner, lifted and winner.present)
 
 
@@ -310,8 +306,6 @@ def test_no_version_kernel_reads_beyond_hostile_batches(batches, by, insert, dat
 @given(raw=st.binary(max_size=40), by=ways)
 def test_header_version_ends_inside_whatever_it_is_given(raw, by):
     """Headers are checked before; unchecked ones are read wrong at worst, never too far."""
-    strategy = KernelStrategy.of(STRATEGIES[By("long") if by.form == "timestamp" else by])
-    status, _ = version_kernels.header_version(
-        array(raw), 0, len(raw), strategy.header, strategy.number
-    )
+    strategy = kernel_strategy(STRATEGIES[By("long") if by.form == "timestamp" else by])
+    status, _ = version_kernels.header_version(array(raw), 0, len(raw), strategy)
     assert status in STATUSES

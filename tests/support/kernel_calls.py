@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from cleaner import build_kernels, kernels, version_kernels
+from cleaner import kernels
 from cleaner.offset_map import KeyMap, OffsetMap
 from cleaner.rewrite import Rules
 from cleaner.strategy import Order, Strategy
-from cleaner.version_map import KernelStrategy, VersionMap
+from cleaner.version_map import VersionMap, kernel_order, kernel_strategy
 from logstore.record.layout import CODEC_MASK, HEADER_SIZE
+from logstore.types import INT64_MAX
 
 FORMS = ("dropped", "verbatim", "rebuilt", "empty")
 
@@ -38,18 +39,10 @@ def unfolded(data: bytes, table: np.ndarray, sections: list[bytes]) -> np.ndarra
 
 
 def build(data: np.ndarray, table: np.ndarray, first_dirty: int, offset_map: OffsetMap):
-    """Run `map_batches` over all rows."""
-    return build_kernels.map_batches(
-        data,
-        table,
-        0,
-        len(table),
-        first_dirty,
-        offset_map.slots,
-        offset_map.state,
-        offset_map.k0,
-        offset_map.k1,
-    )
+    """Run `map_batches` by offset over all rows."""
+    by = kernel_strategy(Strategy())
+    whole = kernels.Build(by, first_dirty, INT64_MAX, insert=True)
+    return kernels.map_batches(data, table, offset_map.arrays, whole)
 
 
 def compete(
@@ -62,23 +55,9 @@ def compete(
     *,
     insert: bool = True,
 ):
-    """Run `map_versions` over all rows."""
-    by = KernelStrategy.of(strategy)
-    return build_kernels.map_versions(
-        data,
-        table,
-        0,
-        len(table),
-        start,
-        end,
-        version_map.slots,
-        version_map.state,
-        by.number,
-        by.header,
-        insert,
-        version_map.k0,
-        version_map.k1,
-    )
+    """Run `map_batches` by version over all rows."""
+    part = kernels.Build(kernel_strategy(strategy), start, end, insert=insert)
+    return kernels.map_batches(data, table, version_map.arrays, part)
 
 
 def classify(
@@ -93,21 +72,9 @@ def classify(
     count = int(table[:, kernels.COL_RECORD_COUNT].sum())
     codes = np.full(count, 255, np.uint8)
     record_starts = np.full(count, -1, np.int64)
-    rules = rules or Rules()
+    rules = (rules or Rules()).for_kernels(now_ms, new_horizon_ms)
     status, row = kernels.classify_batches(
-        data,
-        table,
-        len(table),
-        offset_map.slots,
-        offset_map.state,
-        offset_map.k0,
-        offset_map.k1,
-        rules.values,
-        rules.strategy.header,
-        now_ms,
-        new_horizon_ms,
-        codes,
-        record_starts,
+        data, table, offset_map.arrays, rules, codes, record_starts
     )
     return status, row, codes, record_starts
 
@@ -122,7 +89,7 @@ def assemble(
     while row < len(table):
         first, start = row, position
         status, row, position = kernels.assemble_batches(
-            data, table, row, len(table), codes, record_starts, out, position
+            data, table, row, codes, record_starts, out, position
         )
         at = start
         for done in range(first, row):
@@ -141,7 +108,4 @@ def assemble(
 
 def lift(version_map: VersionMap, key: bytes, order: Order) -> None:
     """Let a record of the clean section compete, if its key is known, as the seed pass does."""
-    version_kernels.version_put(
-        version_map.slots, version_map.state, array(key), 0, len(key),
-        order.offset, order.present, np.int64(order.version), False, version_map.k0, version_map.k1,
-    )  # fmt: skip
+    kernels.version_put(version_map.arrays, array(key), 0, len(key), kernel_order(order), False)

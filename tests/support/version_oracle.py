@@ -1,8 +1,7 @@
 """The cleaner under strategies with versions told a second time: plain Python on ints and dicts.
 
-Twins of the kernels of `cleaner.version_kernels` and of what `cleaner.build_kernels` and
-`cleaner.kernels` make of them. Written from cleaner-semantics §13; nothing here comes from
-`cleaner`.
+Twins of `cleaner.kernels.versions` and of what `mapping` and `classify` make of them. Written from
+cleaner-semantics §13; nothing here comes from `cleaner`.
 """
 
 from __future__ import annotations

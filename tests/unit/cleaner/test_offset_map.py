@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cleaner import map_kernels
+from cleaner import kernels
 from cleaner.errors import OffsetMapFullError
 from cleaner.offset_map import OffsetMap
 from logstore.errors import InvalidConfigurationError
@@ -104,14 +104,14 @@ def test_a_buffer_without_room_for_a_key_is_refused(memory_bytes: int, load_fact
 def test_slots_never_take_more_than_the_buffer_and_a_small_slack() -> None:
     memory_bytes = 1 << 20
     a_map = OffsetMap(memory_bytes)
-    assert a_map.slots.nbytes <= memory_bytes + 16 * map_kernels.SLACK_SLOTS
+    assert a_map.slots.nbytes <= memory_bytes + 16 * kernels.SLACK_SLOTS
     assert OffsetMap(1 << 30, max_entries=10).slots.nbytes < 100_000
 
 
 def test_a_full_map_of_a_small_estimate_still_takes_what_the_slack_holds() -> None:
     """A damaged batch may repeat offsets, so that more keys come than offsets could bear."""
     a_map = OffsetMap(1 << 20, max_entries=0)
-    taken = map_kernels.SLACK_SLOTS + 1
+    taken = kernels.SLACK_SLOTS + 1
     for number in range(taken):
         a_map.put(key(number), 5)
     with pytest.raises(OffsetMapFullError):
@@ -123,7 +123,7 @@ def test_a_full_map_of_a_small_estimate_still_takes_what_the_slack_holds() -> No
 
 def test_contents_do_not_depend_on_the_hash_key() -> None:
     maps = [OffsetMap(48_000, rng=random_source(seed)) for seed in (1, 2)]
-    assert maps[0].k0 != maps[1].k0
+    assert maps[0].arrays.k0 != maps[1].arrays.k0
     for a_map in maps:
         for number in range(500):
             a_map.put(key(number), number)

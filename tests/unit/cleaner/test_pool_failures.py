@@ -89,7 +89,7 @@ STAGES: dict[str, tuple[Any, str]] = {
     "idle roll": (manager, "idle_roll_ms"),
     "decision": (manager, "decide"),
     "begin of a pass": (manager, "still_fits"),
-    "map": (MapBuild, "_map_rows"),
+    "map": (MapBuild, "steps"),
     "seed": (SeedPass, "_may_win"),
     "rewrite": (rewrite.Rewriter, "_filter"),
     "destination": (clean, "_create_destination"),

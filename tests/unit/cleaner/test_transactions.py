@@ -39,7 +39,7 @@ def chunk_of(*batches: bytes) -> Chunk:
     """A chunk as its reader hands it on."""
     data = b"".join(batches)
     _, table, _ = scan(data)
-    status, _ = kernels.read_control_types(array(data), table, len(table))
+    status, _ = kernels.read_control_types(array(data), table)
     assert status == kernels.OK
     return Chunk(None, 0, len(data), array(data), table)
 

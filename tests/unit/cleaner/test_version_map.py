@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cleaner import map_kernels
+from cleaner import kernels
 from cleaner.config import CleanerConfig
 from cleaner.errors import OffsetMapFullError
 from cleaner.offset_map import OffsetMap
@@ -75,7 +75,7 @@ def test_a_buffer_for_less_than_two_keys_is_refused(memory_bytes: int, load_fact
 def test_slots_take_24_bytes_and_never_more_than_the_buffer_and_a_small_slack() -> None:
     memory_bytes = 1 << 20
     a_map = VersionMap(memory_bytes)
-    assert a_map.slots.nbytes <= memory_bytes + 24 * map_kernels.SLACK_SLOTS
+    assert a_map.slots.nbytes <= memory_bytes + 24 * kernels.SLACK_SLOTS
     assert VersionMap(1 << 30, max_entries=10).slots.nbytes < 150_000
 
 

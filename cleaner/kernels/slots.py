@@ -1,38 +1,55 @@
-"""Compiled loops of the offset map: keyed hash, search, insertion.
+"""The slots of a map from key to record: keyed hash, search, insertion.
 
-What `version_kernels` shares of it works on slots of any width whose last word is tagged.
-
-`slots` is (home slots + SLACK_SLOTS, 2) uint64. Word 0 of a slot: 64 bits of the key's hash. Word
-1: 24 more bits, then the offset relative to `state[STATE_BASE]` plus 1 in 40 bits; 0 there marks a
-free slot. Entries lie in the order of their hashes from their home slot on, so that a search for
-an absent key ends early. `state` is (STATE_WORDS,) int64. Source: cleaner-semantics §4.
+`slots` is (home slots + SLACK_SLOTS, words) uint64. Word 0 of a slot: 64 bits of the key's hash.
+The last word, from below: the offset relative to the map's base plus 1 in 40 bits, 0 there marks a
+free slot; flags; more bits of the hash, its tag. Entries lie in the order of their hashes from
+their home slot on, so that a search for an absent key ends early. Source: cleaner-semantics §4.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
-from numpy.typing import NDArray
 
-from logstore.jit import borrowed, kernel, load_u64
-
-Bytes = NDArray[np.uint8]
-Int64s = NDArray[np.int64]
-UInt64s = NDArray[np.uint64]
+from logstore.jit import Bytes, Int64s, UInt64s, borrowed, inline_kernel, kernel, load_u64
 
 STATE_ENTRIES = 0
 STATE_LATEST_OFFSET = 1
 STATE_LIMIT = 2
 STATE_MESSAGES = 3
 STATE_BASE = 4
-STATE_MIN_VERSION = 5  # of those ever put; for maps with versions
-STATE_UNVERSIONED = 6  # records put without a version
-STATE_MALFORMED = 7  # those among them whose header is not of the expected form
+STATE_MIN_VERSION = 5
+STATE_UNVERSIONED = 6
+STATE_MALFORMED = 7
 STATE_WORDS = 8
 
 OFFSET_BITS = 40
 MAX_OFFSET_SPAN = 2**OFFSET_BITS - 2
 TAG_MASK = 2**64 - 2**OFFSET_BITS
 SLACK_SLOTS = 4096
+
+
+class MapArrays(NamedTuple):
+    """A map as kernels take it; `cleaner.offset_map.MapState` names the words of its state."""
+
+    slots: UInt64s
+    state: Int64s  # (STATE_WORDS,) int64
+    k0: np.uint64  # the key of the hash
+    k1: np.uint64
+
+
+@inline_kernel
+def borrowed_map(key_map: MapArrays) -> MapArrays:
+    """Return a map over `borrowed` arrays."""
+    return MapArrays(borrowed(key_map.slots), borrowed(key_map.state), key_map.k0, key_map.k1)
+
+
+@inline_kernel
+def absolute_offset(key_map: MapArrays, slot: np.int64, last: int) -> np.int64:
+    """Return the offset that a used slot has in its last word."""
+    relative = np.int64(key_map.slots[slot, last] & np.uint64(MAX_OFFSET_SPAN + 1)) - 1
+    return np.int64(relative + key_map.state[STATE_BASE])
 
 
 @kernel
@@ -132,57 +149,4 @@ def open_slot(slots: UInt64s, slot: np.int64, last: int) -> bool:
         for column in range(last + 1):
             slots[free, column] = slots[free - 1, column]
         free -= 1
-    return True
-
-
-@kernel
-def map_get(
-    slots: UInt64s, state: Int64s, data: Bytes, start: int, size: int, k0: np.uint64, k1: np.uint64
-) -> np.int64:
-    """Return the offset mapped for a key, -1 if there is none. O(1) expected."""
-    slots = borrowed(slots)
-    low, high = siphash128(data, start, size, k0, k1)
-    tag = (high >> np.uint64(OFFSET_BITS)) << np.uint64(OFFSET_BITS)
-    slot, found = find_slot(slots, low, tag, 1, TAG_MASK)
-    if not found:
-        return np.int64(-1)
-    relative = np.int64(slots[slot, 1] & np.uint64(MAX_OFFSET_SPAN + 1)) - 1
-    return np.int64(relative + state[STATE_BASE])
-
-
-@kernel
-def map_put(
-    slots: UInt64s,
-    state: Int64s,
-    data: Bytes,
-    start: int,
-    size: int,
-    offset: int,
-    k0: np.uint64,
-    k1: np.uint64,
-) -> bool:
-    """Map a key to `offset`, whatever was there; latest offset follows.
-
-    An insertion shifts what lies above it up to the next free slot. False, and nothing changed,
-    when the offset does not fit or no slot is free.
-    """
-    slots = borrowed(slots)
-    state = borrowed(state)
-    relative = offset - state[STATE_BASE]
-    if relative < 0 or relative > MAX_OFFSET_SPAN:
-        return False
-    low, high = siphash128(data, start, size, k0, k1)
-    tag = (high >> np.uint64(OFFSET_BITS)) << np.uint64(OFFSET_BITS)
-    slot, found = find_slot(slots, low, tag, 1, TAG_MASK)
-    word = tag | np.uint64(relative + 1)
-    if found:
-        slots[slot, 1] = word
-        state[STATE_LATEST_OFFSET] = offset
-        return True
-    if not open_slot(slots, slot, 1):
-        return False
-    slots[slot, 0] = low
-    slots[slot, 1] = word
-    state[STATE_ENTRIES] += 1
-    state[STATE_LATEST_OFFSET] = offset
     return True

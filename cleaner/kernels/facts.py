@@ -1,34 +1,24 @@
-"""The compiled loop behind `cleaner.fate`: one row of facts a record, for people to look at.
-
-Cleaning itself does without it. Source: cleaner-semantics §8.
-"""
+"""What a pass does to each record, in rows for people to look at; cleaning does without it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from cleaner.kernels import (
+from cleaner.kernels.classify import SUPERSEDED
+from cleaner.kernels.offsets import SLOT_WORDS, map_get
+from cleaner.kernels.slots import MapArrays, borrowed_map
+from cleaner.kernels.table import (
     COL_BASE_OFFSET,
     COL_CONTROL,
-    COL_LAST_OFFSET,
     COL_PARSED,
     COL_RECORD_COUNT,
     COL_SECTION_END,
     COL_SECTION_START,
     DAMAGED,
-    OK,
-    SUPERSEDED,
-    Bytes,
-    Int64s,
-    UInt64s,
-    record_fields,
+    read_row_record,
 )
-from cleaner.map_kernels import map_get
-from cleaner.version_kernels import version_get
-from logstore.jit import borrowed, kernel
-
-if TYPE_CHECKING:
-    import numpy as np
+from cleaner.kernels.versions import version_get
+from logstore.jit import Bytes, Int64s, borrowed, kernel
+from logstore.record.kernels import OK
+from logstore.types import NO_OFFSET
 
 FACT_OFFSET = 0
 FACT_FATE = 1
@@ -38,8 +28,6 @@ FACT_KEY_SIZE = 4  # -1 for null
 FACT_CONTROL = 5  # COL_CONTROL of its batch
 FACT_COLUMNS = 6
 
-NO_OFFSET = -1
-
 
 @kernel
 def list_records(
@@ -47,10 +35,7 @@ def list_records(
     table: Int64s,
     codes: Bytes,
     unread_fates: Bytes,
-    slots: UInt64s,
-    state: Int64s,
-    k0: np.uint64,
-    k1: np.uint64,
+    key_map: MapArrays,
     facts: Int64s,
 ) -> tuple[int, int]:
     """Tell of each record of a chunk what `classify_batches` decided, and by which offset.
@@ -63,8 +48,8 @@ def list_records(
         Fates of the records of parsed batches, one batch after another.
     unread_fates : (rows,) uint8
         Fate of the records of each batch that was not parsed.
-    slots, state, k0, k1
-        The map; looked up for superseded records only.
+    key_map : MapArrays
+        Looked up for superseded records only.
     facts : (records, FACT_COLUMNS) int64, out
         A row a record; positions are those of `data`.
 
@@ -76,39 +61,37 @@ def list_records(
     """
     data = borrowed(data)
     table = borrowed(table)
-    slots = borrowed(slots)
-    state = borrowed(state)
+    key_map = borrowed_map(key_map)
     next_code = 0
     next_fact = 0
     for index in range(len(table)):
         row = table[index]
         position = row[COL_SECTION_START]
-        end = row[COL_SECTION_END]
         is_parsed = row[COL_PARSED] > 0
         for _ in range(row[COL_RECORD_COUNT]):
-            fields = record_fields(data, position, end)
-            offset = row[COL_BASE_OFFSET] + fields[3]
-            if fields[0] != OK or offset > row[COL_LAST_OFFSET]:
+            status, record = read_row_record(data, row, position)
+            if status != OK:
                 return DAMAGED, index
-            position = fields[1]
+            position = record.end
             fate = unread_fates[index]
             if is_parsed:
                 fate = codes[next_code]
                 next_code += 1
             fact = facts[next_fact]
             next_fact += 1
-            fact[FACT_OFFSET] = offset
+            fact[FACT_OFFSET] = row[COL_BASE_OFFSET] + record.offset_delta
             fact[FACT_FATE] = fate
             fact[FACT_SUPERSEDED_BY] = NO_OFFSET
             if fate == SUPERSEDED:
-                if slots.shape[1] == 2:
-                    winner = map_get(slots, state, data, fields[5], fields[6], k0, k1)
+                if key_map.slots.shape[1] == SLOT_WORDS:
+                    winner = map_get(key_map, data, record.key_start, record.key_size)
                 else:
-                    winner = version_get(slots, state, data, fields[5], fields[6], k0, k1)[0]
+                    order, _ = version_get(key_map, data, record.key_start, record.key_size)
+                    winner = order.offset
                 fact[FACT_SUPERSEDED_BY] = winner
-            fact[FACT_KEY_START] = fields[5]
-            fact[FACT_KEY_SIZE] = fields[6]
+            fact[FACT_KEY_START] = record.key_start
+            fact[FACT_KEY_SIZE] = record.key_size
             fact[FACT_CONTROL] = row[COL_CONTROL]
-        if position != end:
+        if position != row[COL_SECTION_END]:
             return DAMAGED, index
     return OK, len(table)

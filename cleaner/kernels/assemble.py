@@ -1,0 +1,151 @@
+"""Writing what survives of a chunk, batch by batch, in the forms that `classify` chose."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cleaner.kernels.classify import RETAINED
+from cleaner.kernels.table import (
+    COL_ATTRIBUTES,
+    COL_FIRST_RECORD,
+    COL_FORM,
+    COL_KEPT,
+    COL_OUT_BASE_TIMESTAMP,
+    COL_OUT_HORIZON,
+    COL_OUT_MAX_TIMESTAMP,
+    COL_OUT_SIZE,
+    COL_POSITION,
+    COL_RECORD_COUNT,
+    COL_SECTION_END,
+    COL_SIZE,
+    COMPRESSED,
+    FORM_DROPPED,
+    FORM_EMPTY,
+    FORM_VERBATIM,
+    record_timestamp,
+)
+from logstore.jit import Bytes, Int64s, borrowed, kernel
+from logstore.record.kernels import (
+    OK,
+    copy_bytes,
+    crc32c,
+    read_record,
+    varint_size,
+    write_be,
+    write_varint,
+)
+from logstore.record.layout import (
+    ATTRIBUTES_POSITION,
+    BASE_TIMESTAMP_POSITION,
+    BATCH_LENGTH_POSITION,
+    CODEC_MASK,
+    CONTROL_BIT,
+    CRC_POSITION,
+    DELETE_HORIZON_BIT,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAX_TIMESTAMP_POSITION,
+    RECORD_COUNT_POSITION,
+    TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
+)
+from logstore.types import NO_TIMESTAMP
+
+_ATTRIBUTES_BUT_HORIZON = CODEC_MASK | TIMESTAMP_TYPE_BIT | TRANSACTIONAL_BIT | CONTROL_BIT
+
+
+@kernel
+def write_kept_records(
+    data: Bytes, row: Int64s, codes: Bytes, record_starts: Int64s, out: Bytes, position: int
+) -> int:
+    """Write the kept records of one batch, timestamps relative to its new base.
+
+    Offset deltas, keys, values and headers stay as they are. Returns the position after them.
+    """
+    data = borrowed(data)
+    out = borrowed(out)
+    first = row[COL_FIRST_RECORD]
+    for index in range(first, first + row[COL_RECORD_COUNT]):
+        if codes[index] != RETAINED:
+            continue
+        _, record = read_record(data, record_starts[index], row[COL_SECTION_END])
+        timestamp_delta = record_timestamp(row, record) - row[COL_OUT_BASE_TIMESTAMP]
+        tail = record.key_length_position
+        size = varint_size(timestamp_delta) + varint_size(record.offset_delta)
+        position = write_varint(out, position, 1 + size + (record.end - tail))
+        out[position] = np.uint8(0)  # its attributes
+        position = write_varint(out, position + 1, timestamp_delta)
+        position = write_varint(out, position, record.offset_delta)
+        position = copy_bytes(data, tail, record.end, out, position)
+    return position
+
+
+@kernel
+def write_header(data: Bytes, row: Int64s, out: Bytes, start: int, end: int) -> int:
+    """Write the header of a rebuilt or emptied batch whose records end at `end`, CRC included.
+
+    Returns `end`.
+    """
+    copy_bytes(data, row[COL_POSITION], row[COL_POSITION] + HEADER_SIZE, out, start)
+    attributes = row[COL_ATTRIBUTES] & _ATTRIBUTES_BUT_HORIZON
+    base_timestamp = row[COL_OUT_BASE_TIMESTAMP]
+    record_count = row[COL_KEPT]
+    if row[COL_FORM] == FORM_EMPTY:
+        attributes &= ~CODEC_MASK
+        base_timestamp = np.int64(NO_TIMESTAMP)
+        record_count = np.int64(0)
+    elif row[COL_OUT_HORIZON]:
+        attributes |= DELETE_HORIZON_BIT
+    write_be(out, start + BATCH_LENGTH_POSITION, end - start - LOG_OVERHEAD, 4)
+    write_be(out, start + ATTRIBUTES_POSITION, attributes, 2)
+    write_be(out, start + BASE_TIMESTAMP_POSITION, base_timestamp, 8)
+    write_be(out, start + MAX_TIMESTAMP_POSITION, row[COL_OUT_MAX_TIMESTAMP], 8)
+    write_be(out, start + RECORD_COUNT_POSITION, record_count, 4)
+    write_be(out, start + CRC_POSITION, crc32c(out, start + ATTRIBUTES_POSITION, end), 4)
+    return end
+
+
+@kernel
+def assemble_batches(
+    data: Bytes,
+    table: Int64s,
+    first_row: int,
+    codes: Bytes,
+    record_starts: Int64s,
+    out: Bytes,
+    position: int,
+) -> tuple[int, int, int]:
+    """Write the surviving batches of the rows from the first on to `out` from `position` on.
+
+    `out` holds at least the sum of `COL_OUT_SIZE`, which becomes exact.
+
+    Returns
+    -------
+    (status, row, position)
+        `OK` with the number of rows; `COMPRESSED` with the row of a rebuilt batch that needs its
+        codec: the caller writes that one and goes on behind it.
+    """
+    data = borrowed(data)
+    table = borrowed(table)
+    codes = borrowed(codes)
+    record_starts = borrowed(record_starts)
+    out = borrowed(out)
+    for index in range(first_row, len(table)):
+        row = table[index]
+        form = row[COL_FORM]
+        start = position
+        if form == FORM_DROPPED:
+            continue
+        if form == FORM_VERBATIM:
+            position = copy_bytes(
+                data, row[COL_POSITION], row[COL_POSITION] + row[COL_SIZE], out, position
+            )
+        elif form == FORM_EMPTY:
+            position = write_header(data, row, out, start, start + HEADER_SIZE)
+        else:
+            if row[COL_ATTRIBUTES] & CODEC_MASK:
+                return COMPRESSED, index, position
+            end = write_kept_records(data, row, codes, record_starts, out, start + HEADER_SIZE)
+            position = write_header(data, row, out, start, end)
+        row[COL_OUT_SIZE] = position - start
+    return OK, len(table), position

@@ -1,0 +1,249 @@
+"""The map with versions (KIP-280), three words a slot: which record of a key is highest.
+
+Word 1 of a slot is the version, word 2 has beside the offset PRESENT, LATER_LOSER and 22 bits of
+the hash. The order of a record is (has a version, version, offset). Source: cleaner-semantics §13.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from cleaner.kernels.slots import (
+    MAX_OFFSET_SPAN,
+    OFFSET_BITS,
+    STATE_BASE,
+    STATE_ENTRIES,
+    STATE_LATEST_OFFSET,
+    STATE_MIN_VERSION,
+    MapArrays,
+    absolute_offset,
+    borrowed_map,
+    find_slot,
+    open_slot,
+    siphash128,
+)
+from logstore.jit import Bytes, UInt64s, inline_kernel, kernel
+from logstore.record.kernels import read_i64, read_varint
+from logstore.record.varint import MAX_VARINT_BYTES, MAX_VARLONG_BYTES
+
+if TYPE_CHECKING:
+    from logstore.record.kernels import RecordFields
+
+PRESENT = 1 << OFFSET_BITS
+"""The record that the entry stands for has a version."""
+
+LATER_LOSER = 1 << (OFFSET_BITS + 1)
+"""A record of a higher offset lost to it, and may stand in a group that is swapped later."""
+
+_TAG_SHIFT = OFFSET_BITS + 2
+_TAG_MASK = 2**64 - 2**_TAG_SHIFT
+SLOT_WORDS = 3
+_LAST = SLOT_WORDS - 1
+
+# -- strategies, and where a record's version stands -----------------------------------------
+
+OFFSET = 0
+TIMESTAMP = 1
+HEADER_LONG = 2  # 8 bytes, signed, big-endian
+HEADER_VARLONG = 3  # zigzag, 7 bits a byte
+
+MISSING = 0
+FOUND = 1
+MALFORMED = 2
+
+_LONG_BYTES = 8
+
+
+class KernelStrategy(NamedTuple):
+    """A strategy as kernels take it."""
+
+    number: int  # OFFSET, TIMESTAMP or one of HEADER_*
+    header: Bytes  # name of the header that has the version
+
+    @property
+    def has_versions(self) -> bool:
+        """Whether anything but the offset counts."""
+        return self.number != OFFSET
+
+
+class Order(NamedTuple):
+    """What records of a key are compared by."""
+
+    present: bool  # whether it has a version
+    version: np.int64
+    offset: np.int64
+
+
+@kernel
+def header_version(
+    data: Bytes, position: int, end: int, strategy: KernelStrategy
+) -> tuple[int, np.int64]:
+    """Return what the last header of a name says as a version.
+
+    Parameters
+    ----------
+    position, end : int
+        The record's headers, which were checked.
+    strategy : KernelStrategy
+        Of a header.
+
+    Returns
+    -------
+    (status, version)
+        FOUND; MISSING without such a header or with a null value; MALFORMED if the value has
+        another form. Only the last one counts, whatever those before it say (§13.2).
+    """
+    name = strategy.header
+    status, version = MISSING, np.int64(0)
+    count, position = read_varint(data, position, end, MAX_VARINT_BYTES)
+    for _ in range(count):
+        key_size, position = read_varint(data, position, end, MAX_VARINT_BYTES)
+        if position < 0 or key_size < 0 or key_size > end - position:
+            return MALFORMED, np.int64(0)
+        matches = key_size == len(name)
+        if matches:
+            for index in range(key_size):
+                if data[position + index] != name[index]:
+                    matches = False
+                    break
+        value_size, start = read_varint(data, position + key_size, end, MAX_VARINT_BYTES)
+        if start < 0 or value_size > end - start:
+            return MALFORMED, np.int64(0)
+        position = start + max(value_size, np.int64(0))
+        if not matches:
+            continue
+        status, version = MALFORMED, np.int64(0)
+        if value_size < 0:
+            status = MISSING
+        elif strategy.number == HEADER_VARLONG:
+            value, after = read_varint(data, start, position, MAX_VARLONG_BYTES)
+            if after == position:
+                status, version = FOUND, value
+        elif value_size == _LONG_BYTES:
+            status, version = FOUND, read_i64(data, start)
+    return status, version
+
+
+@kernel
+def record_version(
+    data: Bytes, record: RecordFields, timestamp: np.int64, strategy: KernelStrategy
+) -> tuple[int, np.int64]:
+    """Return a record's (status, version) under a strategy that has versions."""
+    if strategy.number == TIMESTAMP:
+        return FOUND, timestamp
+    return header_version(data, record.headers_start, record.end, strategy)
+
+
+# -- the map ---------------------------------------------------------------------------------
+
+
+@inline_kernel
+def is_above(order: Order, other: Order) -> Any:
+    """Tell whether a record's order is above another's."""
+    if order.present != other.present:
+        return order.present
+    if order.present and order.version != other.version:
+        return order.version > other.version
+    return order.offset > other.offset
+
+
+@inline_kernel
+def _entry(key_map: MapArrays, slot: np.int64) -> Order:
+    """Return the order that a used slot has."""
+    present = key_map.slots[slot, _LAST] & np.uint64(PRESENT) != np.uint64(0)
+    version = np.int64(key_map.slots[slot, 1])
+    return Order(present, version, absolute_offset(key_map, slot, _LAST))
+
+
+@inline_kernel
+def _write_entry(
+    slots: UInt64s,
+    slot: np.int64,
+    tag: np.uint64,
+    relative: int,
+    order: Order,
+    later_loser: bool | np.bool[bool],
+) -> None:
+    """Put a record into the slot of its key's hash; `relative` is its offset less the base."""
+    word = tag | np.uint64(relative + 1)
+    if order.present:
+        word |= np.uint64(PRESENT)
+    if later_loser:
+        word |= np.uint64(LATER_LOSER)
+    slots[slot, 1] = np.uint64(order.version)
+    slots[slot, _LAST] = word
+
+
+@kernel
+def version_put(
+    key_map: MapArrays, data: Bytes, start: int, size: int, order: Order, insert: bool
+) -> bool:
+    """Let a record compete for its key: first all that are inserted, in offset order.
+
+    Of two records the one of lower order loses; if it has the higher offset, the winner's entry is
+    marked LATER_LOSER. The mark goes when a record above all of them wins, which only one that is
+    inserted can be: those of the clean section lie below what has lost already (§13.3, §13.5).
+
+    Parameters
+    ----------
+    insert : bool
+        Whether an unknown key gets an entry, and the latest offset moves, also if it lost.
+
+    Returns
+    -------
+    bool
+        False, and nothing changed, when the offset does not fit or no slot is free.
+    """
+    key_map = borrowed_map(key_map)
+    slots = key_map.slots
+    state = key_map.state
+    relative = order.offset - state[STATE_BASE]
+    if relative < 0 or relative > MAX_OFFSET_SPAN:
+        return False
+    low, high = siphash128(data, start, size, key_map.k0, key_map.k1)
+    tag = (high >> np.uint64(_TAG_SHIFT)) << np.uint64(_TAG_SHIFT)
+    slot, found = find_slot(slots, low, tag, _LAST, _TAG_MASK)
+    if found:
+        other = _entry(key_map, slot)
+        if is_above(order, other):
+            is_marked = slots[slot, _LAST] & np.uint64(LATER_LOSER) != np.uint64(0)
+            later_loser = other.offset > order.offset or (is_marked and not insert)
+            _write_entry(slots, slot, tag, relative, order, later_loser)
+        elif order.offset > other.offset:
+            slots[slot, _LAST] |= np.uint64(LATER_LOSER)
+    elif insert:
+        if not open_slot(slots, slot, _LAST):
+            return False
+        slots[slot, 0] = low
+        _write_entry(slots, slot, tag, relative, order, False)
+        state[STATE_ENTRIES] += 1
+    if insert:
+        state[STATE_LATEST_OFFSET] = order.offset
+        state[STATE_MIN_VERSION] = min(state[STATE_MIN_VERSION], order.version)
+    return True
+
+
+@kernel
+def version_get(key_map: MapArrays, data: Bytes, start: int, size: int) -> tuple[Order, bool]:
+    """Return the order of a key's winner and whether it has a later loser; offset -1 if unknown."""
+    key_map = borrowed_map(key_map)
+    low, high = siphash128(data, start, size, key_map.k0, key_map.k1)
+    tag = (high >> np.uint64(_TAG_SHIFT)) << np.uint64(_TAG_SHIFT)
+    slot, found = find_slot(key_map.slots, low, tag, _LAST, _TAG_MASK)
+    if not found:
+        return Order(False, np.int64(0), np.int64(-1)), False
+    is_marked = key_map.slots[slot, _LAST] & np.uint64(LATER_LOSER) != np.uint64(0)
+    return _entry(key_map, slot), is_marked
+
+
+@kernel
+def is_beaten(
+    key_map: MapArrays, data: Bytes, start: int, size: int, order: Order
+) -> tuple[bool, bool]:
+    """Return whether a record is below its key's entry, and whether that has a later loser."""
+    winner, later_loser = version_get(key_map, data, start, size)
+    if winner.offset < 0:
+        return False, False
+    return is_above(winner, order), later_loser
