@@ -116,6 +116,22 @@ def test_looking_at_who_holds_a_lock_gives_it_up_in_no_process(path):
     lock.release()
 
 
+def test_nobody_takes_a_lock_while_it_is_asked_for(path, monkeypatch):
+    """One taken by then would go unseen with the descriptor by which was asked."""
+    asked, free = fcntl.fcntl, []
+
+    def ask(*arguments):
+        other = threading.Thread(target=lambda: free.append(locks._mutex.acquire(blocking=False)))
+        other.start()
+        other.join()
+        return asked(*arguments)
+
+    Path(path).touch()
+    monkeypatch.setattr(locks.fcntl, "fcntl", ask)
+    assert DiskFileSystem().lock_holder(path) is None
+    assert free == [False]
+
+
 @pytest.mark.skipif(not hasattr(fcntl, "F_OFD_SETLK"), reason="Linux alone has such locks")
 def test_a_lock_that_belongs_to_no_process_is_held_by_an_unknown_one(path):
     with Path(path).open("wb") as file:

@@ -1,6 +1,7 @@
 """OverlayFileSystem: the shared suite over each base, and the base it must leave alone."""
 
 import os
+from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
 
@@ -173,21 +174,21 @@ def test_directories_of_the_base_stay(base_and_root):
         fs.rename(f"{root}/d", f"{root}/e")
 
 
-def test_a_base_file_is_open_only_while_a_handle_is(tmp_path):
-    disk = DiskFileSystem()
-    for number in range(3):
-        write_file(disk, f"{tmp_path}/{number}", b"abc")
-    opened = []
+class Counting(DiskFileSystem):
+    """A disk that knows which of the files opened on it are open."""
 
-    class Counting(DiskFileSystem):
-        def open(self, path, *, write=False, create=False):
-            file = super().open(path, write=write, create=create)
-            opened.append(file)
-            return file
+    def __init__(self):
+        super().__init__()
+        self._opened = []
 
-    def open_now():
+    def open(self, path, *, write=False, create=False):
+        file = super().open(path, write=write, create=create)
+        self._opened.append(file)
+        return file
+
+    def open_now(self):
         count = 0
-        for file in opened:
+        for file in self._opened:
             try:
                 file.size()
                 count += 1
@@ -195,24 +196,29 @@ def test_a_base_file_is_open_only_while_a_handle_is(tmp_path):
                 pass
         return count
 
-    fs = OverlayFileSystem(Counting())
+
+def test_a_base_file_is_open_only_while_a_handle_is(tmp_path):
+    disk = Counting()
+    for number in range(3):
+        write_file(disk, f"{tmp_path}/{number}", b"abc")
+    fs = OverlayFileSystem(disk)
     first, second = fs.open(f"{tmp_path}/0"), fs.open(f"{tmp_path}/0", write=True)
     other = fs.open(f"{tmp_path}/1")
-    assert open_now() == 2
+    assert disk.open_now() == 2
     second.append([b"d"])
     first.close()
     first.close()
-    assert open_now() == 2
+    assert disk.open_now() == 2
     assert second.read(0, 10) == b"abcd"
     second.close()
     del other  # lost, not closed
-    assert open_now() == 0
+    assert disk.open_now() == 0
     third = fs.open(f"{tmp_path}/0")
     assert third.read(0, 10) == b"abcd"
     third.close()
     fs.stat(f"{tmp_path}/2")
     fs.rename(f"{tmp_path}/2", f"{tmp_path}/3")
-    assert open_now() == 0
+    assert disk.open_now() == 0
 
 
 def test_a_listing_holds_together_while_the_base_changes(tmp_path):
@@ -235,3 +241,64 @@ def test_a_listing_holds_together_while_the_base_changes(tmp_path):
     fs = OverlayFileSystem(Changing())
     names = [(name, kind) for _ in range(3) for name, kind in fs.kinds(str(tmp_path)).items()]
     assert names == [(str(number), FileKind.FILE) for number in (2, 3, 4)]
+
+
+# -- a base that others change -------------------------------------------------------------------
+
+
+def test_what_is_held_is_readable_until_it_is_let_go(tmp_path):
+    """Whatever becomes of the name, the file, and its folder, in the base."""
+    disk = Counting()
+    folder = f"{tmp_path}/t-0"
+    disk.make_dirs(folder)
+    names = ["0", "1"]
+    for name in names:
+        write_file(disk, f"{folder}/{name}", b"abc")
+    fs = OverlayFileSystem(disk)
+    for name in names:
+        fs.hold(f"{folder}/{name}")
+        disk.remove(f"{folder}/{name}")
+    disk.remove_dir(folder)
+    assert disk.open_now() == 2
+    assert fs.is_dir(folder)
+    assert fs.exists(folder)
+    for _ in range(2):
+        with closing(fs.open(f"{folder}/0")) as file:
+            assert file.read(0, 10) == b"abc"
+    fs.let_go(f"{folder}/0")
+    fs.let_go(f"{folder}/0")
+    assert disk.open_now() == 1
+    with pytest.raises(FileNotFoundError):
+        fs.open(f"{folder}/0")
+    with closing(fs.open(f"{folder}/1")) as file:
+        assert file.read(0, 10) == b"abc"
+    fs.refresh(folder)
+    assert disk.open_now() == 0
+    assert not fs.exists(folder)
+    assert not fs.is_dir(folder)
+    assert not fs.exists(f"{folder}/1")
+    with pytest.raises(FileNotFoundError):
+        fs.open(f"{folder}/1")
+
+
+def test_a_refresh_forgets_what_was_changed_below_a_directory_and_nothing_else(base_and_root):
+    base, root = base_and_root
+    for name in ("a/b/c", "d"):
+        base.make_dirs(f"{root}/{name}")
+        write_file(base, f"{root}/{name}/file", b"abc")
+    fs = OverlayFileSystem(base)
+    for name in ("a", "a/b", "a/b/c", "d"):
+        write_file(fs, f"{root}/{name}/own", b"")
+        fs.make_dirs(f"{root}/{name}/dir/deep")
+    for name in ("a/b/c", "d"):
+        fs.rename(f"{root}/{name}/file", f"{root}/{name}/renamed")
+    fs.refresh(f"{root}/a")
+    for name, left in (("a", ["b"]), ("a/b", ["c"]), ("a/b/c", ["file"])):
+        assert fs.list_dir(f"{root}/{name}") == left
+        assert not fs.exists(f"{root}/{name}/own")
+        assert not fs.exists(f"{root}/{name}/dir")
+        assert not fs.is_dir(f"{root}/{name}/dir/deep")
+    with closing(fs.open(f"{root}/a/b/c/file")) as file:
+        assert file.read(0, 10) == b"abc"
+    assert fs.list_dir(f"{root}/d") == ["dir", "own", "renamed"]
+    assert fs.is_dir(f"{root}/d/dir/deep")
