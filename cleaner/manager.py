@@ -157,7 +157,7 @@ class LogCleanerManager(LogService):
         KafkaStorageError
             The disk failed.
         """
-        directory = self._logs.directory_of(topic_partition)
+        directory = self._logs.registry.directory_of(topic_partition)
         try:
             return directory.cleaner_offset(topic_partition)
         except OSError as error:
@@ -167,7 +167,7 @@ class LogCleanerManager(LogService):
 
     def _write_checkpoint(self, log: Log, first_dirty_offset: int) -> None:
         """Store where a log's clean section ends; whoever calls has the partition."""
-        directory = self._logs.directory_of(log.topic_partition)
+        directory = self._logs.registry.directory_of(log.topic_partition)
         try:
             directory.write_cleaner_offset(log.topic_partition, first_dirty_offset)
         except OSError as error:
@@ -282,7 +282,7 @@ class LogCleanerManager(LogService):
         adopted = {topic.name for topic in self._logs.catalog.topics() if topic.adopted}
         return [
             log
-            for log in self._logs.open_logs()
+            for log in self._logs.registry.open_logs()
             if log.config.compact
             and not log.is_offline
             and log.topic_partition.topic not in adopted
@@ -478,7 +478,7 @@ class LogCleanerManager(LogService):
 
     def _mark_uncleanable(self, topic_partition: TopicPartition, error: Exception) -> None:
         try:
-            directory = self._logs.directory_of(topic_partition)
+            directory = self._logs.registry.directory_of(topic_partition)
         except UnknownTopicOrPartitionError:  # deleted meanwhile
             return
         now_ms = self.runtime.clock.now_ms()
@@ -494,7 +494,7 @@ class LogCleanerManager(LogService):
         """Return, by data directory, how many partitions are left alone, and their dirty bytes."""
         counts = {directory.path: 0 for directory in self._logs.directories}
         sizes = dict(counts)
-        for log in self._logs.open_logs():
+        for log in self._logs.registry.open_logs():
             mark = self._uncleanable.get(log.topic_partition)
             if mark is not None:
                 counts[mark.log_dir] += 1
@@ -582,7 +582,7 @@ class LogCleanerManager(LogService):
 
     def config_changed(self, topic: str) -> None:
         """Stop the cleaning of logs that are no longer compacted."""
-        for log in self._logs.open_logs():
+        for log in self._logs.registry.open_logs():
             tp = log.topic_partition
             if tp.topic == topic and not log.config.compact and self.states.is_in_progress(tp):
                 self.states.abort(tp)

@@ -36,7 +36,7 @@ class TopicCatalog:
     ) -> None:
         self.store = store
         self._found = found
-        self._broker_config = broker_config
+        self.broker_config = broker_config
         self._overrides: dict[str, Mapping[str, str]] = {}
         self._folder_ids: dict[str, str | None] = {}
         # What a topic's configs came to last: each of its partitions asks for it.
@@ -110,7 +110,7 @@ class TopicCatalog:
         InvalidConfigurationError, UnknownTopicOrPartitionError
             Nothing was changed.
         """
-        effective_config({**self.topic(topic).configs, **configs}, self._broker_config)
+        effective_config({**self.topic(topic).configs, **configs}, self.broker_config)
         self._overrides[topic], _ = normalize_overrides(configs)
 
     def reconfigure(self, broker_config: BrokerConfig) -> None:
@@ -126,7 +126,7 @@ class TopicCatalog:
                 effective_config(self.overrides(topic.name), broker_config)
             except InvalidConfigurationError as error:
                 raise InvalidConfigurationError(f"topic '{topic.name}': {error}") from error
-        self._broker_config = broker_config
+        self.broker_config = broker_config
 
     def forget_override(self, topic: str) -> None:
         """Take back what `override` laid over a topic."""
@@ -140,7 +140,7 @@ class TopicCatalog:
 
     def config(self, topic: str) -> LogConfig:
         """Return a topic's effective configuration."""
-        overrides, broker_config = self.overrides(topic), self._broker_config
+        overrides, broker_config = self.overrides(topic), self.broker_config
         known = self._effective.get(topic)
         if known is not None and known[:2] == (overrides, broker_config):
             return known[2]

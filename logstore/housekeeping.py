@@ -192,7 +192,7 @@ class Housekeeping(LogService):
         adopted = {topic.name for topic in self._manager.catalog.topics() if topic.adopted}
         return [
             log
-            for log in self._manager.open_logs()
+            for log in self._manager.registry.open_logs()
             if not (log.is_offline or log.topic_partition.topic in adopted or log.config.compact)
         ]
 
@@ -203,13 +203,13 @@ class Housekeeping(LogService):
     def flush(self) -> None:
         """Flush the logs that were last flushed `flush.ms` ago or more."""
         now_ms = self._manager.runtime.clock.now_ms()
-        for log in self._manager.open_logs():
+        for log in self._manager.registry.open_logs():
             if not log.is_offline and now_ms - log.local.last_flush_ms >= log.config.flush_ms:
                 with _one_of_many(log.topic_partition, "flush"):
                     log.local.flush()
 
     def _flush_idle_ms(self) -> int | None:
-        return self._soonest(self._manager.open_logs(), _flush_due_ms)
+        return self._soonest(self._manager.registry.open_logs(), _flush_due_ms)
 
     def checkpoint_high_watermarks(self) -> None:
         """Write the high watermarks."""
@@ -219,14 +219,15 @@ class Housekeeping(LogService):
     def expire_producers(self) -> None:
         """Forget producer ids that were idle for `producer.id.expiration.ms`."""
         now_ms = self._manager.runtime.clock.now_ms()
-        for log in self._manager.open_logs():
+        for log in self._manager.registry.open_logs():
             with log.lock:
                 log.producer_state.remove_expired(now_ms)
 
     def _expiration_idle_ms(self) -> int | None:
         now_ms = self._manager.runtime.clock.now_ms()
         return self._soonest(
-            self._manager.open_logs(), lambda log: log.producer_state.next_expiry_ms(now_ms)
+            self._manager.registry.open_logs(),
+            lambda log: log.producer_state.next_expiry_ms(now_ms),
         )
 
     def _soonest(self, logs: Iterable[Log], moment_of: Callable[[Log], int | None]) -> int | None:

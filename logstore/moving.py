@@ -21,7 +21,7 @@ from __future__ import annotations
 import errno
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from logstore.checkpoint.atomic import TMP_SUFFIX
@@ -49,9 +49,6 @@ COPY_BYTES = 1 << 20
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
-StorageGuard = Callable[["LogDirectory", str], AbstractContextManager[None]]
-"""Takes a directory offline if a file operation inside fails, and raises `KafkaStorageError`."""
-
 
 def find_directory(directories: Sequence[LogDirectory], log_dir: str) -> LogDirectory:
     """Return the data directory of a path.
@@ -77,8 +74,6 @@ class PartitionMove:
         At rest until the move ends.
     source, target : LogDirectory
         Not the same.
-    storage : callable
-        The manager's guard.
 
     Raises
     ------
@@ -88,9 +83,7 @@ class PartitionMove:
         One of the directories is offline.
     """
 
-    def __init__(
-        self, log: Log, source: LogDirectory, target: LogDirectory, storage: StorageGuard
-    ) -> None:
+    def __init__(self, log: Log, source: LogDirectory, target: LogDirectory) -> None:
         if source.read_only:
             raise InvalidConfigurationError(
                 f"cannot move {log.topic_partition}: {source.path} was opened read-only"
@@ -102,7 +95,6 @@ class PartitionMove:
         self._fs: FileSystem = log.runtime.fs
         self._source = source
         self._target = target
-        self._storage = storage
         self._what = f"cannot move {self._tp} from {source.path} to {target.path}"
         self._move = Move(target.path, future_dir_name(self._tp, log.runtime.rng))
 
@@ -121,7 +113,7 @@ class PartitionMove:
             self._copy_files()
             with self._unless_full(self._target):
                 self._target.adopt(self._tp, self._offsets())
-            with self._storage(self._target, self._what):
+            with self._target.guard(self._what):
                 future = f"{self._target.path}/{self._move.folder}"
                 self._fs.rename(future, self._target.partition_path(self._tp))
                 self._fs.sync_dir(self._target.path)
@@ -137,7 +129,7 @@ class PartitionMove:
         KafkaStorageError
             The source's disk failed; the next start goes on.
         """
-        with self._storage(self._source, f"{self._tp} is in {self._target.path}, but"):
+        with self._source.guard(f"{self._tp} is in {self._target.path}, but"):
             try:
                 self._source.retire(self._tp, self._log.config.file_delete_delay_ms)
             finally:
@@ -151,7 +143,7 @@ class PartitionMove:
         offsets = {RECOVERY_POINTS: log.recovery_point, REPLICATION_OFFSETS: log.high_watermark}
         if log.log_start_offset is not None:
             offsets[LOG_START_OFFSETS] = log.log_start_offset
-        with self._storage(self._source, self._what):
+        with self._source.guard(self._what):
             cleaned = self._source.cleaner_offset(self._tp)
         if cleaned is not None:
             offsets[CLEANER_OFFSETS] = cleaned
@@ -164,7 +156,7 @@ class PartitionMove:
         with self._unless_full(self._target):
             make_dirs_durably(self._fs, future)
         folder = self._log.directory
-        with self._storage(self._source, self._what):
+        with self._source.guard(self._what):
             names = [name for name in self._fs.list_dir(folder) if not _is_leftover(name)]
             # Links and special files are foreign, as folders are.
             names = [n for n in names if self._fs.kind(f"{folder}/{n}") is FileKind.FILE]
@@ -175,7 +167,7 @@ class PartitionMove:
 
     def _copy_file(self, path: str, copied_path: str) -> None:
         """Copy one file with its modification time; durable but for its name."""
-        with self._storage(self._source, self._what):
+        with self._source.guard(self._what):
             file = self._fs.open(path)
             mtime_ms = self._fs.stat(path).mtime_ms
         try:
@@ -184,7 +176,7 @@ class PartitionMove:
             try:
                 position = 0
                 while True:
-                    with self._storage(self._source, self._what):
+                    with self._source.guard(self._what):
                         data = file.read(position, COPY_BYTES)
                     if not data:
                         break
@@ -202,7 +194,7 @@ class PartitionMove:
     @contextmanager
     def _unless_full(self, directory: LogDirectory) -> Iterator[None]:
         """Guard a change in a directory; one that is full has lost nothing, and stays online."""
-        with self._storage(directory, self._what):
+        with directory.guard(self._what):
             try:
                 yield
             except OSError as error:
@@ -218,7 +210,7 @@ class PartitionMove:
         target.disown(self._tp)
         with suppress(KafkaStorageError):
             if source.is_online and self._tp in source.moves:
-                with self._storage(source, self._what):
+                with source.guard(self._what):
                     # Before anybody appends: the target may come back with all of the copy.
                     source.note_move(self._tp, self._move._replace(undone=True))
             if target.is_online:
@@ -226,7 +218,7 @@ class PartitionMove:
                     target.remove_future(self._move.folder)
                     target.forget_retired()
             if source.is_online and target.is_online:
-                with self._storage(source, self._what):
+                with source.guard(self._what):
                     source.note_move(self._tp, None)
 
 
@@ -341,7 +333,5 @@ class _HalfMove:
         """Change files, unless they are only read; a failure takes the directory offline."""
         if directory.read_only or not directory.is_online:
             return
-        try:
+        with suppress(KafkaStorageError), directory.guard(f"cannot settle the move of {self._tp}"):
             change(directory)
-        except OSError as error:
-            directory.go_offline(f"cannot settle the move of {self._tp}: {error}")

@@ -252,7 +252,7 @@ def _partitions(
                 log.log_start_offset,
                 log.log_end_offset,
                 log.segments.first.base_offset,
-                manager.directory_of(tp).cleaner_offset(tp),
+                manager.registry.directory_of(tp).cleaner_offset(tp),
                 manager.catalog.config(tp.topic),
                 broker.topic(tp.topic).adopted,
             )

@@ -64,7 +64,7 @@ def alter_replica_log_dirs(
     results: dict[TopicPartition, AlterReplicaLogDirsResult] = {}
     for tp, log_dir in assignments.items():
         try:
-            manager.move_partition(tp, fspath(log_dir))
+            manager.registry.move_partition(tp, fspath(log_dir))
             results[tp] = AlterReplicaLogDirsResult()
         except LogStoreError as error:
             results[tp] = AlterReplicaLogDirsResult(error.kafka_error, str(error))

@@ -192,7 +192,7 @@ class Broker(Generic[ClockT]):
         InvalidTopicError, TopicAlreadyExistsError, InvalidConfigurationError
         """
         self._refuse_if_read_only("create a topic")
-        return self.manager.create_topic(name, partitions, configs or {})
+        return self.manager.topics.create(name, partitions, configs or {})
 
     def create_partitions(self, topic: str, total: int) -> Topic:
         """Let a topic have at least the partitions 0 to `total` - 1; no data move.
@@ -202,7 +202,7 @@ class Broker(Generic[ClockT]):
         UnknownTopicOrPartitionError
         """
         self._refuse_if_read_only("create partitions")
-        return self.manager.create_partitions(topic, total)
+        return self.manager.topics.create_partitions(topic, total)
 
     def topics(self) -> list[Topic]:
         """Return all topics by name, adopted ones included."""
@@ -223,7 +223,7 @@ class Broker(Generic[ClockT]):
 
     def override_configs(self, topic: str, configs: Mapping[str, object]) -> None:
         """Lay configs over a topic's own until this broker closes; nothing is stored."""
-        self.manager.override(topic, configs)
+        self.manager.topics.override(topic, configs)
 
     def alter_configs(
         self, topic: str, configs: Mapping[str, object], *, unset: Iterable[str] = ()
@@ -248,7 +248,7 @@ class Broker(Generic[ClockT]):
             Nothing was changed.
         """
         self._refuse_if_read_only("alter a topic")
-        return self.manager.alter_topic(topic, configs, unset)[1]
+        return self.manager.topics.alter(topic, configs, unset)[1]
 
     def delete_topic(self, topic: str) -> None:
         """Delete a topic; its files go after `file.delete.delay.ms`, or when the broker closes.
@@ -258,7 +258,7 @@ class Broker(Generic[ClockT]):
         UnknownTopicOrPartitionError
         """
         self._refuse_if_read_only("delete a topic")
-        self.manager.delete_topic(topic)
+        self.manager.topics.delete(topic)
 
     def partitions(
         self, topic: str | None = None, partition: int | None = None
@@ -457,7 +457,7 @@ class Broker(Generic[ClockT]):
             A batch is damaged; names file and position.
         """
         log = self.manager.log(TopicPartition(topic, partition))
-        reopen = partial(self.manager.reopen, log.topic_partition)
+        reopen = partial(self.manager.registry.reopen, log.topic_partition)
         return read_records(log, offset, until, max_records, Isolation(isolation), key, reopen)
 
     def table(self, topic: str, *, isolation: str = "read_committed") -> dict[bytes, bytes]:
@@ -652,7 +652,7 @@ class Broker(Generic[ClockT]):
             Nothing was changed.
         """
         self._refuse_if_read_only("alter the broker")
-        notes = self.manager.reconfigure(configs)
+        notes = self.manager.topics.reconfigure(configs)
         self.broker_config = self.manager.broker_config
         if isinstance(self.runtime.scheduler, ThreadScheduler):
             self.runtime.scheduler.threads = background_threads(self.broker_config)

@@ -62,7 +62,7 @@ class CoordinatorTopic:
         """
         if not self.is_stored:
             configs = {**self._configs, "compaction.strategy": "offset"}
-            self._manager.create_topic(self.name, self._partition_count(), configs)
+            self._manager.topics.create(self.name, self._partition_count(), configs)
 
     def partition_of(self, text: str) -> TopicPartition:
         """Return the partition that keeps an id."""

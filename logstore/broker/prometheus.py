@@ -104,7 +104,7 @@ class BrokerCollector(Collector):
             for directory, value in getattr(metrics, attribute).items():
                 gauge.add_metric([directory], value)
             yield gauge
-        logs = list(self._broker.manager.open_logs())
+        logs = list(self._broker.manager.registry.open_logs())
         for name, text, value_of in _LOGS:
             gauge = GaugeMetricFamily(name, text, labels=["topic", "partition"])
             for log in logs:

@@ -24,20 +24,22 @@ class StorageGuard:
         What messages call the owner.
     what : str
         What failed: "cannot append".
+    reason : str, optional
+        The same as the owner is told it, whose own name may not be `name`.
     """
 
-    __slots__ = ("_name", "_owner", "_what")
+    __slots__ = ("_name", "_owner", "_reason", "_what")
 
-    def __init__(self, owner: DiskUser, name: object, what: str) -> None:
+    def __init__(self, owner: DiskUser, name: object, what: str, reason: str | None = None) -> None:
         self._owner = owner
         self._name = name
         self._what = what
+        self._reason = what if reason is None else reason
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, OSError):
-            reason = f"{self._what}: {error}"
-            self._owner.go_offline(reason)
-            raise KafkaStorageError(f"{self._name}: {reason}") from error
+            self._owner.go_offline(f"{self._reason}: {error}")
+            raise KafkaStorageError(f"{self._name}: {self._what}: {error}") from error

@@ -402,7 +402,7 @@ def check_failure(
 def check_readable(broker: Broker, journal: Journal) -> None:
     """Assert that a broker whose disk failed once still shows only what it acknowledged."""
     for tp, partition in journal.partitions.items():
-        for log in broker.manager.open_logs():
+        for log in broker.manager.registry.open_logs():
             if log.topic_partition == tp and not log.is_offline and not partition.is_cleaning:
                 there = offsets(log)
                 assert there == partition.present, f"{there} is not {partition.present}"

@@ -228,7 +228,7 @@ class Journal:
         for tp in broker.partitions():
             self.partition(tp).adopt(broker.manager.log(tp))
             if tp in self.homes:
-                self.homes[tp] = {broker.manager.directory_of(tp).path}
+                self.homes[tp] = {broker.manager.registry.directory_of(tp).path}
 
 
 def open_broker(fs: FileSystem, clock: VirtualClock) -> Broker:
@@ -255,7 +255,7 @@ def bases(log: Log) -> list[int]:
 
 
 def checkpoint_of(broker: Broker, log: Log) -> int | None:
-    directory = broker.manager.directory_of(log.topic_partition)
+    directory = broker.manager.registry.directory_of(log.topic_partition)
     return directory.checkpoint(CLEANER_OFFSETS).read().get(log.topic_partition)
 
 

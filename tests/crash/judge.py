@@ -60,7 +60,7 @@ def check_topics(broker: Broker, journal: Journal) -> None:
     halves = [name for name in names if name.endswith(FUTURE_DIR_SUFFIX) or name == MOVES_FILE]
     assert not halves, f"half moved: {halves}"
     for tp in journal.homes.keys() & set(broker.partitions()):
-        home = broker.manager.directory_of(tp).path
+        home = broker.manager.registry.directory_of(tp).path
         assert home in journal.homes[tp], f"{tp} is in {home}, not in {journal.homes[tp]}"
     folders = {name.rpartition("-")[0] for name in partitions}
     assert folders <= topics.keys(), f"folders {folders} of topics {topics.keys()}"

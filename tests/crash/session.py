@@ -170,8 +170,8 @@ class Session:
 
         def step() -> None:
             manager, tp = self.broker.manager, TopicPartition(topic, 0)
-            self.journal.homes[tp] = {manager.directory_of(tp).path, log_dir}
-            manager.move_partition(tp, log_dir)
+            self.journal.homes[tp] = {manager.registry.directory_of(tp).path, log_dir}
+            manager.registry.move_partition(tp, log_dir)
             self.journal.homes[tp] = {log_dir}
             self._note_flushed(manager.log(tp))
             if not self.journal.failures:  # else it may have been there already
@@ -268,7 +268,7 @@ class Session:
 
     def close(self) -> None:
         def step() -> None:
-            logs = [log for log in self.broker.manager.open_logs() if not log.is_offline]
+            logs = [log for log in self.broker.manager.registry.open_logs() if not log.is_offline]
             ends = {log.topic_partition: log.log_end_offset for log in logs}
             broker, self._broker = self.broker, None
             broker.close()

@@ -180,7 +180,7 @@ class Ledger:
         for tp, homes in self.homes.items():
             parsed = parse_partition_dir(tp)
             assert parsed is not None
-            home = broker.manager.directory_of(parsed).path
+            home = broker.manager.registry.directory_of(parsed).path
             assert home in homes, f"{tp} is in {home}, not in {homes}"
             self.homes[tp] = {home}
 

@@ -482,7 +482,7 @@ class PoolStory:
         try:
             clean = self.checkpoints()
             for tp, model in self.models.items():
-                log = manager._logs.get(tp)
+                log = manager.registry._logs.get(tp)
                 if log is not None and not model.is_deleted:
                     model.check(log, clean.get(tp), self.now)
             self.check_states()
@@ -562,7 +562,7 @@ class PoolStory:
         assert metrics.dead_thread_count == 0
         assert not broker.cleaner.uncleanable()
         assert self.fs.suffixed() == []
-        logs = broker.manager.open_logs()
+        logs = broker.manager.registry.open_logs()
         self.check_handles({file for log in logs for file in files_of_log(log)})
 
     def is_dirty(self, tp: TopicPartition) -> bool:

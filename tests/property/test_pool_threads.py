@@ -123,7 +123,7 @@ def settle(broker: Broker, partitions: list[TopicPartition]) -> None:
 
 def is_settled(broker: Broker, partitions: list[TopicPartition]) -> bool:
     if broker.cleaner.states._states or any(
-        log.local._deletions for log in broker.manager.open_logs()
+        log.local._deletions for log in broker.manager.registry.open_logs()
     ):
         return False
     for tp in partitions:
@@ -177,7 +177,11 @@ def run_and_look(
     crew = run_crew(directory, counts, seconds, errors)
     broker, ledgers = crew.broker, crew.ledgers
     opened = descriptors()
-    in_use = {file._descriptor for log in broker.manager.open_logs() for file in files_of_log(log)}
+    in_use = {
+        file._descriptor
+        for log in broker.manager.registry.open_logs()
+        for file in files_of_log(log)
+    }
     extra = [path for number, path in opened.items() if number not in before.keys() | in_use]
     # Checkpoints are being written as ever; what belongs to a partition is quiet.
     assert [path for path in extra if Path(path).parent != directory] == []

@@ -168,7 +168,7 @@ def lived(story, split, *, sleep=True):
     }
     state = [
         (log.topic_partition, log.offsets.checkpoint(), sorted(log.producer_state._producers))
-        for log in broker.manager.open_logs()
+        for log in broker.manager.registry.open_logs()
     ]
     transactions = sorted(broker.coordinator.transactions())
     broker.close()

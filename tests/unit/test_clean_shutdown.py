@@ -58,7 +58,7 @@ def test_s128_the_file_is_there_from_an_orderly_stop_to_the_next_start(mode):
     broker = start(fs, clock)
     assert was_clean(broker) == [True, True]
     assert markers(fs) == [False, False]
-    assert list(broker.manager.open_logs()) == [], "a clean start reads no log"
+    assert list(broker.manager.registry.open_logs()) == [], "a clean start reads no log"
 
     # Killed without a word, whatever the disk had written: the second start sees none.
     broker.append("t", b"w", partition=1)
@@ -66,7 +66,7 @@ def test_s128_the_file_is_there_from_an_orderly_stop_to_the_next_start(mode):
     assert markers(fs) == [False, False]
     broker = start(fs, clock)
     assert was_clean(broker) == [False, False]
-    assert len(list(broker.manager.open_logs())) == 2, "all are recovered"
+    assert len(list(broker.manager.registry.open_logs())) == 2, "all are recovered"
     assert [record.value for record in broker.read("t", 0)] == [b"v"]
     expected = [b"v", b"w"] if mode is KEPT else [b"v"]
     assert [record.value for record in broker.read("t", 1)] == expected

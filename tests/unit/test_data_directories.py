@@ -33,10 +33,10 @@ def two_dirs(home):
     fs = FaultyFileSystem(home.fs)
     runtime = Runtime(home.clock, fs, random.Random(0))
     manager = home.open(home.path + "-2", runtime=runtime)
-    manager.create_topic("a", 2, {})
+    manager.topics.create("a", 2, {})
     fill(manager.log(A0), 3)
     fill(manager.log(A1), 2)
-    assert manager.directory_of(A0) is not manager.directory_of(A1)
+    assert manager.registry.directory_of(A0) is not manager.registry.directory_of(A1)
     return fs, manager
 
 
@@ -54,7 +54,7 @@ def test_a_second_writer_is_refused_until_the_first_is_gone(home):
 
 def test_a_refused_second_writer_changes_nothing_and_lets_other_directories_go(home):
     manager = home.open()
-    manager.create_topic("a", 1, {})
+    manager.topics.create("a", 1, {})
     before = home.files()
     with pytest.raises(KafkaStorageError, match="in use"):
         Home(home.fs, home.path + "-2", home.clock).open(home.path)
@@ -65,7 +65,7 @@ def test_a_refused_second_writer_changes_nothing_and_lets_other_directories_go(h
 
 def test_reading_needs_no_lock(home):
     manager = home.open()
-    manager.create_topic("a", 1, {})
+    manager.topics.create("a", 1, {})
     fill(manager.log(A0), 3)
     looking = home.open(read_only=True)
     assert offsets(looking.log(A0)) == [0, 1, 2]
@@ -83,14 +83,14 @@ def test_what_cannot_be_opened_after_a_crash_stops_nothing_else(home):
         with pytest.raises(UnsupportedFormatError):
             manager.log(TopicPartition("b", 0))
         if "a" not in {topic.name for topic in manager.catalog.topics()}:
-            manager.create_topic("a", 1, {})
+            manager.topics.create("a", 1, {})
         fill(manager.log(A0), 1)
         manager.close()
         assert CLEAN_SHUTDOWN not in home.files()
     assert home.files()[f"b-0/{log_name(0)}"] == before
     manager = home.open()
     assert offsets(manager.log(A0)) == [0, 1]
-    manager.delete_topic("b")
+    manager.topics.delete("b")
     manager.close()
     assert CLEAN_SHUTDOWN in home.files()
 
@@ -104,7 +104,7 @@ def test_s067_a_failed_write_takes_its_directory_offline_and_the_rest_serves(hom
     with pytest.raises(KafkaStorageError, match="cannot append"):
         manager.log(A0).writer.append_records(RECORD)
     fs.rule = lambda *_: False
-    broken = manager.directory_of(A0)
+    broken = manager.registry.directory_of(A0)
     assert not broken.is_online
     for use in (
         lambda: manager.log(A0).writer.append_records(RECORD),
@@ -126,7 +126,7 @@ def test_s067_a_failed_write_takes_its_directory_offline_and_the_rest_serves(hom
 def test_all_logs_of_a_failed_directory_go_offline(home):
     fs = FaultyFileSystem(home.fs)
     manager = home.open(runtime=Runtime(home.clock, fs, random.Random(0)))
-    manager.create_topic("a", 2, {})
+    manager.topics.create("a", 2, {})
     fill(manager.log(A0), 1)
     fill(manager.log(A1), 1)
     fs.rule = lambda operation, path: operation == "sync" and "/a-1/" in path
@@ -139,12 +139,12 @@ def test_all_logs_of_a_failed_directory_go_offline(home):
 
 def test_a_failed_checkpoint_takes_the_directory_offline(home):
     fs, manager = two_dirs(home)
-    broken = manager.directory_of(A0)
+    broken = manager.registry.directory_of(A0)
     fs.rule = lambda operation, path: operation == "rename" and path.startswith(f"{broken.path}/")
     manager.checkpoint_high_watermarks()
     fs.rule = lambda *_: False
     assert not broken.is_online
-    assert manager.directory_of(A1).is_online
+    assert manager.registry.directory_of(A1).is_online
     with pytest.raises(KafkaStorageError, match="cannot write checkpoints"):
         manager.log(A0).reader.read(0, 1)
     fill(manager.log(A1), 1)
@@ -164,7 +164,7 @@ def test_a_directory_that_cannot_be_read_at_start_is_offline(home):
     with pytest.raises(KafkaStorageError, match="it may be in"):
         manager.log(there)
     with pytest.raises(KafkaStorageError, match="it may be in"):
-        manager.create_topic("b", 1, {})
+        manager.topics.create("b", 1, {})
     assert not home.fs.exists(f"{home.path}/{there}")
     manager.close()
 
@@ -188,9 +188,9 @@ def test_a_directory_that_cannot_be_recovered_goes_offline_alone(home):
     """A log that the disk fails to open while its directory is loaded after a crash."""
     _, manager = two_dirs(home)
     home.kill(manager)
-    broken = manager.directory_of(A1).path
+    broken = manager.registry.directory_of(A1).path
     if broken == home.path:
-        broken = manager.directory_of(A0).path
+        broken = manager.registry.directory_of(A0).path
     fs = FaultyFileSystem(home.fs)
     fs.rule = lambda operation, path: operation == "open" and path.startswith(f"{broken}/a-")
     manager = home.open(home.path + "-2", runtime=Runtime(home.clock, fs, random.Random(0)))
@@ -204,7 +204,7 @@ def test_a_directory_that_cannot_be_recovered_goes_offline_alone(home):
 
 def test_loading_after_a_crash_tells_its_progress(home):
     manager = home.open(home.path + "-2")
-    manager.create_topic("a", 5, {})
+    manager.topics.create("a", 5, {})
     home.kill(manager)
     told = []
     manager = home.open(home.path + "-2", on_load=told.append)
@@ -219,7 +219,7 @@ def test_loading_after_a_crash_tells_its_progress(home):
 def test_a_log_start_that_was_ignored_is_forgotten_before_the_log_grows_to_it(home):
     """Else the next start, after a crash, would hide what was appended meanwhile."""
     manager = home.open()
-    manager.create_topic("a", 1, {})
+    manager.topics.create("a", 1, {})
     fill(manager.log(A0), 3)
     manager.close()
     home.write("log-start-offset-checkpoint", b"0\n1\na 0 5\n")
@@ -234,7 +234,7 @@ def test_a_log_start_that_was_ignored_is_forgotten_before_the_log_grows_to_it(ho
 def test_the_high_watermark_bears_out_a_log_start_beyond_what_is_left(home):
     """A broker writes it more often than the recovery point."""
     manager = home.open()
-    manager.create_topic("a", 1, {})
+    manager.topics.create("a", 1, {})
     fill(manager.log(A0), 3)
     Home.kill(manager)
     home.write("log-start-offset-checkpoint", b"0\n1\na 0 5\n")
@@ -251,10 +251,10 @@ def test_the_high_watermark_bears_out_a_log_start_beyond_what_is_left(home):
 def test_a_deletion_is_not_undone_by_a_checkpoint_that_was_measured_before_it(home, monkeypatch):
     """The periodic task asks the logs; before it writes, another deletes and acknowledges."""
     manager = home.open()
-    manager.create_topic("a", 1, {})
+    manager.topics.create("a", 1, {})
     fill(manager.log(A0), 9)
     manager.delete_records(A0, 2)
-    measure = manager._offsets_in
+    measure = manager.registry.offsets_in
 
     def overtaken(directory):
         monkeypatch.undo()
@@ -262,8 +262,8 @@ def test_a_deletion_is_not_undone_by_a_checkpoint_that_was_measured_before_it(ho
         assert manager.delete_records(A0, 5) == 5
         return offsets
 
-    monkeypatch.setattr(manager, "_offsets_in", overtaken)
+    monkeypatch.setattr(manager.registry, "offsets_in", overtaken)
     manager.checkpoint_log_starts()
-    stored = manager.directory_of(A0).checkpoint(LOG_START_OFFSETS).read()
+    stored = manager.registry.directory_of(A0).checkpoint(LOG_START_OFFSETS).read()
     assert stored == {A0: 5}
     manager.close()

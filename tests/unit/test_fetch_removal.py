@@ -208,7 +208,7 @@ def test_a_look_that_fails_during_a_change_waits_for_its_end_and_looks_again(wor
 
     def change():
         if gone:
-            log.generation += 1
+            log.local.generation += 1
             gone.clear()
 
     def look():
@@ -219,7 +219,7 @@ def test_a_look_that_fails_during_a_change_waits_for_its_end_and_looks_again(wor
         return "found"
 
     seen = []
-    log.lock = _LockOfAChange(log, change)
+    log.local.lock = _LockOfAChange(log, change)
     assert log.reader.steady(look) == "found"
 
 

@@ -56,7 +56,7 @@ def test_a_start_finishes_or_undoes_what_a_look_only_shows(place, operation, pat
     interrupted(place, operation, path)
     files = {each: tree(place.fs, each) for each in (place.here, place.there)}
     with place.open(read_only=True) as broker:
-        assert broker.manager.directory_of(A0).path.endswith(home)
+        assert broker.manager.registry.directory_of(A0).path.endswith(home)
         assert broker.partitions() == [A0]
         before = records(broker)
         assert broker.explain("a").partitions[0].decision.state.topic_partition == A0
@@ -65,7 +65,7 @@ def test_a_start_finishes_or_undoes_what_a_look_only_shows(place, operation, pat
     assert [each for each in faults if each.severity == "error"] == []
 
     with place.open() as broker:
-        assert broker.manager.directory_of(A0).path.endswith(home)
+        assert broker.manager.registry.directory_of(A0).path.endswith(home)
         assert records(broker) == before
         assert broker.cleaner.checkpoint_of(A0) == 8
         other = place.here if home == "there" else place.there
@@ -95,7 +95,7 @@ def test_a_partition_is_withheld_while_its_target_is_away(place):
         assert tree(place.fs, f"{place.here}/a-0") == before
     place.fs.rule = lambda *_: False
     with place.open() as broker:
-        assert broker.manager.directory_of(A0).path == place.there
+        assert broker.manager.registry.directory_of(A0).path == place.there
         assert broker.cleaner.checkpoint_of(A0) == 8
 
 
@@ -105,13 +105,13 @@ def test_a_target_that_is_not_named_any_more_is_asked_for(place):
         with pytest.raises(InvalidConfigurationError, match=f"moved from {place.here} to"):
             place.open(dirs=[place.here], read_only=read_only)
     with place.open() as broker:
-        assert broker.manager.directory_of(A0).path == place.there
+        assert broker.manager.registry.directory_of(A0).path == place.there
 
 
 def test_without_its_target_a_move_that_was_not_complete_is_undone(place):
     interrupted(place, "rename", "-future")
     with place.open(dirs=[place.here]) as broker:
-        assert broker.manager.directory_of(A0).path == place.here
+        assert broker.manager.registry.directory_of(A0).path == place.here
     assert not place.fs.exists(f"{place.here}/{MOVES_FILE}")
 
 
@@ -120,7 +120,7 @@ def test_directories_that_were_renamed_are_understood(place):
     place.fs.rename(place.here, "/mem/one")
     place.fs.rename(place.there, "/mem/two")
     with place.open(dirs=["/mem/two", "/mem/one"]) as broker:
-        assert broker.manager.directory_of(A0).path == "/mem/two"
+        assert broker.manager.registry.directory_of(A0).path == "/mem/two"
     assert not place.fs.exists(f"/mem/one/{MOVES_FILE}")
 
 
@@ -129,9 +129,9 @@ def test_a_copy_whose_move_was_undone_gives_way(place):
     interrupted(place, "rename", "/here/a-0")
     write_moves(place.fs, place.here, {A0: Move(place.there, FUTURE, undone=True)})
     with place.open(read_only=True) as broker:
-        assert broker.manager.directory_of(A0).path == place.here
+        assert broker.manager.registry.directory_of(A0).path == place.here
     with place.open() as broker:
-        assert broker.manager.directory_of(A0).path == place.here
+        assert broker.manager.registry.directory_of(A0).path == place.here
         assert broker.cleaner.checkpoint_of(A0) == 8
     assert "a-0" not in place.folders(place.there)
     assert not place.fs.exists(f"{place.here}/{MOVES_FILE}")
@@ -174,7 +174,7 @@ def test_a_disk_that_fails_while_a_start_settles_goes_offline(place, stage):
     append(broker, 2)
     kill(broker)
     with place.open() as broker:
-        assert broker.manager.directory_of(A0).path == home
+        assert broker.manager.registry.directory_of(A0).path == home
         assert len(records(broker)) == 7
     names = [name for each in (place.here, place.there) for name in place.fs.list_dir(each)]
     assert names.count("a-0") == 1

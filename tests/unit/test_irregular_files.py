@@ -53,7 +53,7 @@ def closed(home, *topics, count=3):
     """Make topics of one partition with some records, and close them."""
     manager = home.open()
     for topic in topics:
-        manager.create_topic(topic, 1, {"file.delete.delay.ms": "0"})
+        manager.topics.create(topic, 1, {"file.delete.delay.ms": "0"})
         fill(manager.log(TopicPartition(topic, 0)), count)
     manager.close()
 
@@ -72,7 +72,7 @@ def test_deleting_a_topic_removes_links_and_not_what_they_lead_to(home, outside)
         data(home, "a-0", f"link-{number}").symlink_to(target)
     data(home, "a-0", "loop").symlink_to(data(home, "a-0", "loop"))
     manager = home.open()
-    manager.delete_topic("a")
+    manager.topics.delete("a")
     manager.close()
     assert contents(outside) == PRECIOUS
     assert not [path for path in data(home).iterdir() if path.name.startswith("a-0")]
@@ -109,7 +109,7 @@ def test_a_partition_folder_that_is_a_link_is_used_and_only_the_link_deleted(hom
     manager.close()
     before = contents(elsewhere)
     manager = home.open()
-    manager.delete_topic("a")
+    manager.topics.delete("a")
     manager.close()
     assert not data(home, "a-0").is_symlink()
     assert [path for path in data(home).iterdir() if "delete" in path.name] == []
@@ -162,7 +162,7 @@ def test_small_files_are_replaced_where_links_stand(home, outside):
         data(home, name).symlink_to(path)
     before = contents(outside)
     manager = home.open()
-    manager.create_topic("b", 1, {})
+    manager.topics.create("b", 1, {})
     fill(manager.log(A0), 2)
     manager.close()
     assert contents(outside) == before
@@ -322,7 +322,7 @@ def test_moving_and_copying_pass_over_what_is_no_file(home, outside, tmp_path):
     data(home, "a-0", "link").symlink_to(outside / "none")
     other = f"{tmp_path}/other"
     manager = home.open(other)
-    manager.move_partition(A0, other)
+    manager.registry.move_partition(A0, other)
     fill(manager.log(A0), 1)
     assert offsets(manager.log(A0)) == [0, 1, 2, 3]
     manager.close()

@@ -53,8 +53,8 @@ def home(request, tmp_path):
 def test_an_orderly_stop_and_start(home):
     """The marker is there after an orderly stop only, and goes at the next start."""
     manager = home.open()
-    manager.create_topic("a", 2, {"cleanup.policy": "compact"})
-    manager.create_topic("b", 1, {})
+    manager.topics.create("a", 2, {"cleanup.policy": "compact"})
+    manager.topics.create("b", 1, {})
     fill(manager.log(A0), 3)
     fill(manager.log(B0), 5)
     assert CLEAN_SHUTDOWN not in home.files()
@@ -77,14 +77,14 @@ def test_an_orderly_stop_and_start(home):
 
 def test_a_kill_makes_the_next_start_recover_every_log(home):
     manager = home.open()
-    manager.create_topic("a", 2, {})
+    manager.topics.create("a", 2, {})
     fill(manager.log(A0), 3)
     fill(manager.log(A1), 2)
     data = home.files()[f"a-0/{log_name(0)}"]
     home.kill(manager)
     home.write(f"a-0/{log_name(0)}", data[:-1])
     manager = home.open()
-    assert {log.topic_partition for log in manager.open_logs()} == {A0, A1}
+    assert {log.topic_partition for log in manager.registry.open_logs()} == {A0, A1}
     assert [finding.action for finding in manager.log(A0).findings] == ["truncated_tail"]
     assert offsets(manager.log(A0)) == [0, 1]
     assert manager.log(A1).findings == ()
@@ -95,7 +95,7 @@ def test_a_kill_makes_the_next_start_recover_every_log(home):
 
 def test_recovery_starts_at_the_checkpoint(home):
     manager = home.open(log_segment_bytes="200")
-    manager.create_topic("a", 1, {})
+    manager.topics.create("a", 1, {})
     log = manager.log(A0)
     fill(log, 10)
     log.local.flush()
@@ -113,12 +113,12 @@ def test_recovery_starts_at_the_checkpoint(home):
 
 def test_logs_that_were_not_opened_keep_their_checkpoints(home):
     manager = home.open()
-    manager.create_topic("a", 2, {})
+    manager.topics.create("a", 2, {})
     fill(manager.log(A0), 3)
     fill(manager.log(A1), 2)
     manager.close()
     manager = home.open()
-    assert list(manager.open_logs()) == []
+    assert list(manager.registry.open_logs()) == []
     fill(manager.log(A0), 1)
     manager.close()
     assert home.text(RECOVERY_POINTS) == "0\n2\na 0 4\na 1 2\n"
@@ -126,7 +126,7 @@ def test_logs_that_were_not_opened_keep_their_checkpoints(home):
 
 def test_a_log_start_is_stored_while_it_lies_above_the_first_base(home):
     manager = home.open()
-    manager.create_topic("a", 1, {})
+    manager.topics.create("a", 1, {})
     fill(manager.log(A0), 5)
     manager.log(A0).offsets.log_start_offset = 3
     manager.close()
@@ -141,7 +141,7 @@ def test_a_log_start_is_stored_while_it_lies_above_the_first_base(home):
 
 def test_unreadable_checkpoints_are_taken_as_empty_and_replaced(home, caplog):
     manager = home.open()
-    manager.create_topic("a", 1, {})
+    manager.topics.create("a", 1, {})
     fill(manager.log(A0), 2)
     manager.close()
     for name in (RECOVERY_POINTS, LOG_START_OFFSETS, REPLICATION_OFFSETS):
@@ -158,7 +158,7 @@ def test_unreadable_checkpoints_are_taken_as_empty_and_replaced(home, caplog):
 def test_read_only_use_changes_nothing(home):
     """Neither in a directory of a clean stop nor in one that must be recovered."""
     manager = home.open()
-    manager.create_topic("a", 1, {})
+    manager.topics.create("a", 1, {})
     fill(manager.log(A0), 3)
     for clean in (False, True):
         if clean:
@@ -177,11 +177,11 @@ def test_what_fails_to_close_leaves_its_directory_unclean(home):
     fs = FaultyFileSystem(home.fs)
     runtime = Runtime(home.clock, fs, random.Random(0))
     manager = home.open(home.path + "-2", runtime=runtime)
-    manager.create_topic("a", 2, {})
+    manager.topics.create("a", 2, {})
     fill(manager.log(A0), 3)
     fill(manager.log(A1), 2)
-    elsewhere = manager.directory_of(A1)
-    failing = manager.directory_of(A0)
+    elsewhere = manager.registry.directory_of(A1)
+    failing = manager.registry.directory_of(A0)
     assert elsewhere is not failing
     fs.rule = lambda operation, path: operation == "sync" and "/a-0/" in path
     with pytest.raises(KafkaStorageError, match="a-0"):
@@ -199,7 +199,7 @@ def test_what_fails_to_close_leaves_its_directory_unclean(home):
 
 def test_a_log_of_an_old_format_is_refused_alone_and_left_alone(home):
     manager = home.open()
-    manager.create_topic("a", 1, {})
+    manager.topics.create("a", 1, {})
     manager.close()
     home.write(f"b-0/{log_name(0)}", old_message(1))
     before = home.files()
@@ -222,18 +222,18 @@ def test_a_log_of_an_old_format_is_refused_alone_and_left_alone(home):
 def test_partitions_spread_over_directories_and_are_found_again(home):
     other = home.path + "-2"
     manager = home.open(other)
-    manager.create_topic("a", 4, {})
+    manager.topics.create("a", 4, {})
     assert sorted(len(d.partitions) for d in manager.directories) == [2, 2]
     for number in range(4):
         fill(manager.log(TopicPartition("a", number)), number)
-    homes = {tp: manager.directory_of(tp).path for tp in manager.catalog.partitions("a")}
+    homes = {tp: manager.registry.directory_of(tp).path for tp in manager.catalog.partitions("a")}
     manager.close()
     assert home.fs.exists(f"{other}/{CLEAN_SHUTDOWN}")
     assert not home.fs.exists(f"{other}/{TOPICS_FILE}")
     manager = home.open(other)
     for number in range(4):
         tp = TopicPartition("a", number)
-        assert manager.directory_of(tp).path == homes[tp]
+        assert manager.registry.directory_of(tp).path == homes[tp]
         assert manager.log(tp).log_end_offset == number
 
 
@@ -284,7 +284,7 @@ def test_folders_that_are_no_partitions_are_named_once(home, caplog):
 
 def test_creating_topics(home):
     manager = home.open()
-    manager.create_topic("a", 2, {"retention.ms": "5"})
+    manager.topics.create("a", 2, {"retention.ms": "5"})
     assert manager.catalog.partitions() == [A0, A1]
     assert manager.catalog.partitions("a", 1) == [A1]
     assert manager.catalog.config("a").retention_ms == 5
@@ -298,7 +298,7 @@ def test_creating_topics(home):
     ):
         before = home.files()
         with pytest.raises(error):
-            manager.create_topic(*arguments)
+            manager.topics.create(*arguments)
         assert home.files() == before
     for call in (
         lambda: manager.catalog.topic("b"),
@@ -324,7 +324,7 @@ def test_copied_folders_are_adopted(home):
     manager.close()
     assert TOPICS_FILE not in home.files()
     manager = home.open()
-    created = manager.create_topic("a", 2, {"cleanup.policy": "compact"})
+    created = manager.topics.create("a", 2, {"cleanup.policy": "compact"})
     assert (created.adopted, created.partitions) == (False, (0, 1, 3))
     assert offsets(manager.log(TopicPartition("a", 3))) == [0]
     assert home.files()[f"a-3/{log_name(0)}"] == batch(0)
@@ -332,15 +332,15 @@ def test_copied_folders_are_adopted(home):
 
 def test_overrides_hold_until_the_manager_goes(home):
     manager = home.open()
-    manager.create_topic("a", 2, {"segment.bytes": "1000"})
+    manager.topics.create("a", 2, {"segment.bytes": "1000"})
     log = manager.log(A0)
-    manager.override("a", {"segment.bytes": "2000", "cleanup.policy": "compact"})
+    manager.topics.override("a", {"segment.bytes": "2000", "cleanup.policy": "compact"})
     assert (log.config.segment_bytes, log.config.compact) == (2000, True)
     assert log.active_segment.config is log.config
     assert manager.log(A1).config.segment_bytes == 2000
     assert manager.catalog.overrides("a") == {"segment.bytes": "2000", "cleanup.policy": "compact"}
     with pytest.raises(InvalidConfigurationError):
-        manager.override("a", {"segment.bytes": "many"})
+        manager.topics.override("a", {"segment.bytes": "many"})
     assert manager.catalog.config("a").segment_bytes == 2000, "a refused override leaves no trace"
     manager.close()
     assert home.open().catalog.config("a").segment_bytes == 1000
@@ -348,7 +348,7 @@ def test_overrides_hold_until_the_manager_goes(home):
 
 def test_a_failure_to_open_is_a_storage_error(home):
     manager = home.open()
-    manager.create_topic("a", 1, {})
+    manager.topics.create("a", 1, {})
     home.kill(manager)
     fs = FaultyFileSystem(home.fs, lambda operation, path: operation == "open" and "/a-0/" in path)
     with pytest.raises(KafkaStorageError, match="a-0"):

@@ -121,7 +121,7 @@ def test_s223_the_entries_of_a_partition_that_moves_go_along(place):
         assert place.entry(place.there, name) == [value], name
     assert broker.cleaner.checkpoint_of(A0) == cleaned
     assert broker.log("a").log_start_offset == 8
-    directory = broker.manager.directory_of(A0)
+    directory = broker.manager.registry.directory_of(A0)
     assert directory.path == place.there
     directory.go_offline("a test says so")
     assert broker.cleaner.checkpoint_of(A0) is None
@@ -158,7 +158,7 @@ def test_s224_a_failed_directory_takes_its_checkpoints_out_of_view_and_stays_unc
     for tp in (A0, A1):
         broker.append("a", b"dirty", b"k", partition=tp.partition)
         broker.roll("a", tp.partition)
-    failed, other = (broker.manager.directory_of(tp) for tp in (A0, A1))
+    failed, other = (broker.manager.registry.directory_of(tp) for tp in (A0, A1))
     assert failed is not other
     place.fs.rule = lambda operation, path: (
         operation == "write" and path.startswith(f"{failed.path}/")
@@ -180,7 +180,7 @@ def test_s222_a_truncation_lowers_the_cleaner_checkpoint_that_is_above_it(place)
     what is appended next would count as cleaned once the log is compacted again.
     """
     broker = place.filled()
-    directory = broker.manager.directory_of(A0)
+    directory = broker.manager.registry.directory_of(A0)
     for policy in ("compact", "delete"):
         broker.alter_configs("a", {"cleanup.policy": policy})
         directory.write_cleaner_offset(A0, 999)
@@ -225,7 +225,7 @@ def test_the_files_are_the_same_and_the_old_ones_go_after_the_delay(place):
     assert len(records(broker)) == 14
     broker.close()
     broker = place.open()
-    assert broker.manager.directory_of(A0).path == place.there
+    assert broker.manager.registry.directory_of(A0).path == place.there
     assert (len(records(broker)), broker.log("a").findings) == (14, ())
     assert not place.fs.exists(f"{place.here}/{MOVES_FILE}")
     broker.close()
@@ -239,7 +239,7 @@ def test_there_and_back_again_while_it_is_written(place):
     assert [offset for offset, _, _ in records(broker)] == list(range(21))
     kill(broker)
     broker = place.open()
-    assert broker.manager.directory_of(A0).path == place.here
+    assert broker.manager.registry.directory_of(A0).path == place.here
     assert len(records(broker)) == 21
     assert broker.partitions() == [A0]
     broker.close()
@@ -270,7 +270,7 @@ def test_a_transaction_goes_on_in_the_new_place_and_so_does_its_coordinator(plac
         if broker.log(tp.topic, tp.partition).log_end_offset
     )
     for tp in (A0, number):
-        here = broker.manager.directory_of(tp).path
+        here = broker.manager.registry.directory_of(tp).path
         assert move(broker, place.there if here == place.here else place.here, tp).error is None
     producer.send("a", b"after")
     assert list(broker.read("a", isolation="read_committed")) == []
@@ -419,7 +419,7 @@ def test_one_refused_move_hides_no_other(place):
     ]
     assert "no partition 2" in results[A2].message
     assert f"are {place.here}, {place.there}" in results[A1].message
-    assert broker.manager.directory_of(A0).path == place.there
+    assert broker.manager.registry.directory_of(A0).path == place.there
 
 
 def test_to_where_it_is_nothing_happens(place):
@@ -436,7 +436,7 @@ def test_what_was_opened_read_only_is_not_moved(place):
     with pytest.raises(InvalidConfigurationError, match=r"cannot move partitions.*read-only"):
         broker.alter_replica_log_dirs({A0: place.there})
     with pytest.raises(InvalidConfigurationError, match=r"cannot move a-0.*read-only"):
-        broker.manager.move_partition(A0, place.there)
+        broker.manager.registry.move_partition(A0, place.there)
     assert len(records(broker)) == 10
 
 
@@ -461,9 +461,9 @@ def test_the_manager_names_its_refusals():
     home = Home(MemoryFileSystem(clock), "/data", clock)
     manager = home.open()
     with pytest.raises(LogDirNotFoundError):
-        manager.move_partition(A0, "/other")
+        manager.registry.move_partition(A0, "/other")
     with pytest.raises(UnknownTopicOrPartitionError):
-        manager.move_partition(A0, "/data")
+        manager.registry.move_partition(A0, "/data")
 
 
 # -- disks that fail -------------------------------------------------------------------------
@@ -492,7 +492,7 @@ def test_a_full_target_gets_nothing_and_the_source_goes_on(place):
         if result.error is None:
             break
         assert "No space left" in result.message
-        assert broker.manager.directory_of(A0).path == place.here
+        assert broker.manager.registry.directory_of(A0).path == place.here
         assert all(each.is_online for each in broker.manager.directories)
         assert not [name for name in place.fs.list_dir(place.there) if "a-0" in name]
         assert [place.entry(place.there, name) for name in CHECKPOINTS] == [[]] * 4
@@ -546,7 +546,7 @@ def test_a_target_that_fails_goes_offline_and_the_source_goes_on(place, operatio
     # It may have come so far that the name is there.
     broker = place.open()
     assert records(broker) == before
-    assert broker.manager.directory_of(A0).path == place.here
+    assert broker.manager.registry.directory_of(A0).path == place.here
     assert "a-0" not in place.folders(place.there)
     assert not [name for name in place.folders(place.there) if name.endswith("-future")]
     assert not place.fs.exists(f"{place.here}/{MOVES_FILE}")
@@ -580,7 +580,7 @@ def test_a_source_that_cannot_be_read_goes_offline(place):
     place.fs.rule = lambda *_: False
     broker = place.open()
     assert len(records(broker)) == 10
-    assert broker.manager.directory_of(A0).path == place.here
+    assert broker.manager.registry.directory_of(A0).path == place.here
 
 
 def test_a_source_that_cannot_let_go_is_offline_and_the_target_serves(place):
@@ -594,7 +594,7 @@ def test_a_source_that_cannot_let_go_is_offline_and_the_target_serves(place):
     kill(broker)
     place.fs.rule = lambda *_: False
     broker = place.open()
-    assert broker.manager.directory_of(A0).path == place.there
+    assert broker.manager.registry.directory_of(A0).path == place.there
     assert records(broker) == before
     assert len(before) == 12
     broker.close()
@@ -605,7 +605,7 @@ def test_a_service_hears_of_a_move_while_it_is_paused(base):
     fs, path, clock = base
     home = Home(fs, f"{path}/data", clock)
     manager = home.open(f"{path}/other", runtime=Runtime(clock, fs, random.Random(0)))
-    manager.create_topic("a", 1, {})
+    manager.topics.create("a", 1, {})
     heard = []
 
     class Service:
@@ -613,6 +613,6 @@ def test_a_service_hears_of_a_move_while_it_is_paused(base):
             return lambda *told: heard.append((name, *told))
 
     manager.services.add(Service())
-    manager.move_partition(A0, f"{path}/other")
+    manager.registry.move_partition(A0, f"{path}/other")
     told = [each for each in heard if each[0] != "log_changed"]
     assert told == [("pause", A0), ("partition_moved", A0, f"{path}/other"), ("resume", A0)]

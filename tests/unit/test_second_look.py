@@ -93,7 +93,7 @@ class Scene:
         self.writer.manager.delete_expired_files()
 
     def move(self) -> None:
-        home = self.writer.manager.directory_of(TP).path
+        home = self.writer.manager.registry.directory_of(TP).path
         self.writer.alter_replica_log_dirs({TP: OTHER if home == DATA else DATA})
 
     def cut_and_go_on(self) -> None:

@@ -40,7 +40,7 @@ class Kept:
 
     def topic(self, name="a", **configs):
         configs = {key.replace("_", "."): str(value) for key, value in configs.items()}
-        self.manager.create_topic(name, 1, configs)
+        self.manager.topics.create(name, 1, configs)
         return self.manager.log(TopicPartition(name, 0))
 
     def deleted_files(self):
@@ -80,9 +80,11 @@ def test_only_topics_that_are_deleted_from_and_stored_are_retained(kept):
     fill(compacted, 2)
     fill(deleted, 2)
     kept.clock.advance(days=30)
-    starts = {log.topic_partition.topic: log.log_start_offset for log in kept.manager.open_logs()}
+    starts = {
+        log.topic_partition.topic: log.log_start_offset for log in kept.manager.registry.open_logs()
+    }
     assert starts == {"c": 0, "copied": 0, "d": 2}
-    kept.manager.alter_topic("copied", {"retention.ms": "1"})
+    kept.manager.topics.alter("copied", {"retention.ms": "1"})
     kept.clock.advance(ms=5 * MINUTE_MS)
     assert kept.manager.log(TopicPartition("copied", 0)).log_start_offset == 1
 
@@ -103,7 +105,7 @@ def test_deleted_files_go_when_their_delay_is_over_and_not_before(kept):
 def test_a_deleted_topics_folder_goes_when_its_delay_is_over(kept):
     kept.open()
     kept.topic(file_delete_delay_ms=1000)
-    kept.manager.delete_topic("a")
+    kept.manager.topics.delete("a")
     kept.clock.advance(ms=999)
     assert [name for name in kept.home.files() if "-delete/" in name]
     kept.clock.advance(ms=1)
@@ -205,11 +207,11 @@ def test_services_hear_of_partitions_and_configurations(kept):
 
     manager = kept.open()
     manager.start([Listener()])
-    manager.create_topic("a", 2, {})
-    manager.alter_topic("a", {"retention.ms": "5"})
+    manager.topics.create("a", 2, {})
+    manager.topics.alter("a", {"retention.ms": "5"})
     fill(manager.log(A0), 1)
     manager.truncate_fully_and_start_at(A0, 0)
-    manager.delete_topic("a")
+    manager.topics.delete("a")
     manager.stop()
     assert heard == [
         *("start", "config a", "+a-0", "moved", "+a-1", "moved", "config a", "moved"),
@@ -237,7 +239,7 @@ def test_housekeeping_runs_in_threads_on_other_clocks():
     runtime = Runtime(clock, home.fs, random.Random(0), ThreadScheduler(clock))
     properties = {"log_initial_task_delay_ms": "1", "log_retention_check_interval_ms": "1"}
     manager = home.open(runtime=runtime, **properties)
-    manager.create_topic("a", 1, {"retention.ms": "1", "file.delete.delay.ms": "0"})
+    manager.topics.create("a", 1, {"retention.ms": "1", "file.delete.delay.ms": "0"})
     log = manager.log(A0)
     manager.start([Housekeeping(manager)])
     log.writer.append_records([NewRecord(b"k", b"v", clock.now_ms() - 1000)])

@@ -26,7 +26,7 @@ SETTINGS = {"logstore.small.file.max.bytes": LIMIT}
 def home(tmp_path):
     home = Home(DiskFileSystem(VirtualClock()), f"{tmp_path}/data", VirtualClock())
     manager = home.open()
-    manager.create_topic("a", 1, {})
+    manager.topics.create("a", 1, {})
     fill(manager.log(A0), 3)
     manager.close()
     return home
@@ -113,7 +113,7 @@ def test_a_damaged_checkpoint_is_read_once_and_not_for_every_partition():
     clock = VirtualClock()
     home = Home(Counting(clock), "/data", clock)
     manager = home.open()
-    manager.create_topic("a", 50, {})
+    manager.topics.create("a", 50, {})
     manager.close()
     home.write(CLEANER_OFFSETS, b"0\n1\n" + b"x" * 1000)
     manager = home.open()

@@ -46,11 +46,11 @@ def folders(home):
 
 def test_an_altered_topic_obeys_at_the_next_use_and_after_a_restart(home):
     manager = home.open()
-    manager.create_topic("a", 1, {"segment.bytes": "1000", "retention.ms": "5"})
+    manager.topics.create("a", 1, {"segment.bytes": "1000", "retention.ms": "5"})
     log = manager.log(A0)
     fill(log, 3)
     assert len(log.segments) == 1
-    topic, notes = manager.alter_topic("a", {"segment.bytes": 200}, ["retention.ms"])
+    topic, notes = manager.topics.alter("a", {"segment.bytes": 200}, ["retention.ms"])
     assert (topic.configs, notes) == ({"segment.bytes": "200"}, ())
     fill(log, 3)
     assert len(log.segments) > 1
@@ -61,7 +61,7 @@ def test_an_altered_topic_obeys_at_the_next_use_and_after_a_restart(home):
 
 def test_a_refused_change_changes_nothing(home):
     manager = home.open(log_cleaner_max_compaction_lag_ms="100")
-    manager.create_topic("a", 1, {"segment.bytes": "1000"})
+    manager.topics.create("a", 1, {"segment.bytes": "1000"})
     before = home.files()
     for change, unset in (
         ({"segment.bites": "1"}, ()),
@@ -71,9 +71,9 @@ def test_a_refused_change_changes_nothing(home):
         ({"segment.bytes": "1"}, ["segment.bytes"]),
     ):
         with pytest.raises(InvalidConfigurationError):
-            manager.alter_topic("a", change, unset)
+            manager.topics.alter("a", change, unset)
     with pytest.raises(UnknownTopicOrPartitionError):
-        manager.alter_topic("b", {}, ())
+        manager.topics.alter("b", {}, ())
     assert home.files() == before
     assert manager.catalog.config("a").segment_bytes == 1000
 
@@ -81,7 +81,7 @@ def test_a_refused_change_changes_nothing(home):
 def test_altering_an_adopted_topic_stores_it_as_it_stands(home):
     home.write(f"__consumer_offsets-7/{log_name(0)}", batch(0))
     manager = home.open()
-    topic, _ = manager.alter_topic("__consumer_offsets", {"segment.bytes": "200"})
+    topic, _ = manager.topics.alter("__consumer_offsets", {"segment.bytes": "200"})
     assert (topic.adopted, topic.partitions) == (False, (7,))
     assert topic.configs == {"cleanup.policy": "compact", "segment.bytes": "200"}
     assert offsets(manager.log(TopicPartition("__consumer_offsets", 7))) == [0]
@@ -90,11 +90,11 @@ def test_altering_an_adopted_topic_stores_it_as_it_stands(home):
 def test_a_change_that_cannot_be_stored_is_not_in_force(home):
     fs = FaultyFileSystem(home.fs)
     manager = home.open(runtime=Runtime(home.clock, fs, random.Random(0)))
-    manager.create_topic("a", 1, {"segment.bytes": "1000"})
+    manager.topics.create("a", 1, {"segment.bytes": "1000"})
     fs.rule = lambda operation, path: operation in ("open", "rename") and TOPICS_FILE in path
     for change in (
-        lambda: manager.alter_topic("a", {"segment.bytes": "200"}),
-        lambda: manager.create_topic("b", 1, {}),
+        lambda: manager.topics.alter("a", {"segment.bytes": "200"}),
+        lambda: manager.topics.create("b", 1, {}),
     ):
         with pytest.raises(KafkaStorageError):
             change()
@@ -110,12 +110,12 @@ def test_a_log_start_is_checkpointed_again_for_a_topic_of_the_same_name(home):
     configs = {"cleanup.policy": "delete"}
     manager = home.open()
     for _ in range(2):
-        manager.create_topic("a", 1, configs)
+        manager.topics.create("a", 1, configs)
         fill(manager.log(A0), 5)
         assert manager.delete_records(A0, 3) == 3
-        directory = manager.directory_of(A0)
+        directory = manager.registry.directory_of(A0)
         assert directory.checkpoint(LOG_START_OFFSETS).read() == {A0: 3}
-        manager.delete_topic("a")
+        manager.topics.delete("a")
         assert directory.checkpoint(LOG_START_OFFSETS).read() == {}
     manager.close()
 
@@ -123,7 +123,7 @@ def test_a_log_start_is_checkpointed_again_for_a_topic_of_the_same_name(home):
 def test_nobody_rolls_between_the_look_at_the_active_segment_and_its_truncation(home, monkeypatch):
     """Else a cleaning, which is not stopped for the active one, might read what goes."""
     manager = home.open()
-    manager.create_topic("a", 1, {})
+    manager.topics.create("a", 1, {})
     log = manager.log(A0)
     fill(log, 5)
     got = []
@@ -201,18 +201,18 @@ def cleaned(report):
 
 def test_a_deleted_topic_is_gone_at_once_and_its_name_is_free(home):
     manager = home.open()
-    manager.create_topic("a", 2, {"cleanup.policy": "delete", "segment.bytes": "200"})
-    manager.create_topic("b", 1, {})
+    manager.topics.create("a", 2, {"cleanup.policy": "delete", "segment.bytes": "200"})
+    manager.topics.create("b", 1, {})
     for tp in (A0, A1, B0):
         fill(manager.log(tp), 5)
     manager.delete_records(A0, 3)
-    directory = manager.directory_of(A0)
+    directory = manager.registry.directory_of(A0)
     directory.checkpoint(CLEANER_OFFSETS).write({A0: 3, B0: 1})
     manager.checkpoint_recovery_points()
     manager.checkpoint_high_watermarks()
     held = manager.log(A0)
-    manager.delete_topic("a")
-    for use in (lambda: manager.log(A0), lambda: manager.delete_topic("a")):
+    manager.topics.delete("a")
+    for use in (lambda: manager.log(A0), lambda: manager.topics.delete("a")):
         with pytest.raises(UnknownTopicOrPartitionError):
             use()
     with pytest.raises(UnknownTopicOrPartitionError, match="a-0: the log was deleted"):
@@ -221,7 +221,7 @@ def test_a_deleted_topic_is_gone_at_once_and_its_name_is_free(home):
     for name in (RECOVERY_POINTS, LOG_START_OFFSETS, REPLICATION_OFFSETS, CLEANER_OFFSETS):
         assert set(directory.checkpoint(name).read()) <= {B0}
     assert len([name for name in folders(home) if name.endswith("-delete")]) == 2
-    manager.create_topic("a", 1, {})
+    manager.topics.create("a", 1, {})
     fill(manager.log(A0), 1)
     assert offsets(manager.log(A0)) == [0]
     manager.close()
@@ -232,7 +232,7 @@ def test_a_deleted_topic_is_gone_at_once_and_its_name_is_free(home):
 def test_a_deleted_adopted_topic_does_not_come_back(home):
     home.write(f"a-3/{log_name(0)}", batch(0))
     manager = home.open()
-    manager.delete_topic("a")
+    manager.topics.delete("a")
     assert manager.catalog.topics() == []
     home.kill(manager)
     manager = home.open()
@@ -245,14 +245,14 @@ def test_a_deleted_adopted_topic_does_not_come_back(home):
 def test_a_deletion_that_the_disk_interrupts_is_finished_by_the_next_start(home, operation):
     fs = FaultyFileSystem(home.fs)
     manager = home.open(runtime=Runtime(home.clock, fs, random.Random(0)))
-    manager.create_topic("a", 2, {})
-    manager.create_topic("b", 1, {})
+    manager.topics.create("a", 2, {})
+    manager.topics.create("b", 1, {})
     fill(manager.log(A0), 2)
     fs.rule = lambda done, path: (
         done == operation and (path.endswith("a-0") or (operation == "sync_dir" and seen(fs)))
     )
     with pytest.raises(KafkaStorageError, match="cannot delete a-0"):
-        manager.delete_topic("a")
+        manager.topics.delete("a")
     fs.rule = lambda *_: False
     assert [topic.name for topic in manager.catalog.topics()] == ["b"]
     home.kill(manager)
@@ -274,11 +274,11 @@ def seen(fs):
 def test_a_deletion_waits_for_a_directory_that_is_offline(home):
     """What is there is deleted now; the rest when the directory is back."""
     manager = home.open(home.path + "-2")
-    manager.create_topic("a", 2, {})
-    other = next(tp for tp in (A0, A1) if manager.directory_of(tp).path != home.path)
-    manager.directory_of(other).go_offline("on purpose")
+    manager.topics.create("a", 2, {})
+    other = next(tp for tp in (A0, A1) if manager.registry.directory_of(tp).path != home.path)
+    manager.registry.directory_of(other).go_offline("on purpose")
     with pytest.raises(KafkaStorageError, match="offline"):
-        manager.delete_topic("a")
+        manager.topics.delete("a")
     assert manager.catalog.topics() == []
     assert home.fs.exists(f"{home.path}-2/{other}"), "what is offline is not touched"
     assert not home.fs.exists(f"{home.path}/{A0 if other == A1 else A1}")
@@ -306,7 +306,7 @@ def test_reading_shows_a_directory_with_folders_to_be_deleted_as_it_is(home):
 
 def test_deleted_records_stay_deleted_after_a_kill(home):
     manager = home.open(log_segment_bytes="200")
-    manager.create_topic("a", 1, {})
+    manager.topics.create("a", 1, {})
     fill(manager.log(A0), 10)
     manager.log(A0).local.flush()
     assert manager.delete_records(A0, 4) == 4
@@ -317,11 +317,11 @@ def test_deleted_records_stay_deleted_after_a_kill(home):
 
 def test_checkpoints_follow_a_truncation(home):
     manager = home.open(log_segment_bytes="200")
-    manager.create_topic("a", 1, {"cleanup.policy": "compact,delete"})
+    manager.topics.create("a", 1, {"cleanup.policy": "compact,delete"})
     log = manager.log(A0)
     fill(log, 10)
     log.local.flush()
-    directory = manager.directory_of(A0)
+    directory = manager.registry.directory_of(A0)
     directory.checkpoint(CLEANER_OFFSETS).write({A0: 8, B0: 9})
     directory.partitions.add(B0)
     manager.delete_records(A0, 5)
@@ -342,9 +342,9 @@ def test_checkpoints_follow_a_truncation(home):
 
 def test_a_second_truncation_lowers_what_was_cleaned_in_between(home):
     manager = home.open(log_segment_bytes="200")
-    manager.create_topic("a", 1, {"cleanup.policy": "compact"})
+    manager.topics.create("a", 1, {"cleanup.policy": "compact"})
     log = manager.log(A0)
-    directory = manager.directory_of(A0)
+    directory = manager.registry.directory_of(A0)
     for _ in range(2):
         fill(log, 10 - log.log_end_offset)
         directory.write_cleaner_offset(A0, 8)
@@ -355,12 +355,12 @@ def test_a_second_truncation_lowers_what_was_cleaned_in_between(home):
 def test_a_new_topic_does_not_take_over_the_checkpoints_of_one_that_was_deleted(home):
     """As after a crash between the renaming of a folder and the rewriting of the checkpoints."""
     manager = home.open()
-    manager.create_topic("b", 1, {})
+    manager.topics.create("b", 1, {})
     manager.close()
     home.write(LOG_START_OFFSETS, b"0\n1\na 0 2\n")
     home.write(RECOVERY_POINTS, b"0\n2\na 0 9\nb 0 0\n")
     manager = home.open()
-    manager.create_topic("a", 1, {})
+    manager.topics.create("a", 1, {})
     log = manager.log(A0)
     assert (log.log_start_offset, log.log_end_offset, log.recovery_point) == (0, 0, 0)
     fill(log, 3)

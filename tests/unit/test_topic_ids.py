@@ -81,7 +81,7 @@ def test_s126_created_topic_has_an_id_in_the_store_and_in_each_folder(fs):
     with opened(fs) as broker:
         topic = broker.create_topic("t", partitions=2)
         assert [folder_id(fs, f"t-{n}") for n in range(2)] == [decode_topic_id(topic.id)] * 2
-        broker.manager.create_partitions("t", 3)
+        broker.manager.topics.create_partitions("t", 3)
         assert folder_id(fs, "t-2") == decode_topic_id(topic.id)
         assert broker.topic("t").id == topic.id
     assert stored(fs) == {
@@ -260,9 +260,9 @@ def test_stored_id_that_is_none_is_refused(fs, topic_id):
 def test_moved_partition_and_copies_keep_the_id(fs, tmp_path):
     with opened(fs, "/data", "/more") as broker:
         topic = broker.create_topic("t")
-        home = broker.manager.directory_of(TopicPartition("t", 0)).path
+        home = broker.manager.registry.directory_of(TopicPartition("t", 0)).path
         target = "/more" if home == "/data" else "/data"
-        broker.manager.move_partition(TopicPartition("t", 0), target)
+        broker.manager.registry.move_partition(TopicPartition("t", 0), target)
         assert folder_id(fs, "t-0", target) == decode_topic_id(topic.id)
         with pytest.raises(TopicAlreadyExistsError):
             broker.create_topic("t")

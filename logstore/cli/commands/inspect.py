@@ -303,10 +303,10 @@ def _summary_of(broker: Broker, tp: TopicPartition, *, deep: bool) -> PartitionS
         failures += 1
         try:
             summary = inspect_partition(broker, tp, deep=deep)
-            if not summary.is_damaged or broker.manager.reopen(tp, failures) is None:
+            if not summary.is_damaged or broker.manager.registry.reopen(tp, failures) is None:
                 return summary
         except TRANSIENT:
-            if broker.manager.reopen(tp, failures) is None:
+            if broker.manager.registry.reopen(tp, failures) is None:
                 raise
 
 

@@ -188,7 +188,7 @@ class TwoDisks:
         assert self.home(TRANSACTION_STATE_TOPIC, 0) == "/one"
 
     def home(self, topic, number):
-        return self.bench.broker.manager.directory_of(TopicPartition(topic, number)).path
+        return self.bench.broker.manager.registry.directory_of(TopicPartition(topic, number)).path
 
     def fail(self, *operations):
         self.fs.rule = lambda operation, path: path.startswith("/two") and operation in operations
@@ -345,7 +345,9 @@ def test_ids_whose_partition_of_the_state_topic_is_offline_are_refused_and_other
     bench.broker.create_topic("t", 2)
     for transactional_id in ("a", "b"):
         bench.transactional(transactional_id)
-    home = bench.broker.manager.directory_of(TopicPartition(TRANSACTION_STATE_TOPIC, 1)).path
+    home = bench.broker.manager.registry.directory_of(
+        TopicPartition(TRANSACTION_STATE_TOPIC, 1)
+    ).path
     assert home == "/two"
     bench.kill()
     fs.rule = lambda _, path: path.startswith(f"/two/{TRANSACTION_STATE_TOPIC}")

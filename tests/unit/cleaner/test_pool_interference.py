@@ -249,7 +249,7 @@ def test_retention_of_the_others_goes_on_when_a_log_is_deleted_under_its_hands()
     broker.log("a").local.abandon()
     Housekeeping(broker.manager).retain()
     assert offsets(broker, "b") == []
-    for log in broker.manager.open_logs():
+    for log in broker.manager.registry.open_logs():
         log.local.config = broker.log("b").config
     Housekeeping(broker.manager).flush()
 
