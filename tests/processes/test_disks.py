@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -86,37 +86,40 @@ def fill_up(nursery: Nursery, disk: SmallDisk, rng: random.Random, rounds: int) 
     return ledger.tally
 
 
-def fail(nursery: Nursery, folder: Path, rng: random.Random, rounds: int) -> Counter[str]:
-    """Let the disk fail at some operation, and the process go; compare on one that works."""
+def live(
+    nursery: Nursery,
+    folder: Path,
+    rng: random.Random,
+    rounds: int,
+    settings: Callable[[], dict[str, int]],
+) -> Counter[str]:
+    """Live some lives, with settings drawn for each; compare after each on a disk that works."""
     ledger = Ledger([str(folder)])
     for number in range(rounds):
-        life = Life(
-            number,
-            rng.randrange(1 << 30),
-            (str(folder),),
-            threads=rng.choice((1, 1, 8)),
-            steps=40,
-            failing=rng.choice((5, 50, 300)) * rng.randrange(1, 4),
-        )
+        life = Life(number, rng.randrange(1 << 30), (str(folder),), **settings())
         work_until_it_ends(nursery, ledger, life)
     shutil.rmtree(folder)
     return ledger.tally
+
+
+def fail(nursery: Nursery, folder: Path, rng: random.Random, rounds: int) -> Counter[str]:
+    """Let the disk fail at some operation, and the process go."""
+
+    def settings() -> dict[str, int]:
+        threads = rng.choice((1, 1, 8))
+        failing = rng.choice((5, 50, 300)) * rng.randrange(1, 4)
+        return {"threads": threads, "steps": 40, "failing": failing}
+
+    return live(nursery, folder, rng, rounds, settings)
 
 
 def limit(nursery: Nursery, folder: Path, rng: random.Random, rounds: int) -> Counter[str]:
     """Let no file grow beyond a limit: writes come back short, then fail."""
-    ledger = Ledger([str(folder)])
-    for number in range(rounds):
-        life = Life(
-            number,
-            rng.randrange(1 << 30),
-            (str(folder),),
-            steps=200,
-            file_bytes_max=rng.choice((3_000, 5_000, 7_900)),
-        )
-        work_until_it_ends(nursery, ledger, life)
-    shutil.rmtree(folder)
-    return ledger.tally
+
+    def settings() -> dict[str, int]:
+        return {"steps": 200, "file_bytes_max": rng.choice((3_000, 5_000, 7_900))}
+
+    return live(nursery, folder, rng, rounds, settings)
 
 
 @pytest.mark.timeout(120)

@@ -38,3 +38,20 @@ def make_socket(path: Path) -> None:
             server.bind(path.name)
         finally:
             os.chdir(here)
+
+
+PRECIOUS = {"one": b"1", "sub/two": b"2"}
+"""What a folder holds that nothing may touch."""
+
+
+def make_precious(folder: Path) -> Path:
+    """Make that folder, and return it."""
+    for name, data in PRECIOUS.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+    return folder
+
+
+def files_below(folder: Path) -> dict[str, bytes]:
+    """Return the contents of all files of a folder, by their paths in it."""
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}

@@ -15,7 +15,7 @@ from logstore.topics import TOPICS_FILE
 from logstore.types import TopicPartition
 from tests.support.builders import log_name
 from tests.support.data_home import Home, fill, offsets
-from tests.support.special_files import no_hang
+from tests.support.special_files import PRECIOUS, files_below, make_precious, no_hang
 
 A0 = TopicPartition("a", 0)
 B0 = TopicPartition("b", 0)
@@ -35,18 +35,7 @@ def home(tmp_path):
 @pytest.fixture
 def outside(tmp_path):
     """A folder that no data directory has anything to do with."""
-    folder = tmp_path / "precious"
-    (folder / "sub").mkdir(parents=True)
-    (folder / "one").write_bytes(b"1")
-    (folder / "sub" / "two").write_bytes(b"2")
-    return folder
-
-
-def contents(folder):
-    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
-
-
-PRECIOUS = {"one": b"1", "sub/two": b"2"}
+    return make_precious(tmp_path / "precious")
 
 
 def closed(home, *topics, count=3):
@@ -74,7 +63,7 @@ def test_deleting_a_topic_removes_links_and_not_what_they_lead_to(home, outside)
     manager = home.open()
     manager.topics.delete("a")
     manager.close()
-    assert contents(outside) == PRECIOUS
+    assert files_below(outside) == PRECIOUS
     assert not [path for path in data(home).iterdir() if path.name.startswith("a-0")]
 
 
@@ -92,7 +81,7 @@ def test_a_link_named_as_a_folder_that_awaits_deletion_goes_alone(home, outside,
     manager = home.open()
     fill(manager.log(A0), 1)
     manager.close()
-    assert contents(outside) == PRECIOUS
+    assert files_below(outside) == PRECIOUS
     # Where it leads to no folder it is a foreign file.
     assert data(home, name).is_symlink() == (target != "folder")
 
@@ -107,13 +96,13 @@ def test_a_partition_folder_that_is_a_link_is_used_and_only_the_link_deleted(hom
     fill(manager.log(A0), 2)
     assert offsets(manager.log(A0)) == [0, 1, 2, 3, 4]
     manager.close()
-    before = contents(elsewhere)
+    before = files_below(elsewhere)
     manager = home.open()
     manager.topics.delete("a")
     manager.close()
     assert not data(home, "a-0").is_symlink()
     assert [path for path in data(home).iterdir() if "delete" in path.name] == []
-    left = contents(elsewhere)
+    left = files_below(elsewhere)
     assert left[log_name(0)] == before[log_name(0)]
     assert before.keys() <= left.keys()
     manager = home.open()
@@ -160,12 +149,12 @@ def test_small_files_are_replaced_where_links_stand(home, outside):
         path.write_text(f"{CHECKPOINT_VERSION}\n0\n")
         data(home, name).unlink(missing_ok=True)
         data(home, name).symlink_to(path)
-    before = contents(outside)
+    before = files_below(outside)
     manager = home.open()
     manager.topics.create("b", 1, {})
     fill(manager.log(A0), 2)
     manager.close()
-    assert contents(outside) == before
+    assert files_below(outside) == before
     manager = home.open()
     assert offsets(manager.log(A0)) == [0, 1, 2, 3, 4]
     manager.close()
@@ -192,7 +181,7 @@ def test_an_index_that_is_no_file_of_its_own_is_built_anew(home, outside, kind, 
     elif sort == "pipe":
         assert [finding.action for finding in log.findings] == ["rebuilt_index"] * 2
     manager.close()
-    assert contents(outside) == PRECIOUS
+    assert files_below(outside) == PRECIOUS
     if not read_only:
         assert not path.is_symlink()
         assert path.is_file() == was_there
@@ -213,7 +202,7 @@ def test_leftovers_that_are_links_or_pipes_go_alone(home, outside, state, sort):
     assert offsets(manager.log(A0)) == [0, 1, 2]
     manager.log(A0).writer.roll()
     manager.close()
-    assert contents(outside) == PRECIOUS
+    assert files_below(outside) == PRECIOUS
     assert [each for each in data(home, "a-0").iterdir() if each.name.endswith(state)] == []
 
 

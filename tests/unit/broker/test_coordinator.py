@@ -32,14 +32,6 @@ MINUTE_MS = 60_000
 DAY_MS = 86_400_000
 
 
-@pytest.fixture
-def bench():
-    bench = Bench()
-    bench.broker.create_topic("t", 3)
-    yield bench
-    bench.broker.close()
-
-
 def stored(bench, partition=0):
     """Return what the records of a partition of the state topic say, oldest first."""
     log = bench.log(TRANSACTION_STATE_TOPIC, partition)

@@ -26,14 +26,6 @@ MINUTE_MS = 60_000
 VERIFICATION = "transaction.partition.verification.enable"
 
 
-@pytest.fixture
-def bench():
-    bench = Bench()
-    bench.broker.create_topic("t", 3)
-    yield bench
-    bench.broker.close()
-
-
 class Client:
     """Somebody who speaks to the coordinator and sends ready-made batches."""
 

@@ -7,11 +7,13 @@ import threading
 import pytest
 
 from cleaner.manager import PassResult
+from cleaner.selection import CleanableState
 from cleaner.states import ABORTED, CleaningStates, paused
 from logstore import Broker, VirtualClock, log_directory
 from logstore.check.directory import Checker
 from logstore.errors import KafkaStorageError, UnknownTopicOrPartitionError
 from logstore.housekeeping import Housekeeping
+from logstore.log import Log
 from logstore.runtime import MemoryFileSystem, Runtime
 from tests.support.builders import data_batch
 from tests.support.pool_world import CountingFileSystem
@@ -335,7 +337,8 @@ def test_a_snapshot_below_the_first_segment_is_held_to_nothing() -> None:
     assert [row for row in rows if row.check == "snapshot_state"] == []
 
 
-def test_a_repair_leaves_a_checkpoint_alone_that_somebody_is_about_to_write() -> None:
+def to_be_repaired() -> tuple[Broker, Log, CleanableState]:
+    """Return a broker, a log whose checkpoint lies beyond its end, and what was seen of it."""
     broker = open_broker()
     topic(broker)
     fill(broker)
@@ -344,6 +347,11 @@ def test_a_repair_leaves_a_checkpoint_alone_that_somebody_is_about_to_write() ->
     log = broker.log("users")
     state = broker.cleaner.state_of(log)
     assert state.checkpoint_repaired
+    return broker, log, state
+
+
+def test_a_repair_leaves_a_checkpoint_alone_that_somebody_is_about_to_write() -> None:
+    broker, log, state = to_be_repaired()
     broker.cleaner.states.begin(USERS)
     broker.cleaner.repair_checkpoint(log, state)
     assert broker.cleaner.checkpoint_of(USERS) == 1000
@@ -354,27 +362,16 @@ def test_a_repair_leaves_a_checkpoint_alone_that_somebody_is_about_to_write() ->
 
 def test_a_repair_measures_again_once_it_has_the_partition() -> None:
     """A pass may have stored where its clean section ends since the checkpoint was looked at."""
-    broker = open_broker()
-    topic(broker)
-    fill(broker)
+    broker, log, state = to_be_repaired()
     (directory,) = broker.manager.directories
-    directory.write_cleaner_offset(USERS, 1000)
-    log = broker.log("users")
-    state = broker.cleaner.state_of(log)
-    assert state.checkpoint_repaired
     directory.write_cleaner_offset(USERS, 10)
     broker.cleaner.repair_checkpoint(log, state)
     assert broker.cleaner.checkpoint_of(USERS) == 10
 
 
 def test_a_repair_for_a_log_that_was_replaced_leaves_its_successor_s_checkpoint_alone() -> None:
-    broker = open_broker()
-    topic(broker)
-    fill(broker)
+    broker, old, state = to_be_repaired()
     (directory,) = broker.manager.directories
-    directory.write_cleaner_offset(USERS, 1000)
-    old = broker.log("users")
-    state = broker.cleaner.state_of(old)
     broker.delete_topic("users")
     topic(broker)
     fill(broker, count=30)

@@ -18,7 +18,7 @@ from logstore.runtime import (
 )
 from logstore.runtime.fs import DiskFile
 from tests.support.fs_suite import FileSystemSuite, Place, write_file
-from tests.support.special_files import make_socket, no_hang
+from tests.support.special_files import PRECIOUS, files_below, make_precious, make_socket, no_hang
 
 
 class TestDiskFileSystem(FileSystemSuite):
@@ -123,15 +123,7 @@ def test_extending_by_truncate_takes_no_space(tmp_path):
 @pytest.fixture
 def outside(tmp_path):
     """A folder beside the one that the tests work in, and its files."""
-    folder = tmp_path / "outside"
-    (folder / "sub").mkdir(parents=True)
-    (folder / "one").write_bytes(b"1")
-    (folder / "sub" / "two").write_bytes(b"2")
-    return folder
-
-
-def contents(folder):
-    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+    return make_precious(tmp_path / "outside")
 
 
 def links(folder, outside):
@@ -154,7 +146,7 @@ def test_removal_takes_links_and_leaves_where_they_lead(tmp_path, outside):
     (tree / "inner").mkdir(parents=True)
     names = links(tree, outside)
     links(tree / "inner", outside)
-    before = contents(outside)
+    before = files_below(outside)
     assert {name: fs.kinds(str(tree))[name] for name in names} == dict.fromkeys(
         names, FileKind.LINK
     )
@@ -164,7 +156,7 @@ def test_removal_takes_links_and_leaves_where_they_lead(tmp_path, outside):
     for name in links(tree, outside):
         remove_tree(fs, f"{tree}/{name}")
         assert not (tree / name).is_symlink()
-    assert contents(outside) == before
+    assert files_below(outside) == before
     assert tree.is_dir()
 
 
@@ -191,7 +183,7 @@ def test_renaming_a_link_moves_the_link(tmp_path, outside):
     write_file(fs, f"{tmp_path}/new", b"new")
     fs.rename(f"{tmp_path}/new", f"{tmp_path}/b")
     assert (tmp_path / "c").readlink() == outside
-    assert contents(outside) == {"one": b"1", "sub/two": b"2"}
+    assert files_below(outside) == PRECIOUS
     assert not (tmp_path / "b").is_symlink()
 
 
@@ -205,7 +197,7 @@ def test_no_file_is_written_through_a_link(tmp_path, outside, options):
         assert caught.value.filename == path
         open_anew(fs, path).close()
         assert fs.kind(path) is FileKind.FILE
-    assert contents(outside) == {"one": b"1", "sub/two": b"2"}
+    assert files_below(outside) == PRECIOUS
 
 
 def test_a_file_is_read_through_a_link(tmp_path, outside):
