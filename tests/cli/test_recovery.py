@@ -57,6 +57,30 @@ def test_writing_tells_what_it_mended_once(run, torn, command):
     assert run(*command).stderr == ""
 
 
+def test_an_unfinished_copy_of_a_cleanly_closed_log_loses_nothing_that_is_appended(run, data_dir):
+    """Kafka believes the mark of a clean stop, and appends behind half a batch."""
+    for value in "ab":
+        run("append", "t", "--create", input=lines({"value": value}))
+    path = data_dir / "t-0" / f"{0:020}.log"
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        file.truncate(size - 5)
+    before = tree_hash(data_dir)
+    found = run("check", "--format", "json", code=1).json["findings"]
+    assert [(each["check"], each["path"]) for each in found] == [("torn_tail", str(path))]
+    assert [each["value"] for each in run("read", "t", "--format", "json").json["records"]] == ["a"]
+    assert tree_hash(data_dir) == before
+    told = run("append", "t", input=lines({"value": "c"})).stderr.splitlines()
+    cut = size // 2 - 5
+    assert told[0] == (
+        f"warning: {path}: truncated_tail: {cut} bytes cut after position {size // 2}:"
+        " the last batch is torn"
+    )
+    records = run("read", "t", "--format", "json").json["records"]
+    assert [(each["offset"], each["value"]) for each in records] == [(0, "a"), (1, "c")]
+    assert run("check").stderr == ""
+
+
 def test_inspect_shows_findings_and_says_nothing_beside(run, torn):
     found = run("inspect", "t")
     assert "truncated_tail" in found.stdout

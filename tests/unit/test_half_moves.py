@@ -1,5 +1,7 @@
 """What a start does about moves that a crash interrupted, and what a mere look shows of them."""
 
+import logging
+
 import pytest
 
 from logstore import TopicPartition
@@ -156,6 +158,22 @@ def test_a_copy_on_the_move_by_a_broker_is_left_alone(place):
     place.fs.make_dirs(f"{place.there}/{FUTURE}")
     place.open().close()
     assert place.fs.is_dir(f"{place.there}/{FUTURE}")
+
+
+@pytest.mark.parametrize("is_at_work", (False, True))
+def test_a_copy_that_is_left_alone_is_told_unless_a_process_is_at_work_on_it(
+    place, caplog, is_at_work
+):
+    broker = place.filled()
+    if not is_at_work:
+        broker.close()
+    place.fs.make_dirs(f"{place.there}/{FUTURE}")
+    caplog.set_level(logging.INFO)
+    caplog.clear()
+    place.open(read_only=True).close()
+    levels = [each.levelno for each in caplog.records if FUTURE in each.getMessage()]
+    assert levels == [logging.INFO if is_at_work else logging.WARNING]
+    broker.close()
 
 
 @pytest.mark.parametrize("stage", ("retire", "tidy"))
