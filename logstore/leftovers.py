@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 from logstore.checkpoint.atomic import remove_temporary
 from logstore.checkpoint.topic_id import PARTITION_METADATA
-from logstore.epochs import LEADER_EPOCHS
 from logstore.errors import CorruptRecordError
 from logstore.finding import Finding
 from logstore.names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
+    LEADER_EPOCHS,
     LOG_SUFFIX,
     SEGMENT_SUFFIXES,
     SNAPSHOT_SUFFIX,

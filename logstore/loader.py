@@ -16,7 +16,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from logstore.config.broker_keys import SMALL_FILE_MAX_BYTES
-from logstore.epochs import LEADER_EPOCHS, LeaderEpochCache
+from logstore.epochs import LeaderEpochCache
 from logstore.errors import (
     CorruptCheckpointError,
     CorruptIndexError,
@@ -33,6 +33,7 @@ from logstore.names import (
     DELETE_DIR_SUFFIX,
     INDEX_SUFFIX,
     INDEX_SUFFIXES,
+    LEADER_EPOCHS,
     LOG_SUFFIX,
     SEGMENT_SUFFIXES,
     TIME_INDEX_SUFFIX,

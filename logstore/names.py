@@ -25,6 +25,9 @@ DELETE_DIR_SUFFIX = "-delete"
 FUTURE_DIR_SUFFIX = "-future"
 STRAY_DIR_SUFFIX = "-stray"
 
+LEADER_EPOCHS = "leader-epoch-checkpoint"
+"""The leader epochs of a partition, in its folder."""
+
 PRODUCER_IDS_FILE = "logstore-producer-ids.json"
 """What tells a data directory which producer ids were given out."""
 

@@ -39,13 +39,13 @@ from logstore.checkpoint.topic_id import (
 )
 from logstore.config.broker_config import BrokerConfig
 from logstore.config.overrides import effective_config
-from logstore.epochs import LEADER_EPOCHS
 from logstore.errors import CorruptCheckpointError, InvalidConfigurationError, InvalidTopicError
 from logstore.moves import MOVES_FILE, read_moves
 from logstore.names import (
     BROKER_DIRS,
     DELETE_DIR_SUFFIX,
     FUTURE_DIR_SUFFIX,
+    LEADER_EPOCHS,
     LOG_SUFFIX,
     METADATA_LOG_DIR,
     SNAPSHOT_SUFFIX,

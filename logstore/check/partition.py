@@ -12,12 +12,12 @@ from logstore.check.segment import CheckCounts, PartitionContext, PartitionState
 from logstore.check.small_files import SnapshotRow, read_snapshot
 from logstore.checkpoint.atomic import TMP_SUFFIX, UNREADABLE
 from logstore.checkpoint.topic_id import PARTITION_METADATA, read_partition_metadata
-from logstore.epochs import LEADER_EPOCHS
 from logstore.errors import CorruptCheckpointError, CorruptRecordError, UnsupportedFormatError
 from logstore.leftovers import PartitionFiles, finish_swaps, remove_leftovers
 from logstore.names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
+    LEADER_EPOCHS,
     LOG_SUFFIX,
     SNAPSHOT_SUFFIX,
     SWAP_SUFFIX,

@@ -12,8 +12,13 @@ from logstore.check.indexes import OffsetIndexCheck, SegmentPlace, TimeIndexChec
 from logstore.check.leader_epochs import LeaderEpochs
 from logstore.check.producers import ProducerHistory
 from logstore.check.scan import ScannedBatch, SegmentScan, Unreadable
-from logstore.epochs import LEADER_EPOCHS
-from logstore.names import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, file_name
+from logstore.names import (
+    INDEX_SUFFIX,
+    LEADER_EPOCHS,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    file_name,
+)
 from logstore.record.control import EndTxnMarker
 from logstore.record.header import BatchHeader
 from logstore.runtime.fs import FileSystem

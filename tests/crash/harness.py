@@ -18,8 +18,8 @@ from typing import Protocol
 
 from logstore.broker import Broker
 from logstore.checkpoint.shutdown import CLEAN_SHUTDOWN
-from logstore.epochs import LEADER_EPOCHS
 from logstore.errors import LogStoreError
+from logstore.names import LEADER_EPOCHS
 from logstore.runtime import MemoryFileSystem
 from logstore.testing import (
     Contents,

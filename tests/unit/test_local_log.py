@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from logstore.config.log_config import LogConfig
-from logstore.epochs import LEADER_EPOCHS
 from logstore.errors import KafkaStorageError, OffsetOutOfRangeError
 from logstore.log import NewRecord
+from logstore.names import LEADER_EPOCHS
 from logstore.runtime import DeterministicScheduler, Runtime
 from logstore.segment import LogSegment
 from logstore.types import AppendOrigin

@@ -8,10 +8,10 @@ from hypothesis import given
 
 from logstore.checkpoint.atomic import read_bytes
 from logstore.config.log_config import LogConfig
-from logstore.epochs import LEADER_EPOCHS
 from logstore.errors import CorruptRecordError, KafkaStorageError, OffsetOutOfRangeError
 from logstore.fetch import LATEST_TIMESTAMP, MAX_TIMESTAMP, Isolation
 from logstore.log import NewRecord
+from logstore.names import LEADER_EPOCHS
 from logstore.runtime import Runtime
 from logstore.types import AppendOrigin
 from tests.support.builders import (
