@@ -15,8 +15,8 @@ from cleaner.version_map import VersionMap, kernel_strategy
 
 if TYPE_CHECKING:
     from cleaner.config import CleanerConfig
-    from logstore.log import Log
-    from logstore.segment import LogSegment
+    from logstore.log.log import Log
+    from logstore.segment.segment import LogSegment
 
 
 def new_map(

@@ -31,8 +31,8 @@ from logstore.record.walk import walk_headers
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from logstore.log import Log
-    from logstore.segment import LogSegment
+    from logstore.log.log import Log
+    from logstore.segment.segment import LogSegment
 
 UNFOLDED_BYTES = 16 * 1024 * 1024
 """Decompressed bytes after which a chunk ends early; one batch may always exceed it."""

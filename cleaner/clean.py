@@ -19,13 +19,13 @@ from cleaner.rewrite import Observer, Rewriter, Rules
 from cleaner.stats import FATE_NAMES, CleanerStats
 from cleaner.strategy import Strategy
 from logstore.errors import SegmentOverflowError
-from logstore.swap import create_cleaned
+from logstore.segment.swap import create_cleaned
 from logstore.types import INT64_MIN
 
 if TYPE_CHECKING:
     from cleaner.config import CleanerConfig
-    from logstore.log import Log
-    from logstore.segment import LogSegment
+    from logstore.log.log import Log
+    from logstore.segment.segment import LogSegment
 
 
 class PassProgress(NamedTuple):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cleaner.manager import LogCleanerManager
     from cleaner.selection import CleanableState, CleaningDecision
     from cleaner.stats import CleanerStats
-    from logstore.log import Log
+    from logstore.log.log import Log
     from logstore.types import TopicPartition
 
 _unless_deleted = partial(suppress, UnknownTopicOrPartitionError)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from cleaner.offset_map import KeyMap
     from cleaner.selection import CleanableState
     from cleaner.stats import CleanerStats
-    from logstore.log import Log
+    from logstore.log.log import Log
 
 BELOW_LOG_START = "below_log_start"
 ACTIVE = "active"

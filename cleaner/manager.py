@@ -41,15 +41,15 @@ from logstore.errors import (
     UnknownTopicOrPartitionError,
     UnsupportedFormatError,
 )
-from logstore.services import LogService
+from logstore.manager.services import LogService
 
 if TYPE_CHECKING:
     from cleaner.clean import PassProgress
     from cleaner.stats import CleanerStats
     from logstore.config.broker_config import BrokerConfig
-    from logstore.log import Log
-    from logstore.manager import LogManager
-    from logstore.retention import RetentionDecision
+    from logstore.log.log import Log
+    from logstore.log.retention import RetentionDecision
+    from logstore.manager.manager import LogManager
     from logstore.runtime import Runtime
     from logstore.types import TopicPartition
 

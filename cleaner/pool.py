@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from cleaner.metrics import CleanerMetrics, metrics_of
 from cleaner.throttle import Throttles
 from cleaner.worker import CleanerWorker, PassListener
-from logstore.services import LogService
+from logstore.manager.services import LogService
 from logstore.types import INT64_MAX
 
 if TYPE_CHECKING:

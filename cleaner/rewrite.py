@@ -19,12 +19,13 @@ from cleaner.transactions import AbortedTransactions, TransactionState, keep_las
 from cleaner.version_map import kernel_strategy
 from logstore.record.codecs import Codec, compress
 from logstore.record.layout import CODEC_MASK, HEADER_SIZE
-from logstore.segment import BatchExtent, LogSegment
+from logstore.segment.segment import LogSegment
+from logstore.segment.values import BatchExtent
 from logstore.types import INT64_MAX, NO_OFFSET
 
 if TYPE_CHECKING:
     from cleaner.offset_map import KeyMap
-    from logstore.log import Log
+    from logstore.log.log import Log
 
 Observer = Callable[["KeyMap", Chunk, NDArray[np.uint8]], None]
 """Shown each chunk once its records were judged: the map, the chunk, the codes of what was parsed.

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from logstore.types import INT64_MAX, TopicPartition
 
 if TYPE_CHECKING:
-    from logstore.log import Log
-    from logstore.segment import LogSegment
+    from logstore.log.log import Log
+    from logstore.segment.segment import LogSegment
 
 
 _STANDING_GATES = ("policy", "cleaner_disabled", "uncleanable", "paused")

@@ -20,9 +20,9 @@ from logstore.types import INT64_MAX, NO_OFFSET
 
 if TYPE_CHECKING:
     from cleaner.chunks import Chunk
-    from logstore.log import Log
-    from logstore.producer_entry import LastRecord
-    from logstore.segment import LogSegment
+    from logstore.log.log import Log
+    from logstore.producers.entry import LastRecord
+    from logstore.segment.segment import LogSegment
     from logstore.types import AbortedTxn
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from cleaner.manager import LogCleanerManager, Selected, Survey
 from logstore.errors import KafkaStorageError, UnknownTopicOrPartitionError
-from logstore.housekeeping import log_removals
+from logstore.manager.housekeeping import log_removals
 
 if TYPE_CHECKING:
     from cleaner.manager import PassResult

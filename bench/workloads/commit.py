@@ -22,9 +22,9 @@ from logstore.checkpoint.offsets import RECOVERY_POINTS, REPLICATION_OFFSETS
 from logstore.checkpoint.topic_id import decode_topic_id, write_partition_metadata
 from logstore.config.broker_config import BrokerConfig
 from logstore.config.overrides import effective_config
+from logstore.directories.directory import LOCK_FILE, LogDirectory
 from logstore.errors import InvalidRecordError, KafkaStorageError, TopicAlreadyExistsError
-from logstore.loader import open_log
-from logstore.log_directory import LOCK_FILE, LogDirectory
+from logstore.loading.loader import open_log
 from logstore.names import parse_log_dir, validate_topic_name
 from logstore.runtime import (
     DiskFileSystem,
@@ -34,12 +34,12 @@ from logstore.runtime import (
     make_dirs_durably,
     remove_tree,
 )
-from logstore.topic_ids import random_topic_id
-from logstore.topics import Topic, TopicStore
+from logstore.topics.ids import random_topic_id
+from logstore.topics.store import Topic, TopicStore
 from logstore.types import TopicPartition
 
 if TYPE_CHECKING:
-    from logstore.log import Log
+    from logstore.log.log import Log
     from logstore.runtime import Random
 
 JOB_DIR_PREFIX = ".logstore-write."

@@ -26,7 +26,7 @@ from bench.workloads.stages import timed
 from logstore.errors import InvalidConfigurationError
 from logstore.names import validate_topic_name
 from logstore.runtime import Runtime, SystemClock, random_source
-from logstore.topics import Topic
+from logstore.topics.store import Topic
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -14,9 +14,9 @@ import numpy as np
 
 from bench.workloads.blocks import MALFORMED_BYTES, MALFORMED_VERSION, VERSION, Block, block_of
 from bench.workloads.spec import Spec
-from logstore.append import ColumnsDraft, Placement
 from logstore.config.log_config import LogConfig
 from logstore.config.overrides import effective_config
+from logstore.log.drafts import ColumnsDraft, Placement
 from logstore.record.codecs import Codec
 from logstore.record.columns import BytesColumn
 from logstore.record.varint import encode_varint

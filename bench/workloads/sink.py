@@ -72,13 +72,13 @@ from logstore.runtime import (
     SystemClock,
     random_source,
 )
-from logstore.topics import Topic
+from logstore.topics.store import Topic
 from logstore.types import INT32_MAX, TopicPartition
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from logstore.log import Log
+    from logstore.log.log import Log
     from logstore.record.columns import BytesColumn
 
 BATCH_RECORDS = 1000

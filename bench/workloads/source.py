@@ -65,12 +65,12 @@ from bench.workloads.options import json_of, names_of, number_of, one_of, refuse
 from bench.workloads.splits import SegmentSplit, Task, splits_of, stored_batches, tasks_of
 from logstore.broker import Broker
 from logstore.errors import InvalidConfigurationError
-from logstore.fetch import Isolation
+from logstore.log.reader import Isolation
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from logstore.log import Log
+    from logstore.log.log import Log
     from logstore.types import TopicPartition
 
 OPTIONS = (

@@ -24,17 +24,17 @@ from logstore.errors import (
     InvalidRecordError,
     KafkaStorageError,
 )
-from logstore.fetch import FETCH_BYTES, Isolation
+from logstore.log.reader import FETCH_BYTES, Isolation
 from logstore.record.walk import check_place, walk_buffer
 from logstore.types import INT64_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from logstore.log import Log
+    from logstore.log.log import Log
     from logstore.record.batch import RecordBatch
     from logstore.record.columns import RecordColumns
-    from logstore.segment import LogSegment
+    from logstore.segment.segment import LogSegment
 
 _MOVES_BYTES = frozenset({"finished_swap", "split_segment"})
 """Recovery that puts other bytes under a segment's name, in memory only."""

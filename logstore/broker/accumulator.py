@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from logstore.append import AppendInfo, NewRecord
 from logstore.broker.futures import FutureRecordMetadata, ProducedMetadata
 from logstore.broker.produce import check_for_clients
 from logstore.broker.producer_batch import build_producer_batch
@@ -23,6 +22,7 @@ from logstore.errors import (
     RecordListTooLargeError,
     RequestError,
 )
+from logstore.log.drafts import AppendInfo, NewRecord
 from logstore.record.layout import HEADER_SIZE
 from logstore.runtime import DeterministicScheduler, ThreadScheduler, VirtualClock
 from logstore.types import NO_TIMESTAMP, TopicPartition
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from logstore.broker.producer_config import ProducerConfig
     from logstore.broker.producer_metrics import ProducerMetrics
     from logstore.broker.session import ProducerSession
-    from logstore.manager import LogManager
+    from logstore.manager.manager import LogManager
     from logstore.runtime import Runtime, Scheduler
 
 logger = logging.getLogger(__name__)

@@ -23,7 +23,7 @@ from logstore.errors import LogStoreError, UnknownTopicOrPartitionError
 
 if TYPE_CHECKING:
     from cleaner.manager import LogCleanerManager
-    from logstore.manager import LogManager
+    from logstore.manager.manager import LogManager
     from logstore.types import TopicPartition
 
 NO_OFFSET = -1

@@ -26,10 +26,11 @@ from logstore.broker.writer import AppendedRange, BatchWriter
 from logstore.config.broker_config import BrokerConfig
 from logstore.config.overrides import ConfigValue, describe
 from logstore.errors import InvalidConfigurationError, UnknownTopicOrPartitionError
-from logstore.fetch import Isolation, ListedOffset
-from logstore.housekeeping import Housekeeping
-from logstore.log import Log, NewRecord
-from logstore.manager import LogManager
+from logstore.log.drafts import NewRecord
+from logstore.log.log import Log
+from logstore.log.reader import Isolation, ListedOffset
+from logstore.manager.housekeeping import Housekeeping
+from logstore.manager.manager import LogManager
 from logstore.record.codecs import Codec
 from logstore.runtime import (
     Clock,
@@ -39,7 +40,7 @@ from logstore.runtime import (
     SystemClock,
     ThreadScheduler,
 )
-from logstore.topics import Topic
+from logstore.topics.store import Topic
 from logstore.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
     from cleaner.manager import LogCleanerManager
     from cleaner.metrics import CleanerMetrics
     from cleaner.pool import CleanerPool
-    from logstore.append import AppendInfo
     from logstore.broker.fates import PartitionFates
     from logstore.broker.producer import Producer
     from logstore.broker.reports import (
@@ -59,7 +59,8 @@ if TYPE_CHECKING:
         RetainReport,
     )
     from logstore.broker.transactions import TransactionCoordinator
-    from logstore.loading import LoadListener
+    from logstore.log.drafts import AppendInfo
+    from logstore.manager.opening import LoadListener
 
 
 if TYPE_CHECKING:

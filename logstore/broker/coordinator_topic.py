@@ -10,9 +10,9 @@ from logstore.errors import UnknownTopicOrPartitionError
 from logstore.types import TopicPartition
 
 if TYPE_CHECKING:
-    from logstore.log import Log
-    from logstore.manager import LogManager
-    from logstore.topics import Topic
+    from logstore.log.log import Log
+    from logstore.manager.manager import LogManager
+    from logstore.topics.store import Topic
 
 
 class CoordinatorTopic:

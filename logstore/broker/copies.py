@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.checkpoint.offsets import OffsetCheckpoint
 from logstore.checkpoint.shutdown import mark_clean_shutdown
+from logstore.directories.directory import CHECKPOINTS
 from logstore.errors import CorruptCheckpointError, InvalidConfigurationError, KafkaStorageError
-from logstore.log_directory import CHECKPOINTS
 from logstore.names import LOG_SUFFIX, parse_segment_file
 from logstore.runtime import FileKind, clear_folder, make_dirs_durably, remove_tree
-from logstore.topics import TopicStore
+from logstore.topics.store import TopicStore
 
 if TYPE_CHECKING:
-    from logstore.log_directory import LogDirectory
-    from logstore.manager import LogManager
+    from logstore.directories.directory import LogDirectory
+    from logstore.manager.manager import LogManager
     from logstore.runtime import FileStat, FileSystem
     from logstore.types import TopicPartition
 

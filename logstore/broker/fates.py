@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from cleaner.manager import LogCleanerManager
     from cleaner.selection import CleaningDecision
     from cleaner.stats import CleanerStats
-    from logstore.log import Log
+    from logstore.log.log import Log
 
 _CONTROLS = {-1: None, 0: "abort", 1: "commit"}
 _OTHER_CONTROL = "other"

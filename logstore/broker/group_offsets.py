@@ -39,7 +39,7 @@ from logstore.types import INT32_MAX, INT64_MAX, AppendOrigin, TopicPartition
 if TYPE_CHECKING:
     from logstore.broker.transaction_state import ProducerIdAndEpoch
     from logstore.config.broker_config import BrokerConfig
-    from logstore.manager import LogManager
+    from logstore.manager.manager import LogManager
     from logstore.record.batch import RecordBatch
     from logstore.runtime.clock import Clock
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logstore.errors import CorruptionError, UnsupportedFormatError
-from logstore.fetch import Isolation
+from logstore.log.reader import Isolation
 from logstore.names import LOG_SUFFIX, parse_partition_dir, parse_segment_file
 from logstore.record import layout
 from logstore.record.batch import RecordBatch, decode_stored
@@ -24,9 +24,9 @@ from logstore.types import NO_TIMESTAMP, TopicPartition
 if TYPE_CHECKING:
     from cleaner.selection import CleanableState
     from logstore.broker.broker import Broker
-    from logstore.log import Log
+    from logstore.log.log import Log
     from logstore.runtime import File, FileSystem
-    from logstore.segment import LogSegment
+    from logstore.segment.segment import LogSegment
 
 CLEAN = "clean"
 DIRTY = "dirty"

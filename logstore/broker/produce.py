@@ -15,12 +15,12 @@ from logstore.broker.transaction_state import ProducerIdAndEpoch
 from logstore.errors import InvalidTopicError
 from logstore.record import layout
 from logstore.record.header import BatchHeader
-from logstore.topics import INTERNAL_COMPACTED_TOPICS
+from logstore.topics.store import INTERNAL_COMPACTED_TOPICS
 
 if TYPE_CHECKING:
-    from logstore.append import AppendInfo
     from logstore.broker.transactions import TransactionCoordinator
-    from logstore.manager import LogManager
+    from logstore.log.drafts import AppendInfo
+    from logstore.manager.manager import LogManager
     from logstore.types import TopicPartition
 
 

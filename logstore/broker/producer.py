@@ -11,7 +11,6 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
-from logstore.append import NewRecord
 from logstore.broker.accumulator import RecordAccumulator
 from logstore.broker.group_offsets import checked_group, checked_offsets
 from logstore.broker.partitioner import Partitioner
@@ -25,6 +24,7 @@ from logstore.errors import (
     MessageSizeTooLargeError,
     UnknownTopicOrPartitionError,
 )
+from logstore.log.drafts import NewRecord
 from logstore.record.layout import HEADER_SIZE
 from logstore.types import INT64_MAX, NO_TIMESTAMP, TopicPartition
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from logstore.broker.group_offsets import OffsetAndMetadata
     from logstore.broker.producer_config import Serialize
     from logstore.broker.transactions import TransactionCoordinator
-    from logstore.manager import LogManager
+    from logstore.manager.manager import LogManager
     from logstore.runtime import Runtime
 
 logger = logging.getLogger(__name__)

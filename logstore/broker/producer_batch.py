@@ -9,8 +9,8 @@ from logstore.record.batch import build_batch, seal_batch
 from logstore.record.records import SMALL_BATCH_RECORDS, Record
 
 if TYPE_CHECKING:
-    from logstore.append import NewRecord
     from logstore.broker.session import Stamp
+    from logstore.log.drafts import NewRecord
     from logstore.record.codecs import Codec
 
 

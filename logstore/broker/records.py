@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from logstore.errors import InvalidRecordError
-from logstore.fetch import Isolation
-from logstore.log import Log, NewRecord
+from logstore.loading.second_look import TRANSIENT
+from logstore.log.drafts import NewRecord
+from logstore.log.log import Log
+from logstore.log.reader import Isolation
 from logstore.record.records import Header
-from logstore.second_look import TRANSIENT
 from logstore.types import TimestampType
 
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from cleaner.command import CleanOutcome
     from cleaner.selection import CleaningDecision, Gate
     from cleaner.stats import CleanerStats
-    from logstore.retention import RetentionDecision
+    from logstore.log.retention import RetentionDecision
     from logstore.types import TopicPartition
 
 

@@ -36,10 +36,10 @@ from logstore.errors import (
 from logstore.types import INT32_MAX, TopicPartition
 
 if TYPE_CHECKING:
-    from logstore.append import AppendInfo
     from logstore.broker.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata
     from logstore.broker.transactions import TransactionCoordinator
-    from logstore.manager import LogManager
+    from logstore.log.drafts import AppendInfo
+    from logstore.manager.manager import LogManager
 
 FATAL_ERRORS = (ProducerFencedError, InvalidProducerIdMappingError, InvalidTxnStateError)
 """After which a transactional producer can only be closed."""

@@ -10,8 +10,8 @@ from logstore.broker.records import ConsumerRecord, read_records
 
 if TYPE_CHECKING:
     from logstore.config.log_config import LogConfig
-    from logstore.fetch import Isolation
-    from logstore.log import Log
+    from logstore.log.log import Log
+    from logstore.log.reader import Isolation
 
 
 def latest_per_key(

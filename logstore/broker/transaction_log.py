@@ -11,7 +11,6 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from logstore.append import NewRecord
 from logstore.broker.coordinator_topic import CoordinatorTopic
 from logstore.broker.transaction_state import (
     TransactionMetadata,
@@ -21,10 +20,11 @@ from logstore.broker.transaction_state import (
     encode_value,
 )
 from logstore.errors import LogStoreError
+from logstore.log.drafts import NewRecord
 
 if TYPE_CHECKING:
     from logstore.config.broker_config import BrokerConfig
-    from logstore.manager import LogManager
+    from logstore.manager.manager import LogManager
 
 logger = logging.getLogger(__name__)
 

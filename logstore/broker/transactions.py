@@ -50,13 +50,13 @@ from logstore.errors import (
     TransactionCoordinatorFencedError,
     UnknownTopicOrPartitionError,
 )
-from logstore.services import LogService
+from logstore.manager.services import LogService
 from logstore.types import NO_PRODUCER_ID, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from logstore.manager import LogManager
+    from logstore.manager.manager import LogManager
     from logstore.runtime import Runtime, ScheduledTask
 
 __all__ = ["ProducerIdAndEpoch", "TransactionConfig", "TransactionCoordinator"]

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from logstore.broker.partitioner import Partitioner
-    from logstore.log import Log, NewRecord
+    from logstore.log.drafts import NewRecord
+    from logstore.log.log import Log
 
 BATCH_BYTES = 16_384
 """Where a batch closes unless told otherwise: `batch.size` of Kafka's producer."""

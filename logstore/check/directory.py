@@ -39,8 +39,8 @@ from logstore.checkpoint.topic_id import (
 )
 from logstore.config.broker_config import BrokerConfig
 from logstore.config.overrides import effective_config
+from logstore.directories.move_notes import MOVES_FILE, read_moves
 from logstore.errors import CorruptCheckpointError, InvalidConfigurationError, InvalidTopicError
-from logstore.moves import MOVES_FILE, read_moves
 from logstore.names import (
     BROKER_DIRS,
     DELETE_DIR_SUFFIX,
@@ -57,7 +57,7 @@ from logstore.names import (
 )
 from logstore.record.codecs import DEFAULT_LIMIT
 from logstore.runtime.fs import FileSystem
-from logstore.topics import INTERNAL_COMPACTED_TOPICS, TOPICS_FILE, Topic, TopicStore
+from logstore.topics.store import INTERNAL_COMPACTED_TOPICS, TOPICS_FILE, Topic, TopicStore
 from logstore.types import INT32_MAX, INT64_MAX, TopicPartition
 
 CHECKPOINTS = (RECOVERY_POINTS, REPLICATION_OFFSETS, LOG_START_OFFSETS, CLEANER_OFFSETS)

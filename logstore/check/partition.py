@@ -13,7 +13,7 @@ from logstore.check.small_files import SnapshotRow, read_snapshot
 from logstore.checkpoint.atomic import TMP_SUFFIX, UNREADABLE
 from logstore.checkpoint.topic_id import PARTITION_METADATA, read_partition_metadata
 from logstore.errors import CorruptCheckpointError, CorruptRecordError, UnsupportedFormatError
-from logstore.leftovers import PartitionFiles, finish_swaps, remove_leftovers
+from logstore.loading.leftovers import PartitionFiles, finish_swaps, remove_leftovers
 from logstore.names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,

@@ -1,6 +1,6 @@
 """What the batches of a partition say of producers, followed from batch to batch.
 
-A second opinion: written apart from `logstore.producer_state`, whose files it judges.
+A second opinion: written apart from `logstore.producers.state`, whose files it judges.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from logstore.check.findings import WARNING, CheckFinding, finding
-from logstore.producer_snapshot import SnapshotEntry
+from logstore.producers.snapshot import SnapshotEntry
 from logstore.record.control import EndTxnMarker
 from logstore.record.header import BatchHeader, increment_sequence
 from logstore.types import NO_SEQUENCE, AbortedTxn

@@ -11,7 +11,7 @@ from logstore.check.findings import WARNING, CheckFinding, finding, unreadable
 from logstore.checkpoint.atomic import read_bytes
 from logstore.checkpoint.rows import CHECKPOINT_VERSION
 from logstore.errors import CorruptCheckpointError, CorruptSnapshotError
-from logstore.producer_snapshot import ENTRY_SIZE, HEADER_SIZE, SnapshotEntry, decode_snapshot
+from logstore.producers.snapshot import ENTRY_SIZE, HEADER_SIZE, SnapshotEntry, decode_snapshot
 from logstore.runtime.fs import FileSystem
 from logstore.types import TopicPartition
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from logstore.broker import Broker
     from logstore.cli.show.progress import ProgressBar
     from logstore.config.broker_config import BrokerConfig
-    from logstore.loading import LoadProgress
+    from logstore.manager.opening import LoadProgress
     from logstore.runtime import Clock
 
 DEFAULT_DATA_DIR = "logstore-data"
@@ -176,7 +176,7 @@ def note_writers(directories: Iterable[str]) -> None:
 
 def writers_of(directories: Iterable[str]) -> dict[str, int]:
     """Return the other processes that have data directories for writing; 0 where unknown."""
-    from logstore.log_directory import LOCK_FILE
+    from logstore.directories.directory import LOCK_FILE
     from logstore.runtime import DiskFileSystem
 
     holders = {path: DiskFileSystem().lock_holder(f"{path}/{LOCK_FILE}") for path in directories}

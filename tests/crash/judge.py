@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from itertools import pairwise
 
 from logstore.broker import Broker
+from logstore.directories.move_notes import MOVES_FILE
 from logstore.log import Log
-from logstore.moves import MOVES_FILE
 from logstore.names import FUTURE_DIR_SUFFIX
 from tests.crash.journal import (
     Cleaning,

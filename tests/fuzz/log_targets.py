@@ -17,9 +17,9 @@ from logstore.errors import (
     SegmentOverflowError,
     UnsupportedFormatError,
 )
-from logstore.fetch import Isolation
-from logstore.loader import open_log
+from logstore.loading.loader import open_log
 from logstore.log import Log, NewRecord
+from logstore.log.reader import Isolation
 from logstore.record.batch import RecordBatch
 from logstore.record.codecs import Codec, decompress
 from logstore.record.control import end_txn_marker_of

@@ -24,7 +24,6 @@ from logstore.checkpoint.topic_id import read_partition_metadata, write_partitio
 from logstore.config.broker_config import BrokerConfig
 from logstore.config.overrides import effective_config
 from logstore.config.properties import parse_properties
-from logstore.epochs import LeaderEpochCache
 from logstore.errors import (
     CorruptCheckpointError,
     CorruptIndexError,
@@ -35,8 +34,9 @@ from logstore.errors import (
     UnsupportedFormatError,
 )
 from logstore.index import OffsetIndex, TimeIndex, TransactionIndex
+from logstore.log.epochs import LeaderEpochCache
 from logstore.names import validate_topic_name
-from logstore.producer_snapshot import decode_snapshot, encode_snapshot
+from logstore.producers.snapshot import decode_snapshot, encode_snapshot
 from logstore.record.batch import RecordBatch
 from logstore.record.codecs import Codec, compress, decompress
 from logstore.record.columns import decode_section

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from logstore.append import end_txn_batch
+from logstore.log.drafts import end_txn_batch
 from logstore.record.batch import build_batch
 from logstore.record.codecs import Codec
 from logstore.record.control import ControlType, EndTxnMarker

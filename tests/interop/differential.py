@@ -22,7 +22,7 @@ from cleaner.config import CleanerConfig
 from cleaner.stats import CleanerStats
 from logstore.checkpoint.offsets import CLEANER_OFFSETS
 from logstore.checkpoint.shutdown import CLEAN_SHUTDOWN
-from logstore.producer_snapshot import decode_snapshot
+from logstore.producers.snapshot import decode_snapshot
 from logstore.record.header import BatchHeader
 from logstore.types import INT64_MAX
 from tests.interop.comparing import (

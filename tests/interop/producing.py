@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from logstore.append import end_txn_batch
-from logstore.producer_state import PRODUCER_ID_EXPIRATION_MS
+from logstore.log.drafts import end_txn_batch
+from logstore.producers.state import PRODUCER_ID_EXPIRATION_MS
 from logstore.record.batch import RecordBatch, build_batch
 from logstore.record.codecs import Codec
 from logstore.record.control import ControlType, EndTxnMarker

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from logstore.producer_state import PRODUCER_ID_EXPIRATION_MS
+from logstore.producers.state import PRODUCER_ID_EXPIRATION_MS
 from logstore.record.batch import build_batch
 from logstore.record.codecs import Codec
 from logstore.record.records import Record

@@ -10,7 +10,7 @@ import shutil
 import pytest
 
 from cleaner.config import CleanerConfig
-from logstore.append import end_txn_batch
+from logstore.log.drafts import end_txn_batch
 from logstore.record.batch import build_batch
 from logstore.record.control import ControlType, EndTxnMarker
 from logstore.record.records import Record

@@ -10,7 +10,7 @@ import os
 import pytest
 
 from logstore.errors import CorruptRecordError
-from logstore.producer_state import PRODUCER_ID_EXPIRATION_MS
+from logstore.producers.state import PRODUCER_ID_EXPIRATION_MS
 from logstore.record.batch import build_batch
 from logstore.record.records import Record
 from tests.interop.leftovers import file, log_start_beyond, overflowed

@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from logstore.dump import DumpOptions, Stream, dump_files
+from logstore.inspect.dump import DumpOptions, Stream, dump_files
 from logstore.record.crc32c import crc32c
 from logstore.runtime import DiskFileSystem, ReadOnlyFileSystem
 from tests.support.dump_tool import WORKING_DIR, cases, kafka_dump

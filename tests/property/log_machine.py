@@ -16,7 +16,7 @@ from hypothesis.stateful import invariant, precondition, rule
 
 from logstore.config.log_config import LogConfig
 from logstore.errors import OffsetOutOfRangeError, PolicyViolationError
-from logstore.fetch import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP, Isolation
+from logstore.log.reader import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP, Isolation
 from logstore.runtime import Runtime
 from logstore.testing import Contents, CrashMode, FaultyFileSystem, Names
 from tests.property.log_appends import DAY_MS, AppendingMachine, alterations, around_the_start

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hypothesis.strategies as st
 from hypothesis import given
 
-from logstore.fetch import Isolation
+from logstore.log.reader import Isolation
 from logstore.record.batch import build_batch
 from logstore.record.codecs import Codec
 from logstore.record.records import Record

@@ -14,7 +14,7 @@ import pytest
 
 from logstore import Broker, SystemClock, TopicPartition
 from logstore.check.directory import Checker
-from logstore.fetch import Isolation
+from logstore.log.reader import Isolation
 from logstore.runtime import DiskFileSystem, ReadOnlyFileSystem
 from tests.property.pool_threads import (
     Crew,

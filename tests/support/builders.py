@@ -13,10 +13,11 @@ from pathlib import Path
 
 from logstore.checkpoint.atomic import read_bytes
 from logstore.config.log_config import LogConfig
-from logstore.epochs import LeaderEpochCache
-from logstore.loader import open_log
+from logstore.loading.loader import open_log
 from logstore.log import Log, NewRecord
-from logstore.producer_state import ProducerStateManager
+from logstore.log.epochs import LeaderEpochCache
+from logstore.log.recovery import SegmentRecovery, recover_segment
+from logstore.producers.state import ProducerStateManager
 from logstore.record.batch import RecordBatch, build_batch
 from logstore.record.codecs import Codec
 from logstore.record.control import (
@@ -27,7 +28,6 @@ from logstore.record.control import (
 )
 from logstore.record.records import Record
 from logstore.record.walk import walk_buffer
-from logstore.recovery import SegmentRecovery, recover_segment
 from logstore.runtime import (
     DiskFileSystem,
     FileSystem,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from cleaner.clean import clean_pass
 from cleaner.config import CleanerConfig
 from cleaner.stats import CleanerStats
-from logstore.fetch import Isolation
 from logstore.log import AppendInfo, Log, NewRecord
+from logstore.log.reader import Isolation
 from logstore.record.batch import RecordBatch, build_batch
 from logstore.record.codecs import Codec
 from logstore.record.records import Record

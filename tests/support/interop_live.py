@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 from logstore.config.overrides import effective_config
 from logstore.errors import LogStoreError
-from logstore.loader import open_log
+from logstore.loading.loader import open_log
 from logstore.log import Log
-from logstore.producer_state import PRODUCER_ID_EXPIRATION_MS
+from logstore.producers.state import PRODUCER_ID_EXPIRATION_MS
 from logstore.runtime import DiskFileSystem, Runtime, VirtualClock
 from logstore.types import AppendOrigin, TopicPartition
 from tests.support.interop import Judge

@@ -23,10 +23,10 @@ from logstore.checkpoint.offsets import (
 )
 from logstore.checkpoint.shutdown import CLEAN_SHUTDOWN
 from logstore.checkpoint.topic_id import PARTITION_METADATA
-from logstore.fetch import Isolation
 from logstore.log import Log
-from logstore.producer_snapshot import ENTRY_SIZE
-from logstore.producer_snapshot import HEADER_SIZE as SNAPSHOT_HEADER_SIZE
+from logstore.log.reader import Isolation
+from logstore.producers.snapshot import ENTRY_SIZE
+from logstore.producers.snapshot import HEADER_SIZE as SNAPSHOT_HEADER_SIZE
 from logstore.record.batch import RecordBatch
 from logstore.record.records import Record
 from logstore.segment import LogSegment

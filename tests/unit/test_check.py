@@ -12,7 +12,7 @@ import pytest
 from logstore import Broker, TopicPartition
 from logstore.check import ERROR, INFO, WARNING, CheckCounts, Checker
 from logstore.index import OffsetIndex
-from logstore.producer_snapshot import SnapshotEntry, encode_snapshot
+from logstore.producers.snapshot import SnapshotEntry, encode_snapshot
 from logstore.runtime import (
     DiskFileSystem,
     MemoryFileSystem,

@@ -6,7 +6,7 @@ Every row runs on a directory of Kafka's and on one of this engine's.
 import pytest
 
 from logstore.check import INFO, WARNING
-from logstore.producer_snapshot import encode_snapshot
+from logstore.producers.snapshot import encode_snapshot
 from tests.support.damage import CHECKPOINTS, EPOCHS, ORIGINS, DamageTable, Found
 
 TABLE = DamageTable()

@@ -3,8 +3,8 @@
 import pytest
 
 from logstore.check import INFO, Checker
+from logstore.directories.move_notes import MOVES_FILE
 from logstore.errors import CorruptCheckpointError
-from logstore.moves import MOVES_FILE
 from tests.unit import test_half_moves
 from tests.unit.test_half_moves import interrupted
 

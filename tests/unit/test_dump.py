@@ -4,9 +4,9 @@ import struct
 
 import pytest
 
-from logstore.dump import DumpOptions, Stream, dump_files
 from logstore.index import OffsetIndex, TimeIndex
-from logstore.producer_snapshot import SnapshotEntry, encode_snapshot
+from logstore.inspect.dump import DumpOptions, Stream, dump_files
+from logstore.producers.snapshot import SnapshotEntry, encode_snapshot
 from logstore.record.batch import RecordBatch, build_batch
 from logstore.record.header import BatchHeader
 from logstore.record.records import Record

@@ -3,8 +3,8 @@
 import pytest
 
 from logstore.checkpoint.atomic import read_bytes
-from logstore.epochs import EpochEndOffset, EpochEntry, LeaderEpochCache
 from logstore.errors import CorruptCheckpointError
+from logstore.log.epochs import EpochEndOffset, EpochEntry, LeaderEpochCache
 from logstore.runtime import MemoryFileSystem
 
 PATH = "t-0/leader-epoch-checkpoint"

@@ -8,7 +8,8 @@ from logstore.errors import (
     InvalidRecordError,
     OffsetOutOfRangeError,
 )
-from logstore.fetch import (
+from logstore.log import NewRecord
+from logstore.log.reader import (
     EARLIEST_LOCAL_TIMESTAMP,
     EARLIEST_TIMESTAMP,
     LATEST_TIERED_TIMESTAMP,
@@ -18,7 +19,6 @@ from logstore.fetch import (
     Isolation,
     ListedOffset,
 )
-from logstore.log import NewRecord
 from logstore.record.batch import RecordBatch
 from logstore.types import AppendOrigin
 from tests.support.builders import (

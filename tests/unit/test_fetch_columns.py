@@ -5,8 +5,8 @@ import pytest
 
 from logstore.check import Checker
 from logstore.errors import CorruptRecordError, OffsetOutOfRangeError
-from logstore.fetch import Isolation
 from logstore.log import NewRecord
+from logstore.log.reader import Isolation
 from logstore.record.batch import RecordBatch, seal_batch
 from logstore.record.codecs import Codec
 from logstore.runtime import VirtualClock

@@ -6,8 +6,8 @@ What an iterator holds of a segment it gives to the end; then it looks at the lo
 import pytest
 
 from logstore.errors import IllegalStateError, KafkaStorageError, OffsetOutOfRangeError
-from logstore.fetch import Isolation
 from logstore.log import NewRecord
+from logstore.log.reader import Isolation
 from logstore.segment import LogSegment
 from tests.support.builders import fill, records_of
 from tests.support.cleaning import compacted, put, run_pass
@@ -97,7 +97,7 @@ def test_retention_is_met_like_a_deletion(world):
 
 def test_a_log_start_inside_the_segment_is_met_at_the_next_piece(world, monkeypatch):
     """A piece is one read; here a read gives one batch."""
-    monkeypatch.setattr("logstore.fetch.FETCH_BYTES", 1)
+    monkeypatch.setattr("logstore.log.reader.FETCH_BYTES", 1)
     log = filled(world)
     iterator = log.reader.records(0)
     next(iterator)

@@ -7,8 +7,8 @@ import pytest
 from logstore import TopicPartition
 from logstore.check import Checker
 from logstore.checkpoint.offsets import CLEANER_OFFSETS
+from logstore.directories.move_notes import MOVES_FILE, Move, read_moves, write_moves
 from logstore.errors import InvalidConfigurationError, KafkaStorageError
-from logstore.moves import MOVES_FILE, Move, read_moves, write_moves
 from logstore.runtime import MemoryFileSystem, ReadOnlyFileSystem, VirtualClock
 from tests.support.faulty import FaultyFileSystem
 from tests.support.golden_dirs import tree

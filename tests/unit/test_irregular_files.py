@@ -7,8 +7,8 @@ import pytest
 
 from logstore.checkpoint.atomic import TMP_SUFFIX
 from logstore.checkpoint.rows import CHECKPOINT_VERSION
+from logstore.directories.directory import CHECKPOINTS, LOCK_FILE, REPLACED_FILES
 from logstore.errors import CorruptCheckpointError, KafkaStorageError
-from logstore.log_directory import CHECKPOINTS, LOCK_FILE, REPLACED_FILES
 from logstore.names import INDEX_SUFFIXES, SNAPSHOT_SUFFIX, file_name
 from logstore.runtime import DiskFileSystem, VirtualClock
 from logstore.topics import TOPICS_FILE

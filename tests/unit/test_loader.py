@@ -10,12 +10,12 @@ from itertools import accumulate
 import pytest
 
 from logstore.checkpoint.atomic import read_bytes
-from logstore.epochs import EpochEntry
 from logstore.errors import UnsupportedFormatError
-from logstore.fetch import Isolation
 from logstore.log import NewRecord
+from logstore.log.epochs import EpochEntry
+from logstore.log.reader import Isolation
 from logstore.names import file_name
-from logstore.producer_snapshot import decode_snapshot
+from logstore.producers.snapshot import decode_snapshot
 from logstore.record.batch import RecordBatch
 from logstore.runtime import Runtime
 from logstore.testing import (

@@ -2,8 +2,8 @@
 
 import pytest
 
-from logstore.epochs import EpochEntry
 from logstore.errors import CorruptRecordError
+from logstore.log.epochs import EpochEntry
 from logstore.names import file_name
 from logstore.types import AppendOrigin, TimestampOffset
 from tests.support.builders import (

@@ -3,7 +3,7 @@
 import pytest
 
 from logstore.errors import SegmentOverflowError
-from logstore.fetch import Isolation
+from logstore.log.reader import Isolation
 from logstore.names import file_name
 from tests.support.builders import actions_of, batch, log_name, offsets_in, records_of
 from tests.support.crafted import (

@@ -12,7 +12,7 @@ import pytest
 from logstore.broker import Broker
 from logstore.checkpoint.offsets import LOG_START_OFFSETS, RECOVERY_POINTS
 from logstore.checkpoint.shutdown import CLEAN_SHUTDOWN
-from logstore.finding import Finding
+from logstore.log.finding import Finding
 from logstore.names import file_name
 from logstore.record.layout import HEADER_SIZE_UP_TO_MAGIC
 from logstore.runtime import Runtime
@@ -146,7 +146,9 @@ def test_every_kind_of_finding_is_met_and_logged(caplog):
         crafted.put(world)
         caplog.clear()
         log = crafted.open(world)
-        messages = [r.getMessage() for r in caplog.records if r.name == "logstore.leftovers"]
+        messages = [
+            r.getMessage() for r in caplog.records if r.name == "logstore.loading.leftovers"
+        ]
         assert messages == [f"{f.path}: {f.action}: {f.detail}" for f in log.findings]
         assert all(f.path.startswith(world.directory) and f.detail for f in log.findings)
         met |= {finding.action for finding in log.findings}

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from logstore.epochs import EpochEntry
 from logstore.errors import (
     IllegalStateError,
     InvalidTimestampError,
     KafkaStorageError,
 )
 from logstore.log import NewRecord
+from logstore.log.epochs import EpochEntry
 from logstore.record.batch import RecordBatch, build_batch, seal_batch, with_offset_and_epoch
 from logstore.record.codecs import Codec
 from logstore.record.columns import BytesColumn, headers_column

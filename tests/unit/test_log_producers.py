@@ -13,8 +13,8 @@ from logstore.errors import (
     OutOfOrderSequenceNumberError,
     TransactionCoordinatorFencedError,
 )
-from logstore.fetch import Isolation
 from logstore.log import NewRecord
+from logstore.log.reader import Isolation
 from logstore.record.batch import build_batch
 from logstore.record.codecs import Codec
 from logstore.record.records import Record

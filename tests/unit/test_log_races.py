@@ -6,11 +6,11 @@ import threading
 
 import pytest
 
-from logstore import fetch
 from logstore.config.log_config import LogConfig
 from logstore.errors import IllegalStateError, KafkaStorageError, OffsetOutOfRangeError
-from logstore.fetch import MAX_TIMESTAMP, Isolation
 from logstore.log import NewRecord
+from logstore.log import reader as fetch
+from logstore.log.reader import MAX_TIMESTAMP, Isolation
 from logstore.runtime import MemoryFileSystem, Runtime
 from logstore.segment import LogSegment
 from logstore.types import AppendOrigin

@@ -5,7 +5,6 @@ import random
 import numpy as np
 import pytest
 
-from logstore.epochs import EpochEntry
 from logstore.errors import (
     CorruptRecordError,
     InvalidRecordError,
@@ -18,8 +17,9 @@ from logstore.errors import (
     UnexpectedAppendOffsetError,
     UnsupportedFormatError,
 )
-from logstore.fetch import Isolation
 from logstore.log import NewRecord
+from logstore.log.epochs import EpochEntry
+from logstore.log.reader import Isolation
 from logstore.record.batch import RecordBatch, seal_batch
 from logstore.record.codecs import Codec
 from logstore.record.columns import BytesColumn

@@ -10,8 +10,8 @@ from logstore.errors import (
     OffsetOutOfRangeError,
     PolicyViolationError,
 )
-from logstore.fetch import EARLIEST_TIMESTAMP, Isolation
 from logstore.log import NewRecord
+from logstore.log.reader import EARLIEST_TIMESTAMP, Isolation
 from logstore.runtime import Runtime
 from logstore.types import AppendOrigin
 from tests.support.builders import (

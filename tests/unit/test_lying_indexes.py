@@ -6,8 +6,8 @@ from itertools import islice
 
 import pytest
 
-from logstore.fetch import Isolation
 from logstore.log import NewRecord
+from logstore.log.reader import Isolation
 from logstore.names import file_name
 from logstore.types import INT64_MAX, OffsetPosition
 from tests.support.builders import actions_of, batch, fill, log_name, offsets_in

@@ -13,6 +13,8 @@ from logstore.checkpoint.offsets import (
     RECOVERY_POINTS,
     REPLICATION_OFFSETS,
 )
+from logstore.directories.directory import CHECKPOINTS
+from logstore.directories.move_notes import MOVES_FILE
 from logstore.errors import (
     InvalidConfigurationError,
     KafkaStorageError,
@@ -20,8 +22,6 @@ from logstore.errors import (
     UnknownTopicOrPartitionError,
 )
 from logstore.log import NewRecord
-from logstore.log_directory import CHECKPOINTS
-from logstore.moves import MOVES_FILE
 from logstore.runtime import DiskFileSystem, MemoryFileSystem, Runtime
 from tests.support.builders import log_name
 from tests.support.data_home import Home, fill

@@ -6,9 +6,9 @@ import pytest
 
 from logstore.checkpoint.atomic import read_bytes
 from logstore.errors import CorruptSnapshotError, InvalidTxnStateError
-from logstore.producer_entry import BatchMetadata, CompletedTxn, LastRecord, ProducerEntry
-from logstore.producer_snapshot import SnapshotEntry, decode_snapshot, encode_snapshot
-from logstore.producer_state import ProducerStateManager
+from logstore.producers.entry import BatchMetadata, CompletedTxn, LastRecord, ProducerEntry
+from logstore.producers.snapshot import SnapshotEntry, decode_snapshot, encode_snapshot
+from logstore.producers.state import ProducerStateManager
 from logstore.record import layout
 from logstore.record.control import ControlType, EndTxnMarker
 from logstore.record.header import BatchHeader, increment_sequence

@@ -4,11 +4,11 @@ import random
 
 import pytest
 
-from logstore.epochs import EpochEntry, LeaderEpochCache
 from logstore.errors import (
     SegmentOverflowError,
     UnsupportedFormatError,
 )
+from logstore.log.epochs import EpochEntry, LeaderEpochCache
 from logstore.record.batch import RecordBatch
 from logstore.types import AbortedTxn, TimestampOffset
 from tests.support.builders import (

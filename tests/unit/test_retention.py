@@ -12,7 +12,7 @@ from logstore import Broker, VirtualClock
 from logstore.config.log_config import LogConfig
 from logstore.errors import KafkaStorageError
 from logstore.log import NewRecord
-from logstore.retention import LogBounds, RetentionRule, _Verdict, _walk
+from logstore.log.retention import LogBounds, RetentionRule, _Verdict, _walk
 from logstore.runtime import Runtime
 from logstore.types import AppendOrigin
 from tests.support.builders import batch, log_name, memory_world, offsets_in

@@ -5,12 +5,12 @@ import random
 import pytest
 
 from logstore.config.log_config import LogConfig
-from logstore.epochs import EpochEntry, LeaderEpochCache
 from logstore.errors import (
     CorruptRecordError,
     SegmentOverflowError,
 )
-from logstore.producer_state import ProducerStateManager
+from logstore.log.epochs import EpochEntry, LeaderEpochCache
+from logstore.producers.state import ProducerStateManager
 from logstore.record.batch import RecordBatch
 from logstore.runtime import Runtime
 from logstore.segment import UNKNOWN_POSITION, BatchExtent, LogSegment, RollReason

@@ -5,8 +5,8 @@ import random
 import pytest
 
 from logstore.checkpoint.offsets import LOG_START_OFFSETS, RECOVERY_POINTS, REPLICATION_OFFSETS
-from logstore.housekeeping import Housekeeping
 from logstore.log import NewRecord
+from logstore.manager.housekeeping import Housekeeping
 from logstore.runtime import (
     DeterministicScheduler,
     FixedWallClock,

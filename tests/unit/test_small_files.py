@@ -8,8 +8,8 @@ import pytest
 from logstore.broker.producer_ids import ProducerIds
 from logstore.checkpoint.offsets import CLEANER_OFFSETS, LOG_START_OFFSETS, RECOVERY_POINTS
 from logstore.checkpoint.topic_id import PARTITION_METADATA, read_partition_metadata
+from logstore.directories.move_notes import MOVES_FILE
 from logstore.errors import CorruptCheckpointError
-from logstore.moves import MOVES_FILE
 from logstore.names import LEADER_EPOCHS, PRODUCER_IDS_FILE, SNAPSHOT_SUFFIX, file_name
 from logstore.runtime import DiskFileSystem, MemoryFileSystem, VirtualClock
 from logstore.topics import TOPICS_FILE

@@ -6,11 +6,10 @@ import pytest
 
 from logstore.config.log_config import LogConfig
 from logstore.errors import CorruptRecordError, SegmentOverflowError, UnsupportedFormatError
+from logstore.log.split import split_segment
 from logstore.names import file_name
 from logstore.runtime import Runtime
-from logstore.segment import LogSegment
-from logstore.segments import LogSegments
-from logstore.split import split_segment
+from logstore.segment import LogSegment, LogSegments
 from logstore.types import AbortedTxn
 from tests.support.builders import MIB, append, batch, log_name, old_message
 from tests.support.crafted import FAR, segment_files, suffixed

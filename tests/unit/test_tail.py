@@ -5,12 +5,12 @@ Only what is torn goes. Whatever else no walk leads to stays, and what is append
 
 import pytest
 
-from logstore import tail
 from logstore.checkpoint import read_bytes
-from logstore.epochs import EpochEntry
 from logstore.errors import CorruptRecordError
-from logstore.fetch import Isolation
+from logstore.loading import tail
 from logstore.log import NewRecord
+from logstore.log.epochs import EpochEntry
+from logstore.log.reader import Isolation
 from logstore.names import file_name
 from logstore.runtime import Runtime
 from logstore.testing import (

@@ -13,7 +13,7 @@ from logstore.checkpoint.atomic import read_bytes
 from logstore.checkpoint.topic_id import decode_topic_id, read_partition_metadata
 from logstore.errors import TopicAlreadyExistsError
 from logstore.runtime import MemoryFileSystem, ReadOnlyFileSystem
-from logstore.topic_ids import random_topic_id
+from logstore.topics.ids import random_topic_id
 from logstore.types import TopicPartition
 
 TOPICS = "/data/logstore-topics.json"

@@ -9,8 +9,8 @@ from hypothesis import given
 from logstore.checkpoint.atomic import read_bytes
 from logstore.config.log_config import LogConfig
 from logstore.errors import CorruptRecordError, KafkaStorageError, OffsetOutOfRangeError
-from logstore.fetch import LATEST_TIMESTAMP, MAX_TIMESTAMP, Isolation
 from logstore.log import NewRecord
+from logstore.log.reader import LATEST_TIMESTAMP, MAX_TIMESTAMP, Isolation
 from logstore.names import LEADER_EPOCHS
 from logstore.runtime import Runtime
 from logstore.types import AppendOrigin

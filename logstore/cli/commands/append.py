@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from logstore.broker.writer import AppendedRange, BatchWriter
     from logstore.cli.commands.append_lines import Parser
     from logstore.config.log_config import LogConfig
-    from logstore.log import NewRecord
+    from logstore.log.drafts import NewRecord
 
 CREATED_PARTITIONS_MAX = 1000
 """Partitions that a line's number may bring about with --create; a typo should not cost more."""
@@ -233,8 +233,8 @@ def _record_check(broker: Broker, topic: str) -> Callable[[NewRecord], None] | N
 
     The log would refuse the same, but the whole batch, and could not name the line.
     """
+    from logstore.log.validate import check_keys, check_timestamps
     from logstore.types import INT64_MAX, TimestampType
-    from logstore.validate import check_keys, check_timestamps
 
     config: LogConfig = broker.manager.catalog.config(topic)
     clock = broker.clock

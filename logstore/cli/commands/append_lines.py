@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, NoReturn
 
-from logstore.log import NewRecord
+from logstore.log.drafts import NewRecord
 from logstore.record.records import Header
 from logstore.types import INT32_MAX, INT64_MAX, NO_TIMESTAMP
 

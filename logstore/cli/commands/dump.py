@@ -13,7 +13,7 @@ from logstore.cli.options import Settings, command
 from logstore.cli.show.output import note, one_line
 
 if TYPE_CHECKING:
-    from logstore.dump import DumpLine
+    from logstore.inspect.dump import DumpLine
 
 _PENDING_LINES = 512
 
@@ -82,7 +82,7 @@ def dump(
     written by appends of several batches is reported there although it is sound. `check`
     judges; `inspect --batches` gives JSON.
     """
-    from logstore.dump import DumpOptions, dump_files
+    from logstore.inspect.dump import DumpOptions, dump_files
     from logstore.runtime import DiskFileSystem, ReadOnlyFileSystem
 
     files = [*paths, *(name for each in listed for name in each.split(",") if name)]
@@ -110,7 +110,7 @@ def dump(
 
 def _print(lines: Iterable[DumpLine]) -> int:
     """Print each line on its stream, in order where both are a terminal."""
-    from logstore.dump import Stream
+    from logstore.inspect.dump import Stream
 
     # As Java's print streams do: what the encoding lacks becomes a question mark.
     reconfigure = getattr(sys.stdout, "reconfigure", None)

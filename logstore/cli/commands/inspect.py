@@ -296,7 +296,7 @@ def _print_partitions(settings: Settings, target: Target, *, deep: bool) -> int:
 def _summary_of(broker: Broker, tp: TopicPartition, *, deep: bool) -> PartitionSummary:
     """Look at a partition; again if it seems damaged while another process writes it."""
     from logstore.broker.inspect import inspect_partition
-    from logstore.second_look import TRANSIENT
+    from logstore.loading.second_look import TRANSIENT
 
     failures = 0
     while True:

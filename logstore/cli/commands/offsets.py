@@ -16,7 +16,7 @@ from logstore.cli.times import TIME_HELP, format_time, parse_time
 if TYPE_CHECKING:
     from logstore.broker import Broker
     from logstore.errors import LogStoreError
-    from logstore.fetch import ListedOffset
+    from logstore.log.reader import ListedOffset
 
 WORDS = {"latest": -1, "earliest": -2, "max-timestamp": -3}
 """Kafka's targets of ListOffsets; as numbers they are what kafka-get-offsets takes as well."""

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from logstore.broker import Broker
     from logstore.broker.reports import RetainReport
     from logstore.errors import LogStoreError
-    from logstore.retention import RetentionDecision, SegmentVerdict
+    from logstore.log.retention import RetentionDecision, SegmentVerdict
     from logstore.types import TopicPartition
 
 _UNIX_MS = re.compile(r"(?<=\()\d{10,14}(?=\))|(?<= at )\d{10,14}\b")

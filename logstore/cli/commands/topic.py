@@ -31,7 +31,7 @@ from logstore.cli.show.tables import Styled, Table, paint
 if TYPE_CHECKING:
     from logstore.broker import Broker
     from logstore.config.overrides import ConfigValue
-    from logstore.topics import Topic
+    from logstore.topics.store import Topic
     from logstore.types import TopicPartition
 
 

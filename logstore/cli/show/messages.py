@@ -11,7 +11,7 @@ FINDINGS_SHOWN_MAX = 10
 """Findings of recovery that are told one by one; a directory in disorder has hundreds."""
 
 _PACKAGES = ("logstore", "cleaner")
-_RECOVERY = ("logstore.loader", "logstore.leftovers")
+_RECOVERY = ("logstore.loading.loader", "logstore.loading.leftovers")
 
 
 class Recovery(Enum):

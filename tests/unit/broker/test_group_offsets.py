@@ -8,7 +8,6 @@ from collections import namedtuple
 
 import pytest
 
-from logstore.append import NewRecord
 from logstore.broker.group_offsets import (
     GROUP_OFFSETS_TOPIC,
     ConsumerGroupMetadata,
@@ -32,6 +31,7 @@ from logstore.errors import (
     UnknownTopicOrPartitionError,
     UnsupportedFormatError,
 )
+from logstore.log import NewRecord
 from logstore.types import TopicPartition
 from tests.support.transactions import Bench, markers, stamps
 

@@ -16,9 +16,9 @@ from logstore import (
     UnknownTopicOrPartitionError,
     VirtualClock,
 )
-from logstore.append import NewRecord
 from logstore.broker.writer import estimated_size
 from logstore.errors import IllegalStateError, RequestError
+from logstore.log import NewRecord
 from logstore.record.codecs import Codec
 from logstore.record.layout import HEADER_SIZE
 from logstore.runtime import DeterministicScheduler, MemoryFileSystem, SystemClock

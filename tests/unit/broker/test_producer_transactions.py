@@ -21,7 +21,7 @@ from logstore.errors import (
     ProducerFencedError,
     TransactionAbortedError,
 )
-from logstore.fetch import Isolation
+from logstore.log.reader import Isolation
 from logstore.record.batch import with_offset_and_epoch
 from logstore.runtime import MemoryFileSystem
 from tests.support.transactions import COMMITTED, Bench, markers, stamps

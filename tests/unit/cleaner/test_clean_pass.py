@@ -15,7 +15,7 @@ from logstore.record.batch import RecordBatch, build_batch
 from logstore.record.codecs import Codec
 from logstore.record.records import Record
 from logstore.runtime import Runtime, VirtualClock
-from logstore.swap import create_cleaned
+from logstore.segment.swap import create_cleaned
 from logstore.types import INT64_MIN, TimestampType
 from tests.support import golden
 from tests.support.builders import LOG_APPEND_TIME, MIB, World, memory_world

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from cleaner.grouping import BATCH_GROUPS
-from logstore import appender
-from logstore import log as log_module
 from logstore.log import Log
+from logstore.log import log as log_module
+from logstore.log import writer as appender
 from logstore.runtime import Runtime
 from logstore.testing import FaultyFileSystem, Kind
 from tests.support.builders import World, memory_world

@@ -9,11 +9,12 @@ import pytest
 from cleaner.manager import PassResult
 from cleaner.selection import CleanableState
 from cleaner.states import ABORTED, CleaningStates, paused
-from logstore import Broker, VirtualClock, log_directory
+from logstore import Broker, VirtualClock
 from logstore.check.directory import Checker
+from logstore.directories import directory as log_directory
 from logstore.errors import KafkaStorageError, UnknownTopicOrPartitionError
-from logstore.housekeeping import Housekeeping
 from logstore.log import Log
+from logstore.manager.housekeeping import Housekeeping
 from logstore.runtime import MemoryFileSystem, Runtime
 from tests.support.builders import data_batch
 from tests.support.pool_world import CountingFileSystem

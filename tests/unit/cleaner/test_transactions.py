@@ -8,7 +8,7 @@ from cleaner import kernels
 from cleaner.chunks import Chunk, ChunkReader
 from cleaner.transactions import AbortedTransactions, TransactionState, keep_last_batches
 from logstore.errors import CorruptRecordError
-from logstore.producer_entry import LastRecord
+from logstore.producers.entry import LastRecord
 from logstore.record.batch import RecordBatch, build_batch
 from logstore.record.codecs import Codec
 from logstore.record.records import Record

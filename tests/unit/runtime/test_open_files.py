@@ -8,7 +8,7 @@ import pytest
 
 from logstore import Broker
 from logstore.errors import KafkaStorageError
-from logstore.fetch import Isolation
+from logstore.log.reader import Isolation
 from logstore.runtime import open_files, raise_descriptor_limit
 from logstore.runtime.open_files import OPEN_FILES_MIN, SHARE, TRIES_MAX, OpenFiles
 from tests.support.builders import fill, log_name, memory_world, offsets_in

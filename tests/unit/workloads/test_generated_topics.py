@@ -21,7 +21,7 @@ from logstore import Broker
 from logstore.check import Checker
 from logstore.checkpoint.topic_id import decode_topic_id, read_partition_metadata
 from logstore.errors import InvalidTimestampError
-from logstore.producer_snapshot import SnapshotFiles
+from logstore.producers.snapshot import SnapshotFiles
 from logstore.record.batch import with_offset_and_epoch
 from logstore.runtime import DiskFileSystem, Runtime, VirtualClock, random_source
 from logstore.types import TopicPartition

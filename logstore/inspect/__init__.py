@@ -1,0 +1,1 @@
+"""Files read as they lie, without a log being opened."""

@@ -1,0 +1,526 @@
+"""The text of Kafka's `kafka-dump-log`, line by line (storage-format §18).
+
+Values only: `dump_files` yields lines and the stream each belongs to; a caller prints them. The
+words are Kafka's to the letter, so that scripts written for its tool read ours. Two things
+differ on purpose: a damaged file or batch ends the tool of Kafka, while here the rest follows;
+and reports on several files come in the order of the files, not in that of a hash table.
+Source: Kafka's DumpLogSegments.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from logstore.checkpoint.atomic import read_bytes
+from logstore.errors import (
+    CorruptSnapshotError,
+    InvalidRecordError,
+    KafkaStorageError,
+    LogStoreError,
+)
+from logstore.index import OffsetIndex, TimeIndex, TransactionIndex
+from logstore.names import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+)
+from logstore.producers.snapshot import SnapshotEntry, decode_snapshot
+from logstore.record.batch import RecordBatch
+from logstore.record.codecs import DEFAULT_LIMIT
+from logstore.record.control import decode_control_key, decode_end_txn_marker
+from logstore.record.header import BatchHeader, increment_sequence
+from logstore.record.records import Record
+from logstore.record.walk import BatchAt, read_batch, walk_headers
+from logstore.runtime.fs import File, FileSystem
+from logstore.types import INT32_MAX, NO_SEQUENCE, NO_TIMESTAMP
+
+DEFAULT_MAX_MESSAGE_SIZE = 5 * 1024 * 1024
+"""Bytes read at an index entry's position to find the batch there."""
+
+UNLIMITED = INT32_MAX
+"""`max_bytes` that stands for the whole file."""
+
+_EXIT_DAMAGED = 1
+_EXIT_IO = KafkaStorageError.exit_code
+
+_SLASHES = re.compile("/+")
+_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
+_REPLACEMENT = "\ufffd".encode()
+
+
+class Stream(enum.Enum):
+    """Where a line belongs: the dump itself, Kafka's reports, or what could not be dumped.
+
+    The last two are meant for standard error.
+    """
+
+    OUTPUT = "output"
+    REPORT = "report"
+    FAILURE = "failure"
+
+
+class DumpLine(NamedTuple):
+    """A line without its end, and what a program that prints it should exit with."""
+
+    text: str
+    stream: Stream = Stream.OUTPUT
+    exit_code: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DumpOptions:
+    """The flags of `kafka-dump-log` that are understood.
+
+    Attributes
+    ----------
+    deep_iteration : bool
+        Show records too, not batches only; `print_data_log` implies it.
+    print_data_log : bool
+        Show keys and values, decoded as UTF-8.
+    verify_index_only : bool
+        Verify indexes without showing their entries.
+    index_sanity_check : bool
+        Check of indexes only what needs no look at the log.
+    skip_record_metadata : bool
+        Of records show keys and values only.
+    max_message_size : int
+        Bytes read at an index entry's position to find the batch there.
+    max_bytes : int
+        Bytes read of each `.log`; `UNLIMITED` by default.
+    decompression_limit : int
+        Bytes that a batch may unfold to.
+    working_dir : str
+        What a relative path is relative to; reports name absolute paths.
+    """
+
+    deep_iteration: bool = False
+    print_data_log: bool = False
+    verify_index_only: bool = False
+    index_sanity_check: bool = False
+    skip_record_metadata: bool = False
+    max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE
+    max_bytes: int = UNLIMITED
+    decompression_limit: int = DEFAULT_LIMIT
+    working_dir: str = ""
+
+
+@dataclass(slots=True)
+class _Reports:
+    """What is told after all files, by absolute path."""
+
+    index_mismatches: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    time_mismatches: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    out_of_order: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    not_found: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    non_consecutive: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+
+    def lines(self) -> Iterator[str]:
+        """Yield them in Kafka's order; two of the kinds are listed last entry first, as there."""
+        for path, pairs in self.index_mismatches.items():
+            yield f"Mismatches in :{path}"
+            for index_offset, log_offset in reversed(pairs):
+                yield f"  Index offset: {index_offset}, log offset: {log_offset}"
+        for path, pairs in self.time_mismatches.items():
+            yield f"Found timestamp mismatch in :{path}"
+            for index_time, log_time in pairs:
+                yield f"  Index timestamp: {index_time}, log timestamp: {log_time}"
+        for path, pairs in self.out_of_order.items():
+            yield f"Found out of order timestamp in :{path}"
+            for index_time, previous in pairs:
+                yield f"  Index timestamp: {index_time}, Previously indexed timestamp: {previous}"
+        for pairs in self.not_found.values():
+            yield "The following indexed offsets are not found in the log."
+            for index_offset, log_offset in pairs:
+                yield f"Indexed offset: {index_offset}, found log offset: {log_offset}"
+        for path, pairs in self.non_consecutive.items():
+            yield f"Non-consecutive offsets in {path}"
+            for first, second in reversed(pairs):
+                yield f"  {first} is followed by {second}"
+
+
+def dump_files(
+    fs: FileSystem, paths: Iterable[str], options: DumpOptions | None = None
+) -> Iterator[DumpLine]:
+    """Yield the dump of some files, then the reports on them.
+
+    Parameters
+    ----------
+    fs : FileSystem
+        Only read; a `ReadOnlyFileSystem` will do.
+    paths : iterable of str
+        `.log`, `.index`, `.timeindex`, `.txnindex` or `.snapshot` files; others are named as
+        unknown.
+    options : DumpOptions, optional
+
+    Notes
+    -----
+    What cannot be dumped is a line of `Stream.FAILURE`; what follows it is dumped all the same.
+    Memory: one batch, and a pair of numbers for each thing reported.
+    """
+    dump = _Dump(fs, options or DumpOptions())
+    for path in paths:
+        yield from dump.file(_normalized(path))
+    for text in dump.reports.lines():
+        yield DumpLine(text, Stream.REPORT)
+
+
+class _Dump:
+    """One call: its options, and the reports it gathers."""
+
+    def __init__(self, fs: FileSystem, options: DumpOptions) -> None:
+        self._fs = fs
+        self._options = options
+        self.reports = _Reports()
+
+    def file(self, path: str) -> Iterator[DumpLine]:
+        """Yield the lines of one file."""
+        yield DumpLine(f"Dumping {path}")
+        _, dot, ending = path.rpartition("/")[2].rpartition(".")
+        dump = {
+            LOG_SUFFIX: self._log,
+            INDEX_SUFFIX: self._index,
+            TIME_INDEX_SUFFIX: self._time_index,
+            TXN_INDEX_SUFFIX: self._txn_index,
+            SNAPSHOT_SUFFIX: self._snapshot,
+        }.get(dot + ending)
+        if dump is None:
+            yield DumpLine(f"Ignoring unknown file {path}", Stream.REPORT)
+            return
+        try:
+            yield from dump(path)
+        except LogStoreError as error:
+            yield _failure(str(error))
+        except OSError as error:
+            yield _failure(str(error), _EXIT_IO)
+
+    # -- .log --------------------------------------------------------------------------------
+
+    def _log(self, path: str) -> Iterator[DumpLine]:
+        options = self._options
+        deep = options.deep_iteration or options.print_data_log
+        yield DumpLine(f"Log starting offset: {_base_offset(path)}")
+        file = self._fs.open(path)
+        try:
+            end = min(file.size(), options.max_bytes)
+            valid_bytes = 0
+            last_offset = -1
+            for at in walk_headers(file, path, 0, end):
+                valid_bytes = at.end_position
+                batch = read_batch(file, path, at.position, at.header.size_bytes)
+                try:
+                    yield DumpLine(_batch_line(batch, at))
+                    if not deep:
+                        continue
+                    for record in batch.records(options.decompression_limit):
+                        if last_offset not in (-1, record.offset - 1):
+                            self._report(
+                                self.reports.non_consecutive, path, last_offset, record.offset
+                            )
+                        last_offset = record.offset
+                        yield DumpLine(_record_line(batch.header, record, options))
+                except InvalidRecordError as error:
+                    yield _failure(f"{path} at position {at.position}: {error}")
+                except LogStoreError as error:
+                    yield _failure(str(error))
+            trailing = end - valid_bytes
+            if trailing and options.max_bytes == UNLIMITED:
+                name = path.rpartition("/")[2]
+                yield DumpLine(f"Found {trailing} invalid bytes at the end of {name}")
+        finally:
+            file.close()
+
+    # -- indexes -----------------------------------------------------------------------------
+
+    def _index(self, path: str) -> Iterator[DumpLine]:
+        options = self._options
+        base_offset = _base_offset(path)
+        log_path = _beside(path, LOG_SUFFIX)
+        log = self._fs.open(log_path)
+        index = OffsetIndex(self._fs, path, base_offset, max_index_bytes=0, writable=False)
+        try:
+            if not self._fs.exists(path):
+                raise FileNotFoundError(2, "no such file", path)
+            if index.entries == 0:
+                yield DumpLine(f"{path} is empty.")
+                return
+            if options.index_sanity_check:
+                index.sanity_check()
+                yield DumpLine(f"{path} passed sanity check.")
+                return
+            for slot, entry in enumerate(index):
+                if entry.offset == base_offset and slot > 0:
+                    return  # zeros that a crash left after the last entry
+                try:
+                    at = self._batch_at(log, log_path, entry.position)
+                except LogStoreError as error:
+                    yield _failure(str(error))
+                else:
+                    if at is None:
+                        yield _failure(
+                            f"{path}: entry {slot}: no whole batch of at most"
+                            f" {options.max_message_size} bytes at position {entry.position}"
+                            f" of {log_path}"
+                        )
+                    elif at.header.last_offset != entry.offset:
+                        found = at.header.last_offset
+                        self._report(self.reports.index_mismatches, path, entry.offset, found)
+                if not options.verify_index_only:
+                    yield DumpLine(f"offset: {entry.offset} position: {entry.position}")
+        finally:
+            index.close_handler()
+            log.close()
+
+    def _batch_at(self, log: File, log_path: str, position: int) -> BatchAt | None:
+        size = log.size()
+        if not 0 <= position <= size:
+            return None
+        end = min(size, position + self._options.max_message_size)
+        return next(walk_headers(log, log_path, position, end), None)
+
+    def _time_index(self, path: str) -> Iterator[DumpLine]:
+        options = self._options
+        base_offset = _base_offset(path)
+        log_path = _beside(path, LOG_SUFFIX)
+        log = self._fs.open(log_path)
+        index = OffsetIndex(
+            self._fs, _beside(path, INDEX_SUFFIX), base_offset, max_index_bytes=0, writable=False
+        )
+        time_index = TimeIndex(self._fs, path, base_offset, max_index_bytes=0, writable=False)
+        try:
+            if not self._fs.exists(path):
+                raise FileNotFoundError(2, "no such file", path)
+            if options.index_sanity_check:
+                time_index.sanity_check()
+                yield DumpLine(f"{path} passed sanity check.")
+                return
+            previous = NO_TIMESTAMP
+            for slot, entry in enumerate(time_index):
+                if entry.offset == base_offset and slot > 0:
+                    return  # as in an offset index
+                position = index.lookup(entry.offset).position
+                try:
+                    self._verify_time(path, log, log_path, position, entry, previous)
+                except LogStoreError as error:
+                    yield _failure(str(error))
+                if not options.verify_index_only:
+                    yield DumpLine(f"timestamp: {entry.timestamp} offset: {entry.offset}")
+                previous = entry.timestamp
+        finally:
+            time_index.close_handler()
+            index.close_handler()
+            log.close()
+
+    def _verify_time(
+        self,
+        path: str,
+        log: File,
+        log_path: str,
+        position: int,
+        entry: tuple[int, int],
+        previous: int,
+    ) -> None:
+        """Compare a time index entry with the batch that ends with its offset."""
+        timestamp, offset = entry
+        reports = self.reports
+        found = next(
+            (
+                at
+                for at in walk_headers(log, log_path, max(0, position))
+                if at.header.last_offset >= offset
+            ),
+            None,
+        )
+        if found is None or found.header.last_offset != offset:
+            log_offset = -1 if found is None else found.header.last_offset
+            self._report(reports.not_found, path, offset, log_offset)
+            return
+        batch = read_batch(log, log_path, found.position, found.header.size_bytes)
+        records = batch.records(self._options.decompression_limit)
+        largest = max((record.timestamp for record in records), default=NO_TIMESTAMP)
+        largest = max(largest, NO_TIMESTAMP)
+        if largest != timestamp:
+            self._report(reports.time_mismatches, path, timestamp, largest)
+        if previous >= timestamp:
+            self._report(reports.out_of_order, path, timestamp, previous)
+
+    def _txn_index(self, path: str) -> Iterator[DumpLine]:
+        index = TransactionIndex(self._fs, path, _base_offset(path), writable=False)
+        try:
+            if not self._fs.exists(path):
+                raise FileNotFoundError(2, "no such file", path)
+            for txn in index.entries():
+                yield DumpLine(
+                    f"version: 0 producerId: {txn.producer_id} firstOffset: {txn.first_offset}"
+                    f" lastOffset: {txn.last_offset} lastStableOffset: {txn.last_stable_offset}"
+                )
+        finally:
+            index.close_handler()
+
+    # -- .snapshot ---------------------------------------------------------------------------
+
+    def _snapshot(self, path: str) -> Iterator[DumpLine]:
+        try:
+            entries = decode_snapshot(read_bytes(self._fs, path), path)
+        except CorruptSnapshotError as error:
+            yield DumpLine(_snapshot_complaint(error), Stream.REPORT, _EXIT_DAMAGED)
+            return
+        for entry in entries:
+            yield DumpLine(_snapshot_line(entry))
+
+    def _report(
+        self, reports: dict[str, list[tuple[int, int]]], path: str, first: int, second: int
+    ) -> None:
+        absolute = path
+        if self._options.working_dir and not path.startswith("/"):
+            absolute = f"{self._options.working_dir.rstrip('/')}/{path}"
+        reports.setdefault(absolute, []).append((first, second))
+
+
+# -- lines -------------------------------------------------------------------------------------
+
+
+def _batch_line(batch: RecordBatch, at: BatchAt) -> str:
+    header = at.header
+    return (
+        f"baseOffset: {header.base_offset} lastOffset: {header.last_offset}"
+        f" count: {header.record_count}"
+        f" baseSequence: {header.base_sequence} lastSequence: {header.last_sequence}"
+        f" producerId: {header.producer_id} producerEpoch: {header.producer_epoch}"
+        f" partitionLeaderEpoch: {header.partition_leader_epoch}"
+        f" isTransactional: {_boolean(header.is_transactional)}"
+        f" isControl: {_boolean(header.is_control)}"
+        f" deleteHorizonMs: {_optional(header.delete_horizon_ms)}"
+        f" position: {at.position} {header.timestamp_type.kafka_name}: {header.max_timestamp}"
+        f" size: {header.size_bytes} magic: {header.magic}"
+        f" compresscodec: {batch.codec.name.lower()} crc: {header.crc}"
+        f" isvalid: {_boolean(batch.is_valid())}"
+    )
+
+
+def _record_line(header: BatchHeader, record: Record, options: DumpOptions) -> str:
+    """Return a record's line; what is missing leaves no blanks but those Kafka prints."""
+    parts = []
+    prefix = "| "
+    if not options.skip_record_metadata:
+        sequence = NO_SEQUENCE
+        if header.base_sequence >= 0:
+            delta = record.offset - header.base_offset
+            sequence = increment_sequence(header.base_sequence, delta)
+        names = ",".join(
+            _decoded(name.encode("utf-8", "surrogateescape")) for name, _ in record.headers
+        )
+        parts.append(
+            f"| offset: {record.offset} {header.timestamp_type.kafka_name}: {record.timestamp}"
+            f" keySize: {_size(record.key)} valueSize: {_size(record.value)}"
+            f" sequence: {sequence} headerKeys: [{names}]"
+        )
+        if header.is_control:
+            parts.append(_control_part(record))
+        prefix = " "
+    if options.print_data_log and not header.is_control:
+        if record.key is not None:
+            parts.append(f"{prefix}key: {_decoded(record.key)}")
+        if record.value is not None:
+            parts.append(f" payload: {_decoded(record.value)}")
+    return "".join(parts)
+
+
+def _control_part(record: Record) -> str:
+    marker = decode_end_txn_marker(record.key, record.value)
+    if marker is not None:
+        return (
+            f" endTxnMarker: {marker.control_type.name}"
+            f" coordinatorEpoch: {marker.coordinator_epoch}"
+        )
+    key = decode_control_key(record.key)
+    return f" controlType: {key.control_type.name}({key.type_id})"
+
+
+def _snapshot_line(entry: SnapshotEntry) -> str:
+    txn_first_offset = entry.current_txn_first_offset
+    text = (
+        f"producerId: {entry.producer_id} producerEpoch: {entry.producer_epoch}"
+        f" coordinatorEpoch: {entry.coordinator_epoch}"
+        f" currentTxnFirstOffset: {_optional(None if txn_first_offset < 0 else txn_first_offset)}"
+        f" lastTimestamp: {entry.timestamp} "
+    )
+    if entry.last_offset < 0:
+        return text
+    first_sequence = entry.last_sequence - entry.offset_delta
+    if first_sequence < 0:
+        first_sequence += INT32_MAX + 1
+    return (
+        f"{text}firstSequence: {first_sequence} lastSequence: {entry.last_sequence}"
+        f" lastOffset: {entry.last_offset} offsetDelta: {entry.offset_delta}"
+        f" timestamp: {entry.timestamp}"
+    )
+
+
+def _snapshot_complaint(error: CorruptSnapshotError) -> str:
+    if error.check == "version":
+        return f"Snapshot contained an unknown file version {error.found}"
+    if error.check == "crc":
+        return (
+            "Snapshot is corrupt (CRC is no longer valid)."
+            f" Stored crc: {error.expected}. Computed crc: {error.found}"
+        )
+    return f"Snapshot failed schema validation: {error.message}"
+
+
+def _failure(text: str, exit_code: int = _EXIT_DAMAGED) -> DumpLine:
+    return DumpLine(text, Stream.FAILURE, exit_code)
+
+
+def _boolean(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def _optional(value: int | None) -> str:
+    return "OptionalLong.empty" if value is None else f"OptionalLong[{value}]"
+
+
+def _size(data: bytes | None) -> int:
+    return -1 if data is None else len(data)
+
+
+def _decoded(data: bytes) -> str:
+    """Decode as Java does: what is no UTF-8 becomes U+FFFD, one for an encoded surrogate."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return _SURROGATE.sub(_REPLACEMENT, data).decode("utf-8", "replace")
+
+
+# -- names -------------------------------------------------------------------------------------
+
+
+def _normalized(path: str) -> str:
+    """Return a path as Java's `File` shows it: no double and no trailing slash."""
+    path = _SLASHES.sub("/", path)
+    return path.removesuffix("/") or path
+
+
+def _base_offset(path: str) -> int:
+    """Return the offset that a file's name starts with.
+
+    Raises
+    ------
+    InvalidRecordError
+        It starts with something else.
+    """
+    number = path.rpartition("/")[2].partition(".")[0]
+    if not (number.isascii() and number.isdigit()):
+        raise InvalidRecordError(f"{path}: the name does not start with an offset")
+    return int(number)
+
+
+def _beside(path: str, suffix: str) -> str:
+    """Return the file of the same base offset with another suffix."""
+    directory, slash, name = path.rpartition("/")
+    return f"{directory}{slash}{name.partition('.')[0]}{suffix}"

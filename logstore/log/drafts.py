@@ -1,0 +1,342 @@
+"""What is appended: records, columns or ready-made batches, on their way to the bytes of a log.
+
+A draft holds what can be prepared without the log's lock; sealing it, under the lock, applies
+the topic's rules and gives the bytes of one batch with its offsets in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from logstore.errors import InvalidRecordError, InvalidTxnStateError
+from logstore.log.validate import (
+    check_batch_size,
+    check_keys,
+    check_timestamps,
+    codec_level,
+    target_codec,
+    timestamps_in_bounds,
+)
+from logstore.record.batch import RecordBatch, build_batch, seal_batch
+from logstore.record.control import (
+    EndTxnMarker,
+    encode_control_key,
+    encode_end_txn_value,
+    end_txn_marker_of,
+)
+from logstore.record.records import SMALL_BATCH_RECORDS, Header, Record
+from logstore.types import INT64_MAX, NO_TIMESTAMP, AppendOrigin, TimestampType
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from logstore.config.log_config import LogConfig
+    from logstore.producers.entry import BatchMetadata
+    from logstore.producers.state import ProducerStateManager
+    from logstore.record.codecs import Codec
+    from logstore.record.columns import BytesColumn
+    from logstore.record.header import BatchHeader
+    from logstore.segment.values import RollReason
+
+
+class NewRecord(NamedTuple):
+    """A record to append; a timestamp of None means the log's clock."""
+
+    key: bytes | None
+    value: bytes | None
+    timestamp: int | None = None
+    headers: tuple[Header, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AppendInfo:
+    """What an append did.
+
+    Attributes
+    ----------
+    first_offset, last_offset : int
+        Offsets assigned, both inclusive; -1 when nothing was appended.
+    max_timestamp : int
+        Largest timestamp stored, in ms.
+    log_append_time : int
+        The time stamped on a LogAppendTime topic, else -1.
+    records : int
+        Records appended.
+    size_bytes : int
+        Bytes written to the `.log`.
+    roll_reason : RollReason or None
+        Why a new segment was started first, if one was.
+    is_duplicate : bool
+        The client had sent the batch before: nothing was written, and offsets and time are those
+        of the first time.
+    """
+
+    first_offset: int
+    last_offset: int
+    max_timestamp: int
+    log_append_time: int
+    records: int
+    size_bytes: int
+    roll_reason: RollReason | None
+    is_duplicate: bool = False
+
+    @classmethod
+    def of(cls, headers: Sequence[BatchHeader], roll_reason: RollReason | None) -> AppendInfo:
+        """Sum up the batches of one append, at least one, offsets in place."""
+        largest = max(headers, key=lambda header: header.max_timestamp)
+        stamped = largest.timestamp_type is TimestampType.LOG_APPEND_TIME
+        return cls(
+            first_offset=headers[0].base_offset,
+            last_offset=headers[-1].last_offset,
+            max_timestamp=largest.max_timestamp,
+            log_append_time=largest.max_timestamp if stamped else NO_TIMESTAMP,
+            records=sum(header.record_count for header in headers),
+            size_bytes=sum(header.size_bytes for header in headers),
+            roll_reason=roll_reason,
+        )
+
+    @classmethod
+    def of_duplicate(cls, batch: BatchMetadata) -> AppendInfo:
+        """Answer a batch that is in the log already with what was assigned then."""
+        return cls(
+            first_offset=batch.first_offset,
+            last_offset=batch.last_offset,
+            max_timestamp=batch.timestamp,
+            log_append_time=batch.timestamp,
+            records=0,
+            size_bytes=0,
+            roll_reason=None,
+            is_duplicate=True,
+        )
+
+
+NOTHING_APPENDED = AppendInfo(-1, -1, NO_TIMESTAMP, NO_TIMESTAMP, 0, 0, None)
+
+
+class Placement(NamedTuple):
+    """Where and under which rules a draft becomes a batch: all that the log's lock guards."""
+
+    config: LogConfig
+    base_offset: int
+    leader_epoch: int
+    now_ms: int
+
+
+class RecordsDraft:
+    """A few records, to be encoded in plain Python; timestamps are set."""
+
+    def __init__(self, records: Sequence[NewRecord], timestamps: Sequence[int]) -> None:
+        self._records = records
+        self._timestamps = timestamps
+
+    def seal(self, codec: Codec, place: Placement) -> bytes:
+        """Validate and encode; see `ColumnsDraft.seal`."""
+        config, base, leader_epoch, now_ms = place
+        null_rows = [row for row, r in enumerate(self._records) if r.key is None]
+        check_timestamps(self._timestamps, config, now_ms, null_rows)
+        check_keys(null_rows, config)
+        stored = target_codec(config, codec)
+        data = build_batch(
+            [
+                Record(base + row, timestamp, record.key, record.value, record.headers)
+                for row, (record, timestamp) in enumerate(
+                    zip(self._records, self._timestamps, strict=True)
+                )
+            ],
+            codec=stored,
+            level=codec_level(config, stored),
+            timestamp_type=config.message_timestamp_type,
+            append_time=now_ms,
+            partition_leader_epoch=leader_epoch,
+        )
+        check_batch_size(len(data), config)
+        return data
+
+
+class ColumnsDraft:
+    """Columns, their section encoded by a kernel.
+
+    Parameters
+    ----------
+    keys, values : BytesColumn
+        n rows each, n at least 1.
+    timestamps : (n,) int64
+        In ms.
+    headers : BytesColumn, optional
+        Encoded headers, n rows; None means that no record has any.
+
+    Raises
+    ------
+    InvalidRecordError
+        The columns differ in length.
+    """
+
+    def __init__(
+        self,
+        keys: BytesColumn,
+        values: BytesColumn,
+        timestamps: NDArray[np.int64],
+        headers: BytesColumn | None = None,
+    ) -> None:
+        from logstore.record.columns import encode_section, headers_column
+
+        count = len(values)
+        if headers is None:
+            headers = headers_column(None, count)
+        if not len(keys) == len(timestamps) == len(headers) == count:
+            raise InvalidRecordError(
+                f"columns differ in length: {len(keys)} keys, {count} values,"
+                f" {len(timestamps)} timestamps, {len(headers)} headers"
+            )
+        self._count = count
+        self._keys = keys
+        self._timestamps = timestamps
+        self._first_timestamp = int(timestamps[0])
+        self._section = encode_section(timestamps, keys, values, headers, self._first_timestamp)
+
+    def seal(self, codec: Codec, place: Placement) -> bytes:
+        """Validate, compress and put the header on.
+
+        Parameters
+        ----------
+        codec : Codec
+            The producer's; `compression.type` may overrule it.
+        place : Placement
+            Offset of the first record, leader epoch, and the topic's rules.
+
+        Raises
+        ------
+        InvalidRecordError, InvalidTimestampError, MessageSizeTooLargeError,
+        RecordListTooLargeError
+        """
+        config, base, leader_epoch, now_ms = place
+        null_rows = (self._keys.sizes < 0).nonzero()[0].tolist() if config.compact else []
+        largest = int(self._timestamps.max())
+        if not timestamps_in_bounds(int(self._timestamps.min()), largest, config, now_ms):
+            check_timestamps(self._timestamps.tolist(), config, now_ms, null_rows)
+        check_keys(null_rows, config)
+        append_time = config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
+        stored = target_codec(config, codec)
+        data = seal_batch(
+            self._section,
+            codec=stored,
+            level=codec_level(config, stored),
+            base_offset=base,
+            last_offset_delta=self._count - 1,
+            record_count=self._count,
+            base_timestamp=self._first_timestamp,
+            max_timestamp=now_ms if append_time else largest,
+            timestamp_type=config.message_timestamp_type,
+            partition_leader_epoch=leader_epoch,
+        )
+        check_batch_size(len(data), config)
+        return data
+
+
+def draft_records(records: Sequence[NewRecord], now_ms: int) -> RecordsDraft | ColumnsDraft:
+    """Return the draft that suits the number of records, at least one.
+
+    Timestamps that are no 64-bit numbers fit no column; a `RecordsDraft` refuses them.
+    """
+    timestamps = [now_ms if r.timestamp is None else r.timestamp for r in records]
+    fits = min(timestamps) >= NO_TIMESTAMP and max(timestamps) <= INT64_MAX
+    if len(records) <= SMALL_BATCH_RECORDS or not fits:
+        return RecordsDraft(records, timestamps)
+    import numpy as np
+
+    from logstore.record.columns import BytesColumn, headers_column
+
+    headers = None
+    if any(r.headers for r in records):
+        headers = headers_column([r.headers for r in records], len(records))
+    return ColumnsDraft(
+        BytesColumn.from_list([r.key for r in records]),
+        BytesColumn.from_list([r.value for r in records]),
+        np.array(timestamps, np.int64),
+        headers,
+    )
+
+
+def end_txn_batch(
+    producer_id: int, producer_epoch: int, marker: EndTxnMarker, now_ms: int
+) -> bytes:
+    """Return the control batch that ends a transaction, as a coordinator sends it to the log.
+
+    Parameters
+    ----------
+    now_ms : int
+        Becomes the record's timestamp; wall time in Unix ms.
+    """
+    record = Record(
+        0, now_ms, encode_control_key(marker.control_type), encode_end_txn_value(marker), ()
+    )
+    return build_batch(
+        [record],
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        is_transactional=True,
+        is_control=True,
+    )
+
+
+class ProducerCheck(NamedTuple):
+    """What checking the producers of an append gave.
+
+    `markers` has the marker of each batch, None for a data batch, and is empty if no batch has a
+    producer; `duplicate` is the batch that a client sends again.
+    """
+
+    markers: Sequence[EndTxnMarker | None]
+    duplicate: BatchMetadata | None = None
+
+
+NO_PRODUCERS = ProducerCheck(())
+
+
+def check_producers(
+    producer_state: ProducerStateManager, batches: Sequence[RecordBatch], origin: AppendOrigin
+) -> ProducerCheck:
+    """Check, changing nothing, that batches may follow what is known of their producers.
+
+    Parameters
+    ----------
+    batches : sequence of RecordBatch
+        One append, offsets in place; exactly one unless it is a replica's.
+
+    Raises
+    ------
+    InvalidProducerEpochError, OutOfOrderSequenceNumberError, InvalidTxnStateError,
+    TransactionCoordinatorFencedError
+        See `logstore.producers.rules`.
+    InvalidRecordError, CorruptRecordError
+        A control record is malformed.
+    """
+    if not any(batch.header.has_producer_id for batch in batches):
+        return NO_PRODUCERS
+    markers = [end_txn_marker_of(batch) for batch in batches]
+    if origin is not AppendOrigin.REPLICATION:
+        duplicate = producer_state.validate(batches[0].header, markers[0], origin)
+        return ProducerCheck(markers, duplicate)
+    # Whether a transaction is open after the batches of this very append.
+    is_open: dict[int, bool] = {}
+    for batch, marker in zip(batches, markers, strict=True):
+        header = batch.header
+        producer_id = header.producer_id
+        if not header.has_producer_id:
+            continue
+        if header.is_control:
+            if marker is not None:
+                is_open[producer_id] = False
+        elif header.is_transactional:
+            is_open[producer_id] = True
+        elif producer_id not in is_open:
+            producer_state.validate(header)
+        elif is_open[producer_id]:
+            raise InvalidTxnStateError(
+                f"producer {producer_id} writes outside a transaction at offset"
+                f" {header.base_offset} while a transaction of the same append is open"
+            )
+    return ProducerCheck(markers)

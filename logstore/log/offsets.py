@@ -1,0 +1,132 @@
+"""The offsets of a log: where it starts, and how far readers may see.
+
+They move under the log's lock; readers, who hold none, take each as it was published.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from logstore.errors import OffsetOutOfRangeError
+
+if TYPE_CHECKING:
+    from logstore.log.local_log import LocalLog
+
+
+class CheckpointOffsets(NamedTuple):
+    """What the checkpoints of the data directory say of a log.
+
+    Attributes
+    ----------
+    recovery_point, high_watermark : int
+        As of the log.
+    log_start_offset : int or None
+        None where the base of the first segment says it.
+    """
+
+    recovery_point: int
+    high_watermark: int
+    log_start_offset: int | None
+
+
+class LogOffsets:
+    """Log start, high watermark and last stable offset of one log.
+
+    Attributes
+    ----------
+    log_start_offset : int
+        First offset that readers may ask for.
+    high_watermark : int
+        Exclusive end of what consumers see.
+    last_stable_offset : int
+        Exclusive end of what is decided: no open transaction below it, but the log start.
+    """
+
+    def __init__(self, local: LocalLog, log_start_offset: int) -> None:
+        self._local = local
+        self._restarted_at = 0
+        self.log_start_offset = log_start_offset
+        self.high_watermark = self.last_stable_offset = log_start_offset
+        self.set_high_watermark(local.log_end.offset)
+
+    def set_high_watermark(self, offset: int) -> None:
+        """Move the high watermark, clamped into [log_start_offset, log_end_offset].
+
+        The last stable offset follows.
+        """
+        local = self._local
+        with local.lock:
+            producer_state = local.producer_state
+            high_watermark = min(max(offset, self.log_start_offset), local.log_end.offset)
+            producer_state.on_high_watermark_updated(high_watermark)
+            unstable = producer_state.first_unstable_offset(high_watermark)
+            stable = high_watermark if unstable is None else max(unstable, self.log_start_offset)
+            self.last_stable_offset = min(stable, high_watermark)
+            self.high_watermark = high_watermark
+            if local.on_change is not None:
+                local.on_change()
+
+    def maybe_increment_log_start_offset(self, offset: int) -> bool:
+        """Raise the log start: readers no longer see what lies below (storage-format §13.2).
+
+        Returns False if the log start is there or beyond already.
+
+        Raises
+        ------
+        OffsetOutOfRangeError
+            `offset` is above the high watermark; nothing was changed.
+        """
+        local = self._local
+        with local.lock, local.guard("cannot move the log start"):
+            local.check_open()
+            if offset > self.high_watermark:
+                raise self.out_of_range(offset, "is above the high watermark")
+            if offset <= self.log_start_offset:
+                return False
+            self.log_start_offset = offset
+            local.recovery_point = max(local.recovery_point, offset)
+            local.epochs.truncate_from_start(offset, flush=True)
+            local.producer_state.on_log_start_offset_incremented(offset)
+            self.set_high_watermark(self.high_watermark)
+            return True
+
+    def follow_truncation(self) -> None:
+        """Bring all of them below the log's end, which was moved down."""
+        end = self._local.log_end.offset
+        self.log_start_offset = min(self.log_start_offset, end)
+        self._local.rebuild_producer_state(self.log_start_offset)
+        self.set_high_watermark(min(self.high_watermark, end))
+
+    def restart(self, log_start_offset: int) -> None:
+        """Begin anew in a log that holds nothing and ends at its high watermark."""
+        end = self._local.log_end.offset
+        self.log_start_offset = log_start_offset
+        self._restarted_at = end
+        self._local.rebuild_producer_state(log_start_offset)
+        self.set_high_watermark(end)
+
+    def checkpoint(self) -> CheckpointOffsets:
+        """Return what the checkpoints have to say of the log as it is."""
+        local = self._local
+        with local.lock:
+            hides_records = self.log_start_offset > local.segments.first.base_offset
+            start = self.log_start_offset if hides_records else None
+            return CheckpointOffsets(local.recovery_point, self.high_watermark, start)
+
+    def out_of_range(self, offset: int, why: str) -> OffsetOutOfRangeError:
+        """Return the error of an offset up to which records cannot be deleted."""
+        return OffsetOutOfRangeError(
+            f"offset {offset} of {self._local.topic_partition} {why}: the log is"
+            f" [{self.log_start_offset}, {self.high_watermark}]",
+            offset=offset,
+            log_start_offset=self.log_start_offset,
+            log_end_offset=self._local.log_end.offset,
+        )
+
+    def _check(self) -> None:
+        """Assert every invariant that ties segments and offsets together."""
+        self._local._check()
+        first = self._local.segments.first.base_offset
+        assert first <= max(self.log_start_offset, self._restarted_at)
+        assert self.log_start_offset <= self.high_watermark <= self._local.log_end.offset
+        assert self.log_start_offset <= self.last_stable_offset <= self.high_watermark

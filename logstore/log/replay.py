@@ -1,0 +1,55 @@
+"""Bringing a producer state to an offset of the log, from snapshots and batches.
+
+After loading and after truncation (storage-format §9.3).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from logstore.log.recovery import replay_batches
+
+if TYPE_CHECKING:
+    from logstore.producers.state import ProducerStateManager
+    from logstore.segment.segments import LogSegments
+
+
+def rebuild_producer_state(
+    state: ProducerStateManager,
+    segments: LogSegments,
+    log_start_offset: int,
+    end_offset: int,
+    now_ms: int,
+    *,
+    clean: bool = False,
+) -> None:
+    """Let a producer state reflect exactly the batches below `end_offset`.
+
+    Parameters
+    ----------
+    state : ProducerStateManager
+        Changed in place; snapshots are deleted and written as Kafka does.
+    clean : bool
+        The log was closed in good order: without any snapshot nobody wrote with a producer id.
+
+    Raises
+    ------
+    CorruptRecordError, UnsupportedFormatError
+        The batches cannot be replayed; see `replay_batches`.
+    """
+    bases = [segment.base_offset for segment in segments]
+    if clean and not state.snapshot_offsets:
+        # Nobody wrote with a producer id, or the snapshots would tell; spare the scan.
+        for offset in (*bases[-2:], end_offset):
+            state.map_end_offset = offset
+            state.take_snapshot()
+        return
+    state.truncate_and_reload(log_start_offset, end_offset, now_ms)
+    for segment in segments.between(state.map_end_offset, end_offset):
+        start = max(segment.base_offset, state.map_end_offset, log_start_offset)
+        state.map_end_offset = start
+        if segment.base_offset in bases[-2:]:
+            state.take_snapshot()
+        replay_batches(segment, state, start, end_offset)
+    state.map_end_offset = end_offset
+    state.take_snapshot()

@@ -1,0 +1,271 @@
+"""The writer of a log: records, columns and ready-made batches are validated, placed and written.
+
+An append goes one way: a door here makes a draft or takes batches apart, without the lock; under
+the lock they are sealed with the log's offsets and rules, and written to the active segment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from logstore.log.drafts import (
+    NOTHING_APPENDED,
+    AppendInfo,
+    ColumnsDraft,
+    NewRecord,
+    Placement,
+    RecordsDraft,
+    check_producers,
+    draft_records,
+    end_txn_batch,
+)
+from logstore.log.recovery import apply_to_segment
+from logstore.log.validate import (
+    check_last_offset,
+    check_replicated_batches,
+    prepare_leader_batch,
+    whole_batches,
+)
+from logstore.record.batch import RecordBatch
+from logstore.record.codecs import Codec
+from logstore.record.control import ControlType, EndTxnMarker
+from logstore.runtime.environment import VERIFY
+from logstore.segment.values import BatchExtent
+from logstore.types import INT64_MAX, AppendOrigin
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from logstore.log.local_log import LocalLog
+    from logstore.log.offsets import LogOffsets
+    from logstore.record.columns import BytesColumn
+    from logstore.segment.segment import LogSegment
+
+
+class LogWriter:
+    """The doors through which a log is appended to, and its roll; holds no state of its own.
+
+    What is refused leaves the log unchanged: no byte, no roll, no epoch.
+    """
+
+    def __init__(self, local: LocalLog, offsets: LogOffsets) -> None:
+        self._local = local
+        self._offsets = offsets
+
+    # -- doors ---------------------------------------------------------------------------
+
+    def append_records(self, records: Sequence[NewRecord], codec: Codec = Codec.NONE) -> AppendInfo:
+        """Append records as one batch.
+
+        Parameters
+        ----------
+        records : sequence of NewRecord
+            None appends nothing and rolls nothing.
+        codec : Codec
+            What the producer compresses with; `compression.type` may overrule it.
+
+        Raises
+        ------
+        InvalidRecordError, InvalidTimestampError, MessageSizeTooLargeError,
+        RecordListTooLargeError
+            The log is unchanged.
+        KafkaStorageError
+            The disk failed; the log is offline.
+
+        Notes
+        -----
+        Up to 64 records are encoded in plain Python, more by a kernel.
+        """
+        if not records:
+            return NOTHING_APPENDED
+        now_ms = self._local.runtime.clock.now_ms()
+        return self._append(draft_records(records, now_ms), codec, now_ms)
+
+    def append_columns(
+        self,
+        keys: BytesColumn,
+        values: BytesColumn,
+        timestamps: NDArray[np.int64] | None = None,
+        headers: BytesColumn | None = None,
+        codec: Codec = Codec.NONE,
+    ) -> AppendInfo:
+        """Append columns as one batch: the fast door.
+
+        Parameters
+        ----------
+        keys, values : BytesColumn
+            n rows each; size -1 is null.
+        timestamps : (n,) int64, optional
+            In ms; the log's clock by default.
+        headers : BytesColumn, optional
+            Encoded headers, as `logstore.record.columns.headers_column` gives them.
+
+        Raises as `append_records` does.
+        """
+        if len(values) == 0:
+            return NOTHING_APPENDED
+        now_ms = self._local.runtime.clock.now_ms()
+        if timestamps is None:
+            import numpy as np
+
+            timestamps = np.full(len(values), now_ms, np.int64)
+        return self._append(ColumnsDraft(keys, values, timestamps, headers), codec, now_ms)
+
+    def _append(self, draft: RecordsDraft | ColumnsDraft, codec: Codec, now_ms: int) -> AppendInfo:
+        local = self._local
+        with local.lock:
+            local.check_open()
+            place = Placement(local.config, local.log_end.offset, local.leader_epoch, now_ms)
+            batches = [RecordBatch(draft.seal(codec, place))]
+            return self._write(batches, AppendOrigin.CLIENT, now_ms)
+
+    def append_batches(
+        self,
+        data: bytes,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        leader_epoch: int | None = None,
+    ) -> AppendInfo:
+        """Append ready-made batches (storage-format §12).
+
+        Parameters
+        ----------
+        data : bytes
+            Whole batches; a torn one at the end is dropped. A client or coordinator gives
+            exactly one, whose offsets, leader epoch and perhaps times are set here; a replica
+            gives any number, and their bytes are kept.
+        leader_epoch : int, optional
+            Stamped on a leader's batch; the newest known by default.
+
+        Raises
+        ------
+        RequestError, CorruptRecordError, UnsupportedFormatError
+            The log is unchanged.
+        KafkaStorageError
+            As `append_records`.
+        ValueError
+            `leader_epoch` is negative.
+        """
+        if leader_epoch is not None and leader_epoch < 0:
+            raise ValueError(f"a leader epoch cannot be negative: {leader_epoch}")
+        batches = whole_batches(data)
+        if not batches:
+            return NOTHING_APPENDED
+        local = self._local
+        now_ms = local.runtime.clock.now_ms()
+        with local.lock:
+            local.check_open()
+            end_offset = local.log_end.offset
+            if origin is AppendOrigin.REPLICATION:
+                check_replicated_batches(batches, end_offset, local.config)
+            else:
+                epoch = local.leader_epoch if leader_epoch is None else leader_epoch
+                prepared = prepare_leader_batch(
+                    batches, origin, local.config, now_ms, end_offset, epoch
+                )
+                batches = [RecordBatch(prepared)]
+            return self._write(batches, origin, now_ms)
+
+    def append_end_txn_marker(
+        self, producer_id: int, producer_epoch: int, coordinator_epoch: int, *, commit: bool
+    ) -> AppendInfo:
+        """End a producer's transaction, as the coordinator; also one without data here.
+
+        Raises
+        ------
+        InvalidProducerEpochError, TransactionCoordinatorFencedError
+            Who asks is out of date; the log is unchanged.
+        """
+        control_type = ControlType.COMMIT if commit else ControlType.ABORT
+        marker = EndTxnMarker(control_type, coordinator_epoch)
+        data = end_txn_batch(
+            producer_id, producer_epoch, marker, self._local.runtime.clock.now_ms()
+        )
+        return self.append_batches(data, AppendOrigin.COORDINATOR)
+
+    # -- the segment ---------------------------------------------------------------------
+
+    def _write(
+        self, batches: Sequence[RecordBatch], origin: AppendOrigin, now_ms: int
+    ) -> AppendInfo:
+        """Write batches that were validated, with offsets in place.
+
+        The lock is held, the log is open. A batch that a client sends again is answered and not
+        written; one that goes beyond the last offset is refused.
+        """
+        local, producer_state = self._local, self._local.producer_state
+        markers, duplicate = check_producers(producer_state, batches, origin)
+        if duplicate is not None:
+            return AppendInfo.of_duplicate(duplicate)
+        headers = [batch.header for batch in batches]
+        size = sum(header.size_bytes for header in headers)
+        largest_timestamp = max(header.max_timestamp for header in headers)
+        last_offset = headers[-1].last_offset
+        check_last_offset(headers[0].base_offset, last_offset)
+        with local.guard("cannot append"):
+            segment = local.segments.active
+            reason = segment.roll_reason(size, largest_timestamp, last_offset, now_ms)
+            if reason is not None:
+                segment = self.roll(headers[0].base_offset)
+            for header in headers:
+                local.epochs.assign(header.partition_leader_epoch, header.base_offset)
+            segment.append(
+                [BatchExtent.of(header) for header in headers], [batch.data for batch in batches]
+            )
+            local.publish_end(last_offset + 1)
+            if markers:
+                for header, marker in zip(headers, markers, strict=True):
+                    apply_to_segment(segment, producer_state, header, marker)
+        producer_state.map_end_offset = last_offset + 1
+        self._offsets.set_high_watermark(last_offset + 1)
+        if last_offset + 1 - local.recovery_point >= local.config.flush_messages:
+            local.flush()
+        if VERIFY:
+            self._offsets._check()
+        return AppendInfo.of(headers, reason)
+
+    def roll(self, expected_next_offset: int | None = None) -> LogSegment:
+        """Start a new active segment (storage-format §8.4).
+
+        Parameters
+        ----------
+        expected_next_offset : int, optional
+            Base of the new segment when above the log end offset (a replica's gap).
+
+        Returns
+        -------
+        LogSegment
+            The new active segment; an empty active one of the same base is recreated.
+
+        Raises
+        ------
+        ValueError
+            `expected_next_offset` is above 2⁶³ - 1.
+        """
+        local = self._local
+        with local.lock, local.guard("cannot roll"):
+            local.check_open()
+            base = max(expected_next_offset or 0, local.log_end.offset)
+            if base > INT64_MAX:
+                raise ValueError(f"{local.topic_partition} has no offset {base}")
+            active = local.segments.active
+            assert base >= active.base_offset, "a roll never goes back"
+            is_new = base != active.base_offset
+            if is_new:
+                active.on_become_inactive()
+                local.delete_stale_files(base)
+            local.producer_state.map_end_offset = base
+            local.producer_state.take_snapshot()
+            # Before the new file appears: a segment that a crash empties must be the last one.
+            # Forced, since trimming changed the indexes even if no record is new.
+            local.flush(base, force=is_new)
+            segment = local.add_segment(base) if is_new else local.renew_segment(active)
+            local.publish_end(base)
+            if local.on_change is not None:
+                local.on_change()
+            if VERIFY:
+                if is_new:
+                    active._check()
+                self._offsets._check()
+            return segment

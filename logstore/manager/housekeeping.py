@@ -1,0 +1,255 @@
+"""Kafka's background tasks of the log manager, on its intervals."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from logstore.errors import LogStoreError, UnknownTopicOrPartitionError
+from logstore.manager.services import LogService
+from logstore.types import INT64_MAX
+
+if TYPE_CHECKING:
+    from logstore.log.log import Log
+    from logstore.log.retention import RetentionDecision
+    from logstore.manager.manager import LogManager
+    from logstore.runtime import ScheduledTask
+    from logstore.types import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+
+def log_removals(decision: RetentionDecision) -> None:
+    """Tell the program's log which segments retention removed."""
+    for verdict in decision.removed:
+        logger.info(
+            "%s: segment %d deleted by %s: %s",
+            decision.topic_partition,
+            verdict.base_offset,
+            verdict.rule,
+            verdict.reason,
+        )
+
+
+@contextmanager
+def _one_of_many(topic_partition: TopicPartition, what: str) -> Iterator[None]:
+    """Let what is wrong with one log, which may just have been deleted, keep from no other."""
+    try:
+        yield
+    except LogStoreError as error:
+        logger.warning("%s: %s failed: %s", topic_partition, what, error)
+
+
+class Housekeeping(LogService):
+    """Kafka's background tasks of the log manager, under its names and on its intervals.
+
+    Retention of topics whose policy only deletes, flushing by `flush.ms`, the checkpoints, the
+    removal of deleted files, and the expiry of producer ids. Adopted topics are left out of
+    retention: nothing is taken from a copied log unless a command asks for it. Topics that are
+    compacted get their retention from the cleaner, as in Kafka.
+    """
+
+    def __init__(self, manager: LogManager) -> None:
+        self._manager = manager
+        self._tasks: list[ScheduledTask] = []
+        self._started_ms = 0
+        self._watermarks_moved = False
+        self._left_out = False  # whether retention passed over a log that it will look at again
+
+    def start(self) -> None:
+        """Open all logs and schedule the tasks."""
+        manager = self._manager
+        self._started_ms = self._uptime_ms()
+        config = manager.broker_config
+        for tp in manager.catalog.partitions():
+            try:
+                manager.log(tp)
+            except LogStoreError as error:
+                logger.warning("%s is left out of background work: %s", tp, error)
+        first = config.log_initial_task_delay_ms
+        for name, action, period_ms, idle_ms in (
+            (
+                "kafka-log-retention",
+                self.retain,
+                config.log_retention_check_interval_ms,
+                self._retention_idle_ms,
+            ),
+            (
+                "kafka-log-flusher",
+                self.flush,
+                config.log_flush_scheduler_interval_ms,
+                self._flush_idle_ms,
+            ),
+            (
+                "kafka-recovery-point-checkpoint",
+                manager.checkpoint_recovery_points,
+                config.log_flush_offset_checkpoint_interval_ms,
+                _until_woken,
+            ),
+            (
+                "kafka-log-start-offset-checkpoint",
+                manager.checkpoint_log_starts,
+                config.log_flush_start_offset_checkpoint_interval_ms,
+                _until_woken,
+            ),
+        ):
+            self._schedule(name, action, first, period_ms, idle_ms)
+        self._schedule(
+            "PeriodicProducerExpirationCheck",
+            self.expire_producers,
+            0,
+            config.producer_id_expiration_check_interval_ms,
+            self._expiration_idle_ms,
+        )
+
+    def _schedule(
+        self,
+        name: str,
+        action: Callable[[], None],
+        delay_ms: int,
+        period_ms: int,
+        idle_ms: Callable[[], int | None],
+    ) -> None:
+        if period_ms < INT64_MAX:
+            task = self._manager.runtime.scheduler.schedule(
+                # Kafka runs a task whose interval is not positive once.
+                name,
+                action,
+                delay_ms=delay_ms,
+                period_ms=period_ms if period_ms > 0 else None,
+                idle_ms=idle_ms,
+            )
+            self._tasks.append(task)
+
+    def stop(self) -> None:
+        """Cancel the tasks."""
+        for task in self._tasks:
+            task.cancel()
+        self._tasks.clear()
+
+    def log_changed(self) -> None:
+        """See that the tasks run at the next of their moments.
+
+        Only if there is a reason: months of virtual time would be a million writes of nothing.
+        """
+        self._wake()
+        if self._watermarks_moved:
+            return
+        self._watermarks_moved = True
+        manager = self._manager
+        interval_ms = max(manager.broker_config.replica_high_watermark_checkpoint_interval_ms, 1)
+        passed_ms = (self._uptime_ms() - self._started_ms) % interval_ms
+        manager.runtime.scheduler.schedule(
+            "highwatermark-checkpoint",
+            self.checkpoint_high_watermarks,
+            delay_ms=interval_ms - passed_ms,
+        )
+
+    def partition_added(self, topic_partition: TopicPartition) -> None:
+        """Look at the logs again."""
+        self._wake()
+
+    def partition_removed(self, topic_partition: TopicPartition) -> None:
+        """Look at the logs again."""
+        self._wake()
+
+    def partition_moved(self, topic_partition: TopicPartition, log_dir: str) -> None:
+        """Look at the logs again."""
+        self._wake()
+
+    def config_changed(self, topic: str) -> None:
+        """Look at the logs again."""
+        self._wake()
+
+    def _wake(self) -> None:
+        for task in self._tasks:
+            task.wake()
+
+    def _uptime_ms(self) -> int:
+        return self._manager.runtime.clock.monotonic_ns() // 1_000_000
+
+    # -- tasks ---------------------------------------------------------------------------
+
+    def retain(self) -> None:
+        """Run retention over the topics that are only deleted from."""
+        self._left_out = False
+        for log in self._retained_logs():
+            tp = log.topic_partition
+            is_done = False
+            # A cleaning of a topic that was compacted until now comes to its end first.
+            with (
+                _one_of_many(tp, "retention"),
+                self._manager.services.paused_if_idle(tp) as is_idle,
+            ):
+                if is_idle:
+                    log_removals(log.delete_old_segments())
+                    is_done = True
+            self._left_out |= not is_done
+
+    def _retained_logs(self) -> list[Log]:
+        adopted = {topic.name for topic in self._manager.catalog.topics() if topic.adopted}
+        return [
+            log
+            for log in self._manager.registry.open_logs()
+            if not (log.is_offline or log.topic_partition.topic in adopted or log.config.compact)
+        ]
+
+    def _retention_idle_ms(self) -> int | None:
+        """Return how long nothing expires; what has expired and stayed waits for a change."""
+        return 0 if self._left_out else self._soonest(self._retained_logs(), _expiry_ms)
+
+    def flush(self) -> None:
+        """Flush the logs that were last flushed `flush.ms` ago or more."""
+        now_ms = self._manager.runtime.clock.now_ms()
+        for log in self._manager.registry.open_logs():
+            if not log.is_offline and now_ms - log.local.last_flush_ms >= log.config.flush_ms:
+                with _one_of_many(log.topic_partition, "flush"):
+                    log.local.flush()
+
+    def _flush_idle_ms(self) -> int | None:
+        return self._soonest(self._manager.registry.open_logs(), _flush_due_ms)
+
+    def checkpoint_high_watermarks(self) -> None:
+        """Write the high watermarks."""
+        self._watermarks_moved = False
+        self._manager.checkpoint_high_watermarks()
+
+    def expire_producers(self) -> None:
+        """Forget producer ids that were idle for `producer.id.expiration.ms`."""
+        now_ms = self._manager.runtime.clock.now_ms()
+        for log in self._manager.registry.open_logs():
+            with log.lock:
+                log.producer_state.remove_expired(now_ms)
+
+    def _expiration_idle_ms(self) -> int | None:
+        now_ms = self._manager.runtime.clock.now_ms()
+        return self._soonest(
+            self._manager.registry.open_logs(),
+            lambda log: log.producer_state.next_expiry_ms(now_ms),
+        )
+
+    def _soonest(self, logs: Iterable[Log], moment_of: Callable[[Log], int | None]) -> int | None:
+        """Return in how many ms the first moment to come of any log is; None if none comes."""
+        now_ms = self._manager.runtime.clock.now_ms()
+        moments = []
+        for log in logs:
+            with suppress(UnknownTopicOrPartitionError), log.lock:  # just deleted
+                moments.append(moment_of(log))
+        left_ms = (moment - now_ms for moment in moments if moment is not None and moment > now_ms)
+        return min(left_ms, default=None)
+
+
+def _until_woken() -> None:
+    """Tell that nothing happens by the passing of time alone."""
+
+
+def _expiry_ms(log: Log) -> int | None:
+    return log.next_expiry_ms()
+
+
+def _flush_due_ms(log: Log) -> int | None:
+    if log.is_offline or log.log_end_offset <= log.recovery_point:
+        return None
+    return log.local.last_flush_ms + log.config.flush_ms

@@ -1,0 +1,407 @@
+"""The logs of a broker: which partition lives in which data directory, opened when asked for.
+
+A directory whose disk fails goes offline with all its logs; the rest serves on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
+from functools import partial
+from typing import TYPE_CHECKING
+
+from logstore.checkpoint.topic_id import decode_topic_id, write_partition_metadata
+from logstore.directories.directory import LogDirectory, find_folder, partition_folders
+from logstore.directories.moving import PartitionMove, find_directory
+from logstore.errors import KafkaStorageError, UnknownTopicOrPartitionError
+from logstore.loading.second_look import LOOKS_MAX, pause_after
+from logstore.manager.opening import load_logs
+from logstore.runtime import one_at_a_time
+from logstore.topics.ids import folder_topic_id, inconsistent
+
+if TYPE_CHECKING:
+    from logstore.log.log import Log
+    from logstore.log.offsets import CheckpointOffsets
+    from logstore.manager.opening import LoadListener
+    from logstore.manager.services import LogServices
+    from logstore.runtime import Runtime
+    from logstore.topics.catalog import TopicCatalog
+    from logstore.topics.partitions import PartitionMap
+    from logstore.types import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+
+class LogRegistry:
+    """The logs of a broker and the directories that they live in.
+
+    Parameters
+    ----------
+    directories : sequence of LogDirectory
+        Open; their partitions are in `homes`.
+    homes : PartitionMap[LogDirectory]
+        Changed as partitions come, move and go.
+    catalog : TopicCatalog
+        Says which topics there are, and their settings.
+    services : LogServices
+        Told of partitions that come and move, and of every change of a log.
+    lock : context manager
+        Of changes of topics and partitions.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        directories: Sequence[LogDirectory],
+        homes: PartitionMap[LogDirectory],
+        catalog: TopicCatalog,
+        services: LogServices,
+        lock: AbstractContextManager[object],
+        *,
+        read_only: bool,
+    ) -> None:
+        self.runtime = runtime
+        self.directories = directories
+        self._homes = homes
+        self._catalog = catalog
+        self._services = services
+        self._lock = lock
+        self._read_only = read_only
+        self._logs: dict[TopicPartition, Log] = {}
+        for directory in directories:
+            directory.on_offline = partial(self._take_logs_offline, directory)
+
+    # -- logs ----------------------------------------------------------------------------
+
+    def log(self, topic_partition: TopicPartition) -> Log:
+        """Return a partition's log, opened now if it was not.
+
+        Raises
+        ------
+        UnknownTopicOrPartitionError
+        UnsupportedFormatError, CorruptionError, KafkaStorageError
+            What opening found; the last also if the disk failed earlier.
+        InconsistentTopicIdError
+            Its folder bears the id of another topic; nothing was changed.
+        """
+        log = self._logs.get(topic_partition)
+        if log is None:
+            with self._lock:
+                log = self._logs.get(topic_partition)
+                if log is None:
+                    log = self._logs[topic_partition] = self._open(topic_partition)
+        return log
+
+    def open_logs(self) -> Iterator[Log]:
+        """Yield the logs that are open."""
+        yield from list(self._logs.values())
+
+    def open_logs_of(self, topic: str) -> Iterator[Log]:
+        """Yield the logs of a topic that are open."""
+        yield from (log for tp, log in list(self._logs.items()) if tp.topic == topic)
+
+    def reopen(self, topic_partition: TopicPartition, look: int) -> Log | None:
+        """Return a log that could not be read, opened anew; see `LogDirectory.look_again`."""
+        if not self.directory_of(topic_partition).look_again(topic_partition, look):
+            return None
+        self._logs.pop(topic_partition).close()
+        return self.log(topic_partition)
+
+    def load_unclean(self, on_load: LoadListener | None, threads_per_directory: int) -> None:
+        """Open all of what was not closed cleanly, several partitions at a time.
+
+        Raises
+        ------
+        KafkaStorageError
+            Every directory is offline now.
+        """
+        pending = [
+            tp
+            for directory in self.directories
+            if not directory.clean
+            for tp in sorted(directory.partitions)
+            if not self._catalog.is_being_deleted(tp.topic)
+        ]
+
+        def load(topic_partition: TopicPartition) -> None:
+            self._logs[topic_partition] = self._open(topic_partition)
+
+        threads = threads_per_directory * len(self.directories)
+        refused = load_logs(self.runtime, pending, load, threads=threads, on_load=on_load)
+        # They are refused again when used, and keep their directory from being called clean.
+        for tp in refused:
+            self._homes[tp].half_opened.add(tp)
+        reasons = [each.offline_reason for each in self.directories if not each.is_online]
+        if len(reasons) == len(self.directories):
+            raise KafkaStorageError(
+                f"every data directory is offline: {'; '.join(map(str, reasons))}"
+            )
+
+    def _open(self, topic_partition: TopicPartition) -> Log:
+        topic = self._catalog.topic(topic_partition.topic)
+        if topic_partition.partition not in topic.partitions:
+            raise UnknownTopicOrPartitionError(
+                f"topic '{topic.name}' has no partition {topic_partition.partition}"
+            )
+        directory = self._homes.get(topic_partition) or self._settle(topic_partition)
+        directory.check_usable(topic_partition)
+        try:
+            log = self._load(topic_partition, directory)
+        except UnknownTopicOrPartitionError:  # another process moved it, or deleted it
+            self._homes[topic_partition] = find_folder(self.directories, topic_partition)
+            return self._open(topic_partition)
+        log.local.on_offline = directory.go_offline
+        log.local.on_change = self._services.log_changed
+        self._services.log_changed()  # what is opened is looked after, too
+        return log
+
+    def _load(self, topic_partition: TopicPartition, directory: LogDirectory) -> Log:
+        topic = self._catalog.topic(topic_partition.topic)
+        config = self._catalog.config(topic.name)
+        found_id = self.checked_topic_id(topic_partition, topic.id, directory)
+        lacks_id = found_id is None and not (topic.adopted or self._read_only)
+        with directory.guard("cannot open", topic_partition):
+            try:
+                log = directory.load(topic_partition, config, self._catalog.broker_config)
+                if lacks_id and topic.id is not None:
+                    topic_id = decode_topic_id(topic.id)
+                    write_partition_metadata(self.runtime.fs, log.directory, topic_id)
+            except OSError:
+                directory.half_opened.add(topic_partition)
+                raise
+        directory.half_opened.discard(topic_partition)
+        if log.log_start_offset < directory.log_starts.get(topic_partition, 0):
+            self._forget_log_start(directory, log)
+        return log
+
+    def _forget_log_start(self, directory: LogDirectory, log: Log) -> None:
+        """Replace a log start that loading ignored, before the log grows to it."""
+        directory.log_starts.pop(log.topic_partition)
+        if not self._read_only:
+            with directory.guard("cannot write checkpoints"):
+                directory.write_log_starts({log.topic_partition: log.offsets.checkpoint()})
+
+    def checked_topic_id(
+        self, topic_partition: TopicPartition, expected: str | None, directory: LogDirectory
+    ) -> str | None:
+        """Return the id that a partition's folder bears; None if it bears none, or is not there.
+
+        Raises
+        ------
+        InconsistentTopicIdError
+            It is another than expected. What is only read is looked at all the same.
+        """
+        folder = directory.partition_path(topic_partition)
+        found = folder_topic_id(self.runtime.fs, folder)
+        if found is not None and expected is not None and found != expected:
+            error = inconsistent(topic_partition, folder, expected, found)
+            if not self._read_only:
+                raise error
+            logger.warning("%s", error)
+        return found
+
+    # -- homes ---------------------------------------------------------------------------
+
+    def directory_of(self, topic_partition: TopicPartition) -> LogDirectory:
+        """Return the data directory that a partition lives in.
+
+        Raises
+        ------
+        UnknownTopicOrPartitionError
+        """
+        try:
+            return self._homes[topic_partition]
+        except KeyError:
+            raise UnknownTopicOrPartitionError(f"there is no partition {topic_partition}") from None
+
+    def _settle(self, topic_partition: TopicPartition) -> LogDirectory:
+        """Choose where a new partition lives: where the fewest do, as Kafka does."""
+        offline = [each.path for each in self.directories if not each.is_online]
+        if offline:
+            # It may be there already, and a second one would hide its data.
+            raise KafkaStorageError(
+                f"{topic_partition} is in no directory that is online; it may be in"
+                f" {', '.join(offline)}"
+            )
+        directory = min(self.directories, key=lambda each: len(each.partitions))
+        directory.partitions.add(topic_partition)
+        self._homes[topic_partition] = directory
+        self._services.partition_added(topic_partition)
+        return directory
+
+    @one_at_a_time
+    def move_partition(self, topic_partition: TopicPartition, log_dir: str) -> None:
+        """Let a partition live in another data directory; see `logstore.directories.moving`.
+
+        Its log stays the same object: who appends meanwhile waits, who reads goes on.
+
+        Raises
+        ------
+        LogDirNotFoundError, UnknownTopicOrPartitionError, KafkaStorageError
+            It lives on where it was, unless only the old files could not be removed, or the new
+            ones not be opened.
+        """
+        target = find_directory(self.directories, log_dir)
+        log = self.log(topic_partition)
+        source = self._homes[topic_partition]
+        if target is source:
+            return
+        move = PartitionMove(log, source, target)
+        with self._services.paused(topic_partition), log.local.at_rest():
+            move.begin()
+            self._homes[topic_partition] = target
+            self._services.partition_moved(topic_partition, target.path)
+            log.local.on_offline = target.go_offline
+            try:
+                log.go_on_in(self._load(topic_partition, target))
+            except BaseException:
+                del self._logs[topic_partition]
+                log.local.abandon("could not be opened where it was moved to", KafkaStorageError)
+                raise
+            move.finish()
+        self.schedule_folder_deletion(log.config.file_delete_delay_ms)
+
+    @one_at_a_time
+    def remove_partitions(self, topic: str, delay_ms: int) -> None:
+        """Forget the partitions of a topic; their folders go after `delay_ms`.
+
+        What lives in a directory that is offline stays.
+
+        Raises
+        ------
+        KafkaStorageError
+            The disk failed.
+        """
+        touched: list[LogDirectory] = []
+        for tp in self._homes.of(topic):
+            directory = self._homes[tp]
+            if not directory.is_online:
+                continue
+            self._services.pause(tp)
+            if (log := self._logs.pop(tp, None)) is not None:
+                log.local.abandon()
+            with directory.guard(f"cannot delete {tp}"):
+                directory.retire(tp, delay_ms)
+            del self._homes[tp]
+            if directory not in touched:
+                touched.append(directory)
+            self._services.partition_removed(tp)
+        for directory in touched:
+            with directory.guard("cannot write checkpoints"):
+                directory.forget_retired()
+
+    # -- folders and disks ---------------------------------------------------------------
+
+    def delete_folders(self) -> None:
+        """Remove the folders of deleted partitions whose delay is over."""
+        for directory in self.directories:
+            if directory.is_online:
+                with suppress(KafkaStorageError), directory.guard("cannot delete folders"):
+                    directory.delete_retired_folders()
+
+    def schedule_folder_deletion(self, delay_ms: int) -> None:
+        """Remove such folders after a delay, if anything runs in the background."""
+        if self.runtime.scheduler.is_started:
+            self.runtime.scheduler.schedule(
+                "kafka-delete-logs", self.delete_folders, delay_ms=delay_ms
+            )
+
+    def _take_logs_offline(self, directory: LogDirectory, reason: str) -> None:
+        for tp, log in list(self._logs.items()):
+            if self._homes.get(tp) is directory and not log.lifetime.is_over:
+                log.local.go_offline(f"data directory {directory.path} is offline: {reason}")
+
+    def offsets_in(self, directory: LogDirectory) -> dict[TopicPartition, CheckpointOffsets]:
+        """Return what the checkpoints of a directory have to say of its open logs."""
+        found = {}
+        for tp, log in list(self._logs.items()):
+            with suppress(UnknownTopicOrPartitionError):  # just deleted
+                if self._homes.get(tp) is directory and not log.is_offline:
+                    found[tp] = log.offsets.checkpoint()
+        return found
+
+    def close(self) -> None:
+        """Close every log and every directory; those are clean of which nothing failed.
+
+        Raises
+        ------
+        KafkaStorageError
+            The disk failed. The others are closed all the same.
+        """
+        failures: list[KafkaStorageError] = []
+        offsets: dict[TopicPartition, CheckpointOffsets] = {}
+        for tp, log in self._logs.items():
+            try:
+                closed_at = log.close()
+            except KafkaStorageError as error:
+                failures.append(error)
+                closed_at = log.close()  # as it is
+            if closed_at is not None:
+                offsets[tp] = closed_at
+        for directory in self.directories:
+            try:
+                self._close_directory(directory, offsets)
+            except OSError as error:
+                failures.append(KafkaStorageError(f"{directory.path}: cannot close: {error}"))
+        self._logs.clear()
+        if failures:
+            raise failures[0]
+
+    def _close_directory(
+        self, directory: LogDirectory, offsets: Mapping[TopicPartition, CheckpointOffsets]
+    ) -> None:
+        own = [tp for tp in self._logs if self._homes[tp] is directory]
+        good = {tp: offsets[tp] for tp in own if tp in offsets}
+        clean = False
+        try:
+            if directory.is_online and not self._read_only:
+                directory.write_recovery_points(good)
+                directory.write_high_watermarks(good)
+                directory.write_log_starts(good)
+                directory.delete_retired_folders(force=True)
+                clean = len(good) == len(own) and not directory.half_opened
+        finally:
+            directory.close(clean=clean)
+
+
+def open_directories(
+    runtime: Runtime,
+    log_dirs: Sequence[str],
+    *,
+    read_only: bool,
+    file_delete_delay_ms: int,
+    small_file_max_bytes: int,
+) -> list[LogDirectory]:
+    """Open data directories; again while another process moves partitions between them.
+
+    Raises as `LogDirectory` does; then none of them is held.
+    """
+    for look in range(1, LOOKS_MAX + 1):
+        before = [partition_folders(runtime.fs, path) for path in log_dirs]
+        directories: list[LogDirectory] = []
+        try:
+            for path in log_dirs:
+                directory = LogDirectory(
+                    runtime,
+                    path,
+                    read_only=read_only,
+                    file_delete_delay_ms=file_delete_delay_ms,
+                    small_file_max_bytes=small_file_max_bytes,
+                )
+                directories.append(directory)
+        except BaseException:
+            close_unused(directories)
+            raise
+        if all(directory.is_at_hand() for directory in directories):
+            break
+        if before == [partition_folders(runtime.fs, path) for path in log_dirs]:
+            break
+        pause_after(look, runtime.clock)
+    return directories
+
+
+def close_unused(directories: Sequence[LogDirectory]) -> None:
+    """Give up directories that nothing was made of."""
+    for directory in directories:
+        directory.close(clean=False)

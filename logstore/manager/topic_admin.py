@@ -1,0 +1,241 @@
+"""Topics that change: created, altered, deleted, given ids."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from logstore.config.dynamic import reconfigured
+from logstore.config.overrides import altered_overrides, effective_config
+from logstore.errors import (
+    InvalidTopicError,
+    KafkaStorageError,
+    TopicAlreadyExistsError,
+    UnknownTopicOrPartitionError,
+)
+from logstore.names import validate_topic_name
+from logstore.runtime import one_at_a_time
+from logstore.topics.ids import random_topic_id
+from logstore.topics.store import Topic
+from logstore.types import TopicPartition
+
+if TYPE_CHECKING:
+    from logstore.config.log_config import LogConfig
+    from logstore.directories.directory import LogDirectory
+    from logstore.manager.registry import LogRegistry
+    from logstore.manager.services import LogServices
+    from logstore.topics.catalog import TopicCatalog
+    from logstore.topics.partitions import PartitionMap
+
+
+class TopicAdmin:
+    """Changes of the topics of a broker, one at a time.
+
+    Parameters
+    ----------
+    registry : LogRegistry
+        Has their logs, and the directories; the topics are stored in the first one.
+    homes : PartitionMap[LogDirectory]
+    catalog : TopicCatalog
+    services : LogServices
+        Told of other settings.
+    lock : context manager
+        That of the registry.
+    """
+
+    def __init__(
+        self,
+        registry: LogRegistry,
+        homes: PartitionMap[LogDirectory],
+        catalog: TopicCatalog,
+        services: LogServices,
+        lock: AbstractContextManager[object],
+    ) -> None:
+        self._registry = registry
+        self._homes = homes
+        self._catalog = catalog
+        self._store = catalog.store
+        self._services = services
+        self._lock = lock
+
+    @one_at_a_time
+    def create(self, name: str, partitions: int, configs: Mapping[str, object]) -> Topic:
+        """Store a topic and create its logs; a copied partition's folder is taken over as it is.
+
+        Raises
+        ------
+        InvalidTopicError, TopicAlreadyExistsError, InvalidConfigurationError
+        InconsistentTopicIdError
+            Nothing was created. The last if copied folders bear different topic ids.
+        """
+        validate_topic_name(name)
+        if name in self._store:
+            raise TopicAlreadyExistsError(f"topic '{name}' already exists")
+        if partitions < 1:
+            raise InvalidTopicError(f"a topic needs at least 1 partition, not {partitions}")
+        own, _ = altered_overrides({}, configs, (), self._catalog.broker_config)
+        copied = self._homes.of(name)
+        topic_id: str | None = None
+        for tp in copied:
+            found = self._registry.checked_topic_id(tp, topic_id, self._homes[tp])
+            topic_id = found or topic_id
+        numbers = sorted({tp.partition for tp in copied} | set(range(partitions)))
+        with self._storing():
+            topic_id = topic_id or self._new_id()
+            topic = self._store.create(name, numbers, own, topic_id)
+        self._config_changed(name)
+        self._open_logs(name, numbers)
+        return topic
+
+    @one_at_a_time
+    def create_partitions(self, name: str, total: int) -> Topic:
+        """Let a stored topic have the partitions 0 to `total` - 1, keeping those it has.
+
+        Raises
+        ------
+        UnknownTopicOrPartitionError
+            The topic is not stored.
+        """
+        stored = self._store.get(name)
+        if stored is None or stored.deleting:
+            raise UnknownTopicOrPartitionError(f"unknown topic '{name}'")
+        numbers = sorted({*stored.partitions, *range(total)})
+        with self._storing():
+            topic = self._store.set_partitions(name, numbers)
+        self._open_logs(name, numbers)
+        return topic
+
+    def _open_logs(self, name: str, numbers: Iterable[int]) -> None:
+        for number in numbers:
+            self._registry.log(TopicPartition(name, number))
+
+    @one_at_a_time
+    def alter(
+        self, name: str, set_configs: Mapping[str, object], unset: Iterable[str] = ()
+    ) -> tuple[Topic, tuple[str, ...]]:
+        """Change a topic's own configuration, stored and in force from the next use on.
+
+        An adopted topic becomes a stored one.
+
+        Returns
+        -------
+        Topic, tuple of str
+            The topic as stored, and notes on old names that were understood.
+
+        Raises
+        ------
+        UnknownTopicOrPartitionError, InvalidConfigurationError
+            Nothing was changed.
+        """
+        topic, before = self._catalog.topic(name), self._catalog.config(name)
+        broker_config = self._catalog.broker_config
+        configs, notes = altered_overrides(topic.configs, set_configs, unset, broker_config)
+        with self._storing():
+            if topic.adopted:
+                topic_id = self._id_of_folders(topic)
+                topic = self._store.create(name, topic.partitions, configs, topic_id)
+            else:
+                topic = self._store.set_configs(name, configs)
+        self._config_changed(name, before)
+        return topic, notes
+
+    @one_at_a_time
+    def override(self, topic: str, configs: Mapping[str, object]) -> None:
+        """Lay configs over a topic's own for as long as the manager lives."""
+        before = self._catalog.config(topic)
+        self._catalog.override(topic, configs)
+        self._config_changed(topic, before)
+
+    @one_at_a_time
+    def reconfigure(self, changes: Mapping[str, object]) -> tuple[str, ...]:
+        """Change broker settings while it runs; see `logstore.config.dynamic.reconfigured`.
+
+        Also refused, and nothing changed, if the defaults contradict what a topic says.
+        """
+        catalog = self._catalog
+        config, notes = reconfigured(catalog.broker_config, changes)
+        before = {topic.name: catalog.config(topic.name) for topic in catalog.topics()}
+        catalog.reconfigure(config)
+        for name, old in before.items():
+            self._config_changed(name, old)
+        self._services.reconfigure(config)
+        return notes
+
+    def _config_changed(self, topic: str, before: LogConfig | None = None) -> None:
+        config = self._catalog.config(topic)
+        if before is not None and before.winner_keys != config.winner_keys:
+            # The record that ended the log may have been kept though it lost; it competes anew.
+            for directory in {self._homes[tp] for tp in self._homes.of(topic)}:
+                with directory.guard("cannot write the cleaner checkpoint"):
+                    directory.step_back_cleaner_offsets(topic)
+        for log in self._registry.open_logs_of(topic):
+            log.local.set_config(config)
+        self._services.config_changed(topic)
+
+    @one_at_a_time
+    def delete(self, name: str) -> None:
+        """Delete a topic: its name is free at once, its files go after `file.delete.delay.ms`.
+
+        Raises
+        ------
+        UnknownTopicOrPartitionError
+        KafkaStorageError
+            The disk failed, or some of it lives in an offline directory; what is left is
+            deleted by the next start.
+        """
+        topic = self._catalog.topic(name)
+        delay_ms = self._catalog.config(name).file_delete_delay_ms
+        if not topic.adopted:  # so that the next start goes on after a crash
+            with self._storing():
+                self._store.mark_deleting(name)
+        self._delete(name, delay_ms)
+
+    def _delete(self, name: str, delay_ms: int) -> None:
+        self._registry.remove_partitions(name, delay_ms)
+        self._catalog.forget_override(name)
+        offline = [each.path for each in self._registry.directories if not each.is_online]
+        if offline:
+            raise KafkaStorageError(
+                f"topic '{name}' may have partitions in {', '.join(offline)}, which is offline:"
+                " the rest of it was deleted"
+            )
+        if name in self._store:
+            with self._storing():
+                self._store.remove(name)
+        self._registry.schedule_folder_deletion(delay_ms)
+
+    # -- at a start ----------------------------------------------------------------------
+
+    def finish_deletions(self) -> None:
+        """Delete the topics of which a crash left something; not while a directory is offline."""
+        if any(not directory.is_online for directory in self._registry.directories):
+            return
+        for topic in self._store.all():
+            if topic.deleting:
+                config = effective_config(topic.configs, self._catalog.broker_config)
+                self._delete(topic.name, config.file_delete_delay_ms)
+
+    def give_ids(self) -> None:
+        """Give an id to the topics that an older version stored without one.
+
+        Not while a directory is offline: folders there may bear it.
+        """
+        without = [topic for topic in self._store.all() if topic.id is None]
+        if without and all(directory.is_online for directory in self._registry.directories):
+            with self._storing():
+                self._store.put(replace(topic, id=self._id_of_folders(topic)) for topic in without)
+
+    def _id_of_folders(self, topic: Topic) -> str:
+        """Return the id that the folders of a topic without one bear, or a new one."""
+        return self._catalog.folder_id(topic.name) or self._new_id()
+
+    def _new_id(self) -> str:
+        return random_topic_id(self._registry.runtime.rng)
+
+    def _storing(self) -> AbstractContextManager[None]:
+        """Guard a change of the stored topics, which stand in the first directory."""
+        first = self._registry.directories[0]
+        first.check_online()
+        return first.guard("cannot store the topics")

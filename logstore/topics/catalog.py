@@ -1,0 +1,149 @@
+"""What topics there are and how they are configured: stored ones, and those found as folders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from logstore.config.log_config import LogConfig
+from logstore.config.overrides import effective_config, normalize_overrides
+from logstore.errors import InvalidConfigurationError, UnknownTopicOrPartitionError
+from logstore.topics.ids import folder_topic_id
+from logstore.topics.store import INTERNAL_COMPACTED_TOPICS, Topic, TopicStore
+from logstore.types import TopicPartition
+
+if TYPE_CHECKING:
+    from logstore.config.broker_config import BrokerConfig
+    from logstore.topics.partitions import PartitionMap
+
+
+class TopicCatalog:
+    """The topics of a broker.
+
+    Parameters
+    ----------
+    store : TopicStore
+        Topics with their own configuration.
+    found : PartitionMap[Any]
+        Partitions that have a folder; the owner changes it as folders come and go. A topic that
+        is not stored is adopted as it stands there.
+    broker_config : BrokerConfig
+        Defaults for what a topic does not say.
+    """
+
+    def __init__(
+        self, store: TopicStore, found: PartitionMap[Any], broker_config: BrokerConfig
+    ) -> None:
+        self.store = store
+        self._found = found
+        self.broker_config = broker_config
+        self._overrides: dict[str, Mapping[str, str]] = {}
+        self._folder_ids: dict[str, str | None] = {}
+        # What a topic's configs came to last: each of its partitions asks for it.
+        self._effective: dict[str, tuple[dict[str, str], BrokerConfig, LogConfig]] = {}
+
+    def topics(self) -> list[Topic]:
+        """Return stored and adopted topics by name; those being deleted are not among them."""
+        names = {*self._found.topics(), *(topic.name for topic in self.store.all())}
+        return [self.topic(name) for name in sorted(names) if not self.is_being_deleted(name)]
+
+    def topic(self, name: str) -> Topic:
+        """Return a stored or adopted topic.
+
+        Raises
+        ------
+        UnknownTopicOrPartitionError
+        """
+        stored = self.store.get(name)
+        if stored is not None and not stored.deleting:
+            return stored
+        numbers = tuple(tp.partition for tp in self._found.of(name))
+        if not numbers or stored is not None:
+            raise UnknownTopicOrPartitionError(f"unknown topic '{name}'")
+        compacted = name in INTERNAL_COMPACTED_TOPICS
+        configs = {"cleanup.policy": "compact"} if compacted else {}
+        return Topic(name, numbers, configs, adopted=True, id=self.folder_id(name))
+
+    def folder_id(self, name: str) -> str | None:
+        """Return the id that a topic's folders bear, of the first that has one; read once."""
+        if name not in self._folder_ids:
+            self._folder_ids[name] = next(iter(self.folder_ids(name)), None)
+        return self._folder_ids[name]
+
+    def folder_ids(self, name: str) -> Iterator[str]:
+        """Yield the ids that the folders of a topic bear, in order of the partitions."""
+        for tp in self._found.of(name):
+            directory = self._found[tp]
+            if directory.is_online:
+                found = folder_topic_id(directory.runtime.fs, directory.partition_path(tp))
+                if found is not None:
+                    yield found
+
+    def is_being_deleted(self, name: str) -> bool:
+        """Tell whether a topic's deletion was asked for and is not finished."""
+        stored = self.store.get(name)
+        return stored is not None and stored.deleting
+
+    def partitions(
+        self, topic: str | None = None, partition: int | None = None
+    ) -> list[TopicPartition]:
+        """Return the partitions of one or all topics, in order.
+
+        Raises
+        ------
+        UnknownTopicOrPartitionError
+        """
+        if topic is None:
+            return [TopicPartition(t.name, n) for t in self.topics() for n in t.partitions]
+        numbers = self.topic(topic).partitions
+        if partition is not None:
+            if partition not in numbers:
+                raise UnknownTopicOrPartitionError(f"topic '{topic}' has no partition {partition}")
+            numbers = (partition,)
+        return [TopicPartition(topic, number) for number in numbers]
+
+    def override(self, topic: str, configs: Mapping[str, object]) -> None:
+        """Lay configs over a topic's own, in memory only.
+
+        Raises
+        ------
+        InvalidConfigurationError, UnknownTopicOrPartitionError
+            Nothing was changed.
+        """
+        effective_config({**self.topic(topic).configs, **configs}, self.broker_config)
+        self._overrides[topic], _ = normalize_overrides(configs)
+
+    def reconfigure(self, broker_config: BrokerConfig) -> None:
+        """Take other defaults.
+
+        Raises
+        ------
+        InvalidConfigurationError
+            They contradict what some topic says; the defaults are as before.
+        """
+        for topic in self.topics():
+            try:
+                effective_config(self.overrides(topic.name), broker_config)
+            except InvalidConfigurationError as error:
+                raise InvalidConfigurationError(f"topic '{topic.name}': {error}") from error
+        self.broker_config = broker_config
+
+    def forget_override(self, topic: str) -> None:
+        """Take back what `override` laid over a topic."""
+        self._overrides.pop(topic, None)
+        self._folder_ids.pop(topic, None)
+        self._effective.pop(topic, None)
+
+    def overrides(self, topic: str) -> dict[str, str]:
+        """Return the topic's own configs, with those of `override` laid over them."""
+        return {**self.topic(topic).configs, **self._overrides.get(topic, {})}
+
+    def config(self, topic: str) -> LogConfig:
+        """Return a topic's effective configuration."""
+        overrides, broker_config = self.overrides(topic), self.broker_config
+        known = self._effective.get(topic)
+        if known is not None and known[:2] == (overrides, broker_config):
+            return known[2]
+        config = effective_config(overrides, broker_config)
+        self._effective[topic] = overrides, broker_config, config
+        return config

@@ -1,0 +1,41 @@
+"""A dictionary by partition that finds the partitions of a topic."""
+
+from __future__ import annotations
+
+from collections import UserDict
+from collections.abc import Iterable
+from typing import TypeVar
+
+from logstore.types import TopicPartition
+
+V = TypeVar("V")
+
+
+class PartitionMap(UserDict[TopicPartition, V]):
+    """A dictionary from partition to anything that finds a topic's partitions at once.
+
+    With thousands of partitions a search of all of them for each would be millions of steps.
+    """
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, set[int]] = {}
+        super().__init__()
+
+    def __setitem__(self, topic_partition: TopicPartition, value: V) -> None:
+        super().__setitem__(topic_partition, value)
+        self._numbers.setdefault(topic_partition.topic, set()).add(topic_partition.partition)
+
+    def __delitem__(self, topic_partition: TopicPartition) -> None:
+        super().__delitem__(topic_partition)
+        numbers = self._numbers[topic_partition.topic]
+        numbers.discard(topic_partition.partition)
+        if not numbers:
+            del self._numbers[topic_partition.topic]
+
+    def topics(self) -> Iterable[str]:
+        """Return the names of the topics that have partitions."""
+        return self._numbers.keys()
+
+    def of(self, topic: str) -> list[TopicPartition]:
+        """Return the partitions of a topic, in order."""
+        return [TopicPartition(topic, number) for number in sorted(self._numbers.get(topic, ()))]

@@ -1,0 +1,191 @@
+"""The topics of a data directory: names, partitions and overrides, kept across runs.
+
+Kept in `logstore-topics.json` in the first directory. A partition folder that no stored topic
+names was copied from a broker; it is adopted with the defaults in force.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from logstore.checkpoint.atomic import read_bytes, write_atomically
+from logstore.checkpoint.topic_id import decode_topic_id
+from logstore.config.broker_keys import SMALL_FILE_MAX_BYTES
+from logstore.errors import CorruptCheckpointError, InvalidTopicError, TopicAlreadyExistsError
+from logstore.names import validate_topic_name
+from logstore.runtime.fs import FileSystem
+from logstore.types import INT32_MAX
+
+TOPICS_FILE = "logstore-topics.json"
+_VERSION = 2
+_VERSIONS = (1, _VERSION)
+"""Read; version 1 had no ids, which the next start for writing gives."""
+
+INTERNAL_COMPACTED_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic as stored or adopted.
+
+    Attributes
+    ----------
+    partitions : tuple of int
+        Partition numbers, rising; a copied topic may lack some.
+    configs : mapping of str to str
+        Overrides by Kafka's keys.
+    adopted : bool
+        Found as folders only; nothing runs on it in the background.
+    deleting : bool
+        Its deletion was asked for, and is finished by the next start if it could not be.
+    id : str or None
+        22 characters (`logstore.topics.ids`). None for an adopted topic whose folders bear none,
+        and for one stored by an older version until the next start for writing.
+    """
+
+    name: str
+    partitions: tuple[int, ...]
+    configs: Mapping[str, str] = field(default_factory=dict)
+    adopted: bool = False
+    deleting: bool = False
+    id: str | None = None
+
+
+class TopicStore:
+    """Reads and replaces `logstore-topics.json`."""
+
+    def __init__(self, fs: FileSystem, log_dir: str, max_bytes: int = SMALL_FILE_MAX_BYTES) -> None:
+        self._fs = fs
+        self._max_bytes = max_bytes
+        self.path = f"{log_dir}/{TOPICS_FILE}"
+        self._topics = self._read()
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._topics
+
+    def get(self, name: str) -> Topic | None:
+        """Return a stored topic."""
+        return self._topics.get(name)
+
+    def all(self) -> list[Topic]:
+        """Return the stored topics by name."""
+        return [self._topics[name] for name in sorted(self._topics)]
+
+    def create(
+        self,
+        name: str,
+        partitions: Iterable[int],
+        configs: Mapping[str, str],
+        topic_id: str | None = None,
+    ) -> Topic:
+        """Store a new topic; durable on return.
+
+        Raises
+        ------
+        InvalidTopicError, TopicAlreadyExistsError
+        """
+        validate_topic_name(name)
+        if name in self._topics:
+            raise TopicAlreadyExistsError(f"topic '{name}' already exists")
+        return self._put(Topic(name, tuple(sorted(partitions)), dict(configs), id=topic_id))
+
+    def set_partitions(self, name: str, partitions: Iterable[int]) -> Topic:
+        """Replace the partition numbers of a stored topic; durable on return."""
+        return self._put(replace(self._topics[name], partitions=tuple(sorted(partitions))))
+
+    def set_configs(self, name: str, configs: Mapping[str, str]) -> Topic:
+        """Replace the overrides of a stored topic; durable on return."""
+        return self._put(replace(self._topics[name], configs=dict(configs)))
+
+    def mark_deleting(self, name: str) -> Topic:
+        """Note that a stored topic is to be deleted; durable on return."""
+        return self._put(replace(self._topics[name], deleting=True))
+
+    def remove(self, name: str) -> None:
+        """Forget a stored topic; durable on return."""
+        del self._topics[name]
+        self._write()
+
+    def put(self, topics: Iterable[Topic]) -> None:
+        """Store topics as they are, in the place of those of their names; durable on return.
+
+        All at once: whoever reads the file, or finds it after a crash, sees all of them or none.
+        If it fails, what was stored before is still in force.
+        """
+        previous = self._topics
+        changed = {topic.name: topic for topic in topics}
+        for name in changed:
+            validate_topic_name(name)
+        self._topics = previous | changed
+        try:
+            self._write()
+        except OSError:
+            self._topics = previous
+            raise
+
+    def _put(self, topic: Topic) -> Topic:
+        self.put([topic])
+        return topic
+
+    def _read(self) -> dict[str, Topic]:
+        if not self._fs.exists(self.path):
+            return {}
+        try:
+            document = json.loads(read_bytes(self._fs, self.path, self._max_bytes))
+            if document["version"] not in _VERSIONS:
+                raise CorruptCheckpointError(
+                    "unknown version",
+                    path=self.path,
+                    check="version",
+                    expected=_VERSION,
+                    found=document["version"],
+                )
+            return {name: _parse_topic(name, stored) for name, stored in document["topics"].items()}
+        except (
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,
+            RecursionError,  # what the parser raises at a thousand brackets
+            InvalidTopicError,
+        ) as error:
+            raise CorruptCheckpointError(
+                f"not a topics file: {error}", path=self.path, check="json"
+            ) from error
+
+    def _write(self) -> None:
+        document = {
+            "version": _VERSION,
+            "topics": {
+                topic.name: {
+                    "partitions": list(topic.partitions),
+                    "configs": dict(topic.configs),
+                    **({} if topic.id is None else {"id": topic.id}),
+                    **({"deleting": True} if topic.deleting else {}),
+                }
+                for topic in self.all()
+            },
+        }
+        text = json.dumps(document, indent=2) + "\n"
+        write_atomically(self._fs, self.path, text.encode())
+
+
+def _parse_topic(name: str, stored: Any) -> Topic:  # noqa: ANN401  # whatever the JSON held
+    """Return a stored topic whose name can be a folder's and whose partitions are numbers."""
+    validate_topic_name(name)
+    numbers = stored["partitions"]
+    if not isinstance(numbers, list) or not all(
+        type(number) is int and 0 <= number <= INT32_MAX for number in numbers
+    ):
+        raise ValueError(f"partitions of {name!r} are no list of numbers")
+    if len(set(numbers)) != len(numbers):
+        raise ValueError(f"a partition of {name!r} is listed twice")
+    configs = {str(key): str(value) for key, value in stored["configs"].items()}
+    deleting = stored.get("deleting", False) is True
+    topic_id = stored.get("id")
+    if topic_id is not None and not any(decode_topic_id(topic_id)):
+        raise ValueError(f"the id of {name!r} is zero")
+    return Topic(name, tuple(sorted(numbers)), configs, deleting=deleting, id=topic_id)
