@@ -164,7 +164,7 @@ class CleanerPool(LogService):
         """Return Kafka's gauges of the cleaner as they are now."""
         workers = [thread.worker for thread in self._threads]
         metrics = metrics_of(self._manager, workers, self.dead_thread_count)
-        now_ms = self._uptime_ms()
+        now_ms = self._clock.monotonic_ms()
         rounds = [t.rounds_missed for t in self._threads if t.rounds_missed is not None]
         return replace(
             metrics,
@@ -206,7 +206,7 @@ class CleanerPool(LogService):
 
         Months of virtual time would else be a million rounds of nothing.
         """
-        now_ms = self._uptime_ms()
+        now_ms = self._clock.monotonic_ms()
         thread.rounds_missed = _Rounds(now_ms, backoff_ms)
         thread.sleeps = self._sleeps = True
         moment = self._manager.next_due_ms()
@@ -221,7 +221,7 @@ class CleanerPool(LogService):
         """Let every worker that sleeps through its rounds take part in the next one again."""
         with self._lock:
             self._sleeps = False
-            now_ms = self._uptime_ms()
+            now_ms = self._clock.monotonic_ms()
             for thread in self._threads:
                 missed = thread.rounds_missed
                 if thread.sleeps and missed is not None and thread.task is not None:
@@ -230,9 +230,6 @@ class CleanerPool(LogService):
                     if now_ms + left_ms < thread.wakes_ms:
                         thread.task.cancel()
                         self._schedule(thread, left_ms)
-
-    def _uptime_ms(self) -> int:
-        return self._clock.monotonic_ns() // 1_000_000
 
 
 def _is_over(task: ScheduledTask) -> bool:

@@ -28,11 +28,17 @@ STRAY_DIR_SUFFIX = "-stray"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 """The leader epochs of a partition, in its folder."""
 
+LOCK_FILE = ".lock"
+
 PRODUCER_IDS_FILE = "logstore-producer-ids.json"
 """What tells a data directory which producer ids were given out."""
 
 METADATA_LOG_DIR = "__cluster_metadata-0"
 """A KRaft node's own log beside the partitions; never one of them."""
+
+GROUP_OFFSETS_TOPIC = "__consumer_offsets"
+TRANSACTION_STATE_TOPIC = "__transaction_state"
+INTERNAL_COMPACTED_TOPICS = frozenset({GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC})
 
 BROKER_DIRS = frozenset({METADATA_LOG_DIR, "remote-log-index-cache"})
 """Folders that a broker has in a data directory and that are no partition's."""

@@ -15,6 +15,11 @@ INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 INT64_MIN = -(2**63)
 
+MINUTE_MS = 60_000
+HOUR_MS = 60 * MINUTE_MS
+DAY_MS = 24 * HOUR_MS
+WEEK_MS = 7 * DAY_MS
+
 
 class TopicPartition(NamedTuple):
     """A topic's name and the number of one of its partitions."""

@@ -22,10 +22,10 @@ from logstore.checkpoint.offsets import RECOVERY_POINTS, REPLICATION_OFFSETS
 from logstore.checkpoint.topic_id import decode_topic_id, write_partition_metadata
 from logstore.config.broker_config import BrokerConfig
 from logstore.config.overrides import effective_config
-from logstore.directories.directory import LOCK_FILE, LogDirectory
+from logstore.directories.directory import LogDirectory
 from logstore.errors import InvalidRecordError, KafkaStorageError, TopicAlreadyExistsError
 from logstore.loading.loader import open_log
-from logstore.names import parse_log_dir, validate_topic_name
+from logstore.names import LOCK_FILE, parse_log_dir, validate_topic_name
 from logstore.runtime import (
     DiskFileSystem,
     FileSystem,

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.workloads import spec as specs
+from logstore.types import DAY_MS
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -129,11 +130,11 @@ def _dictionary() -> Bytes:
 
 def arrival_ms(spec: specs.Spec, events: Ints) -> Ints:
     """Return when each event arrives, in milliseconds since the epoch; never falls."""
-    span = spec.time.days * specs.DAY_MS
+    span = spec.time.days * DAY_MS
     even = events * (span / spec.records)
     # Time runs slowly at noon, so more events fall into it; the derivative stays positive.
-    day = 2.0 * np.pi / specs.DAY_MS
-    phase = day * (spec.time.start_ms % specs.DAY_MS)
+    day = 2.0 * np.pi / DAY_MS
+    phase = day * (spec.time.start_ms % DAY_MS)
     swing = spec.time.daily_swing / day
     warped = even + swing * (np.sin(day * even + phase) - np.sin(phase))
     return spec.time.start_ms + np.floor(warped).astype(np.int64)

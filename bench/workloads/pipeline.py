@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from bench.workloads.directories import verify_directories
 from bench.workloads.generate import Generated, generate, parquet_dir
-from bench.workloads.spec import DAY_MS, Spec
+from bench.workloads.spec import Spec
 from bench.workloads.stages import timed
 from bench.workloads.verify import Verdict
 from logstore.broker import Broker
 from logstore.broker.copies import copy_partitions
 from logstore.runtime import DiskFileSystem, FixedWallClock
+from logstore.types import DAY_MS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -20,6 +20,7 @@ from logstore.config.overrides import altered_overrides, effective_config
 from logstore.errors import InvalidConfigurationError, InvalidTopicError
 from logstore.names import validate_topic_name
 from logstore.record.layout import HEADER_SIZE
+from logstore.types import DAY_MS
 
 BLOCK_RECORDS = 65_536
 """Records of a block, the unit in which a workload is made; part of what a seed means."""
@@ -34,7 +35,6 @@ MAX_MESSAGE_BYTES = "max.message.bytes"
 DEFAULT_CONFIGS: Mapping[str, str] = {"cleanup.policy": "compact"}
 """Configurations of a topic that says nothing else: a workload is there to be cleaned."""
 
-DAY_MS = 86_400_000
 INT64_MAX = (1 << 63) - 1
 
 ZIPF = "zipf"

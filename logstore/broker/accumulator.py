@@ -25,7 +25,7 @@ from logstore.errors import (
 from logstore.log.drafts import AppendInfo, NewRecord
 from logstore.record.layout import HEADER_SIZE
 from logstore.runtime import DeterministicScheduler, ThreadScheduler, VirtualClock
-from logstore.types import NO_TIMESTAMP, TopicPartition
+from logstore.types import NO_OFFSET, NO_TIMESTAMP, TopicPartition
 
 if TYPE_CHECKING:
     from logstore.broker.producer_config import ProducerConfig
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-NO_OFFSET = -1
 
 SENDER_TASK = "kafka-producer-network-thread"
 """Kafka's name of what sends a batch that has lingered."""

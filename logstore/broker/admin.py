@@ -20,13 +20,12 @@ from logstore.broker.reports import (
     RetainReport,
 )
 from logstore.errors import LogStoreError, UnknownTopicOrPartitionError
+from logstore.types import NO_OFFSET
 
 if TYPE_CHECKING:
     from cleaner.manager import LogCleanerManager
     from logstore.manager.manager import LogManager
     from logstore.types import TopicPartition
-
-NO_OFFSET = -1
 
 
 def offsets_for_times(

@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from logstore.checkpoint.offsets import OffsetCheckpoint
+from logstore.checkpoint.offsets import CHECKPOINTS, OffsetCheckpoint
 from logstore.checkpoint.shutdown import mark_clean_shutdown
-from logstore.directories.directory import CHECKPOINTS
 from logstore.errors import CorruptCheckpointError, InvalidConfigurationError, KafkaStorageError
 from logstore.names import LOG_SUFFIX, parse_segment_file
 from logstore.runtime import FileKind, clear_folder, make_dirs_durably, remove_tree

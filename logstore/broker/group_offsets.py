@@ -31,6 +31,7 @@ from logstore.errors import (
     UnknownTopicOrPartitionError,
     UnsupportedFormatError,
 )
+from logstore.names import GROUP_OFFSETS_TOPIC
 from logstore.record.batch import build_batch
 from logstore.record.control import end_txn_marker_of
 from logstore.record.records import Record
@@ -44,8 +45,6 @@ if TYPE_CHECKING:
     from logstore.runtime.clock import Clock
 
 logger = logging.getLogger(__name__)
-
-GROUP_OFFSETS_TOPIC = "__consumer_offsets"
 
 KEY_VERSION = 1
 VALUE_VERSION = 3
@@ -89,7 +88,7 @@ class ConsumerGroupMetadata(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetsConfig:
-    """What Kafka's broker lets one set about committed offsets; the defaults are its own.
+    """What Kafka's broker lets one set about committed offsets.
 
     Attributes
     ----------
@@ -101,9 +100,9 @@ class OffsetsConfig:
         `offset.metadata.max.bytes`: the longest metadata, counted as Kafka does, in UTF-16 units.
     """
 
-    topic_num_partitions: int = 50
-    topic_segment_bytes: int = 104_857_600
-    metadata_max_bytes: int = 4096
+    topic_num_partitions: int
+    topic_segment_bytes: int
+    metadata_max_bytes: int
 
     @classmethod
     def of(cls, config: BrokerConfig) -> OffsetsConfig:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from logstore.broker.transaction_state import ProducerIdAndEpoch
 from logstore.errors import InvalidTopicError
+from logstore.names import INTERNAL_COMPACTED_TOPICS
 from logstore.record import layout
 from logstore.record.header import BatchHeader
-from logstore.topics.store import INTERNAL_COMPACTED_TOPICS
 
 if TYPE_CHECKING:
     from logstore.broker.transactions import TransactionCoordinator

@@ -21,6 +21,7 @@ from logstore.broker.transaction_state import (
 )
 from logstore.errors import LogStoreError
 from logstore.log.drafts import NewRecord
+from logstore.names import TRANSACTION_STATE_TOPIC
 
 if TYPE_CHECKING:
     from logstore.config.broker_config import BrokerConfig
@@ -28,14 +29,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-TRANSACTION_STATE_TOPIC = "__transaction_state"
-
-DAY_MS = 86_400_000
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionConfig:
-    """What Kafka's broker lets one set about transactions; the defaults are its own.
+    """What Kafka's broker lets one set about transactions.
 
     Attributes
     ----------
@@ -55,13 +52,13 @@ class TransactionConfig:
         `transaction.remove.expired.transaction.cleanup.interval.ms`.
     """
 
-    state_log_num_partitions: int = 50
-    state_log_segment_bytes: int = 104_857_600
-    state_log_min_isr: int = 2
-    max_timeout_ms: int = 900_000
-    abort_timed_out_interval_ms: int = 10_000
-    id_expiration_ms: int = 7 * DAY_MS
-    remove_expired_interval_ms: int = 3_600_000
+    state_log_num_partitions: int
+    state_log_segment_bytes: int
+    state_log_min_isr: int
+    max_timeout_ms: int
+    abort_timed_out_interval_ms: int
+    id_expiration_ms: int
+    remove_expired_interval_ms: int
 
     @classmethod
     def of(cls, config: BrokerConfig) -> TransactionConfig:

@@ -27,12 +27,7 @@ from typing import TYPE_CHECKING
 from logstore.broker.fields import INT16_MAX
 from logstore.broker.group_offsets import GroupOffsets
 from logstore.broker.producer_ids import ProducerIds
-from logstore.broker.transaction_log import (
-    TRANSACTION_STATE_TOPIC,
-    StoredTransactions,
-    TransactionConfig,
-    TransactionLog,
-)
+from logstore.broker.transaction_log import StoredTransactions, TransactionConfig, TransactionLog
 from logstore.broker.transaction_state import (
     ProducerIdAndEpoch,
     TransactionMetadata,
@@ -51,6 +46,7 @@ from logstore.errors import (
     UnknownTopicOrPartitionError,
 )
 from logstore.manager.services import LogService
+from logstore.names import TRANSACTION_STATE_TOPIC
 from logstore.types import NO_PRODUCER_ID, TopicPartition
 
 if TYPE_CHECKING:
@@ -107,7 +103,6 @@ class TransactionCoordinator(LogService):
         self._active = False
         # Of prepared transactions: the partitions that have their marker already.
         self._marked: dict[str, set[TopicPartition]] = {}
-        self._started_ms = 0
         self._expiry_task: ScheduledTask | None = None
         self._abort_task: ScheduledTask | None = None
         self._next_expiry_ms = runtime.clock.now_ms() + self.config.remove_expired_interval_ms
@@ -233,7 +228,8 @@ class TransactionCoordinator(LogService):
                 ),
                 durable=True,
             )
-            self._watch()
+            if (task := self._abort_task) is not None:
+                task.wake()
 
     def partition_of_group(self, group_id: str) -> TopicPartition:
         """Return the partition for a group's offsets; it exists from here on.
@@ -382,7 +378,6 @@ class TransactionCoordinator(LogService):
     def start(self) -> None:
         """Finish what was left prepared, and look for what takes too long from now on."""
         with self._lock:
-            self._started_ms = self._uptime_ms()
             period_ms = self.config.remove_expired_interval_ms
             self._expiry_task = self._runtime.scheduler.schedule(
                 "transactionalId-expiration",
@@ -391,9 +386,16 @@ class TransactionCoordinator(LogService):
                 period_ms=period_ms,
                 idle_ms=self._expiry_idle_ms,
             )
+            period_ms = self.config.abort_timed_out_interval_ms
+            self._abort_task = self._runtime.scheduler.schedule(
+                "transaction-abort",
+                self._abort_in_background,
+                delay_ms=period_ms,
+                period_ms=period_ms,
+                idle_ms=self._abort_idle_ms,
+            )
             if self._log.is_stored:
                 self._take_over()
-                self._watch()
 
     def stop(self) -> None:
         """Cancel the tasks."""
@@ -421,30 +423,19 @@ class TransactionCoordinator(LogService):
             moments = [each.last_update_ms for each in known if each.state.is_idle]
             return max(0, min(moments) + self.config.id_expiration_ms - now_ms) if moments else None
 
-    def _watch(self) -> None:
-        """See that timeouts are looked for at the next of their moments.
-
-        Only if a transaction is open: months of virtual time would be a million looks at nothing.
-        """
-        if self._expiry_task is None or self._abort_task is not None:
-            return
-        if any(each.state is TransactionState.ONGOING for each in self._load().by_id.values()):
-            interval_ms = self.config.abort_timed_out_interval_ms
-            passed_ms = (self._uptime_ms() - self._started_ms) % interval_ms
-            self._abort_task = self._runtime.scheduler.schedule(
-                "transaction-abort", self._abort_in_background, delay_ms=interval_ms - passed_ms
-            )
-
-    def _uptime_ms(self) -> int:
-        return self._runtime.clock.monotonic_ns() // 1_000_000
+    def _abort_idle_ms(self) -> int | None:
+        """Tell that nothing is looked for while no transaction is open."""
+        with self._lock:
+            return 0 if self._has_open() else None
 
     def _abort_in_background(self) -> None:
         with self._lock:
-            self._abort_task = None
-            try:
+            if self._has_open():
                 self.abort_timed_out()
-            finally:
-                self._watch()
+
+    def _has_open(self) -> bool:
+        known = () if self._stored is None else self._stored.by_id.values()
+        return any(each.state is TransactionState.ONGOING for each in known)
 
     def _expire_in_background(self) -> None:
         self.remove_expired()

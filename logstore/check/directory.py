@@ -25,9 +25,9 @@ from logstore.check.small_files import (
 )
 from logstore.checkpoint.atomic import TMP_SUFFIX, UNREADABLE
 from logstore.checkpoint.offsets import (
+    CHECKPOINTS,
     CLEANER_OFFSETS,
     LOG_START_OFFSETS,
-    RECOVERY_POINTS,
     REPLICATION_OFFSETS,
 )
 from logstore.checkpoint.shutdown import CLEAN_SHUTDOWN, is_clean_shutdown
@@ -45,9 +45,12 @@ from logstore.names import (
     BROKER_DIRS,
     DELETE_DIR_SUFFIX,
     FUTURE_DIR_SUFFIX,
+    INTERNAL_COMPACTED_TOPICS,
     LEADER_EPOCHS,
+    LOCK_FILE,
     LOG_SUFFIX,
     METADATA_LOG_DIR,
+    PRODUCER_IDS_FILE,
     SNAPSHOT_SUFFIX,
     STRAY_DIR_SUFFIX,
     parse_log_dir,
@@ -57,20 +60,19 @@ from logstore.names import (
 )
 from logstore.record.codecs import DEFAULT_LIMIT
 from logstore.runtime.fs import FileSystem
-from logstore.topics.store import INTERNAL_COMPACTED_TOPICS, TOPICS_FILE, Topic, TopicStore
+from logstore.topics.store import TOPICS_FILE, Topic, TopicStore
 from logstore.types import INT32_MAX, INT64_MAX, TopicPartition
 
-CHECKPOINTS = (RECOVERY_POINTS, REPLICATION_OFFSETS, LOG_START_OFFSETS, CLEANER_OFFSETS)
 _OWN_FILES = frozenset(
     {
         *CHECKPOINTS,
         CLEAN_SHUTDOWN,
         TOPICS_FILE,
         MOVES_FILE,
-        "logstore-producer-ids.json",
+        PRODUCER_IDS_FILE,
         "meta.properties",
         "bootstrap.checkpoint",
-        ".lock",
+        LOCK_FILE,
     }
 )
 _SUFFIXED_FOLDERS = (DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX, STRAY_DIR_SUFFIX)

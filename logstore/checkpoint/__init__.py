@@ -8,6 +8,7 @@ from logstore.checkpoint.atomic import (
     write_atomically,
 )
 from logstore.checkpoint.offsets import (
+    CHECKPOINTS,
     CLEANER_OFFSETS,
     LOG_START_OFFSETS,
     RECOVERY_POINTS,
@@ -33,6 +34,7 @@ from logstore.checkpoint.topic_id import (
 )
 
 __all__ = [
+    "CHECKPOINTS",
     "CHECKPOINT_VERSION",
     "CLEANER_OFFSETS",
     "CLEAN_SHUTDOWN",

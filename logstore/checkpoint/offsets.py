@@ -27,6 +27,9 @@ LOG_START_OFFSETS = "log-start-offset-checkpoint"
 REPLICATION_OFFSETS = "replication-offset-checkpoint"
 """High watermark of each partition."""
 
+CHECKPOINTS = (RECOVERY_POINTS, LOG_START_OFFSETS, REPLICATION_OFFSETS, CLEANER_OFFSETS)
+"""The four offset checkpoints of a data directory."""
+
 
 class OffsetCheckpoint:
     """One offset for each partition of a log directory.

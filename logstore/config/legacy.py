@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from logstore.config.broker_keys import BROKER_KEYS
 from logstore.config.keys import ConfigKey, Kind
-from logstore.config.topic_keys import AT_LEAST_1, COMPACT, MINUTE_MS
+from logstore.config.topic_keys import AT_LEAST_1, COMPACT
+from logstore.types import MINUTE_MS
 
 OLD_POLICY_KEY = "topic.cleanup.policy"
 OLD_COMPACT = "dedupe"

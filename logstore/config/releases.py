@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from logstore.config.keys import Ranges, Value
-from logstore.config.topic_keys import HOUR_MS
+from logstore.types import HOUR_MS
 
 
 class ReleaseChange(NamedTuple):

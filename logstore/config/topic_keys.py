@@ -10,12 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from logstore.config.keys import ConfigKey, Kind, Ranges, Synonym
-from logstore.types import INT64_MAX, TimestampType
-
-HOUR_MS = 3_600_000
-MINUTE_MS = 60_000
-DAY_MS = 24 * HOUR_MS
-WEEK_MS = 7 * DAY_MS
+from logstore.types import DAY_MS, HOUR_MS, INT64_MAX, MINUTE_MS, WEEK_MS, TimestampType
 
 AT_LEAST_0: Ranges = ((0, None),)
 AT_LEAST_1: Ranges = ((1, None),)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.checkpoint.atomic import remove_temporary
 from logstore.checkpoint.offsets import (
+    CHECKPOINTS,
     CLEANER_OFFSETS,
     LOG_START_OFFSETS,
     RECOVERY_POINTS,
@@ -37,6 +38,7 @@ from logstore.names import (
     BROKER_DIRS,
     DELETE_DIR_SUFFIX,
     FUTURE_DIR_SUFFIX,
+    LOCK_FILE,
     PRODUCER_IDS_FILE,
     deletion_dir_name,
     parse_log_dir,
@@ -54,11 +56,6 @@ if TYPE_CHECKING:
     from logstore.types import TopicPartition
 
 logger = logging.getLogger(__name__)
-
-LOCK_FILE = ".lock"
-
-CHECKPOINTS = (RECOVERY_POINTS, LOG_START_OFFSETS, REPLICATION_OFFSETS, CLEANER_OFFSETS)
-"""The four offset checkpoints of a data directory."""
 
 REPLACED_FILES = (*CHECKPOINTS, CLEAN_SHUTDOWN, TOPICS_FILE, MOVES_FILE, PRODUCER_IDS_FILE)
 """Files of a data directory that are replaced as a whole, by way of a `.tmp`."""
@@ -181,7 +178,7 @@ class LogDirectory:
         self.log_starts = self._read(LOG_START_OFFSETS)
         self._high_watermarks = self._read(REPLICATION_OFFSETS)
         self.moves = read_moves(fs, self.path, self._small_file_max_bytes)
-        due_ms = self._uptime_ms() + self.file_delete_delay_ms
+        due_ms = self.runtime.clock.monotonic_ms() + self.file_delete_delay_ms
         foreign = []
         for name in fs.list_dir(self.path):
             path = f"{self.path}/{name}"
@@ -453,7 +450,7 @@ class LogDirectory:
         if fs.is_dir(source):
             fs.rename(source, target)
             fs.sync_dir(self.path)
-            due = self._uptime_ms() + delay_ms
+            due = self.runtime.clock.monotonic_ms() + delay_ms
             self._folder_deletions.append(_FolderDeletion(due, target))
         self.disown(topic_partition)
 
@@ -520,15 +517,12 @@ class LogDirectory:
     def delete_retired_folders(self, *, force: bool = False) -> int:
         """Remove the folders whose time has come, or all of them; return how many."""
         with self._removing:
-            now_ms = self._uptime_ms()
+            now_ms = self.runtime.clock.monotonic_ms()
             due = [each for each in self._folder_deletions if force or each.due_ms <= now_ms]
             for each in due:
                 remove_tree(self.runtime.fs, each.path)
                 self._folder_deletions.remove(each)
             return len(due)
-
-    def _uptime_ms(self) -> int:
-        return self.runtime.clock.monotonic_ns() // 1_000_000
 
     # -- closing -------------------------------------------------------------------------
 

@@ -312,13 +312,10 @@ class LocalLog:
 
     def _schedule_deletion(self, remove: Callable[[], None]) -> None:
         delay_ms = self.config.file_delete_delay_ms
-        self._deletions.append(_Deletion(self._uptime_ms() + delay_ms, remove))
+        self._deletions.append(_Deletion(self.runtime.clock.monotonic_ms() + delay_ms, remove))
         scheduler = self.runtime.scheduler
         if scheduler.is_started:
             scheduler.schedule("delete-file", self._delete_due_files, delay_ms=delay_ms)
-
-    def _uptime_ms(self) -> int:
-        return self.runtime.clock.monotonic_ns() // 1_000_000
 
     def _delete_due_files(self) -> None:
         with self.lock:  # or it might be deleted, and its files renamed, in between
@@ -343,7 +340,7 @@ class LocalLog:
         with self.lock, self.guard("cannot delete segments"):
             if self.is_offline:
                 return 0
-            now_ms = self._uptime_ms()
+            now_ms = self.runtime.clock.monotonic_ms()
             due = [d for d in self._deletions if force or d.due_ms <= now_ms]
             self._deletions = [d for d in self._deletions if not (force or d.due_ms <= now_ms)]
             for deletion in due:

@@ -19,7 +19,13 @@ from logstore.log.drafts import AppendInfo, NewRecord
 from logstore.log.local_log import LocalLog
 from logstore.log.offsets import CheckpointOffsets, LogOffsets
 from logstore.log.reader import LogReader
-from logstore.log.retention import LogBounds, RetentionDecision, RetentionRule, decide_retention
+from logstore.log.retention import (
+    LogBounds,
+    RetentionDecision,
+    RetentionRule,
+    decide_retention,
+    expires_at_ms,
+)
 from logstore.log.writer import LogWriter
 from logstore.runtime.environment import VERIFY
 from logstore.runtime.lifetime import lasting
@@ -282,9 +288,9 @@ class Log:
         That moment may have passed without effect, if something else keeps the segment.
         """
         first = self.segments.first
-        if not self.config.delete or self.config.retention_ms < 0 or not self.size_bytes:
+        if not self.config.delete or not self.size_bytes:
             return None  # an empty segment stays
-        return first.largest_timestamp + self.config.retention_ms + 1
+        return expires_at_ms(first, self.config)
 
     def delete_old_segments(self, *, first_dirty_offset: int = 0) -> RetentionDecision:
         """Run retention once; return what was decided, and done."""

@@ -257,6 +257,16 @@ def _size_rule(total_bytes: int, retention_bytes: int) -> Predicate:
     return judge
 
 
+def expires_at_ms(segment: LogSegment, config: LogConfig) -> int | None:
+    """Return the first moment past `retention.ms` for a segment, Unix ms; None if there is none.
+
+    Kafka's times end at 2⁶³ − 1: what would come later comes then.
+    """
+    if config.retention_ms < 0:
+        return None
+    return min(segment.largest_timestamp + config.retention_ms + 1, INT64_MAX)
+
+
 def _time_rule(retention_ms: int, now_ms: int) -> Predicate:
     def judge(segment: LogSegment, _: LogSegment | None) -> _Verdict:
         if retention_ms < 0:
@@ -298,10 +308,12 @@ def _with_expiry(
 ) -> SegmentVerdict:
     """Say when age would let the first segment go, and whether merging may have put that off."""
     segment = segments[0]
-    if config.retention_ms < 0 or (len(segments) == 1 and not segment.size_bytes):
-        return verdict
-    expires_at = min(segment.largest_timestamp + config.retention_ms + 1, INT64_MAX)
-    if expires_at <= now_ms:
+    expires_at = expires_at_ms(segment, config)
+    if (
+        expires_at is None
+        or expires_at <= now_ms
+        or (len(segments) == 1 and not segment.size_bytes)
+    ):
         return verdict
     verdict = verdict._replace(expires_at_ms=expires_at)
     # What no cleaning has been through was not merged.

@@ -54,14 +54,12 @@ class Housekeeping(LogService):
     def __init__(self, manager: LogManager) -> None:
         self._manager = manager
         self._tasks: list[ScheduledTask] = []
-        self._started_ms = 0
         self._watermarks_moved = False
         self._left_out = False  # whether retention passed over a log that it will look at again
 
     def start(self) -> None:
         """Open all logs and schedule the tasks."""
         manager = self._manager
-        self._started_ms = self._uptime_ms()
         config = manager.broker_config
         for tp in manager.catalog.partitions():
             try:
@@ -96,6 +94,14 @@ class Housekeeping(LogService):
             ),
         ):
             self._schedule(name, action, first, period_ms, idle_ms)
+        watermarks_ms = max(config.replica_high_watermark_checkpoint_interval_ms, 1)
+        self._schedule(
+            "highwatermark-checkpoint",
+            self.checkpoint_high_watermarks,
+            watermarks_ms,
+            watermarks_ms,
+            _until_woken,
+        )
         self._schedule(
             "PeriodicProducerExpirationCheck",
             self.expire_producers,
@@ -130,22 +136,9 @@ class Housekeeping(LogService):
         self._tasks.clear()
 
     def log_changed(self) -> None:
-        """See that the tasks run at the next of their moments.
-
-        Only if there is a reason: months of virtual time would be a million writes of nothing.
-        """
-        self._wake()
-        if self._watermarks_moved:
-            return
+        """See that the tasks run at the next of their moments."""
         self._watermarks_moved = True
-        manager = self._manager
-        interval_ms = max(manager.broker_config.replica_high_watermark_checkpoint_interval_ms, 1)
-        passed_ms = (self._uptime_ms() - self._started_ms) % interval_ms
-        manager.runtime.scheduler.schedule(
-            "highwatermark-checkpoint",
-            self.checkpoint_high_watermarks,
-            delay_ms=interval_ms - passed_ms,
-        )
+        self._wake()
 
     def partition_added(self, topic_partition: TopicPartition) -> None:
         """Look at the logs again."""
@@ -166,9 +159,6 @@ class Housekeeping(LogService):
     def _wake(self) -> None:
         for task in self._tasks:
             task.wake()
-
-    def _uptime_ms(self) -> int:
-        return self._manager.runtime.clock.monotonic_ns() // 1_000_000
 
     # -- tasks ---------------------------------------------------------------------------
 
@@ -212,9 +202,10 @@ class Housekeeping(LogService):
         return self._soonest(self._manager.registry.open_logs(), _flush_due_ms)
 
     def checkpoint_high_watermarks(self) -> None:
-        """Write the high watermarks."""
-        self._watermarks_moved = False
-        self._manager.checkpoint_high_watermarks()
+        """Write the high watermarks, if any may have moved."""
+        if self._watermarks_moved:
+            self._watermarks_moved = False
+            self._manager.checkpoint_high_watermarks()
 
     def expire_producers(self) -> None:
         """Forget producer ids that were idle for `producer.id.expiration.ms`."""

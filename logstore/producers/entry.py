@@ -10,13 +10,19 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from logstore.producers.snapshot import SnapshotEntry
-from logstore.types import INT32_MAX, NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, AbortedTxn
+from logstore.types import (
+    INT32_MAX,
+    NO_OFFSET,
+    NO_PRODUCER_EPOCH,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    AbortedTxn,
+)
 
 BATCHES_REMEMBERED = 5
 """Batches a producer may have in flight, and so the reach of duplicate detection."""
 
 NO_COORDINATOR_EPOCH = -1
-NO_OFFSET = -1
 
 
 class BatchMetadata(NamedTuple):

@@ -16,7 +16,6 @@ from logstore.config.broker_keys import SMALL_FILE_MAX_BYTES
 from logstore.errors import CorruptSnapshotError
 from logstore.producers.entry import (
     BATCHES_REMEMBERED,
-    NO_OFFSET,
     BatchMetadata,
     CompletedTxn,
     LastRecord,
@@ -27,9 +26,9 @@ from logstore.producers.snapshot import SnapshotEntry, SnapshotFiles
 from logstore.record.control import EndTxnMarker
 from logstore.record.header import BatchHeader
 from logstore.runtime.fs import FileSystem
-from logstore.types import AppendOrigin, TopicPartition
+from logstore.types import DAY_MS, NO_OFFSET, AppendOrigin, TopicPartition
 
-PRODUCER_ID_EXPIRATION_MS = 86_400_000
+PRODUCER_ID_EXPIRATION_MS = DAY_MS
 
 _logger = logging.getLogger(__name__)
 

@@ -34,6 +34,10 @@ class Clock(Protocol):
         """Return a time in nanoseconds that never goes back; its origin means nothing."""
         ...
 
+    def monotonic_ms(self) -> int:
+        """Return the whole milliseconds of `monotonic_ns`."""
+        ...
+
     def sleep(self, seconds: float) -> None:
         """Let `seconds` pass on both scales."""
         ...
@@ -51,6 +55,10 @@ class SystemClock:
     def monotonic_ns(self) -> int:
         """Return the machine's monotonic time in nanoseconds."""
         return time.monotonic_ns()
+
+    def monotonic_ms(self) -> int:
+        """Return the whole milliseconds of `monotonic_ns`."""
+        return self.monotonic_ns() // 1_000_000
 
     def sleep(self, seconds: float) -> None:
         """Block the calling thread for `seconds`."""
@@ -135,6 +143,10 @@ class VirtualClock:
     def monotonic_ns(self) -> int:
         """Return virtual time in nanoseconds; it moves forward with the wall time."""
         return self._monotonic_ns
+
+    def monotonic_ms(self) -> int:
+        """Return the whole milliseconds of `monotonic_ns`."""
+        return self._monotonic_ns // 1_000_000
 
     def sleep(self, seconds: float) -> None:
         """Advance by `seconds` without blocking."""

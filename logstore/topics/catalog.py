@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from logstore.config.log_config import LogConfig
 from logstore.config.overrides import effective_config, normalize_overrides
 from logstore.errors import InvalidConfigurationError, UnknownTopicOrPartitionError
+from logstore.names import INTERNAL_COMPACTED_TOPICS
 from logstore.topics.ids import folder_topic_id
-from logstore.topics.store import INTERNAL_COMPACTED_TOPICS, Topic, TopicStore
+from logstore.topics.store import Topic, TopicStore
 from logstore.types import TopicPartition
 
 if TYPE_CHECKING:

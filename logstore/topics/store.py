@@ -24,8 +24,6 @@ _VERSION = 2
 _VERSIONS = (1, _VERSION)
 """Read; version 1 had no ids, which the next start for writing gives."""
 
-INTERNAL_COMPACTED_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
-
 
 @dataclass(frozen=True, slots=True)
 class Topic:

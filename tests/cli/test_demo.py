@@ -18,9 +18,10 @@ from click.testing import CliRunner
 
 from logstore.cli.demo import kafka as demo_kafka
 from logstore.cli.demo import tell as demo_tell
-from logstore.cli.demo.accounts import DAY_MS, Accounts
+from logstore.cli.demo.accounts import Accounts
 from logstore.cli.demo.verify import expected_offsets
 from logstore.cli.main import main
+from logstore.types import DAY_MS
 
 NOW = "2026-03-01T00:00:00Z"
 GOLDEN = Path(__file__).resolve().parents[1] / "data" / "kafka-3.9" / "clean-segments"

@@ -1,11 +1,13 @@
 """Crashes at every file operation of transactions: each is in all of its partitions, or in none."""
 
+from dataclasses import replace
+
 import pytest
 
 from logstore.broker import Broker, OffsetAndMetadata
-from logstore.broker.group_offsets import GROUP_OFFSETS_TOPIC
 from logstore.broker.transactions import TransactionConfig, TransactionCoordinator
 from logstore.config.broker_config import BrokerConfig
+from logstore.names import GROUP_OFFSETS_TOPIC
 from logstore.runtime import VirtualClock
 from logstore.testing import FaultyFileSystem, SimulatedCrash
 from logstore.types import TopicPartition
@@ -42,7 +44,11 @@ class Machine:
             "/disk/data", fs=self.fs, clock=self.clock, broker_config=SMALL, seed=1
         )
         self.broker._coordinator = TransactionCoordinator(
-            self.broker.runtime, self.broker.manager, TransactionConfig(state_log_num_partitions=1)
+            self.broker.runtime,
+            self.broker.manager,
+            replace(
+                TransactionConfig.of(self.broker.manager.broker_config), state_log_num_partitions=1
+            ),
         )
         return self.broker
 

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from bench.workloads.presets import PRESETS
-from bench.workloads.spec import DAY_MS
+from logstore.types import DAY_MS
 from tests.interop.directories import WRITERS, Written
 from tests.support.generated import make_topic, preset
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from logstore.broker import Broker
 from logstore.broker.transactions import TransactionConfig, TransactionCoordinator
 from logstore.log import Log
@@ -50,7 +52,9 @@ class Bench:
         self.broker = Broker(self.path, fs=self.fs, clock=self.clock, **self.options)
         manager = self.broker.manager
         self.broker._coordinator = TransactionCoordinator(
-            self.broker.runtime, manager, TransactionConfig(**self.config)
+            self.broker.runtime,
+            manager,
+            replace(TransactionConfig.of(manager.broker_config), **self.config),
         )
         if self.background:
             manager.start([self.broker.coordinator])

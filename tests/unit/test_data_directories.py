@@ -6,9 +6,9 @@ import pytest
 
 from logstore.checkpoint.offsets import LOG_START_OFFSETS
 from logstore.checkpoint.shutdown import CLEAN_SHUTDOWN
-from logstore.directories.directory import LOCK_FILE
 from logstore.errors import KafkaStorageError, UnsupportedFormatError
 from logstore.log import NewRecord
+from logstore.names import LOCK_FILE
 from logstore.runtime import DiskFileSystem, MemoryFileSystem, Runtime, VirtualClock
 from logstore.types import TopicPartition
 from tests.support.builders import log_name, old_message

@@ -6,14 +6,13 @@ from each (tests/data/README.md).
 
 import pytest
 
-from logstore.directories.directory import LOCK_FILE
 from logstore.log.reader import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     MAX_TIMESTAMP,
     Isolation,
 )
-from logstore.names import SNAPSHOT_SUFFIX, parse_segment_file
+from logstore.names import LOCK_FILE, SNAPSHOT_SUFFIX, parse_segment_file
 from logstore.record.control import end_txn_marker_of
 from logstore.runtime import DiskFileSystem, VirtualClock
 from tests.support.golden_dirs import (

@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from logstore.checkpoint.atomic import TMP_SUFFIX
+from logstore.checkpoint.offsets import CHECKPOINTS
 from logstore.checkpoint.rows import CHECKPOINT_VERSION
-from logstore.directories.directory import CHECKPOINTS, LOCK_FILE, REPLACED_FILES
+from logstore.directories.directory import REPLACED_FILES
 from logstore.errors import CorruptCheckpointError, KafkaStorageError
-from logstore.names import INDEX_SUFFIXES, SNAPSHOT_SUFFIX, file_name
+from logstore.names import INDEX_SUFFIXES, LOCK_FILE, SNAPSHOT_SUFFIX, file_name
 from logstore.runtime import DiskFileSystem, VirtualClock
 from logstore.topics import TOPICS_FILE
 from logstore.types import TopicPartition

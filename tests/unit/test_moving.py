@@ -8,12 +8,12 @@ import pytest
 
 from logstore import AlterReplicaLogDirsResult, Broker, TopicPartition, VirtualClock
 from logstore.checkpoint.offsets import (
+    CHECKPOINTS,
     CLEANER_OFFSETS,
     LOG_START_OFFSETS,
     RECOVERY_POINTS,
     REPLICATION_OFFSETS,
 )
-from logstore.directories.directory import CHECKPOINTS
 from logstore.directories.move_notes import MOVES_FILE
 from logstore.errors import (
     InvalidConfigurationError,

@@ -555,6 +555,7 @@ def test_expiry_has_no_moment_beyond_the_last_one(world):
     for retention_ms in (10, 11, last):
         log = build(memory_world(), 2, 2, timestamp=last - 10, retention_ms=retention_ms)
         assert log.retention_decision().segments[0].expires_at_ms == last
+        assert log.next_expiry_ms() == last
 
 
 def test_the_next_expiry_is_the_first_moment_at_which_something_goes():

@@ -55,8 +55,9 @@ def demo(settings: Settings, out: Path, records: int, seed: int) -> int:
     The story ends where today begins (UTC), or at --now. --data-dir and --config-file have no
     part in it.
     """
-    from logstore.cli.demo.accounts import DAY_MS, DAYS
+    from logstore.cli.demo.accounts import DAYS
     from logstore.cli.demo.tell import DIRECTORIES, Teller
+    from logstore.types import DAY_MS
 
     end_ms = settings.clock().now_ms()
     if settings.now_ms is None:

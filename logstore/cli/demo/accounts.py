@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from logstore.record.columns import BytesColumn
+from logstore.types import DAY_MS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-DAY_MS = 86_400_000
 
 DAYS = 17
 """Virtual days from the first record to the end of the story."""

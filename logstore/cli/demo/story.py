@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.broker import Broker
 from logstore.broker.inspect import PartitionSummary, inspect_partition
-from logstore.cli.demo.accounts import DAY_MS, Accounts, Chapter
+from logstore.cli.demo.accounts import Accounts, Chapter
 from logstore.runtime import SystemClock
-from logstore.types import TopicPartition
+from logstore.types import DAY_MS, TopicPartition
 
 if TYPE_CHECKING:
     from cleaner.clean import PassProgress

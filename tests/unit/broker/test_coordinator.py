@@ -10,7 +10,6 @@ from logstore import (
     UnknownTopicOrPartitionError,
     VirtualClock,
 )
-from logstore.broker.transaction_log import TRANSACTION_STATE_TOPIC
 from logstore.broker.transaction_state import (
     ProducerIdAndEpoch,
     TransactionState,
@@ -24,6 +23,7 @@ from logstore.errors import (
     InvalidTransactionTimeoutError,
     ProducerFencedError,
 )
+from logstore.names import TRANSACTION_STATE_TOPIC
 from tests.support.transactions import Bench, markers
 
 T0 = TopicPartition("t", 0)

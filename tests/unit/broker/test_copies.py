@@ -11,9 +11,13 @@ import pytest
 
 from logstore import Broker, TopicPartition, VirtualClock
 from logstore.broker.copies import UNFINISHED, copy_partitions, unfinished
-from logstore.checkpoint.offsets import CLEANER_OFFSETS, RECOVERY_POINTS, OffsetCheckpoint
+from logstore.checkpoint.offsets import (
+    CHECKPOINTS,
+    CLEANER_OFFSETS,
+    RECOVERY_POINTS,
+    OffsetCheckpoint,
+)
 from logstore.checkpoint.shutdown import CLEAN_SHUTDOWN
-from logstore.directories.directory import CHECKPOINTS
 from logstore.errors import InvalidConfigurationError, KafkaStorageError
 from logstore.runtime import DiskFileSystem, MemoryFileSystem
 from tests.cli.conftest import GOLDEN, tree_hash

@@ -5,11 +5,11 @@ give (`MessageUtil.toVersionPrefixedBytes`), the one with a tag 4.4.0 alone.
 """
 
 from collections import namedtuple
+from dataclasses import replace
 
 import pytest
 
 from logstore.broker.group_offsets import (
-    GROUP_OFFSETS_TOPIC,
     ConsumerGroupMetadata,
     OffsetAndMetadata,
     OffsetsConfig,
@@ -19,6 +19,7 @@ from logstore.broker.group_offsets import (
     encode_value,
 )
 from logstore.broker.transaction_state import decode_value as decode_transaction
+from logstore.config.broker_config import BrokerConfig
 from logstore.errors import (
     IllegalGenerationError,
     IllegalStateError,
@@ -32,6 +33,7 @@ from logstore.errors import (
     UnsupportedFormatError,
 )
 from logstore.log import NewRecord
+from logstore.names import GROUP_OFFSETS_TOPIC
 from logstore.types import TopicPartition
 from tests.support.transactions import Bench, markers, stamps
 
@@ -215,7 +217,7 @@ def test_the_topic_is_made_as_kafka_makes_it():
 
 def test_what_the_broker_lets_one_set(bench):
     config = OffsetsConfig.of(bench.broker.manager.broker_config)
-    assert config == OffsetsConfig(topic_num_partitions=1)
+    assert config == replace(OffsetsConfig.of(BrokerConfig()), topic_num_partitions=1)
 
 
 def test_no_offsets_change_nothing(bench):

@@ -5,7 +5,6 @@ import threading
 import pytest
 
 from logstore import Broker, InvalidTopicError, OffsetAndMetadata, TopicPartition, VirtualClock
-from logstore.broker.transaction_log import TRANSACTION_STATE_TOPIC
 from logstore.errors import (
     CorruptRecordError,
     InvalidConfigurationError,
@@ -17,6 +16,7 @@ from logstore.errors import (
     ProducerFencedError,
     UnsupportedFormatError,
 )
+from logstore.names import TRANSACTION_STATE_TOPIC
 from tests.support.builders import batch, commit, old_message
 from tests.support.transactions import Bench
 

@@ -4,10 +4,10 @@ import pytest
 
 from logstore.broker.fields import partition_for
 from logstore.broker.producer_ids import PRODUCER_IDS_FILE
-from logstore.broker.transaction_log import TRANSACTION_STATE_TOPIC
 from logstore.broker.transaction_state import encode_key
 from logstore.errors import KafkaStorageError, ProducerFencedError
 from logstore.log import NewRecord
+from logstore.names import TRANSACTION_STATE_TOPIC
 from logstore.runtime import DiskFileSystem, MemoryFileSystem, VirtualClock
 from logstore.testing import SimulatedCrash
 from logstore.types import TopicPartition
