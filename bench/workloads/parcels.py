@@ -153,7 +153,7 @@ def _sealed_batches(spec: Spec, block: Block) -> Iterator[tuple[int, int, int, i
             block.timestamp[start:stop],
             headers.slice(start, stop),
         )
-        batch = draft.seal(codec, _placement(config, at_ms))
+        batch = draft.seal(codec, _placement(config, at_ms)).data
         yield sequence, partition, producer, at_ms, batch
 
 

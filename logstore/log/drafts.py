@@ -19,7 +19,7 @@ from logstore.log.validate import (
     target_codec,
     timestamps_in_bounds,
 )
-from logstore.record.batch import RecordBatch, build_batch, seal_batch
+from logstore.record.batch import RecordBatch, built_batch, sealed_batch
 from logstore.record.control import (
     EndTxnMarker,
     encode_control_key,
@@ -132,14 +132,14 @@ class RecordsDraft:
         self._records = records
         self._timestamps = timestamps
 
-    def seal(self, codec: Codec, place: Placement) -> bytes:
+    def seal(self, codec: Codec, place: Placement) -> RecordBatch:
         """Validate and encode; see `ColumnsDraft.seal`."""
         config, base, leader_epoch, now_ms = place
         null_rows = [row for row, r in enumerate(self._records) if r.key is None]
         check_timestamps(self._timestamps, config, now_ms, null_rows)
         check_keys(null_rows, config)
         stored = target_codec(config, codec)
-        data = build_batch(
+        batch = built_batch(
             [
                 Record(base + row, timestamp, record.key, record.value, record.headers)
                 for row, (record, timestamp) in enumerate(
@@ -152,8 +152,8 @@ class RecordsDraft:
             append_time=now_ms,
             partition_leader_epoch=leader_epoch,
         )
-        check_batch_size(len(data), config)
-        return data
+        check_batch_size(len(batch.data), config)
+        return batch
 
 
 class ColumnsDraft:
@@ -197,7 +197,7 @@ class ColumnsDraft:
         self._first_timestamp = int(timestamps[0])
         self._section = encode_section(timestamps, keys, values, headers, self._first_timestamp)
 
-    def seal(self, codec: Codec, place: Placement) -> bytes:
+    def seal(self, codec: Codec, place: Placement) -> RecordBatch:
         """Validate, compress and put the header on.
 
         Parameters
@@ -220,7 +220,7 @@ class ColumnsDraft:
         check_keys(null_rows, config)
         append_time = config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
         stored = target_codec(config, codec)
-        data = seal_batch(
+        batch = sealed_batch(
             self._section,
             codec=stored,
             level=codec_level(config, stored),
@@ -232,8 +232,8 @@ class ColumnsDraft:
             timestamp_type=config.message_timestamp_type,
             partition_leader_epoch=leader_epoch,
         )
-        check_batch_size(len(data), config)
-        return data
+        check_batch_size(len(batch.data), config)
+        return batch
 
 
 def draft_records(records: Sequence[NewRecord], now_ms: int) -> RecordsDraft | ColumnsDraft:
@@ -262,7 +262,7 @@ def draft_records(records: Sequence[NewRecord], now_ms: int) -> RecordsDraft | C
 
 def end_txn_batch(
     producer_id: int, producer_epoch: int, marker: EndTxnMarker, now_ms: int
-) -> bytes:
+) -> RecordBatch:
     """Return the control batch that ends a transaction, as a coordinator sends it to the log.
 
     Parameters
@@ -273,7 +273,7 @@ def end_txn_batch(
     record = Record(
         0, now_ms, encode_control_key(marker.control_type), encode_end_txn_value(marker), ()
     )
-    return build_batch(
+    return built_batch(
         [record],
         producer_id=producer_id,
         producer_epoch=producer_epoch,

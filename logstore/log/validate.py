@@ -17,12 +17,7 @@ from logstore.errors import (
     RecordListTooLargeError,
     UnexpectedAppendOffsetError,
 )
-from logstore.record.batch import (
-    RecordBatch,
-    build_batch,
-    with_max_timestamp,
-    with_offset_and_epoch,
-)
+from logstore.record.batch import RecordBatch, built_batch
 from logstore.record.codecs import Codec
 from logstore.record.records import SMALL_BATCH_RECORDS
 from logstore.record.walk import walk_buffer
@@ -161,8 +156,8 @@ def prepare_leader_batch(
     now_ms: int,
     base_offset: int,
     leader_epoch: int,
-) -> bytes:
-    """Validate one ready-made batch and return the bytes to store.
+) -> RecordBatch:
+    """Validate one ready-made batch and return the one to store.
 
     Raises
     ------
@@ -179,10 +174,9 @@ def prepare_leader_batch(
     append_time = config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
     if header.is_control:
         # Never recompressed, whatever `compression.type` says.
-        data = batch.data
         if append_time:
-            data = with_max_timestamp(data, TimestampType.LOG_APPEND_TIME, now_ms)
-        return with_offset_and_epoch(data, base_offset, leader_epoch)
+            batch = batch.stamped(TimestampType.LOG_APPEND_TIME, now_ms)
+        return batch.placed(base_offset, leader_epoch)
     limit = config.logstore_decompression_max_bytes
     timestamps, offsets, null_rows = _facts(batch, limit)
     if header.timestamp_type is TimestampType.LOG_APPEND_TIME and (
@@ -196,9 +190,9 @@ def prepare_leader_batch(
     wanted = target_codec(config, codec)
     dense = offsets == list(range(header.base_offset, header.next_offset))
     if wanted is codec and (codec is Codec.NONE or dense):
-        stamped = with_max_timestamp(batch.data, config.message_timestamp_type, max_timestamp)
-        return with_offset_and_epoch(stamped, base_offset, leader_epoch)
-    rebuilt = build_batch(
+        stamped = batch.stamped(config.message_timestamp_type, max_timestamp)
+        return stamped.placed(base_offset, leader_epoch)
+    rebuilt = built_batch(
         [
             record._replace(offset=base_offset + delta)
             for delta, record in enumerate(batch.records(limit))
@@ -213,7 +207,7 @@ def prepare_leader_batch(
         base_sequence=header.base_sequence,
         is_transactional=header.is_transactional,
     )
-    check_batch_size(len(rebuilt), config)
+    check_batch_size(len(rebuilt.data), config)
     return rebuilt
 
 

@@ -27,7 +27,6 @@ from logstore.log.validate import (
     prepare_leader_batch,
     whole_batches,
 )
-from logstore.record.batch import RecordBatch
 from logstore.record.codecs import Codec
 from logstore.record.control import ControlType, EndTxnMarker
 from logstore.runtime.environment import VERIFY
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
 
     from logstore.log.local_log import LocalLog
     from logstore.log.offsets import LogOffsets
+    from logstore.record.batch import RecordBatch
     from logstore.record.columns import BytesColumn
     from logstore.segment.segment import LogSegment
 
@@ -118,8 +118,7 @@ class LogWriter:
         with local.lock:
             local.check_open()
             place = Placement(local.config, local.log_end.offset, local.leader_epoch, now_ms)
-            batches = [RecordBatch(draft.seal(codec, place))]
-            return self._write(batches, AppendOrigin.CLIENT, now_ms)
+            return self._write([draft.seal(codec, place)], AppendOrigin.CLIENT, now_ms)
 
     def append_batches(
         self,
@@ -150,8 +149,11 @@ class LogWriter:
         if leader_epoch is not None and leader_epoch < 0:
             raise ValueError(f"a leader epoch cannot be negative: {leader_epoch}")
         batches = whole_batches(data)
-        if not batches:
-            return NOTHING_APPENDED
+        return self._append_ready(batches, origin, leader_epoch) if batches else NOTHING_APPENDED
+
+    def _append_ready(
+        self, batches: Sequence[RecordBatch], origin: AppendOrigin, leader_epoch: int | None
+    ) -> AppendInfo:
         local = self._local
         now_ms = local.runtime.clock.now_ms()
         with local.lock:
@@ -161,10 +163,10 @@ class LogWriter:
                 check_replicated_batches(batches, end_offset, local.config)
             else:
                 epoch = local.leader_epoch if leader_epoch is None else leader_epoch
-                prepared = prepare_leader_batch(
+                batch = prepare_leader_batch(
                     batches, origin, local.config, now_ms, end_offset, epoch
                 )
-                batches = [RecordBatch(prepared)]
+                batches = [batch]
             return self._write(batches, origin, now_ms)
 
     def append_end_txn_marker(
@@ -179,10 +181,10 @@ class LogWriter:
         """
         control_type = ControlType.COMMIT if commit else ControlType.ABORT
         marker = EndTxnMarker(control_type, coordinator_epoch)
-        data = end_txn_batch(
+        batch = end_txn_batch(
             producer_id, producer_epoch, marker, self._local.runtime.clock.now_ms()
         )
-        return self.append_batches(data, AppendOrigin.COORDINATOR)
+        return self._append_ready([batch], AppendOrigin.COORDINATOR, None)
 
     # -- the segment ---------------------------------------------------------------------
 

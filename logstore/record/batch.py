@@ -1,15 +1,18 @@
 """A record batch: checked, decoded and built.
 
-`RecordBatch` is a view over the bytes of one whole batch; `build_batch` makes those bytes.
+`RecordBatch` is a view over the bytes of one whole batch. `built_batch` makes one of records, and
+`sealed_batch` of a section that is encoded; `build_batch` and `seal_batch` give the bytes alone.
 Batches of up to 64 records are decoded in plain Python, larger ones by kernels; those who build
-large ones encode columns (`logstore.record.columns`) and `seal_batch` them.
+large ones encode columns (`logstore.record.columns`) and seal them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from functools import wraps
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ParamSpec
 
 from logstore.errors import CorruptRecordError, InvalidRecordError
 from logstore.record import layout
@@ -30,6 +33,9 @@ from logstore.types import (
 if TYPE_CHECKING:
     from logstore.record.columns import RecordColumns
 
+P = ParamSpec("P")
+
+_CRC = struct.Struct(">I")
 
 _KNOWN_ATTRIBUTES = (
     layout.CODEC_MASK
@@ -61,6 +67,23 @@ class RecordBatch:
         if len(data) < layout.HEADER_SIZE:
             data = data.ljust(layout.HEADER_SIZE, b"\0")
         self.header = BatchHeader.unpack_from(data)
+
+    @classmethod
+    def of(cls, header: BatchHeader, data: bytes) -> RecordBatch:
+        """Return the batch of bytes that begin with a header which is known."""
+        batch = cls.__new__(cls)
+        batch.data = data
+        batch.header = header
+        batch.path = batch.position = None
+        return batch
+
+    @classmethod
+    def closed(cls, header: BatchHeader, body: bytes | memoryview) -> RecordBatch:
+        """Return the batch of a header and what follows it; the CRC is computed here."""
+        head = bytearray(header.pack())
+        crc = crc32c(body, crc32c(head[layout.ATTRIBUTES_POSITION :]))
+        _CRC.pack_into(head, layout.CRC_POSITION, crc)
+        return cls.of(header._replace(crc=crc), b"".join((head, body)))
 
     def __repr__(self) -> str:
         header = self.header
@@ -159,6 +182,28 @@ class RecordBatch:
             self._append_time,
         )
 
+    def placed(self, base_offset: int, partition_leader_epoch: int) -> RecordBatch:
+        """Return the batch with another base offset and leader epoch; the CRC covers neither."""
+        header = self.header._replace(
+            base_offset=base_offset, partition_leader_epoch=partition_leader_epoch
+        )
+        return RecordBatch.of(header, header.pack() + self.data[layout.HEADER_SIZE :])
+
+    def stamped(self, timestamp_type: TimestampType, max_timestamp: int) -> RecordBatch:
+        """Return the batch with timestamp type and maxTimestamp set, and its CRC renewed.
+
+        Equal type and value give back the same batch. Base timestamp and deltas stay; attribute
+        bits without a meaning are cleared, as in Kafka (storage-format §1, "in-place edits").
+        """
+        header = self.header
+        if header.timestamp_type is timestamp_type and header.max_timestamp == max_timestamp:
+            return self
+        attributes = header.attributes & _KNOWN_ATTRIBUTES & ~layout.TIMESTAMP_TYPE_BIT
+        if timestamp_type is TimestampType.LOG_APPEND_TIME:
+            attributes |= layout.TIMESTAMP_TYPE_BIT
+        header = header._replace(attributes=attributes, max_timestamp=max_timestamp)
+        return RecordBatch.closed(header, self.data[layout.HEADER_SIZE :])
+
     @property
     def _append_time(self) -> int | None:
         """The timestamp of every record, if the log set it."""
@@ -207,7 +252,7 @@ def decode_stored(batch: RecordBatch, limit: int) -> Iterator[Record]:
         ) from error
 
 
-def seal_batch(
+def sealed_batch(
     section: bytes | memoryview,
     *,
     codec: Codec = Codec.NONE,
@@ -225,7 +270,7 @@ def seal_batch(
     is_transactional: bool = False,
     is_control: bool = False,
     has_delete_horizon: bool = False,
-) -> bytes:
+) -> RecordBatch:
     """Compress an uncompressed records section and put a header with its CRC before it.
 
     Raises
@@ -258,11 +303,10 @@ def seal_batch(
         base_sequence=base_sequence,
         record_count=record_count,
     )
-    crc = crc32c(body, crc32c(header.pack()[layout.ATTRIBUTES_POSITION :]))
-    return b"".join((header._replace(crc=crc).pack(), body))
+    return RecordBatch.closed(header, body)
 
 
-def build_batch(
+def built_batch(
     records: Sequence[Record],
     *,
     codec: Codec = Codec.NONE,
@@ -278,7 +322,7 @@ def build_batch(
     base_sequence: int = NO_SEQUENCE,
     is_transactional: bool = False,
     is_control: bool = False,
-) -> bytes:
+) -> RecordBatch:
     """Build one batch from records whose offsets rise.
 
     Parameters
@@ -313,7 +357,7 @@ def build_batch(
         max_timestamp = append_time
     else:
         max_timestamp = max(record.timestamp for record in records)
-    return seal_batch(
+    return sealed_batch(
         encode_records(records, first_offset, base_timestamp),
         codec=codec,
         level=level,
@@ -344,27 +388,13 @@ def _check_offsets(first: int, offsets: Sequence[int], last: int) -> None:
         raise InvalidRecordError("the offsets of a batch's records must rise")
 
 
-def with_offset_and_epoch(data: bytes, base_offset: int, partition_leader_epoch: int) -> bytes:
-    """Return the batch with another base offset and leader epoch; the CRC covers neither."""
-    header = BatchHeader.unpack_from(data)._replace(
-        base_offset=base_offset, partition_leader_epoch=partition_leader_epoch
-    )
-    return header.pack() + data[layout.HEADER_SIZE :]
+def _bytes_of(make: Callable[P, RecordBatch]) -> Callable[P, bytes]:
+    @wraps(make)
+    def make_bytes(*args: P.args, **kwargs: P.kwargs) -> bytes:
+        return make(*args, **kwargs).data
+
+    return make_bytes
 
 
-def with_max_timestamp(data: bytes, timestamp_type: TimestampType, max_timestamp: int) -> bytes:
-    """Return the batch with timestamp type and maxTimestamp set, and its CRC renewed.
-
-    Equal type and value give back the same bytes. Base timestamp and deltas stay; attribute bits
-    without a meaning are cleared, as in Kafka. Source: storage-format §1, "in-place edits".
-    """
-    header = BatchHeader.unpack_from(data)
-    if header.timestamp_type is timestamp_type and header.max_timestamp == max_timestamp:
-        return data
-    attributes = header.attributes & _KNOWN_ATTRIBUTES & ~layout.TIMESTAMP_TYPE_BIT
-    if timestamp_type is TimestampType.LOG_APPEND_TIME:
-        attributes |= layout.TIMESTAMP_TYPE_BIT
-    header = header._replace(attributes=attributes, max_timestamp=max_timestamp)
-    body = data[layout.HEADER_SIZE :]
-    crc = crc32c(body, crc32c(header.pack()[layout.ATTRIBUTES_POSITION :]))
-    return header._replace(crc=crc).pack() + body
+seal_batch = _bytes_of(sealed_batch)
+build_batch = _bytes_of(built_batch)

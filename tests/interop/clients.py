@@ -135,7 +135,7 @@ class Clients:
     def _marker(self, client: Client, kind: ControlType, now_ms: int, what: str) -> Operation:
         self._coordinator_epoch += self._rng.random() < NEW_COORDINATOR
         marker = EndTxnMarker(kind, self._coordinator_epoch)
-        batch = end_txn_batch(client.producer_id, client.epoch, marker, now_ms)
+        batch = end_txn_batch(client.producer_id, client.epoch, marker, now_ms).data
         return _lead(what, "coordinator", batch, client)
 
 

@@ -175,7 +175,7 @@ class ProducersHistorian(Historian):
         if self.rng.random() < 0.5:
             epoch = self._known_epoch(producer_id, entry)
             kind = self.rng.choice((ControlType.COMMIT, ControlType.ABORT))
-            marker = end_txn_batch(producer_id, epoch, EndTxnMarker(kind, 0), self.now_ms)
+            marker = end_txn_batch(producer_id, epoch, EndTxnMarker(kind, 0), self.now_ms).data
             return self._as_leader(marker, state["epochs"][-1][0])
         return self._send(state, producer_id, entry, sequence=-1, remember=False)
 
@@ -318,7 +318,7 @@ class ProducersHistorian(Historian):
         kind = self.rng.choice((ControlType.COMMIT, ControlType.ABORT))
         batch = end_txn_batch(
             producer_id, epoch, EndTxnMarker(kind, coordinator_epoch), self.now_ms
-        )
+        ).data
         return self._as_leader(batch, state["epochs"][-1][0])
 
     @staticmethod

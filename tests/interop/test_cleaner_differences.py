@@ -59,7 +59,7 @@ def _send(key, value, sequence=0, producer_id=PRODUCER):
 
 def _end(kind, epoch=0):
     marker = EndTxnMarker(kind, 0)
-    return _lead(end_txn_batch(PRODUCER, epoch, marker, START_MS), "coordinator")
+    return _lead(end_txn_batch(PRODUCER, epoch, marker, START_MS).data, "coordinator")
 
 
 def _clean(judge, scratch, operations, turns, slots=1000):

@@ -16,8 +16,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from logstore.broker import OffsetAndMetadata
 from logstore.errors import InvalidProducerEpochError, LogStoreError
-from logstore.record.batch import with_offset_and_epoch
 from logstore.types import TopicPartition
+from tests.support.edited_batches import with_offset_and_epoch
 from tests.support.transactions import Bench
 
 SLOTS = (0, 1, 2)

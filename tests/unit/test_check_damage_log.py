@@ -8,7 +8,6 @@ import struct
 import pytest
 
 from logstore.check import WARNING
-from logstore.record.batch import with_offset_and_epoch
 from tests.support.builders import batch, batches_of, log_name, old_message
 from tests.support.damage import (
     CODECS,
@@ -21,6 +20,7 @@ from tests.support.damage import (
     partition,
     site,
 )
+from tests.support.edited_batches import with_offset_and_epoch
 
 TABLE = DamageTable()
 row = TABLE.row

@@ -10,9 +10,10 @@ from logstore.errors import (
 )
 from logstore.log import NewRecord
 from logstore.log.epochs import EpochEntry
-from logstore.record.batch import RecordBatch, build_batch, seal_batch, with_offset_and_epoch
+from logstore.record.batch import RecordBatch, build_batch, seal_batch
 from logstore.record.codecs import Codec
 from logstore.record.columns import BytesColumn, headers_column
+from logstore.record.header import BatchHeader
 from logstore.record.records import Record, encode_records
 from logstore.runtime import Runtime
 from logstore.runtime.clock import VIRTUAL_EPOCH_MS
@@ -29,6 +30,7 @@ from tests.support.builders import (
     memory_world,
     records_of,
 )
+from tests.support.edited_batches import with_offset_and_epoch
 from tests.support.faulty import FaultyFileSystem
 from tests.support.golden_dirs import READ_CASES, ROOT, lines, manifest
 
@@ -434,3 +436,30 @@ def test_replicating_kafkas_batches_gives_kafkas_files(world, case):
                 files.pop(name)
     expected.pop("partition.metadata", None)
     assert written == expected
+
+
+@pytest.mark.parametrize(
+    ("append", "parsed"),
+    (
+        (lambda log: log.writer.append_records(new_records(3)), 0),
+        (lambda log: log.writer.append_records(new_records(99)), 0),
+        (lambda log: through_columns(log, new_records(3), Codec.NONE), 0),
+        (lambda log: log.writer.append_end_txn_marker(7, 0, 0, commit=True), 0),
+        (lambda log: log.writer.append_batches(batch(0, timestamp=NOW)), 1),
+    ),
+)
+def test_a_header_that_was_packed_is_not_parsed_again(append, parsed, monkeypatch):
+    log = memory_world().log(message_timestamp_type=LOG_APPEND_TIME)
+    append(log)  # what is done once only is done
+    unpack = BatchHeader.unpack_from
+    count = 0
+
+    def counted(*arguments):
+        nonlocal count
+        count += 1
+        return unpack(*arguments)
+
+    monkeypatch.setattr(BatchHeader, "unpack_from", counted)
+    monkeypatch.setattr("logstore.log.writer.VERIFY", False)
+    append(log)
+    assert count == parsed

@@ -5,8 +5,8 @@ import pytest
 from logstore import Broker, InvalidProducerEpochError, OutOfOrderSequenceNumberError, VirtualClock
 from logstore.broker.fields import INT16_MAX
 from logstore.broker.transaction_state import ProducerIdAndEpoch
-from logstore.record.batch import with_offset_and_epoch
 from logstore.types import INT32_MAX, TopicPartition
+from tests.support.edited_batches import with_offset_and_epoch
 from tests.support.transactions import Bench, stamps
 
 T0 = TopicPartition("t", 0)

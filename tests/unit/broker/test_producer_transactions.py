@@ -22,8 +22,8 @@ from logstore.errors import (
     TransactionAbortedError,
 )
 from logstore.log.reader import Isolation
-from logstore.record.batch import with_offset_and_epoch
 from logstore.runtime import MemoryFileSystem
+from tests.support.edited_batches import with_offset_and_epoch
 from tests.support.transactions import COMMITTED, Bench, markers, stamps
 
 T0 = TopicPartition("t", 0)

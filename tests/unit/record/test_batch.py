@@ -11,9 +11,8 @@ from logstore.errors import CorruptRecordError, InvalidRecordError
 from logstore.record.batch import (
     RecordBatch,
     build_batch,
+    built_batch,
     seal_batch,
-    with_max_timestamp,
-    with_offset_and_epoch,
 )
 from logstore.record.codecs import Codec
 from logstore.record.control import ControlType, EndTxnMarker, end_txn_marker_of
@@ -22,6 +21,7 @@ from logstore.record.records import SMALL_BATCH_RECORDS, Record, encode_records
 from logstore.types import TimestampType
 from tests.support import golden
 from tests.support.cleaner_oracle import empty_batch
+from tests.support.edited_batches import with_max_timestamp, with_offset_and_epoch
 
 ROOT = Path(__file__).resolve().parents[3]
 G3_PRODUCER = {
@@ -334,6 +334,14 @@ def test_an_empty_batch_keeps_who_stamped_it_and_what_it_was():
 
 
 # --- building ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("codec", (Codec.NONE, Codec.ZSTD))
+def test_a_batch_that_was_made_knows_the_header_of_its_bytes(codec):
+    made = built_batch([Record(3, 5, b"k", b"v"), Record(7, 9, None, b"")], codec=codec)
+    for each in (made, made.placed(2**40, 9), made.stamped(TimestampType.LOG_APPEND_TIME, 77)):
+        assert each.header == BatchHeader.unpack_from(each.data)
+        each.ensure_valid()
 
 
 def test_s008_base_timestamps_below_minus_one_are_refused():

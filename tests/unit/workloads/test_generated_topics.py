@@ -22,9 +22,9 @@ from logstore.check import Checker
 from logstore.checkpoint.topic_id import decode_topic_id, read_partition_metadata
 from logstore.errors import InvalidTimestampError
 from logstore.producers.snapshot import SnapshotFiles
-from logstore.record.batch import with_offset_and_epoch
 from logstore.runtime import DiskFileSystem, Runtime, VirtualClock, random_source
 from logstore.types import TopicPartition
+from tests.support.edited_batches import with_offset_and_epoch
 from tests.support.generated import all_parcels, blocks_of, digest, make_topic, preset, tree, wanted
 
 DAY_MS = 86_400_000
