@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+import pyarrow as pa
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     BooleanType,
     IntegerType,
@@ -21,7 +23,7 @@ from bench.workloads.versions import HEADER, OFFSET, version_of
 from logstore.types import INT64_MAX
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 Places = Mapping[tuple[str, int], Cleaned]
 
@@ -105,7 +107,20 @@ def ranges_of(
                 *stamps, own.since_ms, own.now_ms, *lags,
             )
         )  # fmt: skip
-    return F.broadcast(frame.sparkSession.createDataFrame(rows, _SCHEMA))
+    return small_table(frame.sparkSession, rows, _SCHEMA)
+
+
+def small_table(
+    spark: SparkSession, rows: Iterable[Sequence[object]], schema: StructType
+) -> DataFrame:
+    """Return rows of the driver as a table to be broadcast.
+
+    As an Arrow table they go to the JVM as they are; rows of Python would be made in a job, by
+    Python workers that serve nothing else.
+    """
+    named = [dict(zip(schema.names, row, strict=True)) for row in rows]
+    table = pa.Table.from_pylist(named, schema=to_arrow_schema(schema))
+    return F.broadcast(spark.createDataFrame(table))
 
 
 def _limit(now_ms: int, age_ms: int | None) -> int | None:
@@ -272,18 +287,35 @@ def young(prefix: str = "") -> Column:
     return F.coalesce(newest > col(f"{prefix}young"), F.lit(False)) & dirty
 
 
-def wrong_horizon(old: Column, new: Column, tail: Column, tombstone: Column, at: str) -> Column:
+def wrong_horizon(old: Column, new: Column, strange: Column, asked: Column) -> Column:
     """Tell whether a record that stays bears a horizon that no cleaning gives (KIP-534).
 
-    A horizon that was there stays. Without one the batch may have got one in a cleaning of the
-    range, `delete.retention.ms` after that began; a tombstone must have got it, unless its
-    partition had been clean before, and so perhaps was not rewritten.
+    A horizon that was there stays.
+
+    Parameters
+    ----------
+    strange, asked : Column
+        If there was none: `strange_horizon` of what is there, and whether one must be there.
     """
-    stamped = new.between(F.col(f"{at}stamp_from"), F.col(f"{at}stamp_to"))
-    by_nobody = new.isNotNull() & ~(_rewritten(at) & F.coalesce(stamped, F.lit(True)))
-    was_dirty = F.coalesce(F.col(f"{at}end") > F.col(f"{at}dirty"), F.lit(True))
-    missing = new.isNull() & tombstone & ~tail & was_dirty
-    return F.when(old.isNotNull(), ~old.eqNullSafe(new)).otherwise(by_nobody | missing)
+    return F.when(old.isNotNull(), ~old.eqNullSafe(new)).otherwise(strange | (new.isNull() & asked))
+
+
+def strange_horizon(horizon: Column, prefix: str = "") -> Column:
+    """Tell whether a batch cannot have got its horizon in a cleaning of the range.
+
+    It is `delete.retention.ms` after the cleaning began.
+    """
+    stamped = horizon.between(F.col(f"{prefix}stamp_from"), F.col(f"{prefix}stamp_to"))
+    return horizon.isNotNull() & ~(_rewritten(prefix) & F.coalesce(stamped, F.lit(True)))
+
+
+def asks_horizon(tombstone: Column, prefix: str = "") -> Column:
+    """Tell whether a record of the range must have a horizon by now.
+
+    A tombstone must, unless its partition had been clean before, and so perhaps was not rewritten.
+    """
+    end, dirty = F.col(f"{prefix}end"), F.col(f"{prefix}dirty")
+    return tombstone & F.coalesce(end > dirty, F.lit(True))
 
 
 def _rewritten(prefix: str) -> Column:

@@ -39,6 +39,22 @@ SETTINGS = {
     "spark.ui.enabled": "false",
 }
 
+COMPILE_LATER = tuple(
+    f"-XX:Tier4{name}={count}"
+    for name, count in (
+        ("InvocationThreshold", 50_000),
+        ("MinInvocationThreshold", 6_000),
+        ("CompileThreshold", 150_000),
+        ("BackEdgeThreshold", 400_000),
+    )
+)
+"""Ten times the JVM's own thresholds: a command's JVM is young, and its second compiler took more
+time for plans that run once than all tasks together. What runs for minutes is compiled by it still.
+"""
+
+DAEMON = "bench.workloads.daemon"
+"""What forks Python workers on this machine."""
+
 _LOG4J = """rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
 appender.stderr.type = Console
@@ -107,7 +123,7 @@ def spark_session(
     _tell_python_to_workers(settings)
     starts_jvm = SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ
     if starts_jvm:
-        _quieten(settings)
+        _set_up_jvm(settings)
         master = master or settings.get("spark.master") or "local[*]"
     settings["spark.app.name"] = name
     if master is not None:
@@ -115,6 +131,7 @@ def spark_session(
         if master.startswith("local"):
             # Nobody else needs to reach the driver, and a host name may not resolve.
             settings["spark.driver.host"] = settings["spark.driver.bindAddress"] = "127.0.0.1"
+            settings.setdefault("spark.python.daemon.module", DAEMON)
     with _python_interrupts():
         if starts_jvm:
             with _java_home():
@@ -223,8 +240,11 @@ def _tell_python_to_workers(settings: dict[str, str]) -> None:
     settings.setdefault("spark.executorEnv.PYTHONPATH", path)
 
 
-def _quieten(settings: dict[str, str]) -> None:
-    """Keep Spark's log to errors, from its first line on, and let none of them come twice."""
+def _set_up_jvm(settings: dict[str, str]) -> None:
+    """Keep Spark's log to errors, from its first line on, and let none of them come twice.
+
+    What the caller asks of the JVM comes last, and so wins.
+    """
     # It would print as JSON what is raised as an exception anyway.
     PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
     directory = Path(tempfile.mkdtemp(prefix="logstore-log4j-"))
@@ -234,6 +254,7 @@ def _quieten(settings: dict[str, str]) -> None:
     options = [
         f"-Dlog4j2.configurationFile={file.as_uri()}",
         "-XX:+DisplayVMOutputToStderr",  # standard output has our results, not the JVM's complaints
+        *COMPILE_LATER,
     ]
     if given := settings.get("spark.driver.extraJavaOptions"):
         options.append(given)

@@ -33,6 +33,7 @@ from bench.workloads.rows import (
     REQUIRED,
     Orders,
     Places,
+    asks_horizon,
     competes,
     fixed,
     gone_early,
@@ -44,6 +45,8 @@ from bench.workloads.rows import (
     old_rows,
     order_column,
     ranges_of,
+    small_table,
+    strange_horizon,
     wrong_horizon,
     young,
 )
@@ -226,7 +229,7 @@ def _places(frame: DataFrame, places: Iterable[tuple[str, int]]) -> DataFrame:
     schema = StructType(
         [StructField("topic", StringType()), StructField("partition", IntegerType())]
     )
-    return F.broadcast(frame.sparkSession.createDataFrame([*places], schema))
+    return small_table(frame.sparkSession, places, schema)
 
 
 def _within(frame: DataFrame, places: DataFrame) -> DataFrame:
@@ -348,7 +351,10 @@ def _conditions() -> dict[str, Column]:
         & F.col("a.stamped")
         & (F.col("b.expected") != FORBIDDEN)
         & wrong_horizon(
-            F.col("b.horizon"), F.col("a.horizon"), tail, tombstone & F.col("a.tombstone"), "b."
+            F.col("b.horizon"),
+            F.col("a.horizon"),
+            strange_horizon(F.col("a.horizon"), "b."),
+            ~tail & asks_horizon(tombstone & F.col("a.tombstone"), "b."),
         ),
         "duplicated": in_after & (F.col("a.copy") > 1),
         "invented_record": in_after & ~in_before & (F.col("a.copy") == 1),

@@ -8,7 +8,8 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from tests.support.workload_commands import ROOT, run_commands
+from bench.workloads.session import COMPILE_LATER
+from tests.support.workload_commands import JVM_OPTIONS, ROOT, run_commands
 
 GENERATE = ("generate", "adversarial", "--no-parquet", "--driver-memory", "512m")
 
@@ -88,3 +89,20 @@ def test_the_code_cache_of_the_tests_lasts(spark):
     pools = spark._jvm.java.lang.management.ManagementFactory.getMemoryPoolMXBeans()
     code = [each.getUsage().getMax() for each in pools if "Code" in each.getName()]
     assert sum(code) >= 200 << 20
+
+
+def test_workers_are_forked_by_a_daemon_that_has_the_modules(spark):
+    def main_module(_):
+        return sys.modules["__main__"].__spec__.name, "bench.workloads.kernels" in sys.modules
+
+    (told,) = spark.sparkContext.parallelize([0], 1).map(main_module).collect()
+    assert told == ("bench.workloads.daemon", True)
+
+
+def test_what_a_caller_asks_of_the_jvm_wins(spark):
+    """The second compiler is put off by options of ours, which the tests' JVM has beside theirs."""
+    arguments = spark._jvm.java.lang.management.ManagementFactory.getRuntimeMXBean()
+    given = [*arguments.getInputArguments()]
+    ours = [given.index(option) for option in COMPILE_LATER]
+    theirs = [given.index(option) for option in JVM_OPTIONS.split()]
+    assert max(ours) < min(theirs)
