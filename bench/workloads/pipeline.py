@@ -84,7 +84,8 @@ def run_pipeline(
 
     Notes
     -----
-    The cleaning runs a day after the workload's last record, in the workload's own time.
+    Closed segments of the copy are the original's under second names; cleaning replaces them. The
+    cleaning runs a day after the workload's last record, in the workload's own time.
     """
     before, after = f"{directory}/before", f"{directory}/after"
     seconds: dict[str, float] = {}
@@ -94,8 +95,9 @@ def run_pipeline(
     now_ms = spec.time.start_ms + round((spec.time.days + 1) * DAY_MS)
     clock = FixedWallClock(now_ms)
     with timed(seconds, "copy"), Broker(before, clock=clock, read_only=True) as source:
+        fs = DiskFileSystem(clock)
         partitions = source.partitions(spec.topic)
-        copy_partitions(source.manager, partitions, DiskFileSystem(clock), after)
+        copy_partitions(source.manager, partitions, fs, after, link=fs.link)
     with Broker(after, clock=clock) as broker, timed(seconds, "clean"):
         cleaned = broker.clean(
             spec.topic,

@@ -38,6 +38,9 @@ class CopyProgress(NamedTuple):
 
 CopyListener = Callable[[CopyProgress], None]
 
+Link = Callable[[str, str], bool]
+"""Gives a file a second name, or tells that it cannot (`DiskFileSystem.link`)."""
+
 
 def copy_partitions(
     source: LogManager,
@@ -45,6 +48,7 @@ def copy_partitions(
     fs: FileSystem,
     target: str,
     *,
+    link: Link | None = None,
     progress: CopyListener | None = None,
 ) -> None:
     """Copy partitions, their checkpoint entries and their topics' configurations.
@@ -57,6 +61,10 @@ def copy_partitions(
         Where the copy goes.
     target : str
         The new data directory: missing or empty, and in none of the source's.
+    link : callable, optional
+        Give the `.log` of closed segments second names where that is possible, instead of copying
+        their bytes. The disk's file system parts such a file before it changes it; so the original
+        is safe, unless some process has it open for writing already.
     progress : callable, optional
         Told before each block.
 
@@ -70,11 +78,11 @@ def copy_partitions(
 
     Notes
     -----
-    Files keep their modification times, and nothing is linked. The copy counts as closed in good
+    Files keep their modification times. The copy counts as closed in good
     order if the directories that it comes from do; else opening it recovers it. Durable on return.
     """
     with unfinished(fs, target):
-        copy_into(source, partitions, fs, target, progress=progress)
+        _Copy(source, fs, target, link, progress).run(partitions)
 
 
 def copy_into(
@@ -86,7 +94,7 @@ def copy_into(
     progress: CopyListener | None = None,
 ) -> None:
     """Copy as `copy_partitions` does, into a directory that is `unfinished` and else empty."""
-    _Copy(source, fs, target, progress).run(partitions)
+    _Copy(source, fs, target, None, progress).run(partitions)
 
 
 @contextmanager
@@ -152,11 +160,17 @@ class _Copy:
     """One run of `copy_partitions`, into a directory that is empty."""
 
     def __init__(
-        self, source: LogManager, fs: FileSystem, target: str, progress: CopyListener | None
+        self,
+        source: LogManager,
+        fs: FileSystem,
+        target: str,
+        link: Link | None,
+        progress: CopyListener | None,
     ) -> None:
         self._source = source
         self._fs = fs
         self._target = target
+        self._link = link
         self._progress = progress
         self._buffer = memoryview(bytearray(_BLOCK_BYTES))
         self._bytes_done = 0
@@ -199,14 +213,19 @@ class _Copy:
     ) -> None:
         folder = f"{self._target}/{topic_partition}"
         self._fs.make_dirs(folder)
+        growing = _growing(files)
         try:
             for name, stat in files.items():
-                self._copy_file(topic_partition, f"{path}/{name}", f"{folder}/{name}", stat)
+                names = f"{path}/{name}", f"{folder}/{name}"
+                closed = name.endswith(LOG_SUFFIX) and name not in growing
+                if closed and self._link is not None and self._link(*names):
+                    self._bytes_done += stat.size
+                else:
+                    self._copy_file(topic_partition, *names, stat)
             after = self._listed(path)
         except FileNotFoundError as error:
             raise _changed(path, f"{error.filename} is gone") from error
         self._fs.sync_dir(folder)
-        growing = _growing(files)
         for name, stat in files.items():
             if name not in after or (after[name] != stat and name not in growing):
                 raise _changed(path, name)

@@ -8,12 +8,16 @@ Only regular files are opened: a pipe, a socket or a device under a file's name 
 opens it, or never end. And only directories are written through a symbolic link: data directory and
 partition folder may be one, as operators arrange it, but a file that is one is only read, and its
 removal or renaming concerns the link.
+
+A file on the disk may have several names, as copies by hard links have. Before one of them is
+opened for writing, or dated, it gets a file of its own: no change shows under another name.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import shutil
 import stat
 from collections.abc import Sequence
 from contextlib import suppress
@@ -199,6 +203,15 @@ _KINDS = {
 }
 
 
+PARTING_SUFFIX = ".tmp"
+"""Ends the name of a file on its way from several names to one."""
+
+_BLOCK_BYTES = 1 << 20
+
+_LINKS_NOT = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS})
+"""What `link` fails with on another file system, on one without links, and at the last link."""
+
+
 def _kind_of(entry: os.DirEntry[str]) -> FileKind:
     """Tell what an entry of a directory is; the listing says so itself on most file systems."""
     if entry.is_file(follow_symlinks=False):
@@ -235,12 +248,52 @@ class DiskFileSystem:
             raise
         if is_new:
             file.touch()
-        elif not stat.S_ISREG(mode := file.mode()):
+            return file
+        status = file.status()
+        if not stat.S_ISREG(status.st_mode):
             file.close()
-            if stat.S_ISDIR(mode):
+            if stat.S_ISDIR(status.st_mode):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
             raise NotRegularFileError(errno.EINVAL, "is no regular file", path)
+        if status.st_nlink > 1 and (write or create):
+            file.close()
+            self._part(path)
+            return self.open(path, write=True)
         return file
+
+    def _part(self, path: str) -> None:
+        """Put a copy of its own in the place of a file that has other names; durable on return."""
+        temporary = path + PARTING_SUFFIX
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)  # noqa: PTH108  # see is_dir
+        try:
+            with open(path, "rb") as shared, open(temporary, "xb") as own:  # noqa: PTH123
+                shutil.copyfileobj(shared, own, _BLOCK_BYTES)
+                own.flush()
+                status = os.fstat(shared.fileno())
+                os.fchmod(own.fileno(), stat.S_IMODE(status.st_mode))
+                os.utime(own.fileno(), ns=(status.st_atime_ns, status.st_mtime_ns))
+                os.fsync(own.fileno())
+            os.replace(temporary, path)  # noqa: PTH105  # see is_dir
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(temporary)  # noqa: PTH108  # see is_dir
+            raise
+        # Else what is synced to the file from now on would be lost with its name.
+        self.sync_dir(directory_of(path))
+
+    def link(self, source: str, target: str) -> bool:
+        """Give a file a second name; False if it cannot have one there.
+
+        Whoever has the file open for writing already would write under both names.
+        """
+        try:
+            os.link(source, target, follow_symlinks=False)
+        except OSError as error:
+            if error.errno not in _LINKS_NOT:
+                raise
+            return False
+        return True
 
     def _refusal(self, error: OSError, path: str) -> OSError:
         """Say in words why the system would not open what is no regular file."""
@@ -286,6 +339,9 @@ class DiskFileSystem:
     def set_mtime(self, path: str, mtime_ms: int) -> None:
         """Set access and modification time in Unix milliseconds."""
         try:
+            status = os.lstat(path)
+            if status.st_nlink > 1 and stat.S_ISREG(status.st_mode):
+                self._part(path)
             times_ns = (mtime_ms * 1_000_000, mtime_ms * 1_000_000)
             os.utime(path, ns=times_ns, follow_symlinks=False)
         except OSError as error:  # alone of its kind it does not name the file
@@ -441,9 +497,9 @@ class DiskFile:
         """Close what a lost reference left open."""
         self.close()
 
-    def mode(self) -> int:
-        """Return what was opened, as `stat` encodes it."""
-        return os.fstat(self._descriptor).st_mode
+    def status(self) -> os.stat_result:
+        """Return what the system knows of the file."""
+        return os.fstat(self._descriptor)
 
     def touch(self) -> None:
         """Date the file by the clock that stands in for the machine's, if there is one."""

@@ -54,12 +54,16 @@ class SegmentFiles:
         # Guards name and opening of the `.log`; the indexes have their own.
         self._names = threading.Lock()
         self._is_closed = False
+        # Opened for writing when something changes, not before: a `.log` that has other names, too,
+        # is copied then, and most segments are only read.
         self._file: File | None = None
+        self._is_writable = False
         self._is_synced = True
         # Whether it may be longer than its data: preallocated, or written in part.
         self._may_be_longer = create
         if create:
             self._file = fs.open(self.log_path, create=True)
+            self._is_writable = True
             self._file.truncate(config.segment_bytes if config.preallocate else 0)
             self._is_synced = False
             self.size_bytes = 0
@@ -100,7 +104,7 @@ class SegmentFiles:
 
     @property
     def file(self) -> File:
-        """The open `.log` file; opened at first use.
+        """The open `.log` file, to read from; opened at first use.
 
         Raises
         ------
@@ -108,21 +112,26 @@ class SegmentFiles:
             It cannot be opened, or was closed: another log may stand in its place by now.
         """
         file = self._file
-        if file is None:
-            with self._names:
-                file = self._file
-                if file is None:
-                    if self._is_closed:
-                        raise OSError(errno.EBADF, "closed for good", self.log_path)
-                    file = self._file = self._fs.open(self.log_path, write=True)
-            OPEN_FILES.opened(self)
-        return file
+        return self._open(write=False) if file is None else file
 
     def _writing(self) -> File:
         """Return the `.log` file for a change to it."""
         self._is_synced = False  # first: who is asked to let go must know
         self._may_be_longer = True
-        return self.file
+        file = self._file
+        return self._open(write=True) if file is None or not self._is_writable else file
+
+    def _open(self, *, write: bool) -> File:
+        with self._names:
+            file = self._file
+            if file is None or (write and not self._is_writable):
+                if self._is_closed:
+                    raise OSError(errno.EBADF, "closed for good", self.log_path)
+                # Who reads from the one that was open goes on, and closes it with the last use.
+                file = self._file = self._fs.open(self.log_path, write=write)
+                self._is_writable = write
+        OPEN_FILES.opened(self)
+        return file
 
     def let_go(self) -> bool:
         """Give up the `.log` until it is needed again; who reads from it goes on.

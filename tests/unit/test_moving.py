@@ -250,7 +250,8 @@ def test_a_move_after_an_unclean_start_recovers_nothing_again(place):
     kill(place.filled())
     broker = place.open()
     (segment,) = broker.log("a").segments.view[-1:]
-    segment.file.write_at([b"\xff"], segment.size_bytes - 1)  # what a recovery would cut
+    file = place.fs.open(segment.log_path, write=True)
+    file.write_at([b"\xff"], segment.size_bytes - 1)  # what a recovery would cut
     move(broker, place.there)
     assert broker.log("a").findings == ()
     assert broker.log("a").log_end_offset == 10

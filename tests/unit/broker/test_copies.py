@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 import shutil
@@ -281,3 +282,153 @@ def test_a_copy_is_called_unfinished_durably_before_anything_is_in_it():
         assert fs.operations[-2:] == [("open", marker), ("sync_dir", "/copy")]
         assert fs.exists(marker)
     assert fs.operations[-2:] == [("remove", marker), ("sync_dir", "/copy")]
+
+
+class Linked:
+    """A directory on the disk, closed in good order, and a copy whose closed segments are links."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self.clock = VirtualClock()
+        self.before, self.after = tmp_path / "before", tmp_path / "after"
+        with self.open(self.before) as broker:
+            broker.create_topic("users", 1, {"cleanup.policy": "compact"})
+            for number in range(40):
+                broker.append("users", b"v" * 50, b"k%d" % (number % 7))
+                if number % 10 == 9:
+                    broker.roll("users")
+        self.clock.advance(days=3)
+        self.hash = self.state()
+
+    def open(self, path: Path, **options: object) -> Broker:
+        return Broker(path, clock=self.clock, fs=DiskFileSystem(self.clock), seed=1, **options)
+
+    def copy(self, link: object = None) -> None:
+        with self.open(self.before, read_only=True) as source:
+            fs = DiskFileSystem(self.clock)
+            copy_partitions(
+                source.manager, source.partitions(), fs, str(self.after), link=link or fs.link
+            )
+
+    def state(self) -> object:
+        """Return bytes, times and inodes of the original."""
+        paths = sorted(self.before.rglob("*"))
+        return tree_hash(self.before), [(path.name, path.stat().st_ino) for path in paths]
+
+    def shared(self) -> list[str]:
+        return sorted(p.name for p in self.after.rglob("*") if p.is_file() and _is_shared(p))
+
+
+def _is_shared(path: Path) -> bool:
+    return path.stat().st_nlink > 1
+
+
+@pytest.fixture
+def linked(tmp_path: Path) -> Linked:
+    return Linked(tmp_path)
+
+
+CLOSED = [f"{base:020}.log" for base in (0, 10, 20, 30)]
+
+
+def test_closed_segments_are_links_and_nothing_else_is(linked: Linked) -> None:
+    linked.copy()
+    assert linked.shared() == CLOSED
+    assert linked.state() == linked.hash
+    with linked.open(linked.after, read_only=True) as copy:
+        assert len(list(copy.read("users"))) == 40
+    with linked.open(linked.after) as copy:
+        assert len(list(copy.read("users"))) == 40
+    assert linked.shared() == CLOSED, "reading parts nothing"
+    assert linked.state() == linked.hash
+
+
+def _append(linked: Linked) -> None:
+    with linked.open(linked.after) as copy:
+        copy.append("users", b"v", b"k")
+
+
+def _clean(linked: Linked) -> None:
+    with linked.open(linked.after) as copy:
+        copy.clean("users", force=True, roll=True)
+        linked.clock.advance(minutes=5)
+        assert len(list(copy.read("users"))) < 40
+    assert linked.shared() == []
+
+
+def _truncate(linked: Linked) -> None:
+    with linked.open(linked.after) as copy:
+        copy.log("users").truncate_to(13)
+        copy.append("users", b"v", b"k")
+    assert linked.shared() == CLOSED[:1]
+
+
+def _delete(linked: Linked) -> None:
+    with linked.open(linked.after) as copy:
+        copy.delete_topic("users")
+
+
+def _recover(linked: Linked) -> None:
+    """Cut a torn end, and close, after which no segment is longer than its data."""
+    (linked.after / CLEAN_SHUTDOWN).unlink()
+    (linked.after / RECOVERY_POINTS).unlink()
+    last = linked.after / "users-0" / CLOSED[-1]
+    torn = last.read_bytes()[:-5]
+    last.unlink()
+    last.write_bytes(torn)
+    for name in CLOSED[:-1]:
+        assert _is_shared(linked.after / "users-0" / name)
+    with linked.open(linked.after) as copy:
+        assert copy.log("users").log_end_offset == 39
+
+
+def _recover_a_link(linked: Linked) -> None:
+    """Cut a link itself: a bad batch may lie in any segment after an unclean stop."""
+    (linked.after / CLEAN_SHUTDOWN).unlink()
+    (linked.after / RECOVERY_POINTS).unlink()
+    second = linked.after / "users-0" / CLOSED[1]
+    data = bytearray(second.read_bytes())
+    data[data.index(b"vvvv", len(data) // 2)] ^= 1
+    second.unlink()
+    second.write_bytes(data)
+    other = linked.after.parent / "other.log"
+    other.hardlink_to(second)
+    with linked.open(linked.after) as copy:
+        assert 10 < copy.log("users").log_end_offset < 20
+    assert other.read_bytes() == bytes(data)
+    assert not second.samefile(other)
+
+
+@pytest.mark.parametrize(
+    "work",
+    (_append, _clean, _truncate, _delete, _recover, _recover_a_link),
+    ids=lambda work: work.__name__.strip("_"),
+)
+def test_no_work_on_a_linked_copy_shows_in_the_original(linked: Linked, work) -> None:
+    linked.copy()
+    work(linked)
+    assert linked.state() == linked.hash
+
+
+@pytest.mark.parametrize("code", (errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK))
+def test_where_no_link_can_be_files_are_copied(
+    linked: Linked, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "link", refuse)
+    linked.copy()
+    assert linked.shared() == []
+    with linked.open(linked.after, read_only=True) as copy:
+        assert len(list(copy.read("users"))) == 40
+
+
+def test_a_link_that_fails_leaves_no_copy(linked: Linked, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "link", fail)
+    with pytest.raises(KafkaStorageError, match="cannot copy to"):
+        linked.copy()
+    assert not linked.after.exists()
+    assert linked.state() == linked.hash

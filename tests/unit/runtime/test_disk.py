@@ -1,5 +1,6 @@
 """DiskFileSystem: the shared suite, and what only a disk has."""
 
+import errno
 import os
 import sys
 
@@ -252,3 +253,94 @@ def test_a_lock_file_is_a_file_of_its_own(tmp_path, outside, sort):
         DiskFileSystem().lock(str(path))
     assert caught.value.filename == str(path)
     assert not (outside / "none").exists()
+
+
+class TestSecondNames:
+    """A file with two names: what changes one of them never shows under the other."""
+
+    @pytest.fixture
+    def names(self, tmp_path):
+        original, copy = tmp_path / "a" / "x.log", tmp_path / "b" / "x.log"
+        for path in (original, copy):
+            path.parent.mkdir()
+        original.write_bytes(b"abcdef")
+        original.chmod(0o640)
+        os.utime(original, ns=(1_000, 2_000_000_000))
+        assert DiskFileSystem().link(str(original), str(copy))
+        assert original.samefile(copy)
+        return original, copy
+
+    @pytest.mark.parametrize(
+        "change",
+        (
+            lambda fs, path: fs.open(path, write=True).write_at([b"X"], 2),
+            lambda fs, path: fs.open(path, write=True).append([b"gh"]),
+            lambda fs, path: fs.open(path, create=True).truncate(3),
+            lambda fs, path: open_anew(fs, path).append([b"new"]),
+            lambda fs, path: fs.set_mtime(path, 77_000),
+        ),
+        ids=("write", "append", "truncate", "anew", "date"),
+    )
+    @pytest.mark.parametrize("clock", (None, FixedWallClock(5_000_000)))
+    def test_a_change_parts_them(self, names, change, clock):
+        original, copy = names
+        before = original.stat()
+        change(DiskFileSystem(clock), str(copy))
+        after = original.stat()
+        assert original.read_bytes() == b"abcdef"
+        assert (after.st_ino, after.st_mtime_ns, after.st_nlink) == (
+            before.st_ino,
+            before.st_mtime_ns,
+            1,
+        )
+        assert not copy.samefile(original)
+        assert copy.stat().st_mode == before.st_mode
+        assert [*copy.parent.iterdir()] == [copy]
+
+    def test_opening_for_writing_changes_nothing_else(self, names):
+        original, copy = names
+        file = DiskFileSystem().open(str(copy), write=True)
+        assert file.read(0, 99) == b"abcdef"
+        assert copy.stat().st_mtime_ns == 2_000_000_000
+        file.append([b"!"])
+        assert (original.read_bytes(), copy.read_bytes()) == (b"abcdef", b"abcdef!")
+
+    def test_reading_and_renaming_and_removing_leave_them_together(self, names):
+        original, copy = names
+        fs = DiskFileSystem()
+        fs.open(str(copy)).close()
+        fs.rename(str(copy), f"{copy}.deleted")
+        assert original.stat().st_nlink == 2
+        fs.remove(f"{copy}.deleted")
+        assert original.read_bytes() == b"abcdef"
+
+    def test_a_disk_that_is_full_leaves_both(self, names, monkeypatch):
+        original, copy = names
+
+        def full(*_):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        monkeypatch.setattr("logstore.runtime.fs.shutil.copyfileobj", full)
+        with pytest.raises(OSError, match="No space"):
+            DiskFileSystem().open(str(copy), write=True)
+        assert copy.samefile(original)
+        assert [*copy.parent.iterdir()] == [copy]
+
+    def test_what_a_killed_process_left_is_in_nobodys_way(self, names):
+        original, copy = names
+        copy.with_name("x.log.tmp").write_bytes(b"half")
+        DiskFileSystem().open(str(copy), write=True).truncate(1)
+        assert (original.read_bytes(), copy.read_bytes()) == (b"abcdef", b"a")
+        assert [*copy.parent.iterdir()] == [copy]
+
+    def test_the_new_name_is_durable_before_anything_is_written(self, names, monkeypatch):
+        _, copy = names
+        synced = []
+        monkeypatch.setattr(DiskFileSystem, "sync_dir", lambda _, path: synced.append(path))
+        DiskFileSystem().open(str(copy), write=True)
+        assert synced == [str(copy.parent)]
+
+    def test_other_errors_than_impossible_ones_are_told(self, names):
+        original, copy = names
+        with pytest.raises(FileExistsError):
+            DiskFileSystem().link(str(original), str(copy))
