@@ -13,7 +13,7 @@ import pytest
 from logstore import Broker, TopicPartition, VirtualClock
 from logstore.checkpoint.shutdown import CLEAN_SHUTDOWN
 from logstore.errors import IllegalStateError, KafkaStorageError
-from logstore.runtime import DiskFileSystem
+from logstore.runtime import DiskFileSystem, SystemClock, ThreadScheduler
 from tests.support.golden_dirs import tree
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
@@ -245,3 +245,35 @@ print([record.value for record in Broker(path).read("a")])
         check=False,
     )
     assert (done.stdout, done.stderr) == ("[b'v', b'w']\n", "")
+
+
+def test_a_child_waits_for_nothing_that_its_parent_s_threads_hold():
+    """A scheduler of threads: none of those lives on in the child, and no lock is given back."""
+    scheduler = ThreadScheduler(SystemClock(), threads=2)
+    scheduler.start()
+    held, ran, done = threading.Event(), threading.Event(), threading.Event()
+    scheduler.schedule("task", ran.set, period_ms=1)
+    assert ran.wait(DEADLINE_S)
+
+    def hold():
+        with scheduler._changed, scheduler._lock:
+            held.set()
+            done.wait(DEADLINE_S)
+
+    def use_anew():
+        scheduler.shutdown()
+        scheduler.start()
+        ran_here = threading.Event()
+        scheduler.schedule("task", ran_here.set)
+        assert ran_here.wait(DEADLINE_S / 2)
+        scheduler.shutdown()
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    assert held.wait(DEADLINE_S)
+    try:
+        in_child(use_anew)
+    finally:
+        done.set()
+        holder.join()
+        scheduler.shutdown()

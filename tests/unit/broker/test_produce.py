@@ -257,6 +257,16 @@ def test_the_brokers_own_topics_are_not_for_clients(bench):
         bench.broker.append_batches(TRANSACTION_STATE_TOPIC, batch(0))
 
 
+@pytest.mark.parametrize("idempotent", (False, True))
+def test_a_producer_s_records_do_not_go_to_the_broker_s_own_topics(bench, idempotent):
+    bench.broker.producer(transactional_id="x").init_transactions()
+    producer = bench.broker.producer(enable_idempotence=idempotent)
+    sent = producer.send(TRANSACTION_STATE_TOPIC, b"v", b"k", partition=0)
+    producer.flush()
+    with pytest.raises(InvalidTopicError, match="not for producers"):
+        sent.get()
+
+
 def test_a_broker_that_only_reads_takes_nothing(tmp_path):
     with Broker(tmp_path) as broker:
         broker.create_topic("t")

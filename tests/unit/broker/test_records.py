@@ -3,6 +3,9 @@
 import pytest
 
 from logstore import Broker, InvalidConfigurationError, InvalidRecordError, VirtualClock
+from logstore.broker.records import read_records
+from logstore.fetch import Isolation
+from tests.support.builders import fill, log_name, memory_world
 
 HEADERS = (("v", b"1"), ("w", None))
 
@@ -72,3 +75,26 @@ def test_an_unknown_isolation_is_told_those_there_are(broker):
         broker.read("t", isolation="committed")
     with pytest.raises(ValueError, match=names):
         broker.table("t", isolation="committed")
+
+
+@pytest.mark.parametrize("asked", (None, 5, 8))
+def test_a_new_look_gives_no_more_than_was_asked_for(asked):
+    """What the first gave before it failed counts."""
+    damaged, sound = memory_world(), memory_world()
+    for world in (damaged, sound):
+        log = world.log()
+        fill(log, 10)
+        log.close()
+    data = bytearray(damaged.files()[log_name(0)])
+    data[data.index((3).to_bytes(8)) + 66] ^= 1
+    damaged.write(log_name(0), bytes(data))
+    again = sound.log()
+    looks = []
+
+    def reopen(failures):
+        looks.append(failures)
+        return again
+
+    found = read_records(damaged.log(), 0, None, asked, Isolation.READ_UNCOMMITTED, None, reopen)
+    assert [record.offset for record in found] == list(range(10 if asked is None else asked))
+    assert looks == [1]

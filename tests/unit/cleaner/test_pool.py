@@ -527,3 +527,25 @@ def test_an_abort_reaches_a_worker_that_is_asleep() -> None:
         broker.cleaner.states.abort_and_pause(USERS)
         assert broker.clock.now_ms() - before <= HOUR_MS
     assert str(broker.cleaner.states.of(USERS)) == "paused(1)"
+
+
+def test_what_retention_takes_from_a_compacted_log_is_told(caplog) -> None:
+    caplog.set_level("INFO", "logstore.housekeeping")
+    broker = new_broker()
+    topic(broker, cleanup_policy="compact,delete", retention_ms=HOUR_MS)
+    fill(broker)
+    broker.clock.advance(ms=2 * HOUR_MS)
+    (told,) = [each.message for each in caplog.records if "deleted by" in each.message]
+    assert told.startswith("users-0: segment 0 deleted by ")
+    broker.close()
+
+
+def test_who_follows_the_logs_hears_of_a_pass_once_the_partition_is_free() -> None:
+    """A worker that passed it over, since somebody cleaned it, looks again."""
+    with Broker(clock=VirtualClock()) as broker:
+        topic(broker)
+        fill(broker)
+        heard: list[object] = []
+        broker.cleaner.on_change = lambda: heard.append(broker.cleaner.states.of(USERS))
+        broker.clean("users", force=True)
+        assert heard == [None]
