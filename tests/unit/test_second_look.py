@@ -183,6 +183,21 @@ def test_what_fails_in_the_middle_of_a_read_goes_on_in_a_new_view():
     assert scene.fs.looks > 20
 
 
+def test_a_view_keeps_its_files_whatever_becomes_of_their_names():
+    """Also once the segments let go of them, as they do where many are open."""
+    scene = Scene()
+    with scene.reader() as reader:
+        log = reader.log("t")
+        before = [record for _, record in log.reader.records(0)]
+        assert len(log.segments) > 2
+    with scene.reader() as reader:
+        log = reader.log("t")
+        for segment in log.segments:
+            assert segment.let_go()
+        scene.clean_and_remove()
+        assert [record for _, record in log.reader.records(0)] == before
+
+
 def test_half_an_append_is_no_damage_once_it_is_whole(warnings):
     scene = Scene()
     segment = scene.writer.log("t").active_segment

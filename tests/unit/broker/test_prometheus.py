@@ -42,3 +42,19 @@ def test_every_gauge_of_the_cleaner_is_there():
     names = {name for name, _ in scraped(broker)}
     cleaner = {name for name in names if "logcleaner" in name}
     assert len(cleaner) == len(broker.metrics().to_json())
+
+
+def test_a_log_that_is_deleted_meanwhile_is_left_out(monkeypatch):
+    """Between the list of the logs and a look at one of them."""
+    broker = Broker(clock=VirtualClock())
+    for topic in ("gone", "stays"):
+        broker.create_topic(topic)
+        broker.append(topic, b"v", b"k")
+    logs = list(broker.manager.registry.open_logs())
+    assert len(logs) == 2
+    broker.delete_topic("gone")
+    monkeypatch.setattr(broker.manager.registry, "open_logs", lambda: logs)
+    sizes = [
+        dict(labels)["topic"] for name, labels in scraped(broker) if name == "kafka_log_log_size"
+    ]
+    assert sizes == ["stays"]

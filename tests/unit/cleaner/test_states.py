@@ -138,3 +138,9 @@ def test_an_undisturbed_cleaning_is_told_nothing(states):
     states.check_not_aborted(TP)
     states.begin(TP)
     states.check_not_aborted(TP)
+
+
+def test_after_a_stop_nothing_is_begun(states):
+    states.stop()
+    assert not states.begin(TP)
+    assert states.of(TP) is None
