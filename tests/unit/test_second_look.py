@@ -198,6 +198,16 @@ def test_a_view_keeps_its_files_whatever_becomes_of_their_names():
         assert [record for _, record in log.reader.records(0)] == before
 
 
+def test_a_further_look_hears_that_the_writer_has_closed():
+    scene = Scene()
+    with scene.reader() as reader:
+        directory = reader.manager.directories[0]
+        assert not directory.clean
+        scene.writer.close()
+        directory.read_again()
+        assert directory.clean
+
+
 def test_half_an_append_is_no_damage_once_it_is_whole(warnings):
     scene = Scene()
     segment = scene.writer.log("t").active_segment

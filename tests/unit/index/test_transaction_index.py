@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from logstore.errors import CorruptIndexError, InvalidOffsetError
 from logstore.index import TransactionIndex
+from logstore.testing import FaultyFileSystem
 from logstore.types import AbortedTxn
 
 BASE = 0
@@ -265,3 +266,16 @@ def test_equals_a_list(make_place, txns, ranges, cut):
     index.close()
     index = make_index(place)
     verify(kept)
+
+
+def test_what_was_flushed_outlives_a_crash():
+    """Nothing else tells that data below the recovery point were aborted."""
+    fs = FaultyFileSystem()
+    fs.make_dirs("/d")
+    index = filled((fs, "/d"))
+    index.flush()
+    index.append(AbortedTxn(4, 51, 60, 51))
+    fs.sync_dir("/d")
+    fs.sync_dir("/")
+    left = fs.crash()
+    assert make_index((left, "/d"), writable=False).entries() == TXNS
