@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from cleaner import kernels
+from cleaner import kernels, selection
 from cleaner.chunks import Chunk, ChunkReader, end_of
 from cleaner.clean import PassProgress, clean_pass
 from cleaner.offset_map import MapState, OffsetMap
 from cleaner.rewrite import fates_unread
+from cleaner.selection import section_of
 from cleaner.stats import FATE_NAMES
 from logstore.types import NO_OFFSET
 
@@ -40,6 +41,7 @@ FATES = (*FATE_NAMES, BELOW_LOG_START, ACTIVE, NOT_YET_CLEANABLE)
 active segment. `not_yet_cleanable`: in a segment at or above the first uncleanable offset.
 """
 
+_FATES_BY_SECTION = {selection.ACTIVE: ACTIVE, selection.UNCLEANABLE: NOT_YET_CLEANABLE}
 _CODE = {name: code for code, name in enumerate(FATES)}
 _NOTHING = np.empty(0, np.uint8)
 _NO_MAP = kernels.MapArrays(
@@ -134,12 +136,8 @@ def list_fates(
     for segment in log.segments:
         if segment.base_offset < untouched_from:
             continue
-        if segment is log.active_segment:
-            fate = ACTIVE
-        elif state is not None and segment.base_offset >= state.upper_bound_offset:
-            fate = NOT_YET_CLEANABLE
-        else:
-            fate = FATE_NAMES[kernels.RETAINED]
+        section = section_of(log, segment, state)
+        fate = _FATES_BY_SECTION.get(section, FATE_NAMES[kernels.RETAINED])
         for chunk in reader.chunks(segment, end_of(segment, log)):
             yield _untouched(chunk, fate, log_start_offset)
     return stats

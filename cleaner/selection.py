@@ -19,6 +19,13 @@ if TYPE_CHECKING:
     from logstore.segment.segment import LogSegment
 
 
+CLEAN = "clean"
+DIRTY = "dirty"
+UNCLEANABLE = "uncleanable"
+ACTIVE = "active"
+SECTIONS = (CLEAN, DIRTY, UNCLEANABLE, ACTIVE)
+"""Where a segment may stand; `section_of` tells."""
+
 _STANDING_GATES = ("policy", "cleaner_disabled", "uncleanable", "paused")
 """Gates that neither time nor appends can open."""
 
@@ -361,6 +368,23 @@ def _foresee(
             break
     gates = (gate._replace(opens_at_ms=opens.get(gate.gate)) for gate in decision.gates)
     return replace(decision, gates=tuple(gates), opens_at_ms=cleaned_at)
+
+
+def section_of(log: Log, segment: LogSegment, state: CleanableState | None) -> str:
+    """Return where a segment stands between clean and active.
+
+    `clean` lies below the first dirty offset as a whole; `dirty` holds offsets from there on and
+    can be cleaned, or there is no state that could say otherwise; `uncleanable` starts at or above
+    the bound of a cleaning.
+    """
+    following = log.segments.higher(segment.base_offset)
+    if following is None:
+        return ACTIVE
+    if state is None:
+        return DIRTY
+    if following.base_offset <= state.first_dirty_offset:
+        return CLEAN
+    return DIRTY if segment.base_offset < state.upper_bound_offset else UNCLEANABLE
 
 
 def next_moment_ms(log: Log, first_dirty: int, now_ms: int, *, kafka_exact: bool) -> int | None:

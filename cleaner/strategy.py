@@ -107,6 +107,24 @@ class Strategy:
         return int.from_bytes(value, "big", signed=True) if len(value) == 8 else None
 
 
+class Contest:
+    """Which record of each key wins so far, of records that enter in offset order."""
+
+    def __init__(self, strategy: Strategy) -> None:
+        self._strategy = strategy
+        self._winners: dict[bytes, Order] = {}
+
+    def enter(self, key: bytes, offset: int, timestamp: int, headers: Iterable[Header]) -> bool:
+        """Let a record compete for its key; tell whether it wins over those before it."""
+        if not self._strategy.has_versions:
+            return True  # the later offset wins, and nothing needs to be remembered
+        order = self._strategy.order_of(offset, timestamp, headers)
+        if order < self._winners.get(key, order):
+            return False
+        self._winners[key] = order
+        return True
+
+
 def _whole_varlong(value: bytes) -> int | None:
     try:
         version, end = decode_varlong(value, 0, len(value))

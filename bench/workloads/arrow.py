@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from logstore.errors import InvalidRecordError
+from logstore.record import kernels
 from logstore.record.columns import BytesColumn, headers_column
 from logstore.record.varint import encode_varint
 from logstore.types import INT32_MAX
@@ -26,8 +27,13 @@ if TYPE_CHECKING:
 
 _MICROS = 1000
 _TIMESTAMP_MAX_MS = np.iinfo(np.int64).max // _MICROS
-_KEY, _VALUE, _HEADERS, _END = 2, 4, 6, 1
-_STARTS = [0, _END, _KEY, _VALUE, _HEADERS]
+_STARTS = [
+    kernels.EXTENT_START,
+    kernels.EXTENT_END,
+    kernels.EXTENT_KEY_START,
+    kernels.EXTENT_VALUE_START,
+    kernels.EXTENT_HEADERS,
+]
 
 
 class Stored(NamedTuple):
@@ -126,11 +132,19 @@ def _utf8(strings: pa.Array) -> pa.Array:
 
 
 def _keys(rows: _Rows, _: pa.DataType) -> pa.Array:
-    return _strings(rows.data, rows.extents[:, _KEY], rows.extents[:, _KEY + 1])
+    return _strings(
+        rows.data,
+        rows.extents[:, kernels.EXTENT_KEY_START],
+        rows.extents[:, kernels.EXTENT_KEY_SIZE],
+    )
 
 
 def _values(rows: _Rows, _: pa.DataType) -> pa.Array:
-    return _strings(rows.data, rows.extents[:, _VALUE], rows.extents[:, _VALUE + 1])
+    return _strings(
+        rows.data,
+        rows.extents[:, kernels.EXTENT_VALUE_START],
+        rows.extents[:, kernels.EXTENT_VALUE_SIZE],
+    )
 
 
 def _topics(rows: _Rows, kind: pa.DataType) -> pa.Array:
@@ -170,15 +184,15 @@ def _delete_horizons(rows: _Rows, kind: pa.DataType) -> pa.Array:
 
 
 def _value_digests(rows: _Rows, _: pa.DataType) -> pa.Array:
-    sizes = rows.extents[:, _VALUE + 1]
-    digests = _digests(rows.data, rows.extents[:, _VALUE], sizes)
+    sizes = rows.extents[:, kernels.EXTENT_VALUE_SIZE]
+    digests = _digests(rows.data, rows.extents[:, kernels.EXTENT_VALUE_START], sizes)
     return pa.array(digests, mask=sizes < 0)
 
 
 def _header_digests(rows: _Rows, _: pa.DataType) -> pa.Array:
     """Digest the headers as they are stored, their count and sizes included."""
-    starts = rows.extents[:, _HEADERS]
-    return pa.array(_digests(rows.data, starts, rows.extents[:, _END] - starts))
+    starts = rows.extents[:, kernels.EXTENT_HEADERS]
+    return pa.array(_digests(rows.data, starts, rows.extents[:, kernels.EXTENT_END] - starts))
 
 
 def _digests(
@@ -202,9 +216,9 @@ def _headers(rows: _Rows, kind: pa.DataType) -> pa.Array:
 
     The sections were judged when the records were decoded, so that no bound is checked here.
     """
-    data, starts = rows.data, rows.extents[:, _HEADERS]
+    data, starts = rows.data, rows.extents[:, kernels.EXTENT_HEADERS]
     remaining = np.zeros(len(starts), np.int64)
-    some = np.flatnonzero(rows.extents[:, _END] - starts > 1)
+    some = np.flatnonzero(rows.extents[:, kernels.EXTENT_END] - starts > 1)
     remaining[some], place = _varints(data, starts[some])
     offsets = np.concatenate(([0], np.cumsum(remaining)))
     null = remaining == 0

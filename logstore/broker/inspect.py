@@ -10,12 +10,14 @@ import struct
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from cleaner.selection import SECTIONS, section_of
 from logstore.errors import CorruptionError, UnsupportedFormatError
+from logstore.inspect.batches import describe_batch
 from logstore.log.reader import Isolation
 from logstore.names import LOG_SUFFIX, parse_partition_dir, parse_segment_file
 from logstore.record import layout
 from logstore.record.batch import RecordBatch, decode_stored
-from logstore.record.codecs import DEFAULT_LIMIT, Codec
+from logstore.record.codecs import DEFAULT_LIMIT
 from logstore.record.header import possible_record_count
 from logstore.record.records import Record
 from logstore.record.walk import BatchAt, read_batch, walk_headers
@@ -27,12 +29,6 @@ if TYPE_CHECKING:
     from logstore.log.log import Log
     from logstore.runtime import File, FileSystem
     from logstore.segment.segment import LogSegment
-
-CLEAN = "clean"
-DIRTY = "dirty"
-UNCLEANABLE = "uncleanable"
-ACTIVE = "active"
-SECTIONS = (CLEAN, DIRTY, UNCLEANABLE, ACTIVE)
 
 CORRUPT_BATCH = "corrupt_batch"
 """Action of a finding that nothing mends: a damaged batch below the recovery point."""
@@ -228,20 +224,6 @@ def _summary(
     )
 
 
-def section_of(log: Log, segment: LogSegment, state: CleanableState) -> str:
-    """Return where a segment stands between clean and active.
-
-    `clean` lies below the first dirty offset as a whole; `dirty` holds offsets from there on
-    and can be cleaned; `uncleanable` starts at or above the bound of a cleaning.
-    """
-    following = log.segments.higher(segment.base_offset)
-    if following is None:
-        return ACTIVE
-    if following.base_offset <= state.first_dirty_offset:
-        return CLEAN
-    return DIRTY if segment.base_offset < state.upper_bound_offset else UNCLEANABLE
-
-
 def count_keys(log: Log) -> tuple[int, int]:
     """Return (keys whose winning record has a value, records without a value).
 
@@ -257,11 +239,10 @@ def count_keys(log: Log) -> tuple[int, int]:
     """
     import xxhash
 
-    from cleaner.strategy import Order, Strategy
+    from cleaner.strategy import Contest, Strategy
 
     digest = xxhash.xxh3_128_digest
-    strategy = Strategy.of(log.config)
-    winners: dict[bytes, Order] = {}
+    contest = Contest(Strategy.of(log.config))
     live: set[bytes] = set()
     tombstones = 0
     for _, record in log.reader.records(log.log_start_offset, isolation=Isolation.LOG_END):
@@ -269,11 +250,8 @@ def count_keys(log: Log) -> tuple[int, int]:
         if record.key is None:
             continue
         key = digest(record.key)
-        if strategy.has_versions:
-            order = strategy.order_of(record.offset, record.timestamp, record.headers)
-            if order < winners.get(key, order):
-                continue
-            winners[key] = order
+        if not contest.enter(key, record.offset, record.timestamp, record.headers):
+            continue
         if record.value is None:
             live.discard(key)
         else:
@@ -390,37 +368,7 @@ def describe_batches(source: BatchSource) -> Iterator[dict[str, Any]]:
         The walk met bytes that are no batch, after the sound ones before.
     """
     for at, batch in _walk(source):
-        header = at.header
-        yield {
-            "baseOffset": header.base_offset,
-            "lastOffset": header.last_offset,
-            "count": header.record_count,
-            "baseSequence": header.base_sequence,
-            "lastSequence": header.last_sequence,
-            "producerId": header.producer_id,
-            "producerEpoch": header.producer_epoch,
-            "partitionLeaderEpoch": header.partition_leader_epoch,
-            "isTransactional": header.is_transactional,
-            "isControl": header.is_control,
-            "deleteHorizonMs": header.delete_horizon_ms,
-            "position": at.position,
-            "timestampType": header.timestamp_type.kafka_name,
-            "maxTimestamp": header.max_timestamp,
-            "size": header.size_bytes,
-            "magic": header.magic,
-            "compresscodec": codec_name(header.codec_id),
-            "crc": header.crc,
-            "isvalid": batch.is_valid(),
-            "segment": source.base_offset,
-        }
-
-
-def codec_name(codec_id: int) -> str:
-    """Return kafka-dump-log's name of a codec, a number for those that do not exist."""
-    try:
-        return Codec(codec_id).kafka_name
-    except CorruptionError:
-        return str(codec_id)
+        yield {**describe_batch(batch, at.position), "segment": source.base_offset}
 
 
 class StoredRecord(NamedTuple):

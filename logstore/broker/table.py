@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from cleaner.strategy import Order, Strategy
+from cleaner.strategy import Contest, Strategy
 from logstore.broker.records import ConsumerRecord, read_records
 
 if TYPE_CHECKING:
@@ -30,16 +30,13 @@ def latest_per_key(
     -----
     Holds one record a key, that of a deleted key as well: an older version may still come.
     """
-    strategy = Strategy.of(config)
-    winners: dict[bytes, tuple[Order, ConsumerRecord]] = {}
+    contest = Contest(Strategy.of(config))
+    winners: dict[bytes, ConsumerRecord] = {}
     for record in records:
-        if record.key is None:
-            continue
-        order = strategy.order_of(record.offset, record.timestamp, record.headers)
-        known = winners.get(record.key)
-        if known is None or order > known[0]:
-            winners[record.key] = order, record
-    rows = (record for _, record in winners.values() if record.value is not None)
+        key = record.key
+        if key is not None and contest.enter(key, record.offset, record.timestamp, record.headers):
+            winners[key] = record
+    rows = (record for record in winners.values() if record.value is not None)
     yield from sorted(rows, key=lambda record: record.offset)
 
 

@@ -23,6 +23,7 @@ from logstore.errors import (
     LogStoreError,
 )
 from logstore.index import OffsetIndex, TimeIndex, TransactionIndex
+from logstore.inspect.batches import describe_batch
 from logstore.names import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -386,21 +387,15 @@ class _Dump:
 
 
 def _batch_line(batch: RecordBatch, at: BatchAt) -> str:
-    header = at.header
-    return (
-        f"baseOffset: {header.base_offset} lastOffset: {header.last_offset}"
-        f" count: {header.record_count}"
-        f" baseSequence: {header.base_sequence} lastSequence: {header.last_sequence}"
-        f" producerId: {header.producer_id} producerEpoch: {header.producer_epoch}"
-        f" partitionLeaderEpoch: {header.partition_leader_epoch}"
-        f" isTransactional: {_boolean(header.is_transactional)}"
-        f" isControl: {_boolean(header.is_control)}"
-        f" deleteHorizonMs: {_optional(header.delete_horizon_ms)}"
-        f" position: {at.position} {header.timestamp_type.kafka_name}: {header.max_timestamp}"
-        f" size: {header.size_bytes} magic: {header.magic}"
-        f" compresscodec: {batch.codec.name.lower()} crc: {header.crc}"
-        f" isvalid: {_boolean(batch.is_valid())}"
-    )
+    _ = batch.codec  # raises if there is none of that number: Kafka prints no line then
+    facts = describe_batch(batch, at.position)
+    timestamp_type = facts.pop("timestampType")
+    facts["deleteHorizonMs"] = _optional(facts["deleteHorizonMs"])
+    parts = []
+    for name, value in facts.items():
+        text = _boolean(value) if isinstance(value, bool) else value
+        parts.append(f"{timestamp_type if name == 'maxTimestamp' else name}: {text}")
+    return " ".join(parts)
 
 
 def _record_line(header: BatchHeader, record: Record, options: DumpOptions) -> str:

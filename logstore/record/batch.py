@@ -154,19 +154,27 @@ class RecordBatch:
             The batch is smaller than its header, the compressed block is damaged, or it unfolds
             to more than `limit`.
         """
+        return list(self.iter_records(limit))
+
+    def iter_records(self, limit: int = DEFAULT_LIMIT) -> Iterator[Record]:
+        """Decode and check all records, then give them one by one; limit and errors as `records`.
+
+        A section of tiny records would take seventy times its size as a list.
+        """
         self._ensure_has_header()
         header = self.header
         if header.record_count == 0 and len(self.data) == layout.HEADER_SIZE:
-            return []
+            return iter(())
         if header.record_count > SMALL_BATCH_RECORDS:
-            return self.columns(limit).to_records()
-        return decode_records(
+            return self.columns(limit).iter_records()
+        records = decode_records(
             self.section(limit),
             header.record_count,
             header.base_offset,
             header.base_timestamp,
             self._append_time,
         )
+        return iter(records)
 
     def columns(self, limit: int = DEFAULT_LIMIT) -> RecordColumns:
         """Decode all records into columns, by a kernel; limit and errors as `records`."""
@@ -234,8 +242,7 @@ def decode_stored(batch: RecordBatch, limit: int) -> Iterator[Record]:
     Returns
     -------
     Iterator of Record
-        All of them are checked before the first is given; they become objects one by one, as a
-        section of tiny records would take seventy times its size as a list.
+        As `RecordBatch.iter_records` gives them.
 
     Raises
     ------
@@ -243,9 +250,7 @@ def decode_stored(batch: RecordBatch, limit: int) -> Iterator[Record]:
         At the call; names file and position of the batch.
     """
     try:
-        if batch.header.record_count > SMALL_BATCH_RECORDS:
-            return batch.columns(limit).iter_records()
-        return iter(batch.records(limit))
+        return batch.iter_records(limit)
     except InvalidRecordError as error:
         raise CorruptRecordError(
             str(error), path=batch.path, position=batch.position, check="record_structure"

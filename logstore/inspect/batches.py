@@ -1,0 +1,45 @@
+"""A batch as kafka-dump-log tells of it, by its names and in its order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from logstore.errors import CorruptionError
+from logstore.record.codecs import Codec
+
+if TYPE_CHECKING:
+    from logstore.record.batch import RecordBatch
+
+
+def describe_batch(batch: RecordBatch, position: int) -> dict[str, Any]:
+    """Return what the header of the batch at `position` of a file says, its CRC checked."""
+    header = batch.header
+    return {
+        "baseOffset": header.base_offset,
+        "lastOffset": header.last_offset,
+        "count": header.record_count,
+        "baseSequence": header.base_sequence,
+        "lastSequence": header.last_sequence,
+        "producerId": header.producer_id,
+        "producerEpoch": header.producer_epoch,
+        "partitionLeaderEpoch": header.partition_leader_epoch,
+        "isTransactional": header.is_transactional,
+        "isControl": header.is_control,
+        "deleteHorizonMs": header.delete_horizon_ms,
+        "position": position,
+        "timestampType": header.timestamp_type.kafka_name,
+        "maxTimestamp": header.max_timestamp,
+        "size": header.size_bytes,
+        "magic": header.magic,
+        "compresscodec": codec_name(header.codec_id),
+        "crc": header.crc,
+        "isvalid": batch.is_valid(),
+    }
+
+
+def codec_name(codec_id: int) -> str:
+    """Return kafka-dump-log's name of a codec, a number for those that do not exist."""
+    try:
+        return Codec(codec_id).kafka_name
+    except CorruptionError:
+        return str(codec_id)
