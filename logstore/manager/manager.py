@@ -119,7 +119,7 @@ class LogManager:
                 self._lock,
                 read_only=read_only,
             )
-            self.topics = TopicAdmin(self.registry, homes, self.catalog, self.services, self._lock)
+            self.topics = TopicAdmin(self.registry, self.catalog, self.services, self._lock)
             settle_moves(self.directories)
             _find_partitions(self.directories, homes)
             if not read_only:

@@ -215,6 +215,10 @@ class LogRegistry:
         except KeyError:
             raise UnknownTopicOrPartitionError(f"there is no partition {topic_partition}") from None
 
+    def partitions_of(self, topic: str) -> list[TopicPartition]:
+        """Return the partitions of a topic that live somewhere, in order."""
+        return self._homes.of(topic)
+
     def _settle(self, topic_partition: TopicPartition) -> LogDirectory:
         """Choose where a new partition lives: where the fewest do, as Kafka does."""
         offline = [each.path for each in self.directories if not each.is_online]

@@ -23,11 +23,9 @@ from logstore.types import TopicPartition
 
 if TYPE_CHECKING:
     from logstore.config.log_config import LogConfig
-    from logstore.directories.directory import LogDirectory
     from logstore.manager.registry import LogRegistry
     from logstore.manager.services import LogServices
     from logstore.topics.catalog import TopicCatalog
-    from logstore.topics.partitions import PartitionMap
 
 
 class TopicAdmin:
@@ -37,7 +35,6 @@ class TopicAdmin:
     ----------
     registry : LogRegistry
         Has their logs, and the directories; the topics are stored in the first one.
-    homes : PartitionMap[LogDirectory]
     catalog : TopicCatalog
     services : LogServices
         Told of other settings.
@@ -48,13 +45,11 @@ class TopicAdmin:
     def __init__(
         self,
         registry: LogRegistry,
-        homes: PartitionMap[LogDirectory],
         catalog: TopicCatalog,
         services: LogServices,
         lock: AbstractContextManager[object],
     ) -> None:
         self._registry = registry
-        self._homes = homes
         self._catalog = catalog
         self._store = catalog.store
         self._services = services
@@ -76,10 +71,11 @@ class TopicAdmin:
         if partitions < 1:
             raise InvalidTopicError(f"a topic needs at least 1 partition, not {partitions}")
         own, _ = altered_overrides({}, configs, (), self._catalog.broker_config)
-        copied = self._homes.of(name)
+        copied = self._registry.partitions_of(name)
         topic_id: str | None = None
         for tp in copied:
-            found = self._registry.checked_topic_id(tp, topic_id, self._homes[tp])
+            directory = self._registry.directory_of(tp)
+            found = self._registry.checked_topic_id(tp, topic_id, directory)
             topic_id = found or topic_id
         numbers = sorted({tp.partition for tp in copied} | set(range(partitions)))
         with self._storing():
@@ -167,7 +163,8 @@ class TopicAdmin:
         config = self._catalog.config(topic)
         if before is not None and before.winner_keys != config.winner_keys:
             # The record that ended the log may have been kept though it lost; it competes anew.
-            for directory in {self._homes[tp] for tp in self._homes.of(topic)}:
+            partitions = self._registry.partitions_of(topic)
+            for directory in {self._registry.directory_of(tp) for tp in partitions}:
                 with directory.guard("cannot write the cleaner checkpoint"):
                     directory.step_back_cleaner_offsets(topic)
         for log in self._registry.open_logs_of(topic):
