@@ -4,7 +4,7 @@ import pytest
 
 from logstore import Broker, InvalidConfigurationError, InvalidRecordError, VirtualClock
 from logstore.broker.records import read_records
-from logstore.fetch import Isolation
+from logstore.log.reader import Isolation
 from tests.support.builders import fill, log_name, memory_world
 
 HEADERS = (("v", b"1"), ("w", None))

@@ -530,7 +530,7 @@ def test_an_abort_reaches_a_worker_that_is_asleep() -> None:
 
 
 def test_what_retention_takes_from_a_compacted_log_is_told(caplog) -> None:
-    caplog.set_level("INFO", "logstore.housekeeping")
+    caplog.set_level("INFO", "logstore.manager.housekeeping")
     broker = new_broker()
     topic(broker, cleanup_policy="compact,delete", retention_ms=HOUR_MS)
     fill(broker)
