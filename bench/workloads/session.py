@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import re
 import shutil
 import signal
 import sys
@@ -51,6 +52,10 @@ COMPILE_LATER = tuple(
 """Ten times the JVM's own thresholds: a command's JVM is young, and its second compiler took more
 time for plans that run once than all tasks together. What runs for minutes is compiled by it still.
 """
+
+COLLECTOR = "-XX:+UseParallelGC"
+"""Collects while nothing else runs. The JVM's own choice works beside the tasks, so that they pause
+less, which nobody waits for here, and takes more time for it."""
 
 DAEMON = "bench.workloads.daemon"
 """What forks Python workers on this machine."""
@@ -258,4 +263,6 @@ def _set_up_jvm(settings: dict[str, str]) -> None:
     ]
     if given := settings.get("spark.driver.extraJavaOptions"):
         options.append(given)
+    if not re.search(r"-XX:\+Use\w+GC\b", given or ""):  # the JVM takes no second one
+        options.append(COLLECTOR)
     settings["spark.driver.extraJavaOptions"] = " ".join(options)

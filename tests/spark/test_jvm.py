@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from bench.workloads.session import COMPILE_LATER
+from bench.workloads.session import COLLECTOR, COMPILE_LATER, _set_up_jvm
 from tests.support.workload_commands import (
     JVM_OPTIONS,
     ROOT,
@@ -132,3 +132,21 @@ def test_what_a_caller_asks_of_the_jvm_wins(spark):
     ours = [given.index(option) for option in COMPILE_LATER]
     theirs = [given.index(option) for option in JVM_OPTIONS.split()]
     assert max(ours) < min(theirs)
+    assert COLLECTOR in given
+
+
+@pytest.mark.parametrize(
+    ("asked", "collectors"),
+    (
+        ("", [COLLECTOR]),
+        ("-Xss4m", [COLLECTOR]),
+        ("-Xss4m -XX:+UseSerialGC", ["-XX:+UseSerialGC"]),
+    ),
+)
+def test_a_jvm_has_one_collector(monkeypatch, tmp_path, asked, collectors):
+    """It does not start with two."""
+    monkeypatch.setattr("bench.workloads.session.tempfile.mkdtemp", lambda **_: str(tmp_path))
+    settings = {"spark.driver.extraJavaOptions": asked}
+    _set_up_jvm(settings)
+    options = settings["spark.driver.extraJavaOptions"].split()
+    assert [option for option in options if option.endswith("GC")] == collectors
