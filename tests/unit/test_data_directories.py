@@ -222,7 +222,7 @@ def test_a_log_start_that_was_ignored_is_forgotten_before_the_log_grows_to_it(ho
     manager.topics.create("a", 1, {})
     fill(manager.log(A0), 3)
     manager.close()
-    home.write("log-start-offset-checkpoint", b"0\n1\na 0 5\n")
+    home.write(LOG_START_OFFSETS, b"0\n1\na 0 5\n")
     manager = home.open()
     fill(manager.log(A0), 10)
     Home.kill(manager)
@@ -237,7 +237,7 @@ def test_the_high_watermark_bears_out_a_log_start_beyond_what_is_left(home):
     manager.topics.create("a", 1, {})
     fill(manager.log(A0), 3)
     Home.kill(manager)
-    home.write("log-start-offset-checkpoint", b"0\n1\na 0 5\n")
+    home.write(LOG_START_OFFSETS, b"0\n1\na 0 5\n")
     for watermark, start in ((4, 0), (5, 5)):
         home.write("replication-offset-checkpoint", b"0\n1\na 0 %d\n" % watermark)
         looking = home.open(read_only=True)
@@ -267,3 +267,18 @@ def test_a_deletion_is_not_undone_by_a_checkpoint_that_was_measured_before_it(ho
     stored = manager.registry.directory_of(A0).checkpoint(LOG_START_OFFSETS).read()
     assert stored == {A0: 5}
     manager.close()
+
+
+def test_a_disk_that_cannot_replace_an_ignored_log_start_goes_offline():
+    clock = VirtualClock()
+    home = Home(FaultyFileSystem(MemoryFileSystem(clock)), "/data", clock)
+    manager = home.open()
+    manager.topics.create("a", 1, {})
+    fill(manager.log(A0), 3)
+    manager.close()
+    home.write(LOG_START_OFFSETS, b"0\n1\na 0 20\n")
+    home.fs.rule = lambda operation, path: operation == "sync" and LOG_START_OFFSETS in path
+    manager = home.open()
+    with pytest.raises(KafkaStorageError, match="cannot write checkpoints"):
+        manager.log(A0)
+    assert not manager.directories[0].is_online
