@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.broker.futures import FutureRecordMetadata, ProducedMetadata
+from logstore.broker.open_batch import OpenBatch, estimated_size, limit_of
 from logstore.broker.produce import check_for_clients
 from logstore.broker.producer_batch import build_producer_batch
-from logstore.broker.writer import estimated_size
 from logstore.errors import (
     InvalidRecordError,
     LogStoreError,
@@ -23,7 +23,6 @@ from logstore.errors import (
     RequestError,
 )
 from logstore.log.drafts import AppendInfo, NewRecord
-from logstore.record.layout import HEADER_SIZE
 from logstore.runtime import DeterministicScheduler, ThreadScheduler, VirtualClock
 from logstore.types import NO_OFFSET, NO_TIMESTAMP, TopicPartition
 
@@ -50,31 +49,16 @@ class _Waiting(NamedTuple):
     future: FutureRecordMetadata
 
 
-class _OpenBatch:
-    """The records of a partition that wait to be sent together; sizes are upper bounds."""
-
-    __slots__ = ("due_ns", "limit_bytes", "opened_ns", "size_bytes", "topic_partition", "waiting")
+class _OpenBatch(OpenBatch[_Waiting]):
+    __slots__ = ("due_ns", "opened_ns", "topic_partition")
 
     def __init__(
         self, topic_partition: TopicPartition, limit_bytes: int, opened_ns: int, linger_ms: float
     ) -> None:
+        super().__init__(limit_bytes)
         self.topic_partition = topic_partition
-        self.limit_bytes = limit_bytes
         self.opened_ns = opened_ns
         self.due_ns = opened_ns + round(linger_ms * 1_000_000)
-        self.size_bytes = HEADER_SIZE
-        self.waiting: list[_Waiting] = []
-
-    def has_room(self, size_bytes: int) -> bool:
-        return not self.waiting or self.size_bytes + size_bytes <= self.limit_bytes
-
-    def add(self, waiting: _Waiting) -> None:
-        self.waiting.append(waiting)
-        self.size_bytes += waiting.size_bytes
-
-    @property
-    def is_full(self) -> bool:
-        return self.size_bytes >= self.limit_bytes
 
 
 class RecordAccumulator:
@@ -146,8 +130,8 @@ class RecordAccumulator:
         size_bytes = estimated_size(record)
         batch = self._batch_with_room(topic_partition, size_bytes)
         future = FutureRecordMetadata(self._lock, lambda: self._send_if_open(batch))
-        batch.add(_Waiting(record, size_bytes, _serialized_sizes(record), future))
-        if batch.is_full or self._config.linger_ms == 0:
+        waiting = _Waiting(record, size_bytes, _serialized_sizes(record), future)
+        if batch.add(waiting, size_bytes) or self._config.linger_ms == 0:
             self._send([batch])
         return future
 
@@ -187,7 +171,7 @@ class RecordAccumulator:
             config = self._manager.log(tp).config
         except LogStoreError:
             return self._config.batch_size  # the batch will hear of it
-        return min(self._config.batch_size, config.max_message_bytes, config.segment_bytes)
+        return limit_of(config, self._config.batch_size)
 
     def _send_if_open(self, batch: _OpenBatch) -> None:
         """Append a batch unless that was done; called without the lock."""
@@ -239,7 +223,7 @@ class RecordAccumulator:
                 self._refuse(batches, error)
                 return
         for batch in batches:
-            self._append(batch.topic_partition, batch.waiting)
+            self._append(batch.topic_partition, batch.items)
 
     def _append(self, tp: TopicPartition, waiting: Sequence[_Waiting]) -> None:
         try:
@@ -299,8 +283,8 @@ class RecordAccumulator:
     def _refuse(self, batches: Iterable[_OpenBatch], error: LogStoreError) -> None:
         """Settle the futures of batches that were not sent."""
         for batch in batches:
-            self._metrics.errors += len(batch.waiting)
-            for each in batch.waiting:
+            self._metrics.errors += len(batch.items)
+            for each in batch.items:
                 self._settle(each, error)
 
     def _settle(self, waiting: _Waiting, outcome: ProducedMetadata | LogStoreError) -> None:

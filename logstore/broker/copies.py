@@ -11,7 +11,7 @@ from logstore.checkpoint.offsets import CHECKPOINTS, OffsetCheckpoint
 from logstore.checkpoint.shutdown import mark_clean_shutdown
 from logstore.errors import CorruptCheckpointError, InvalidConfigurationError, KafkaStorageError
 from logstore.names import LOG_SUFFIX, parse_segment_file
-from logstore.runtime import FileKind, clear_folder, make_dirs_durably, remove_tree
+from logstore.runtime import FileKind, clear_folder, make_dirs_durably, read_pieces, remove_tree
 from logstore.topics.store import TopicStore
 
 if TYPE_CHECKING:
@@ -24,8 +24,6 @@ logger = logging.getLogger(__name__)
 
 UNFINISHED = ".logstore-unfinished-copy"
 """The file in a data directory that is being copied, or was when the process fell."""
-
-_BLOCK_BYTES = 1 << 20
 
 
 class CopyProgress(NamedTuple):
@@ -172,7 +170,6 @@ class _Copy:
         self._target = target
         self._link = link
         self._progress = progress
-        self._buffer = memoryview(bytearray(_BLOCK_BYTES))
         self._bytes_done = 0
         self._bytes_total = 0
 
@@ -238,17 +235,13 @@ class _Copy:
         try:
             writer = self._fs.open(target, create=True)
             try:
-                position = 0
-                while position < stat.size:
+                done = self._bytes_done
+                # Fewer bytes if it was truncated, which the second look will find.
+                for piece in read_pieces(reader, 0, stat.size):
                     if self._progress is not None:
-                        done = self._bytes_done + position
                         self._progress(CopyProgress(topic_partition, done, self._bytes_total))
-                    wanted = self._buffer[: min(_BLOCK_BYTES, stat.size - position)]
-                    count = reader.read_into(wanted, position)
-                    if not count:
-                        break  # it was truncated, which the second look will find
-                    writer.append([wanted[:count]])
-                    position += count
+                    writer.append([piece])
+                    done += len(piece)
                 writer.sync()
             finally:
                 writer.close()

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 from logstore.broker.accumulator import RecordAccumulator
 from logstore.broker.group_offsets import checked_group, checked_offsets
+from logstore.broker.open_batch import estimated_size
 from logstore.broker.partitioner import Partitioner
 from logstore.broker.producer_config import ProducerConfig
 from logstore.broker.producer_metrics import GROUP, ProducerMetrics
 from logstore.broker.session import ProducerSession
-from logstore.broker.writer import estimated_size
 from logstore.errors import (
     IllegalStateError,
     LogStoreError,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from logstore.broker.open_batch import OpenBatch, estimated_size, limit_of
 from logstore.errors import InvalidConfigurationError, UnknownTopicOrPartitionError
 from logstore.record.codecs import Codec
-from logstore.record.layout import HEADER_SIZE, MAX_RECORD_OVERHEAD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 BATCH_BYTES = 16_384
 """Where a batch closes unless told otherwise: `batch.size` of Kafka's producer."""
-
-_HEADER_OVERHEAD = 10
 
 
 class AppendedRange(NamedTuple):
@@ -32,16 +30,12 @@ class AppendedRange(NamedTuple):
     bytes: int
 
 
-class _OpenBatch:
-    """The records of a partition that wait for their batch to be full."""
-
-    __slots__ = ("limit_bytes", "log", "records", "size_bytes")
+class _OpenBatch(OpenBatch["NewRecord"]):
+    __slots__ = ("log",)
 
     def __init__(self, log: Log, limit_bytes: int) -> None:
+        super().__init__(limit_bytes)
         self.log = log
-        self.limit_bytes = limit_bytes
-        self.records: list[NewRecord] = []
-        self.size_bytes = HEADER_SIZE
 
 
 class BatchWriter:
@@ -103,15 +97,14 @@ class BatchWriter:
             The topic has no such partition.
         """
         number = self.partition_for(record, partition)
+        size_bytes = estimated_size(record)
         batch = self._open.get(number)
+        if batch is not None and not batch.has_room(size_bytes):
+            self.flush(number)
+            batch = None
         if batch is None:
             batch = self._open[number] = self._new_batch(number)
-        size = estimated_size(record)
-        if batch.records and batch.size_bytes + size > batch.limit_bytes:
-            self.flush(number)
-        batch.records.append(record)
-        batch.size_bytes += size
-        if batch.size_bytes > batch.limit_bytes or len(batch.records) == self._batch_records:
+        if batch.add(record, size_bytes) or len(batch.items) == self._batch_records:
             self.flush(number)
 
     def partition_for(self, record: NewRecord, partition: int | None = None) -> int:
@@ -130,11 +123,10 @@ class BatchWriter:
         """Append the open batch of a partition; errors as `add`."""
         if number == self._null_key_partition:
             self._null_key_partition = None
-        batch = self._open.get(number)
-        if batch is None or not batch.records:
+        batch = self._open.pop(number, None)
+        if batch is None:
             return
-        records, batch.records, batch.size_bytes = batch.records, [], HEADER_SIZE
-        info = batch.log.writer.append_records(records, self._codec)
+        info = batch.log.writer.append_records(batch.items, self._codec)
         before = self._done.get(number)
         self._done[number] = AppendedRange(
             self.topic,
@@ -160,20 +152,5 @@ class BatchWriter:
         if number not in self.partitions:
             raise UnknownTopicOrPartitionError(f"topic '{self.topic}' has no partition {number}")
         log = self._log_of(number)
-        limit = min(log.config.max_message_bytes, log.config.segment_bytes)
-        if self._batch_records is None:
-            limit = min(limit, BATCH_BYTES)
-        return _OpenBatch(log, limit)
-
-
-def estimated_size(record: NewRecord) -> int:
-    """Return an upper bound of a record's bytes in an uncompressed batch."""
-    key, value, _, headers = record
-    size = MAX_RECORD_OVERHEAD
-    if key is not None:
-        size += len(key)
-    if value is not None:
-        size += len(value)
-    for name, header_value in headers:
-        size += _HEADER_OVERHEAD + 4 * len(name) + len(header_value or b"")
-    return size
+        batch_bytes = BATCH_BYTES if self._batch_records is None else None
+        return _OpenBatch(log, limit_of(log.config, batch_bytes))

@@ -34,7 +34,7 @@ from logstore.checkpoint.offsets import (
 from logstore.directories.move_notes import Move
 from logstore.errors import InvalidConfigurationError, KafkaStorageError, LogDirNotFoundError
 from logstore.names import future_dir_name, parse_segment_file
-from logstore.runtime import FileKind, make_dirs_durably
+from logstore.runtime import FileKind, make_dirs_durably, read_pieces
 
 if TYPE_CHECKING:
     from logstore.directories.directory import LogDirectory
@@ -43,9 +43,6 @@ if TYPE_CHECKING:
     from logstore.types import TopicPartition
 
 logger = logging.getLogger(__name__)
-
-COPY_BYTES = 1 << 20
-"""What is read and written at a time while files are copied."""
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
@@ -175,9 +172,10 @@ class PartitionMove:
                 copied = self._fs.open(copied_path, create=True)
             try:
                 position = 0
+                pieces = read_pieces(file)
                 while True:
                     with self._source.guard(self._what):
-                        data = file.read(position, COPY_BYTES)
+                        data = next(pieces, b"")
                     if not data:
                         break
                     with self._unless_full(self._target):

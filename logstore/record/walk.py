@@ -16,12 +16,11 @@ from logstore.errors import CorruptRecordError, UnsupportedFormatError
 from logstore.record import layout
 from logstore.record.batch import RecordBatch
 from logstore.record.header import BatchHeader
-from logstore.runtime.fs import File
+from logstore.runtime.fs import File, read_pieces
 from logstore.types import INT64_MAX
 
 _READ_AHEAD = 64 * 1024
 _LARGE_BATCH = 8 * 1024
-_PIECE = 1024 * 1024
 
 _BATCH_LENGTH = struct.Struct(">i")
 
@@ -236,7 +235,7 @@ def _judge_odd_header(
     if magic > layout.MAGIC:
         raise _bad_magic(magic, path, position)
     if magic != layout.MAGIC:
-        checked = _read_pieces(file, position + layout.MAGIC_POSITION, position + size)
+        checked = read_pieces(file, position + layout.MAGIC_POSITION, position + size)
         raise _old_or_bad_magic(checked, head, path, position)
     if len(head) < min(size, layout.HEADER_SIZE):
         return None  # the file is shorter now than `end`
@@ -256,13 +255,6 @@ def _entry_size(data: bytes, start: int, path: str | None, position: int) -> int
             found=length,
         )
     return int(length) + layout.LOG_OVERHEAD
-
-
-def _read_pieces(file: File, start: int, end: int) -> Iterator[bytes]:
-    """Yield the bytes [start, end) of a file in pieces, as the entry may be all of it."""
-    while start < end and (piece := file.read(start, min(_PIECE, end - start))):
-        yield piece
-        start += len(piece)
 
 
 def _old_or_bad_magic(

@@ -20,6 +20,7 @@ from logstore.runtime.fs import (
     directory_of,
     make_dirs_durably,
     open_anew,
+    read_pieces,
     remove_tree,
 )
 from logstore.runtime.lifetime import Lifetime
@@ -62,5 +63,6 @@ __all__ = [
     "open_anew",
     "raise_descriptor_limit",
     "random_source",
+    "read_pieces",
     "remove_tree",
 ]

@@ -19,7 +19,7 @@ import errno
 import os
 import shutil
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from enum import Enum
 from typing import NamedTuple, Protocol
@@ -31,6 +31,7 @@ from logstore.runtime.locks import (
     disk_lock_holder,
     lock_disk_file,
 )
+from logstore.types import INT64_MAX
 
 Buffer = bytes | bytearray | memoryview
 """What can be written: any contiguous run of bytes."""
@@ -545,6 +546,16 @@ def open_anew(fs: FileSystem, path: str) -> File:
     file = fs.open(path, write=True, create=True)
     file.truncate(0)
     return file
+
+
+def read_pieces(file: File, start: int = 0, end: int = INT64_MAX) -> Iterator[bytes]:
+    """Yield the bytes [start, end) of a file in pieces, as it may be larger than memory.
+
+    Fewer if the file is shorter.
+    """
+    while start < end and (piece := file.read(start, min(_BLOCK_BYTES, end - start))):
+        yield piece
+        start += len(piece)
 
 
 def remove_tree(fs: FileSystem, path: str) -> None:

@@ -16,7 +16,7 @@ from logstore import (
     UnknownTopicOrPartitionError,
     VirtualClock,
 )
-from logstore.broker.writer import estimated_size
+from logstore.broker.open_batch import estimated_size
 from logstore.errors import IllegalStateError, RequestError
 from logstore.log import NewRecord
 from logstore.record.codecs import Codec
