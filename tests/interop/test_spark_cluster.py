@@ -79,7 +79,7 @@ def clean(before: Path, after: Path) -> None:
 def lose_a_survivor(partition: Path) -> int:
     """Take a record with a value out of a segment that was cleaned; return its offset."""
     log = LogBytes(partition)
-    lost = next(record for record in log.reader.records if record.key and record.value)
+    lost = next(record for record in log.records if record.key and record.value)
     log.remove(lost.offset)
     log.write()
     return lost.offset

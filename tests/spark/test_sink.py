@@ -72,7 +72,7 @@ def test_what_is_written_is_read_again_by_spark_and_by_the_engine(spark, tmp_pat
         topic = broker.topic("users")
         assert (topic.partitions, dict(topic.configs)) == ((0, 1, 2, 3), {"segment.bytes": "4096"})
         assert not topic.adopted
-        batches = list(broker.log("users", 0).batches(0))
+        batches = list(broker.log("users", 0).reader.batches(0))
         assert [batch.header.record_count for batch in batches] == [100] * 10
         assert {batch.codec.name for batch in batches} == {"ZSTD"}
         assert len(broker.log("users", 0).segments) > 1

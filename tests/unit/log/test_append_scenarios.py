@@ -1,6 +1,6 @@
 """Appending and validation, scenario by scenario (group F of the specification).
 
-S-059, S-060, S-061, S-066 and S-067 stand in `test_log_append.py`.
+S-059, S-060, S-061, S-066 and S-067 stand in `test_append.py`.
 """
 
 import random

@@ -8,7 +8,11 @@ from logstore.check import CHECKS, INFO, WARNING
 from logstore.names import SEGMENT_SUFFIXES
 from tests.support.damage import EPOCHS, ORIGINS, RECOVERY, TOPICS, DamageTable, Found
 from tests.support.golden_dirs import ROOT
-from tests.unit import test_check_damage_files, test_check_damage_indexes, test_check_damage_log
+from tests.unit.check import (
+    test_check_damage_files,
+    test_check_damage_indexes,
+    test_check_damage_log,
+)
 
 TABLE = DamageTable()
 row = TABLE.row

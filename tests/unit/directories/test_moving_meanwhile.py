@@ -7,7 +7,7 @@ from logstore.checkpoint.offsets import CLEANER_OFFSETS
 from logstore.runtime import MemoryFileSystem
 from tests.support.faulty import FaultyFileSystem
 from tests.support.golden_dirs import tree
-from tests.unit.test_moving import A0, MINUTE_MS, Place, move, records
+from tests.unit.directories.test_moving import A0, MINUTE_MS, Place, move, records
 
 
 def test_a_cleaning_under_way_is_given_up_and_done_again_in_the_new_place():

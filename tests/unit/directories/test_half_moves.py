@@ -12,7 +12,7 @@ from logstore.errors import InvalidConfigurationError, KafkaStorageError
 from logstore.runtime import MemoryFileSystem, ReadOnlyFileSystem, VirtualClock
 from tests.support.faulty import FaultyFileSystem
 from tests.support.golden_dirs import tree
-from tests.unit.test_moving import A0, Place, append, kill, move, records
+from tests.unit.directories.test_moving import A0, Place, append, kill, move, records
 
 FUTURE = f"a-0.{'7' * 32}-future"
 

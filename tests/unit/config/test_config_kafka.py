@@ -17,7 +17,7 @@ from logstore.config.releases import LATER_RELEASES, ReleaseChange
 from logstore.config.topic_keys import TOPIC_KEYS
 from logstore.errors import InvalidConfigurationError
 
-DATA = Path(__file__).parents[1] / "data" / "config"
+DATA = Path(__file__).parents[2] / "data" / "config"
 
 OUR_TOPIC_KEYS = {
     "compaction.strategy",

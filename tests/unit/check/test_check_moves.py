@@ -5,8 +5,8 @@ import pytest
 from logstore.check import INFO, Checker
 from logstore.directories.move_notes import MOVES_FILE
 from logstore.errors import CorruptCheckpointError
-from tests.unit import test_half_moves
-from tests.unit.test_half_moves import interrupted
+from tests.unit.directories import test_half_moves
+from tests.unit.directories.test_half_moves import interrupted
 
 place = test_half_moves.place
 
