@@ -27,7 +27,7 @@ LOG_START_OFFSETS = "log-start-offset-checkpoint"
 REPLICATION_OFFSETS = "replication-offset-checkpoint"
 """High watermark of each partition."""
 
-CHECKPOINTS = (RECOVERY_POINTS, LOG_START_OFFSETS, REPLICATION_OFFSETS, CLEANER_OFFSETS)
+CHECKPOINTS = (RECOVERY_POINTS, REPLICATION_OFFSETS, LOG_START_OFFSETS, CLEANER_OFFSETS)
 """The four offset checkpoints of a data directory."""
 
 
