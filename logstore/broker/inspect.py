@@ -6,7 +6,6 @@ Source of the section names: cleaner-semantics §2.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,13 +14,11 @@ from logstore.errors import CorruptionError, UnsupportedFormatError
 from logstore.inspect.batches import describe_batch
 from logstore.log.reader import Isolation
 from logstore.names import LOG_SUFFIX, parse_partition_dir, parse_segment_file
-from logstore.record import layout
 from logstore.record.batch import RecordBatch, decode_stored
 from logstore.record.codecs import DEFAULT_LIMIT
-from logstore.record.header import possible_record_count
 from logstore.record.records import Record
-from logstore.record.walk import BatchAt, read_batch, walk_headers
-from logstore.types import NO_TIMESTAMP, TopicPartition
+from logstore.record.walk import BatchAt, BatchTotals, batch_totals, read_batch, walk_headers
+from logstore.types import TopicPartition
 
 if TYPE_CHECKING:
     from cleaner.selection import CleanableState
@@ -32,27 +29,6 @@ if TYPE_CHECKING:
 
 CORRUPT_BATCH = "corrupt_batch"
 """Action of a finding that nothing mends: a damaged batch below the recovery point."""
-
-_BLOCK_BYTES = 1 << 18
-_LARGE_BATCH = 1 << 13
-
-# Of a header: base offset, batch length, magic, attributes, last offset delta, largest time, count.
-_HEADER_FACTS = struct.Struct(">qi4xb4xhi8xq14xi")
-assert _HEADER_FACTS.size == layout.HEADER_SIZE
-
-
-class BatchTotals(NamedTuple):
-    """What the batches of a file add up to.
-
-    `last_offset` is inclusive, and -1 like `max_timestamp` (ms) where there is no batch;
-    `end_position` is the position after the last whole batch.
-    """
-
-    batches: int = 0
-    records: int = 0
-    last_offset: int = -1
-    max_timestamp: int = NO_TIMESTAMP
-    end_position: int = 0
 
 
 class SegmentSummary(NamedTuple):
@@ -260,56 +236,6 @@ def count_keys(log: Log) -> tuple[int, int]:
 
 
 # -- batches -------------------------------------------------------------------------------
-
-
-def batch_totals(file: File, path: str, end: int | None = None) -> BatchTotals:
-    """Add up the headers of the whole batches of a file below position `end`.
-
-    Raises
-    ------
-    CorruptRecordError, UnsupportedFormatError
-        As `walk_headers`, whose fast twin for sound files this is.
-    """
-    if end is None:
-        end = file.size()
-    unpack = _HEADER_FACTS.unpack_from
-    header_size, overhead = layout.HEADER_SIZE, layout.LOG_OVERHEAD
-    least_length = header_size - overhead
-    batches = records = position = length = 0
-    last_offset = -1
-    largest = NO_TIMESTAMP
-    block = b""
-    block_start = 0
-    while end - position >= header_size:
-        inside = position - block_start
-        if inside + header_size > len(block):
-            # Large batches are stepped over, small ones read through a block at a time.
-            wanted = _BLOCK_BYTES if length < _LARGE_BATCH else header_size
-            block = file.read(position, min(wanted, end - position))
-            block_start, inside = position, 0
-            if len(block) < header_size:
-                break
-        base_offset, length, magic, attributes, delta, max_timestamp, count = unpack(block, inside)
-        if magic != layout.MAGIC or length < least_length or length + overhead > end - position:
-            break
-        batches += 1
-        if count == delta + 1 and 0 < count * layout.MIN_RECORD_SIZE <= length - least_length:
-            records += count
-        else:
-            codec = attributes & layout.CODEC_MASK
-            records += possible_record_count(count, delta, length + overhead, codec)
-        last_offset = base_offset + delta
-        if max_timestamp > largest:
-            largest = max_timestamp
-        position += length + overhead
-    # The end of the file, or something odd: the walk that knows every rule judges it.
-    for at in walk_headers(file, path, position, end):
-        batches += 1
-        records += at.header.possible_record_count
-        last_offset = at.header.last_offset
-        largest = max(largest, at.header.max_timestamp)
-        position = at.end_position
-    return BatchTotals(batches, records, last_offset, largest, position)
 
 
 class BatchSource(NamedTuple):

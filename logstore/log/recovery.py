@@ -249,7 +249,7 @@ class _Scan:
                 stop = start + length + layout.LOG_OVERHEAD
                 if (
                     magic != layout.MAGIC
-                    or length < layout.HEADER_SIZE - layout.LOG_OVERHEAD
+                    or length < layout.HEADER_LENGTH
                     or stop > end
                     or crc32c(data[start + layout.ATTRIBUTES_POSITION : stop]) != crc
                 ):

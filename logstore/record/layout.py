@@ -46,6 +46,9 @@ MAGIC = 2
 HEADER_SIZE_UP_TO_MAGIC = MAGIC_POSITION + 1
 assert HEADER_SIZE_UP_TO_MAGIC == 17
 
+HEADER_LENGTH = HEADER_SIZE - LOG_OVERHEAD
+"""batchLength of a header without records, the least of a batch of magic 2."""
+
 MIN_BATCH_LENGTH = 14
 """Least batchLength that a walk accepts: the smallest entry of any format generation."""
 

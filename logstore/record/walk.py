@@ -15,14 +15,19 @@ from typing import NamedTuple
 from logstore.errors import CorruptRecordError, UnsupportedFormatError
 from logstore.record import layout
 from logstore.record.batch import RecordBatch
-from logstore.record.header import BatchHeader
+from logstore.record.header import BatchHeader, possible_record_count
 from logstore.runtime.fs import File, read_pieces
-from logstore.types import INT64_MAX
+from logstore.types import INT64_MAX, NO_TIMESTAMP
 
 _READ_AHEAD = 64 * 1024
+_SUM_READ_AHEAD = 256 * 1024
 _LARGE_BATCH = 8 * 1024
 
 _BATCH_LENGTH = struct.Struct(">i")
+
+# Of a header: base offset, batch length, magic, attributes, last offset delta, largest time, count.
+_HEADER_FACTS = struct.Struct(">qi4xb4xhi8xq14xi")
+assert _HEADER_FACTS.size == layout.HEADER_SIZE
 
 _OLD_FIXED_BYTES = 4 + 1 + 1 + 4 + 4
 """Of a message of magic 0: CRC, magic, attributes, the lengths of key and value."""
@@ -38,6 +43,20 @@ class BatchAt(NamedTuple):
     def end_position(self) -> int:
         """Position after the batch."""
         return self.position + self.header.size_bytes
+
+
+class BatchTotals(NamedTuple):
+    """What the batches of a file add up to.
+
+    `last_offset` is inclusive, and -1 like `max_timestamp` (ms) where there is no batch;
+    `end_position` is the position after the last whole batch.
+    """
+
+    batches: int = 0
+    records: int = 0
+    last_offset: int = -1
+    max_timestamp: int = NO_TIMESTAMP
+    end_position: int = 0
 
 
 def walk_buffer(
@@ -123,7 +142,7 @@ def walk_headers(
         if (
             header is None
             or header.magic != layout.MAGIC
-            or header.batch_length < layout.HEADER_SIZE - layout.LOG_OVERHEAD
+            or header.batch_length < layout.HEADER_LENGTH
         ):
             header = _judge_odd_header(file, block[inside:], path, position, end)
             if header is None:
@@ -134,6 +153,60 @@ def walk_headers(
         yield BatchAt(position, header)
         position += size
         read_ahead = 4 * layout.HEADER_SIZE if size > _LARGE_BATCH else _READ_AHEAD
+
+
+def batch_totals(file: File, path: str, end: int | None = None) -> BatchTotals:
+    """Add up the headers of the whole batches of a file below position `end`.
+
+    Raises
+    ------
+    CorruptRecordError, UnsupportedFormatError
+        As `walk_headers`, which judges what is odd.
+
+    Notes
+    -----
+    About 0.5 µs a batch: nothing is made of a header but its sums.
+    """
+    if end is None:
+        end = file.size()
+    unpack = _HEADER_FACTS.unpack_from
+    header_size, overhead = layout.HEADER_SIZE, layout.LOG_OVERHEAD
+    least_length = layout.HEADER_LENGTH
+    batches = records = position = length = 0
+    last_offset = -1
+    largest = NO_TIMESTAMP
+    block = b""
+    block_start = 0
+    while end - position >= header_size:
+        inside = position - block_start
+        if inside + header_size > len(block):
+            # Large batches are stepped over, small ones read through a block at a time.
+            wanted = _SUM_READ_AHEAD if length < _LARGE_BATCH else header_size
+            block = file.read(position, min(wanted, end - position))
+            block_start, inside = position, 0
+            if len(block) < header_size:
+                break
+        base_offset, length, magic, attributes, delta, max_timestamp, count = unpack(block, inside)
+        if magic != layout.MAGIC or length < least_length or length + overhead > end - position:
+            break
+        batches += 1
+        if count == delta + 1 and 0 < count * layout.MIN_RECORD_SIZE <= length - least_length:
+            records += count
+        else:
+            codec = attributes & layout.CODEC_MASK
+            records += possible_record_count(count, delta, length + overhead, codec)
+        last_offset = base_offset + delta
+        if max_timestamp > largest:
+            largest = max_timestamp
+        position += length + overhead
+    # The end of the file, or something odd: the walk that knows every rule judges it.
+    for at in walk_headers(file, path, position, end):
+        batches += 1
+        records += at.header.possible_record_count
+        last_offset = at.header.last_offset
+        largest = max(largest, at.header.max_timestamp)
+        position = at.end_position
+    return BatchTotals(batches, records, last_offset, largest, position)
 
 
 def refuse_old_format(file: File, path: str) -> None:

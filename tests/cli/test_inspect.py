@@ -6,9 +6,8 @@ import struct
 
 import pytest
 
-from logstore.broker.inspect import batch_totals
 from logstore.errors import CorruptRecordError
-from logstore.record.walk import walk_headers
+from logstore.record.walk import batch_totals, walk_headers
 from logstore.runtime import DiskFileSystem
 from tests.cli.conftest import GOLDEN, lines
 
