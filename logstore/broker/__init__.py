@@ -36,22 +36,14 @@ __all__ = [
     "murmur2",
 ]
 
-_HOMES = {
-    "AlterReplicaLogDirsResult": "reports",
-    "CleanReport": "reports",
-    "ConsumerGroupMetadata": "group_offsets",
-    "DeleteRecordsResult": "reports",
-    "ExplainReport": "reports",
-    "OffsetAndMetadata": "group_offsets",
-    "OffsetAndTimestamp": "reports",
-    "Producer": "producer",
-    "RetainReport": "reports",
-}
+_HOMES = ("reports", "group_offsets", "producer")
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401  # any public name
     """Load the producer and what goes with it when they are first wanted (PEP 562)."""
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'logstore.broker' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"logstore.broker.{home}"), name)
+    if name in __all__:
+        for home in _HOMES:
+            module = importlib.import_module(f"logstore.broker.{home}")
+            if hasattr(module, name):
+                return getattr(module, name)
+    raise AttributeError(f"module 'logstore.broker' has no attribute {name!r}")
