@@ -121,7 +121,7 @@ nojit-coverage: $(DEV) ## coverage with the kernels run as plain Python
 		$(wildcard tests/unit tests/property tests/cli)
 
 workload: $(ALL) ## generate, clean and verify 10 million records on Spark: SPEC=file or preset, RECORDS=n, WORKLOAD_ARGS
-	@$(BIN)/logstore workload run $(or $(SPEC),bench/workloads/ten-million.toml) \
+	@$(BIN)/logstore workload run $(or $(SPEC),bench/workloads/making/ten-million.toml) \
 		$(if $(RECORDS),--set records=$(RECORDS)) $(WORKLOAD_ARGS)
 
 docs: $(DEV) ## write docs/CLI.md, docs/CONFIG.md and docs/WORKLOAD-KEYS.md again

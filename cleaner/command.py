@@ -16,8 +16,8 @@ from cleaner.selection import Gate, selection_order
 from logstore.errors import UnknownTopicOrPartitionError
 
 if TYPE_CHECKING:
-    from cleaner.clean import PassProgress
     from cleaner.manager import LogCleanerManager
+    from cleaner.passes.clean import PassProgress
     from cleaner.selection import CleanableState, CleaningDecision
     from cleaner.stats import CleanerStats
     from logstore.log.log import Log
@@ -222,7 +222,7 @@ class CleanCommand:
 
     def _count_passes(self, log: Log, state: CleanableState, stats: CleanerStats) -> None:
         """Count the passes after the first: how often the map fills up again."""
-        from cleaner.build import passes_after
+        from cleaner.passes.build import passes_after
 
         more = passes_after(
             log,

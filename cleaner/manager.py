@@ -1,8 +1,8 @@
 """What is known of the partitions of a broker that cleaners work on, and one pass over one.
 
 Checkpoints, states, partitions that cannot be cleaned; decisions about them, which one comes next,
-and a pass with all that surrounds it. Who runs passes is said elsewhere (`cleaner.pool` for the
-background, `cleaner.command` for those who ask).
+and a pass with all that surrounds it. Who runs passes is said elsewhere (`pool` for the
+background, `command` for those who ask).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from logstore.errors import (
 from logstore.manager.services import LogService
 
 if TYPE_CHECKING:
-    from cleaner.clean import PassProgress
+    from cleaner.passes.clean import PassProgress
     from cleaner.stats import CleanerStats
     from logstore.config.broker_config import BrokerConfig
     from logstore.log.log import Log
@@ -207,7 +207,7 @@ class LogCleanerManager(LogService):
     def decision_of(
         self, log: Log, *, force: bool = False, rolled: bool = False, foresee: bool = False
     ) -> CleaningDecision:
-        """Decide about a log; changes nothing. See `cleaner.selection.decide`, `state_of`."""
+        """Decide about a log; changes nothing. See `decide`, `state_of`."""
         tp = log.topic_partition
         state = self.states.of(tp)
         circumstances = Circumstances(
@@ -380,7 +380,7 @@ class LogCleanerManager(LogService):
         A pass that fails or is closed stores its first dirty offset again, as Kafka's does: a
         partition without a checkpoint has one from then on.
         """
-        from cleaner.clean import clean_pass
+        from cleaner.passes.clean import clean_pass
 
         tp = log.topic_partition
         if not taken and not self.states.begin(tp):

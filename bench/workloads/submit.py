@@ -16,8 +16,9 @@ from pathlib import Path
 
 if __name__ == "__main__":
     # A script's own folder comes first on the path; modules here are not meant to go by their
-    # bare names.
-    sys.path[0] = str(Path(__file__).resolve().parents[2])
+    # bare names. In its place comes what holds the package, be it a checkout or an installation.
+    above = Path(__file__).resolve().parents
+    sys.path[0] = str(next(path for path in above if (path / "logstore" / "errors.py").exists()))
     from logstore.cli.main import main
 
     main(["workload", *sys.argv[1:]], prog_name="logstore")

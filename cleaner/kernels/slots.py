@@ -31,7 +31,7 @@ SLACK_SLOTS = 4096
 
 
 class MapArrays(NamedTuple):
-    """A map as kernels take it; `cleaner.offset_map.MapState` names the words of its state."""
+    """A map as kernels take it; `MapState` names the words of its state."""
 
     slots: UInt64s
     state: Int64s  # (STATE_WORDS,) int64

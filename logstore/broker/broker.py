@@ -46,8 +46,8 @@ from logstore.types import TopicPartition
 if TYPE_CHECKING:
     from cleaner.command import ProgressListener
     from cleaner.manager import LogCleanerManager
-    from cleaner.metrics import CleanerMetrics
-    from cleaner.pool import CleanerPool
+    from cleaner.pool.metrics import CleanerMetrics
+    from cleaner.pool.pool import CleanerPool
     from logstore.broker.fates import PartitionFates
     from logstore.broker.producer import Producer
     from logstore.broker.reports import (
@@ -147,7 +147,7 @@ class Broker(Generic[ClockT]):
 
     def _start(self) -> None:
         from cleaner.manager import LogCleanerManager
-        from cleaner.pool import CleanerPool
+        from cleaner.pool.pool import CleanerPool
 
         cleaner = LogCleanerManager(self.runtime, self.manager, self.broker_config)
         self._cleaner = cleaner
@@ -638,7 +638,7 @@ class Broker(Generic[ClockT]):
 
     def metrics(self) -> CleanerMetrics:
         """Return Kafka's gauges of the cleaner; what only a pool knows is 0 without one."""
-        from cleaner.metrics import metrics_of
+        from cleaner.pool.metrics import metrics_of
 
         return self._pool.metrics() if self._pool is not None else metrics_of(self.cleaner)
 

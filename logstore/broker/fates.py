@@ -1,6 +1,6 @@
 """What the next cleaning does to every record of a partition: the values of `inspect --fate`.
 
-`cleaner.fate` decides; here its columns become records.
+`cleaner.passes.fate` decides; here its columns become records.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from logstore.errors import KafkaStorageError
 
 if TYPE_CHECKING:
     from cleaner.command import ProgressListener
-    from cleaner.fate import FateChunk
     from cleaner.manager import LogCleanerManager
+    from cleaner.passes.fate import FateChunk
     from cleaner.selection import CleaningDecision
     from cleaner.stats import CleanerStats
     from logstore.log.log import Log
@@ -101,7 +101,7 @@ class PartitionFates:
             raise KafkaStorageError(f"{tp}: cannot read: {error}") from error
 
     def _chunks(self) -> Iterator[FateChunk]:
-        from cleaner.fate import list_fates
+        from cleaner.passes.fate import list_fates
 
         tell = self._progress
         progress = None if tell is None else partial(tell, self._log.topic_partition)
@@ -112,7 +112,7 @@ class PartitionFates:
 
 
 def _records(chunk: FateChunk) -> Iterator[RecordFate]:
-    from cleaner.fate import FATES
+    from cleaner.passes.fate import FATES
 
     data = chunk.data
     columns = (

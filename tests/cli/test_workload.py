@@ -5,9 +5,9 @@ import os
 
 import pytest
 
-from bench.workloads import commands
-from bench.workloads.cmd_generate import spec_of
-from bench.workloads.commands import SparkOptions, default_heap, missing_module, own_error
+from bench.workloads.commands.generate import spec_of
+from bench.workloads.commands.workload import SparkOptions, default_heap, missing_module, own_error
+from bench.workloads.commands.workload import workload as commands
 from logstore.errors import InvalidConfigurationError
 
 

@@ -13,7 +13,7 @@ from random import Random
 from hypothesis import given, note
 from hypothesis import strategies as st
 
-from cleaner.clean import clean_pass
+from cleaner.passes.clean import clean_pass
 from cleaner.selection import cleanable_state
 from logstore.log import Log
 from logstore.runtime import Runtime

@@ -15,10 +15,10 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from cleaner import kernels
-from cleaner.offset_map import KeyMap, OffsetMap
-from cleaner.rewrite import Rules
+from cleaner.passes.offset_map import KeyMap, OffsetMap
+from cleaner.passes.rewrite import Rules
+from cleaner.passes.version_map import VersionMap
 from cleaner.strategy import Strategy
-from cleaner.version_map import VersionMap
 from logstore.checkpoint.offsets import OffsetCheckpoint
 from logstore.checkpoint.topic_id import read_partition_metadata, write_partition_metadata
 from logstore.config.broker_config import BrokerConfig

@@ -93,8 +93,8 @@ class CleanedTransactions(RuleBasedStateMachine):
 
 
 TestCleanedTransactions = CleanedTransactions.TestCase
-# Each example is a life of many passes. Eleven faults were planted in `cleaner/transactions.py`:
-# each comes out in the fourth example of the CI profile, and in the lives below.
+# Each example is a life of many passes. Each of eleven faults planted in the cleaner's
+# `transactions.py` comes out in the fourth example of the CI profile, and in the lives below.
 TestCleanedTransactions.settings = settings(max_examples=max(1, settings().max_examples // 10))
 
 

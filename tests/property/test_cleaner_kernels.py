@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 
 from cleaner import kernels
-from cleaner.offset_map import OffsetMap
+from cleaner.passes.offset_map import OffsetMap
 from cleaner.stats import FATE_NAMES
 from logstore.record.batch import RecordBatch, build_batch
 from logstore.record.codecs import Codec

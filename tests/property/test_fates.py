@@ -1,4 +1,4 @@
-"""What `cleaner.fate` tells is what the cleaner does, for any log that is thought of.
+"""What `cleaner.passes.fate` tells is what the cleaner does, for any log that is thought of.
 
 Kernel: `list_records`.
 """
@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given, settings
 
 from cleaner import kernels
-from cleaner.fate import FATES, list_fates
-from cleaner.offset_map import OffsetMap
+from cleaner.passes.fate import FATES, list_fates
+from cleaner.passes.offset_map import OffsetMap
+from cleaner.passes.version_map import VersionMap
 from cleaner.selection import CleanableState, cleanable_state
 from cleaner.stats import FATE_NAMES, CleanerStats
 from cleaner.strategy import Order
-from cleaner.version_map import VersionMap
 from logstore import Broker, VirtualClock
 from logstore.runtime import MemoryFileSystem
 from tests.support.chunk_strategies import loaded, stored_batches

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from cleaner.pool import CleanerPool
+from cleaner.pool.pool import CleanerPool
 from logstore import Broker, TopicPartition, VirtualClock
 
 MINUTE_MS = 60_000

@@ -12,10 +12,10 @@ from hypothesis import given
 
 from cleaner import kernels
 from cleaner.kernels import versions as version_kernels
-from cleaner.rewrite import Rules
+from cleaner.passes.rewrite import Rules
+from cleaner.passes.version_map import VersionEntry, VersionMap, kernel_order, kernel_strategy
 from cleaner.stats import FATE_NAMES
 from cleaner.strategy import Order, Strategy
-from cleaner.version_map import VersionEntry, VersionMap, kernel_order, kernel_strategy
 from logstore.record.batch import RecordBatch
 from logstore.record.kernels import read_record
 from logstore.record.records import Record, encode_records

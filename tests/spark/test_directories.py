@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from bench.workloads.directories import verify_directories
+from bench.workloads.judging.directories import verify_directories
 from logstore import Broker
 from tests.support.random_cleanings import random_cleanings
 

@@ -6,9 +6,9 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from bench.workloads import directories
-from bench.workloads.directories import verify_directories
-from bench.workloads.verify import Begin, Cleaned, Verdict
+from bench.workloads.judging import directories
+from bench.workloads.judging.directories import verify_directories
+from bench.workloads.judging.verify import Begin, Cleaned, Verdict
 from logstore import Broker, TopicPartition, VirtualClock
 from logstore.errors import InvalidConfigurationError, UnknownTopicOrPartitionError
 from logstore.runtime import SystemClock

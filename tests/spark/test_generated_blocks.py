@@ -7,8 +7,8 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from bench.workloads.blocks import block_of
-from bench.workloads.spec import BLOCK_RECORDS
+from bench.workloads.making.blocks import block_of
+from bench.workloads.making.spec import BLOCK_RECORDS
 from tests.support.generated import preset
 
 pytestmark = pytest.mark.slow

@@ -5,8 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from bench.workloads import java
-from bench.workloads.java import Java, JavaNotFoundError, find_java, temporary_java_home, wrap_java
+from bench.workloads.spark import java
+from bench.workloads.spark.java import (
+    Java,
+    JavaNotFoundError,
+    find_java,
+    temporary_java_home,
+    wrap_java,
+)
 
 
 @pytest.fixture(autouse=True)

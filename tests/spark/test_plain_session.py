@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from bench.workloads.java import find_java, wrap_java
+from bench.workloads.spark.java import find_java, wrap_java
 from logstore import Broker
 
 SCRIPT = """

@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from bench.workloads.source import LogstoreDataSource
+from bench.workloads.datasource.source import LogstoreDataSource
 from logstore import Broker, VirtualClock
 from tests.support.golden_dirs import READ_CASES, ROOT, manifest
 from tests.support.plain_reader import CODEC_BITS, HEADER, plain_records

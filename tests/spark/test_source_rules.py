@@ -8,8 +8,8 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
-from bench.workloads import source
-from bench.workloads.source import KAFKA_SCHEMA, LogstoreDataSource
+from bench.workloads.datasource import source
+from bench.workloads.datasource.source import KAFKA_SCHEMA, LogstoreDataSource
 from logstore import Broker, VirtualClock
 from logstore.errors import (
     InvalidConfigurationError,

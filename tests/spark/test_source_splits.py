@@ -8,8 +8,8 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from bench.workloads import splits as splits_module
-from bench.workloads.source import LogstoreDataSource
+from bench.workloads.datasource import splits as splits_module
+from bench.workloads.datasource.source import LogstoreDataSource
 from logstore import Broker, TopicPartition, VirtualClock
 from logstore.errors import (
     CorruptRecordError,

@@ -16,9 +16,9 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from bench.workloads.directories import verify_directories
-from bench.workloads.verify import Verdict
-from bench.workloads.violations import KINDS
+from bench.workloads.judging.directories import verify_directories
+from bench.workloads.judging.verify import Verdict
+from bench.workloads.judging.violations import KINDS
 from logstore import Broker
 from logstore.record.records import Record
 from logstore.types import TimestampType

@@ -7,8 +7,8 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from bench.workloads.blocks import NO_VERSION, block_of
-from bench.workloads.verify import Cleaned, Rules, verify
+from bench.workloads.judging.verify import Cleaned, Rules, verify
+from bench.workloads.making.blocks import NO_VERSION, block_of
 from logstore import Broker, VirtualClock
 from tests.support.generated import preset
 

@@ -6,8 +6,8 @@ import xxhash
 
 pytest.importorskip("pyspark")
 
-from bench.workloads.kernels import digest_strings
-from bench.workloads.verify import Begin, Cleaned, Rules, verify
+from bench.workloads.datasource.kernels import digest_strings
+from bench.workloads.judging.verify import Begin, Cleaned, Rules, verify
 from logstore import Broker, VirtualClock
 
 NOW = 1_700_000_000_000

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cleaner.clean import clean_pass
 from cleaner.config import CleanerConfig
+from cleaner.passes.clean import clean_pass
 from cleaner.stats import CleanerStats
 from logstore.log import AppendInfo, Log, NewRecord
 from logstore.log.reader import Isolation

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.workloads.blocks import NO_TRANSACTION, NO_VERSION, Block, block_of
-from bench.workloads.spec import Spec
+from bench.workloads.making.blocks import NO_TRANSACTION, NO_VERSION, Block, block_of
+from bench.workloads.making.spec import Spec
 from logstore import Broker, VirtualClock
 from logstore.record.batch import build_batch
 from logstore.record.codecs import Codec

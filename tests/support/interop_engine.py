@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cleaner.clean import clean_pass
 from cleaner.config import CleanerConfig
+from cleaner.passes.clean import clean_pass
 from cleaner.selection import CleanableState, cleanable_state
 from cleaner.stats import CleanerStats
 from logstore import Broker, VirtualClock

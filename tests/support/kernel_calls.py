@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from cleaner import kernels
-from cleaner.offset_map import KeyMap, OffsetMap
-from cleaner.rewrite import Rules
+from cleaner.passes.offset_map import KeyMap, OffsetMap
+from cleaner.passes.rewrite import Rules
+from cleaner.passes.version_map import VersionMap, kernel_order, kernel_strategy
 from cleaner.strategy import Order, Strategy
-from cleaner.version_map import VersionMap, kernel_order, kernel_strategy
 from logstore.record.layout import CODEC_MASK, HEADER_SIZE
 from logstore.types import INT64_MAX
 

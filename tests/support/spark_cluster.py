@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import pyspark
 
-from bench.workloads.java import find_java, wrap_java
+from bench.workloads.spark.java import find_java, wrap_java
 from tests.support.workload_commands import INTERPRETED, JVM_OPTIONS, ROOT
 
 SPARK_HOME = Path(pyspark.__file__).parent

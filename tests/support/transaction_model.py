@@ -10,8 +10,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
-from cleaner.clean import Pass, clean_pass
 from cleaner.config import CleanerConfig
+from cleaner.passes.clean import Pass, clean_pass
 from cleaner.strategy import Strategy
 from logstore.log import Log
 from logstore.record.batch import RecordBatch

@@ -32,7 +32,7 @@ from logstore.cli.show.progress import ProgressBar, watched
 from logstore.cli.show.tables import Table, can_print, paint
 
 if TYPE_CHECKING:
-    from cleaner.clean import PassProgress
+    from cleaner.passes.clean import PassProgress
     from logstore.broker.copies import CopyProgress
     from logstore.broker.reports import CleanReport
     from logstore.types import TopicPartition

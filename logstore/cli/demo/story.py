@@ -15,7 +15,7 @@ from logstore.runtime import SystemClock
 from logstore.types import DAY_MS, TopicPartition
 
 if TYPE_CHECKING:
-    from cleaner.clean import PassProgress
+    from cleaner.passes.clean import PassProgress
     from cleaner.stats import CleanerStats
 
 TOPIC = "user-accounts"

@@ -25,7 +25,7 @@ from logstore.cli.show.tables import Cell, Styled, Table, output_width, paint
 from logstore.errors import LogStoreError
 
 if TYPE_CHECKING:
-    from cleaner.clean import PassProgress
+    from cleaner.passes.clean import PassProgress
     from logstore.broker import Broker
     from logstore.broker.fates import PartitionFates, RecordFate
     from logstore.types import TopicPartition

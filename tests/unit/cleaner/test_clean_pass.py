@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from cleaner.chunks import ChunkReader
-from cleaner.clean import _last_modified_ms, clean_pass
 from cleaner.errors import CleaningAbortedError
-from cleaner.offset_map import OffsetMap
-from cleaner.rewrite import Rewriter
+from cleaner.passes.chunks import ChunkReader
+from cleaner.passes.clean import _last_modified_ms, clean_pass
+from cleaner.passes.offset_map import OffsetMap
+from cleaner.passes.rewrite import Rewriter
 from logstore.errors import CorruptRecordError, SegmentOverflowError
 from logstore.log import Log
 from logstore.record.batch import RecordBatch, build_batch

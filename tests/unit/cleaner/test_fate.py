@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from cleaner.fate import FATES, list_fates
+from cleaner.passes.fate import FATES, list_fates
 from cleaner.selection import cleanable_state
 from cleaner.stats import FATE_NAMES
 from logstore import Broker, VirtualClock

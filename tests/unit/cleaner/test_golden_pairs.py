@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from cleaner.clean import clean_pass
 from cleaner.config import CleanerConfig
+from cleaner.passes.clean import clean_pass
 from logstore.broker import Broker
 from logstore.record.walk import walk_buffer
 from logstore.runtime import DiskFileSystem, FixedWallClock

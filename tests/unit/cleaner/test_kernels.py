@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cleaner import kernels
-from cleaner.offset_map import OffsetMap
+from cleaner.passes.offset_map import OffsetMap
 from logstore.record.batch import RecordBatch, build_batch, seal_batch
 from logstore.record.records import Record, encode_records
 from logstore.types import TimestampType

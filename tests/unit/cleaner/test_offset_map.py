@@ -6,7 +6,7 @@ import pytest
 
 from cleaner import kernels
 from cleaner.errors import OffsetMapFullError
-from cleaner.offset_map import OffsetMap
+from cleaner.passes.offset_map import OffsetMap
 from logstore.errors import InvalidConfigurationError
 from logstore.runtime import random_source
 

@@ -10,8 +10,9 @@ from typing import Any, NoReturn
 
 import pytest
 
-from cleaner import clean, manager, rewrite
-from cleaner.build import MapBuild, SeedPass
+from cleaner import manager
+from cleaner.passes import clean, rewrite
+from cleaner.passes.build import MapBuild, SeedPass
 from cleaner.states import IN_PROGRESS
 from logstore import Broker, TopicPartition, VirtualClock
 from logstore.log import Log

@@ -10,7 +10,7 @@ from collections import Counter
 
 import pytest
 
-from cleaner.clean import clean_pass
+from cleaner.passes.clean import clean_pass
 from cleaner.stats import CleanerStats
 from logstore.errors import CorruptRecordError
 from logstore.log import Log

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from cleaner import kernels
-from cleaner.chunks import Chunk, ChunkReader
-from cleaner.transactions import AbortedTransactions, TransactionState, keep_last_batches
+from cleaner.passes.chunks import Chunk, ChunkReader
+from cleaner.passes.transactions import AbortedTransactions, TransactionState, keep_last_batches
 from logstore.errors import CorruptRecordError
 from logstore.producers.entry import LastRecord
 from logstore.record.batch import RecordBatch, build_batch

@@ -7,9 +7,9 @@ import pytest
 from cleaner import kernels
 from cleaner.config import CleanerConfig
 from cleaner.errors import OffsetMapFullError
-from cleaner.offset_map import OffsetMap
+from cleaner.passes.offset_map import OffsetMap
+from cleaner.passes.version_map import VersionMap
 from cleaner.strategy import Order, Strategy
-from cleaner.version_map import VersionMap
 from logstore.config.broker_config import BrokerConfig
 from logstore.errors import InvalidConfigurationError
 from logstore.runtime import random_source

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.workloads import draws
-from bench.workloads.blocks import (
+from bench.workloads.making import draws
+from bench.workloads.making.blocks import (
     MALFORMED_VERSION,
     NO_TRANSACTION,
     NO_VERSION,
     VERSION,
     block_of,
 )
-from bench.workloads.presets import PRESETS
-from bench.workloads.spec import BLOCK_RECORDS, Spec, from_mapping
+from bench.workloads.making.presets import PRESETS
+from bench.workloads.making.spec import BLOCK_RECORDS, Spec, from_mapping
 from logstore.broker import murmur2
 from tests.support.generated import blocks_of, preset
 

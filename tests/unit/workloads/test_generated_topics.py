@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.workloads import blocks
-from bench.workloads import spec as specs
-from bench.workloads.commit import new_log
-from bench.workloads.parcels import COMMIT, DATA, ENTRY, parcels_of
-from bench.workloads.presets import PRESETS
-from bench.workloads.spec import Spec, from_mapping
+from bench.workloads.datasource.commit import new_log
+from bench.workloads.making import blocks
+from bench.workloads.making import spec as specs
+from bench.workloads.making.parcels import COMMIT, DATA, ENTRY, parcels_of
+from bench.workloads.making.presets import PRESETS
+from bench.workloads.making.spec import Spec, from_mapping
 from logstore import Broker
 from logstore.check import Checker
 from logstore.checkpoint.topic_id import decode_topic_id, read_partition_metadata

@@ -9,9 +9,9 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
-from bench.workloads.parcels import ENTRY, parcels_of
-from bench.workloads.presets import PRESETS
-from bench.workloads.spec import BLOCK_RECORDS, Spec, parse
+from bench.workloads.making.parcels import ENTRY, parcels_of
+from bench.workloads.making.presets import PRESETS
+from bench.workloads.making.spec import BLOCK_RECORDS, Spec, parse
 from logstore.errors import InvalidConfigurationError
 from tests.support.generated import preset
 
@@ -180,7 +180,7 @@ def test_no_batch_is_larger_than_the_largest(codec: str) -> None:
 def test_parsing_needs_neither_spark_nor_numpy() -> None:
     code = (
         "import sys; sys.modules['pyspark'] = sys.modules['numpy'] = None\n"
-        "from bench.workloads.spec import parse; print(parse('records = 5').records)"
+        "from bench.workloads.making.spec import parse; print(parse('records = 5').records)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "5\n"

@@ -1,0 +1,180 @@
+"""Numbers drawn for a workload: streams of Philox, distributions, murmur2. NumPy only.
+
+Only raw 64-bit words are taken from NumPy's generator (their sequence is fixed by the algorithm);
+what is made of them is made here, so a NumPy release that changes a distribution changes no
+workload.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.workloads.making import spec as specs
+from logstore.types import DAY_MS
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+Bytes = NDArray[np.uint8]
+
+# Which stream a draw takes: so that turning one feature on changes nothing about the others.
+# The numbers are part of what a seed means.
+KEYS, SIZES, CONTENT, DELETES, LATENESS, VERSIONS, PRODUCERS, TRANSACTIONS, BATCHES = range(1, 10)
+VERSION_FORMS, HOT = 10, 11
+
+_MURMUR_SEED = 0x9747B28C
+_MURMUR_M = np.uint32(0x5BD1E995)
+
+
+class Stream:
+    """One purpose's random words in one block.
+
+    Parameters
+    ----------
+    seed : int
+        Of the workload, 64 bits.
+    block : int
+        Number of the block.
+    purpose : int
+        One of the constants above; the top word of Philox's counter, which counts from the bottom.
+    """
+
+    def __init__(self, seed: int, block: int, purpose: int) -> None:
+        key = np.array([seed, block], dtype=np.uint64)
+        counter = np.array([0, 0, 0, purpose], dtype=np.uint64)
+        self._words = np.random.Philox(counter=counter, key=key)
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        """Return the next `count` words."""
+        words: NDArray[np.uint64] = self._words.random_raw(count)
+        return words
+
+    def uniform(self, count: int) -> Floats:
+        """Return floats of [0, 1) with 53 random bits."""
+        return (self.words(count) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+    def below(self, limit: int, count: int) -> Ints:
+        """Return integers of [0, limit); `limit` at most 2^40, so the bias is below 2^-13."""
+        return (self.uniform(count) * limit).astype(np.int64)
+
+    def chance(self, share: float, count: int) -> Bools:
+        """Return True with probability `share`."""
+        return self.uniform(count) < share
+
+    def normal(self, count: int) -> Floats:
+        """Return standard normal floats (Box and Muller's way, the cosine half)."""
+        radius = np.sqrt(-2.0 * np.log1p(-self.uniform(count)))
+        return radius * np.cos(2.0 * np.pi * self.uniform(count))
+
+
+@lru_cache(maxsize=4)
+def zipf_table(count: int, exponent: float) -> Floats:
+    """Return the distribution function of a Zipf law over `count` ranks, (count,) rising to 1."""
+    table = np.cumsum(np.arange(1, count + 1, dtype=np.float64) ** -exponent)
+    table /= table[-1]
+    table.flags.writeable = False
+    return table
+
+
+def key_numbers(spec: specs.Spec, block: int, events: Ints) -> Ints:
+    """Return which key each event of a block is about, in [0, keys.count)."""
+    keys, count = spec.keys, len(events)
+    stream = Stream(spec.seed, block, KEYS)
+    if keys.distribution == specs.UNIFORM:
+        return stream.below(keys.count, count)
+    if keys.distribution == specs.ZIPF:
+        table = zipf_table(keys.count, keys.exponent)
+        return np.searchsorted(table, stream.uniform(count), side="right").astype(np.int64)
+    anywhere = stream.below(keys.count, count)
+    inside = stream.below(keys.hot_keys, count)
+    hot = Stream(spec.seed, block, HOT).chance(keys.hot_share, count)
+    return np.where(hot, (hot_set_start(spec, events) + inside) % keys.count, anywhere)
+
+
+def hot_set_start(spec: specs.Spec, events: Ints) -> Ints:
+    """Return the number of the hot set's first key at each event, before it wraps around."""
+    pace = spec.keys.count * spec.keys.sweeps / spec.records
+    return np.floor(events * pace).astype(np.int64)
+
+
+def value_sizes(spec: specs.Spec, block: int, count: int) -> Ints:
+    """Return the sizes of a block's values in bytes."""
+    values = spec.values
+    if values.sizes == specs.FIXED:
+        return np.full(count, values.bytes, dtype=np.int64)
+    stream = Stream(spec.seed, block, SIZES)
+    if values.sizes == specs.UNIFORM:
+        return values.min_bytes + stream.below(values.max_bytes - values.min_bytes + 1, count)
+    drawn = np.rint(values.bytes * np.exp(values.sigma * stream.normal(count)))
+    return np.clip(drawn, values.min_bytes, values.max_bytes).astype(np.int64)
+
+
+def content(spec: specs.Spec, block: int, size: int) -> Bytes:
+    """Return `size` bytes of which a block's values are cut."""
+    stream = Stream(spec.seed, block, CONTENT)
+    if spec.values.content == specs.RANDOM:
+        return stream.words(-(-size // 8)).astype("<u8", copy=False).view(np.uint8)[:size]
+    picks = stream.words(-(-size // 32)).astype("<u8", copy=False).view("<u2") & 0x0FFF
+    return _dictionary()[picks].reshape(-1)[:size]
+
+
+@lru_cache(maxsize=1)
+def _dictionary() -> Bytes:
+    """Return 4096 words of eight letters and digits, (4096, 8): the same in every workload."""
+    letters = np.frombuffer(b"etaoinshrdlucmfwypvbgkqjxz0123456789 ,:", dtype=np.uint8)
+    return letters[Stream(0, 0, CONTENT).below(len(letters), 4096 * 8)].reshape(4096, 8)
+
+
+def arrival_ms(spec: specs.Spec, events: Ints) -> Ints:
+    """Return when each event arrives, in milliseconds since the epoch; never falls."""
+    span = spec.time.days * DAY_MS
+    even = events * (span / spec.records)
+    # Time runs slowly at noon, so more events fall into it; the derivative stays positive.
+    day = 2.0 * np.pi / DAY_MS
+    phase = day * (spec.time.start_ms % DAY_MS)
+    swing = spec.time.daily_swing / day
+    warped = even + swing * (np.sin(day * even + phase) - np.sin(phase))
+    return spec.time.start_ms + np.floor(warped).astype(np.int64)
+
+
+def key_bytes(spec: specs.Spec, numbers: Ints) -> Bytes:
+    """Return the keys themselves, (n, width): the prefix and the zero-padded number."""
+    prefix = np.frombuffer(spec.keys.prefix.encode(), dtype=np.uint8)
+    digits = spec.keys.digits
+    keys = np.empty((len(numbers), len(prefix) + digits), dtype=np.uint8)
+    keys[:, : len(prefix)] = prefix
+    rest = numbers
+    for column in range(keys.shape[1] - 1, len(prefix) - 1, -1):
+        rest, digit = np.divmod(rest, 10)
+        keys[:, column] = digit + ord("0")
+    return keys
+
+
+def murmur2(keys: Bytes) -> NDArray[np.uint32]:
+    """Return the hash by which Kafka's clients choose a partition, of equally long keys (n, w)."""
+    count, width = keys.shape
+    # Starting from an array, the products wrap around in silence, as they should.
+    hashed = np.full(count, _MURMUR_SEED ^ width, dtype=np.uint32)
+    whole = width - width % 4
+    for at in range(0, whole, 4):
+        word = np.ascontiguousarray(keys[:, at : at + 4]).view("<u4").reshape(count)
+        word = word * _MURMUR_M
+        word ^= word >> np.uint32(24)
+        hashed = hashed * _MURMUR_M ^ word * _MURMUR_M
+    if whole < width:
+        for at in range(width - 1, whole - 1, -1):
+            hashed = hashed ^ keys[:, at].astype(np.uint32) << np.uint32(8 * (at - whole))
+        hashed = hashed * _MURMUR_M
+    hashed ^= hashed >> np.uint32(13)
+    hashed = hashed * _MURMUR_M
+    hashed ^= hashed >> np.uint32(15)
+    return hashed
+
+
+def partitions_of(keys: Bytes, partitions: int) -> NDArray[np.int32]:
+    """Return the partition of each key, as Kafka's default partitioner chooses it."""
+    positive = murmur2(keys) & np.uint32(0x7FFFFFFF)
+    return (positive % np.uint32(partitions)).astype(np.int32)

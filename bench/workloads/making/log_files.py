@@ -1,0 +1,201 @@
+"""Parcels become the files of a partition, written by the engine in the workload's own time.
+
+The log that is opened for it lives through the virtual days: segments roll by that time, files
+are dated by it, producers that fall silent are forgotten as a broker forgets them. Needs no Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from bench.workloads.datasource.commit import WrittenPartition, closed, new_log
+from bench.workloads.making.parcels import COMMIT, DATA, ENTRY, Parcel
+from bench.workloads.making.spec import Spec
+from logstore.config.broker_config import BrokerConfig
+from logstore.record import layout
+from logstore.record.crc32c import crc32c
+from logstore.record.header import BatchHeader, increment_sequence
+from logstore.runtime import DiskFileSystem, Runtime, VirtualClock, random_source
+from logstore.types import AppendOrigin, TopicPartition
+
+PRODUCER_EPOCH = COORDINATOR_EPOCH = 0
+
+GROUP_BATCHES = 64
+"""Most batches that one append takes; less than that, and each costs twice as much."""
+
+
+@dataclass(frozen=True)
+class MadePartition:
+    """A partition that was written, and how much it holds; control batches are `markers`."""
+
+    written: WrittenPartition
+    records: int
+    batches: int
+    markers: int
+    bytes: int
+
+
+class _Placed(NamedTuple):
+    """A batch as it will stand in the log, when it arrives, and its largest timestamp, in ms."""
+
+    data: bytes
+    at_ms: int
+    max_timestamp: int
+
+
+class PartitionFiles:
+    """Writes one partition of a workload.
+
+    Parameters
+    ----------
+    folder : str
+        To be made; below a directory of a job.
+    """
+
+    def __init__(self, spec: Spec, partition: int, folder: str) -> None:
+        self._spec = spec
+        self._clock = VirtualClock(spec.time.start_ms)
+        runtime = Runtime(
+            self._clock,
+            DiskFileSystem(self._clock),
+            random_source(spec.seed * spec.partitions + partition),  # of the roll jitter
+        )
+        tp = TopicPartition(spec.topic, partition)
+        self._log = new_log(runtime, folder, tp, spec.topic_configs)
+        self._sequences: dict[int, int] = {}
+        self._heard_ms: dict[int, int] = {}
+        self._next_offset = 0
+        self._pending: list[_Placed] = []
+        self._check_ms = BrokerConfig().producer_id_expiration_check_interval_ms
+        self._next_check_ms = spec.time.start_ms + self._check_ms
+        self._records = self._batches = self._markers = 0
+
+    def add(self, parcel: Parcel) -> None:
+        """Append what a parcel holds; parcels come in order of block and part.
+
+        Raises
+        ------
+        RequestError
+            The engine refuses something.
+        """
+        place = 0
+        for kind, producer, size, at_ms in np.frombuffer(parcel.entries, ENTRY).tolist():
+            if at_ms >= self._next_check_ms:
+                self._forget_producers(at_ms)
+            if kind == DATA:
+                self._place(producer, at_ms, parcel.batches[place : place + size])
+                place += size
+            else:
+                self._end_transaction(producer, at_ms, commit=kind == COMMIT)
+
+    def finish(self) -> MadePartition:
+        """Close the log in good order."""
+        self._append_pending()
+        size = self._log.size_bytes
+        written = closed(self._log)
+        return MadePartition(written, self._records, self._batches, self._markers, size)
+
+    def _forget_producers(self, at_ms: int) -> None:
+        """Do what a broker does every ten minutes, as of the last time before `at_ms`."""
+        checked_ms = at_ms - (at_ms - self._next_check_ms) % self._check_ms
+        self._next_check_ms = checked_ms + self._check_ms
+        silent_since_ms = checked_ms - self._log.producer_state.producer_id_expiration_ms
+        if min(self._heard_ms.values(), default=checked_ms) > silent_since_ms:
+            return
+        self._append_pending()
+        with self._log.lock:
+            self._log.producer_state.remove_expired(checked_ms)
+        # One in a transaction is still known; the next that it sends brings it back here.
+        self._heard_ms = {
+            producer: last_ms
+            for producer, last_ms in self._heard_ms.items()
+            if last_ms > silent_since_ms
+        }
+
+    def _place(self, producer: int, at_ms: int, batch: bytes) -> None:
+        """Give a sealed batch its offset and what its producer puts into the header."""
+        header = BatchHeader.unpack_from(batch)._replace(base_offset=self._next_offset)
+        transactional = producer < self._spec.producers.transactional
+        if producer < self._spec.producers.with_id:
+            sequence = self._sequences.get(producer, 0)
+            self._sequences[producer] = increment_sequence(sequence, header.record_count)
+            self._heard_ms[producer] = header.max_timestamp
+            header = header._replace(
+                attributes=header.attributes | layout.TRANSACTIONAL_BIT * transactional,
+                producer_id=producer,
+                producer_epoch=PRODUCER_EPOCH,
+                base_sequence=sequence,
+            )
+        body = batch[layout.HEADER_SIZE :]
+        crc = crc32c(body, crc32c(header.pack()[layout.ATTRIBUTES_POSITION :]))
+        data = header._replace(crc=crc).pack() + body
+        self._pending.append(_Placed(data, at_ms, header.max_timestamp))
+        self._next_offset = header.next_offset
+        self._records += header.record_count
+        self._batches += 1
+        if len(self._pending) == GROUP_BATCHES:
+            self._append_pending()
+
+    def _append_pending(self) -> None:
+        """Append what was placed: at once if it goes into one segment, else one by one.
+
+        The files are the same either way: a batch that must roll the segment does so.
+        """
+        if not self._pending:
+            return
+        pending, self._pending = self._pending, []
+        groups = [pending] if self._fit_the_segment(pending) else [[each] for each in pending]
+        for group in groups:
+            self._clock.set_ms(group[-1].at_ms)
+            data = b"".join([each.data for each in group])
+            self._log.writer.append_batches(data, AppendOrigin.REPLICATION)
+        assert self._log.log_end_offset == self._next_offset, "all batches were whole and taken"
+
+    def _fit_the_segment(self, pending: list[_Placed]) -> bool:
+        """Tell whether none of some batches begins a new segment.
+
+        What the last and the largest of them do not bring about, none of them does; an empty
+        segment knows too little for that.
+        """
+        segment = self._log.active_segment
+        if not segment.size_bytes:
+            return False
+        index, times = segment.offset_index, segment.time_index
+        room = min(index.max_entries - index.entries, times.max_entries - times.entries)
+        size = sum(len(each.data) for each in pending)
+        latest = max(each.max_timestamp for each in pending)
+        reason = segment.roll_reason(size, latest, self._next_offset - 1, pending[-1].at_ms)
+        return reason is None and room > len(pending) + 1
+
+    def _end_transaction(self, producer: int, at_ms: int, *, commit: bool) -> None:
+        self._append_pending()
+        self._clock.set_ms(at_ms)
+        self._log.writer.append_end_txn_marker(
+            producer, PRODUCER_EPOCH, COORDINATOR_EPOCH, commit=commit
+        )
+        self._next_offset = self._log.log_end_offset
+        self._heard_ms[producer] = at_ms
+        self._markers += 1
+
+
+def write_partitions(
+    spec: Spec, parcels: Iterator[Parcel], task_dir: str
+) -> Iterator[MadePartition]:
+    """Write the parcels of a task: of any partitions, each partition's together and in order."""
+    files: PartitionFiles | None = None
+    current = -1
+    for parcel in parcels:
+        if parcel.partition != current:
+            if files is not None:
+                yield files.finish()
+            current = parcel.partition
+            folder = f"{task_dir}/{TopicPartition(spec.topic, current)}"
+            files = PartitionFiles(spec, current, folder)
+        assert files is not None
+        files.add(parcel)
+    if files is not None:
+        yield files.finish()

@@ -1,0 +1,207 @@
+"""What a block brings to each partition: sealed batches and markers, in order of arrival.
+
+A parcel is a few large byte strings, so that a shuffle moves few rows of compressed bytes and not
+millions of records. What depends on earlier blocks is left open in its batches: offsets, and the
+producers' sequences. Needs no Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from bench.workloads.making.blocks import (
+    MALFORMED_BYTES,
+    MALFORMED_VERSION,
+    VERSION,
+    Block,
+    block_of,
+)
+from bench.workloads.making.spec import Spec
+from logstore.config.log_config import LogConfig
+from logstore.config.overrides import effective_config
+from logstore.log.drafts import ColumnsDraft, Placement
+from logstore.record.codecs import Codec
+from logstore.record.columns import BytesColumn
+from logstore.record.varint import encode_varint
+
+DATA, COMMIT, ABORT = range(3)
+"""Kinds of entries: a batch of records, or a transaction's end."""
+
+LEADER_EPOCH = 0
+
+PARCEL_BYTES = 8 << 20
+"""A parcel is closed before the batch that would take it above; one larger batch is alone."""
+
+ENTRY = np.dtype([("kind", "u1"), ("producer", "<i4"), ("size", "<i4"), ("at_ms", "<i8")])
+"""What is appended: its kind, by which of the workload's producers, bytes in `batches` (none of a
+marker), and when, in ms since the epoch."""
+
+
+class Parcel(NamedTuple):
+    """Entries of one partition that follow one another.
+
+    Attributes
+    ----------
+    partition, block : int
+        Whose.
+    part : int
+        Place among those of the same partition and block.
+    entries : bytes
+        An array of `ENTRY`.
+    batches : bytes
+        The batches of its data entries one after another, each sealed by the topic's rules with
+        base offset 0 and no producer.
+    """
+
+    partition: int
+    block: int
+    part: int
+    entries: bytes
+    batches: bytes
+
+
+def parcels_of(spec: Spec, number: int, parcel_bytes: int = PARCEL_BYTES) -> Iterator[Parcel]:
+    """Make the parcels of a block, each partition's in order.
+
+    Parameters
+    ----------
+    number : int
+        Of the block. The first gives every partition a parcel, if an empty one.
+    parcel_bytes : int
+        Where a parcel is closed; the bytes of the logs do not depend on it.
+
+    Raises
+    ------
+    InvalidTimestampError, MessageSizeTooLargeError
+        The topic's configuration refuses a batch.
+    """
+    block = block_of(spec, number)
+    drafts = {partition: _Draft(parcel_bytes) for partition in _partitions(spec, block)}
+    for partition, kind, producer, at_ms, batch in _arrivals(spec, block):
+        drafts[partition].add(kind, producer, at_ms, batch)
+    for partition, draft in drafts.items():
+        for part, (entries, batches) in enumerate(draft.finish()):
+            yield Parcel(partition, number, part, entries, batches)
+
+
+def _partitions(spec: Spec, block: Block) -> list[int]:
+    if block.number == 0:
+        return list(range(spec.partitions))
+    found: list[int] = np.unique(block.partition).tolist()
+    return found
+
+
+class _Draft:
+    """A partition's entries while its parcels are made."""
+
+    def __init__(self, parcel_bytes: int) -> None:
+        self._parcel_bytes = parcel_bytes
+        self._done: list[tuple[bytes, bytes]] = []
+        self._entries: list[tuple[int, int, int, int]] = []
+        self._batches: list[bytes] = []
+        self._size = 0
+
+    def add(self, kind: int, producer: int, at_ms: int, batch: bytes) -> None:
+        if self._batches and self._size + len(batch) > self._parcel_bytes:
+            self._close()
+        self._entries.append((kind, producer, len(batch), at_ms))
+        self._batches.append(batch)
+        self._size += len(batch)
+
+    def finish(self) -> list[tuple[bytes, bytes]]:
+        if self._entries or not self._done:
+            self._close()
+        return self._done
+
+    def _close(self) -> None:
+        entries = np.array(self._entries, ENTRY).tobytes()
+        self._done.append((entries, b"".join(self._batches)))
+        self._entries, self._batches, self._size = [], [], 0
+
+
+def _arrivals(spec: Spec, block: Block) -> Iterator[tuple[int, int, int, int, bytes]]:
+    """Yield partition, kind, producer, time and batch of all that a block appends, in order."""
+    markers = zip(*(column.tolist() for column in block.markers), strict=True)
+    marker = next(markers, None)
+    for first, partition, producer, at_ms, batch in _sealed_batches(spec, block):
+        # A transaction ends with the last record of a batch, so with none in the midst of one.
+        while marker is not None and marker[0] < first:
+            yield _end(marker)
+            marker = next(markers, None)
+        yield partition, DATA, producer, at_ms, batch
+    while marker is not None:
+        yield _end(marker)
+        marker = next(markers, None)
+
+
+def _end(marker: tuple[int, int, int, int, bool, int]) -> tuple[int, int, int, int, bytes]:
+    _, partition, producer, _, commit, at_ms = marker
+    return partition, COMMIT if commit else ABORT, producer, at_ms, b""
+
+
+def _sealed_batches(spec: Spec, block: Block) -> Iterator[tuple[int, int, int, int, bytes]]:
+    """Yield first sequence, partition, producer, time and bytes of each batch of a block."""
+    config, codec = effective_config(spec.topic_configs), Codec.from_name(spec.batches.codec)
+    keys, values, headers = _columns(spec, block)
+    starts = np.flatnonzero(np.diff(block.batch, prepend=-1))
+    stops = np.append(starts[1:], len(block))
+    facts = (block.sequence, block.partition, block.producer, block.appended)
+    rows = (starts, stops, *(column[starts] for column in facts))
+    for start, stop, sequence, partition, producer, at_ms in zip(
+        *(row.tolist() for row in rows), strict=True
+    ):
+        draft = ColumnsDraft(
+            keys.slice(start, stop),
+            values.slice(start, stop),
+            block.timestamp[start:stop],
+            headers.slice(start, stop),
+        )
+        batch = draft.seal(codec, _placement(config, at_ms)).data
+        yield sequence, partition, producer, at_ms, batch
+
+
+def _placement(config: LogConfig, at_ms: int) -> Placement:
+    return Placement(config, 0, LEADER_EPOCH, at_ms)
+
+
+def _columns(spec: Spec, block: Block) -> tuple[BytesColumn, BytesColumn, BytesColumn]:
+    """Return keys, values and encoded headers of a block."""
+    count, width = block.key.shape
+    keys = BytesColumn(
+        block.key.reshape(-1),
+        np.arange(count, dtype=np.int64) * width,
+        np.full(count, width, np.int32),
+    )
+    sizes = np.diff(block.value.ends).astype(np.int32)
+    sizes[block.tombstone] = -1
+    values = BytesColumn(block.value.data, block.value.ends[:-1], sizes)
+    return keys, values, version_headers(spec.versions.header, block)
+
+
+def version_headers(name: str, block: Block) -> BytesColumn:
+    """Return the encoded headers of a block's records: the version under its name, or none."""
+    pieces = [np.zeros(1, np.uint8)]  # no header: their count is 0
+    starts, sizes = np.zeros(len(block), np.int64), np.ones(len(block), np.int32)
+    versions, used = block.version_values(), 1
+    for form, value_size in ((VERSION, 8), (MALFORMED_VERSION, MALFORMED_BYTES)):
+        rows = np.flatnonzero(block.version_form == form)
+        before = np.frombuffer(_before_value(name, value_size), np.uint8)
+        size = len(before) + value_size
+        encoded = np.empty((len(rows), size), np.uint8)
+        encoded[:, : len(before)] = before
+        places = versions.ends[rows][:, None] + np.arange(value_size)
+        encoded[:, len(before) :] = versions.data[places]
+        pieces.append(encoded.reshape(-1))
+        starts[rows] = used + size * np.arange(len(rows))
+        sizes[rows] = size
+        used += size * len(rows)
+    return BytesColumn(np.concatenate(pieces), starts, sizes)
+
+
+def _before_value(name: str, value_size: int) -> bytes:
+    """Return what comes before the value of a record's only header."""
+    key = name.encode()
+    return encode_varint(1) + encode_varint(len(key)) + key + encode_varint(value_size)

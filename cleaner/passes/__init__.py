@@ -1,0 +1,1 @@
+"""One pass over one partition: map the dirty section, rewrite what it touches, swap."""

@@ -1,0 +1,307 @@
+"""Filling the map: which record of each key wins, in the dirty section and before it (§5, §13)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from cleaner import kernels
+from cleaner.errors import OffsetMapFullError
+from cleaner.passes.chunks import Chunk, ChunkReader, end_of
+from cleaner.passes.offset_map import KeyMap, OffsetMap
+from cleaner.passes.transactions import AbortedTransactions, TransactionState
+from cleaner.passes.version_map import VersionMap, kernel_strategy
+from cleaner.strategy import TIMESTAMP, Strategy
+
+if TYPE_CHECKING:
+    from cleaner.config import CleanerConfig
+    from logstore.log.log import Log
+    from logstore.segment.segment import LogSegment
+
+
+def new_map(
+    log: Log, config: CleanerConfig, strategy: Strategy, start_offset: int, end_offset: int
+) -> KeyMap:
+    """Return an empty map for the keys of [start, end).
+
+    Raises
+    ------
+    InvalidConfigurationError
+        The buffer is too small for any progress.
+    """
+    memory, load = config.dedupe_buffer_bytes, config.load_factor
+    keys = max(0, end_offset - start_offset)
+    rng = log.runtime.rng
+    if not strategy.has_versions:
+        return OffsetMap(memory, load, base_offset=start_offset, max_entries=keys, rng=rng)
+    # Clean records, which lie below the start, may take an entry over.
+    base_offset = log.segments.first.base_offset
+    return VersionMap(memory, load, base_offset=base_offset, max_entries=keys + 1, rng=rng)
+
+
+def _map_chunk(chunk: Chunk, key_map: KeyMap, build: kernels.Build) -> bool:
+    """Let a chunk's records compete; False if the map was full before the chunk ended.
+
+    Raises
+    ------
+    CorruptRecordError, UnsupportedFormatError
+        A batch is damaged.
+    """
+    status, row = kernels.map_batches(chunk.data, chunk.table, key_map.arrays, build)
+    if status == kernels.DAMAGED:
+        chunk.refuse(row)
+    return status != kernels.MAP_FULL
+
+
+class MapBuild:
+    """One build over [first dirty offset, upper bound).
+
+    Parameters
+    ----------
+    takes_one_before : bool
+        Whether the record before the first dirty offset is put too, if it is there, under a
+        strategy with versions.
+
+    Attributes
+    ----------
+    bytes_read, messages_read : int
+        Of the chunks and records that were mapped whole.
+    full : bool
+        Whether the map was full before the range ended.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        first_dirty_offset: int,
+        upper_bound_offset: int,
+        key_map: KeyMap,
+        reader: ChunkReader,
+        strategy: Strategy | None = None,
+        *,
+        takes_one_before: bool = True,
+    ) -> None:
+        self._log = log
+        self._takes_one_before = takes_one_before
+        self._aborted = AbortedTransactions(log)
+        self._start = first_dirty_offset
+        self._end = upper_bound_offset
+        self._map = key_map
+        self._reader = reader
+        self._strategy = kernel_strategy(strategy or Strategy())
+        self.bytes_read = 0
+        self.full = False
+
+    @property
+    def messages_read(self) -> int:
+        """Records mapped or passed over so far."""
+        return self._map.state.messages
+
+    @property
+    def unversioned(self) -> int:
+        """Mapped records without a version, malformed ones included."""
+        return self._map.state.unversioned
+
+    @property
+    def malformed(self) -> int:
+        """Mapped records whose header is not of the form that the strategy expects."""
+        return self._map.state.malformed
+
+    def steps(self) -> Iterator[int]:
+        """Run the build; yield the bytes of each chunk before it is mapped.
+
+        Afterwards the map's `latest_offset` is the last offset it speaks for: the end of the
+        range, gaps jumped, or the last record put before the map was full.
+
+        Raises
+        ------
+        CorruptRecordError, UnsupportedFormatError
+            A batch is damaged.
+        OffsetMapFullError
+            Not even the first key fits, since its offset is too far from the log's first.
+        """
+        key_map = self._map
+        if self._strategy.has_versions and self._takes_one_before:
+            self._put_one_before()
+        key_map.latest_offset = self._start - 1
+        transactions = TransactionState()
+        transactions.add_aborted(self._aborted.between(self._start, self._end))
+        build = kernels.Build(self._strategy, self._start, self._end, insert=True)
+        for segment in self._log.segments.between(self._start, self._end):
+            end = end_of(segment, self._log)
+            position = segment.indexed_position(self._start)
+            for chunk in self._reader.chunks(segment, end, position):
+                yield chunk.size_bytes
+                transactions.judge(chunk)
+                if not _map_chunk(chunk, key_map, build):
+                    self._stop()
+                    return
+                self.bytes_read += chunk.size_bytes
+            key_map.latest_offset = min(end, self._end) - 1
+
+    def _stop(self) -> None:
+        if self._map.latest_offset < self._start:
+            raise OffsetMapFullError(
+                f"{self._log.topic_partition}: no key from offset {self._start} on fits the map"
+            )
+        self.full = True
+
+    def _put_one_before(self) -> None:
+        """Put the record before the first dirty offset, if it is there.
+
+        It may be a loser that was kept as the log's last record. Its winner, should that be an
+        expired tombstone, must not go without it. Counts nowhere (§13.5.1).
+        """
+        offset = self._start - 1
+        if not self._log.log_start_offset <= offset < self._end:
+            return
+        segment = self._log.segments.floor(offset)
+        if segment is None:
+            return
+        transactions = TransactionState()
+        transactions.add_aborted(self._aborted.between(offset, self._start))
+        end, position = end_of(segment, self._log), segment.indexed_position(offset)
+        build = kernels.Build(self._strategy, offset, self._start, insert=True)
+        for chunk in self._reader.chunks(segment, end, position):
+            transactions.judge(chunk)
+            _map_chunk(chunk, self._map, build)
+            if chunk.last_offset >= offset:
+                break
+        self._map.state.forget_counts()
+
+
+class SeedPass:
+    """Lets the clean section compete with the dirty one, for strategies with versions (§13.5.2).
+
+    One sequential read of the clean section at most: without keys in the map there is nothing to
+    compare, and by timestamp whatever is too old to win is not read.
+
+    Attributes
+    ----------
+    bytes_read, messages_read : int
+        Of what was read.
+    verified : set of int
+        Bases of the segments that were read, and so verified, whole.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        first_dirty_offset: int,
+        key_map: KeyMap,
+        reader: ChunkReader,
+        strategy: Strategy,
+    ) -> None:
+        self._log = log
+        self._aborted = AbortedTransactions(log)
+        self._end = first_dirty_offset
+        self._map = key_map
+        self._reader = reader
+        self._strategy = kernel_strategy(strategy)
+        self.bytes_read = 0
+        self.verified: set[int] = set()
+        self._messages_before = key_map.state.messages
+        self._start = max(log.log_start_offset, log.segments.first.base_offset)
+        self._segments: list[LogSegment] = []
+        if strategy.has_versions and len(key_map):
+            between = log.segments.between(self._start, self._end)
+            self._segments = [segment for segment in between if self._may_win(segment, strategy)]
+
+    @property
+    def messages_read(self) -> int:
+        """Records that were gone through or passed over, batch by batch."""
+        return self._map.state.messages - self._messages_before
+
+    @property
+    def bytes_total(self) -> int:
+        """Bytes of the segments that will be read, from the first to the last of them."""
+        return sum(segment.size_bytes for segment in self._segments)
+
+    def _may_win(self, segment: LogSegment, strategy: Strategy) -> bool:
+        if strategy.name != TIMESTAMP:
+            return True
+        # Of equal timestamps the later offset wins, and that is a mapped one.
+        largest = segment.max_timestamp_so_far.timestamp
+        return largest < 0 or largest > self._map.state.min_version
+
+    def steps(self) -> Iterator[int]:
+        """Run the pass; yield the bytes of each chunk before its records compete.
+
+        Raises
+        ------
+        CorruptRecordError, UnsupportedFormatError
+            A batch is damaged.
+        """
+        latest_offset = self._map.latest_offset
+        build = kernels.Build(self._strategy, self._start, self._end, insert=False)
+        for segment in self._segments:
+            end = end_of(segment, self._log)
+            # One state a segment: where others are passed over, so are their markers.
+            transactions = TransactionState()
+            base_offset = segment.base_offset
+            transactions.add_aborted(self._aborted.between(base_offset, end))
+            for chunk in self._reader.chunks(segment, end):
+                yield chunk.size_bytes
+                transactions.judge(chunk)
+                _map_chunk(chunk, self._map, build)
+                self.bytes_read += chunk.size_bytes
+                if chunk.last_offset >= self._end - 1:
+                    break
+            if end <= self._end:
+                self.verified.add(segment.base_offset)
+        assert self._map.latest_offset == latest_offset
+
+
+def passes_after(
+    log: Log,
+    config: CleanerConfig,
+    first_dirty_offset: int,
+    start_offset: int,
+    end_offset: int,
+) -> int:
+    """Count the passes that it takes to clean [start, end), by what the map holds.
+
+    Parameters
+    ----------
+    first_dirty_offset : int
+        Where the pass began that ended at the start.
+
+    Notes
+    -----
+    Reads the range once, and what a pass left over of a chunk once more. Under a strategy with
+    versions it makes that pass's map again, and reads the clean section for each: a loser at the
+    end of a range is gone from the map of the next.
+    """
+    strategy = Strategy.of(log.config)
+    reader = ChunkReader(config.io_buffer_bytes)
+    passes = 0
+    takes_one_before = True
+    if strategy.has_versions and start_offset < end_offset:
+        start_offset = first_dirty_offset
+        passes = -1
+    while start_offset < end_offset:
+        key_map = new_map(log, config, strategy, start_offset, end_offset)
+        build = MapBuild(
+            log, start_offset, end_offset, key_map, reader, strategy,
+            takes_one_before=takes_one_before,
+        )  # fmt: skip
+        for _ in build.steps():
+            pass
+        for _ in SeedPass(log, start_offset, key_map, reader, strategy).steps():
+            pass
+        assert key_map.latest_offset >= start_offset
+        start_offset = key_map.latest_offset + 1
+        takes_one_before = start_offset < end_offset and not _is_beaten(
+            log, key_map, start_offset - 1
+        )
+        passes += 1
+    return passes
+
+
+def _is_beaten(log: Log, key_map: KeyMap, offset: int) -> bool:
+    """Tell whether the record at an offset loses to another of its key."""
+    if not isinstance(key_map, VersionMap):
+        return False
+    key = next((record.key for _, record in log.reader.records(offset, offset + 1)), None)
+    entry = None if key is None else key_map.get(key)
+    return entry is not None and entry.order.offset != offset

@@ -1,0 +1,269 @@
+"""One pass over one partition: map the dirty section, rewrite, swap.
+
+A pass is a generator. It yields before every chunk it maps or filters, so that whoever drives
+it can report progress, throttle, or throw `CleaningAbortedError` into it; it holds no lock then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import suppress
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+from cleaner.errors import CleaningAbortedError
+from cleaner.passes.build import MapBuild, SeedPass, new_map
+from cleaner.passes.chunks import ChunkReader
+from cleaner.passes.grouping import batch_groups, group_segments
+from cleaner.passes.rewrite import Observer, Rewriter, Rules
+from cleaner.stats import FATE_NAMES, CleanerStats
+from cleaner.strategy import Strategy
+from logstore.errors import SegmentOverflowError
+from logstore.segment.swap import create_cleaned
+from logstore.types import INT64_MIN
+
+if TYPE_CHECKING:
+    from cleaner.config import CleanerConfig
+    from logstore.log.log import Log
+    from logstore.segment.segment import LogSegment
+
+
+class PassProgress(NamedTuple):
+    """Where a pass stands.
+
+    Attributes
+    ----------
+    phase : str
+        `map`, `seed` (the clean section, under strategies with versions) or `rewrite`.
+    bytes_done, bytes_total : int
+        Bytes of the phase before the chunk that comes next, and all of them.
+    bytes_read, bytes_written : int
+        Input and output of the whole pass so far, that chunk's reading included.
+    """
+
+    phase: str
+    bytes_done: int
+    bytes_total: int
+    bytes_read: int
+    bytes_written: int
+
+
+Pass = Generator[PassProgress, None, CleanerStats]
+
+Replacement = tuple["LogSegment", list["LogSegment"]]
+"""A cleaned segment, and the sources whose place it takes."""
+
+
+def clean_pass(
+    log: Log,
+    config: CleanerConfig,
+    first_dirty_offset: int,
+    upper_bound_offset: int,
+    *,
+    pass_number: int = 1,
+    dry_run: bool = False,
+    observer: Observer | None = None,
+) -> Pass:
+    """Clean offsets below `upper_bound_offset`: of each key the record stays that wins.
+
+    Which one that is, the topic's strategy says, as it is when the pass begins.
+
+    Parameters
+    ----------
+    first_dirty_offset : int
+        Everything below was cleaned before.
+    upper_bound_offset : int
+        Base of the first segment not to touch; at most the active segment's. When it is not
+        above `first_dirty_offset`, nothing is mapped and the clean section below it is
+        rewritten once, for its expired tombstones. In a dry run also the active segment may lie
+        below, as if it had been rolled.
+    dry_run : bool
+        Decide every record's fate, but write and swap nothing.
+    observer : Observer, optional
+        Shown each chunk of the rewrite once its records were judged.
+
+    Returns
+    -------
+    CleanerStats
+        `end_offset` is the next first dirty offset, never below this one; below the upper
+        bound if the map was full.
+
+    Raises
+    ------
+    CleaningAbortedError
+        Thrown in by the driver. Groups that were swapped stay; what else was written is removed.
+    CorruptRecordError, UnsupportedFormatError, SegmentOverflowError, KafkaStorageError, OSError
+        The unfinished `.cleaned` files stay for the loader to remove.
+
+    Notes
+    -----
+    Memory: the map and the I/O buffers, whatever the log's size. Source: cleaner-semantics §1.
+    """
+    log.local.check_open()
+    generation = log.generation
+    clock = log.runtime.clock
+    now_ms = clock.now_ms()
+    log_end_offset = log.log_end_offset  # after the clock: what is older than now lies below
+    started_ns = clock.monotonic_ns()
+    strategy = Strategy.of(log.config)
+    key_map = new_map(log, config, strategy, first_dirty_offset, upper_bound_offset)
+    reader = ChunkReader(config.io_buffer_bytes)
+    build = MapBuild(log, first_dirty_offset, upper_bound_offset, key_map, reader, strategy)
+    total = sum(s.size_bytes for s in log.segments.between(first_dirty_offset, upper_bound_offset))
+    done = 0
+    for size in build.steps():
+        yield PassProgress("map", done, total, done + size, 0)
+        done += size
+    map_messages_read = build.messages_read
+    end_offset = key_map.latest_offset + 1
+    assert end_offset <= max(first_dirty_offset, upper_bound_offset)
+    assert end_offset > first_dirty_offset or first_dirty_offset >= upper_bound_offset
+    read_bytes = done
+    seed = SeedPass(log, first_dirty_offset, key_map, reader, strategy)
+    for size in seed.steps():
+        yield PassProgress("seed", seed.bytes_read, seed.bytes_total, read_bytes + size, 0)
+        read_bytes += size
+    mapped_ns = clock.monotonic_ns()
+    rewriter = Rewriter(
+        log,
+        key_map,
+        reader,
+        first_dirty_offset=first_dirty_offset,
+        upper_bound_offset=upper_bound_offset,
+        now_ms=now_ms,
+        rules=Rules(
+            strategy,
+            keep_offset=log_end_offset - 1,
+            safe_ms=now_ms if end_offset == log_end_offset else _last_modified_ms(log, end_offset),
+        ),
+        verified=seed.verified,
+        observer=observer,
+    )
+    sources = [s for s in log.segments if s.base_offset < min(end_offset, upper_bound_offset)]
+    groups = group_segments(sources, log.config, upper_bound_offset)
+    total = sum(segment.size_bytes for segment in sources)
+    done = 0
+    for batch in batch_groups(groups):
+        destinations: list[LogSegment] = []
+        try:
+            for group in batch:
+                destination = None
+                if not dry_run:
+                    destination = _create_destination(log, group[0].base_offset)
+                    destinations.append(destination)
+                for size in rewriter.steps(group, destination):
+                    read_bytes += size
+                    yield PassProgress("rewrite", done, total, read_bytes, rewriter.bytes_written)
+                    done += size
+        except BaseException as error:
+            _give_up(log, destinations, error)
+            raise
+        if not dry_run:
+            replacements = list(zip(destinations, batch, strict=True))
+            _finish(replacements)
+            _swap(log, replacements, generation)
+    return CleanerStats(
+        topic_partition=log.topic_partition,
+        pass_number=pass_number,
+        strategy=strategy.name,
+        first_dirty_offset=first_dirty_offset,
+        end_offset=end_offset,
+        segments_before=len(sources),
+        segments_after=len(groups),
+        bytes_read=rewriter.bytes_read,
+        bytes_written=rewriter.bytes_written,
+        messages_read=rewriter.messages_read,
+        messages_written=rewriter.messages_written,
+        invalid_messages_read=int(rewriter.fates[FATE_NAMES.index("null_key")]),
+        map_bytes_read=build.bytes_read,
+        map_messages_read=map_messages_read,
+        seed_bytes_read=seed.bytes_read,
+        seed_messages_read=seed.messages_read,
+        unversioned_records=build.unversioned,
+        malformed_versions=build.malformed,
+        map_entries=len(key_map),
+        map_utilization=key_map.utilization,
+        fates=dict(zip(FATE_NAMES, rewriter.fates.tolist(), strict=True)),
+        index_ms=(mapped_ns - started_ns) // 1_000_000,
+        clean_ms=(clock.monotonic_ns() - mapped_ns) // 1_000_000,
+    )
+
+
+def _last_modified_ms(log: Log, end_offset: int) -> int:
+    """Return when the last segment wholly below an offset was last appended to (§13.7).
+
+    What lies at or above the offset was appended no earlier. INT64_MIN if there is no such segment.
+    """
+    below = [
+        segment
+        for segment, following in pairwise(log.segments.view)
+        if following.base_offset <= end_offset
+    ]
+    return below[-1].last_modified_ms if below else INT64_MIN
+
+
+def _create_destination(log: Log, base_offset: int) -> LogSegment:
+    return create_cleaned(log.runtime, log.directory, base_offset, log.config)
+
+
+def _give_up(log: Log, destinations: list[LogSegment], error: BaseException) -> None:
+    """Remove what was written of a batch whose rewriting ended early, or leave it to the loader.
+
+    That is all if the pass was told to stop, or a segment will be split: the new files of a split
+    would count for nothing beside a `.cleaned` of a lower base. If the log is damaged, the last
+    one stays; all stay if the disk failed.
+    """
+    told = isinstance(error, (CleaningAbortedError, GeneratorExit, SegmentOverflowError))
+    failed = (
+        log.is_offline
+        or isinstance(error, OSError)
+        or not isinstance(error, (Exception, GeneratorExit))
+    )
+    for destination in destinations:
+        is_kept = failed or not (told or destination is not destinations[-1])
+        # Of a log that is closed, or the parent's, another cleaning may write files like these.
+        if is_kept or log.lifetime.is_over:
+            destination.close_handlers()
+        else:
+            destination.delete_if_exists()
+
+
+def _finish(replacements: list[Replacement]) -> None:
+    """Complete cleaned segments: last time entry, trimmed, durable, dated as their sources.
+
+    Step by step for all of them: a sync that comes right after another finds little left to do.
+    """
+    for destination, _ in replacements:
+        destination.on_become_inactive()
+    for destination, _ in replacements:
+        destination.flush()
+    for destination, group in replacements:
+        # Of a source that was removed meanwhile all is below the log start, and nobody asks.
+        with suppress(FileNotFoundError):
+            destination.set_last_modified_ms(group[-1].last_modified_ms)
+
+
+def _swap(log: Log, replacements: list[Replacement], generation: int) -> None:
+    """Put cleaned segments in the place of their sources, unless the log was truncated since.
+
+    Raises
+    ------
+    CleaningAbortedError
+        What was read may no longer be part of the log (KAFKA-631).
+    """
+    with log.lock:
+        if log.generation == generation:
+            log.local.check_open()
+            new: list[LogSegment] = []
+            old: list[LogSegment] = []
+            for destination, group in replacements:
+                if any(segment.base_offset in log.segments for segment in group):
+                    new.append(destination)
+                    old += group
+                else:  # retention was quicker
+                    destination.delete_if_exists()
+            log.replace_segments(new, old, apart=True)
+            return
+    for destination, _ in replacements:
+        destination.delete_if_exists()
+    raise CleaningAbortedError(f"{log.topic_partition} was truncated during its cleaning")

@@ -1,0 +1,196 @@
+"""What the next pass does to each record of a log, told by the pass itself.
+
+A pass without a destination runs over the log and is watched (`clean_pass`'s observer), so that
+what is told here is what the cleaner decides, and no rule stands twice. What the pass leaves alone
+is walked through afterwards, and the place of a record says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from cleaner import kernels, selection
+from cleaner.passes.chunks import Chunk, ChunkReader, end_of
+from cleaner.passes.clean import PassProgress, clean_pass
+from cleaner.passes.offset_map import MapState, OffsetMap
+from cleaner.passes.rewrite import fates_unread
+from cleaner.selection import section_of
+from cleaner.stats import FATE_NAMES
+from logstore.types import NO_OFFSET
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from cleaner.config import CleanerConfig
+    from cleaner.passes.offset_map import KeyMap
+    from cleaner.selection import CleanableState
+    from cleaner.stats import CleanerStats
+    from logstore.log.log import Log
+
+BELOW_LOG_START = "below_log_start"
+ACTIVE = "active"
+NOT_YET_CLEANABLE = "not_yet_cleanable"
+
+FATES = (*FATE_NAMES, BELOW_LOG_START, ACTIVE, NOT_YET_CLEANABLE)
+"""Names of a listing's fates, in the order of its codes: a pass's, then where there is none.
+
+`below_log_start`: readers do not see it any more, whatever a pass makes of it. `active`: in the
+active segment. `not_yet_cleanable`: in a segment at or above the first uncleanable offset.
+"""
+
+_FATES_BY_SECTION = {selection.ACTIVE: ACTIVE, selection.UNCLEANABLE: NOT_YET_CLEANABLE}
+_CODE = {name: code for code, name in enumerate(FATES)}
+_NOTHING = np.empty(0, np.uint8)
+_NO_MAP = kernels.MapArrays(
+    np.zeros((1, OffsetMap.SLOT_WORDS), np.uint64), MapState().words, np.uint64(0), np.uint64(0)
+)
+
+
+class FateChunk(NamedTuple):
+    """The records of some batches, in offset order.
+
+    Attributes
+    ----------
+    offsets : (n,) int64
+    fates : (n,) uint8
+        Codes; `FATES` names them.
+    superseded_by : (n,) int64
+        Offset of the record that a superseded one gives way to, -1 for others.
+    controls : (n,) int8
+        `kernels.CONTROL_*`: `CONTROL_NONE` for a record of data.
+    data : bytes
+        Where the keys lie.
+    key_starts, key_sizes : (n,) int64
+        Extents in `data`; a null key has size -1.
+    """
+
+    offsets: NDArray[np.int64]
+    fates: NDArray[np.uint8]
+    superseded_by: NDArray[np.int64]
+    controls: NDArray[np.int8]
+    data: bytes
+    key_starts: NDArray[np.int64]
+    key_sizes: NDArray[np.int64]
+
+
+def list_fates(
+    log: Log,
+    config: CleanerConfig,
+    state: CleanableState | None,
+    *,
+    progress: Callable[[PassProgress], None] | None = None,
+) -> Generator[FateChunk, None, CleanerStats | None]:
+    """Yield what the next pass does to every record of a log, from the first segment on.
+
+    Parameters
+    ----------
+    state : CleanableState, optional
+        What the pass would clean, as a decision has it; None if no pass ever comes, so that what
+        lies below the active segment is retained.
+    progress : callable, optional
+        Told before each chunk that the pass reads.
+
+    Returns
+    -------
+    CleanerStats or None
+        The numbers of the pass; None if there was none.
+
+    Raises
+    ------
+    CorruptRecordError, UnsupportedFormatError, SegmentOverflowError
+        A batch is damaged; what lies before it is yielded first. One in the dirty section hinders
+        the pass as a whole, so that nothing is.
+
+    Notes
+    -----
+    Changes nothing. The log must not be truncated meanwhile. Memory: the map, and of one chunk
+    its bytes and 60 bytes a record. When the map fills up before the dirty section ends, records
+    beyond its end are retained, as they are by that pass.
+    """
+    log_start_offset = log.log_start_offset
+    untouched_from = log.segments.first.base_offset
+    stats: CleanerStats | None = None
+    seen: list[FateChunk] = []
+
+    def observer(key_map: KeyMap, chunk: Chunk, codes: NDArray[np.uint8]) -> None:
+        seen.append(_judged(chunk, key_map, codes, log_start_offset))
+
+    if state is not None:
+        first_dirty, upper_bound = state.first_dirty_offset, state.upper_bound_offset
+        steps = clean_pass(log, config, first_dirty, upper_bound, dry_run=True, observer=observer)
+        while stats is None:
+            try:
+                step = next(steps)
+            except StopIteration as done:
+                stats = done.value
+            else:
+                if progress is not None:
+                    progress(step)
+            yield from seen
+            seen.clear()
+        untouched_from = min(stats.end_offset, upper_bound)
+    reader = ChunkReader(config.io_buffer_bytes)
+    for segment in log.segments:
+        if segment.base_offset < untouched_from:
+            continue
+        section = section_of(log, segment, state)
+        fate = _FATES_BY_SECTION.get(section, FATE_NAMES[kernels.RETAINED])
+        for chunk in reader.chunks(segment, end_of(segment, log)):
+            yield _untouched(chunk, fate, log_start_offset)
+    return stats
+
+
+def _judged(
+    chunk: Chunk, key_map: KeyMap, codes: NDArray[np.uint8], log_start_offset: int
+) -> FateChunk:
+    """Return the fates of a chunk that the pass has just judged."""
+    facts = np.empty((chunk.record_count, kernels.FACT_COLUMNS), np.int64)
+    status, row = kernels.list_records(
+        chunk.data,
+        chunk.table,
+        codes,
+        fates_unread(chunk.table),
+        key_map.arrays,
+        facts,
+    )
+    if status == kernels.DAMAGED:
+        chunk.refuse(row)
+    return _fate_chunk(chunk, facts, log_start_offset)
+
+
+def _untouched(chunk: Chunk, fate: str, log_start_offset: int) -> FateChunk:
+    """Return a chunk whose records all have the same fate, since no pass looks at them."""
+    table = chunk.table
+    table[:, kernels.COL_PARSED] = 0
+    facts = np.empty((chunk.record_count, kernels.FACT_COLUMNS), np.int64)
+    status, row = kernels.list_records(
+        chunk.data,
+        table,
+        _NOTHING,
+        np.full(len(table), _CODE[fate], np.uint8),
+        _NO_MAP,
+        facts,
+    )
+    if status == kernels.DAMAGED:
+        chunk.end_before(row)
+        return _untouched(chunk, fate, log_start_offset)
+    return _fate_chunk(chunk, facts, log_start_offset)
+
+
+def _fate_chunk(chunk: Chunk, facts: NDArray[np.int64], log_start_offset: int) -> FateChunk:
+    """Name the columns; what lies below the log start is nobody's concern any more."""
+    is_below = facts[:, kernels.FACT_OFFSET] < log_start_offset
+    facts[is_below, kernels.FACT_FATE] = _CODE[BELOW_LOG_START]
+    facts[is_below, kernels.FACT_SUPERSEDED_BY] = NO_OFFSET
+    return FateChunk(
+        facts[:, kernels.FACT_OFFSET],
+        facts[:, kernels.FACT_FATE].astype(np.uint8),
+        facts[:, kernels.FACT_SUPERSEDED_BY],
+        facts[:, kernels.FACT_CONTROL].astype(np.int8),
+        chunk.data.tobytes(),  # the reader fills its buffer again
+        facts[:, kernels.FACT_KEY_START],
+        facts[:, kernels.FACT_KEY_SIZE],
+    )

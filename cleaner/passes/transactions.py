@@ -1,0 +1,172 @@
+"""Which batches belong to aborted transactions, and which markers are still needed (§8.1, §8.2).
+
+Kernels decide about records and know nothing of producers: what they must know is put into the
+`DISCARD` and `VERDICT` columns of a chunk's table here, for the batches of producers alone.
+Source: cleaner-semantics §8.
+"""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cleaner import kernels
+from logstore.record.layout import CONTROL_BIT, TRANSACTIONAL_BIT
+from logstore.types import INT64_MAX, NO_OFFSET
+
+if TYPE_CHECKING:
+    from cleaner.passes.chunks import Chunk
+    from logstore.log.log import Log
+    from logstore.producers.entry import LastRecord
+    from logstore.segment.segment import LogSegment
+    from logstore.types import AbortedTxn
+
+
+class TransactionState:
+    """The transactions that a walk over a log has met; one a map build, one a rewrite.
+
+    Attributes
+    ----------
+    kept_aborts : list of AbortedTxn
+        Aborted transactions whose markers stay because their data were met in this walk, since
+        it was last emptied: they belong into the index of the segment that holds the markers.
+    """
+
+    def __init__(self) -> None:
+        # (first offset, producer id, transaction), lowest first offset first.
+        self._known: list[tuple[int, int, AbortedTxn]] = []
+        self._aborted: dict[int, AbortedTxn] = {}
+        self._seen: set[int] = set()
+        self._committed: set[int] = set()
+        self.kept_aborts: list[AbortedTxn] = []
+
+    def add_aborted(self, transactions: Iterable[AbortedTxn]) -> None:
+        """Learn of aborted transactions that begin at or after the walk's present batch.
+
+        Also of those met already; they are known.
+        """
+        for transaction in transactions:
+            entry = (transaction.first_offset, transaction.producer_id, transaction)
+            heapq.heappush(self._known, entry)
+
+    def judge(self, chunk: Chunk) -> None:
+        """Note in a chunk's table which batches can be discarded.
+
+        Data of aborted transactions go at once. A marker goes, a horizon later, once no data of
+        its transaction was met.
+        """
+        table = chunk.table
+        attributes = table[:, kernels.COL_ATTRIBUTES]
+        concerned = np.flatnonzero(attributes & (TRANSACTIONAL_BIT | CONTROL_BIT))
+        columns = [kernels.COL_LAST_OFFSET, kernels.COL_PRODUCER_ID, kernels.COL_CONTROL]
+        for row, (last_offset, producer_id, control) in zip(
+            concerned.tolist(), table[concerned][:, columns].tolist(), strict=True
+        ):
+            self._reach(last_offset)
+            if control == kernels.CONTROL_NONE:
+                if self._meet_data(producer_id):
+                    table[row, kernels.COL_DISCARD] = kernels.DISCARD_ABORTED
+            elif self._meet_marker(producer_id, control):
+                table[row, kernels.COL_DISCARD] = kernels.DISCARD_EXPIRING
+
+    def _reach(self, offset: int) -> None:
+        while self._known and self._known[0][0] <= offset:
+            _, producer_id, transaction = heapq.heappop(self._known)
+            self._aborted.setdefault(producer_id, transaction)
+
+    def _meet_data(self, producer_id: int) -> bool:
+        """Note a transactional batch; tell whether it was aborted."""
+        if producer_id in self._aborted:
+            self._seen.add(producer_id)
+            return True
+        self._committed.add(producer_id)
+        return False
+
+    def _meet_marker(self, producer_id: int, control: int) -> bool:
+        """Note a control batch; tell whether nothing needs it any more."""
+        if control == kernels.CONTROL_ABORT:
+            transaction = self._aborted.pop(producer_id, None)
+            if transaction is None or producer_id not in self._seen:
+                return True
+            self._seen.discard(producer_id)
+            self.kept_aborts.append(transaction)
+            return False
+        if control == kernels.CONTROL_COMMIT:
+            if producer_id not in self._committed:
+                return True
+            self._committed.discard(producer_id)
+            return False
+        return control == kernels.CONTROL_EMPTY
+
+
+class AbortedTransactions:
+    """The aborted transactions of a log as it is now, by the segments' indexes.
+
+    Which segments have any is found out once: most have no such index, and to look for it in all
+    segments above each one would take the square of their number. What is aborted later lies
+    above all that a pass may touch.
+    """
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._segments: list[LogSegment] = []
+        self._ends: list[int] = []
+        view = log.segments.view
+        for slot, segment in enumerate(view):
+            if not segment.txn_index.is_empty:
+                self._segments.append(segment)
+                self._ends.append(view[slot + 1].base_offset if slot + 1 < len(view) else INT64_MAX)
+
+    def between(self, start_offset: int, end_offset: int) -> list[AbortedTxn]:
+        """Return those that overlap [start, end), in the order of their markers.
+
+        The markers may stand beyond the end. Those that ended below the log start are left out,
+        as Kafka does: their batches then count as committed, and their markers as needless.
+        """
+        found: list[AbortedTxn] = []
+        if start_offset >= end_offset:
+            return found
+        log_start_offset = self._log.log_start_offset
+        for segment in self._segments[bisect_right(self._ends, start_offset) :]:
+            transactions, is_complete = segment.collect_aborted_txns(start_offset, end_offset)
+            found += (each for each in transactions if each.last_offset >= log_start_offset)
+            if is_complete:
+                break
+        return found
+
+
+def keep_last_batches(chunk: Chunk, producers: Mapping[int, LastRecord]) -> None:
+    """Let the last batch of each producer keep its header, whatever becomes of its records.
+
+    Sequences and epochs are read from there after a restart.
+
+    Parameters
+    ----------
+    producers : mapping
+        Producers by id, as the log knew them when the group was begun.
+    """
+    table = chunk.table
+    rows = np.flatnonzero(table[:, kernels.COL_PRODUCER_ID] >= 0)
+    if not producers or not len(rows):
+        return
+    columns = [
+        kernels.COL_PRODUCER_ID,
+        kernels.COL_PRODUCER_EPOCH,
+        kernels.COL_LAST_OFFSET,
+        kernels.COL_CONTROL,
+    ]
+    for row, (producer_id, epoch, last_offset, control) in zip(
+        rows.tolist(), table[rows][:, columns].tolist(), strict=True
+    ):
+        known = producers.get(producer_id)
+        if known is None:
+            continue
+        is_last = known.last_data_offset == last_offset
+        if known.last_data_offset == NO_OFFSET:
+            is_last = control != kernels.CONTROL_NONE and epoch == known.producer_epoch
+        if is_last:
+            table[row, kernels.COL_VERDICT] = kernels.VERDICT_RETAIN_EMPTY

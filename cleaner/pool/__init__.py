@@ -1,0 +1,1 @@
+"""The cleaner threads: started and stopped with the log manager, resized, throttled, measured."""

@@ -1,0 +1,88 @@
+"""Kafka's gauges of the cleaner, as values (cleaner-semantics §11)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cleaner.manager import LogCleanerManager
+    from cleaner.pool.worker import CleanerWorker
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanerMetrics:
+    """The cleaner at one moment; numbers of the last passes and selections of all workers.
+
+    Attributes
+    ----------
+    max_buffer_utilization_percent : int
+        Fullest offset map of the last passes, 0 to 100.
+    cleaner_recopy_percent : int
+        Bytes written over bytes read, in the last passes together.
+    max_clean_time_secs : int
+        Longest of the last passes.
+    max_compaction_delay_secs : int
+        Longest by which a log exceeded `max.compaction.lag.ms` when a worker last found a log.
+    dead_thread_count : int
+        Workers that died: not by a log's failure, which makes that log uncleanable.
+    max_dirty_percent : int
+        Largest dirty ratio seen by the last selection, whether its log was due or not.
+    time_since_last_run_ms : int
+        Since the last selection began; since 1970 before the first, as in Kafka.
+    uncleanable_partitions_count, uncleanable_bytes : mapping of str to int
+        By data directory: partitions left alone, and the bytes in them that would be cleaned.
+    """
+
+    max_buffer_utilization_percent: int
+    cleaner_recopy_percent: int
+    max_clean_time_secs: int
+    max_compaction_delay_secs: int
+    dead_thread_count: int
+    max_dirty_percent: int
+    time_since_last_run_ms: int
+    uncleanable_partitions_count: Mapping[str, int]
+    uncleanable_bytes: Mapping[str, int]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the gauges under Kafka's names."""
+        return {
+            "max-buffer-utilization-percent": self.max_buffer_utilization_percent,
+            "cleaner-recopy-percent": self.cleaner_recopy_percent,
+            "max-clean-time-secs": self.max_clean_time_secs,
+            "max-compaction-delay-secs": self.max_compaction_delay_secs,
+            "DeadThreadCount": self.dead_thread_count,
+            "max-dirty-percent": self.max_dirty_percent,
+            "time-since-last-run-ms": self.time_since_last_run_ms,
+            "uncleanable-partitions-count": dict(self.uncleanable_partitions_count),
+            "uncleanable-bytes": dict(self.uncleanable_bytes),
+        }
+
+
+def metrics_of(
+    manager: LogCleanerManager, workers: Sequence[CleanerWorker] = (), dead_thread_count: int = 0
+) -> CleanerMetrics:
+    """Read the gauges of a pool, or as far as they go without one."""
+    passes = [worker.last_pass for worker in workers if worker.last_pass is not None]
+    written = sum(each.bytes_written for each in passes)
+    read = sum(each.bytes_read for each in passes)
+    counts, sizes = manager.uncleanable_totals()
+    return CleanerMetrics(
+        # The reference truncates before it multiplies, and so shows 0 or 100 only (§15.5).
+        max_buffer_utilization_percent=int(
+            100 * max((each.map_utilization for each in passes), default=0.0)
+        ),
+        cleaner_recopy_percent=int(100 * written / max(read, 1)),
+        max_clean_time_secs=max((each.index_ms + each.clean_ms for each in passes), default=0)
+        // 1000,
+        max_compaction_delay_secs=max(
+            (worker.last_survey.max_compaction_delay_ms for worker in workers), default=0
+        )
+        // 1000,
+        dead_thread_count=dead_thread_count,
+        max_dirty_percent=manager.max_dirty_percent,
+        time_since_last_run_ms=manager.ms_since_last_selection,
+        uncleanable_partitions_count=counts,
+        uncleanable_bytes=sizes,
+    )

@@ -1,0 +1,236 @@
+"""The pool of cleaner threads: started and stopped with the log manager, resized while it runs.
+
+Workers are generators (`worker`); the runtime's scheduler drives them: in threads, each
+until it has to sleep, or in virtual time one step after another, in the order of a seed.
+Source: cleaner-semantics §11 and §12, KAFKA-631.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from cleaner.pool.metrics import CleanerMetrics, metrics_of
+from cleaner.pool.throttle import Throttles
+from cleaner.pool.worker import CleanerWorker, PassListener
+from logstore.manager.services import LogService
+from logstore.types import INT64_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from cleaner.manager import LogCleanerManager
+    from cleaner.stats import CleanerStats
+    from logstore.config.broker_config import BrokerConfig
+    from logstore.runtime import Runtime, ScheduledTask
+    from logstore.types import TopicPartition
+
+
+class _Thread:
+    """A worker, how far it is, and the task that takes its next steps."""
+
+    def __init__(self, worker: CleanerWorker) -> None:
+        self.worker = worker
+        self.rounds: Generator[int, None, None] = worker.rounds()
+        self.task: ScheduledTask | None = None
+        self.error: BaseException | None = None
+        self.is_stopped = False
+        self.rounds_missed: _Rounds | None = None
+        self.sleeps = False  # until time alone gives it something to do
+        self.wakes_ms = 0  # at that monotonic ms
+
+
+class _Rounds(NamedTuple):
+    """Rounds in which nothing can be due: from a monotonic ms on, one each back-off."""
+
+    since_ms: int
+    backoff_ms: int
+
+    def passed_ms(self, now_ms: int) -> int:
+        """Return how long ago the last of them was."""
+        return (now_ms - self.since_ms) % self.backoff_ms
+
+
+class CleanerPool(LogService):
+    """Cleaner threads over the logs of a log manager.
+
+    Parameters
+    ----------
+    runtime : Runtime
+        Its scheduler, if it has threads, must have one for each worker besides those that other
+        tasks need.
+    manager : LogCleanerManager
+        Checkpoints, states and decisions, shared with whoever else cleans.
+    config : BrokerConfig
+        How many workers, their memory and limits. With `log.cleaner.enable` false there are none.
+
+    Attributes
+    ----------
+    on_pass : callable or None
+        Told the numbers of each pass that came to its end, in the thread of its worker.
+
+    Notes
+    -----
+    Any thread may call; `start`, `stop` and `reconfigure` one at a time.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        manager: LogCleanerManager,
+        config: BrokerConfig,
+    ) -> None:
+        self._scheduler = runtime.scheduler
+        self._clock = runtime.clock
+        self._manager = manager
+        self._config = config
+        self.on_pass: PassListener | None = None
+        self._lock = runtime.lock()
+        self._threads: list[_Thread] = []
+        self._sleeps = False
+        manager.on_change = self.log_changed
+        # Without threads time stands still while a step is taken.
+        manager.lifetime.add(self)
+        self._throttles = Throttles(runtime, config, eager=not runtime.scheduler.is_concurrent)
+
+    def start(self) -> None:
+        """Begin to clean, at once."""
+        if not self._config.log_cleaner_enable:
+            return
+        for number in range(self._config.log_cleaner_threads):
+            worker = CleanerWorker(
+                self._manager,
+                self._throttles,
+                number=number,
+                backoff_ms=self._config.log_cleaner_backoff_ms,
+                on_pass=self._tell,
+            )
+            thread = _Thread(worker)
+            self._threads.append(thread)
+            self._schedule(thread, 0)
+
+    def partition_added(self, topic_partition: TopicPartition) -> None:
+        """Look at the logs in the next round."""
+        self._wake()
+
+    def resume(self, topic_partition: TopicPartition) -> None:
+        """Look at the logs in the next round."""
+        self._wake()
+
+    def config_changed(self, topic: str) -> None:
+        """Look at the logs in the next round."""
+        self._wake()
+
+    def log_changed(self) -> None:
+        """Look at the logs in the next round."""
+        if self._sleeps:
+            self._wake()
+
+    def stop(self) -> None:
+        """Stop every worker and wait for it; a pass under way ends like an aborted one."""
+        with self._lock:
+            threads, self._threads = self._threads, []
+            for thread in threads:
+                thread.is_stopped = True
+        for thread in threads:
+            task = thread.task
+            if task is not None:
+                task.cancel()
+                self._scheduler.wait_until(partial(_is_over, task))
+            thread.rounds.close()
+
+    def reconfigure(self, config: BrokerConfig) -> None:
+        """Take up other settings: new limits at once, then all workers anew.
+
+        A worker that died is replaced. A pass under way is given up; it begins again.
+        """
+        self._throttles.configure(config)
+        self.stop()
+        self._config = config
+        self.start()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether there is a worker alive."""
+        return any(thread.error is None for thread in self._threads)
+
+    @property
+    def dead_thread_count(self) -> int:
+        """Workers that ended by what is no `Exception`, an interrupt or a simulated crash."""
+        return sum(thread.error is not None for thread in self._threads)
+
+    def metrics(self) -> CleanerMetrics:
+        """Return Kafka's gauges of the cleaner as they are now."""
+        workers = [thread.worker for thread in self._threads]
+        metrics = metrics_of(self._manager, workers, self.dead_thread_count)
+        now_ms = self._clock.monotonic_ms()
+        rounds = [t.rounds_missed for t in self._threads if t.rounds_missed is not None]
+        return replace(
+            metrics,
+            time_since_last_run_ms=min(
+                (metrics.time_since_last_run_ms, *(each.passed_ms(now_ms) for each in rounds))
+            ),
+        )
+
+    def _tell(self, stats: CleanerStats) -> None:
+        if self.on_pass is not None:
+            self.on_pass(stats)
+
+    # -- driving -------------------------------------------------------------------------
+
+    def _schedule(self, thread: _Thread, delay_ms: int) -> None:
+        with self._lock:
+            if not thread.is_stopped:
+                thread.task = self._scheduler.schedule(
+                    thread.worker.name, partial(self._advance, thread), delay_ms=delay_ms
+                )
+
+    def _advance(self, thread: _Thread) -> None:
+        """Take a worker's next step, and the ones after it until it sleeps or gives way."""
+        thread.rounds_missed, thread.sleeps = None, False
+        while not thread.is_stopped:
+            try:
+                delay_ms = next(thread.rounds)
+                if thread.worker.is_quiet and not self._scheduler.is_concurrent:
+                    delay_ms = self._sleep_through(thread, delay_ms)
+            except BaseException as error:
+                thread.error = error
+                raise
+            if delay_ms or not self._scheduler.is_concurrent:
+                self._schedule(thread, delay_ms)
+                return
+
+    def _sleep_through(self, thread: _Thread, backoff_ms: int) -> int:
+        """Return the ms until the first round in which something may be due.
+
+        Months of virtual time would else be a million rounds of nothing.
+        """
+        now_ms = self._clock.monotonic_ms()
+        thread.rounds_missed = _Rounds(now_ms, backoff_ms)
+        thread.sleeps = self._sleeps = True
+        moment = self._manager.next_due_ms()
+        delay_ms = INT64_MAX - now_ms
+        if moment is not None:
+            left_ms = max(1, moment - self._clock.now_ms())
+            delay_ms = -(-left_ms // backoff_ms) * backoff_ms
+        thread.wakes_ms = now_ms + delay_ms
+        return delay_ms
+
+    def _wake(self) -> None:
+        """Let every worker that sleeps through its rounds take part in the next one again."""
+        with self._lock:
+            self._sleeps = False
+            now_ms = self._clock.monotonic_ms()
+            for thread in self._threads:
+                missed = thread.rounds_missed
+                if thread.sleeps and missed is not None and thread.task is not None:
+                    thread.sleeps = False
+                    left_ms = missed.backoff_ms - missed.passed_ms(now_ms)
+                    if now_ms + left_ms < thread.wakes_ms:
+                        thread.task.cancel()
+                        self._schedule(thread, left_ms)
+
+
+def _is_over(task: ScheduledTask) -> bool:
+    return not task.is_running

@@ -1,0 +1,138 @@
+"""What one cleaner thread does, as a generator of pauses (cleaner-semantics §11).
+
+Choose a log, clean it in one pass, run retention over the compacted logs; sleep when nothing was
+due. Whoever drives it decides in which thread and at what time the next step is taken.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING
+
+from cleaner.manager import LogCleanerManager, Selected, Survey
+from logstore.errors import KafkaStorageError, UnknownTopicOrPartitionError
+from logstore.manager.housekeeping import log_removals
+
+if TYPE_CHECKING:
+    from cleaner.manager import PassResult
+    from cleaner.pool.throttle import Throttles
+    from cleaner.stats import CleanerStats
+
+logger = logging.getLogger(__name__)
+
+PassListener = Callable[["CleanerStats"], None]
+
+
+class CleanerWorker:
+    """One of a pool's workers.
+
+    Parameters
+    ----------
+    number : int
+        From 0; for logs and thread names.
+    backoff_ms : int
+        How long to sleep after a round in which nothing was due.
+    on_pass : callable, optional
+        Told the numbers of each pass that came to its end, in the worker's thread.
+
+    Attributes
+    ----------
+    last_pass : CleanerStats or None
+        Of the last pass that came to its end.
+    last_survey : Survey
+        What the last selection that found a log saw of all of them.
+    passes : int
+        Passes that came to their end.
+    is_quiet : bool
+        Whether the last round found nothing to do at all.
+    """
+
+    def __init__(
+        self,
+        manager: LogCleanerManager,
+        throttles: Throttles,
+        *,
+        number: int,
+        backoff_ms: int,
+        on_pass: PassListener | None = None,
+    ) -> None:
+        self._manager = manager
+        self._throttles = throttles
+        self._backoff_ms = backoff_ms
+        self._on_pass = on_pass
+        self.number = number
+        self.last_pass: CleanerStats | None = None
+        self.last_survey = Survey()
+        self.passes = 0
+        self.is_quiet = False
+
+    @property
+    def name(self) -> str:
+        """Kafka's name of the thread."""
+        return f"kafka-log-cleaner-thread-{self.number}"
+
+    def rounds(self) -> Generator[int, None, None]:
+        """Work for ever; yield the ms to sleep before the next step, 0 to give way.
+
+        Holds no lock while it is suspended; closing it ends a pass under way like an abort. What
+        fails with one log is that log's affair (`LogCleanerManager.leave_alone`); what else fails
+        is logged, and tried again after the back-off.
+        """
+        while True:
+            self.is_quiet = False
+            try:
+                goes_on = yield from self._round()
+            except Exception:
+                logger.exception("%s: a round failed", self.name)
+                goes_on = False
+            yield 0 if goes_on else max(1, self._backoff_ms)
+
+    def _round(self) -> Generator[int, None, bool]:
+        """Clean the most urgent log, run retention; tell whether there was one to clean."""
+        selected = self._manager.select()
+        if selected is not None:
+            yield from self._clean(selected)
+        removals = self._manager.retain()
+        for decision in removals:
+            log_removals(decision)
+        self.is_quiet = selected is None and not removals
+        return selected is not None
+
+    def _clean(self, selected: Selected) -> Generator[int, None, None]:
+        """Run one pass, no faster than the limits allow."""
+        log, state, self.last_survey = selected
+        steps = self._manager.run_pass(log, state, taken=True)
+        read = written = 0
+        try:
+            while True:
+                step = next(steps)
+                yield self._throttles.observe(step.bytes_read - read, step.bytes_written - written)
+                read, written = step.bytes_read, step.bytes_written
+        except StopIteration as done:
+            result: PassResult = done.value
+        except (KafkaStorageError, UnknownTopicOrPartitionError) as error:  # the last: just deleted
+            logger.warning("%s", error)
+            return
+        except Exception as error:
+            self._manager.leave_alone(log, error)
+            return
+        finally:
+            steps.close()
+        if result.stats is not None:
+            yield self._throttles.observe(0, result.stats.bytes_written - written)
+            self._note(result.stats)
+
+    def _note(self, stats: CleanerStats) -> None:
+        self.last_pass = stats
+        self.passes += 1
+        logger.info(
+            "%s: cleaned offsets %d to %d: %d of %d bytes kept",
+            stats.topic_partition,
+            stats.first_dirty_offset,
+            stats.end_offset,
+            stats.bytes_written,
+            stats.bytes_read,
+        )
+        if self._on_pass is not None:
+            self._on_pass(stats)
