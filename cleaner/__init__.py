@@ -2,3 +2,6 @@
 
 Built on the public names of `logstore`'s core, which knows nothing of it.
 """
+
+if __name__ == "cleaner":  # a second copy would have exceptions of its own, which nobody catches
+    raise ImportError("import logstore.cleaner: 'cleaner' is the folder of its sources")

@@ -11,15 +11,15 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cleaner.manager import PassResult
-from cleaner.selection import Gate, selection_order
+from logstore.cleaner.manager import PassResult
+from logstore.cleaner.selection import Gate, selection_order
 from logstore.errors import UnknownTopicOrPartitionError
 
 if TYPE_CHECKING:
-    from cleaner.manager import LogCleanerManager
-    from cleaner.passes.clean import PassProgress
-    from cleaner.selection import CleanableState, CleaningDecision
-    from cleaner.stats import CleanerStats
+    from logstore.cleaner.manager import LogCleanerManager
+    from logstore.cleaner.passes.clean import PassProgress
+    from logstore.cleaner.selection import CleanableState, CleaningDecision
+    from logstore.cleaner.stats import CleanerStats
     from logstore.log.log import Log
     from logstore.types import TopicPartition
 
@@ -222,7 +222,7 @@ class CleanCommand:
 
     def _count_passes(self, log: Log, state: CleanableState, stats: CleanerStats) -> None:
         """Count the passes after the first: how often the map fills up again."""
-        from cleaner.passes.build import passes_after
+        from logstore.cleaner.passes.build import passes_after
 
         more = passes_after(
             log,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cleaner.strategy import OFFSET_ENTRY_BYTES, Strategy
+from logstore.cleaner.strategy import OFFSET_ENTRY_BYTES, Strategy
 from logstore.errors import InvalidConfigurationError
 from logstore.types import INT32_MAX
 

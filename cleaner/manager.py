@@ -14,9 +14,9 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from cleaner.config import CleanerConfig
-from cleaner.errors import CleaningAbortedError, OffsetMapFullError, OverflowedSegmentError
-from cleaner.selection import (
+from logstore.cleaner.config import CleanerConfig
+from logstore.cleaner.errors import CleaningAbortedError, OffsetMapFullError, OverflowedSegmentError
+from logstore.cleaner.selection import (
     Circumstances,
     CleanableState,
     CleaningDecision,
@@ -28,9 +28,9 @@ from cleaner.selection import (
     selection_order,
     still_fits,
 )
-from cleaner.states import CleaningStates
-from cleaner.strategy import Strategy
-from cleaner.uncleanable import UncleanablePartition
+from logstore.cleaner.states import CleaningStates
+from logstore.cleaner.strategy import Strategy
+from logstore.cleaner.uncleanable import UncleanablePartition
 from logstore.errors import (
     CorruptionError,
     InvalidConfigurationError,
@@ -44,8 +44,8 @@ from logstore.errors import (
 from logstore.manager.services import LogService
 
 if TYPE_CHECKING:
-    from cleaner.passes.clean import PassProgress
-    from cleaner.stats import CleanerStats
+    from logstore.cleaner.passes.clean import PassProgress
+    from logstore.cleaner.stats import CleanerStats
     from logstore.config.broker_config import BrokerConfig
     from logstore.log.log import Log
     from logstore.log.retention import RetentionDecision
@@ -380,7 +380,7 @@ class LogCleanerManager(LogService):
         A pass that fails or is closed stores its first dirty offset again, as Kafka's does: a
         partition without a checkpoint has one from then on.
         """
-        from cleaner.passes.clean import clean_pass
+        from logstore.cleaner.passes.clean import clean_pass
 
         tp = log.topic_partition
         if not taken and not self.states.begin(tp):

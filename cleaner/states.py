@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from cleaner.errors import CleaningAbortedError, IllegalCleaningStateError
+from logstore.cleaner.errors import CleaningAbortedError, IllegalCleaningStateError
 from logstore.runtime import Deadlock
 
 if TYPE_CHECKING:

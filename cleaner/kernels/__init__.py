@@ -6,12 +6,12 @@ over `slots`), `classify` judges them, `assemble` writes what stays, `facts` tel
 
 from __future__ import annotations
 
-from cleaner.kernels.assemble import (
+from logstore.cleaner.kernels.assemble import (
     assemble_batches,
     write_header,
     write_kept_records,
 )
-from cleaner.kernels.classify import (
+from logstore.cleaner.kernels.classify import (
     ABORTED,
     CONTROL_EXPIRED,
     FATES,
@@ -21,7 +21,7 @@ from cleaner.kernels.classify import (
     PassRules,
     classify_batches,
 )
-from cleaner.kernels.facts import (
+from logstore.cleaner.kernels.facts import (
     FACT_COLUMNS,
     FACT_CONTROL,
     FACT_FATE,
@@ -31,21 +31,21 @@ from cleaner.kernels.facts import (
     FACT_SUPERSEDED_BY,
     list_records,
 )
-from cleaner.kernels.mapping import (
+from logstore.cleaner.kernels.mapping import (
     Build,
     map_batches,
 )
-from cleaner.kernels.offsets import (
+from logstore.cleaner.kernels.offsets import (
     map_get,
     map_put,
 )
-from cleaner.kernels.slots import (
+from logstore.cleaner.kernels.slots import (
     MAX_OFFSET_SPAN,
     SLACK_SLOTS,
     MapArrays,
     siphash128,
 )
-from cleaner.kernels.table import (
+from logstore.cleaner.kernels.table import (
     COL_ATTRIBUTES,
     COL_BASE_OFFSET,
     COL_BASE_TIMESTAMP,
@@ -87,7 +87,7 @@ from cleaner.kernels.table import (
     read_control_types,
     scan_batches,
 )
-from cleaner.kernels.versions import (
+from logstore.cleaner.kernels.versions import (
     KernelStrategy,
     version_put,
 )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from cleaner.kernels.classify import RETAINED
-from cleaner.kernels.table import (
+from logstore.cleaner.kernels.classify import RETAINED
+from logstore.cleaner.kernels.table import (
     COL_ATTRIBUTES,
     COL_FIRST_RECORD,
     COL_FORM,

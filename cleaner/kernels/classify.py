@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cleaner.kernels.offsets import map_get
-from cleaner.kernels.slots import STATE_LATEST_OFFSET, MapArrays, borrowed_map
-from cleaner.kernels.table import (
+from logstore.cleaner.kernels.offsets import map_get
+from logstore.cleaner.kernels.slots import STATE_LATEST_OFFSET, MapArrays, borrowed_map
+from logstore.cleaner.kernels.table import (
     COL_ATTRIBUTES,
     COL_BASE_OFFSET,
     COL_BASE_TIMESTAMP,
@@ -41,7 +41,7 @@ from cleaner.kernels.table import (
     read_row_record,
     record_timestamp,
 )
-from cleaner.kernels.versions import (
+from logstore.cleaner.kernels.versions import (
     FOUND,
     OFFSET,
     KernelStrategy,

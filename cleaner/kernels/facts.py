@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from cleaner.kernels.classify import SUPERSEDED
-from cleaner.kernels.offsets import SLOT_WORDS, map_get
-from cleaner.kernels.slots import MapArrays, borrowed_map
-from cleaner.kernels.table import (
+from logstore.cleaner.kernels.classify import SUPERSEDED
+from logstore.cleaner.kernels.offsets import SLOT_WORDS, map_get
+from logstore.cleaner.kernels.slots import MapArrays, borrowed_map
+from logstore.cleaner.kernels.table import (
     COL_BASE_OFFSET,
     COL_CONTROL,
     COL_PARSED,
@@ -15,7 +15,7 @@ from cleaner.kernels.table import (
     DAMAGED,
     read_row_record,
 )
-from cleaner.kernels.versions import version_get
+from logstore.cleaner.kernels.versions import version_get
 from logstore.jit import Bytes, Int64s, borrowed, kernel
 from logstore.record.kernels import OK
 from logstore.types import NO_OFFSET

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from cleaner.kernels.offsets import map_put
-from cleaner.kernels.slots import (
+from logstore.cleaner.kernels.offsets import map_put
+from logstore.cleaner.kernels.slots import (
     STATE_ENTRIES,
     STATE_LATEST_OFFSET,
     STATE_LIMIT,
@@ -16,7 +16,7 @@ from cleaner.kernels.slots import (
     MapArrays,
     borrowed_map,
 )
-from cleaner.kernels.table import (
+from logstore.cleaner.kernels.table import (
     COL_ATTRIBUTES,
     COL_BASE_OFFSET,
     COL_DISCARD,
@@ -31,7 +31,7 @@ from cleaner.kernels.table import (
     read_row_record,
     record_timestamp,
 )
-from cleaner.kernels.versions import (
+from logstore.cleaner.kernels.versions import (
     FOUND,
     MALFORMED,
     OFFSET,

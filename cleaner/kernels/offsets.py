@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cleaner.kernels.slots import (
+from logstore.cleaner.kernels.slots import (
     MAX_OFFSET_SPAN,
     OFFSET_BITS,
     STATE_BASE,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from cleaner.kernels.slots import (
+from logstore.cleaner.kernels.slots import (
     MAX_OFFSET_SPAN,
     OFFSET_BITS,
     STATE_BASE,

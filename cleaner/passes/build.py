@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from cleaner import kernels
-from cleaner.errors import OffsetMapFullError
-from cleaner.passes.chunks import Chunk, ChunkReader, end_of
-from cleaner.passes.offset_map import KeyMap, OffsetMap
-from cleaner.passes.transactions import AbortedTransactions, TransactionState
-from cleaner.passes.version_map import VersionMap, kernel_strategy
-from cleaner.strategy import TIMESTAMP, Strategy
+from logstore.cleaner import kernels
+from logstore.cleaner.errors import OffsetMapFullError
+from logstore.cleaner.passes.chunks import Chunk, ChunkReader, end_of
+from logstore.cleaner.passes.offset_map import KeyMap, OffsetMap
+from logstore.cleaner.passes.transactions import AbortedTransactions, TransactionState
+from logstore.cleaner.passes.version_map import VersionMap, kernel_strategy
+from logstore.cleaner.strategy import TIMESTAMP, Strategy
 
 if TYPE_CHECKING:
-    from cleaner.config import CleanerConfig
+    from logstore.cleaner.config import CleanerConfig
     from logstore.log.log import Log
     from logstore.segment.segment import LogSegment
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
-from cleaner import kernels
-from cleaner.errors import OverflowedSegmentError
+from logstore.cleaner import kernels
+from logstore.cleaner.errors import OverflowedSegmentError
 from logstore.errors import CorruptRecordError, InvalidRecordError
 from logstore.record.batch import RecordBatch, decode_stored
 from logstore.record.codecs import Codec, decompress

@@ -11,19 +11,19 @@ from contextlib import suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from cleaner.errors import CleaningAbortedError
-from cleaner.passes.build import MapBuild, SeedPass, new_map
-from cleaner.passes.chunks import ChunkReader
-from cleaner.passes.grouping import batch_groups, group_segments
-from cleaner.passes.rewrite import Observer, Rewriter, Rules
-from cleaner.stats import FATE_NAMES, CleanerStats
-from cleaner.strategy import Strategy
+from logstore.cleaner.errors import CleaningAbortedError
+from logstore.cleaner.passes.build import MapBuild, SeedPass, new_map
+from logstore.cleaner.passes.chunks import ChunkReader
+from logstore.cleaner.passes.grouping import batch_groups, group_segments
+from logstore.cleaner.passes.rewrite import Observer, Rewriter, Rules
+from logstore.cleaner.stats import FATE_NAMES, CleanerStats
+from logstore.cleaner.strategy import Strategy
 from logstore.errors import SegmentOverflowError
 from logstore.segment.swap import create_cleaned
 from logstore.types import INT64_MIN
 
 if TYPE_CHECKING:
-    from cleaner.config import CleanerConfig
+    from logstore.cleaner.config import CleanerConfig
     from logstore.log.log import Log
     from logstore.segment.segment import LogSegment
 

@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from cleaner import kernels, selection
-from cleaner.passes.chunks import Chunk, ChunkReader, end_of
-from cleaner.passes.clean import PassProgress, clean_pass
-from cleaner.passes.offset_map import MapState, OffsetMap
-from cleaner.passes.rewrite import fates_unread
-from cleaner.selection import section_of
-from cleaner.stats import FATE_NAMES
+from logstore.cleaner import kernels, selection
+from logstore.cleaner.passes.chunks import Chunk, ChunkReader, end_of
+from logstore.cleaner.passes.clean import PassProgress, clean_pass
+from logstore.cleaner.passes.offset_map import MapState, OffsetMap
+from logstore.cleaner.passes.rewrite import fates_unread
+from logstore.cleaner.selection import section_of
+from logstore.cleaner.stats import FATE_NAMES
 from logstore.types import NO_OFFSET
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from cleaner.config import CleanerConfig
-    from cleaner.passes.offset_map import KeyMap
-    from cleaner.selection import CleanableState
-    from cleaner.stats import CleanerStats
+    from logstore.cleaner.config import CleanerConfig
+    from logstore.cleaner.passes.offset_map import KeyMap
+    from logstore.cleaner.selection import CleanableState
+    from logstore.cleaner.stats import CleanerStats
     from logstore.log.log import Log
 
 BELOW_LOG_START = "below_log_start"

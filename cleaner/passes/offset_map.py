@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cleaner.config import keys_of
-from cleaner.errors import OffsetMapFullError
-from cleaner.kernels import MapArrays, offsets, slots
-from cleaner.strategy import OFFSET_ENTRY_BYTES
+from logstore.cleaner.config import keys_of
+from logstore.cleaner.errors import OffsetMapFullError
+from logstore.cleaner.kernels import MapArrays, offsets, slots
+from logstore.cleaner.strategy import OFFSET_ENTRY_BYTES
 from logstore.runtime import Random
 from logstore.types import INT64_MAX, NO_OFFSET
 

@@ -12,11 +12,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cleaner import kernels
-from cleaner.passes.chunks import Chunk, ChunkReader, end_of
-from cleaner.passes.transactions import AbortedTransactions, TransactionState, keep_last_batches
-from cleaner.passes.version_map import kernel_strategy
-from cleaner.strategy import Strategy
+from logstore.cleaner import kernels
+from logstore.cleaner.passes.chunks import Chunk, ChunkReader, end_of
+from logstore.cleaner.passes.transactions import (
+    AbortedTransactions,
+    TransactionState,
+    keep_last_batches,
+)
+from logstore.cleaner.passes.version_map import kernel_strategy
+from logstore.cleaner.strategy import Strategy
 from logstore.record.codecs import Codec, compress
 from logstore.record.layout import CODEC_MASK, HEADER_SIZE
 from logstore.segment.segment import LogSegment
@@ -24,7 +28,7 @@ from logstore.segment.values import BatchExtent
 from logstore.types import INT64_MAX, NO_OFFSET
 
 if TYPE_CHECKING:
-    from cleaner.passes.offset_map import KeyMap
+    from logstore.cleaner.passes.offset_map import KeyMap
     from logstore.log.log import Log
 
 Observer = Callable[["KeyMap", Chunk, NDArray[np.uint8]], None]

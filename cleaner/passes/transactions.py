@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cleaner import kernels
+from logstore.cleaner import kernels
 from logstore.record.layout import CONTROL_BIT, TRANSACTIONAL_BIT
 from logstore.types import INT64_MAX, NO_OFFSET
 
 if TYPE_CHECKING:
-    from cleaner.passes.chunks import Chunk
+    from logstore.cleaner.passes.chunks import Chunk
     from logstore.log.log import Log
     from logstore.producers.entry import LastRecord
     from logstore.segment.segment import LogSegment

@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cleaner.errors import OffsetMapFullError
-from cleaner.kernels import KernelStrategy, versions
-from cleaner.passes.offset_map import KeyMap, as_array
-from cleaner.strategy import (
+from logstore.cleaner.errors import OffsetMapFullError
+from logstore.cleaner.kernels import KernelStrategy, versions
+from logstore.cleaner.passes.offset_map import KeyMap, as_array
+from logstore.cleaner.strategy import (
     HEADER,
     LONG,
     OFFSET,

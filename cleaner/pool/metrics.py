@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cleaner.manager import LogCleanerManager
-    from cleaner.pool.worker import CleanerWorker
+    from logstore.cleaner.manager import LogCleanerManager
+    from logstore.cleaner.pool.worker import CleanerWorker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

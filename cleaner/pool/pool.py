@@ -11,17 +11,17 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from cleaner.pool.metrics import CleanerMetrics, metrics_of
-from cleaner.pool.throttle import Throttles
-from cleaner.pool.worker import CleanerWorker, PassListener
+from logstore.cleaner.pool.metrics import CleanerMetrics, metrics_of
+from logstore.cleaner.pool.throttle import Throttles
+from logstore.cleaner.pool.worker import CleanerWorker, PassListener
 from logstore.manager.services import LogService
 from logstore.types import INT64_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from cleaner.manager import LogCleanerManager
-    from cleaner.stats import CleanerStats
+    from logstore.cleaner.manager import LogCleanerManager
+    from logstore.cleaner.stats import CleanerStats
     from logstore.config.broker_config import BrokerConfig
     from logstore.runtime import Runtime, ScheduledTask
     from logstore.types import TopicPartition

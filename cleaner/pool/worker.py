@@ -10,14 +10,14 @@ import logging
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING
 
-from cleaner.manager import LogCleanerManager, Selected, Survey
+from logstore.cleaner.manager import LogCleanerManager, Selected, Survey
 from logstore.errors import KafkaStorageError, UnknownTopicOrPartitionError
 from logstore.manager.housekeeping import log_removals
 
 if TYPE_CHECKING:
-    from cleaner.manager import PassResult
-    from cleaner.pool.throttle import Throttles
-    from cleaner.stats import CleanerStats
+    from logstore.cleaner.manager import PassResult
+    from logstore.cleaner.pool.throttle import Throttles
+    from logstore.cleaner.stats import CleanerStats
 
 logger = logging.getLogger(__name__)
 

@@ -23,7 +23,7 @@ from logstore.errors import LogStoreError, UnknownTopicOrPartitionError
 from logstore.types import NO_OFFSET
 
 if TYPE_CHECKING:
-    from cleaner.manager import LogCleanerManager
+    from logstore.cleaner.manager import LogCleanerManager
     from logstore.manager.manager import LogManager
     from logstore.types import TopicPartition
 

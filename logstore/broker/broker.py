@@ -44,10 +44,6 @@ from logstore.topics.store import Topic
 from logstore.types import TopicPartition
 
 if TYPE_CHECKING:
-    from cleaner.command import ProgressListener
-    from cleaner.manager import LogCleanerManager
-    from cleaner.pool.metrics import CleanerMetrics
-    from cleaner.pool.pool import CleanerPool
     from logstore.broker.fates import PartitionFates
     from logstore.broker.producer import Producer
     from logstore.broker.reports import (
@@ -59,6 +55,10 @@ if TYPE_CHECKING:
         RetainReport,
     )
     from logstore.broker.transactions import TransactionCoordinator
+    from logstore.cleaner.command import ProgressListener
+    from logstore.cleaner.manager import LogCleanerManager
+    from logstore.cleaner.pool.metrics import CleanerMetrics
+    from logstore.cleaner.pool.pool import CleanerPool
     from logstore.log.drafts import AppendInfo
     from logstore.manager.opening import LoadListener
 
@@ -146,8 +146,8 @@ class Broker(Generic[ClockT]):
             self._start()
 
     def _start(self) -> None:
-        from cleaner.manager import LogCleanerManager
-        from cleaner.pool.pool import CleanerPool
+        from logstore.cleaner.manager import LogCleanerManager
+        from logstore.cleaner.pool.pool import CleanerPool
 
         cleaner = LogCleanerManager(self.runtime, self.manager, self.broker_config)
         self._cleaner = cleaner
@@ -561,7 +561,7 @@ class Broker(Generic[ClockT]):
     def cleaner(self) -> LogCleanerManager:
         """The cleaner over this broker's logs."""
         if self._cleaner is None:
-            from cleaner.manager import LogCleanerManager
+            from logstore.cleaner.manager import LogCleanerManager
 
             self._cleaner = LogCleanerManager(self.runtime, self.manager, self.broker_config)
             self.manager.services.add(self._cleaner)
@@ -601,8 +601,8 @@ class Broker(Generic[ClockT]):
         CleanReport
             The numbers of every pass, and why the other partitions were not cleaned.
         """
-        from cleaner.command import CleanCommand
         from logstore.broker.reports import CleanReport
+        from logstore.cleaner.command import CleanCommand
 
         if not dry_run:
             self._refuse_if_read_only("clean")
@@ -638,7 +638,7 @@ class Broker(Generic[ClockT]):
 
     def metrics(self) -> CleanerMetrics:
         """Return Kafka's gauges of the cleaner; what only a pool knows is 0 without one."""
-        from cleaner.pool.metrics import metrics_of
+        from logstore.cleaner.pool.metrics import metrics_of
 
         return self._pool.metrics() if self._pool is not None else metrics_of(self.cleaner)
 

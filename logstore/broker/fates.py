@@ -1,6 +1,6 @@
 """What the next cleaning does to every record of a partition: the values of `inspect --fate`.
 
-`cleaner.passes.fate` decides; here its columns become records.
+`logstore.cleaner.passes.fate` decides; here its columns become records.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from logstore.errors import KafkaStorageError
 
 if TYPE_CHECKING:
-    from cleaner.command import ProgressListener
-    from cleaner.manager import LogCleanerManager
-    from cleaner.passes.fate import FateChunk
-    from cleaner.selection import CleaningDecision
-    from cleaner.stats import CleanerStats
+    from logstore.cleaner.command import ProgressListener
+    from logstore.cleaner.manager import LogCleanerManager
+    from logstore.cleaner.passes.fate import FateChunk
+    from logstore.cleaner.selection import CleaningDecision
+    from logstore.cleaner.stats import CleanerStats
     from logstore.log.log import Log
 
 _CONTROLS = {-1: None, 0: "abort", 1: "commit"}
@@ -79,7 +79,7 @@ class PartitionFates:
         roll: bool = False,
         progress: ProgressListener | None = None,
     ) -> None:
-        from cleaner.command import CleanCommand
+        from logstore.cleaner.command import CleanCommand
 
         self._cleaner = cleaner
         self._log = log
@@ -101,7 +101,7 @@ class PartitionFates:
             raise KafkaStorageError(f"{tp}: cannot read: {error}") from error
 
     def _chunks(self) -> Iterator[FateChunk]:
-        from cleaner.passes.fate import list_fates
+        from logstore.cleaner.passes.fate import list_fates
 
         tell = self._progress
         progress = None if tell is None else partial(tell, self._log.topic_partition)
@@ -112,7 +112,7 @@ class PartitionFates:
 
 
 def _records(chunk: FateChunk) -> Iterator[RecordFate]:
-    from cleaner.passes.fate import FATES
+    from logstore.cleaner.passes.fate import FATES
 
     data = chunk.data
     columns = (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cleaner.selection import SECTIONS, section_of
+from logstore.cleaner.selection import SECTIONS, section_of
 from logstore.errors import CorruptionError, UnsupportedFormatError
 from logstore.inspect.batches import describe_batch
 from logstore.log.reader import Isolation
@@ -21,8 +21,8 @@ from logstore.record.walk import BatchAt, BatchTotals, batch_totals, read_batch,
 from logstore.types import TopicPartition
 
 if TYPE_CHECKING:
-    from cleaner.selection import CleanableState
     from logstore.broker.broker import Broker
+    from logstore.cleaner.selection import CleanableState
     from logstore.log.log import Log
     from logstore.runtime import File, FileSystem
     from logstore.segment.segment import LogSegment
@@ -215,7 +215,7 @@ def count_keys(log: Log) -> tuple[int, int]:
     """
     import xxhash
 
-    from cleaner.strategy import Contest, Strategy
+    from logstore.cleaner.strategy import Contest, Strategy
 
     digest = xxhash.xxh3_128_digest
     contest = Contest(Strategy.of(log.config))

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from cleaner.command import CleanOutcome
-    from cleaner.selection import CleaningDecision, Gate
-    from cleaner.stats import CleanerStats
+    from logstore.cleaner.command import CleanOutcome
+    from logstore.cleaner.selection import CleaningDecision, Gate
+    from logstore.cleaner.stats import CleanerStats
     from logstore.log.retention import RetentionDecision
     from logstore.types import TopicPartition
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from cleaner.strategy import Contest, Strategy
 from logstore.broker.records import ConsumerRecord, read_records
+from logstore.cleaner.strategy import Contest, Strategy
 
 if TYPE_CHECKING:
     from logstore.config.log_config import LogConfig

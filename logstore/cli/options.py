@@ -459,7 +459,7 @@ def choose(
 
 def warn_of_strategy(broker: Broker, *topics: str) -> None:
     """Say what KIP-280 advises against in the configurations of topics."""
-    from cleaner.strategy import recommendations
+    from logstore.cleaner.strategy import recommendations
     from logstore.cli.show.output import note
 
     for name in topics:

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from cleaner.passes.clean import PassProgress
+from logstore.cleaner.passes.clean import PassProgress
 from logstore.cli.commands.clean import CleaningBars
 from logstore.types import TopicPartition
 from tests.cli.conftest import GOLDEN, lines

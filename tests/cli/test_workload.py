@@ -5,9 +5,14 @@ import os
 
 import pytest
 
-from bench.workloads.commands.generate import spec_of
-from bench.workloads.commands.workload import SparkOptions, default_heap, missing_module, own_error
-from bench.workloads.commands.workload import workload as commands
+from logstore.bench.workloads.commands.generate import spec_of
+from logstore.bench.workloads.commands.workload import (
+    SparkOptions,
+    default_heap,
+    missing_module,
+    own_error,
+)
+from logstore.bench.workloads.commands.workload import workload as commands
 from logstore.errors import InvalidConfigurationError
 
 

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import pytest
 
-from cleaner.config import CleanerConfig
-from cleaner.passes.clean import clean_pass
+from logstore.cleaner.config import CleanerConfig
+from logstore.cleaner.passes.clean import clean_pass
 from logstore.log import Log
 from logstore.names import DELETED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX
 from logstore.runtime import Runtime

@@ -13,8 +13,8 @@ from random import Random
 from hypothesis import given, note
 from hypothesis import strategies as st
 
-from cleaner.passes.clean import clean_pass
-from cleaner.selection import cleanable_state
+from logstore.cleaner.passes.clean import clean_pass
+from logstore.cleaner.selection import cleanable_state
 from logstore.log import Log
 from logstore.runtime import Runtime
 from logstore.testing import (

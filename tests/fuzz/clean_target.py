@@ -10,8 +10,8 @@ from __future__ import annotations
 import struct
 from contextlib import suppress
 
-from cleaner.config import CleanerConfig
-from cleaner.strategy import Strategy
+from logstore.cleaner.config import CleanerConfig
+from logstore.cleaner.strategy import Strategy
 from logstore.errors import (
     CorruptRecordError,
     InvalidRecordError,

@@ -148,9 +148,9 @@ def child(name: str, options: argparse.Namespace) -> None:
     import atheris  # type: ignore[import-not-found,import-untyped,unused-ignore]  # optional
 
     with atheris.instrument_imports(
-        include=["logstore", "cleaner"],
+        include=["logstore"],
         # numba compiles these; counters in their bytecode would be compiled along.
-        exclude=["logstore.record.kernels", "cleaner.kernels", "logstore.jit"],
+        exclude=["logstore.record.kernels", "logstore.cleaner.kernels", "logstore.jit"],
     ):
         from tests.fuzz import campaign
 

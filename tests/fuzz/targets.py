@@ -14,13 +14,13 @@ from contextlib import suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from cleaner import kernels
-from cleaner.passes.offset_map import KeyMap, OffsetMap
-from cleaner.passes.rewrite import Rules
-from cleaner.passes.version_map import VersionMap
-from cleaner.strategy import Strategy
 from logstore.checkpoint.offsets import OffsetCheckpoint
 from logstore.checkpoint.topic_id import read_partition_metadata, write_partition_metadata
+from logstore.cleaner import kernels
+from logstore.cleaner.passes.offset_map import KeyMap, OffsetMap
+from logstore.cleaner.passes.rewrite import Rules
+from logstore.cleaner.passes.version_map import VersionMap
+from logstore.cleaner.strategy import Strategy
 from logstore.config.broker_config import BrokerConfig
 from logstore.config.overrides import effective_config
 from logstore.config.properties import parse_properties

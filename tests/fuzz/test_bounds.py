@@ -12,7 +12,7 @@ from collections import deque
 
 import pytest
 
-from cleaner.config import CleanerConfig
+from logstore.cleaner.config import CleanerConfig
 from logstore.config.broker_config import BrokerConfig
 from logstore.config.log_config import LogConfig
 from logstore.config.overrides import effective_config

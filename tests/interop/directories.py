@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cleaner.config import CleanerConfig
 from logstore import Broker
+from logstore.cleaner.config import CleanerConfig
 from logstore.log import Log, NewRecord
 from logstore.record.batch import build_batch
 from logstore.record.codecs import Codec

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cleaner.config import CleanerConfig
-from cleaner.selection import CleanableState
-from cleaner.stats import CleanerStats
+from logstore.cleaner.config import CleanerConfig
+from logstore.cleaner.selection import CleanableState
+from logstore.cleaner.stats import CleanerStats
 from logstore.log import Log
 from logstore.record.control import end_txn_marker_of
 from logstore.record.header import BatchHeader

@@ -9,7 +9,7 @@ import shutil
 
 import pytest
 
-from cleaner.config import CleanerConfig
+from logstore.cleaner.config import CleanerConfig
 from logstore.log.drafts import end_txn_batch
 from logstore.record.batch import build_batch
 from logstore.record.control import ControlType, EndTxnMarker

@@ -9,7 +9,7 @@ import shutil
 
 import pytest
 
-from cleaner.stats import FATE_NAMES
+from logstore.cleaner.stats import FATE_NAMES
 from tests.interop.comparing import Tally, compare_directories
 from tests.interop.differential import run_seeds, run_story
 from tests.interop.rehearsal import contents, differing, untimed

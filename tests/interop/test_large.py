@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from cleaner.config import CleanerConfig
+from logstore.cleaner.config import CleanerConfig
 from tests.interop.comparing import compare_directories, compare_stats
 from tests.interop.stories import START_MS
 from tests.support import interop_engine as engine

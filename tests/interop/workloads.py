@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from bench.workloads.making.presets import PRESETS
+from logstore.bench.workloads.making.presets import PRESETS
 from logstore.types import DAY_MS
 from tests.interop.directories import WRITERS, Written
 from tests.support.generated import make_topic, preset

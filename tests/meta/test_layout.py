@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -262,3 +263,17 @@ def test_every_scenario_of_group_has_a_test_that_names_it(group: str) -> None:
         if number not in scenarios_with_a_test()
     ]
     report(f"group {group}: scenarios that no test names", [", ".join(missing)] if missing else [])
+
+
+def test_nobody_imports_the_cleaner_or_bench_by_the_names_of_their_folders() -> None:
+    """A second copy would have exceptions of its own, which nobody catches."""
+    offences = [
+        place(path, node)
+        for path in sources("logstore", "cleaner", "bench", "pyspark_logstore", "tests")
+        for name in ("bench", "cleaner")
+        for node in imports_of(name, path)
+    ]
+    report("imports go by logstore.cleaner and logstore.bench", offences)
+    for name in ("bench", "cleaner"):
+        with pytest.raises(ImportError, match=f"import logstore.{name}"):
+            importlib.import_module(name)

@@ -8,7 +8,7 @@ import zipfile
 from pathlib import Path, PurePosixPath
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = {"bench", "cleaner", "logstore", "pyspark_logstore"}
+PACKAGES = {"logstore", "pyspark_logstore"}
 
 BUILD = """
 from setuptools import build_meta

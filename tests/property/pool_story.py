@@ -12,11 +12,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from cleaner.manager import LogCleanerManager
 from logstore import Broker, TopicPartition, VirtualClock
 from logstore.broker.setup import MEMORY_DIR
 from logstore.check.directory import Checker
 from logstore.checkpoint.offsets import CLEANER_OFFSETS
+from logstore.cleaner.manager import LogCleanerManager
 from logstore.errors import (
     KafkaStorageError,
     OffsetOutOfRangeError,

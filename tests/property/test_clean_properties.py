@@ -11,9 +11,9 @@ import hypothesis.strategies as st
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from cleaner.config import CleanerConfig
-from cleaner.passes.clean import clean_pass
-from cleaner.strategy import Strategy
+from logstore.cleaner.config import CleanerConfig
+from logstore.cleaner.passes.clean import clean_pass
+from logstore.cleaner.strategy import Strategy
 from logstore.log import Log
 from logstore.record.codecs import Codec
 from logstore.runtime import Runtime, VirtualClock

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from cleaner import kernels
-from cleaner.passes.offset_map import OffsetMap
-from cleaner.stats import FATE_NAMES
+from logstore.cleaner import kernels
+from logstore.cleaner.passes.offset_map import OffsetMap
+from logstore.cleaner.stats import FATE_NAMES
 from logstore.record.batch import RecordBatch, build_batch
 from logstore.record.codecs import Codec
 from logstore.record.records import Record

@@ -301,7 +301,7 @@ def state_of(broker):
 @pytest.mark.parametrize("keys", (40, 400))
 def test_a_dry_run_counts_the_passes_of_a_small_map(keys):
     """24 slots of which 0.9 may be used: 21 keys a pass."""
-    from cleaner.config import CleanerConfig
+    from logstore.cleaner.config import CleanerConfig
 
     with Broker(clock=VirtualClock(T)) as broker:
         broker.create_topic("t", configs={"cleanup.policy": "compact", "segment.bytes": 2000})

@@ -1,4 +1,4 @@
-"""What `cleaner.passes.fate` tells is what the cleaner does, for any log that is thought of.
+"""What `cleaner/passes/fate.py` tells is what the cleaner does, for any log that is thought of.
 
 Kernel: `list_records`.
 """
@@ -14,14 +14,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from cleaner import kernels
-from cleaner.passes.fate import FATES, list_fates
-from cleaner.passes.offset_map import OffsetMap
-from cleaner.passes.version_map import VersionMap
-from cleaner.selection import CleanableState, cleanable_state
-from cleaner.stats import FATE_NAMES, CleanerStats
-from cleaner.strategy import Order
 from logstore import Broker, VirtualClock
+from logstore.cleaner import kernels
+from logstore.cleaner.passes.fate import FATES, list_fates
+from logstore.cleaner.passes.offset_map import OffsetMap
+from logstore.cleaner.passes.version_map import VersionMap
+from logstore.cleaner.selection import CleanableState, cleanable_state
+from logstore.cleaner.stats import FATE_NAMES, CleanerStats
+from logstore.cleaner.strategy import Order
 from logstore.runtime import MemoryFileSystem
 from tests.support.chunk_strategies import loaded, stored_batches
 from tests.support.cleaning import offsets_in, run_pass

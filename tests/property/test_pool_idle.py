@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from cleaner.pool.pool import CleanerPool
 from logstore import Broker, TopicPartition, VirtualClock
+from logstore.cleaner.pool.pool import CleanerPool
 
 MINUTE_MS = 60_000
 TOPICS = ("a", "b")

@@ -12,10 +12,10 @@ import hypothesis.strategies as st
 import numpy as np
 from hypothesis import given
 
-from cleaner.config import CleanerConfig
-from cleaner.stats import FATE_NAMES, CleanerStats
 from logstore import Broker, VirtualClock
 from logstore.broker import ConsumerRecord
+from logstore.cleaner.config import CleanerConfig
+from logstore.cleaner.stats import FATE_NAMES, CleanerStats
 from logstore.runtime import MemoryFileSystem
 from tests.support.cleaning import offsets_in
 from tests.support.version_oracle import By, order_of

@@ -12,8 +12,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from cleaner.kernels.versions import LATER_LOSER
-from cleaner.passes import build, clean
+from logstore.cleaner.kernels.versions import LATER_LOSER
+from logstore.cleaner.passes import build, clean
 from logstore.types import INT64_MAX
 from tests.support.version_model import VersionModel
 

@@ -10,12 +10,17 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from cleaner import kernels
-from cleaner.kernels import versions as version_kernels
-from cleaner.passes.rewrite import Rules
-from cleaner.passes.version_map import VersionEntry, VersionMap, kernel_order, kernel_strategy
-from cleaner.stats import FATE_NAMES
-from cleaner.strategy import Order, Strategy
+from logstore.cleaner import kernels
+from logstore.cleaner.kernels import versions as version_kernels
+from logstore.cleaner.passes.rewrite import Rules
+from logstore.cleaner.passes.version_map import (
+    VersionEntry,
+    VersionMap,
+    kernel_order,
+    kernel_strategy,
+)
+from logstore.cleaner.stats import FATE_NAMES
+from logstore.cleaner.strategy import Order, Strategy
 from logstore.record.batch import RecordBatch
 from logstore.record.kernels import read_record
 from logstore.record.records import Record, encode_records

@@ -6,8 +6,8 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from bench.workloads.judging.directories import verify_directories
 from logstore import Broker
+from logstore.bench.workloads.judging.directories import verify_directories
 from tests.support.random_cleanings import random_cleanings
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("interpreted")]

@@ -6,10 +6,10 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from bench.workloads.judging import directories
-from bench.workloads.judging.directories import verify_directories
-from bench.workloads.judging.verify import Begin, Cleaned, Verdict
 from logstore import Broker, TopicPartition, VirtualClock
+from logstore.bench.workloads.judging import directories
+from logstore.bench.workloads.judging.directories import verify_directories
+from logstore.bench.workloads.judging.verify import Begin, Cleaned, Verdict
 from logstore.errors import InvalidConfigurationError, UnknownTopicOrPartitionError
 from logstore.runtime import SystemClock
 

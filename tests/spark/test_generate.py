@@ -7,11 +7,11 @@ pytest.importorskip("pyspark")
 import numpy as np
 from pyspark.errors import PySparkException
 
-from bench.workloads.making import generate as generate_module
-from bench.workloads.making.generate import generate, parquet_dir
-from bench.workloads.making.parquet import ParquetTarget
-from bench.workloads.making.spec import BLOCK_RECORDS, from_mapping
 from logstore import Broker
+from logstore.bench.workloads.making import generate as generate_module
+from logstore.bench.workloads.making.generate import generate, parquet_dir
+from logstore.bench.workloads.making.parquet import ParquetTarget
+from logstore.bench.workloads.making.spec import BLOCK_RECORDS, from_mapping
 from logstore.check import Checker
 from logstore.errors import (
     InvalidConfigurationError,

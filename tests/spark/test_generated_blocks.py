@@ -7,8 +7,8 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from bench.workloads.making.blocks import block_of
-from bench.workloads.making.spec import BLOCK_RECORDS
+from logstore.bench.workloads.making.blocks import block_of
+from logstore.bench.workloads.making.spec import BLOCK_RECORDS
 from tests.support.generated import preset
 
 pytestmark = pytest.mark.slow

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.workloads.spark import java
-from bench.workloads.spark.java import (
+from logstore.bench.workloads.spark import java
+from logstore.bench.workloads.spark.java import (
     Java,
     JavaNotFoundError,
     find_java,

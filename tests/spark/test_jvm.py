@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from bench.workloads.spark.session import COLLECTOR, COMPILE_LATER, _set_up_jvm
+from logstore.bench.workloads.spark.session import COLLECTOR, COMPILE_LATER, _set_up_jvm
 from tests.support.workload_commands import (
     JVM_OPTIONS,
     ROOT,
@@ -121,10 +121,10 @@ def test_workers_are_forked_by_a_daemon_that_has_the_modules(spark):
     def main_module(_):
         return sys.modules[
             "__main__"
-        ].__spec__.name, "bench.workloads.datasource.kernels" in sys.modules
+        ].__spec__.name, "logstore.bench.workloads.datasource.kernels" in sys.modules
 
     (told,) = spark.sparkContext.parallelize([0], 1).map(main_module).collect()
-    assert told == ("bench.workloads.spark.daemon", True)
+    assert told == ("logstore.bench.workloads.spark.daemon", True)
 
 
 def test_what_a_caller_asks_of_the_jvm_wins(spark):
@@ -147,7 +147,7 @@ def test_what_a_caller_asks_of_the_jvm_wins(spark):
 )
 def test_a_jvm_has_one_collector(monkeypatch, tmp_path, asked, collectors):
     """It does not start with two."""
-    monkeypatch.setattr("bench.workloads.spark.session.tempfile.mkdtemp", lambda **_: str(tmp_path))
+    monkeypatch.setattr("tempfile.mkdtemp", lambda **_: str(tmp_path))
     settings = {"spark.driver.extraJavaOptions": asked}
     _set_up_jvm(settings)
     options = settings["spark.driver.extraJavaOptions"].split()

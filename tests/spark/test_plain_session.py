@@ -8,8 +8,8 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from bench.workloads.spark.java import find_java, wrap_java
 from logstore import Broker
+from logstore.bench.workloads.spark.java import find_java, wrap_java
 
 SCRIPT = """
 import sys

@@ -10,10 +10,10 @@ pytest.importorskip("pyspark")
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from bench.workloads.datasource import commit
-from bench.workloads.datasource.sink import LogstoreWriter
-from bench.workloads.datasource.source import KAFKA_SCHEMA
 from logstore import Broker
+from logstore.bench.workloads.datasource import commit
+from logstore.bench.workloads.datasource.sink import LogstoreWriter
+from logstore.bench.workloads.datasource.source import KAFKA_SCHEMA
 from logstore.check import Checker
 from logstore.checkpoint.topic_id import PARTITION_METADATA
 from logstore.errors import (
@@ -348,7 +348,7 @@ def test_headers_of_a_slice_are_its_own(tmp_path):
 def test_large_rows_are_gathered_by_their_bytes_and_none_is_lost(tmp_path, monkeypatch):
     given = [rows(0, range(90), size=500), rows(0, range(90, 200), size=900)]
     write(writer(tmp_path / "whole", topic="t", batchRecords=70, now=5), given)
-    monkeypatch.setattr("bench.workloads.datasource.sink._GATHER_BYTES", 7_000)
+    monkeypatch.setattr("logstore.bench.workloads.datasource.sink._GATHER_BYTES", 7_000)
     write(writer(tmp_path / "pieces", topic="t", batchRecords=70, now=5), given)
     with Broker(tmp_path / "pieces", read_only=True) as broker:
         assert [each.offset for each in broker.read("t")] == list(range(200))

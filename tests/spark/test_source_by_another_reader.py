@@ -4,8 +4,8 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from bench.workloads.datasource.source import LogstoreDataSource
 from logstore import Broker, VirtualClock
+from logstore.bench.workloads.datasource.source import LogstoreDataSource
 from tests.support.golden_dirs import READ_CASES, ROOT, manifest
 from tests.support.plain_reader import CODEC_BITS, HEADER, plain_records
 

@@ -8,9 +8,9 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
-from bench.workloads.datasource import source
-from bench.workloads.datasource.source import KAFKA_SCHEMA, LogstoreDataSource
 from logstore import Broker, VirtualClock
+from logstore.bench.workloads.datasource import source
+from logstore.bench.workloads.datasource.source import KAFKA_SCHEMA, LogstoreDataSource
 from logstore.errors import (
     InvalidConfigurationError,
     InvalidRecordError,

@@ -8,9 +8,9 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from bench.workloads.datasource import splits as splits_module
-from bench.workloads.datasource.source import LogstoreDataSource
 from logstore import Broker, TopicPartition, VirtualClock
+from logstore.bench.workloads.datasource import splits as splits_module
+from logstore.bench.workloads.datasource.source import LogstoreDataSource
 from logstore.errors import (
     CorruptRecordError,
     InvalidConfigurationError,

@@ -13,9 +13,9 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from bench.workloads.judging import verify as oracle
-from bench.workloads.judging.verify import Cleaned, Rules, verify
-from bench.workloads.judging.violations import KINDS
+from logstore.bench.workloads.judging import verify as oracle
+from logstore.bench.workloads.judging.verify import Cleaned, Rules, verify
+from logstore.bench.workloads.judging.violations import KINDS
 from logstore.errors import InvalidConfigurationError
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("interpreted")]

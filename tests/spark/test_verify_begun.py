@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from bench.workloads.judging.verify import Begin, Cleaned, Rules, Verdict, verify
+from logstore.bench.workloads.judging.verify import Begin, Cleaned, Rules, Verdict, verify
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("interpreted")]
 

@@ -16,10 +16,10 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from bench.workloads.judging.directories import verify_directories
-from bench.workloads.judging.verify import Verdict
-from bench.workloads.judging.violations import KINDS
 from logstore import Broker
+from logstore.bench.workloads.judging.directories import verify_directories
+from logstore.bench.workloads.judging.verify import Verdict
+from logstore.bench.workloads.judging.violations import KINDS
 from logstore.record.records import Record
 from logstore.types import TimestampType
 from tests.support.fault_history import HASTY_KEYS, TOPIC, History, cleaned_history

@@ -7,9 +7,9 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from bench.workloads.judging.verify import Cleaned, Rules, verify
-from bench.workloads.making.blocks import NO_VERSION, block_of
 from logstore import Broker, VirtualClock
+from logstore.bench.workloads.judging.verify import Cleaned, Rules, verify
+from logstore.bench.workloads.making.blocks import NO_VERSION, block_of
 from tests.support.generated import preset
 
 pytestmark = pytest.mark.slow

@@ -6,9 +6,9 @@ import xxhash
 
 pytest.importorskip("pyspark")
 
-from bench.workloads.datasource.kernels import digest_strings
-from bench.workloads.judging.verify import Begin, Cleaned, Rules, verify
 from logstore import Broker, VirtualClock
+from logstore.bench.workloads.datasource.kernels import digest_strings
+from logstore.bench.workloads.judging.verify import Begin, Cleaned, Rules, verify
 
 NOW = 1_700_000_000_000
 SINCE = NOW - 1_000

@@ -8,7 +8,7 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql import functions as F
 
-from bench.workloads.judging.versions import big_endian, varlong, version_of
+from logstore.bench.workloads.judging.versions import big_endian, varlong, version_of
 from logstore.record.varint import encode_varint
 
 pytestmark = pytest.mark.slow

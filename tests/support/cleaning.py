@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from cleaner.config import CleanerConfig
-from cleaner.passes.clean import clean_pass
-from cleaner.stats import CleanerStats
+from logstore.cleaner.config import CleanerConfig
+from logstore.cleaner.passes.clean import clean_pass
+from logstore.cleaner.stats import CleanerStats
 from logstore.log import AppendInfo, Log, NewRecord
 from logstore.log.reader import Isolation
 from logstore.record.batch import RecordBatch, build_batch

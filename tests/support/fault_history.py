@@ -16,9 +16,9 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.workloads.making.blocks import NO_TRANSACTION, NO_VERSION, Block, block_of
-from bench.workloads.making.spec import Spec
 from logstore import Broker, VirtualClock
+from logstore.bench.workloads.making.blocks import NO_TRANSACTION, NO_VERSION, Block, block_of
+from logstore.bench.workloads.making.spec import Spec
 from logstore.record.batch import build_batch
 from logstore.record.codecs import Codec
 from logstore.record.records import Record

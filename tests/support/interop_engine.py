@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cleaner.config import CleanerConfig
-from cleaner.passes.clean import clean_pass
-from cleaner.selection import CleanableState, cleanable_state
-from cleaner.stats import CleanerStats
 from logstore import Broker, VirtualClock
 from logstore.checkpoint.offsets import CLEANER_OFFSETS, OffsetCheckpoint
+from logstore.cleaner.config import CleanerConfig
+from logstore.cleaner.passes.clean import clean_pass
+from logstore.cleaner.selection import CleanableState, cleanable_state
+from logstore.cleaner.stats import CleanerStats
 from logstore.log import Log, NewRecord
 from logstore.record.batch import build_batch
 from logstore.record.codecs import Codec

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from cleaner import kernels
-from cleaner.passes.offset_map import KeyMap, OffsetMap
-from cleaner.passes.rewrite import Rules
-from cleaner.passes.version_map import VersionMap, kernel_order, kernel_strategy
-from cleaner.strategy import Order, Strategy
+from logstore.cleaner import kernels
+from logstore.cleaner.passes.offset_map import KeyMap, OffsetMap
+from logstore.cleaner.passes.rewrite import Rules
+from logstore.cleaner.passes.version_map import VersionMap, kernel_order, kernel_strategy
+from logstore.cleaner.strategy import Order, Strategy
 from logstore.record.layout import CODEC_MASK, HEADER_SIZE
 from logstore.types import INT64_MAX
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
-from cleaner.config import CleanerConfig
-from cleaner.passes.clean import Pass, clean_pass
-from cleaner.strategy import Strategy
+from logstore.cleaner.config import CleanerConfig
+from logstore.cleaner.passes.clean import Pass, clean_pass
+from logstore.cleaner.strategy import Strategy
 from logstore.log import Log
 from logstore.record.batch import RecordBatch
 from logstore.record.codecs import Codec

@@ -12,8 +12,8 @@ import random
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from cleaner.config import CleanerConfig
-from cleaner.passes.clean import clean_pass
+from logstore.cleaner.config import CleanerConfig
+from logstore.cleaner.passes.clean import clean_pass
 from logstore.config.log_config import LogConfig
 from logstore.log import NewRecord
 from tests.support.builders import memory_world

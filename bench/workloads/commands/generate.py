@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from bench.workloads.commands.workload import SparkOptions, spark_options
-from bench.workloads.making.presets import PRESETS
+from logstore.bench.workloads.commands.workload import SparkOptions, spark_options
+from logstore.bench.workloads.making.presets import PRESETS
 from logstore.cli.options import Settings, command, config_option, topic_overrides
 from logstore.cli.show.output import (
     emit,
@@ -23,8 +23,8 @@ from logstore.cli.show.output import (
 from logstore.cli.show.tables import Table
 
 if TYPE_CHECKING:
-    from bench.workloads.making.generate import Generated
-    from bench.workloads.making.spec import Spec
+    from logstore.bench.workloads.making.generate import Generated
+    from logstore.bench.workloads.making.spec import Spec
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -92,8 +92,8 @@ def generate(
     data_dir = _data_dir(settings)
     overrides = topic_overrides(configs)
     with SparkOptions(master, driver_memory).session(f"generate {chosen.topic}") as spark:
-        from bench.workloads.making.generate import generate as run
-        from bench.workloads.making.generate import parquet_dir
+        from logstore.bench.workloads.making.generate import generate as run
+        from logstore.bench.workloads.making.generate import parquet_dir
 
         if not no_parquet:
             parquet = parquet or parquet_dir(data_dir, chosen.topic)
@@ -129,7 +129,7 @@ def spec_of(name: str, values: Sequence[str]) -> Spec:
     InvalidConfigurationError
         The file is no TOML, or names what is not allowed.
     """
-    from bench.workloads.making.spec import from_mapping
+    from logstore.bench.workloads.making.spec import from_mapping
     from logstore.errors import InvalidConfigurationError
 
     if Path(name).is_file():

@@ -6,11 +6,11 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bench.workloads.judging.directories import verify_directories
-from bench.workloads.judging.verify import Verdict
-from bench.workloads.making.generate import Generated, generate, parquet_dir
-from bench.workloads.making.spec import Spec
-from bench.workloads.stages import timed
+from logstore.bench.workloads.judging.directories import verify_directories
+from logstore.bench.workloads.judging.verify import Verdict
+from logstore.bench.workloads.making.generate import Generated, generate, parquet_dir
+from logstore.bench.workloads.making.spec import Spec
+from logstore.bench.workloads.stages import timed
 from logstore.broker import Broker
 from logstore.broker.copies import copy_partitions
 from logstore.runtime import DiskFileSystem, FixedWallClock

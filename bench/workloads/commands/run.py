@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bench.workloads.commands.generate import print_stages, spec_of, spec_options
-from bench.workloads.commands.verify import STRATEGIES, print_verdict
-from bench.workloads.commands.workload import SparkOptions, spark_options
+from logstore.bench.workloads.commands.generate import print_stages, spec_of, spec_options
+from logstore.bench.workloads.commands.verify import STRATEGIES, print_verdict
+from logstore.bench.workloads.commands.workload import SparkOptions, spark_options
 from logstore.cli.options import Settings, command
 from logstore.cli.show.output import emit, emit_json, format_count, format_size, plural
 
 if TYPE_CHECKING:
-    from bench.workloads.commands.pipeline import Run
+    from logstore.bench.workloads.commands.pipeline import Run
 
 
 @command(
@@ -63,7 +63,7 @@ def run(
     chosen = spec_of(spec, values)
     options = SparkOptions(master, driver_memory)
     with _directory(out) as directory, options.session(f"run {chosen.topic}") as spark:
-        from bench.workloads.commands.pipeline import run_pipeline
+        from logstore.bench.workloads.commands.pipeline import run_pipeline
 
         done = run_pipeline(spark, chosen, directory, strategy=strategy, threads=threads)
     if settings.as_table:

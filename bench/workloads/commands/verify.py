@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bench.workloads.commands.workload import SparkOptions, spark_options
+from logstore.bench.workloads.commands.workload import SparkOptions, spark_options
 from logstore.cli.options import TIME_HELP, Settings, command, partition_option, to_time
 from logstore.cli.show.output import (
     emit,
@@ -22,7 +22,7 @@ from logstore.config.topic_keys import TOPIC_KEYS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bench.workloads.judging.verify import Verdict
+    from logstore.bench.workloads.judging.verify import Verdict
 
 STRATEGIES = TOPIC_KEYS["compaction.strategy"].values
 ENCODINGS = TOPIC_KEYS["logstore.compaction.strategy.header.encoding"].values
@@ -121,7 +121,7 @@ def verify(
     if since_ms is not None and settings.now_ms is None:
         raise click.UsageError("--since needs --now, the time of the last cleaning")
     with SparkOptions(master, driver_memory).session("verify") as spark:
-        from bench.workloads.judging.directories import verify_directories
+        from logstore.bench.workloads.judging.directories import verify_directories
 
         verdict = verify_directories(
             spark,
@@ -172,7 +172,7 @@ def print_verdict(verdict: Verdict) -> None:
 
 
 def _kinds(verdict: Verdict) -> Iterator[tuple[str, str, str]]:
-    from bench.workloads.judging.violations import KINDS
+    from logstore.bench.workloads.judging.violations import KINDS
 
     for kind, count in verdict.violations.items():
         yield kind, format_count(count), KINDS[kind]

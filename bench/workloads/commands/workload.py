@@ -50,15 +50,15 @@ _F = TypeVar("_F", bound=Callable[..., Any])
     cls=Group,
     lazy={
         "generate": (
-            "bench.workloads.commands.generate:generate",
+            "logstore.bench.workloads.commands.generate:generate",
             "Make a topic of keyed records, and the same rows as Parquet.",
         ),
         "verify": (
-            "bench.workloads.commands.verify:verify",
+            "logstore.bench.workloads.commands.verify:verify",
             "Prove a cleaning right, or show what is wrong with it.",
         ),
         "run": (
-            "bench.workloads.commands.run:run",
+            "logstore.bench.workloads.commands.run:run",
             "Generate, clean a copy and verify it, with the speed of each stage.",
         ),
     },
@@ -108,8 +108,12 @@ class SparkOptions(NamedTuple):
                 "workloads need PySpark, which is not installed: "
                 "pip install 'kafka-logstore[spark]'"
             )
-        from bench.workloads.spark.jvm import jvm_death
-        from bench.workloads.spark.session import spark_session, stop_session, was_interrupted
+        from logstore.bench.workloads.spark.jvm import jvm_death
+        from logstore.bench.workloads.spark.session import (
+            spark_session,
+            stop_session,
+            was_interrupted,
+        )
 
         spark = spark_session(
             name,

@@ -198,7 +198,7 @@ def _header_digests(rows: _Rows, _: pa.DataType) -> pa.Array:
 def _digests(
     data: NDArray[np.uint8], starts: NDArray[np.int64], sizes: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    from bench.workloads.datasource.kernels import digest_strings
+    from logstore.bench.workloads.datasource.kernels import digest_strings
 
     return digest_strings(
         data, np.ascontiguousarray(starts, np.int64), np.ascontiguousarray(sizes, np.int64)

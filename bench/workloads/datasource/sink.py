@@ -55,16 +55,16 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from bench.workloads.datasource.arrow import bytes_column, encoded_headers
-from bench.workloads.datasource.commit import (
+from logstore.bench.workloads.datasource.arrow import bytes_column, encoded_headers
+from logstore.bench.workloads.datasource.commit import (
     WriteJob,
     WrittenPartition,
     by_partition,
     closed,
     new_log,
 )
-from bench.workloads.datasource.options import number_of, refuse_unknown
-from bench.workloads.datasource.source import KAFKA_SCHEMA
+from logstore.bench.workloads.datasource.options import number_of, refuse_unknown
+from logstore.bench.workloads.datasource.source import KAFKA_SCHEMA
 from logstore.config.overrides import altered_overrides
 from logstore.errors import InvalidConfigurationError, InvalidRecordError
 from logstore.names import validate_topic_name

@@ -60,9 +60,15 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from bench.workloads.datasource.arrow import Stored, record_batch
-from bench.workloads.datasource.options import json_of, names_of, number_of, one_of, refuse_unknown
-from bench.workloads.datasource.splits import (
+from logstore.bench.workloads.datasource.arrow import Stored, record_batch
+from logstore.bench.workloads.datasource.options import (
+    json_of,
+    names_of,
+    number_of,
+    one_of,
+    refuse_unknown,
+)
+from logstore.bench.workloads.datasource.splits import (
     SegmentSplit,
     Task,
     splits_of,
@@ -179,7 +185,7 @@ class LogstoreDataSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return the writer of one job."""
-        from bench.workloads.datasource.sink import LogstoreWriter
+        from logstore.bench.workloads.datasource.sink import LogstoreWriter
 
         return LogstoreWriter(path_of(self.options), self.options, schema, overwrite=overwrite)
 

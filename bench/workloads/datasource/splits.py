@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql.datasource import InputPartition
 
-from bench.workloads.datasource.arrow import Stored
+from logstore.bench.workloads.datasource.arrow import Stored
 from logstore.broker import Broker
 from logstore.errors import (
     CorruptRecordError,

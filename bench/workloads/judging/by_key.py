@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as F
 
-from bench.workloads.judging.rows import (
+from logstore.bench.workloads.judging.rows import (
     FORBIDDEN,
     REQUIRED,
     Orders,

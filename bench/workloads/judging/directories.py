@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from os import PathLike
 from typing import TYPE_CHECKING, NamedTuple
 
-from bench.workloads.judging.kinds import example
-from bench.workloads.judging.scan import scan, scan_folded, scan_in_order
-from bench.workloads.judging.verify import EXAMPLES, Begin, Cleaned, Rules, Verdict, verify
-from bench.workloads.judging.versions import HEADER, OFFSET
+from logstore.bench.workloads.judging.kinds import example
+from logstore.bench.workloads.judging.scan import scan, scan_folded, scan_in_order
+from logstore.bench.workloads.judging.verify import EXAMPLES, Begin, Cleaned, Rules, Verdict, verify
+from logstore.bench.workloads.judging.versions import HEADER, OFFSET
 from logstore.broker import Broker
 from logstore.broker.setup import directories_of
 from logstore.config.log_config import LogConfig

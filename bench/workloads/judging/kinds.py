@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-from bench.workloads.judging.violations import KINDS
+from logstore.bench.workloads.judging.violations import KINDS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

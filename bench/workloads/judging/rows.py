@@ -17,9 +17,9 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from bench.workloads.judging.kinds import PLACE
-from bench.workloads.judging.rules import Begin, Cleaned, Rules
-from bench.workloads.judging.versions import HEADER, OFFSET, version_of
+from logstore.bench.workloads.judging.kinds import PLACE
+from logstore.bench.workloads.judging.rules import Begin, Cleaned, Rules
+from logstore.bench.workloads.judging.versions import HEADER, OFFSET, version_of
 from logstore.types import INT64_MAX
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from bench.workloads.judging.versions import ENCODINGS, HEADER, LONG, OFFSET, STRATEGIES
+from logstore.bench.workloads.judging.versions import ENCODINGS, HEADER, LONG, OFFSET, STRATEGIES
 from logstore.errors import InvalidConfigurationError
 
 

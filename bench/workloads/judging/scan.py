@@ -17,13 +17,13 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BooleanType, LongType, StructField, StructType
 
-from bench.workloads.datasource.source import LogstoreDataSource
+from logstore.bench.workloads.datasource.source import LogstoreDataSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from bench.workloads.datasource.source import LogstoreReader
-    from bench.workloads.datasource.splits import Task
+    from logstore.bench.workloads.datasource.source import LogstoreReader
+    from logstore.bench.workloads.datasource.splits import Task
 
 STRETCH_ROWS = 1 << 20
 STRETCH_BYTES = 64 << 20

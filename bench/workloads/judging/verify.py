@@ -25,10 +25,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 from pyspark.sql.window import Window
 
-from bench.workloads.judging.by_key import glances
-from bench.workloads.judging.kinds import MASKED, PLACE, example, in_order, told_apart
-from bench.workloads.judging.order import Place, records_out_of_order
-from bench.workloads.judging.rows import (
+from logstore.bench.workloads.judging.by_key import glances
+from logstore.bench.workloads.judging.kinds import MASKED, PLACE, example, in_order, told_apart
+from logstore.bench.workloads.judging.order import Place, records_out_of_order
+from logstore.bench.workloads.judging.rows import (
     FORBIDDEN,
     REQUIRED,
     Orders,
@@ -50,9 +50,9 @@ from bench.workloads.judging.rows import (
     wrong_horizon,
     young,
 )
-from bench.workloads.judging.rules import Begin, Cleaned, Rules
-from bench.workloads.judging.versions import OFFSET
-from bench.workloads.judging.violations import KINDS
+from logstore.bench.workloads.judging.rules import Begin, Cleaned, Rules
+from logstore.bench.workloads.judging.versions import OFFSET
+from logstore.bench.workloads.judging.violations import KINDS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from bench.workloads.making import draws
-from bench.workloads.making.draws import Bools, Bytes, Ints, Stream
-from bench.workloads.making.spec import BLOCK_RECORDS, Spec
+from logstore.bench.workloads.making import draws
+from logstore.bench.workloads.making.draws import Bools, Bytes, Ints, Stream
+from logstore.bench.workloads.making.spec import BLOCK_RECORDS, Spec
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.workloads.making import spec as specs
+from logstore.bench.workloads.making import spec as specs
 from logstore.types import DAY_MS
 
 Floats = NDArray[np.float64]

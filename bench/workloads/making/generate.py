@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from bench.workloads.datasource.commit import WriteJob, WrittenPartition, refuse_in_use
-from bench.workloads.making.log_files import MadePartition, write_partitions
-from bench.workloads.making.parcels import Parcel, parcels_of
-from bench.workloads.making.parquet import ParquetTarget
-from bench.workloads.making.spec import Spec
-from bench.workloads.stages import timed
+from logstore.bench.workloads.datasource.commit import WriteJob, WrittenPartition, refuse_in_use
+from logstore.bench.workloads.making.log_files import MadePartition, write_partitions
+from logstore.bench.workloads.making.parcels import Parcel, parcels_of
+from logstore.bench.workloads.making.parquet import ParquetTarget
+from logstore.bench.workloads.making.spec import Spec
+from logstore.bench.workloads.stages import timed
 from logstore.errors import InvalidConfigurationError
 from logstore.names import validate_topic_name
 from logstore.runtime import Runtime, SystemClock, random_source

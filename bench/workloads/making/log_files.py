@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bench.workloads.datasource.commit import WrittenPartition, closed, new_log
-from bench.workloads.making.parcels import COMMIT, DATA, ENTRY, Parcel
-from bench.workloads.making.spec import Spec
+from logstore.bench.workloads.datasource.commit import WrittenPartition, closed, new_log
+from logstore.bench.workloads.making.parcels import COMMIT, DATA, ENTRY, Parcel
+from logstore.bench.workloads.making.spec import Spec
 from logstore.config.broker_config import BrokerConfig
 from logstore.record import layout
 from logstore.record.crc32c import crc32c

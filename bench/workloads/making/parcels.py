@@ -12,14 +12,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bench.workloads.making.blocks import (
+from logstore.bench.workloads.making.blocks import (
     MALFORMED_BYTES,
     MALFORMED_VERSION,
     VERSION,
     Block,
     block_of,
 )
-from bench.workloads.making.spec import Spec
+from logstore.bench.workloads.making.spec import Spec
 from logstore.config.log_config import LogConfig
 from logstore.config.overrides import effective_config
 from logstore.log.drafts import ColumnsDraft, Placement

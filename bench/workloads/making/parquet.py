@@ -13,14 +13,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from bench.workloads.datasource.source import KAFKA_SCHEMA, LogstoreDataSource
+from logstore.bench.workloads.datasource.source import KAFKA_SCHEMA, LogstoreDataSource
 from logstore.errors import InvalidConfigurationError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.datasource import InputPartition
 
-    from bench.workloads.datasource.source import LogstoreReader
+    from logstore.bench.workloads.datasource.source import LogstoreReader
 
 _REPEATED = ["key", "topic", "partition", "timestampType", "headers.list.element.key"]
 """Columns of few different values, which alone are worth a dictionary."""

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, date, datetime
 from typing import Any
 
-from bench.workloads.datasource.options import nearest
-from bench.workloads.making.presets import PRESETS
+from logstore.bench.workloads.datasource.options import nearest
+from logstore.bench.workloads.making.presets import PRESETS
 from logstore.config.overrides import altered_overrides, effective_config
 from logstore.errors import InvalidConfigurationError, InvalidTopicError
 from logstore.names import validate_topic_name

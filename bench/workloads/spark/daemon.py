@@ -17,8 +17,8 @@ def prepare() -> None:
     """Import what tasks need, and load the kernels they run."""
     import pyspark.worker  # noqa: F401  # it is what a fork runs
 
-    import bench.workloads.judging.scan  # noqa: F401  # what tasks are unpickled with
-    from bench.workloads.datasource.kernels import digest_strings
+    import logstore.bench.workloads.judging.scan  # noqa: F401  # what tasks are unpickled with
+    from logstore.bench.workloads.datasource.kernels import digest_strings
     from logstore.record.columns import decode_section
 
     decode_section(b"", 0, 0, 0)

@@ -22,9 +22,9 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 import logstore
-from bench.workloads.datasource.source import LogstoreDataSource
-from bench.workloads.spark.java import find_java, temporary_java_home
-from bench.workloads.spark.jvm import start_jvm
+from logstore.bench.workloads.datasource.source import LogstoreDataSource
+from logstore.bench.workloads.spark.java import find_java, temporary_java_home
+from logstore.bench.workloads.spark.jvm import start_jvm
 
 ROOT = Path(logstore.__file__).resolve().parents[1]
 """What the workers need on their path to import `logstore`."""
@@ -58,7 +58,7 @@ COLLECTOR = "-XX:+UseParallelGC"
 """Collects while nothing else runs. The JVM's own choice works beside the tasks, so that they pause
 less, which nobody waits for here, and takes more time for it."""
 
-DAEMON = "bench.workloads.spark.daemon"
+DAEMON = "logstore.bench.workloads.spark.daemon"
 """What forks Python workers on this machine."""
 
 _LOG4J = """rootLogger.level = error

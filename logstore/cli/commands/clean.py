@@ -32,9 +32,9 @@ from logstore.cli.show.progress import ProgressBar, watched
 from logstore.cli.show.tables import Table, can_print, paint
 
 if TYPE_CHECKING:
-    from cleaner.passes.clean import PassProgress
     from logstore.broker.copies import CopyProgress
     from logstore.broker.reports import CleanReport
+    from logstore.cleaner.passes.clean import PassProgress
     from logstore.types import TopicPartition
 
 REASONS = {

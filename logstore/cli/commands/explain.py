@@ -24,9 +24,9 @@ from logstore.cli.show.tables import Styled, Table, can_print, paint
 from logstore.cli.times import format_duration, format_span, format_time
 
 if TYPE_CHECKING:
-    from cleaner.selection import CleaningDecision, Gate
     from logstore.broker import Broker
     from logstore.broker.reports import PartitionExplanation
+    from logstore.cleaner.selection import CleaningDecision, Gate
     from logstore.errors import LogStoreError
     from logstore.types import TopicPartition
 

@@ -18,7 +18,7 @@ from logstore.names import SEGMENT_SUFFIXES
 from logstore.runtime import FixedWallClock
 
 if TYPE_CHECKING:
-    from cleaner.stats import CleanerStats
+    from logstore.cleaner.stats import CleanerStats
 
 DATA = Path(__file__).with_name("data") / "kafka-3.9"
 

@@ -15,8 +15,8 @@ from logstore.runtime import SystemClock
 from logstore.types import DAY_MS, TopicPartition
 
 if TYPE_CHECKING:
-    from cleaner.passes.clean import PassProgress
-    from cleaner.stats import CleanerStats
+    from logstore.cleaner.passes.clean import PassProgress
+    from logstore.cleaner.stats import CleanerStats
 
 TOPIC = "user-accounts"
 MAX_LAG_DAYS = 7

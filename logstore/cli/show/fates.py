@@ -25,9 +25,9 @@ from logstore.cli.show.tables import Cell, Styled, Table, output_width, paint
 from logstore.errors import LogStoreError
 
 if TYPE_CHECKING:
-    from cleaner.passes.clean import PassProgress
     from logstore.broker import Broker
     from logstore.broker.fates import PartitionFates, RecordFate
+    from logstore.cleaner.passes.clean import PassProgress
     from logstore.types import TopicPartition
 
 # What stays is green and what goes yellow, what no cleaning looks at has a section's colour.

@@ -10,7 +10,7 @@ from logstore.cli.show.output import note, one_line, plural, tell
 FINDINGS_SHOWN_MAX = 10
 """Findings of recovery that are told one by one; a directory in disorder has hundreds."""
 
-_PACKAGES = ("logstore", "cleaner")
+_PACKAGES = ("logstore",)
 _RECOVERY = ("logstore.loading.loader", "logstore.loading.leftovers")
 
 

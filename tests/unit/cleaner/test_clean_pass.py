@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from cleaner.errors import CleaningAbortedError
-from cleaner.passes.chunks import ChunkReader
-from cleaner.passes.clean import _last_modified_ms, clean_pass
-from cleaner.passes.offset_map import OffsetMap
-from cleaner.passes.rewrite import Rewriter
+from logstore.cleaner.errors import CleaningAbortedError
+from logstore.cleaner.passes.chunks import ChunkReader
+from logstore.cleaner.passes.clean import _last_modified_ms, clean_pass
+from logstore.cleaner.passes.offset_map import OffsetMap
+from logstore.cleaner.passes.rewrite import Rewriter
 from logstore.errors import CorruptRecordError, SegmentOverflowError
 from logstore.log import Log
 from logstore.record.batch import RecordBatch, build_batch

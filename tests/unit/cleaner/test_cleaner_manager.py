@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from cleaner.errors import CleaningAbortedError
-from cleaner.manager import PassResult
 from logstore import Broker, TopicPartition, VirtualClock
+from logstore.cleaner.errors import CleaningAbortedError
+from logstore.cleaner.manager import PassResult
 from logstore.errors import InvalidConfigurationError, KafkaStorageError
 from logstore.runtime import MemoryFileSystem
 from logstore.types import AppendOrigin

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from cleaner.passes.fate import FATES, list_fates
-from cleaner.selection import cleanable_state
-from cleaner.stats import FATE_NAMES
 from logstore import Broker, VirtualClock
+from logstore.cleaner.passes.fate import FATES, list_fates
+from logstore.cleaner.selection import cleanable_state
+from logstore.cleaner.stats import FATE_NAMES
 from logstore.errors import CorruptRecordError
 from logstore.record.batch import seal_batch
 from logstore.record.codecs import Codec

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from cleaner.config import CleanerConfig
-from cleaner.passes.clean import clean_pass
 from logstore.broker import Broker
+from logstore.cleaner.config import CleanerConfig
+from logstore.cleaner.passes.clean import clean_pass
 from logstore.record.walk import walk_buffer
 from logstore.runtime import DiskFileSystem, FixedWallClock
 from logstore.types import TopicPartition

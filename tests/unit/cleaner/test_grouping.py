@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from cleaner.passes.grouping import BATCH_BYTES, BATCH_GROUPS, batch_groups, group_segments
+from logstore.cleaner.passes.grouping import BATCH_BYTES, BATCH_GROUPS, batch_groups, group_segments
 from logstore.config.log_config import LogConfig
 from logstore.types import INT32_MAX
 from tests.support.builders import memory_world

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cleaner import kernels
-from cleaner.passes.offset_map import OffsetMap
+from logstore.cleaner import kernels
+from logstore.cleaner.passes.offset_map import OffsetMap
 from logstore.record.batch import RecordBatch, build_batch, seal_batch
 from logstore.record.records import Record, encode_records
 from logstore.types import TimestampType

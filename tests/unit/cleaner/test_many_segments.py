@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cleaner.passes.grouping import BATCH_GROUPS
+from logstore.cleaner.passes.grouping import BATCH_GROUPS
 from logstore.log import Log
 from logstore.log import log as log_module
 from logstore.log import writer as appender

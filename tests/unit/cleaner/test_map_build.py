@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from cleaner.errors import OverflowedSegmentError
-from cleaner.passes.build import MapBuild
-from cleaner.passes.chunks import ChunkReader
-from cleaner.passes.offset_map import OffsetMap
+from logstore.cleaner.errors import OverflowedSegmentError
+from logstore.cleaner.passes.build import MapBuild
+from logstore.cleaner.passes.chunks import ChunkReader
+from logstore.cleaner.passes.offset_map import OffsetMap
 from logstore.errors import CorruptRecordError
 from tests.support.builders import World, batch, memory_world
 from tests.support.cleaning import (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from cleaner import kernels
-from cleaner.errors import OffsetMapFullError
-from cleaner.passes.offset_map import OffsetMap
+from logstore.cleaner import kernels
+from logstore.cleaner.errors import OffsetMapFullError
+from logstore.cleaner.passes.offset_map import OffsetMap
 from logstore.errors import InvalidConfigurationError
 from logstore.runtime import random_source
 

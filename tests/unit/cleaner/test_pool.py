@@ -8,9 +8,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from cleaner.stats import CleanerStats
-from cleaner.strategy import Strategy
 from logstore import Broker, TopicPartition, VirtualClock
+from logstore.cleaner.stats import CleanerStats
+from logstore.cleaner.strategy import Strategy
 from logstore.errors import InvalidConfigurationError
 from logstore.runtime import MemoryFileSystem, SystemClock
 

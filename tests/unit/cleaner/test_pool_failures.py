@@ -10,11 +10,11 @@ from typing import Any, NoReturn
 
 import pytest
 
-from cleaner import manager
-from cleaner.passes import clean, rewrite
-from cleaner.passes.build import MapBuild, SeedPass
-from cleaner.states import IN_PROGRESS
 from logstore import Broker, TopicPartition, VirtualClock
+from logstore.cleaner import manager
+from logstore.cleaner.passes import clean, rewrite
+from logstore.cleaner.passes.build import MapBuild, SeedPass
+from logstore.cleaner.states import IN_PROGRESS
 from logstore.log import Log
 from logstore.runtime import MemoryFileSystem, SystemClock
 from logstore.testing import Fault, FaultyFileSystem, Kind, SimulatedCrash

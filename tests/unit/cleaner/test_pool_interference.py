@@ -6,11 +6,11 @@ import threading
 
 import pytest
 
-from cleaner.manager import PassResult
-from cleaner.selection import CleanableState
-from cleaner.states import ABORTED, CleaningStates, paused
 from logstore import Broker, VirtualClock
 from logstore.check.directory import Checker
+from logstore.cleaner.manager import PassResult
+from logstore.cleaner.selection import CleanableState
+from logstore.cleaner.states import ABORTED, CleaningStates, paused
 from logstore.directories import directory as log_directory
 from logstore.errors import KafkaStorageError, UnknownTopicOrPartitionError
 from logstore.log import Log

@@ -10,8 +10,8 @@ from collections import Counter
 
 import pytest
 
-from cleaner.passes.clean import clean_pass
-from cleaner.stats import CleanerStats
+from logstore.cleaner.passes.clean import clean_pass
+from logstore.cleaner.stats import CleanerStats
 from logstore.errors import CorruptRecordError
 from logstore.log import Log
 from logstore.runtime import File, MemoryFileSystem, Runtime, VirtualClock

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cleaner.selection import (
+from logstore.cleaner.selection import (
     Circumstances,
     CleanableState,
     CleaningDecision,

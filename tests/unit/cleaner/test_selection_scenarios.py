@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cleaner.selection import CleanableState, cleanable_state
 from logstore import Broker, TopicPartition, VirtualClock
+from logstore.cleaner.selection import CleanableState, cleanable_state
 from logstore.runtime import MemoryFileSystem
 from tests.support.builders import memory_world
 from tests.support.cleaning import Producer, bases_of, compacted

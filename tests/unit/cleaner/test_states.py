@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from cleaner.errors import CleaningAbortedError, IllegalCleaningStateError
-from cleaner.states import ABORTED, IN_PROGRESS, CleaningStates, paused
+from logstore.cleaner.errors import CleaningAbortedError, IllegalCleaningStateError
+from logstore.cleaner.states import ABORTED, IN_PROGRESS, CleaningStates, paused
 from logstore.runtime import Runtime, SystemClock, ThreadScheduler, VirtualClock
 from logstore.types import TopicPartition
 

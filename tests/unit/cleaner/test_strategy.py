@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cleaner.strategy import Order, Strategy, recommendations
+from logstore.cleaner.strategy import Order, Strategy, recommendations
 from logstore.config.log_config import LogConfig
 from logstore.record.varint import encode_varint
 

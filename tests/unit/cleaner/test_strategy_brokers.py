@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from cleaner.config import CleanerConfig
-from cleaner.strategy import Strategy
 from logstore import Broker, VirtualClock
+from logstore.cleaner.config import CleanerConfig
+from logstore.cleaner.strategy import Strategy
 from logstore.runtime import MemoryFileSystem
 from tests.support.cleaning import offsets_in
 

@@ -10,9 +10,9 @@ from dataclasses import replace
 
 import pytest
 
-from cleaner.config import CleanerConfig
-from cleaner.strategy import Strategy
 from logstore import Broker, VirtualClock
+from logstore.cleaner.config import CleanerConfig
+from logstore.cleaner.strategy import Strategy
 from logstore.errors import InvalidConfigurationError
 from logstore.log import Log
 from logstore.record.batch import RecordBatch, build_batch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cleaner.passes.grouping import group_segments
+from logstore.cleaner.passes.grouping import group_segments
 from logstore.log import Log
 from logstore.names import SNAPSHOT_SUFFIX
 from logstore.types import INT32_MAX

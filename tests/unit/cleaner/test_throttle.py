@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cleaner.pool.throttle import UNLIMITED, Throttle, Throttles
+from logstore.cleaner.pool.throttle import UNLIMITED, Throttle, Throttles
 from logstore.config.broker_config import BrokerConfig
 from logstore.runtime import Runtime, VirtualClock
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cleaner.selection import cleanable_state
+from logstore.cleaner.selection import cleanable_state
 from logstore.log import Log
 from logstore.record.codecs import Codec
 from logstore.record.control import ControlType, encode_control_key

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from cleaner import kernels
-from cleaner.passes.chunks import Chunk, ChunkReader
-from cleaner.passes.transactions import AbortedTransactions, TransactionState, keep_last_batches
+from logstore.cleaner import kernels
+from logstore.cleaner.passes.chunks import Chunk, ChunkReader
+from logstore.cleaner.passes.transactions import (
+    AbortedTransactions,
+    TransactionState,
+    keep_last_batches,
+)
 from logstore.errors import CorruptRecordError
 from logstore.producers.entry import LastRecord
 from logstore.record.batch import RecordBatch, build_batch

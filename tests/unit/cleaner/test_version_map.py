@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from cleaner import kernels
-from cleaner.config import CleanerConfig
-from cleaner.errors import OffsetMapFullError
-from cleaner.passes.offset_map import OffsetMap
-from cleaner.passes.version_map import VersionMap
-from cleaner.strategy import Order, Strategy
+from logstore.cleaner import kernels
+from logstore.cleaner.config import CleanerConfig
+from logstore.cleaner.errors import OffsetMapFullError
+from logstore.cleaner.passes.offset_map import OffsetMap
+from logstore.cleaner.passes.version_map import VersionMap
+from logstore.cleaner.strategy import Order, Strategy
 from logstore.config.broker_config import BrokerConfig
 from logstore.errors import InvalidConfigurationError
 from logstore.runtime import random_source

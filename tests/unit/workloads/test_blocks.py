@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.workloads.making import draws
-from bench.workloads.making.blocks import (
+from logstore.bench.workloads.making import draws
+from logstore.bench.workloads.making.blocks import (
     MALFORMED_VERSION,
     NO_TRANSACTION,
     NO_VERSION,
     VERSION,
     block_of,
 )
-from bench.workloads.making.presets import PRESETS
-from bench.workloads.making.spec import BLOCK_RECORDS, Spec, from_mapping
+from logstore.bench.workloads.making.presets import PRESETS
+from logstore.bench.workloads.making.spec import BLOCK_RECORDS, Spec, from_mapping
 from logstore.broker import murmur2
 from tests.support.generated import blocks_of, preset
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import tomllib
 
-from bench.workloads.making.presets import PRESETS
-from bench.workloads.making.spec import parse
+from logstore.bench.workloads.making.presets import PRESETS
+from logstore.bench.workloads.making.spec import parse
 from tests.support import workload_docs
 from tests.support.generated import preset
 

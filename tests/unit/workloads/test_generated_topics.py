@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.workloads.datasource.commit import new_log
-from bench.workloads.making import blocks
-from bench.workloads.making import spec as specs
-from bench.workloads.making.parcels import COMMIT, DATA, ENTRY, parcels_of
-from bench.workloads.making.presets import PRESETS
-from bench.workloads.making.spec import Spec, from_mapping
 from logstore import Broker
+from logstore.bench.workloads.datasource.commit import new_log
+from logstore.bench.workloads.making import blocks
+from logstore.bench.workloads.making import spec as specs
+from logstore.bench.workloads.making.parcels import COMMIT, DATA, ENTRY, parcels_of
+from logstore.bench.workloads.making.presets import PRESETS
+from logstore.bench.workloads.making.spec import Spec, from_mapping
 from logstore.check import Checker
 from logstore.checkpoint.topic_id import decode_topic_id, read_partition_metadata
 from logstore.errors import InvalidTimestampError

@@ -9,9 +9,9 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
-from bench.workloads.making.parcels import ENTRY, parcels_of
-from bench.workloads.making.presets import PRESETS
-from bench.workloads.making.spec import BLOCK_RECORDS, Spec, parse
+from logstore.bench.workloads.making.parcels import ENTRY, parcels_of
+from logstore.bench.workloads.making.presets import PRESETS
+from logstore.bench.workloads.making.spec import BLOCK_RECORDS, Spec, parse
 from logstore.errors import InvalidConfigurationError
 from tests.support.generated import preset
 
