@@ -237,7 +237,7 @@ def test_records_of_a_bomb_take_a_small_multiple_of_the_limit() -> None:
 
 CHILD = """
     import resource, sys
-    from cleaner.config import CleanerConfig
+    from logstore.cleaner.config import CleanerConfig
     from logstore.errors import CorruptRecordError
     from logstore.record.codecs import Codec
     from tests.fuzz.test_bounds import bomb, with_codec

@@ -32,8 +32,8 @@ import json
 import pytest
 
 from logstore.cli.main import main
-from bench.workloads.commands.workload import SparkOptions
-from bench.workloads.spark.jvm import SparkDiedError
+from logstore.bench.workloads.commands.workload import SparkOptions
+from logstore.bench.workloads.spark.jvm import SparkDiedError
 from tests.spark.conftest import interpreted, session_of_all, spark
 
 

@@ -1,6 +1,6 @@
 """The cleaner under strategies with versions told a second time: plain Python on ints and dicts.
 
-Twins of `cleaner/kernels/versions.py` and of what `mapping` and `classify` make of them. Written from
+Twins of `cleaner/kernels/versions.py` and of what `mapping` and `classify` make of them, from
 cleaner-semantics §13; nothing here comes from `cleaner`.
 """
 
