@@ -43,6 +43,7 @@ $(CORE): pyproject.toml requirements/core.txt | $(BIN)/python
 	@echo "Installing the core dependencies and logstore itself ..."
 	@$(PIP) install --require-hashes -r requirements/core.txt
 	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@find logstore cleaner bench -name '*.nb[ic]' -delete # kernels compiled by another numba, or under other names
 	@touch $@
 
 $(DEV): requirements/dev.txt $(CORE)
