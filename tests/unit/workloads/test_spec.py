@@ -180,7 +180,8 @@ def test_no_batch_is_larger_than_the_largest(codec: str) -> None:
 def test_parsing_needs_neither_spark_nor_numpy() -> None:
     code = (
         "import sys; sys.modules['pyspark'] = sys.modules['numpy'] = None\n"
-        "from logstore.bench.workloads.making.spec import parse; print(parse('records = 5').records)"
+        "from logstore.bench.workloads.making.spec import parse\n"
+        "print(parse('records = 5').records)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "5\n"
