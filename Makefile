@@ -126,9 +126,9 @@ workload: $(ALL) ## generate, clean and verify 10 million records on Spark: SPEC
 		$(if $(RECORDS),--set records=$(RECORDS)) $(WORKLOAD_ARGS)
 
 docs: $(DEV) ## write docs/CLI.md, docs/CONFIG.md and docs/WORKLOAD-KEYS.md again
-	@PYTHONPATH=. $(BIN)/python tests/support/cli_docs.py
-	@PYTHONPATH=. $(BIN)/python tests/support/config_docs.py
-	@PYTHONPATH=. $(BIN)/python tests/support/workload_docs.py
+	@PYTHONPATH=. $(BIN)/python tests/support/docs/cli_docs.py
+	@PYTHONPATH=. $(BIN)/python tests/support/docs/config_docs.py
+	@PYTHONPATH=. $(BIN)/python tests/support/docs/workload_docs.py
 
 # --- upkeep -----------------------------------------------------------------------------------
 

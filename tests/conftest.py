@@ -8,7 +8,7 @@ os.environ["LOGSTORE_VERIFY"] = "1"
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support.builders import World, disk_world, memory_world
+from tests.support.world.builders import World, disk_world, memory_world
 
 settings.register_profile("dev", max_examples=20, stateful_step_count=20, deadline=None)
 settings.register_profile("ci", derandomize=True, stateful_step_count=30, deadline=None)

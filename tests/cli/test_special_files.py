@@ -7,7 +7,7 @@ import os
 import pytest
 
 from tests.cli.conftest import lines
-from tests.support.special_files import no_hang
+from tests.support.world.special_files import no_hang
 
 NAMES = (
     "logstore-topics.json",

@@ -29,8 +29,8 @@ from logstore.testing import (
 )
 from tests.crash.harness import CORNERS, OF_RECOVERIES, Profile, Tally, fingerprint, modes
 from tests.crash.journal import check_log
-from tests.support.builders import World, memory_world
-from tests.support.cleaning import (
+from tests.support.world.builders import World, memory_world
+from tests.support.world.cleaning import (
     ALL_KEYS,
     Producer,
     bases_of,

@@ -26,8 +26,8 @@ from logstore.testing import (
     Operation,
     SimulatedCrash,
 )
-from tests.support.builders import World, memory_world
-from tests.support.cleaning import (
+from tests.support.world.builders import World, memory_world
+from tests.support.world.cleaning import (
     ALL_KEYS,
     Producer,
     committed,

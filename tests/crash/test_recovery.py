@@ -19,8 +19,8 @@ from logstore.testing import (
 )
 from tests.crash.harness import KEPT, Profile, fingerprint, modes, run
 from tests.crash.journal import check_log, found_in, open_broker
-from tests.support.builders import batch, log_name
-from tests.support.crafted import (
+from tests.support.world.builders import batch, log_name
+from tests.support.world.crafted import (
     FAR,
     SPLIT_BASES,
     Files,

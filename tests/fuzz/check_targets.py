@@ -14,7 +14,7 @@ from logstore.runtime import ReadOnlyFileSystem
 from tests.fuzz import oracle, seeds
 from tests.fuzz.contract import LIMIT, OK, Target
 from tests.fuzz.log_targets import LOG, SOUND, SOUND_BASE, index_name, readable, recoverable
-from tests.support.builders import World, memory_world
+from tests.support.world.builders import World, memory_world
 
 OPEN, CLOSED = False, True
 EPOCHS = b"0\n1\n0 0\n"

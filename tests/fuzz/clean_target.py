@@ -1,6 +1,6 @@
 """Fuzz target of the cleaner: a segment of any bytes, below another one, is cleaned.
 
-The contract: what `tests.support.cleaner_oracle` leaves of it, or an error that is documented and a
+The contract: what `cleaner_oracle` leaves of it, or an error that is documented and a
 log as it was. The transaction index is what the batches say; the producers are those that the
 log's own rules learn from them.
 """
@@ -26,10 +26,10 @@ from logstore.types import AbortedTxn
 from tests.fuzz import oracle, seeds
 from tests.fuzz.contract import CONFIG, LIMIT, OK, Target, outcome_of
 from tests.fuzz.log_targets import LOG, index_name, open_world, plain_section, records_in, world_of
-from tests.support import cleaner_oracle
-from tests.support.builders import abort, batch, commit, data_batch, log_name
-from tests.support.cleaner_oracle import empty_batch
-from tests.support.cleaning import batches_in, run_pass, txn_entries
+from tests.support.oracles import cleaner_oracle
+from tests.support.oracles.cleaner_oracle import empty_batch
+from tests.support.world.builders import abort, batch, commit, data_batch, log_name
+from tests.support.world.cleaning import batches_in, run_pass, txn_entries
 
 NEXT_BASE = 1_000_000
 NEXT = batch(NEXT_BASE, NEXT_BASE + 2, key=b"next")

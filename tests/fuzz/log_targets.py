@@ -28,8 +28,8 @@ from logstore.record.walk import walk_buffer
 from logstore.types import AppendOrigin
 from tests.fuzz import oracle, seeds
 from tests.fuzz.contract import CONFIG, LIMIT, OK, Target, check, outcome_of
-from tests.support.builders import TP, World, batch, log_name, memory_world
-from tests.support.cleaning import batches_in
+from tests.support.world.builders import TP, World, batch, log_name, memory_world
+from tests.support.world.cleaning import batches_in
 
 LOG = log_name(0)
 SETTINGS = {name: getattr(CONFIG, name) for name in CONFIG.__dataclass_fields__}
@@ -406,7 +406,7 @@ def snapshot_beside_log(data: bytes) -> str:
 
 def seeds_transaction(start: int) -> bytes:
     """A transaction of the producers that the sound log knows, ended both ways."""
-    from tests.support.builders import abort, commit, data_batch
+    from tests.support.world.builders import abort, commit, data_batch
 
     return b"".join(
         (

@@ -10,8 +10,8 @@ from logstore.record.batch import RecordBatch, build_batch
 from logstore.record.codecs import Codec, compress
 from logstore.record.records import Record
 from logstore.record.varint import encode_varint
-from tests.support import golden
-from tests.support.builders import abort, batch, commit, data_batch, old_message
+from tests.support.world import golden
+from tests.support.world.builders import abort, batch, commit, data_batch, old_message
 
 KAFKA = Path(__file__).resolve().parents[1] / "data" / "kafka-3.9"
 FILE_MAX = 6000

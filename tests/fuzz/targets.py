@@ -47,10 +47,10 @@ from logstore.topics import TopicStore
 from logstore.types import INT64_MAX, OffsetPosition
 from tests.fuzz import oracle, seeds
 from tests.fuzz.contract import LIMIT, OK, OUTCOMES, Target, outcome_of
-from tests.support import cleaner_oracle
-from tests.support.builders import memory_world
-from tests.support.kernel_calls import assemble, build, classify, compete, scan, unfolded
-from tests.support.version_oracle import By, VersionKeyMap
+from tests.support.oracles import cleaner_oracle
+from tests.support.oracles.version_oracle import By, VersionKeyMap
+from tests.support.world.builders import memory_world
+from tests.support.world.kernel_calls import assemble, build, classify, compete, scan, unfolded
 
 if TYPE_CHECKING:
     import numpy as np

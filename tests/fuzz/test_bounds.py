@@ -21,8 +21,8 @@ from logstore.record.batch import RecordBatch, build_batch, decode_stored, seal_
 from logstore.record.codecs import XERIAL_HEADER, Codec, compress, decompress
 from logstore.record.records import Record, encode_record
 from tests.fuzz.mutate import repair_batches
-from tests.support.builders import batch, log_name, memory_world
-from tests.support.cleaning import run_pass
+from tests.support.world.builders import batch, log_name, memory_world
+from tests.support.world.cleaning import run_pass
 
 MIB = 1 << 20
 KEY = "logstore.decompression.max.bytes"
@@ -242,8 +242,8 @@ CHILD = """
     from logstore.errors import CorruptRecordError
     from logstore.record.codecs import Codec
     from tests.fuzz.test_bounds import bomb, with_codec
-    from tests.support.builders import batch, log_name, memory_world
-    from tests.support.cleaning import run_pass
+    from tests.support.world.builders import batch, log_name, memory_world
+    from tests.support.world.cleaning import run_pass
 
     MIB = 1 << 20
     bombs = {codec: with_codec(bomb(codec, 96 * MIB), codec) for codec in (Codec.GZIP, Codec.ZSTD)}

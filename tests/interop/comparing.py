@@ -26,8 +26,8 @@ from logstore.record.codecs import Codec
 from logstore.record.header import BatchHeader
 from logstore.record.walk import walk_buffer
 from logstore.types import INT64_MAX
-from tests.support import interop_engine as engine
-from tests.support.interop_view import sorted_snapshot
+from tests.support.interop.judge import engine
+from tests.support.interop.view import sorted_snapshot
 
 SEGMENT_FILES = (".log", ".index", ".timeindex", ".txnindex")
 DATED_FILES = SEGMENT_FILES[:3]

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.support.interop import BUILDS, PROJECT
+from tests.support.interop.judge import BUILDS, PROJECT
 
 PAGE = Path(__file__).parents[2] / "docs" / "COMPATIBILITY.md"
 BEGIN = "<!-- made by `python -m tests.interop.compatibility`: begin -->"

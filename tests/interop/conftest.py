@@ -14,7 +14,7 @@ from typing import NoReturn
 
 import pytest
 
-from tests.support.interop import (
+from tests.support.interop.judge import (
     BUILDS,
     KAFKA_3,
     KAFKA_4,

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from logstore.record.batch import build_batch
 from logstore.record.records import Record
-from tests.support.interop_live import Left, State
+from tests.support.interop.live import Left, State
 
 Damage = Callable[[Path], None]
 """Changes a partition's folder; a file that is not there is passed over."""

@@ -23,7 +23,7 @@ from logstore.record.control import (
 )
 from logstore.record.records import Record
 from tests.interop.stories import START_MS
-from tests.support.interop_live import Left, State
+from tests.support.interop.live import Left, State
 
 INT64_MAX = 2**63 - 1
 LONG_MS = 10**9

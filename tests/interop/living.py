@@ -30,8 +30,8 @@ from tests.interop import damages, partings
 from tests.interop.differential import FULL_INDEX
 from tests.interop.histories import LONG_MS, Historian
 from tests.interop.partings import Parted, Step
-from tests.support.interop import KAFKA_3, Judge, JudgeError, fast_scratch
-from tests.support.interop_live import (
+from tests.support.interop.judge import KAFKA_3, Judge, JudgeError, fast_scratch
+from tests.support.interop.live import (
     TOPIC,
     KafkaLive,
     Left,
@@ -41,7 +41,7 @@ from tests.support.interop_live import (
     State,
     bounded,
 )
-from tests.support.interop_view import complaints, differences, sorted_snapshot, view_of
+from tests.support.interop.view import complaints, differences, sorted_snapshot, view_of
 
 EPOCHS = "leader-epoch-checkpoint"
 DAMAGED_SNAPSHOT = ("Snapshot failed schema validation", "Snapshot is corrupt")

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from logstore.record.batch import RecordBatch
 from logstore.record.header import BatchHeader
 from logstore.record.layout import LOG_OVERHEAD
-from tests.support.interop_live import Operation, State
+from tests.support.interop.live import Operation, State
 
 FORGOTTEN = "truncated when no producer was known"
 CAME_BACK = "came back to an epoch within one replay"

@@ -28,8 +28,8 @@ from logstore.types import INT32_MAX
 from tests.interop import living
 from tests.interop.histories import INT64_MAX, Historian, Kind, Operation, deletes
 from tests.interop.living import History
-from tests.support.interop import Judge
-from tests.support.interop_live import Left, State
+from tests.support.interop.judge import Judge
+from tests.support.interop.live import Left, State
 
 RESENDABLE = 7
 """Batches a client may send again: more than the five that a log remembers."""

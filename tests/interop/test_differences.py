@@ -18,10 +18,10 @@ from tests.interop.living import encoded
 from tests.interop.partings import CONTRADICTION
 from tests.interop.stories import START_MS
 from tests.interop.test_judge import agree
-from tests.support.builders import abort, batch, commit, data_batch
-from tests.support.interop import JudgeError
-from tests.support.interop_live import TOPIC, KafkaLive, Left, OurLive
-from tests.support.interop_view import view_of
+from tests.support.interop.judge import JudgeError
+from tests.support.interop.live import TOPIC, KafkaLive, Left, OurLive
+from tests.support.interop.view import view_of
+from tests.support.world.builders import abort, batch, commit, data_batch
 
 pytestmark = pytest.mark.interop
 

@@ -7,9 +7,9 @@ import pytest
 from logstore.inspect.dump import DumpOptions, Stream, dump_files
 from logstore.record.crc32c import crc32c
 from logstore.runtime import DiskFileSystem, ReadOnlyFileSystem
-from tests.support.dump_tool import WORKING_DIR, cases, kafka_dump
-from tests.support.golden_dirs import ROOT
-from tests.support.interop import REQUIRED, Unavailable
+from tests.support.interop.dump_tool import WORKING_DIR, cases, kafka_dump
+from tests.support.interop.judge import REQUIRED, Unavailable
+from tests.support.world.golden_dirs import ROOT
 
 pytestmark = pytest.mark.interop
 

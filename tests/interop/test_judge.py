@@ -8,8 +8,8 @@ import pytest
 
 from tests.interop import leftovers, workloads  # noqa: F401  # add their shapes to WRITERS
 from tests.interop.directories import GOLDEN, WRITERS, Written
-from tests.support.interop import Judge
-from tests.support.interop_view import complaints, differences, view_of
+from tests.support.interop.judge import Judge
+from tests.support.interop.view import complaints, differences, view_of
 
 pytestmark = pytest.mark.interop
 

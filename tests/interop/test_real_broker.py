@@ -11,8 +11,8 @@ from logstore.check import INFO, CheckCounts, Checker
 from logstore.names import METADATA_LOG_DIR
 from logstore.runtime import DiskFileSystem, ReadOnlyFileSystem
 from tests.interop.conftest import unavailable
-from tests.support.interop import RELEASES, Unavailable
-from tests.support.real_broker import RealBroker
+from tests.support.interop.judge import RELEASES, Unavailable
+from tests.support.interop.real_broker import RealBroker
 
 pytestmark = pytest.mark.interop
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from logstore import Broker, VirtualClock
-from tests.support.interop import REQUIRED
-from tests.support.segment_faults import LogBytes
-from tests.support.workload_commands import ROOT, environ_without_java, run_commands
+from tests.support.interop.judge import REQUIRED
+from tests.support.world.segment_faults import LogBytes
+from tests.support.world.workload_commands import ROOT, environ_without_java, run_commands
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
@@ -30,7 +30,7 @@ def cluster(tmp_path):
         import pyspark  # noqa: F401
 
         from logstore.bench.workloads.spark.java import JavaNotFoundError
-        from tests.support.spark_cluster import spark_cluster
+        from tests.support.world.spark_cluster import spark_cluster
     except ImportError as error:
         _unavailable(error)
     try:

@@ -8,7 +8,7 @@ from pathlib import Path
 from logstore.bench.workloads.making.presets import PRESETS
 from logstore.types import DAY_MS
 from tests.interop.directories import WRITERS, Written
-from tests.support.generated import make_topic, preset
+from tests.support.world.generated import make_topic, preset
 
 RECORDS = 3_000
 

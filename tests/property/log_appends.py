@@ -26,7 +26,7 @@ from logstore.runtime.clock import VIRTUAL_EPOCH_MS
 from logstore.testing import FaultyFileSystem
 from logstore.types import AppendOrigin, TimestampType
 from tests.property.log_model import Batch, LogModel
-from tests.support.builders import (
+from tests.support.world.builders import (
     CODECS,
     abort,
     batch,

@@ -20,7 +20,7 @@ from logstore.log.reader import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMEST
 from logstore.runtime import Runtime
 from logstore.testing import Contents, CrashMode, FaultyFileSystem, Names
 from tests.property.log_appends import DAY_MS, AppendingMachine, alterations, around_the_start
-from tests.support.builders import batch, disk_world, log_name
+from tests.support.world.builders import batch, disk_world, log_name
 
 crash_modes = st.builds(
     CrashMode,

@@ -34,7 +34,7 @@ from tests.property.pool_model import (
     Transaction,
     follow,
 )
-from tests.support.pool_world import (
+from tests.support.world.pool_world import (
     CountingFileSystem,
     SteppedScheduler,
     files_of_log,

@@ -12,7 +12,7 @@ from logstore.record.codecs import Codec
 from logstore.record.records import Record
 from logstore.runtime import MemoryFileSystem, ReadOnlyFileSystem, VirtualClock
 from logstore.types import AppendOrigin
-from tests.support.builders import abort, commit, data_batch
+from tests.support.world.builders import abort, commit, data_batch
 
 POLICIES = ("delete", "compact", "compact,delete")
 OPEN = {"missing_index", "leftover_deleted", "checkpoint_below_start"}

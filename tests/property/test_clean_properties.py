@@ -17,8 +17,9 @@ from logstore.cleaner.strategy import Strategy
 from logstore.log import Log
 from logstore.record.codecs import Codec
 from logstore.runtime import Runtime, VirtualClock
-from tests.support.builders import World, disk_world, memory_world
-from tests.support.cleaning import (
+from tests.support.oracles.oracle import Item, OracleLog, latest_values, survivors
+from tests.support.world.builders import World, disk_world, memory_world
+from tests.support.world.cleaning import (
     batches_in,
     compacted,
     contents,
@@ -28,7 +29,6 @@ from tests.support.cleaning import (
     run_pass,
     run_passes,
 )
-from tests.support.oracle import Item, OracleLog, latest_values, survivors
 
 RETENTION_MS = 1000
 SMALL = 600

@@ -8,7 +8,12 @@ import hypothesis.strategies as st
 from hypothesis import given, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from tests.support.transaction_model import CODECS, PRODUCERS, RETENTION_MS, TransactionModel
+from tests.support.oracles.transaction_model import (
+    CODECS,
+    PRODUCERS,
+    RETENTION_MS,
+    TransactionModel,
+)
 
 segment_sizes = st.sampled_from([400, 900, 100_000])
 seeds = st.integers(0, 2**32 - 1)

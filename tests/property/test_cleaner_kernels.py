@@ -18,16 +18,16 @@ from logstore.record.batch import RecordBatch, build_batch
 from logstore.record.codecs import Codec
 from logstore.record.records import Record
 from logstore.runtime import random_source
-from tests.support import cleaner_oracle as oracle
-from tests.support.chunk_strategies import (
+from tests.support.oracles import cleaner_oracle as oracle
+from tests.support.world.chunk_strategies import (
     NOW_MS,
     keys,
     loaded,
     stored_batches,
     values,
 )
-from tests.support.kernel_calls import FORMS, array, assemble, build, classify, scan
-from tests.support.record_strategies import damaged
+from tests.support.world.kernel_calls import FORMS, array, assemble, build, classify, scan
+from tests.support.world.record_strategies import damaged
 
 pytestmark = pytest.mark.skipif(
     not hasattr(kernels.scan_batches, "signatures"),

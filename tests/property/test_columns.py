@@ -10,7 +10,7 @@ from logstore.record.batch import build_batch
 from logstore.record.codecs import Codec
 from logstore.record.records import Record
 from logstore.types import AppendOrigin, TimestampType
-from tests.support.builders import abort, commit, memory_world
+from tests.support.world.builders import abort, commit, memory_world
 
 REPLICA = AppendOrigin.REPLICATION
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from logstore import Broker, TopicPartition, VirtualClock
 from logstore.runtime import MemoryFileSystem
-from tests.support.cleaning import Producer
+from tests.support.world.cleaning import Producer
 
 TP = TopicPartition("t", 0)
 T = 1_700_000_000_000

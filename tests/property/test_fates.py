@@ -23,15 +23,15 @@ from logstore.cleaner.selection import CleanableState, cleanable_state
 from logstore.cleaner.stats import FATE_NAMES, CleanerStats
 from logstore.cleaner.strategy import Order
 from logstore.runtime import MemoryFileSystem
-from tests.support.chunk_strategies import loaded, stored_batches
-from tests.support.cleaning import offsets_in, run_pass
-from tests.support.transaction_model import (
+from tests.support.oracles.transaction_model import (
     RETENTION_MS,
     TransactionModel,
     config_of,
     drawn_action,
     physical,
 )
+from tests.support.world.chunk_strategies import loaded, stored_batches
+from tests.support.world.cleaning import offsets_in, run_pass
 
 GONE = frozenset(FATE_NAMES) - {"retained"}
 

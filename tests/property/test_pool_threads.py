@@ -31,7 +31,7 @@ from tests.property.pool_threads import (
     truncater,
     writer,
 )
-from tests.support.pool_world import SUFFIXES, files_of_log
+from tests.support.world.pool_world import SUFFIXES, files_of_log
 
 MINUTES = float(os.environ.get("LOGSTORE_POOL_MINUTES", "10"))
 

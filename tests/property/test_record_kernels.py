@@ -16,7 +16,7 @@ from logstore.errors import InvalidRecordError
 from logstore.record import kernels, records
 from logstore.record.columns import BytesColumn, decode_section, encode_section, headers_column
 from logstore.record.varint import decode_varint, decode_varlong, encode_varint
-from tests.support.record_strategies import INT32, INT64, damaged, record_lists, timestamps
+from tests.support.world.record_strategies import INT32, INT64, damaged, record_lists, timestamps
 
 pytestmark = pytest.mark.skipif(
     not hasattr(kernels.crc32c, "signatures"),

@@ -17,8 +17,8 @@ from logstore.broker import ConsumerRecord
 from logstore.cleaner.config import CleanerConfig
 from logstore.cleaner.stats import FATE_NAMES, CleanerStats
 from logstore.runtime import MemoryFileSystem
-from tests.support.cleaning import offsets_in
-from tests.support.version_oracle import By, order_of
+from tests.support.oracles.version_oracle import By, order_of
+from tests.support.world.cleaning import offsets_in
 
 RETENTION_MS = 1000
 BY = {"timestamp": By("timestamp"), "header": By("long"), "varlong": By("varlong")}

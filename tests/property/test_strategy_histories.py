@@ -15,7 +15,7 @@ import pytest
 from logstore.cleaner.kernels.versions import LATER_LOSER
 from logstore.cleaner.passes import build, clean
 from logstore.types import INT64_MAX
-from tests.support.version_model import VersionModel
+from tests.support.oracles.version_model import VersionModel
 
 SHORT = 150
 LONG = int(os.environ.get("LOGSTORE_STRATEGY_HISTORIES", "6000"))

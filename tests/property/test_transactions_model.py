@@ -17,8 +17,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from logstore.broker import OffsetAndMetadata
 from logstore.errors import InvalidProducerEpochError, LogStoreError
 from logstore.types import TopicPartition
-from tests.support.edited_batches import with_offset_and_epoch
-from tests.support.transactions import Bench
+from tests.support.world.edited_batches import with_offset_and_epoch
+from tests.support.world.transactions import Bench
 
 SLOTS = (0, 1, 2)
 LINGERING = 2

@@ -26,11 +26,11 @@ from logstore.record.kernels import read_record
 from logstore.record.records import Record, encode_records
 from logstore.record.varint import encode_varint
 from logstore.runtime import random_source
-from tests.support import cleaner_oracle, version_oracle
-from tests.support.chunk_strategies import NOW_MS, loaded, stored_batches
-from tests.support.kernel_calls import FORMS, array, assemble, classify, compete, lift, scan
-from tests.support.record_strategies import INT64, damaged, timestamps
-from tests.support.version_oracle import FOUND, MALFORMED, MISSING, By, VersionKeyMap
+from tests.support.oracles import cleaner_oracle, version_oracle
+from tests.support.oracles.version_oracle import FOUND, MALFORMED, MISSING, By, VersionKeyMap
+from tests.support.world.chunk_strategies import NOW_MS, loaded, stored_batches
+from tests.support.world.kernel_calls import FORMS, array, assemble, classify, compete, lift, scan
+from tests.support.world.record_strategies import INT64, damaged, timestamps
 
 pytestmark = pytest.mark.skipif(
     not hasattr(kernels.scan_batches, "signatures"),

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 
 from logstore import Broker, TopicPartition, VirtualClock
 from logstore.runtime import DeterministicScheduler, MemoryFileSystem
-from tests.support.golden_dirs import tree
+from tests.support.world.golden_dirs import tree
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS

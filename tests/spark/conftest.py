@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.workload_commands import INTERPRETED, JVM_OPTIONS
+from tests.support.world.workload_commands import INTERPRETED, JVM_OPTIONS
 
 
 @pytest.fixture(scope="session")

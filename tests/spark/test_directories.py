@@ -8,7 +8,7 @@ pytest.importorskip("pyspark")
 
 from logstore import Broker
 from logstore.bench.workloads.judging.directories import verify_directories
-from tests.support.random_cleanings import random_cleanings
+from tests.support.world.random_cleanings import random_cleanings
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("interpreted")]
 

@@ -19,7 +19,7 @@ from logstore.errors import (
     TopicAlreadyExistsError,
 )
 from logstore.runtime import DiskFileSystem
-from tests.support.generated import blocks_of, digest, make_topic, preset, tree
+from tests.support.world.generated import blocks_of, digest, make_topic, preset, tree
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,7 @@ pytest.importorskip("pyspark")
 
 from logstore.bench.workloads.making.blocks import block_of
 from logstore.bench.workloads.making.spec import BLOCK_RECORDS
-from tests.support.generated import preset
+from tests.support.world.generated import preset
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from logstore.bench.workloads.spark.session import COLLECTOR, COMPILE_LATER, _set_up_jvm
-from tests.support.workload_commands import (
+from tests.support.world.workload_commands import (
     JVM_OPTIONS,
     ROOT,
     environ_without_java,

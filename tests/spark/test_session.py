@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from tests.support.workload_commands import ROOT, environ_without_java, run_commands
+from tests.support.world.workload_commands import ROOT, environ_without_java, run_commands
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,7 @@ from logstore.check import Checker
 from logstore.checkpoint.topic_id import PARTITION_METADATA
 from logstore.runtime import DiskFileSystem, ReadOnlyFileSystem
 from logstore.topics import TOPICS_FILE
-from tests.support.golden_dirs import ROOT
+from tests.support.world.golden_dirs import ROOT
 
 pytestmark = pytest.mark.slow
 

@@ -5,7 +5,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from logstore import Broker, VirtualClock
-from tests.support.golden_dirs import READ_CASES, ROOT, encoded, lines, manifest
+from tests.support.world.golden_dirs import READ_CASES, ROOT, encoded, lines, manifest
 
 pytestmark = pytest.mark.slow
 

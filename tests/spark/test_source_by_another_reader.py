@@ -6,8 +6,8 @@ pytest.importorskip("pyspark")
 
 from logstore import Broker, VirtualClock
 from logstore.bench.workloads.datasource.source import LogstoreDataSource
-from tests.support.golden_dirs import READ_CASES, ROOT, manifest
-from tests.support.plain_reader import CODEC_BITS, HEADER, plain_records
+from tests.support.oracles.plain_reader import CODEC_BITS, HEADER, plain_records
+from tests.support.world.golden_dirs import READ_CASES, ROOT, manifest
 
 COLUMNS = ("offset", "timestamp", "timestampType", "key", "value", "headers")
 

@@ -16,7 +16,7 @@ from logstore.errors import (
     InvalidRecordError,
     UnknownTopicOrPartitionError,
 )
-from tests.support.golden_dirs import ROOT, lines, manifest
+from tests.support.world.golden_dirs import ROOT, lines, manifest
 
 NOW = 1_700_000_000_000
 TYPES = {"bigint": LongType(), "binary": BinaryType(), "string": StringType()}

@@ -22,9 +22,9 @@ from logstore.bench.workloads.judging.verify import Verdict
 from logstore.bench.workloads.judging.violations import KINDS
 from logstore.record.records import Record
 from logstore.types import TimestampType
-from tests.support.fault_history import HASTY_KEYS, TOPIC, History, cleaned_history
-from tests.support.segment_faults import LogBytes, Row, StoredBatch
-from tests.support.version_oracle import By, order_of
+from tests.support.oracles.version_oracle import By, order_of
+from tests.support.world.fault_history import HASTY_KEYS, TOPIC, History, cleaned_history
+from tests.support.world.segment_faults import LogBytes, Row, StoredBatch
 
 pytestmark = pytest.mark.slow
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.transactions import Bench
+from tests.support.world.transactions import Bench
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from logstore.errors import IllegalStateError, KafkaStorageError
 from logstore.log import NewRecord
 from logstore.runtime import DiskFileSystem, MemoryFileSystem
 from logstore.runtime.lifetime import is_lasting
-from tests.support.faulty import FaultyFileSystem
-from tests.support.golden_dirs import tree
+from tests.support.world.faulty import FaultyFileSystem
+from tests.support.world.golden_dirs import tree
 
 A0 = TopicPartition("a", 0)
 SPECIAL = {

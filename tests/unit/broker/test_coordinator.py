@@ -24,7 +24,7 @@ from logstore.errors import (
     ProducerFencedError,
 )
 from logstore.names import TRANSACTION_STATE_TOPIC
-from tests.support.transactions import Bench, markers
+from tests.support.world.transactions import Bench, markers
 
 T0 = TopicPartition("t", 0)
 T1 = TopicPartition("t", 1)

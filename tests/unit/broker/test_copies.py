@@ -22,7 +22,7 @@ from logstore.checkpoint.shutdown import CLEAN_SHUTDOWN
 from logstore.errors import InvalidConfigurationError, KafkaStorageError
 from logstore.runtime import DiskFileSystem, MemoryFileSystem
 from tests.cli.conftest import GOLDEN, tree_hash
-from tests.support.faulty import FaultyFileSystem
+from tests.support.world.faulty import FaultyFileSystem
 
 USERS = TopicPartition("users", 0)
 

@@ -14,7 +14,7 @@ from logstore import Broker, TopicPartition, VirtualClock
 from logstore.checkpoint.shutdown import CLEAN_SHUTDOWN
 from logstore.errors import IllegalStateError, KafkaStorageError
 from logstore.runtime import DiskFileSystem, SystemClock, ThreadScheduler
-from tests.support.golden_dirs import tree
+from tests.support.world.golden_dirs import tree
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 

@@ -35,7 +35,7 @@ from logstore.errors import (
 from logstore.log import NewRecord
 from logstore.names import GROUP_OFFSETS_TOPIC
 from logstore.types import TopicPartition
-from tests.support.transactions import Bench, markers, stamps
+from tests.support.world.transactions import Bench, markers, stamps
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 NOW_MS = 1_700_000_000_123

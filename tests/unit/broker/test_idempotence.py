@@ -6,8 +6,8 @@ from logstore import Broker, InvalidProducerEpochError, OutOfOrderSequenceNumber
 from logstore.broker.fields import INT16_MAX
 from logstore.broker.transaction_state import ProducerIdAndEpoch
 from logstore.types import INT32_MAX, TopicPartition
-from tests.support.edited_batches import with_offset_and_epoch
-from tests.support.transactions import Bench, stamps
+from tests.support.world.edited_batches import with_offset_and_epoch
+from tests.support.world.transactions import Bench, stamps
 
 T0 = TopicPartition("t", 0)
 

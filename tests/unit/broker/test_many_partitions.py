@@ -9,7 +9,7 @@ import pytest
 from logstore import Broker, VirtualClock
 from logstore.broker.inspect import inspect_partition
 from logstore.runtime import MemoryFileSystem
-from tests.support.effort import CountedCalls, lines_run
+from tests.support.world.effort import CountedCalls, lines_run
 
 CONFIGS = {"cleanup.policy": "compact", "segment.bytes": 400, "min.cleanable.dirty.ratio": 0}
 

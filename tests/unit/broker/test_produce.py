@@ -17,8 +17,8 @@ from logstore.errors import (
     UnsupportedFormatError,
 )
 from logstore.names import TRANSACTION_STATE_TOPIC
-from tests.support.builders import batch, commit, old_message
-from tests.support.transactions import Bench
+from tests.support.world.builders import batch, commit, old_message
+from tests.support.world.transactions import Bench
 
 T0 = TopicPartition("t", 0)
 T1 = TopicPartition("t", 1)

@@ -22,7 +22,7 @@ from logstore.log import NewRecord
 from logstore.record.codecs import Codec
 from logstore.record.layout import HEADER_SIZE
 from logstore.runtime import DeterministicScheduler, MemoryFileSystem, SystemClock
-from tests.support.transactions import stamps
+from tests.support.world.transactions import stamps
 
 T = 1_700_000_000_000
 

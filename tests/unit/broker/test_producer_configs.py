@@ -4,7 +4,7 @@ import pytest
 
 from logstore import Broker, InvalidConfigurationError, VirtualClock
 from logstore.broker.producer_config import WITHOUT_MEANING
-from tests.support.transactions import stamps
+from tests.support.world.transactions import stamps
 
 
 @pytest.fixture

@@ -23,8 +23,8 @@ from logstore.errors import (
 )
 from logstore.log.reader import Isolation
 from logstore.runtime import MemoryFileSystem
-from tests.support.edited_batches import with_offset_and_epoch
-from tests.support.transactions import COMMITTED, Bench, markers, stamps
+from tests.support.world.edited_batches import with_offset_and_epoch
+from tests.support.world.transactions import COMMITTED, Bench, markers, stamps
 
 T0 = TopicPartition("t", 0)
 

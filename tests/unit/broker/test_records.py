@@ -5,7 +5,7 @@ import pytest
 from logstore import Broker, InvalidConfigurationError, InvalidRecordError, VirtualClock
 from logstore.broker.records import read_records
 from logstore.log.reader import Isolation
-from tests.support.builders import fill, log_name, memory_world
+from tests.support.world.builders import fill, log_name, memory_world
 
 HEADERS = (("v", b"1"), ("w", None))
 

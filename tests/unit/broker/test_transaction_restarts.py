@@ -11,9 +11,9 @@ from logstore.names import TRANSACTION_STATE_TOPIC
 from logstore.runtime import DiskFileSystem, MemoryFileSystem, VirtualClock
 from logstore.testing import SimulatedCrash
 from logstore.types import TopicPartition
-from tests.support.builders import batch, data_batch, log_name
-from tests.support.faulty import FaultyFileSystem, never
-from tests.support.transactions import Bench, markers, stamps
+from tests.support.world.builders import batch, data_batch, log_name
+from tests.support.world.faulty import FaultyFileSystem, never
+from tests.support.world.transactions import Bench, markers, stamps
 
 MINUTE_MS = 60_000
 

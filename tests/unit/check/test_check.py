@@ -20,8 +20,8 @@ from logstore.runtime import (
     ReadOnlyFileSystem,
     VirtualClock,
 )
-from tests.support.builders import abort, batch, batches_of, commit, data_batch, log_name
-from tests.support.damage import (
+from tests.support.world.builders import abort, batch, batches_of, commit, data_batch, log_name
+from tests.support.world.damage import (
     CODECS,
     EPOCHS,
     ORIGINS,
@@ -33,7 +33,7 @@ from tests.support.damage import (
     own,
     partition,
 )
-from tests.support.golden_dirs import CLEAN_CASES, READ_CASES, ROOT, tree
+from tests.support.world.golden_dirs import CLEAN_CASES, READ_CASES, ROOT, tree
 
 GOLDEN_DIRS = [
     *(f"{case}/data" for case in READ_CASES),

@@ -7,7 +7,7 @@ import pytest
 
 from logstore.check import INFO, WARNING
 from logstore.producers.snapshot import encode_snapshot
-from tests.support.damage import CHECKPOINTS, EPOCHS, ORIGINS, DamageTable, Found
+from tests.support.world.damage import CHECKPOINTS, EPOCHS, ORIGINS, DamageTable, Found
 
 TABLE = DamageTable()
 row = TABLE.row

@@ -7,7 +7,7 @@ import pytest
 
 from logstore.check import ERROR, INFO, WARNING
 from logstore.check.findings import LIMIT
-from tests.support.damage import ORIGINS, DamageTable, Found
+from tests.support.world.damage import ORIGINS, DamageTable, Found
 
 TABLE = DamageTable()
 row = TABLE.row

@@ -8,8 +8,8 @@ import struct
 import pytest
 
 from logstore.check import WARNING
-from tests.support.builders import batch, batches_of, log_name, old_message
-from tests.support.damage import (
+from tests.support.world.builders import batch, batches_of, log_name, old_message
+from tests.support.world.damage import (
     CODECS,
     EPOCHS,
     ORIGINS,
@@ -20,7 +20,7 @@ from tests.support.damage import (
     partition,
     site,
 )
-from tests.support.edited_batches import with_offset_and_epoch
+from tests.support.world.edited_batches import with_offset_and_epoch
 
 TABLE = DamageTable()
 row = TABLE.row

@@ -6,8 +6,8 @@ import pytest
 
 from logstore.check import CHECKS, INFO, WARNING
 from logstore.names import SEGMENT_SUFFIXES
-from tests.support.damage import EPOCHS, ORIGINS, RECOVERY, TOPICS, DamageTable, Found
-from tests.support.golden_dirs import ROOT
+from tests.support.world.damage import EPOCHS, ORIGINS, RECOVERY, TOPICS, DamageTable, Found
+from tests.support.world.golden_dirs import ROOT
 from tests.unit.check import (
     test_check_damage_files,
     test_check_damage_indexes,

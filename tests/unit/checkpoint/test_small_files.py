@@ -14,7 +14,7 @@ from logstore.names import LEADER_EPOCHS, PRODUCER_IDS_FILE, SNAPSHOT_SUFFIX, fi
 from logstore.runtime import DiskFileSystem, MemoryFileSystem, VirtualClock
 from logstore.topics import TOPICS_FILE
 from logstore.types import TopicPartition
-from tests.support.data_home import Home, fill, offsets
+from tests.support.world.data_home import Home, fill, offsets
 
 A0 = TopicPartition("a", 0)
 LIMIT = 10_000

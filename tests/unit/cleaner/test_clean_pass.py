@@ -17,9 +17,9 @@ from logstore.record.records import Record
 from logstore.runtime import Runtime, VirtualClock
 from logstore.segment.swap import create_cleaned
 from logstore.types import INT64_MIN, TimestampType
-from tests.support import golden
-from tests.support.builders import LOG_APPEND_TIME, MIB, World, memory_world
-from tests.support.cleaning import (
+from tests.support.world import golden
+from tests.support.world.builders import LOG_APPEND_TIME, MIB, World, memory_world
+from tests.support.world.cleaning import (
     ALL_KEYS,
     bases_of,
     batches_in,
@@ -38,7 +38,7 @@ from tests.support.cleaning import (
     run_passes,
     snapshot,
 )
-from tests.support.pool_world import CountingFileSystem
+from tests.support.world.pool_world import CountingFileSystem
 
 T = golden.E_TIMESTAMP
 

@@ -17,8 +17,8 @@ from logstore.record.crc32c import crc32c
 from logstore.record.records import Record, encode_records
 from logstore.record.walk import walk_buffer
 from logstore.runtime import MemoryFileSystem
-from tests.support.builders import disk_world, memory_world
-from tests.support.cleaning import (
+from tests.support.world.builders import disk_world, memory_world
+from tests.support.world.cleaning import (
     ALL_KEYS,
     Producer,
     compacted,

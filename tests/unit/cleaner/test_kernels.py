@@ -10,8 +10,8 @@ from logstore.cleaner.passes.offset_map import OffsetMap
 from logstore.record.batch import RecordBatch, build_batch, seal_batch
 from logstore.record.records import Record, encode_records
 from logstore.types import TimestampType
-from tests.support import cleaner_oracle as oracle
-from tests.support.kernel_calls import FORMS, array, assemble, build, classify, scan
+from tests.support.oracles import cleaner_oracle as oracle
+from tests.support.world.kernel_calls import FORMS, array, assemble, build, classify, scan
 
 KEY = bytes(range(16))
 K0 = int.from_bytes(KEY[:8], "little")

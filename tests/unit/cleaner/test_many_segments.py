@@ -10,9 +10,9 @@ from logstore.log import log as log_module
 from logstore.log import writer as appender
 from logstore.runtime import Runtime
 from logstore.testing import FaultyFileSystem, Kind
-from tests.support.builders import World, memory_world
-from tests.support.cleaning import Producer, compacted, put, run_pass
-from tests.support.effort import CountedCalls, lines_run
+from tests.support.world.builders import World, memory_world
+from tests.support.world.cleaning import Producer, compacted, put, run_pass
+from tests.support.world.effort import CountedCalls, lines_run
 
 
 def log_of(segments: int, *, transactions: bool) -> tuple[Log, CountedCalls]:

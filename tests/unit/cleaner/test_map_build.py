@@ -9,8 +9,8 @@ from logstore.cleaner.passes.build import MapBuild
 from logstore.cleaner.passes.chunks import ChunkReader
 from logstore.cleaner.passes.offset_map import OffsetMap
 from logstore.errors import CorruptRecordError
-from tests.support.builders import World, batch, memory_world
-from tests.support.cleaning import (
+from tests.support.world.builders import World, batch, memory_world
+from tests.support.world.cleaning import (
     closed_size,
     compacted,
     contents,

@@ -16,8 +16,8 @@ from logstore.errors import KafkaStorageError, UnknownTopicOrPartitionError
 from logstore.log import Log
 from logstore.manager.housekeeping import Housekeeping
 from logstore.runtime import MemoryFileSystem, Runtime
-from tests.support.builders import data_batch
-from tests.support.pool_world import CountingFileSystem
+from tests.support.world.builders import data_batch
+from tests.support.world.pool_world import CountingFileSystem
 from tests.unit.cleaner.test_pool import BACKOFF_MS, HOUR_MS, USERS, fill, offsets, slow, topic
 
 

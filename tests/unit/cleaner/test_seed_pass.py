@@ -15,8 +15,8 @@ from logstore.cleaner.stats import CleanerStats
 from logstore.errors import CorruptRecordError
 from logstore.log import Log
 from logstore.runtime import File, MemoryFileSystem, Runtime, VirtualClock
-from tests.support.builders import World, abort, batch, commit, data_batch, memory_world
-from tests.support.cleaning import (
+from tests.support.world.builders import World, abort, batch, commit, data_batch, memory_world
+from tests.support.world.cleaning import (
     ALL_KEYS,
     compacted,
     contents,

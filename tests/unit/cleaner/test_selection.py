@@ -14,8 +14,8 @@ from logstore.cleaner.selection import (
 )
 from logstore.log import Log
 from logstore.types import TopicPartition
-from tests.support.builders import World, batch, data_batch, memory_world
-from tests.support.cleaning import compacted, put, put_batches
+from tests.support.world.builders import World, batch, data_batch, memory_world
+from tests.support.world.cleaning import compacted, put, put_batches
 
 HOUR_MS = 3_600_000
 

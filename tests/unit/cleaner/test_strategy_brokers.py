@@ -8,7 +8,7 @@ from logstore import Broker, VirtualClock
 from logstore.cleaner.config import CleanerConfig
 from logstore.cleaner.strategy import Strategy
 from logstore.runtime import MemoryFileSystem
-from tests.support.cleaning import offsets_in
+from tests.support.world.cleaning import offsets_in
 
 
 def room_for(keys: int) -> CleanerConfig:

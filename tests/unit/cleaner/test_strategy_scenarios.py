@@ -19,8 +19,8 @@ from logstore.record.batch import RecordBatch, build_batch
 from logstore.record.records import Record
 from logstore.runtime import MemoryFileSystem
 from logstore.types import TimestampType
-from tests.support.builders import World, memory_world
-from tests.support.cleaning import (
+from tests.support.world.builders import World, memory_world
+from tests.support.world.cleaning import (
     Producer,
     batches_in,
     compacted,

@@ -9,8 +9,8 @@ import pytest
 from logstore import Broker, VirtualClock
 from logstore.log import Log
 from logstore.types import INT64_MAX
-from tests.support.builders import World, memory_world
-from tests.support.cleaning import (
+from tests.support.world.builders import World, memory_world
+from tests.support.world.cleaning import (
     batches_in,
     compacted,
     contents,

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from logstore.log import Log
-from tests.support import cleaner_oracle as oracle
-from tests.support.builders import World
-from tests.support.cleaning import (
+from tests.support.oracles import cleaner_oracle as oracle
+from tests.support.world.builders import World
+from tests.support.world.cleaning import (
     Producer,
     batches_in,
     committed,
@@ -19,7 +19,7 @@ from tests.support.cleaning import (
     run_pass,
     txn_entries,
 )
-from tests.support.crashes import crashes_of
+from tests.support.world.crashes import crashes_of
 
 CONFIG = {"delete_retention_ms": 1000, "segment_bytes": 400}
 

@@ -17,9 +17,9 @@ from logstore.record.batch import RecordBatch, build_batch
 from logstore.record.codecs import Codec
 from logstore.record.records import Record
 from logstore.types import AbortedTxn
-from tests.support.builders import abort, batch, commit, data_batch, memory_world
-from tests.support.cleaner_oracle import empty_batch
-from tests.support.cleaning import (
+from tests.support.oracles.cleaner_oracle import empty_batch
+from tests.support.world.builders import abort, batch, commit, data_batch, memory_world
+from tests.support.world.cleaning import (
     Producer,
     compacted,
     keys_in,
@@ -30,7 +30,7 @@ from tests.support.cleaning import (
     run_pass,
     run_passes,
 )
-from tests.support.kernel_calls import array, scan
+from tests.support.world.kernel_calls import array, scan
 
 NONE, ABORTED, EXPIRING = (
     kernels.DISCARD_NONE,

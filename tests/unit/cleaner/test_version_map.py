@@ -13,7 +13,7 @@ from logstore.cleaner.strategy import Order, Strategy
 from logstore.config.broker_config import BrokerConfig
 from logstore.errors import InvalidConfigurationError
 from logstore.runtime import random_source
-from tests.support.kernel_calls import lift
+from tests.support.world.kernel_calls import lift
 
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from logstore.log import Log
-from tests.support import golden
-from tests.support.builders import World, memory_world
-from tests.support.cleaning import bases_of, compacted, files_of, offsets_in, put, run_pass
+from tests.support.world import golden
+from tests.support.world.builders import World, memory_world
+from tests.support.world.cleaning import bases_of, compacted, files_of, offsets_in, put, run_pass
 
 T = golden.E_TIMESTAMP
 

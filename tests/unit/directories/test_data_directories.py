@@ -11,9 +11,9 @@ from logstore.log import NewRecord
 from logstore.names import LOCK_FILE
 from logstore.runtime import DiskFileSystem, MemoryFileSystem, Runtime, VirtualClock
 from logstore.types import TopicPartition
-from tests.support.builders import log_name, old_message
-from tests.support.data_home import Home, fill, offsets
-from tests.support.faulty import FaultyFileSystem
+from tests.support.world.builders import log_name, old_message
+from tests.support.world.data_home import Home, fill, offsets
+from tests.support.world.faulty import FaultyFileSystem
 
 A0 = TopicPartition("a", 0)
 A1 = TopicPartition("a", 1)

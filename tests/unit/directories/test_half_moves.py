@@ -10,8 +10,8 @@ from logstore.checkpoint.offsets import CLEANER_OFFSETS
 from logstore.directories.move_notes import MOVES_FILE, Move, read_moves, write_moves
 from logstore.errors import InvalidConfigurationError, KafkaStorageError
 from logstore.runtime import MemoryFileSystem, ReadOnlyFileSystem, VirtualClock
-from tests.support.faulty import FaultyFileSystem
-from tests.support.golden_dirs import tree
+from tests.support.world.faulty import FaultyFileSystem
+from tests.support.world.golden_dirs import tree
 from tests.unit.directories.test_moving import A0, Place, append, kill, move, records
 
 FUTURE = f"a-0.{'7' * 32}-future"

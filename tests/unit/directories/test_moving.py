@@ -23,10 +23,10 @@ from logstore.errors import (
 )
 from logstore.log import NewRecord
 from logstore.runtime import DiskFileSystem, MemoryFileSystem, Runtime
-from tests.support.builders import log_name
-from tests.support.data_home import Home, fill
-from tests.support.faulty import FaultyFileSystem
-from tests.support.golden_dirs import tree
+from tests.support.world.builders import log_name
+from tests.support.world.data_home import Home, fill
+from tests.support.world.faulty import FaultyFileSystem
+from tests.support.world.golden_dirs import tree
 
 A0, A1, A2 = (TopicPartition("a", number) for number in range(3))
 MINUTE_MS = 60_000

@@ -5,8 +5,8 @@ import threading
 from logstore import Broker, TopicPartition, VirtualClock
 from logstore.checkpoint.offsets import CLEANER_OFFSETS
 from logstore.runtime import MemoryFileSystem
-from tests.support.faulty import FaultyFileSystem
-from tests.support.golden_dirs import tree
+from tests.support.world.faulty import FaultyFileSystem
+from tests.support.world.golden_dirs import tree
 from tests.unit.directories.test_moving import A0, MINUTE_MS, Place, move, records
 
 

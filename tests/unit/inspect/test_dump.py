@@ -11,8 +11,8 @@ from logstore.record.batch import RecordBatch, build_batch
 from logstore.record.header import BatchHeader
 from logstore.record.records import Record
 from logstore.runtime import DiskFileSystem, ReadOnlyFileSystem
-from tests.support import dump_tool
-from tests.support.builders import (
+from tests.support.interop.judge import dump_tool
+from tests.support.world.builders import (
     World,
     abort,
     batch,
@@ -22,7 +22,7 @@ from tests.support.builders import (
     memory_world,
     old_message,
 )
-from tests.support.golden_dirs import ROOT
+from tests.support.world.golden_dirs import ROOT
 
 OPTIONS = {
     "--deep-iteration": "deep_iteration",

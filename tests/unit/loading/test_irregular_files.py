@@ -14,9 +14,9 @@ from logstore.names import INDEX_SUFFIXES, LOCK_FILE, SNAPSHOT_SUFFIX, file_name
 from logstore.runtime import DiskFileSystem, VirtualClock
 from logstore.topics import TOPICS_FILE
 from logstore.types import TopicPartition
-from tests.support.builders import log_name
-from tests.support.data_home import Home, fill, offsets
-from tests.support.special_files import PRECIOUS, files_below, make_precious, no_hang
+from tests.support.world.builders import log_name
+from tests.support.world.data_home import Home, fill, offsets
+from tests.support.world.special_files import PRECIOUS, files_below, make_precious, no_hang
 
 A0 = TopicPartition("a", 0)
 B0 = TopicPartition("b", 0)

@@ -26,7 +26,8 @@ from logstore.testing import (
     SimulatedCrash,
 )
 from logstore.types import AppendOrigin
-from tests.support.builders import (
+from tests.support.oracles.cleaner_oracle import empty_batch
+from tests.support.world.builders import (
     abort,
     actions_of,
     batch,
@@ -40,7 +41,6 @@ from tests.support.builders import (
     old_message,
     records_of,
 )
-from tests.support.cleaner_oracle import empty_batch
 
 REPLICA = AppendOrigin.REPLICATION
 SMALL = {"segment_bytes": 300, "index_interval_bytes": 60}

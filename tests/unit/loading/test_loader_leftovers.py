@@ -2,7 +2,7 @@
 
 from logstore.names import file_name
 from logstore.types import AppendOrigin
-from tests.support.builders import (
+from tests.support.world.builders import (
     abort,
     actions_of,
     batch,

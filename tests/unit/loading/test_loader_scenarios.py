@@ -6,7 +6,7 @@ from logstore.errors import CorruptRecordError
 from logstore.log.epochs import EpochEntry
 from logstore.names import file_name
 from logstore.types import AppendOrigin, TimestampOffset
-from tests.support.builders import (
+from tests.support.world.builders import (
     World,
     actions_of,
     batch,
@@ -16,7 +16,7 @@ from tests.support.builders import (
     offsets_in,
     records_of,
 )
-from tests.support.crafted import CRAFTED, FAR, SMALL, bases_of, closed
+from tests.support.world.crafted import CRAFTED, FAR, SMALL, bases_of, closed
 
 REPLICA = AppendOrigin.REPLICATION
 

@@ -5,8 +5,8 @@ import pytest
 from logstore.errors import SegmentOverflowError
 from logstore.log.reader import Isolation
 from logstore.names import file_name
-from tests.support.builders import actions_of, batch, log_name, offsets_in, records_of
-from tests.support.crafted import (
+from tests.support.world.builders import actions_of, batch, log_name, offsets_in, records_of
+from tests.support.world.crafted import (
     CRAFTED,
     FAR,
     SPLIT_BASES,

@@ -16,8 +16,8 @@ from logstore.log.finding import Finding
 from logstore.names import file_name
 from logstore.record.layout import HEADER_SIZE_UP_TO_MAGIC
 from logstore.runtime import Runtime
-from tests.support.builders import TP, batch, fill, log_name, memory_world, offsets_in
-from tests.support.crafted import CRAFTED, FOREIGN, SMALL, closed, segment_files, without
+from tests.support.world.builders import TP, batch, fill, log_name, memory_world, offsets_in
+from tests.support.world.crafted import CRAFTED, FOREIGN, SMALL, closed, segment_files, without
 
 every_directory = pytest.mark.parametrize("name", CRAFTED)
 

@@ -10,7 +10,7 @@ from logstore.log import NewRecord
 from logstore.log.reader import Isolation
 from logstore.names import file_name
 from logstore.types import INT64_MAX, OffsetPosition
-from tests.support.builders import actions_of, batch, fill, log_name, offsets_in
+from tests.support.world.builders import actions_of, batch, fill, log_name, offsets_in
 
 SMALL = {"segment_bytes": 900, "index_interval_bytes": 60}
 COMMITTED = Isolation.READ_COMMITTED

@@ -21,7 +21,7 @@ from logstore.testing import (
     SimulatedCrash,
 )
 from logstore.types import AppendOrigin
-from tests.support.builders import (
+from tests.support.world.builders import (
     abort,
     actions_of,
     batch,
@@ -32,7 +32,7 @@ from tests.support.builders import (
     old_message,
     records_of,
 )
-from tests.support.cleaning import compacted, run_pass
+from tests.support.world.cleaning import compacted, run_pass
 
 REPLICA = AppendOrigin.REPLICATION
 INDEXED = {"index_interval_bytes": 60, "segment_bytes": 1000}

@@ -18,7 +18,7 @@ from logstore.record.records import Record, encode_records
 from logstore.runtime import Runtime
 from logstore.runtime.clock import VIRTUAL_EPOCH_MS
 from logstore.types import AppendOrigin, TimestampType
-from tests.support.builders import (
+from tests.support.world.builders import (
     CODECS,
     LOG_APPEND_TIME,
     abort,
@@ -30,9 +30,9 @@ from tests.support.builders import (
     memory_world,
     records_of,
 )
-from tests.support.edited_batches import with_offset_and_epoch
-from tests.support.faulty import FaultyFileSystem
-from tests.support.golden_dirs import READ_CASES, ROOT, lines, manifest
+from tests.support.world.edited_batches import with_offset_and_epoch
+from tests.support.world.faulty import FaultyFileSystem
+from tests.support.world.golden_dirs import READ_CASES, ROOT, lines, manifest
 
 REPLICA = AppendOrigin.REPLICATION
 COORDINATOR = AppendOrigin.COORDINATOR

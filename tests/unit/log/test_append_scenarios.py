@@ -20,7 +20,7 @@ from logstore.record.codecs import Codec
 from logstore.record.header import BatchHeader
 from logstore.record.records import Record
 from logstore.types import NO_TIMESTAMP, AppendOrigin
-from tests.support.builders import batch, batches_of, log_name, offsets_of, records_of
+from tests.support.world.builders import batch, batches_of, log_name, offsets_of, records_of
 
 REPLICA = AppendOrigin.REPLICATION
 COORDINATOR = AppendOrigin.COORDINATOR

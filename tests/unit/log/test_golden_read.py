@@ -15,7 +15,7 @@ from logstore.log.reader import (
 from logstore.names import LOCK_FILE, SNAPSHOT_SUFFIX, parse_segment_file
 from logstore.record.control import end_txn_marker_of
 from logstore.runtime import DiskFileSystem, VirtualClock
-from tests.support.golden_dirs import (
+from tests.support.world.golden_dirs import (
     CLEAN_CASES,
     READ_CASES,
     ROOT,

@@ -12,7 +12,7 @@ from logstore.names import LEADER_EPOCHS
 from logstore.runtime import DeterministicScheduler, Runtime
 from logstore.segment import LogSegment
 from logstore.types import AppendOrigin
-from tests.support.builders import (
+from tests.support.world.builders import (
     append,
     batch,
     disk_world,
@@ -21,8 +21,8 @@ from tests.support.builders import (
     offsets_in,
     offsets_of,
 )
-from tests.support.crashes import crashes_of
-from tests.support.faulty import FaultyFileSystem
+from tests.support.world.crashes import crashes_of
+from tests.support.world.faulty import FaultyFileSystem
 
 LARGE = b"x" * 3000
 """A value of which a hundred are more than a reader takes in at a time."""

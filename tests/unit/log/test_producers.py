@@ -22,9 +22,9 @@ from logstore.runtime import Runtime
 from logstore.testing import Contents, CrashMode, Names
 from logstore.testing import FaultyFileSystem as CrashingFileSystem
 from logstore.types import INT32_MAX, AppendOrigin
-from tests.support.builders import abort, batch, batches_of, commit, data_batch, memory_world
-from tests.support.cleaner_oracle import empty_batch
-from tests.support.faulty import FaultyFileSystem
+from tests.support.oracles.cleaner_oracle import empty_batch
+from tests.support.world.builders import abort, batch, batches_of, commit, data_batch, memory_world
+from tests.support.world.faulty import FaultyFileSystem
 
 REPLICA = AppendOrigin.REPLICATION
 

@@ -14,8 +14,8 @@ from logstore.log.reader import MAX_TIMESTAMP, Isolation
 from logstore.runtime import MemoryFileSystem, Runtime
 from logstore.segment import LogSegment
 from logstore.types import AppendOrigin
-from tests.support.builders import World, abort, append, batch, batches_of, data_batch, fill
-from tests.support.faulty import FaultyFileSystem
+from tests.support.world.builders import World, abort, append, batch, batches_of, data_batch, fill
+from tests.support.world.faulty import FaultyFileSystem
 
 STEPS = {"memory": 600, "disk": 100}
 """A step on the disk waits for it several times."""

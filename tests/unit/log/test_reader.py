@@ -21,7 +21,8 @@ from logstore.log.reader import (
 )
 from logstore.record.batch import RecordBatch
 from logstore.types import AppendOrigin
-from tests.support.builders import (
+from tests.support.oracles.cleaner_oracle import empty_batch
+from tests.support.world.builders import (
     abort,
     batch,
     batches_of,
@@ -31,7 +32,6 @@ from tests.support.builders import (
     offsets_of,
     records_of,
 )
-from tests.support.cleaner_oracle import empty_batch
 
 REPLICA = AppendOrigin.REPLICATION
 T = 1_700_000_000_000

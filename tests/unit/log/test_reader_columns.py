@@ -11,9 +11,9 @@ from logstore.record.batch import RecordBatch, seal_batch
 from logstore.record.codecs import Codec
 from logstore.runtime import VirtualClock
 from logstore.types import AppendOrigin
-from tests.support.builders import abort, batch, commit, data_batch, log_name
-from tests.support.cleaner_oracle import empty_batch
-from tests.support.golden_dirs import CLEAN_CASES, READ_CASES, ROOT, open_read_only
+from tests.support.oracles.cleaner_oracle import empty_batch
+from tests.support.world.builders import abort, batch, commit, data_batch, log_name
+from tests.support.world.golden_dirs import CLEAN_CASES, READ_CASES, ROOT, open_read_only
 
 REPLICA = AppendOrigin.REPLICATION
 GOLDEN_DIRS = [

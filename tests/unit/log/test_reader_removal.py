@@ -9,8 +9,8 @@ from logstore.errors import IllegalStateError, KafkaStorageError, OffsetOutOfRan
 from logstore.log import NewRecord
 from logstore.log.reader import Isolation
 from logstore.segment import LogSegment
-from tests.support.builders import fill, records_of
-from tests.support.cleaning import compacted, put, run_pass
+from tests.support.world.builders import fill, records_of
+from tests.support.world.cleaning import compacted, put, run_pass
 
 COUNT = 30
 

@@ -11,7 +11,8 @@ from logstore.errors import (
 from logstore.log.epochs import EpochEntry, LeaderEpochCache
 from logstore.record.batch import RecordBatch
 from logstore.types import AbortedTxn, TimestampOffset
-from tests.support.builders import (
+from tests.support.oracles.cleaner_oracle import empty_batch
+from tests.support.world.builders import (
     LOG_APPEND_TIME,
     MIB,
     abort,
@@ -22,7 +23,6 @@ from tests.support.builders import (
     old_message,
     read_offsets,
 )
-from tests.support.cleaner_oracle import empty_batch
 
 BIG_INDEX = 10 << 20
 

@@ -26,7 +26,8 @@ from logstore.record.columns import BytesColumn
 from logstore.record.records import Record, encode_records
 from logstore.runtime.clock import VIRTUAL_EPOCH_MS
 from logstore.types import INT32_MAX, INT64_MAX, NO_TIMESTAMP, AppendOrigin, TimestampType
-from tests.support.builders import (
+from tests.support.oracles.cleaner_oracle import empty_batch
+from tests.support.world.builders import (
     batch,
     commit,
     data_batch,
@@ -34,7 +35,6 @@ from tests.support.builders import (
     old_message,
     records_of,
 )
-from tests.support.cleaner_oracle import empty_batch
 
 REPLICA = AppendOrigin.REPLICATION
 COORDINATOR = AppendOrigin.COORDINATOR

@@ -15,8 +15,8 @@ from logstore.log import NewRecord
 from logstore.log.retention import LogBounds, RetentionRule, _Verdict, _walk
 from logstore.runtime import Runtime
 from logstore.types import AppendOrigin
-from tests.support.builders import batch, log_name, memory_world, offsets_in
-from tests.support.faulty import FaultyFileSystem
+from tests.support.world.builders import batch, log_name, memory_world, offsets_in
+from tests.support.world.faulty import FaultyFileSystem
 
 DAY = 86_400_000
 BOTH = ("compact", "delete")

@@ -10,8 +10,8 @@ from logstore.log import NewRecord
 from logstore.runtime import Runtime
 from logstore.segment import RollReason
 from logstore.types import INT32_MAX, AppendOrigin
-from tests.support.builders import batch, log_name, memory_world, records_of
-from tests.support.faulty import FaultyFileSystem
+from tests.support.world.builders import batch, log_name, memory_world, records_of
+from tests.support.world.faulty import FaultyFileSystem
 
 HOUR = 3_600_000
 DAY = 24 * HOUR

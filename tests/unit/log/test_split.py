@@ -11,9 +11,9 @@ from logstore.names import file_name
 from logstore.runtime import Runtime
 from logstore.segment import LogSegment, LogSegments
 from logstore.types import AbortedTxn
-from tests.support.builders import MIB, append, batch, log_name, old_message
-from tests.support.crafted import FAR, segment_files, suffixed
-from tests.support.faulty import FaultyFileSystem
+from tests.support.world.builders import MIB, append, batch, log_name, old_message
+from tests.support.world.crafted import FAR, segment_files, suffixed
+from tests.support.world.faulty import FaultyFileSystem
 
 CONFIG = LogConfig(segment_index_bytes=1000, index_interval_bytes=0)
 

@@ -14,7 +14,7 @@ from logstore.log import NewRecord
 from logstore.log.reader import EARLIEST_TIMESTAMP, Isolation
 from logstore.runtime import Runtime
 from logstore.types import AppendOrigin
-from tests.support.builders import (
+from tests.support.world.builders import (
     abort,
     batch,
     batches_of,
@@ -25,7 +25,7 @@ from tests.support.builders import (
     memory_world,
     offsets_in,
 )
-from tests.support.faulty import FaultyFileSystem
+from tests.support.world.faulty import FaultyFileSystem
 
 
 def in_segments(world, count=15, each=5, **config):

@@ -14,7 +14,7 @@ from logstore.log.reader import LATEST_TIMESTAMP, MAX_TIMESTAMP, Isolation
 from logstore.names import LEADER_EPOCHS
 from logstore.runtime import Runtime
 from logstore.types import AppendOrigin
-from tests.support.builders import (
+from tests.support.world.builders import (
     abort,
     batch,
     batches_of,
@@ -26,8 +26,8 @@ from tests.support.builders import (
     offsets_in,
     offsets_of,
 )
-from tests.support.crashes import crashes_of
-from tests.support.faulty import FaultyFileSystem
+from tests.support.world.crashes import crashes_of
+from tests.support.world.faulty import FaultyFileSystem
 
 
 def replicate(log, *batches):

@@ -30,9 +30,9 @@ from logstore.runtime import (
 )
 from logstore.topics import TOPICS_FILE
 from logstore.types import TopicPartition
-from tests.support.builders import batch, log_name, old_message
-from tests.support.data_home import Home, fill, offsets
-from tests.support.faulty import FaultyFileSystem
+from tests.support.world.builders import batch, log_name, old_message
+from tests.support.world.data_home import Home, fill, offsets
+from tests.support.world.faulty import FaultyFileSystem
 
 A0 = TopicPartition("a", 0)
 A1 = TopicPartition("a", 1)

@@ -16,8 +16,8 @@ from logstore.runtime import (
     VirtualClock,
 )
 from logstore.types import AppendOrigin, TopicPartition
-from tests.support.builders import batch, log_name
-from tests.support.data_home import Home, fill, offsets
+from tests.support.world.builders import batch, log_name
+from tests.support.world.data_home import Home, fill, offsets
 
 A0 = TopicPartition("a", 0)
 MINUTE_MS = 60_000

@@ -20,9 +20,9 @@ from logstore.errors import (
 from logstore.runtime import DiskFileSystem, MemoryFileSystem, Runtime, VirtualClock
 from logstore.topics import TOPICS_FILE
 from logstore.types import TopicPartition
-from tests.support.builders import batch, log_name
-from tests.support.data_home import Home, fill, offsets
-from tests.support.faulty import FaultyFileSystem
+from tests.support.world.builders import batch, log_name
+from tests.support.world.data_home import Home, fill, offsets
+from tests.support.world.faulty import FaultyFileSystem
 
 A0 = TopicPartition("a", 0)
 A1 = TopicPartition("a", 1)

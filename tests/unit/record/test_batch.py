@@ -19,9 +19,9 @@ from logstore.record.control import ControlType, EndTxnMarker, end_txn_marker_of
 from logstore.record.header import BatchHeader
 from logstore.record.records import SMALL_BATCH_RECORDS, Record, encode_records
 from logstore.types import TimestampType
-from tests.support import golden
-from tests.support.cleaner_oracle import empty_batch
-from tests.support.edited_batches import with_max_timestamp, with_offset_and_epoch
+from tests.support.oracles.cleaner_oracle import empty_batch
+from tests.support.world import golden
+from tests.support.world.edited_batches import with_max_timestamp, with_offset_and_epoch
 
 ROOT = Path(__file__).resolve().parents[3]
 G3_PRODUCER = {

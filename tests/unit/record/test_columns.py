@@ -14,7 +14,7 @@ from logstore.record.columns import (
     headers_column,
 )
 from logstore.record.records import Record, encode_records
-from tests.support import golden
+from tests.support.world import golden
 
 NO_JIT = not hasattr(kernels.crc32c, "signatures")
 VALUES = [b"a", None, b"", b"long" * 100, None]

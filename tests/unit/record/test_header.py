@@ -11,7 +11,7 @@ from logstore.record.codecs import Codec, compress
 from logstore.record.header import BatchHeader, increment_sequence, possible_record_count
 from logstore.record.records import Record
 from logstore.types import TimestampType
-from tests.support import golden
+from tests.support.world import golden
 
 
 def header_of(**changes):

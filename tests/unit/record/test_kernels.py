@@ -16,7 +16,7 @@ from logstore import jit
 from logstore.record import kernels
 from logstore.record.records import encode_headers, encode_record
 from logstore.record.varint import encode_varint
-from tests.support import golden
+from tests.support.world import golden
 
 ROOT = Path(__file__).resolve().parents[3]
 CHECK = b"123456789"

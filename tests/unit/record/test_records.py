@@ -13,7 +13,7 @@ from logstore.record.records import (
     encode_records,
 )
 from logstore.record.varint import encode_varint
-from tests.support import golden
+from tests.support.world import golden
 
 RECORDS = (
     Record(7, 1000, b"k1", b"v1"),

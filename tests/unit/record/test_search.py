@@ -5,7 +5,7 @@ import pytest
 from logstore.errors import CorruptRecordError
 from logstore.record import search
 from logstore.record.search import find_batch
-from tests.support.builders import batch, memory_world
+from tests.support.world.builders import batch, memory_world
 
 SOUND = batch(5, 6)
 

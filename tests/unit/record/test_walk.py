@@ -11,7 +11,7 @@ from logstore.record.batch import RecordBatch, build_batch
 from logstore.record.records import Record
 from logstore.record.walk import read_batch, refuse_old_format, walk_buffer, walk_headers
 from logstore.runtime import MemoryFileSystem
-from tests.support import golden
+from tests.support.world import golden
 
 PATH = "/t-0/00000000000000000000.log"
 BATCH = golden.G3

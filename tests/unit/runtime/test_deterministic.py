@@ -13,7 +13,7 @@ from logstore.runtime import (
     VirtualClock,
 )
 from logstore.runtime.clock import VIRTUAL_EPOCH_MS
-from tests.support.scheduler_suite import (
+from tests.support.world.scheduler_suite import (
     MS,
     NEVER_MS,
     Bench,

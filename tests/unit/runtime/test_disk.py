@@ -18,8 +18,14 @@ from logstore.runtime import (
     remove_tree,
 )
 from logstore.runtime.fs import DiskFile
-from tests.support.fs_suite import FileSystemSuite, Place, write_file
-from tests.support.special_files import PRECIOUS, files_below, make_precious, make_socket, no_hang
+from tests.support.world.fs_suite import FileSystemSuite, Place, write_file
+from tests.support.world.special_files import (
+    PRECIOUS,
+    files_below,
+    make_precious,
+    make_socket,
+    no_hang,
+)
 
 
 class TestDiskFileSystem(FileSystemSuite):

@@ -23,7 +23,7 @@ from logstore.runtime import (
     locks,
 )
 from logstore.testing import CrashMode, Fault, FaultyFileSystem, Kind, SimulatedCrash
-from tests.support.fs_suite import write_file
+from tests.support.world.fs_suite import write_file
 
 # What Java's FileChannel.tryLock does, which Kafka calls: a record lock over the whole file.
 TAKE = """

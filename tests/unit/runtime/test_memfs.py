@@ -9,7 +9,7 @@ import pytest
 
 from logstore.runtime import MemoryFileSystem, VirtualClock
 from logstore.runtime.memfs import BLOCK_SIZE, MemoryBytes
-from tests.support.fs_suite import BLOCK, FileSystemSuite, Place, write_file
+from tests.support.world.fs_suite import BLOCK, FileSystemSuite, Place, write_file
 
 
 class TestMemoryFileSystem(FileSystemSuite):

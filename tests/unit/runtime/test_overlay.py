@@ -15,7 +15,7 @@ from logstore.runtime import (
     ReadOnlyFileSystem,
     VirtualClock,
 )
-from tests.support.fs_suite import BLOCK, FileSystemSuite, Place, write_file
+from tests.support.world.fs_suite import BLOCK, FileSystemSuite, Place, write_file
 
 
 def make_base(kind, tmp_path):

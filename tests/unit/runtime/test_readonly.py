@@ -3,7 +3,7 @@
 import pytest
 
 from logstore.runtime import DiskFileSystem, MemoryFileSystem, ReadOnlyFileSystem
-from tests.support.fs_suite import write_file
+from tests.support.world.fs_suite import write_file
 
 
 @pytest.fixture(params=["disk", "memory"])

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from logstore.runtime import FixedWallClock, SystemClock, ThreadScheduler, VirtualClock, threads
-from tests.support.scheduler_suite import (
+from tests.support.world.scheduler_suite import (
     MS,
     Bench,
     OneAtATime,

@@ -15,7 +15,7 @@ from logstore.record.batch import RecordBatch
 from logstore.runtime import Runtime
 from logstore.segment import UNKNOWN_POSITION, BatchExtent, LogSegment, RollReason
 from logstore.types import INT32_MAX, INT64_MAX, AbortedTxn, OffsetPosition, TimestampOffset
-from tests.support.builders import (
+from tests.support.world.builders import (
     MIB,
     TP,
     abort,
@@ -26,7 +26,7 @@ from tests.support.builders import (
     log_name,
     read_offsets,
 )
-from tests.support.faulty import FaultyFileSystem
+from tests.support.world.faulty import FaultyFileSystem
 
 BASE = 40
 BIG_INDEX = 10 << 20

@@ -14,7 +14,7 @@ from logstore.testing import (
     Names,
     SimulatedCrash,
 )
-from tests.support.fs_suite import FileSystemSuite, Place, write_file
+from tests.support.world.fs_suite import FileSystemSuite, Place, write_file
 
 KEPT = CrashMode(Contents.KEPT, Names.KEPT)
 NAMES_KEPT = CrashMode(Contents.DROPPED, Names.KEPT)

@@ -22,7 +22,7 @@ from logstore.bench.workloads.making.blocks import (
 from logstore.bench.workloads.making.presets import PRESETS
 from logstore.bench.workloads.making.spec import BLOCK_RECORDS, Spec, from_mapping
 from logstore.broker import murmur2
-from tests.support.generated import blocks_of, preset
+from tests.support.world.generated import blocks_of, preset
 
 SMALL = {"count": 1_000, "distribution": "uniform"}
 

@@ -6,8 +6,8 @@ import tomllib
 
 from logstore.bench.workloads.making.presets import PRESETS
 from logstore.bench.workloads.making.spec import parse
-from tests.support import workload_docs
-from tests.support.generated import preset
+from tests.support.docs import workload_docs
+from tests.support.world.generated import preset
 
 
 def test_the_page_is_that_of_the_code():

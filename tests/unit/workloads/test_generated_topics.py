@@ -24,8 +24,16 @@ from logstore.errors import InvalidTimestampError
 from logstore.producers.snapshot import SnapshotFiles
 from logstore.runtime import DiskFileSystem, Runtime, VirtualClock, random_source
 from logstore.types import TopicPartition
-from tests.support.edited_batches import with_offset_and_epoch
-from tests.support.generated import all_parcels, blocks_of, digest, make_topic, preset, tree, wanted
+from tests.support.world.edited_batches import with_offset_and_epoch
+from tests.support.world.generated import (
+    all_parcels,
+    blocks_of,
+    digest,
+    make_topic,
+    preset,
+    tree,
+    wanted,
+)
 
 DAY_MS = 86_400_000
 SMALL_SEGMENTS = {"segment.bytes": 65_536, "index.interval.bytes": 1_000}

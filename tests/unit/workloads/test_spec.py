@@ -13,7 +13,7 @@ from logstore.bench.workloads.making.parcels import ENTRY, parcels_of
 from logstore.bench.workloads.making.presets import PRESETS
 from logstore.bench.workloads.making.spec import BLOCK_RECORDS, Spec, parse
 from logstore.errors import InvalidConfigurationError
-from tests.support.generated import preset
+from tests.support.world.generated import preset
 
 
 def test_an_empty_file_is_the_default() -> None:

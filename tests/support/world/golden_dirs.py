@@ -26,7 +26,7 @@ from logstore.runtime import (
 from logstore.segment import LogSegment
 from logstore.types import TopicPartition
 
-ROOT = Path(__file__).resolve().parents[1] / "data" / "kafka-3.9"
+ROOT = Path(__file__).resolve().parents[2] / "data" / "kafka-3.9"
 TP = TopicPartition("golden", 0)
 
 READ_CASES = tuple(sorted(path.parent.name for path in ROOT.glob("*/data")))

@@ -14,7 +14,7 @@ from logstore.log import Log
 from logstore.names import file_name
 from logstore.runtime import Runtime
 from logstore.types import AppendOrigin
-from tests.support.builders import (
+from tests.support.world.builders import (
     World,
     abort,
     batch,

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-PROJECT = Path(__file__).parent.parent / "interop"
+PROJECT = Path(__file__).parents[2] / "interop"
 BUILDS = PROJECT / "target"
 """Git-ignored; what is here is built once for each state of the sources."""
 

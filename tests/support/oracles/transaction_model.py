@@ -17,9 +17,10 @@ from logstore.log import Log
 from logstore.record.batch import RecordBatch
 from logstore.record.codecs import Codec
 from logstore.runtime import Runtime
-from tests.support import cleaner_oracle as oracle
-from tests.support.builders import World, memory_world
-from tests.support.cleaning import (
+from tests.support.oracles import cleaner_oracle as oracle
+from tests.support.oracles.oracle import Item, latest_values
+from tests.support.world.builders import World, memory_world
+from tests.support.world.cleaning import (
     Producer,
     batches_in,
     committed,
@@ -30,7 +31,6 @@ from tests.support.cleaning import (
     run_pass,
     txn_entries,
 )
-from tests.support.oracle import Item, latest_values
 
 RETENTION_MS = 1000
 DAY_MS = 86_400_000

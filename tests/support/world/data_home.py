@@ -9,8 +9,8 @@ from logstore.config.broker_config import BrokerConfig
 from logstore.log import NewRecord
 from logstore.manager import LogManager
 from logstore.runtime import OverlayFileSystem, ReadOnlyFileSystem, Runtime
-from tests.support.builders import records_of
-from tests.support.golden_dirs import tree
+from tests.support.world.builders import records_of
+from tests.support.world.golden_dirs import tree
 
 
 class Home:

@@ -1,6 +1,6 @@
 """Kafka's own dump tool, and what it said of some golden files (tests/data/kafka-3.9/dump).
 
-`python -m tests.support.dump_tool` records it anew. Files are named relative to
+`python -m tests.support.interop.dump_tool` records it anew. Files are named relative to
 tests/data/kafka-3.9; where the tool shows an absolute path, the recording has `DIR`.
 """
 
@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.support.golden_dirs import ROOT
-from tests.support.interop import KAFKA_3, build
+from tests.support.interop.judge import KAFKA_3, build
+from tests.support.world.golden_dirs import ROOT
 
 RECORDED = ROOT / "dump"
 WORKING_DIR = "DIR"
@@ -41,7 +41,7 @@ def kafka_dump(flags: Sequence[str], files: Sequence[str], directory: Path = ROO
 
     Raises
     ------
-    tests.support.interop.Unavailable
+    tests.support.interop.judge.Unavailable
     """
     judge = build(KAFKA_3)
     classes = judge[judge.index("-cp") + 1]

@@ -15,7 +15,7 @@ from logstore.testing import (
     Names,
     SimulatedCrash,
 )
-from tests.support.builders import World, memory_world
+from tests.support.world.builders import World, memory_world
 
 SEEDS = 2
 """Scattered contents and subsets of names, each, that are tried at every point."""

@@ -12,7 +12,7 @@ from logstore.bench.workloads.judging.violations import KINDS
 from logstore.bench.workloads.making.presets import PRESETS
 from logstore.bench.workloads.making.spec import TABLES, Allowed, Spec
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 TARGET = ROOT / "docs" / "WORKLOAD-KEYS.md"
 
 INTRODUCTION = """\

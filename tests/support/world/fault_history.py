@@ -22,8 +22,8 @@ from logstore.bench.workloads.making.spec import Spec
 from logstore.record.batch import build_batch
 from logstore.record.codecs import Codec
 from logstore.record.records import Record
-from tests.support.generated import preset
-from tests.support.segment_faults import LogBytes
+from tests.support.world.generated import preset
+from tests.support.world.segment_faults import LogBytes
 
 TOPIC = "t"
 DAY_MS = 86_400_000

@@ -16,8 +16,8 @@ from logstore.cleaner.config import CleanerConfig
 from logstore.cleaner.passes.clean import clean_pass
 from logstore.config.log_config import LogConfig
 from logstore.log import NewRecord
-from tests.support.builders import memory_world
-from tests.support.cleaning import Producer, batches_in, drive
+from tests.support.world.builders import memory_world
+from tests.support.world.cleaning import Producer, batches_in, drive
 
 KEYS = (b"a", b"b", b"c", b"d")
 HEADER = "v"

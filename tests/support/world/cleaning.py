@@ -12,7 +12,7 @@ from logstore.record.codecs import Codec
 from logstore.record.records import Record
 from logstore.segment import LogSegment
 from logstore.types import AppendOrigin
-from tests.support.builders import World
+from tests.support.world.builders import World
 
 ALL_KEYS = CleanerConfig(dedupe_buffer_bytes=24 * 100_000)
 """Room for everything that a small test writes."""

@@ -24,8 +24,8 @@ from logstore.record.crc32c import crc32c
 from logstore.record.header import BatchHeader
 from logstore.runtime import MemoryFileSystem, ReadOnlyFileSystem, VirtualClock
 from logstore.types import AppendOrigin
-from tests.support.builders import abort, batch, batches_of, commit, data_batch, log_name
-from tests.support.golden_dirs import ROOT, copy_to_memory, tree
+from tests.support.world.builders import abort, batch, batches_of, commit, data_batch, log_name
+from tests.support.world.golden_dirs import ROOT, copy_to_memory, tree
 
 KAFKA, OWN = "kafka", "own"
 ORIGINS = (KAFKA, OWN)

@@ -16,7 +16,7 @@ from logstore.config.releases import LATER_RELEASES, ReleaseChange
 from logstore.config.topic_keys import TOPIC_KEYS
 from logstore.types import INT64_MAX
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 TARGET = ROOT / "docs" / "CONFIG.md"
 WIDTH = 100
 KEY = re.compile(

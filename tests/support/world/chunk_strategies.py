@@ -11,9 +11,9 @@ from logstore.record.crc32c import crc32c
 from logstore.record.layout import ATTRIBUTES_POSITION, HEADER_SIZE
 from logstore.record.records import Record
 from logstore.types import TimestampType
-from tests.support import cleaner_oracle as oracle
-from tests.support import record_strategies
-from tests.support.kernel_calls import scan, unfolded
+from tests.support.oracles import cleaner_oracle as oracle
+from tests.support.world import record_strategies
+from tests.support.world.kernel_calls import scan, unfolded
 
 NOW_MS = 10_000
 

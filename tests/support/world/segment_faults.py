@@ -22,7 +22,7 @@ from logstore.record.header import BatchHeader
 from logstore.record.records import Record, encode_records
 from logstore.record.walk import walk_buffer
 from logstore.types import NO_TIMESTAMP, TimestampType
-from tests.support.cleaner_oracle import empty_batch
+from tests.support.oracles.cleaner_oracle import empty_batch
 
 
 @dataclass(eq=False)

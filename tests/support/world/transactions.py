@@ -10,7 +10,7 @@ from logstore.log import Log
 from logstore.record.control import end_txn_marker_of
 from logstore.runtime import MemoryFileSystem, VirtualClock
 from logstore.types import TopicPartition
-from tests.support.data_home import Home
+from tests.support.world.data_home import Home
 
 COMMITTED = "read_committed"
 

@@ -19,8 +19,8 @@ from logstore.log import Log
 from logstore.producers.state import PRODUCER_ID_EXPIRATION_MS
 from logstore.runtime import DiskFileSystem, Runtime, VirtualClock
 from logstore.types import AppendOrigin, TopicPartition
-from tests.support.interop import Judge
-from tests.support.interop_view import producers_of
+from tests.support.interop.judge import Judge
+from tests.support.interop.view import producers_of
 
 TOPIC = "live"
 

@@ -30,8 +30,8 @@ from logstore.producers.snapshot import HEADER_SIZE as SNAPSHOT_HEADER_SIZE
 from logstore.record.batch import RecordBatch
 from logstore.record.records import Record
 from logstore.segment import LogSegment
-from tests.support.golden_dirs import batch_line
-from tests.support.interop_engine import open_broker
+from tests.support.interop.engine import open_broker
+from tests.support.world.golden_dirs import batch_line
 
 CHECKPOINTS = (RECOVERY_POINTS, LOG_START_OFFSETS, REPLICATION_OFFSETS, CLEANER_OFFSETS)
 

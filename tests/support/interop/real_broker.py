@@ -1,6 +1,6 @@
 """A whole Kafka broker in a process of its own: one node, KRaft, on loopback alone.
 
-Where the judge (`tests.support.interop`) drives Kafka's classes one by one, this is what people
+Where the judge (`judge`) drives Kafka's classes one by one, this is what people
 run: it has group and transaction coordinators, a cleaner, retention, and checkpoints on timers.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
-from tests.support.interop import Release, build
+from tests.support.interop.judge import Release, build
 
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
 START_TIMEOUT_S = 90

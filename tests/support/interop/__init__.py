@@ -1,0 +1,31 @@
+"""Kafka's own classes and brokers as judges; what drives the classes goes by this name as well."""
+
+from tests.support.interop.judge import (
+    BUILDS,
+    KAFKA_3,
+    KAFKA_4,
+    PROJECT,
+    RELEASES,
+    REQUIRED,
+    Judge,
+    JudgeError,
+    Release,
+    Unavailable,
+    build,
+    fast_scratch,
+)
+
+__all__ = [
+    "BUILDS",
+    "KAFKA_3",
+    "KAFKA_4",
+    "PROJECT",
+    "RELEASES",
+    "REQUIRED",
+    "Judge",
+    "JudgeError",
+    "Release",
+    "Unavailable",
+    "build",
+    "fast_scratch",
+]
