@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.cli.conftest import GOLDEN, tree_hash
-from tests.support.interop.judge import dump_tool
+from tests.support.interop import dump_tool
 
 FIRST = "golden-0/00000000000000000000"
 

@@ -26,7 +26,7 @@ from logstore.record.codecs import Codec
 from logstore.record.header import BatchHeader
 from logstore.record.walk import walk_buffer
 from logstore.types import INT64_MAX
-from tests.support.interop.judge import engine
+from tests.support.interop import engine
 from tests.support.interop.view import sorted_snapshot
 
 SEGMENT_FILES = (".log", ".index", ".timeindex", ".txnindex")

@@ -20,7 +20,7 @@ from logstore.record.codecs import Codec
 from logstore.record.records import Record
 from logstore.types import AppendOrigin
 from tests.interop.stories import START_MS, story
-from tests.support.interop.judge import engine
+from tests.support.interop import engine
 
 TOPIC = "ours"
 GOLDEN = Path(__file__).parent.parent / "data" / "kafka-3.9"

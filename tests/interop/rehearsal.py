@@ -18,7 +18,7 @@ from logstore.log import Log
 from logstore.record.control import end_txn_marker_of
 from logstore.record.header import BatchHeader
 from tests.interop.comparing import Difference
-from tests.support.interop.judge import engine
+from tests.support.interop import engine
 
 MISLED = "Kafka maps a committed batch as if aborted"
 

@@ -16,7 +16,7 @@ from logstore.record.control import ControlType, EndTxnMarker
 from logstore.record.records import Record
 from logstore.record.walk import walk_buffer
 from tests.interop.stories import START_MS
-from tests.support.interop.judge import engine
+from tests.support.interop import engine
 
 pytestmark = pytest.mark.interop
 

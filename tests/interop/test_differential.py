@@ -14,7 +14,7 @@ from tests.interop.comparing import Tally, compare_directories
 from tests.interop.differential import run_seeds, run_story
 from tests.interop.rehearsal import contents, differing, untimed
 from tests.interop.stories import STOPS, story
-from tests.support.interop.judge import engine
+from tests.support.interop import engine
 
 pytestmark = pytest.mark.interop
 

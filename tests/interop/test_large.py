@@ -8,7 +8,7 @@ import pytest
 from logstore.cleaner.config import CleanerConfig
 from tests.interop.comparing import compare_directories, compare_stats
 from tests.interop.stories import START_MS
-from tests.support.interop.judge import engine
+from tests.support.interop import engine
 
 pytestmark = pytest.mark.interop
 

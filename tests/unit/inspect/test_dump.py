@@ -11,7 +11,7 @@ from logstore.record.batch import RecordBatch, build_batch
 from logstore.record.header import BatchHeader
 from logstore.record.records import Record
 from logstore.runtime import DiskFileSystem, ReadOnlyFileSystem
-from tests.support.interop.judge import dump_tool
+from tests.support.interop import dump_tool
 from tests.support.world.builders import (
     World,
     abort,
