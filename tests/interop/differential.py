@@ -34,7 +34,8 @@ from tests.interop.comparing import (
 )
 from tests.interop.rehearsal import MISLED, Rehearsal
 from tests.interop.stories import START_MS, STOPS, Operation, Round, Sitting, Story, story
-from tests.support.interop.judge import KAFKA_3, Judge, JudgeError, engine, fast_scratch
+from tests.support.interop import engine
+from tests.support.interop.judge import KAFKA_3, Judge, JudgeError, fast_scratch
 from tests.support.interop.view import complaints, differences, view_of
 
 FULL_INDEX = re.compile(r"Attempt to append to a full (time )?index")
