@@ -12,9 +12,10 @@ calls the cleaner; the cleaner asks for segments and hands back others through `
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from logstore.errors import PolicyViolationError
+from logstore.errors import CorruptRecordError, PolicyViolationError, UnsupportedFormatError
 from logstore.log.drafts import AppendInfo, NewRecord
 from logstore.log.local_log import LocalLog
 from logstore.log.offsets import CheckpointOffsets, LogOffsets
@@ -210,6 +211,8 @@ class Log:
                 return None
             offsets = None
             if not local.is_offline:
+                if self._starts_in_a_hole():
+                    self.writer.roll()
                 with local.guard("cannot close"):
                     local.come_to_rest()
                     for segment in local.segments:
@@ -219,6 +222,20 @@ class Log:
             local.close_files()
             self.lifetime.end()
             return offsets
+
+    def _starts_in_a_hole(self) -> bool:
+        """Tell whether the last batch lies below the log start, though the log goes on beyond.
+
+        A cleaner removed what came after it, and a truncation to an offset in between made its
+        segment the active one. The next start goes by the batches and would not believe in the
+        log start, nor that what is left was deleted: the name of a new segment tells it.
+        """
+        active = self.active_segment
+        if self.log_start_offset <= active.base_offset:
+            return False
+        with suppress(CorruptRecordError, UnsupportedFormatError):  # found when it is read
+            return active.read_next_offset() < self.log_start_offset
+        return False
 
     # -- retention -----------------------------------------------------------------------
 

@@ -121,6 +121,22 @@ def test_a_log_start_that_the_log_never_reached_is_ignored(world, clean, recover
     assert log.writer.append_records([NewRecord(b"k", b"v")]).first_offset == 9
 
 
+@pytest.mark.parametrize("clean", (True, False))
+def test_what_was_deleted_below_a_log_start_in_a_hole_stays_away(world, clean):
+    """A truncation to an offset that no batch has leaves the log's end above the last batch."""
+    log = world.log(**SMALL)
+    fill(log, 5)
+    log.writer.append_batches(data_batch(12, 12, 7), AppendOrigin.REPLICATION)
+    log.truncate_to(10)
+    log.delete_records(8)
+    closed = log.close()
+    assert (closed.log_start_offset, closed.recovery_point) == (8, 10)
+    log = world.log(clean=clean, recovery_point=10, log_start_offset=8, **SMALL)
+    assert "ignored_log_start" not in actions_of(log)
+    assert (log.log_start_offset, log.log_end_offset) == (8, 10)
+    assert offsets_in(log) == []
+
+
 def test_transactions_of_a_log_whose_start_is_ignored_are_recovered(world):
     """Decided before recovery: producers are followed from the first batch on."""
     log = world.log()
