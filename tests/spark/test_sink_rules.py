@@ -12,8 +12,8 @@ from pyspark.sql.types import StructType
 
 from logstore import Broker
 from logstore.bench.workloads.datasource import commit
+from logstore.bench.workloads.datasource.schema import KAFKA_SCHEMA
 from logstore.bench.workloads.datasource.sink import LogstoreWriter
-from logstore.bench.workloads.datasource.source import KAFKA_SCHEMA
 from logstore.check import Checker
 from logstore.checkpoint.topic_id import PARTITION_METADATA
 from logstore.errors import (

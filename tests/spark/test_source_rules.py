@@ -10,7 +10,8 @@ from pyspark.sql.types import BinaryType, LongType, StringType, StructField, Str
 
 from logstore import Broker, VirtualClock
 from logstore.bench.workloads.datasource import source
-from logstore.bench.workloads.datasource.source import KAFKA_SCHEMA, LogstoreDataSource
+from logstore.bench.workloads.datasource.schema import KAFKA_SCHEMA
+from logstore.bench.workloads.datasource.source import LogstoreDataSource
 from logstore.errors import (
     InvalidConfigurationError,
     InvalidRecordError,

@@ -64,7 +64,7 @@ from logstore.bench.workloads.datasource.commit import (
     new_log,
 )
 from logstore.bench.workloads.datasource.options import number_of, refuse_unknown
-from logstore.bench.workloads.datasource.source import KAFKA_SCHEMA
+from logstore.bench.workloads.datasource.schema import KAFKA_SCHEMA
 from logstore.config.overrides import altered_overrides
 from logstore.errors import InvalidConfigurationError, InvalidRecordError
 from logstore.names import validate_topic_name

@@ -49,15 +49,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    BooleanType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
     StructType,
-    TimestampType,
 )
 
 from logstore.bench.workloads.datasource.arrow import Stored, record_batch
@@ -68,6 +60,7 @@ from logstore.bench.workloads.datasource.options import (
     one_of,
     refuse_unknown,
 )
+from logstore.bench.workloads.datasource.schema import KAFKA_SCHEMA, MORE_COLUMNS
 from logstore.bench.workloads.datasource.splits import (
     SegmentSplit,
     Task,
@@ -99,36 +92,6 @@ SPLIT_BYTES = 32 << 20
 ARROW_ROWS = 65_536
 ARROW_BYTES = 16 << 20
 """A batch for the JVM is closed at so many rows, or bytes of records, whichever comes first."""
-
-KAFKA_SCHEMA = StructType(
-    [
-        StructField("key", BinaryType()),
-        StructField("value", BinaryType()),
-        StructField("topic", StringType()),
-        StructField("partition", IntegerType()),
-        StructField("offset", LongType()),
-        StructField("timestamp", TimestampType()),
-        StructField("timestampType", IntegerType()),
-        StructField(
-            "headers",
-            ArrayType(
-                StructType([StructField("key", StringType()), StructField("value", BinaryType())])
-            ),
-        ),
-    ]
-)
-"""The columns of Spark's own Kafka source, headers included."""
-
-
-MORE_COLUMNS = StructType(
-    [
-        StructField("aborted", BooleanType()),
-        StructField("deleteHorizonMs", LongType()),
-        StructField("valueDigest", LongType()),
-        StructField("headersDigest", LongType()),
-    ]
-)
-"""What only those get who name it."""
 
 
 class _Offsets(NamedTuple):

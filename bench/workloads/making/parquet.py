@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from logstore.bench.workloads.datasource.source import KAFKA_SCHEMA, LogstoreDataSource
+from logstore.bench.workloads.datasource.schema import KAFKA_SCHEMA
+from logstore.bench.workloads.datasource.source import LogstoreDataSource
 from logstore.errors import InvalidConfigurationError
 
 if TYPE_CHECKING:

@@ -1,0 +1,44 @@
+"""Columns of records in Spark."""
+
+from __future__ import annotations
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+KAFKA_SCHEMA = StructType(
+    [
+        StructField("key", BinaryType()),
+        StructField("value", BinaryType()),
+        StructField("topic", StringType()),
+        StructField("partition", IntegerType()),
+        StructField("offset", LongType()),
+        StructField("timestamp", TimestampType()),
+        StructField("timestampType", IntegerType()),
+        StructField(
+            "headers",
+            ArrayType(
+                StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+            ),
+        ),
+    ]
+)
+"""The columns of Spark's own Kafka source, headers included."""
+
+MORE_COLUMNS = StructType(
+    [
+        StructField("aborted", BooleanType()),
+        StructField("deleteHorizonMs", LongType()),
+        StructField("valueDigest", LongType()),
+        StructField("headersDigest", LongType()),
+    ]
+)
+"""What only those get who name it."""
