@@ -125,10 +125,11 @@ workload: $(ALL) ## generate, clean and verify 10 million records on Spark: SPEC
 	@$(BIN)/logstore workload run $(or $(SPEC),bench/workloads/making/ten-million.toml) \
 		$(if $(RECORDS),--set records=$(RECORDS)) $(WORKLOAD_ARGS)
 
-docs: $(DEV) ## write docs/CLI.md, docs/CONFIG.md and docs/WORKLOAD-KEYS.md again
+docs: $(DEV) ## write again what docs/ has from the code: commands, keys, floors
 	@PYTHONPATH=. $(BIN)/python tests/support/docs/cli_docs.py
 	@PYTHONPATH=. $(BIN)/python tests/support/docs/config_docs.py
 	@PYTHONPATH=. $(BIN)/python tests/support/docs/workload_docs.py
+	@PYTHONPATH=. $(BIN)/python tests/support/docs/floors.py
 
 # --- upkeep -----------------------------------------------------------------------------------
 
