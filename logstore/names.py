@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.errors import InvalidTopicError
-from logstore.runtime import Random
 from logstore.types import INT32_MAX, TopicPartition
+
+if TYPE_CHECKING:
+    from logstore.runtime import Random
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"

@@ -11,7 +11,6 @@ import click
 from click.core import ParameterSource
 
 from logstore.cli.times import TIME_HELP, parse_duration, parse_time
-from logstore.names import LOCK_FILE
 
 if TYPE_CHECKING:
     from logstore.broker import Broker
@@ -177,6 +176,7 @@ def note_writers(directories: Iterable[str]) -> None:
 
 def writers_of(directories: Iterable[str]) -> dict[str, int]:
     """Return the other processes that have data directories for writing; 0 where unknown."""
+    from logstore.names import LOCK_FILE
     from logstore.runtime import DiskFileSystem
 
     holders = {path: DiskFileSystem().lock_holder(f"{path}/{LOCK_FILE}") for path in directories}
