@@ -17,34 +17,6 @@ def block(language: str, containing: str) -> str:
     return found
 
 
-def test_python_tour(tmp_path):
-    code = block("python", "broker.clean")
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path,
-        env={"PYTHONPATH": str(ROOT), "PATH": ""},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    fates, keys = done.stdout.splitlines()
-    assert fates.startswith("{'retained': 2, 'superseded': 1, 'tombstone_expired': 0")
-    assert keys == "[b'1']"
-    assert list(tmp_path.iterdir()) == [], "a broker without data_dir writes no file"
-
-
-def test_producer_tour(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-c", block("python", "broker.producer")],
-        cwd=tmp_path,
-        env={"PYTHONPATH": str(ROOT), "PATH": ""},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout == "[b'paid']\n"
-
-
 def test_command_line_tour(tmp_path):
     lines = block("console", "topic create").replace("\\\n", "")
     script = "\n".join(line.removeprefix("$ ") for line in lines.splitlines() if line)
@@ -61,15 +33,3 @@ def test_command_line_tour(tmp_path):
     assert "superseded 2" in done.stdout
     assert "0 → 3" in done.stdout
     assert "1 segment would go" in done.stdout
-
-
-def test_background_tour(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-c", block("python", "background=True")],
-        cwd=tmp_path,
-        env={"PYTHONPATH": str(ROOT), "PATH": ""},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout == "{b'btc': b'new', b'eth': b'first'}\n[0, 2]\n66\n"

@@ -1,5 +1,6 @@
-"""Every Python snippet of README and docs is what a strict type checker accepts."""
+"""Every Python snippet of README and docs passes a strict type checker and prints what it says."""
 
+import ast
 import re
 import subprocess
 import sys
@@ -40,14 +41,65 @@ def modules() -> dict[str, str]:
     return found
 
 
+MODULES = modules()
+RUN = [name for name in MODULES if not name.startswith("workloads_")]
+"""Those that need no Spark."""
+
+
+def shown_output(code: str) -> str:
+    """Return what the comments behind and below the prints of a module say."""
+    lines = code.splitlines()
+    shown = []
+    calls = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call)]
+    prints = [call for call in calls if isinstance(call.func, ast.Name) and call.func.id == "print"]
+    for call in sorted(prints, key=lambda call: call.lineno):
+        assert call.end_lineno is not None
+        behind = lines[call.end_lineno - 1].encode()[call.end_col_offset :].decode().strip()
+        shown += [behind.removeprefix("# ")] if behind else []
+        for line in lines[call.end_lineno :]:
+            if not line.strip().startswith("# "):
+                break
+            shown.append(line.strip().removeprefix("# "))
+    return "".join(f"{line}\n" for line in shown)
+
+
 def test_snippets_are_found():
-    names = [name.rpartition("_")[0] for name in modules()]
-    assert (names.count("readme"), names.count("workloads")) == (3, 1)
+    names = [name.rpartition("_")[0] for name in MODULES]
+    assert {name: names.count(name) for name in names} == {
+        "readme": 3,
+        "python": 15,
+        "workloads": 1,
+    }
+
+
+@pytest.mark.parametrize("name", [name for name in RUN if "def test_" not in MODULES[name]])
+def test_snippets_print_what_their_comments_say(name, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    exec(compile(MODULES[name], f"{name}.py", "exec"), {"__name__": name})
+    output, shown = capsys.readouterr().out, shown_output(MODULES[name])
+    if not re.fullmatch(re.escape(shown).replace("…", ".*"), output):
+        assert output == shown
+    if name.startswith("readme_"):
+        assert list(tmp_path.iterdir()) == [], "a broker without data_dir writes no file"
+
+
+@pytest.mark.parametrize("name", [name for name in RUN if "def test_" in MODULES[name]])
+def test_snippets_that_are_tests_pass(name, tmp_path):
+    (tmp_path / f"test_{name}.py").write_text(MODULES[name], encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error", "."],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(ROOT), "PATH": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.slow
 def test_snippets_pass_mypy_strict(tmp_path):
-    for name, code in modules().items():
+    for name, code in MODULES.items():
         (tmp_path / f"{name}.py").write_text(code, encoding="utf-8")
     (tmp_path / "mypy.ini").write_text(CONFIG.format(root=ROOT), encoding="utf-8")
     done = subprocess.run(
