@@ -12,7 +12,6 @@ from logstore.bench.workloads.commands.workload import (
     missing_module,
     own_error,
 )
-from logstore.bench.workloads.commands.workload import workload as commands
 from logstore.errors import InvalidConfigurationError
 
 
@@ -23,7 +22,7 @@ def no_spark(monkeypatch):
     def session(*_):
         raise AssertionError("Spark starts")
 
-    monkeypatch.setattr(commands.SparkOptions, "session", session)
+    monkeypatch.setattr(SparkOptions, "session", session)
 
 
 def test_the_command_is_listed_with_its_help(run):

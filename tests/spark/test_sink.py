@@ -109,9 +109,9 @@ def test_a_job_of_which_one_task_fails_leaves_nothing(spark, tmp_path):
         "IF(offset = 900 AND partition = 1, CAST(raise_error('a task fails') AS binary), value)"
         " AS value",
     )
-    with pytest.raises(PySparkException, match="a task fails"):
+    with pytest.raises(PySparkException, match="a task fails") as raised:
         save(failing, tmp_path, topic="users")
-    assert files(tmp_path) == before
+    assert files(tmp_path) == before, raised.value
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["orders-0"]
 
 
