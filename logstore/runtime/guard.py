@@ -19,7 +19,8 @@ class StorageGuard:
 
     Parameters
     ----------
-    owner : DiskUser
+    owner : DiskUser or None
+        None if a failure puts an end to nothing: what could not be read may still be written.
     name : object
         What messages call the owner.
     what : str
@@ -30,7 +31,9 @@ class StorageGuard:
 
     __slots__ = ("_name", "_owner", "_reason", "_what")
 
-    def __init__(self, owner: DiskUser, name: object, what: str, reason: str | None = None) -> None:
+    def __init__(
+        self, owner: DiskUser | None, name: object, what: str, reason: str | None = None
+    ) -> None:
         self._owner = owner
         self._name = name
         self._what = what
@@ -41,5 +44,6 @@ class StorageGuard:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, OSError):
-            self._owner.go_offline(f"{self._reason}: {error}")
+            if self._owner is not None:
+                self._owner.go_offline(f"{self._reason}: {error}")
             raise KafkaStorageError(f"{self._name}: {self._what}: {error}") from error

@@ -44,3 +44,12 @@ def test_other_errors_pass():
     with StorageGuard(owner, "t-0", "cannot append"):
         pass
     assert owner.reasons == []
+
+
+def test_without_an_owner_nothing_is_taken_offline():
+    with (
+        pytest.raises(KafkaStorageError, match=r"^/data: cannot read checkpoints: torn$") as error,
+        StorageGuard(None, "/data", "cannot read checkpoints"),
+    ):
+        raise OSError("torn")
+    assert isinstance(error.value.__cause__, OSError)
