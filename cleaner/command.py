@@ -123,7 +123,7 @@ class CleanCommand:
                 else:
                     due.append((log, decision))
         if not self._force:
-            exact = self._manager.kafka_exact
+            exact = self._manager.chooser.kafka_exact
             due.sort(key=lambda each: selection_order(each[1], kafka_exact=exact))
         for log, decision in due:
             with _unless_deleted():
@@ -135,21 +135,21 @@ class CleanCommand:
     def foresee(self, log: Log) -> CleaningDecision:
         """Decide about a log as if it had been rolled where `run` would roll it first."""
         rolled = self._is_to_be_rolled(log)
-        return self._manager.decision_of(log, force=self._force, rolled=rolled)
+        return self._manager.chooser.decision_of(log, force=self._force, rolled=rolled)
 
     # -- parts ---------------------------------------------------------------------------
 
     def _is_to_be_rolled(self, log: Log) -> bool:
         return bool(
             log.active_segment.size_bytes
-            and (self._roll or self._manager.is_idle(log))
-            and self._manager.decision_of(log, force=self._force).is_candidate
+            and (self._roll or self._manager.chooser.is_idle(log))
+            and self._manager.chooser.decision_of(log, force=self._force).is_candidate
         )
 
     def _consider(self, log: Log) -> None:
         """See whether a log is due, or still is; its checkpoint is mended if outside the log."""
-        decision = self._manager.decision_of(log, force=self._force)
-        self._manager.repair_checkpoint(log, decision.state)
+        decision = self._manager.chooser.decision_of(log, force=self._force)
+        self._manager.chooser.repair_checkpoint(log, decision.state)
         passes = self._passes.get(log, 0)
         state = decision.state
         self._due.pop(log, None)
@@ -173,7 +173,7 @@ class CleanCommand:
                     self._busy.discard(log)
 
     def _take(self) -> Log | None:
-        exact = self._manager.kafka_exact
+        exact = self._manager.chooser.kafka_exact
         with self._lock:
             free = [log for log in self._due if log not in self._busy]
             if not free:

@@ -1,46 +1,27 @@
-"""What is known of the partitions of a broker that cleaners work on, and one pass over one.
+"""The cleaner's hold on the partitions of a broker: for passes, for retention, or kept from both.
 
-Checkpoints, states, partitions that cannot be cleaned; decisions about them, which one comes next,
-and a pass with all that surrounds it. Who runs passes is said elsewhere (`pool` for the
-background, `command` for those who ask).
+What a pass comes to is seen to here. Who runs passes is said elsewhere (`pool` for the background,
+`command` for those who ask).
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Generator
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from logstore.cleaner.checkpoints import CleanerCheckpoints
+from logstore.cleaner.choosing import LogChooser
 from logstore.cleaner.config import CleanerConfig
-from logstore.cleaner.errors import CleaningAbortedError, OffsetMapFullError, OverflowedSegmentError
-from logstore.cleaner.selection import (
-    Circumstances,
-    CleanableState,
-    CleaningDecision,
-    Gate,
-    cleanable_state,
-    decide,
-    idle_roll_ms,
-    next_moment_ms,
-    selection_order,
-    still_fits,
-)
+from logstore.cleaner.errors import OverflowedSegmentError
+from logstore.cleaner.one_pass import FOR_GOOD, Ending, Outcome, closed, one_pass
+from logstore.cleaner.selection import CleanableState, Gate
 from logstore.cleaner.states import CleaningStates
 from logstore.cleaner.strategy import Strategy
-from logstore.cleaner.uncleanable import UncleanablePartition
-from logstore.errors import (
-    CorruptionError,
-    InvalidConfigurationError,
-    InvalidOffsetError,
-    KafkaStorageError,
-    LogStoreError,
-    SegmentOverflowError,
-    UnknownTopicOrPartitionError,
-    UnsupportedFormatError,
-)
+from logstore.cleaner.uncleanable import UncleanablePartition, UncleanablePartitions
+from logstore.errors import KafkaStorageError
 from logstore.manager.services import LogService
 
 if TYPE_CHECKING:
@@ -53,11 +34,6 @@ if TYPE_CHECKING:
     from logstore.runtime import Runtime
     from logstore.types import TopicPartition
 
-logger = logging.getLogger(__name__)
-
-_FOR_GOOD = (CorruptionError, UnsupportedFormatError, SegmentOverflowError, InvalidOffsetError)
-"""What a further attempt would meet again; the log serves on, but is not cleaned any more."""
-
 
 class PassResult(NamedTuple):
     """How a pass ended: with its numbers, or with what was in the way.
@@ -68,30 +44,6 @@ class PassResult(NamedTuple):
 
     stats: CleanerStats | None
     obstacle: Gate | None
-
-
-class Survey(NamedTuple):
-    """What one selection saw of all logs that it looked at.
-
-    Attributes
-    ----------
-    max_compaction_delay_ms : int
-        The longest by which any of them exceeds its `max.compaction.lag.ms`.
-    delayed, cleanable : int
-        How many exceed it, and how many were due.
-    """
-
-    max_compaction_delay_ms: int = 0
-    delayed: int = 0
-    cleanable: int = 0
-
-
-class Selected(NamedTuple):
-    """A log that was taken to be cleaned, and what was seen on the way."""
-
-    log: Log
-    state: CleanableState
-    survey: Survey
 
 
 class LogCleanerManager(LogService):
@@ -110,6 +62,16 @@ class LogCleanerManager(LogService):
 
     Attributes
     ----------
+    checkpoints : CleanerCheckpoints
+        Up to where each partition is clean.
+    states : CleaningStates
+        Who has a partition.
+    marks : UncleanablePartitions
+        Those that are left alone.
+    chooser : LogChooser
+        What is due, and why the rest is not.
+    config : CleanerConfig
+        Memory of a pass in a pool thread.
     on_change : callable
         Told when a pass has ended, or a partition that was held may be cleaned again.
     """
@@ -119,19 +81,16 @@ class LogCleanerManager(LogService):
         self._logs = logs
         self._broker_config = broker_config
         self.config = CleanerConfig.from_broker(broker_config)
+        self.checkpoints = CleanerCheckpoints(logs.registry.directory_of)
         self.states = CleaningStates(runtime)
-        self._uncleanable: dict[TopicPartition, UncleanablePartition] = {}
-        self._selecting = runtime.lock()
+        self.marks = UncleanablePartitions(runtime.clock, logs.registry.directory_of)
+        self.chooser = LogChooser(
+            runtime, logs, self.checkpoints, self.states, self.marks, broker_config
+        )
         self.lifetime = logs.lifetime
-        self.lifetime.add(self)
+        for member in (self, self.checkpoints, self.chooser):
+            self.lifetime.add(member)
         self.on_change: Callable[[], None] = _nothing
-        self._max_dirty_ratio = 0.0
-        self._last_selection_ms = 0
-
-    @property
-    def kafka_exact(self) -> bool:
-        """Whether Kafka's rules hold where a KIP says otherwise (`logstore.kafka.exact`)."""
-        return self._broker_config.logstore_kafka_exact
 
     def config_for(self, threads: int | None) -> CleanerConfig:
         """Return the share of one of so many threads; of a pool thread if None.
@@ -146,87 +105,6 @@ class LogCleanerManager(LogService):
         broker_config = replace(self._broker_config, log_cleaner_threads=threads)
         return CleanerConfig.from_broker(broker_config)
 
-    # -- checkpoint ----------------------------------------------------------------------
-
-    def checkpoint_of(self, topic_partition: TopicPartition) -> int | None:
-        """Return the stored first dirty offset of a partition; None if there is none.
-
-        Raises
-        ------
-        UnknownTopicOrPartitionError
-        KafkaStorageError
-            The disk failed.
-        """
-        directory = self._logs.registry.directory_of(topic_partition)
-        try:
-            return directory.cleaner_offset(topic_partition)
-        except OSError as error:
-            raise KafkaStorageError(
-                f"{directory.path}: cannot read checkpoints: {error}"
-            ) from error
-
-    def _write_checkpoint(self, log: Log, first_dirty_offset: int) -> None:
-        """Store where a log's clean section ends; whoever calls has the partition."""
-        directory = self._logs.registry.directory_of(log.topic_partition)
-        try:
-            directory.write_cleaner_offset(log.topic_partition, first_dirty_offset)
-        except OSError as error:
-            log.local.go_offline(f"cannot write the cleaner checkpoint: {error}")
-            raise KafkaStorageError(
-                f"{log.topic_partition}: cannot write the cleaner checkpoint: {error}"
-            ) from error
-
-    def repair_checkpoint(self, log: Log, state: CleanableState) -> None:
-        """Replace a stored checkpoint that lies outside its log, unless somebody has it."""
-        tp = log.topic_partition
-        if not (state.checkpoint_repaired and log.config.compact and self.states.begin(tp)):
-            return
-        try:
-            log.local.check_open()  # one of the same name may be in its place
-            # Measured again: until now it could have been cut.
-            again = self.state_of(log)
-            if again.checkpoint_repaired:
-                self._write_checkpoint(log, again.first_dirty_offset)
-        finally:
-            self.states.done(tp)
-
-    # -- deciding ------------------------------------------------------------------------
-
-    def state_of(self, log: Log) -> CleanableState:
-        """Measure a log as selection does; changes nothing.
-
-        Raises
-        ------
-        UnknownTopicOrPartitionError, KafkaStorageError
-            It was deleted, or the disk failed.
-        """
-        checkpoint = self.checkpoint_of(log.topic_partition)
-        now_ms = self.runtime.clock.now_ms()
-        return log.reader.steady(lambda: cleanable_state(log, checkpoint, now_ms))
-
-    def decision_of(
-        self, log: Log, *, force: bool = False, rolled: bool = False, foresee: bool = False
-    ) -> CleaningDecision:
-        """Decide about a log; changes nothing. See `decide`, `state_of`."""
-        tp = log.topic_partition
-        state = self.states.of(tp)
-        circumstances = Circumstances(
-            cleaner_enabled=self._broker_config.log_cleaner_enable,
-            force=force,
-            uncleanable=None if (mark := self._uncleanable.get(tp)) is None else mark.reason,
-            paused=None if state is None else f"its cleaning state is {state}",
-            kafka_exact=self.kafka_exact,
-        )
-        checkpoint = self.checkpoint_of(tp)
-        now_ms = self.runtime.clock.now_ms()
-        return log.reader.steady(
-            lambda: decide(log, checkpoint, now_ms, circumstances, rolled=rolled, foresee=foresee)
-        )
-
-    def explain(self, log: Log) -> CleaningDecision:
-        """Decide as the next selection would, and when each closed gate opens by itself."""
-        return self.decision_of(log, rolled=self.is_idle(log), foresee=True)
-
     def passes_bound(self, log: Log, state: CleanableState) -> int:
         """Return how many passes a range takes at most: if every dirty offset has another key."""
         dirty = max(0, state.upper_bound_offset - state.first_dirty_offset)
@@ -235,108 +113,7 @@ class LogCleanerManager(LogService):
         keys = self.config.max_keys_of(strategy) - strategy.has_versions
         return -(-dirty // max(1, keys))
 
-    def is_idle(self, log: Log) -> bool:
-        """Tell whether KIP-354 wants the active segment rolled though nothing is appended."""
-        if self.kafka_exact:
-            return False
-        moment = log.reader.steady(partial(idle_roll_ms, log))
-        return moment is not None and moment <= self.runtime.clock.now_ms()
-
-    # -- choosing ------------------------------------------------------------------------
-
-    def select(self) -> Selected | None:
-        """Take the most urgent of the logs that are due, for a cleaning; None if none is.
-
-        Idle active segments that are overdue are rolled, and checkpoints outside their logs
-        replaced, also where nothing is cleaned. Whoever gets a log runs `run_pass` on it with
-        `taken`, or gives it back with `states.done`.
-
-        Notes
-        -----
-        O(logs × dirty segments). One thread at a time. What an adopted topic holds is left alone:
-        only a command cleans it. Source: cleaner-semantics §2.
-        """
-        with self._selecting:
-            self._last_selection_ms = self.runtime.clock.now_ms()
-            decisions = {
-                log: decision
-                for log in self._logs_to_clean()
-                if (decision := self._examine(log)) is not None
-            }
-            states = [decision.state for decision in decisions.values()]
-            self._max_dirty_ratio = max((each.cleanable_ratio for each in states), default=0.0)
-            due = [log for log, decision in decisions.items() if decision.will_clean]
-            if not due:
-                return None
-            delays = [each.max_compaction_delay_ms for each in states]
-            survey = Survey(max(delays), sum(delay > 0 for delay in delays), len(due))
-            exact = self.kafka_exact
-            due.sort(key=lambda log: selection_order(decisions[log], kafka_exact=exact))
-            for log in due:
-                if self.states.begin(log.topic_partition):
-                    return Selected(log, decisions[log].state, survey)
-            return None
-
-    def _logs_to_clean(self) -> list[Log]:
-        """Return the compacted logs that nobody has and nothing is wrong with."""
-        adopted = {topic.name for topic in self._logs.catalog.topics() if topic.adopted}
-        return [
-            log
-            for log in self._logs.registry.open_logs()
-            if log.config.compact
-            and not log.is_offline
-            and log.topic_partition.topic not in adopted
-            and log.topic_partition not in self._uncleanable
-            and self.states.of(log.topic_partition) is None
-        ]
-
-    def _examine(self, log: Log) -> CleaningDecision | None:
-        """Decide about a log as it will be: rolled if idle for too long; None if that fails."""
-        try:
-            if self.is_idle(log):
-                log.writer.roll()
-            decision = self.decision_of(log)
-            self.repair_checkpoint(log, decision.state)
-        except Exception as error:
-            self.leave_alone(log, error)
-            return None
-        return decision if decision.state.total_bytes else None
-
-    def next_due_ms(self) -> int | None:
-        """Return the first moment at which time alone may give a cleaner something to do.
-
-        Until then selections and retention of compacted logs come to nothing, unless a log, its
-        configuration or the state of its partition changes. None if that moment never comes.
-        O(logs × dirty segments).
-        """
-        moments: list[int | None] = []
-        for log in self._logs_to_clean():
-            try:
-                moments.append(self._next_moment_ms(log))
-                moments.append(log.reader.steady(log.next_expiry_ms))
-            except Exception as error:
-                self.leave_alone(log, error)
-        return min((each for each in moments if each is not None), default=None)
-
-    def _next_moment_ms(self, log: Log) -> int | None:
-        first_dirty = self.state_of(log).first_dirty_offset
-        now_ms = self.runtime.clock.now_ms()
-        exact = self.kafka_exact
-        return log.reader.steady(
-            lambda: next_moment_ms(log, first_dirty, now_ms, kafka_exact=exact)
-        )
-
-    @property
-    def max_dirty_percent(self) -> int:
-        """Largest dirty ratio that the last selection saw, due or not, as a whole percentage."""
-        return int(100 * self._max_dirty_ratio)
-
-    @property
-    def ms_since_last_selection(self) -> int:
-        """How long ago the last selection began; since 1970 if there was none, as in Kafka."""
-        return self.runtime.clock.now_ms() - self._last_selection_ms
-
-    # -- one pass ------------------------------------------------------------------------
+    # -- passes --------------------------------------------------------------------------
 
     def run_pass(
         self,
@@ -348,7 +125,7 @@ class LogCleanerManager(LogService):
         taken: bool = False,
         config: CleanerConfig | None = None,
     ) -> Generator[PassProgress, None, PassResult]:
-        """Run one pass over a log and store its checkpoint.
+        """Run one pass over a log and store its checkpoint; see `one_pass`.
 
         Parameters
         ----------
@@ -357,7 +134,7 @@ class LogCleanerManager(LogService):
         number : int
             Which pass over the log it is in this run, from 1.
         taken : bool
-            The partition is in progress already, by `select`.
+            The partition is in progress already, by `LogChooser.select`.
         config : CleanerConfig, optional
             Memory of the pass, if not a pool thread's share.
 
@@ -380,66 +157,62 @@ class LogCleanerManager(LogService):
         A pass that fails or is closed stores its first dirty offset again, as Kafka's does: a
         partition without a checkpoint has one from then on.
         """
-        from logstore.cleaner.passes.clean import clean_pass
-
         tp = log.topic_partition
         if not taken and not self.states.begin(tp):
             return PassResult(None, _closed("paused", f"its state is {self.states.of(tp)}"))
-        first_dirty, upper_bound = state.first_dirty_offset, state.upper_bound_offset
-        store = unchanged = None  # what was stored holds, unless it comes to an end
-        steps = clean_pass(
-            log,
-            config or self.config,
-            first_dirty,
-            upper_bound,
-            pass_number=number,
-            dry_run=dry_run,
-        )
+        outcome: Outcome | None = None  # none of a simulated crash, or of an interrupt
         try:
-            with log.lock:
-                log.local.check_open()  # one of the same name may be in its place, or none
-                if not still_fits(log, state, self.checkpoint_of(tp)):
-                    return PassResult(None, None)
-                unchanged = partial(self._write_checkpoint, log, first_dirty)
-                log.reader.open_files(upper_bound)
-                step = next(steps)  # knows its segments now, which may be removed from here on
-            while True:
-                yield step
-                self.lifetime.check()
-                self.states.check_not_aborted(tp)
-                step = next(steps)
-        except StopIteration as done:
-            stats: CleanerStats = done.value
-            store = partial(self._write_checkpoint, log, stats.end_offset)
-            return PassResult(stats, None)
-        except CleaningAbortedError as error:
-            return PassResult(None, _closed("paused", str(error)))
-        except OffsetMapFullError as error:
-            return PassResult(None, _closed("offset_map", str(error)))
-        except OverflowedSegmentError as error:
-            store = unchanged
-            return self._split(log, error, dry_run=dry_run)
-        except _FOR_GOOD as error:
-            store = unchanged
-            return self._give_up(tp, error, dry_run=dry_run)
-        except (KafkaStorageError, InvalidConfigurationError):
-            raise
-        except OSError as error:
-            if not dry_run:
-                log.local.go_offline(f"cannot clean: {error}")
-            raise KafkaStorageError(f"{tp}: cannot clean: {error}") from error
+            outcome = yield from one_pass(
+                log,
+                state,
+                config or self.config,
+                checkpoint_of=partial(self.checkpoints.of, tp),
+                check=partial(self._check_wanted, tp),
+                number=number,
+                dry_run=dry_run,
+            )
+            return self._conclude(log, outcome, dry_run=dry_run)
         except GeneratorExit:
-            assert unchanged is not None
-            store = partial(_unless_disk_fails, unchanged)  # nobody is left to be told
-            raise
-        except Exception:
-            store = unchanged
+            outcome = closed(state)
             raise
         finally:
-            steps.close()
             if not self.lifetime.is_over:  # nobody waits then, and in a forked child nobody may
-                self.states.done(tp, None if dry_run else store)
+                self.states.done(tp, None if dry_run else self._storing(log, outcome))
                 self.on_change()
+
+    def _check_wanted(self, topic_partition: TopicPartition) -> None:
+        """Raise what ends a pass over a partition: the broker's end, or somebody who wants it."""
+        self.lifetime.check()
+        self.states.check_not_aborted(topic_partition)
+
+    def _conclude(self, log: Log, outcome: Outcome, *, dry_run: bool) -> PassResult:
+        """Do what the outcome of a pass asks for, the checkpoint aside."""
+        tp, error = log.topic_partition, outcome.error
+        match outcome.ending:
+            case Ending.ABORTED:
+                return PassResult(None, _closed("paused", str(error)))
+            case Ending.MAP_FULL:
+                return PassResult(None, _closed("offset_map", str(error)))
+            case Ending.OVERFLOWED:
+                assert isinstance(error, OverflowedSegmentError)
+                return self._split(log, error, dry_run=dry_run)
+            case Ending.DAMAGED:
+                assert error is not None
+                return self._give_up(tp, error, dry_run=dry_run)
+            case Ending.DISK_FAILED | Ending.REFUSED | Ending.FAILED:
+                assert error is not None
+                raise error
+            case _:  # finished, or outdated
+                return PassResult(outcome.stats, None)
+
+    def _storing(self, log: Log, outcome: Outcome | None) -> Callable[[], None] | None:
+        """Return what stores the checkpoint that a pass leaves; None if the stored one stays."""
+        if outcome is None or outcome.checkpoint is None:
+            return None
+        store = partial(self.checkpoints.write, log, outcome.checkpoint)
+        if outcome.ending is Ending.CLOSED:
+            return partial(_unless_disk_fails, store)  # nobody is left to be told
+        return store
 
     def _split(self, log: Log, error: OverflowedSegmentError, *, dry_run: bool) -> PassResult:
         """Split the segment that a pass stumbled over; the next one goes on."""
@@ -450,7 +223,7 @@ class LogCleanerManager(LogService):
             return PassResult(None, None)
         try:
             log.split_segment(segment)
-        except _FOR_GOOD as obstacle:
+        except FOR_GOOD as obstacle:
             return self._give_up(log.topic_partition, obstacle)
         return PassResult(None, None)
 
@@ -458,57 +231,27 @@ class LogCleanerManager(LogService):
         self, topic_partition: TopicPartition, error: Exception, *, dry_run: bool = False
     ) -> PassResult:
         if not dry_run:
-            self._mark_uncleanable(topic_partition, error)
+            self.marks.mark(topic_partition, error)
         return PassResult(None, _closed("uncleanable", str(error)))
-
-    # -- partitions that cannot be cleaned -----------------------------------------------
-
-    def leave_alone(self, log: Log, error: Exception) -> None:
-        """Do not clean a log any more, since work on it failed, be it by a defect of this engine.
-
-        The others go on. Unless it was closed or deleted meanwhile, or is offline: that explains
-        the failure.
-        """
-        try:
-            log.local.check_open()
-        except LogStoreError as reason:
-            logger.info("%s is passed over: %s", log.topic_partition, reason)
-        else:
-            self._mark_uncleanable(log.topic_partition, error)
-
-    def _mark_uncleanable(self, topic_partition: TopicPartition, error: Exception) -> None:
-        try:
-            directory = self._logs.registry.directory_of(topic_partition)
-        except UnknownTopicOrPartitionError:  # deleted meanwhile
-            return
-        now_ms = self.runtime.clock.now_ms()
-        self._uncleanable[topic_partition] = UncleanablePartition.because_of(
-            error, topic_partition, directory.path, now_ms
-        )
 
     def uncleanable(self) -> tuple[UncleanablePartition, ...]:
         """Return the partitions whose cleaning failed for good, by name."""
-        return tuple(mark for _, mark in sorted(self._uncleanable.items()))
+        return self.marks.all()
 
     def uncleanable_totals(self) -> tuple[dict[str, int], dict[str, int]]:
         """Return, by data directory, how many partitions are left alone, and their dirty bytes."""
-        counts = {directory.path: 0 for directory in self._logs.directories}
-        sizes = dict(counts)
-        for log in self._logs.registry.open_logs():
-            mark = self._uncleanable.get(log.topic_partition)
-            if mark is not None:
-                counts[mark.log_dir] += 1
-                # It was just deleted, or what it is marked for is in the way here, too.
-                with suppress(Exception):
-                    sizes[mark.log_dir] += self.state_of(log).cleanable_bytes
-        return counts, sizes
+        return self.marks.totals(
+            [directory.path for directory in self._logs.directories],
+            self._logs.registry.open_logs(),
+            lambda log: self.chooser.state_of(log).cleanable_bytes,
+        )
 
     def retry(self, topic_partition: TopicPartition) -> bool:
         """Let a partition be cleaned again; False if nothing was wrong with it.
 
         Kafka does so at its next start only.
         """
-        marked = self._uncleanable.pop(topic_partition, None) is not None
+        marked = self.marks.forget(topic_partition)
         self.on_change()
         return marked
 
@@ -526,17 +269,17 @@ class LogCleanerManager(LogService):
             Of the logs from which something was removed.
         """
         removed: list[RetentionDecision] = []
-        for log in self._logs_to_clean():
+        for log in self.chooser.logs_to_clean():
             tp = log.topic_partition
             if not self.states.begin(tp):
                 continue
             try:
-                checkpoint = self.checkpoint_of(tp) or 0
+                checkpoint = self.checkpoints.of(tp) or 0
                 decision = log.delete_old_segments(first_dirty_offset=checkpoint)
                 if decision.removed:
                     removed.append(decision)
             except Exception as error:
-                self.leave_alone(log, error)
+                self.marks.leave_alone(log, error)
             finally:
                 self.states.done(tp)
         return removed
@@ -550,13 +293,11 @@ class LogCleanerManager(LogService):
     def partition_removed(self, topic_partition: TopicPartition) -> None:
         """Forget a partition."""
         self.states.forget(topic_partition)
-        self._uncleanable.pop(topic_partition, None)
+        self.marks.forget(topic_partition)
 
     def partition_moved(self, topic_partition: TopicPartition, log_dir: str) -> None:
         """Take the mark of a partition along that is left alone."""
-        mark = self._uncleanable.get(topic_partition)
-        if mark is not None:
-            self._uncleanable[topic_partition] = mark._replace(log_dir=log_dir)
+        self.marks.move(topic_partition, log_dir)
 
     def pause(self, topic_partition: TopicPartition) -> None:
         """Stop a partition's cleaning, wait for its end, and keep it from being cleaned.
@@ -577,7 +318,7 @@ class LogCleanerManager(LogService):
 
     def reconfigure(self, config: BrokerConfig) -> None:
         """Take up other settings: for the passes that begin from now on."""
-        self._broker_config = config
+        self._broker_config = self.chooser.broker_config = config
         self.config = CleanerConfig.from_broker(config)
 
     def config_changed(self, topic: str) -> None:

@@ -1,13 +1,18 @@
-"""A partition that is left alone because work on it failed."""
+"""Partitions that are left alone because work on them failed."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from logstore.errors import LogStoreError
+from logstore.errors import LogStoreError, UnknownTopicOrPartitionError
 
 if TYPE_CHECKING:
+    from logstore.directories.directory import LogDirectory
+    from logstore.log.log import Log
+    from logstore.runtime import Clock
     from logstore.types import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -41,3 +46,80 @@ class UncleanablePartition(NamedTuple):
             reason, trace = f"{type(error).__name__}: {error}", error
         logger.warning("%s is not cleaned any more: %s", topic_partition, reason, exc_info=trace)
         return cls(topic_partition, log_dir, reason, now_ms)
+
+
+class UncleanablePartitions:
+    """The partitions that are left alone, until `forget` or the end of the process.
+
+    Parameters
+    ----------
+    clock : Clock
+    directory_of : callable
+        Returns the data directory that a partition lives in; see `LogRegistry.directory_of`.
+    """
+
+    def __init__(
+        self, clock: Clock, directory_of: Callable[[TopicPartition], LogDirectory]
+    ) -> None:
+        self._clock = clock
+        self._directory_of = directory_of
+        self._marks: dict[TopicPartition, UncleanablePartition] = {}
+
+    def __contains__(self, topic_partition: TopicPartition) -> bool:
+        return topic_partition in self._marks
+
+    def get(self, topic_partition: TopicPartition) -> UncleanablePartition | None:
+        """Return a partition's mark; None if nothing is wrong with it."""
+        return self._marks.get(topic_partition)
+
+    def all(self) -> tuple[UncleanablePartition, ...]:
+        """Return the marks by name."""
+        return tuple(mark for _, mark in sorted(self._marks.items()))
+
+    def leave_alone(self, log: Log, error: Exception) -> None:
+        """Do not clean a log any more, since work on it failed, be it by a defect of this engine.
+
+        The others go on. Unless it was closed or deleted meanwhile, or is offline: that explains
+        the failure.
+        """
+        try:
+            log.local.check_open()
+        except LogStoreError as reason:
+            logger.info("%s is passed over: %s", log.topic_partition, reason)
+        else:
+            self.mark(log.topic_partition, error)
+
+    def mark(self, topic_partition: TopicPartition, error: Exception) -> None:
+        """Do not clean a partition any more, whatever state its log is in."""
+        try:
+            directory = self._directory_of(topic_partition)
+        except UnknownTopicOrPartitionError:  # deleted meanwhile
+            return
+        self._marks[topic_partition] = UncleanablePartition.because_of(
+            error, topic_partition, directory.path, self._clock.now_ms()
+        )
+
+    def move(self, topic_partition: TopicPartition, log_dir: str) -> None:
+        """Take a partition's mark along to another data directory."""
+        mark = self._marks.get(topic_partition)
+        if mark is not None:
+            self._marks[topic_partition] = mark._replace(log_dir=log_dir)
+
+    def forget(self, topic_partition: TopicPartition) -> bool:
+        """Drop a partition's mark; False if it had none."""
+        return self._marks.pop(topic_partition, None) is not None
+
+    def totals(
+        self, log_dirs: Iterable[str], logs: Iterable[Log], dirty_bytes: Callable[[Log], int]
+    ) -> tuple[dict[str, int], dict[str, int]]:
+        """Return, by data directory, how many of the logs are left alone, and their dirty bytes."""
+        counts = dict.fromkeys(log_dirs, 0)
+        sizes = dict(counts)
+        for log in logs:
+            mark = self._marks.get(log.topic_partition)
+            if mark is not None:
+                counts[mark.log_dir] += 1
+                # It was just deleted, or what it is marked for is in the way here, too.
+                with suppress(Exception):
+                    sizes[mark.log_dir] += dirty_bytes(log)
+        return counts, sizes

@@ -81,8 +81,8 @@ def metrics_of(
         )
         // 1000,
         dead_thread_count=dead_thread_count,
-        max_dirty_percent=manager.max_dirty_percent,
-        time_since_last_run_ms=manager.ms_since_last_selection,
+        max_dirty_percent=manager.chooser.max_dirty_percent,
+        time_since_last_run_ms=manager.chooser.ms_since_last_selection,
         uncleanable_partitions_count=counts,
         uncleanable_bytes=sizes,
     )

@@ -209,7 +209,7 @@ class CleanerPool(LogService):
         now_ms = self._clock.monotonic_ms()
         thread.rounds_missed = _Rounds(now_ms, backoff_ms)
         thread.sleeps = self._sleeps = True
-        moment = self._manager.next_due_ms()
+        moment = self._manager.chooser.next_due_ms()
         delay_ms = INT64_MAX - now_ms
         if moment is not None:
             left_ms = max(1, moment - self._clock.now_ms())

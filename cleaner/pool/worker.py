@@ -10,12 +10,12 @@ import logging
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING
 
-from logstore.cleaner.manager import LogCleanerManager, Selected, Survey
+from logstore.cleaner.choosing import Selected, Survey
 from logstore.errors import KafkaStorageError, UnknownTopicOrPartitionError
 from logstore.manager.housekeeping import log_removals
 
 if TYPE_CHECKING:
-    from logstore.cleaner.manager import PassResult
+    from logstore.cleaner.manager import LogCleanerManager, PassResult
     from logstore.cleaner.pool.throttle import Throttles
     from logstore.cleaner.stats import CleanerStats
 
@@ -76,8 +76,8 @@ class CleanerWorker:
         """Work for ever; yield the ms to sleep before the next step, 0 to give way.
 
         Holds no lock while it is suspended; closing it ends a pass under way like an abort. What
-        fails with one log is that log's affair (`LogCleanerManager.leave_alone`); what else fails
-        is logged, and tried again after the back-off.
+        fails with one log is that log's affair (`UncleanablePartitions.leave_alone`); what else
+        fails is logged, and tried again after the back-off.
         """
         while True:
             self.is_quiet = False
@@ -90,7 +90,7 @@ class CleanerWorker:
 
     def _round(self) -> Generator[int, None, bool]:
         """Clean the most urgent log, run retention; tell whether there was one to clean."""
-        selected = self._manager.select()
+        selected = self._manager.chooser.select()
         if selected is not None:
             yield from self._clean(selected)
         removals = self._manager.retain()
@@ -115,7 +115,7 @@ class CleanerWorker:
             logger.warning("%s", error)
             return
         except Exception as error:
-            self._manager.leave_alone(log, error)
+            self._manager.marks.leave_alone(log, error)
             return
         finally:
             steps.close()

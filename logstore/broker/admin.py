@@ -82,7 +82,7 @@ def retain(
     for tp in partitions:
         with suppress(UnknownTopicOrPartitionError):  # deleted meanwhile
             log = manager.log(tp)
-            cleaned = cleaner.checkpoint_of(tp) if log.config.compact else None
+            cleaned = cleaner.checkpoints.of(tp) if log.config.compact else None
             if dry_run:
                 decisions.append(log.retention_decision(first_dirty_offset=cleaned or 0))
                 continue
@@ -99,7 +99,7 @@ def explain(
     for tp in partitions:
         with suppress(UnknownTopicOrPartitionError):  # deleted meanwhile
             log = manager.log(tp)
-            decision = cleaner.explain(log)
+            decision = cleaner.chooser.explain(log)
             found.append(
                 PartitionExplanation.of(decision, cleaner.passes_bound(log, decision.state))
             )

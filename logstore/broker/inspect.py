@@ -149,7 +149,7 @@ def inspect_partition(
     About 0.5 µs a batch without `deep`.
     """
     log = broker.manager.log(topic_partition)
-    state = broker.cleaner.state_of(log)
+    state = broker.cleaner.chooser.state_of(log)
     recovery = [FindingSummary(*finding) for finding in log.findings]
     segments = []
     for segment in log.segments:

@@ -359,7 +359,7 @@ class PoolStory:
         """Let a model learn at once of a start that the very step has moved."""
         if not reader.model.is_deleted and not reader.log.lifetime.is_over:
             tp = reader.log.topic_partition
-            reader.model.check(reader.log, self.broker.cleaner.checkpoint_of(tp), self.now)
+            reader.model.check(reader.log, self.broker.cleaner.checkpoints.of(tp), self.now)
 
     # -- cutting and deleting ------------------------------------------------------------
 
@@ -568,7 +568,7 @@ class PoolStory:
     def is_dirty(self, tp: TopicPartition) -> bool:
         """Tell whether a closed segment has data that are not clean, or somebody is at it."""
         log = self.broker.manager.log(tp)
-        clean = max(self.broker.cleaner.checkpoint_of(tp) or 0, log.log_start_offset)
+        clean = max(self.broker.cleaner.checkpoints.of(tp) or 0, log.log_start_offset)
         dirty = log.segments.between(clean, log.active_segment.base_offset)
         is_taken = self.broker.cleaner.states.of(tp) is not None
         return is_taken or any(segment.size_bytes for segment in dirty)

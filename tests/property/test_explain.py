@@ -295,7 +295,7 @@ def state_of(broker):
     log = broker.log("t")
     files = broker.runtime.fs.list_dir(log.directory)
     sizes = [broker.runtime.fs.stat(f"{log.directory}/{name}") for name in files]
-    return files, sizes, log.log_end_offset, broker.cleaner.checkpoint_of(TP)
+    return files, sizes, log.log_end_offset, broker.cleaner.checkpoints.of(TP)
 
 
 @pytest.mark.parametrize("keys", (40, 400))

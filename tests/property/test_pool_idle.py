@@ -80,7 +80,7 @@ class Story:
             log = self.broker.log(name)
             state.append((log.log_start_offset, [each.offset for each in self.broker.read(name)]))
             state.append([segment.base_offset for segment in log.segments])
-            state.append(self.broker.cleaner.checkpoint_of(TopicPartition(name, 0)))
+            state.append(self.broker.cleaner.checkpoints.of(TopicPartition(name, 0)))
         metrics = self.broker.metrics()
         return [*state, metrics.max_dirty_percent, metrics.time_since_last_run_ms]
 

@@ -129,7 +129,7 @@ def is_settled(broker: Broker, partitions: list[TopicPartition]) -> bool:
     for tp in partitions:
         log = broker.manager.log(tp)
         if log.config.compact:
-            clean = max(broker.cleaner.checkpoint_of(tp) or 0, log.log_start_offset)
+            clean = max(broker.cleaner.checkpoints.of(tp) or 0, log.log_start_offset)
             dirty = log.segments.between(clean, log.active_segment.base_offset)
             if any(segment.size_bytes for segment in dirty):
                 return False

@@ -154,7 +154,7 @@ class Story:
     def _why_due(self) -> str:
         """Say by the cleaner's own numbers what will make it clean now, if anything does."""
         log = self.broker.log(TOPIC)
-        decision = self.broker.cleaner.decision_of(log)
+        decision = self.broker.cleaner.chooser.decision_of(log)
         state = decision.state
         if not decision.will_clean:
             age = self.clock.now_ms() - log.active_segment.first_batch_timestamp()

@@ -134,7 +134,7 @@ def cleaned_history(
         for number in range(partitions):
             broker.clean(TOPIC, number, force=True)
             log = broker.log(TOPIC, number)
-            end_offset = broker.cleaner.checkpoint_of(log.topic_partition)
+            end_offset = broker.cleaner.checkpoints.of(log.topic_partition)
             cleaned[number] = (log.log_start_offset, end_offset, log.log_end_offset)
         # Had the engine known of it, it would have rolled what is overdue.
         broker.alter_configs(TOPIC, {"max.compaction.lag.ms": str(MAX_LAG_MS)})

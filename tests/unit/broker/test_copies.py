@@ -99,7 +99,7 @@ def test_only_what_was_chosen_is_copied(original: Original) -> None:
         assert topic.configs == source.topic("users").configs
         assert list(copy.read("users", 2)) == list(source.read("users", 2))
         # What was clean is clean.
-        assert copy.cleaner.state_of(copy.log("users")).first_dirty_offset == stored[USERS]
+        assert copy.cleaner.chooser.state_of(copy.log("users")).first_dirty_offset == stored[USERS]
 
 
 def test_adopted_topics_stay_adopted(tmp_path: Path) -> None:

@@ -169,7 +169,7 @@ def test_no_lock_that_another_thread_held_at_the_fork_stops_the_child(tmp_path):
             manager.directories[0]._removing,
             broker.coordinator._lock,
             broker.cleaner.states._lock,
-            broker.cleaner._selecting,
+            broker.cleaner.chooser._selecting,
             broker.pool._lock,
             scheduler._lock,
             scheduler._changed,
@@ -204,7 +204,7 @@ def test_a_cleaning_in_the_middle_of_which_it_was_forked_keeps_its_files(tmp_pat
     broker = filled(tmp_path)
     broker.roll("a")
     folder = tmp_path / "a-0"
-    decision = broker.cleaner.decision_of(broker.log("a"), force=True)
+    decision = broker.cleaner.chooser.decision_of(broker.log("a"), force=True)
     steps = broker.cleaner.run_pass(broker.log("a"), decision.state)
     forks = 0
     for _ in steps:

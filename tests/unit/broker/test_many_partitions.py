@@ -30,7 +30,7 @@ def retain(broker: Broker) -> None:
 def choose(broker: Broker) -> None:
     for tp in broker.partitions():
         broker.log(*tp)
-    assert broker.cleaner.select() is not None
+    assert broker.cleaner.chooser.select() is not None
 
 
 WORKS: dict[str, Callable[[Broker], None]] = {

@@ -84,8 +84,8 @@ def test_a_damaged_checkpoint_counts_as_none() -> None:
     file = broker.runtime.fs.open(CHECKPOINT, create=True)
     file.write_at([b"0\nnonsense\n"], 0)
     file.close()
-    assert broker.cleaner.checkpoint_of(USERS) is None
-    assert broker.cleaner.state_of(broker.log("users")).first_dirty_offset == 0
+    assert broker.cleaner.checkpoints.of(USERS) is None
+    assert broker.cleaner.chooser.state_of(broker.log("users")).first_dirty_offset == 0
     broker.clean("users")
     assert stored(broker) == {USERS: 20}
 
@@ -374,7 +374,7 @@ def test_a_hundred_logs_are_measured_once_each(monkeypatch: pytest.MonkeyPatch) 
     for number in range(100):
         broker.append("users", b"v", b"k", partition=number)
         broker.roll("users", number)
-    cleaner = broker.cleaner
+    cleaner = broker.cleaner.chooser
     measured = []
     decision_of = cleaner.decision_of
     monkeypatch.setattr(
@@ -417,7 +417,7 @@ def overflowed_broker() -> Broker:
 def test_s225_a_segment_that_overflows_is_split_and_the_checkpoint_stays() -> None:
     broker = overflowed_broker()
     log, manager = broker.log("users"), broker.cleaner
-    steps = manager.run_pass(log, manager.state_of(log))
+    steps = manager.run_pass(log, manager.chooser.state_of(log))
     assert result_of(steps) == (None, None), "nothing was in the way, and nothing cleaned"
     assert bases_of(log) == [0, 2**31, 2**40]
     assert offsets_in(log) == [0, 2**31, 2**40]
@@ -449,7 +449,7 @@ def test_s225_the_end_is_stored_even_inside_a_segment() -> None:
     fill(broker, count=10, keys=10)
     broker.cleaner.config = map_of(10, 0.5)
     log, manager = broker.log("users"), broker.cleaner
-    assert result_of(manager.run_pass(log, manager.state_of(log))).stats.end_offset == 5
+    assert result_of(manager.run_pass(log, manager.chooser.state_of(log))).stats.end_offset == 5
     assert stored(broker) == {USERS: 5}
     assert bases_of(log) == [0, 10]
 

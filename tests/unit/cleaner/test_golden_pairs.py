@@ -187,7 +187,7 @@ def test_the_cleaner_manager_finds_range_and_checkpoint_itself(case: str, tmp_pa
     expected = manifest(case)
     data = copy_of(case, tmp_path)
     with open_broker(case, data) as broker:
-        state = broker.cleaner.state_of(broker.log("golden"))
+        state = broker.cleaner.chooser.state_of(broker.log("golden"))
         assert state.first_dirty_offset == expected["first_dirty_offset"]
         assert state.first_uncleanable_offset == expected["uncleanable_offset"]
         assert state.upper_bound_offset == expected["upper_bound_offset"]

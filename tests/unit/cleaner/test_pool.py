@@ -157,7 +157,7 @@ def test_s228_compact_and_delete_expires_what_was_never_compacted() -> None:
     fill(broker)
     broker.clock.advance(ms=BACKOFF_MS)
     assert offsets(broker) == [35, 36, 37, 38, 39]
-    assert broker.cleaner.checkpoint_of(USERS) == 40
+    assert broker.cleaner.checkpoints.of(USERS) == 40
 
 
 def test_s234_without_the_cleaner_compacted_logs_are_let_be() -> None:
@@ -226,8 +226,8 @@ def test_months_of_nothing_are_no_rounds_at_all() -> None:
     fill(broker)
     broker.clock.advance(ms=BACKOFF_MS)
     rounds: list[int] = []
-    select = broker.cleaner.select
-    broker.cleaner.select = lambda: rounds.append(broker.clock.now_ms()) or select()
+    select = broker.cleaner.chooser.select
+    broker.cleaner.chooser.select = lambda: rounds.append(broker.clock.now_ms()) or select()
     broker.clock.advance(days=60)
     assert not rounds
     assert broker.metrics().time_since_last_run_ms < BACKOFF_MS, "as if there had been"
@@ -278,7 +278,7 @@ def test_retry_lets_a_mended_partition_be_cleaned() -> None:
     assert broker.cleaner.uncleanable()
     file.write_at([good], 70)
     broker.clock.advance(ms=BACKOFF_MS)
-    assert broker.cleaner.checkpoint_of(USERS) == 0, "as Kafka stores it after a failure"
+    assert broker.cleaner.checkpoints.of(USERS) == 0, "as Kafka stores it after a failure"
     assert broker.cleaner.retry(USERS)
     assert not broker.cleaner.retry(USERS)
     broker.clock.advance(ms=BACKOFF_MS)
@@ -303,7 +303,7 @@ def test_s221_which_logs_the_pool_takes_for_retention() -> None:
 
         log.delete_old_segments = watched
     fill(broker, "e")
-    broker.cleaner._mark_uncleanable(TopicPartition("e", 0), ValueError("damaged"))
+    broker.cleaner.marks.mark(TopicPartition("e", 0), ValueError("damaged"))
     broker.cleaner.retain()
     assert sorted(taken) == ["b", "c"]
 
@@ -330,13 +330,13 @@ def test_s233_a_dead_worker_is_counted_and_replaced_by_a_reconfiguration() -> No
     broker = new_broker(log_cleaner_threads=2)
     topic(broker)
     broker.clock.advance(ms=1)
-    select = broker.cleaner.select
+    select = broker.cleaner.chooser.select
 
     def failing():
-        broker.cleaner.select = select
+        broker.cleaner.chooser.select = select
         raise SystemExit
 
-    broker.cleaner.select = failing
+    broker.cleaner.chooser.select = failing
     fill(broker)
     with pytest.raises(SystemExit):
         broker.clock.advance(ms=BACKOFF_MS)
@@ -436,8 +436,8 @@ def test_s220_retention_of_a_log_that_becomes_compacted() -> None:
     with broker.manager.services.paused_if_idle(USERS) as taken:
         assert taken
         broker.alter_configs("users", {"cleanup.policy": "compact"})
-        assert broker.cleaner.select() is None
-    selected = broker.cleaner.select()
+        assert broker.cleaner.chooser.select() is None
+    selected = broker.cleaner.chooser.select()
     assert selected is not None
     assert selected.log.topic_partition == USERS
     broker.cleaner.states.done(USERS)
@@ -486,7 +486,7 @@ def test_s212_max_dirty_percent_counts_logs_that_are_not_due() -> None:
     fill(broker, count=3)
     log = broker.log("users")
     broker.clock.advance(ms=BACKOFF_MS)
-    state = broker.cleaner.state_of(log)
+    state = broker.cleaner.chooser.state_of(log)
     assert 0 < state.cleanable_ratio < 1
     assert broker.metrics().max_dirty_percent == int(100 * state.cleanable_ratio)
 

@@ -11,7 +11,8 @@ from typing import Any, NoReturn
 import pytest
 
 from logstore import Broker, TopicPartition, VirtualClock
-from logstore.cleaner import manager
+from logstore.cleaner import choosing, one_pass
+from logstore.cleaner.checkpoints import CleanerCheckpoints
 from logstore.cleaner.passes import clean, rewrite
 from logstore.cleaner.passes.build import MapBuild, SeedPass
 from logstore.cleaner.states import IN_PROGRESS
@@ -87,15 +88,15 @@ def fails_for_users(monkeypatch: Any, owner: Any, name: str, error: Exception) -
 
 
 STAGES: dict[str, tuple[Any, str]] = {
-    "idle roll": (manager, "idle_roll_ms"),
-    "decision": (manager, "decide"),
-    "begin of a pass": (manager, "still_fits"),
+    "idle roll": (choosing, "idle_roll_ms"),
+    "decision": (choosing, "decide"),
+    "begin of a pass": (one_pass, "still_fits"),
     "map": (MapBuild, "steps"),
     "seed": (SeedPass, "_may_win"),
     "rewrite": (rewrite.Rewriter, "_filter"),
     "destination": (clean, "_create_destination"),
     "swap": (clean, "_swap"),
-    "checkpoint": (manager.LogCleanerManager, "_write_checkpoint"),
+    "checkpoint": (CleanerCheckpoints, "write"),
     "retention": (Log, "delete_old_segments"),
 }
 
@@ -182,10 +183,10 @@ def test_a_log_that_is_deleted_while_it_is_looked_at_gets_no_mark(monkeypatch) -
         fill(broker)
         raise IndexError("of a log that is gone")
 
-    monkeypatch.setattr(manager, "decide", decide)
-    assert broker.cleaner.select() is None
+    monkeypatch.setattr(choosing, "decide", decide)
+    assert broker.cleaner.chooser.select() is None
     assert broker.cleaner.uncleanable() == ()
-    selected = broker.cleaner.select()
+    selected = broker.cleaner.chooser.select()
     assert selected is not None
     assert selected.log is broker.log("users")
 
@@ -194,14 +195,14 @@ def test_what_fails_in_looking_ahead_is_a_mark_too(monkeypatch) -> None:
     """Only in virtual time, where rounds of nothing are slept through."""
     broker = open_broker()
     prepare(broker)
-    real = manager.next_moment_ms
+    real = choosing.next_moment_ms
 
     def failing(log: Log, *arguments: Any, **options: Any) -> int | None:
         if log.topic_partition == USERS:
             raise IndexError("index 7 is out of bounds")
         return real(log, *arguments, **options)
 
-    monkeypatch.setattr(manager, "next_moment_ms", failing)
+    monkeypatch.setattr(choosing, "next_moment_ms", failing)
     broker.pool.start()
     broker.clock.advance(ms=BACKOFF_MS)
     assert [mark.topic_partition for mark in broker.cleaner.uncleanable()] == [USERS]
@@ -234,7 +235,7 @@ def test_what_fails_beside_all_logs_is_tried_again_after_the_back_off(
     """Be it a listener of the user's, or the choice as a whole."""
     prepare(broker)
     calls: list[str] = []
-    order = manager.selection_order
+    order = choosing.selection_order
 
     def listener(_: object) -> NoReturn:
         calls.append("listener")
@@ -247,7 +248,7 @@ def test_what_fails_beside_all_logs_is_tried_again_after_the_back_off(
         return order(*arguments, **options)
 
     broker.pool.on_pass = listener
-    monkeypatch.setattr(manager, "selection_order", failing)
+    monkeypatch.setattr(choosing, "selection_order", failing)
     broker.pool.start()
     until(broker, lambda: others_are_clean(broker) and len(offsets(broker)) == 5)
     until(broker, lambda: calls.count("listener") == 3)
@@ -267,7 +268,7 @@ def test_a_crash_and_an_interrupt_go_through(monkeypatch) -> None:
     def crash(*_: object, **__: object) -> NoReturn:
         raise SimulatedCrash
 
-    monkeypatch.setattr(manager, "decide", crash)
+    monkeypatch.setattr(choosing, "decide", crash)
     with pytest.raises(SimulatedCrash):
         broker.clock.advance(ms=BACKOFF_MS)
     assert broker.metrics().dead_thread_count == 1
@@ -283,7 +284,7 @@ def test_a_pass_that_comes_to_nothing_stores_its_first_dirty_offset(monkeypatch,
     broker = open_broker()
     topic(broker)
     fill(broker)
-    assert broker.cleaner.checkpoint_of(USERS) is None
+    assert broker.cleaner.checkpoints.of(USERS) is None
     with slow(broker):
         broker.clock.advance(ms=HOUR_MS)
         assert broker.cleaner.states.is_in_progress(USERS)
@@ -295,7 +296,7 @@ def test_a_pass_that_comes_to_nothing_stores_its_first_dirty_offset(monkeypatch,
             fails_for_users(monkeypatch, rewrite.Rewriter, "_filter", IndexError("7"))
             broker.clock.advance(ms=2 * HOUR_MS)
     assert broker.cleaner.states.of(USERS) in (None, IN_PROGRESS)
-    assert broker.cleaner.checkpoint_of(USERS) == 0
+    assert broker.cleaner.checkpoints.of(USERS) == 0
 
 
 def test_an_aborted_pass_leaves_the_checkpoint_to_whoever_aborted_it() -> None:
@@ -305,7 +306,7 @@ def test_an_aborted_pass_leaves_the_checkpoint_to_whoever_aborted_it() -> None:
     with slow(broker):
         broker.clock.advance(ms=HOUR_MS)
         broker.cleaner.states.abort(USERS)
-    assert broker.cleaner.checkpoint_of(USERS) is None
+    assert broker.cleaner.checkpoints.of(USERS) is None
 
 
 def test_a_stop_goes_on_though_the_checkpoint_cannot_be_stored() -> None:

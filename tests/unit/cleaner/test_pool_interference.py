@@ -120,7 +120,7 @@ def test_a_log_that_was_truncated_after_its_choice_is_measured_again() -> None:
     broker = open_broker()
     topic(broker)
     fill(broker)
-    selected = broker.cleaner.select()
+    selected = broker.cleaner.chooser.select()
     assert selected is not None
     broker.cleaner.states.done(USERS)
     broker.manager.truncate_to(USERS, 3)
@@ -139,7 +139,7 @@ def test_a_log_that_another_one_cleaned_after_its_choice_is_measured_again() -> 
     broker = open_broker()
     topic(broker, min_cleanable_dirty_ratio=0)
     fill(broker, count=6)
-    selected = broker.cleaner.select()
+    selected = broker.cleaner.chooser.select()
     assert selected is not None
     broker.cleaner.states.done(USERS)
     fill(broker, count=6)
@@ -149,7 +149,7 @@ def test_a_log_that_another_one_cleaned_after_its_choice_is_measured_again() -> 
     with pytest.raises(StopIteration) as done:
         next(steps)
     assert done.value.value == PassResult(None, None)
-    assert broker.cleaner.checkpoint_of(USERS) == 12
+    assert broker.cleaner.checkpoints.of(USERS) == 12
 
 
 @pytest.mark.parametrize("comes_again", (False, True))
@@ -159,7 +159,7 @@ def test_a_log_that_was_deleted_after_its_choice_is_no_fault_of_the_worker(
     broker = open_broker()
     topic(broker)
     fill(broker)
-    selected = broker.cleaner.select()
+    selected = broker.cleaner.chooser.select()
     assert selected is not None
     broker.cleaner.states.done(USERS)
     broker.delete_topic("users")
@@ -175,7 +175,7 @@ def test_a_log_whose_start_moved_after_its_choice_is_measured_again() -> None:
     broker = open_broker()
     topic(broker, cleanup_policy="compact,delete")
     fill(broker)
-    selected = broker.cleaner.select()
+    selected = broker.cleaner.chooser.select()
     assert selected is not None
     broker.delete_records({USERS: 20})
     steps = broker.cleaner.run_pass(selected.log, selected.state, taken=True)
@@ -194,10 +194,10 @@ def test_a_log_that_another_one_replaced_is_passed_over() -> None:
     fill(broker, count=3)
     for segment in old.segments:
         segment._rolling_based_timestamp = None  # as if nobody had asked yet
-    assert broker.cleaner._examine(old) is None
+    assert broker.cleaner.chooser._examine(old) is None
     with pytest.raises(OSError, match="closed for good"):
         old.segments.first.read_batch(next(broker.log("users").segments.first.batches()))
-    assert broker.cleaner._examine(broker.log("users")) is not None
+    assert broker.cleaner.chooser._examine(broker.log("users")) is not None
 
 
 def test_a_truncation_lowers_the_checkpoint_also_of_a_topic_that_is_not_compacted_now() -> None:
@@ -205,7 +205,7 @@ def test_a_truncation_lowers_the_checkpoint_also_of_a_topic_that_is_not_compacte
     topic(broker, min_cleanable_dirty_ratio=0)
     fill(broker)
     broker.clock.advance(ms=BACKOFF_MS)
-    assert broker.cleaner.checkpoint_of(USERS) == 20
+    assert broker.cleaner.checkpoints.of(USERS) == 20
     broker.alter_configs("users", {"cleanup.policy": "delete"})
     broker.manager.truncate_to(USERS, 0)
     fill(broker)
@@ -346,7 +346,7 @@ def to_be_repaired() -> tuple[Broker, Log, CleanableState]:
     (directory,) = broker.manager.directories
     directory.write_cleaner_offset(USERS, 1000)
     log = broker.log("users")
-    state = broker.cleaner.state_of(log)
+    state = broker.cleaner.chooser.state_of(log)
     assert state.checkpoint_repaired
     return broker, log, state
 
@@ -354,11 +354,11 @@ def to_be_repaired() -> tuple[Broker, Log, CleanableState]:
 def test_a_repair_leaves_a_checkpoint_alone_that_somebody_is_about_to_write() -> None:
     broker, log, state = to_be_repaired()
     broker.cleaner.states.begin(USERS)
-    broker.cleaner.repair_checkpoint(log, state)
-    assert broker.cleaner.checkpoint_of(USERS) == 1000
+    broker.cleaner.chooser.repair_checkpoint(log, state)
+    assert broker.cleaner.checkpoints.of(USERS) == 1000
     broker.cleaner.states.done(USERS)
-    broker.cleaner.repair_checkpoint(log, state)
-    assert broker.cleaner.checkpoint_of(USERS) == 0
+    broker.cleaner.chooser.repair_checkpoint(log, state)
+    assert broker.cleaner.checkpoints.of(USERS) == 0
 
 
 def test_a_repair_measures_again_once_it_has_the_partition() -> None:
@@ -366,8 +366,8 @@ def test_a_repair_measures_again_once_it_has_the_partition() -> None:
     broker, log, state = to_be_repaired()
     (directory,) = broker.manager.directories
     directory.write_cleaner_offset(USERS, 10)
-    broker.cleaner.repair_checkpoint(log, state)
-    assert broker.cleaner.checkpoint_of(USERS) == 10
+    broker.cleaner.chooser.repair_checkpoint(log, state)
+    assert broker.cleaner.checkpoints.of(USERS) == 10
 
 
 def test_a_repair_for_a_log_that_was_replaced_leaves_its_successor_s_checkpoint_alone() -> None:
@@ -378,8 +378,8 @@ def test_a_repair_for_a_log_that_was_replaced_leaves_its_successor_s_checkpoint_
     fill(broker, count=30)
     directory.write_cleaner_offset(USERS, 30)  # beyond the old log's end
     with pytest.raises(UnknownTopicOrPartitionError, match="deleted"):
-        broker.cleaner.repair_checkpoint(old, state)
-    assert broker.cleaner.checkpoint_of(USERS) == 30
+        broker.cleaner.chooser.repair_checkpoint(old, state)
+    assert broker.cleaner.checkpoints.of(USERS) == 30
     assert broker.cleaner.states.of(USERS) is None
 
 

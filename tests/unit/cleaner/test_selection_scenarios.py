@@ -67,7 +67,7 @@ def damage(broker: Broker, name: str) -> None:
 
 
 def test_s203_the_dirtiest_log_is_chosen_first(three: Broker) -> None:
-    ratios = [three.cleaner.state_of(three.log(tp.topic)).cleanable_ratio for tp in LOGS]
+    ratios = [three.cleaner.chooser.state_of(three.log(tp.topic)).cleanable_ratio for tp in LOGS]
     assert ratios == [0, 5 / 25, 10 / 30]
     assert chosen(three) == ["third", "second"]
     assert checkpoint(three).read() == dict(zip(LOGS, (20, 25, 30), strict=True))
@@ -116,7 +116,7 @@ def state_and_stored(
         broker.delete_records({tp: log_start})
         assert broker.log(topic).log_start_offset == log_start
     checkpoint(broker).write({tp: stored})
-    state = broker.cleaner.state_of(broker.log(topic))
+    state = broker.cleaner.chooser.state_of(broker.log(topic))
     broker.clean()
     return state, checkpoint(broker).read()[tp]
 

@@ -69,7 +69,7 @@ def test_a_start_finishes_or_undoes_what_a_look_only_shows(place, operation, pat
     with place.open() as broker:
         assert broker.manager.registry.directory_of(A0).path.endswith(home)
         assert records(broker) == before
-        assert broker.cleaner.checkpoint_of(A0) == 8
+        assert broker.cleaner.checkpoints.of(A0) == 8
         other = place.here if home == "there" else place.there
         assert place.entry(other, CLEANER_OFFSETS) == []
         append(broker, 2)
@@ -98,7 +98,7 @@ def test_a_partition_is_withheld_while_its_target_is_away(place):
     place.fs.rule = lambda *_: False
     with place.open() as broker:
         assert broker.manager.registry.directory_of(A0).path == place.there
-        assert broker.cleaner.checkpoint_of(A0) == 8
+        assert broker.cleaner.checkpoints.of(A0) == 8
 
 
 def test_a_target_that_is_not_named_any_more_is_asked_for(place):
@@ -134,7 +134,7 @@ def test_a_copy_whose_move_was_undone_gives_way(place):
         assert broker.manager.registry.directory_of(A0).path == place.here
     with place.open() as broker:
         assert broker.manager.registry.directory_of(A0).path == place.here
-        assert broker.cleaner.checkpoint_of(A0) == 8
+        assert broker.cleaner.checkpoints.of(A0) == 8
     assert "a-0" not in place.folders(place.there)
     assert not place.fs.exists(f"{place.here}/{MOVES_FILE}")
 

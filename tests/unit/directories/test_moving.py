@@ -108,7 +108,7 @@ def test_s223_the_entries_of_a_partition_that_moves_go_along(place):
     broker.clean()
     broker.delete_records({A0: 8})
     broker.manager.checkpoint_high_watermarks()
-    cleaned = broker.cleaner.checkpoint_of(A0)
+    cleaned = broker.cleaner.checkpoints.of(A0)
     assert cleaned == 8
     assert place.entry(place.here, CLEANER_OFFSETS) == [cleaned]
     assert move(broker, place.there) == AlterReplicaLogDirsResult()
@@ -119,12 +119,12 @@ def test_s223_the_entries_of_a_partition_that_moves_go_along(place):
     }.items():
         assert place.entry(place.here, name) == [], name
         assert place.entry(place.there, name) == [value], name
-    assert broker.cleaner.checkpoint_of(A0) == cleaned
+    assert broker.cleaner.checkpoints.of(A0) == cleaned
     assert broker.log("a").log_start_offset == 8
     directory = broker.manager.registry.directory_of(A0)
     assert directory.path == place.there
     directory.go_offline("a test says so")
-    assert broker.cleaner.checkpoint_of(A0) is None
+    assert broker.cleaner.checkpoints.of(A0) is None
 
 
 def test_s223_the_mark_of_an_uncleanable_partition_goes_along(place):
@@ -154,7 +154,7 @@ def test_s224_a_failed_directory_takes_its_checkpoints_out_of_view_and_stays_unc
         for number in range(6):
             broker.append("a", b"v%d" % number, b"k", partition=tp.partition)
     broker.clean()
-    assert [broker.cleaner.checkpoint_of(tp) for tp in (A0, A1)] == [4, 4]
+    assert [broker.cleaner.checkpoints.of(tp) for tp in (A0, A1)] == [4, 4]
     for tp in (A0, A1):
         broker.append("a", b"dirty", b"k", partition=tp.partition)
         broker.roll("a", tp.partition)
@@ -166,10 +166,10 @@ def test_s224_a_failed_directory_takes_its_checkpoints_out_of_view_and_stays_unc
     with pytest.raises(KafkaStorageError):
         broker.append("a", b"v", b"k", partition=0)
     place.fs.rule = lambda *_: False
-    assert [broker.cleaner.checkpoint_of(tp) for tp in (A0, A1)] == [None, 4]
-    selected = broker.cleaner.select()
+    assert [broker.cleaner.checkpoints.of(tp) for tp in (A0, A1)] == [None, 4]
+    selected = broker.cleaner.chooser.select()
     assert selected.log.topic_partition == A1
-    assert broker.cleaner.select() is None, "nobody cleans what is in the failed directory"
+    assert broker.cleaner.chooser.select() is None, "nobody cleans what is in the failed directory"
     broker.cleaner.states.done(A1)
 
 
@@ -185,12 +185,12 @@ def test_s222_a_truncation_lowers_the_cleaner_checkpoint_that_is_above_it(place)
         broker.alter_configs("a", {"cleanup.policy": policy})
         directory.write_cleaner_offset(A0, 999)
         directory.lower_cleaner_offset(A0, 1000)
-        assert broker.cleaner.checkpoint_of(A0) == 999
+        assert broker.cleaner.checkpoints.of(A0) == 999
         broker.manager.truncate_to(A0, 1)
-        assert broker.cleaner.checkpoint_of(A0) == 0, "the active segment begins there"
+        assert broker.cleaner.checkpoints.of(A0) == 0, "the active segment begins there"
         directory.write_cleaner_offset(A0, 999)
         directory.lower_cleaner_offset(A0, 1)
-        assert broker.cleaner.checkpoint_of(A0) == 1
+        assert broker.cleaner.checkpoints.of(A0) == 1
 
 
 def test_the_files_are_the_same_and_the_old_ones_go_after_the_delay(place):

@@ -31,8 +31,8 @@ def test_a_cleaning_under_way_is_given_up_and_done_again_in_the_new_place():
     throttles.observe = real
     assert not [name for name in tree(place.fs, f"{place.there}/a-0") if ".cleaned" in name]
     place.clock.advance(minutes=5)
-    assert place.entry(place.there, CLEANER_OFFSETS) == [broker.cleaner.checkpoint_of(A0)]
-    assert broker.cleaner.checkpoint_of(A0) > 10
+    assert place.entry(place.there, CLEANER_OFFSETS) == [broker.cleaner.checkpoints.of(A0)]
+    assert broker.cleaner.checkpoints.of(A0) > 10
     assert len(records(broker)) < 8
     assert place.folders(place.here) == set(), "its time was over, in the background"
     broker.close()

@@ -1,0 +1,46 @@
+"""The cleaner checkpoint: up to where each partition's log is clean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from logstore.runtime.guard import StorageGuard
+
+if TYPE_CHECKING:
+    from logstore.directories.directory import LogDirectory
+    from logstore.log.log import Log
+    from logstore.types import TopicPartition
+
+
+class CleanerCheckpoints:
+    """The stored first dirty offsets, each in the data directory of its partition.
+
+    Parameters
+    ----------
+    directory_of : callable
+        Returns the data directory that a partition lives in; see `LogRegistry.directory_of`.
+    """
+
+    def __init__(self, directory_of: Callable[[TopicPartition], LogDirectory]) -> None:
+        self._directory_of = directory_of
+
+    def of(self, topic_partition: TopicPartition) -> int | None:
+        """Return the stored first dirty offset of a partition; None if there is none.
+
+        Raises
+        ------
+        UnknownTopicOrPartitionError
+        KafkaStorageError
+            The disk failed.
+        """
+        directory = self._directory_of(topic_partition)
+        # One that cannot be read is no reason to refuse appends.
+        with StorageGuard(None, directory.path, "cannot read checkpoints"):
+            return directory.cleaner_offset(topic_partition)
+
+    def write(self, log: Log, first_dirty_offset: int) -> None:
+        """Store where a log's clean section ends; whoever calls has the partition."""
+        directory = self._directory_of(log.topic_partition)
+        with log.local.guard("cannot write the cleaner checkpoint"):
+            directory.write_cleaner_offset(log.topic_partition, first_dirty_offset)
