@@ -177,9 +177,9 @@ def test_a_topic_that_is_deleted_meanwhile_keeps_no_command_from_the_others(
 
     for owner, name in (
         (broker.manager, "log"),
-        (broker.cleaner, "checkpoint_of"),
+        (broker.cleaner.checkpoints, "of"),
         (broker.manager.services, "paused"),
-        (broker.cleaner, "decision_of"),
+        (broker.cleaner.chooser, "decision_of"),
     ):
         real = getattr(owner, name)
 
