@@ -11,8 +11,8 @@ calls the cleaner; the cleaner asks for segments and hands back others through `
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from logstore.errors import CorruptRecordError, PolicyViolationError, UnsupportedFormatError
@@ -211,8 +211,7 @@ class Log:
                 return None
             offsets = None
             if not local.is_offline:
-                if self._starts_in_a_hole():
-                    self.writer.roll()
+                self._name_log_start()
                 with local.guard("cannot close"):
                     local.come_to_rest()
                     for segment in local.segments:
@@ -223,19 +222,33 @@ class Log:
             self.lifetime.end()
             return offsets
 
-    def _starts_in_a_hole(self) -> bool:
-        """Tell whether the last batch lies below the log start, though the log goes on beyond.
+    @contextmanager
+    def at_rest(self) -> Iterator[None]:
+        """Keep the files, inside, so that they can be opened elsewhere; see `LocalLog.at_rest`."""
+        with self.lock:
+            self.local.check_open()
+            self._name_log_start()
+            with self.local.at_rest():
+                yield
+
+    def _name_log_start(self) -> None:
+        """Roll if the last batch lies below the log start, though the log goes on beyond.
 
         A cleaner removed what came after it, and a truncation to an offset in between made its
-        segment the active one. The next start goes by the batches and would not believe in the
-        log start, nor that what is left was deleted: the name of a new segment tells it.
+        segment the active one. Who opens the files goes by the batches and would not believe in
+        the log start, nor that what is left was deleted: the name of a new segment tells it.
         """
         active = self.active_segment
         if self.log_start_offset <= active.base_offset:
-            return False
-        with suppress(CorruptRecordError, UnsupportedFormatError):  # found when it is read
-            return active.read_next_offset() < self.log_start_offset
-        return False
+            return
+        data_end = self.log_end_offset
+        with (
+            self.local.guard("cannot read the end"),
+            suppress(CorruptRecordError, UnsupportedFormatError),  # found when it is read
+        ):
+            data_end = active.read_next_offset()
+        if data_end < self.log_start_offset:
+            self.writer.roll()
 
     # -- retention -----------------------------------------------------------------------
 

@@ -252,7 +252,7 @@ class LogRegistry:
         if target is source:
             return
         move = PartitionMove(log, source, target)
-        with self._services.paused(topic_partition), log.local.at_rest():
+        with self._services.paused(topic_partition), log.at_rest():
             move.begin()
             self._homes[topic_partition] = target
             self._services.partition_moved(topic_partition, target.path)

@@ -23,7 +23,8 @@ from logstore.errors import (
 )
 from logstore.log import NewRecord
 from logstore.runtime import DiskFileSystem, MemoryFileSystem, Runtime
-from tests.support.world.builders import log_name
+from logstore.types import AppendOrigin
+from tests.support.world.builders import data_batch, log_name
 from tests.support.world.data_home import Home, fill
 from tests.support.world.faulty import FaultyFileSystem
 from tests.support.world.golden_dirs import tree
@@ -317,6 +318,31 @@ def test_a_log_start_inside_a_segment_goes_along(place):
     kill(broker)
     with place.open() as broker:
         assert records(broker)[0][0] == 4
+
+
+def test_a_log_start_in_a_hole_at_the_end_goes_along(place):
+    """What was deleted stays away: the copy is judged by its batches, which end below."""
+    with place.filled(5, {}) as broker:
+        log = broker.log("a")
+        log.writer.append_batches(data_batch(12, 12, 7), AppendOrigin.REPLICATION)
+        log.truncate_to(10)
+        broker.delete_records({A0: 8})
+        assert move(broker, place.there).error is None
+        assert (log.log_start_offset, log.log_end_offset) == (8, 10)
+        append(broker, 1)
+        assert [record.offset for record in broker.read("a", 0)] == [10]
+    with place.open() as broker:
+        assert (broker.log("a").log_start_offset, len(records(broker))) == (8, 1)
+
+
+def test_a_disk_that_fails_when_the_end_is_looked_for_at_the_close_goes_offline(place):
+    broker = place.filled(5, {})
+    broker.log("a").writer.append_batches(data_batch(12, 12, 7), AppendOrigin.REPLICATION)
+    broker.log("a").truncate_to(10)
+    broker.delete_records({A0: 8})
+    place.fs.rule = lambda operation, path: operation == "read" and path.endswith(log_name(0))
+    with pytest.raises(KafkaStorageError, match="cannot read the end"):
+        broker.close()
 
 
 def test_each_disk_answers_for_its_own_files_after_a_move(place):
