@@ -264,7 +264,7 @@ class LogDirectory:
     def load(
         self, topic_partition: TopicPartition, config: LogConfig, broker_config: BrokerConfig
     ) -> Log:
-        """Open a partition by what the directory says of it; see `open_log`.
+        """Open a partition by what the directory says of it, its folder made if missing.
 
         Read-only and beside a process that writes it is opened again while it changes.
         """
@@ -275,6 +275,7 @@ class LogDirectory:
                 self._rewrite(REPLICATION_OFFSETS, {topic_partition: offset})
 
         def load(finding_level: int) -> Log:
+            self.runtime.fs.make_dirs(folder)
             return open_log(
                 self.runtime,
                 folder,

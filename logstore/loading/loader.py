@@ -578,7 +578,7 @@ def open_log(
     reached_offset: int = 0,
     keep_reached_offset: Callable[[int], None] | None = None,
 ) -> Log:
-    """Open a partition's directory, created if missing, and bring it into a sound state.
+    """Open a partition's directory, which must exist, and bring it into a sound state.
 
     Parameters
     ----------
@@ -610,7 +610,6 @@ def open_log(
     KafkaStorageError, OSError
         The disk failed.
     """
-    runtime.fs.make_dirs(directory)
     return LogLoader(
         runtime,
         directory,

@@ -1,5 +1,7 @@
 """What the writer of one job does, called as Spark calls it, without a JVM."""
 
+import os
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -290,6 +292,54 @@ def test_a_task_that_outlives_the_abort_of_its_job_leaves_nothing(tmp_path):
         job.write(iter([rows(0, range(3))]))
     job.abort([None, None])
     assert folders(tmp_path) == []
+
+
+def test_a_job_aborted_before_any_file_operation_of_its_task_leaves_nothing(tmp_path, monkeypatch):
+    """Spark does not wait for the tasks it kills: one may be anywhere when the abort comes.
+
+    Each operation on names below the job's directory is met once by an abort right before it.
+    """
+    outcomes = []
+    for at in count():
+        job = writer(tmp_path, topic="users", batchRecords=2)
+        task = JobAbortedInTask(job, at)
+        with monkeypatch.context() as patched:
+            for name in NAME_OPERATIONS:
+                patched.setattr(os, name, task.watched(getattr(os, name)))
+            try:
+                job.write(iter([rows(0, range(3)), rows(1, range(3))]))
+            except (FileNotFoundError, KafkaStorageError):
+                outcomes.append("failed")
+            else:
+                outcomes.append("wrote")
+        assert (at, folders(tmp_path)) == (at, [] if task.aborted else [Path(job.job.job_dir).name])
+        if not task.aborted:
+            break
+    assert outcomes.count("failed") > 20
+    assert outcomes[-1] == "wrote"
+
+
+NAME_OPERATIONS = ("listdir", "lstat", "mkdir", "open", "replace", "scandir", "stat", "unlink")
+
+
+class JobAbortedInTask:
+    """Aborts a job right before its task's file operation number `at`, counted from 0."""
+
+    def __init__(self, job, at):
+        self._job = job
+        self._left = at
+        self.aborted = False
+
+    def watched(self, operation):
+        def watched(path, *arguments, **named):
+            if not self.aborted and str(path).startswith(self._job.job.job_dir):
+                self.aborted = self._left == 0
+                self._left -= 1
+                if self.aborted:
+                    self._job.abort([None])
+            return operation(path, *arguments, **named)
+
+        return watched
 
 
 def test_what_dead_jobs_left_is_swept_once_it_is_old(tmp_path, monkeypatch):

@@ -96,9 +96,11 @@ class OurLive:
 
     def open(self, config: Mapping[str, str], now_ms: int, left: Left) -> State:
         self._clock = VirtualClock(now_ms)
+        folder = self.data_dir / f"{TOPIC}-0"
+        folder.mkdir(parents=True, exist_ok=True)
         self._log = open_log(
             Runtime(self._clock, DiskFileSystem(self._clock), random.Random(0)),
-            str(self.data_dir / f"{TOPIC}-0"),
+            str(folder),
             TopicPartition(TOPIC, 0),
             effective_config(config),
             clean=left.clean,
