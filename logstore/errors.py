@@ -11,7 +11,14 @@ LogStoreError                         every error this library raises on purpose
 │   ├─ TransactionCoordinatorFencedError  ├─ InvalidTransactionTimeoutError
 │   ├─ InvalidProducerIdMappingError  (ProducerFencedError is an InvalidProducerEpochError)
 │   ├─ InvalidGroupIdError            ├─ IllegalGenerationError    ├─ OffsetMetadataTooLargeError
-│   └─ LogDirNotFoundError
+│   ├─ UnknownMemberIdError           ├─ MemberIdRequiredError     ├─ RebalanceInProgressError
+│   ├─ InconsistentGroupProtocolError ├─ FencedInstanceIdError     ├─ InvalidSessionTimeoutError
+│   ├─ GroupMaxSizeReachedError       ├─ NonEmptyGroupError        ├─ GroupIdNotFoundError
+│   ├─ GroupSubscribedToTopicError    ├─ UnstableOffsetCommitError ├─ InvalidReplicationFactorError
+│   ├─ CoordinatorNotAvailableError   ├─ InvalidPartitionsError    └─ LogDirNotFoundError
+├─ CommitFailedError                  the group went on without the member that commits
+├─ NoOffsetForPartitionError          nothing says where to begin reading
+├─ KafkaTimeoutError                  what was waited for did not come in time
 ├─ IllegalStateError                  a method was called out of turn
 ├─ TransactionAbortedError            what became of records that waited when it was aborted
 ├─ UnsupportedFormatError             bytes that are sound but of a kind this engine refuses
@@ -21,14 +28,55 @@ LogStoreError                         every error this library raises on purpose
 ├─ InvalidOffsetError                 an index was asked to go backwards
 └─ KafkaStorageError                  the disk failed; the log directory goes offline
 
-`kafka_error` is the name in Kafka's protocol, `exit_code` what the command line returns
-(1 refused or corrupt, 2 wrong usage, 3 I/O). Broken invariants are `AssertionError`.
+`kafka_error` is the name in Kafka's protocol and `code` its number there, `exit_code` what the
+command line returns (1 refused or corrupt, 2 wrong usage, 3 I/O). Broken invariants are
+`AssertionError`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, ClassVar
+
+_NAMES_BY_CODE = """
+    NONE OFFSET_OUT_OF_RANGE CORRUPT_MESSAGE UNKNOWN_TOPIC_OR_PARTITION INVALID_FETCH_SIZE
+    LEADER_NOT_AVAILABLE NOT_LEADER_OR_FOLLOWER REQUEST_TIMED_OUT BROKER_NOT_AVAILABLE
+    REPLICA_NOT_AVAILABLE MESSAGE_TOO_LARGE STALE_CONTROLLER_EPOCH OFFSET_METADATA_TOO_LARGE
+    NETWORK_EXCEPTION COORDINATOR_LOAD_IN_PROGRESS COORDINATOR_NOT_AVAILABLE NOT_COORDINATOR
+    INVALID_TOPIC_EXCEPTION RECORD_LIST_TOO_LARGE NOT_ENOUGH_REPLICAS
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND INVALID_REQUIRED_ACKS ILLEGAL_GENERATION
+    INCONSISTENT_GROUP_PROTOCOL INVALID_GROUP_ID UNKNOWN_MEMBER_ID INVALID_SESSION_TIMEOUT
+    REBALANCE_IN_PROGRESS INVALID_COMMIT_OFFSET_SIZE TOPIC_AUTHORIZATION_FAILED
+    GROUP_AUTHORIZATION_FAILED CLUSTER_AUTHORIZATION_FAILED INVALID_TIMESTAMP
+    UNSUPPORTED_SASL_MECHANISM ILLEGAL_SASL_STATE UNSUPPORTED_VERSION TOPIC_ALREADY_EXISTS
+    INVALID_PARTITIONS INVALID_REPLICATION_FACTOR INVALID_REPLICA_ASSIGNMENT INVALID_CONFIG
+    NOT_CONTROLLER INVALID_REQUEST UNSUPPORTED_FOR_MESSAGE_FORMAT POLICY_VIOLATION
+    OUT_OF_ORDER_SEQUENCE_NUMBER DUPLICATE_SEQUENCE_NUMBER INVALID_PRODUCER_EPOCH
+    INVALID_TXN_STATE INVALID_PRODUCER_ID_MAPPING INVALID_TRANSACTION_TIMEOUT
+    CONCURRENT_TRANSACTIONS TRANSACTION_COORDINATOR_FENCED TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    SECURITY_DISABLED OPERATION_NOT_ATTEMPTED KAFKA_STORAGE_ERROR LOG_DIR_NOT_FOUND
+    SASL_AUTHENTICATION_FAILED UNKNOWN_PRODUCER_ID REASSIGNMENT_IN_PROGRESS
+    DELEGATION_TOKEN_AUTH_DISABLED DELEGATION_TOKEN_NOT_FOUND DELEGATION_TOKEN_OWNER_MISMATCH
+    DELEGATION_TOKEN_REQUEST_NOT_ALLOWED DELEGATION_TOKEN_AUTHORIZATION_FAILED
+    DELEGATION_TOKEN_EXPIRED INVALID_PRINCIPAL_TYPE NON_EMPTY_GROUP GROUP_ID_NOT_FOUND
+    FETCH_SESSION_ID_NOT_FOUND INVALID_FETCH_SESSION_EPOCH LISTENER_NOT_FOUND
+    TOPIC_DELETION_DISABLED FENCED_LEADER_EPOCH UNKNOWN_LEADER_EPOCH
+    UNSUPPORTED_COMPRESSION_TYPE STALE_BROKER_EPOCH OFFSET_NOT_AVAILABLE MEMBER_ID_REQUIRED
+    PREFERRED_LEADER_NOT_AVAILABLE GROUP_MAX_SIZE_REACHED FENCED_INSTANCE_ID
+    ELIGIBLE_LEADERS_NOT_AVAILABLE ELECTION_NOT_NEEDED NO_REASSIGNMENT_IN_PROGRESS
+    GROUP_SUBSCRIBED_TO_TOPIC INVALID_RECORD UNSTABLE_OFFSET_COMMIT THROTTLING_QUOTA_EXCEEDED
+    PRODUCER_FENCED RESOURCE_NOT_FOUND DUPLICATE_RESOURCE UNACCEPTABLE_CREDENTIAL
+    INCONSISTENT_VOTER_SET INVALID_UPDATE_VERSION FEATURE_UPDATE_FAILED
+    PRINCIPAL_DESERIALIZATION_FAILURE SNAPSHOT_NOT_FOUND POSITION_OUT_OF_RANGE UNKNOWN_TOPIC_ID
+    DUPLICATE_BROKER_REGISTRATION BROKER_ID_NOT_REGISTERED INCONSISTENT_TOPIC_ID
+    INCONSISTENT_CLUSTER_ID TRANSACTIONAL_ID_NOT_FOUND FETCH_SESSION_TOPIC_ID_ERROR
+    INELIGIBLE_REPLICA NEW_LEADER_ELECTED OFFSET_MOVED_TO_TIERED_STORAGE FENCED_MEMBER_EPOCH
+    UNRELEASED_INSTANCE_ID UNSUPPORTED_ASSIGNOR STALE_MEMBER_EPOCH MISMATCHED_ENDPOINT_TYPE
+    UNSUPPORTED_ENDPOINT_TYPE UNKNOWN_CONTROLLER_ID UNKNOWN_SUBSCRIPTION_ID TELEMETRY_TOO_LARGE
+    INVALID_REGISTRATION TRANSACTION_ABORTABLE
+"""
+KAFKA_CODES = {"UNKNOWN_SERVER_ERROR": -1, **{n: i for i, n in enumerate(_NAMES_BY_CODE.split())}}
+"""The number of every error of Kafka's protocol by its name, as of Kafka 3.9."""
 
 
 class LogStoreError(Exception):
@@ -38,7 +86,11 @@ class LogStoreError(Exception):
     """
 
     kafka_error: ClassVar[str] = "UNKNOWN_SERVER_ERROR"
+    code: ClassVar[int] = KAFKA_CODES[kafka_error]
     exit_code: ClassVar[int] = 1
+
+    def __init_subclass__(cls) -> None:
+        cls.code = KAFKA_CODES[cls.kafka_error]
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Exceptions are otherwise made anew from their message alone, which lacks the fields.
@@ -165,6 +217,90 @@ class OffsetMetadataTooLargeError(RequestError):
     kafka_error = "OFFSET_METADATA_TOO_LARGE"
 
 
+class UnknownMemberIdError(RequestError):
+    """The group has no such member: it left, its session timed out, or it never joined."""
+
+    kafka_error = "UNKNOWN_MEMBER_ID"
+
+
+class MemberIdRequiredError(RequestError):
+    """The member joins again under the id that it was given just now (KIP-394)."""
+
+    kafka_error = "MEMBER_ID_REQUIRED"
+
+
+class RebalanceInProgressError(RequestError):
+    """The group is being rebalanced: the member has to join again."""
+
+    kafka_error = "REBALANCE_IN_PROGRESS"
+
+
+class InconsistentGroupProtocolError(RequestError):
+    """The member has no protocol in common with its group, or is of another type."""
+
+    kafka_error = "INCONSISTENT_GROUP_PROTOCOL"
+
+
+class FencedInstanceIdError(RequestError):
+    """Another member joined under the same group.instance.id (KIP-345)."""
+
+    kafka_error = "FENCED_INSTANCE_ID"
+
+
+class InvalidSessionTimeoutError(RequestError):
+    """The session timeout is outside group.min.session.timeout.ms and the max one."""
+
+    kafka_error = "INVALID_SESSION_TIMEOUT"
+
+
+class GroupMaxSizeReachedError(RequestError):
+    """The group has `group.max.size` members already (KIP-389)."""
+
+    kafka_error = "GROUP_MAX_SIZE_REACHED"
+
+
+class NonEmptyGroupError(RequestError):
+    """The group still has members."""
+
+    kafka_error = "NON_EMPTY_GROUP"
+
+
+class GroupIdNotFoundError(RequestError):
+    """There is no such group."""
+
+    kafka_error = "GROUP_ID_NOT_FOUND"
+
+
+class GroupSubscribedToTopicError(RequestError):
+    """Offsets cannot be deleted of a topic that the group is subscribed to."""
+
+    kafka_error = "GROUP_SUBSCRIBED_TO_TOPIC"
+
+
+class UnstableOffsetCommitError(RequestError):
+    """An open transaction has newer offsets of the group."""
+
+    kafka_error = "UNSTABLE_OFFSET_COMMIT"
+
+
+class CoordinatorNotAvailableError(RequestError):
+    """The group is just being deleted; asked again, it is a new one."""
+
+    kafka_error = "COORDINATOR_NOT_AVAILABLE"
+
+
+class InvalidPartitionsError(RequestError):
+    """A number of partitions that a topic cannot have."""
+
+    kafka_error = "INVALID_PARTITIONS"
+
+
+class InvalidReplicationFactorError(RequestError):
+    """More replicas than there are brokers, or none."""
+
+    kafka_error = "INVALID_REPLICATION_FACTOR"
+
+
 class OffsetsOutOfOrderError(RequestError):
     """Replicated batches do not rise in offset."""
 
@@ -223,6 +359,20 @@ class InconsistentTopicIdError(RequestError):
 
 class IllegalStateError(LogStoreError):
     """A method was called out of turn: on a closed producer, or outside a transaction."""
+
+
+class CommitFailedError(LogStoreError):
+    """The group was rebalanced without the member: its partitions may be another's by now."""
+
+
+class NoOffsetForPartitionError(LogStoreError):
+    """No offset is committed, and `auto_offset_reset` says not where to begin."""
+
+
+class KafkaTimeoutError(LogStoreError):
+    """What was waited for did not come in time."""
+
+    kafka_error = "REQUEST_TIMED_OUT"
 
 
 class TransactionAbortedError(LogStoreError):

