@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import textwrap
+from pathlib import Path
 
 import pytest
 
@@ -124,3 +125,12 @@ def test_what_no_test_notices_is_listed(project, capfd, monkeypatch):
     ]
     assert told[-1] == "1 answered, 1 hung, 1 survived, 1 untested"
     assert {path: path.read_bytes() for path in project.rglob("*.py")} == before
+
+
+def test_each_reason_stands_for_a_fault_that_can_still_be_planted():
+    """Code moves, and a reason whose line is gone would answer nothing."""
+    root = Path(__file__).parents[2]
+    for path, text, fault in driver.reasons(root / driver.REASONS):
+        source = (root / path).read_text(encoding="utf-8")
+        numbers = {n for n, line in enumerate(source.splitlines(), 1) if line.strip() == text}
+        assert fault in map(str, faults_of(source, numbers)), f"{path}: {text}"

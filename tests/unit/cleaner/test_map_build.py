@@ -9,6 +9,7 @@ from logstore.cleaner.passes.build import MapBuild
 from logstore.cleaner.passes.chunks import ChunkReader
 from logstore.cleaner.passes.offset_map import OffsetMap
 from logstore.errors import CorruptRecordError
+from logstore.record.batch import RecordBatch
 from tests.support.world.builders import World, batch, memory_world
 from tests.support.world.cleaning import (
     closed_size,
@@ -203,6 +204,24 @@ def test_damage_is_named_with_file_position_and_check(
     assert caught.value.check == check
     assert caught.value.path.endswith(FIRST)
     assert caught.value.position in (0, BATCH_SIZE)
+
+
+def test_a_count_that_a_batch_has_no_room_for_ends_its_chunk_before_it() -> None:
+    """Nobody is asked to make room for so many, though the CRC is right."""
+    world, log = two_closed_segments()
+    log.close()
+    sound = world.files()[FIRST]
+    header = RecordBatch(sound[BATCH_SIZE:]).header._replace(record_count=2**31 - 1)
+    bad = header.pack() + sound[BATCH_SIZE + 61 :]
+    bad = header._replace(crc=RecordBatch(bad).computed_crc()).pack() + bad[61:]
+    later = RecordBatch(bad).header._replace(base_offset=2).pack() + bad[61:]
+    world.put({FIRST: sound[:BATCH_SIZE] + bad + later})
+    chunks = ChunkReader(4096).chunks(compacted(world).segments.first, 3)
+    first = next(chunks)
+    assert (first.rows, first.size_bytes, first.record_count) == (1, BATCH_SIZE, 1)
+    with pytest.raises(CorruptRecordError) as caught:
+        next(chunks)
+    assert (caught.value.check, caught.value.position) == ("record_structure", BATCH_SIZE)
 
 
 @pytest.mark.parametrize(("number", "io"), ((0, 4096), (1, 64)))

@@ -2,6 +2,7 @@
 
 import logging
 import struct
+import threading
 from itertools import islice
 
 import pytest
@@ -105,6 +106,33 @@ def test_an_index_that_leads_nowhere_is_told_once_a_segment(world, caplog):
     told = [r.getMessage().split(":")[0] for r in caplog.records if "built anew" in r.getMessage()]
     assert len(told) == len(set(told)) > 0
     assert all(r.levelno == logging.WARNING for r in caplog.records)
+
+
+def test_readers_that_meet_a_wrong_entry_at_once_build_one_index(world, caplog):
+    files = written(world)
+    world.put(changed(files, ".index", LIES["a byte too far"]))
+    segment = world.log(**SMALL).segments.first
+    walk = segment.batches
+    found, others = [], []
+
+    def look():
+        found.append(segment.translate_offset(9).position)
+
+    def batches(*bounds):
+        if not others:  # another reader comes while the first one builds
+            others.append(threading.Thread(target=look, daemon=True))
+            others[0].start()
+            others[0].join(0.05)
+            assert others[0].is_alive()
+        return walk(*bounds)
+
+    segment.batches = batches
+    caplog.clear()
+    look()
+    others[0].join(10)
+    assert len(found) == 2
+    assert len(set(found)) == 1
+    assert len([r for r in caplog.records if "built anew" in r.getMessage()]) == 1
 
 
 def test_what_lies_behind_a_damaged_batch_is_still_found(world):

@@ -410,17 +410,20 @@ def test_a_log_that_others_change_all_the_time_is_read_in_the_end(world, how):
     assert log.log_end_offset == (5 if how == "truncated" else 5 + fetch.LOOKS_MAX)
 
 
-def test_a_log_that_is_closed_before_the_last_look_says_so(world):
+@pytest.mark.parametrize("how", ("failed", "answered"))
+def test_a_log_that_is_closed_before_the_last_look_says_so(world, how):
     log = world.log()
     looks = []
 
     def look():
         looks.append(1)
         fill(log, 1)
-        log.writer.roll()
+        log.truncate_to(0)
         if len(looks) == fetch.LOOKS_MAX - 1:
             log.close()
-        raise OSError(5, "closed")
+        if how == "failed":
+            raise OSError(5, "closed")
+        return "of bytes that were cut"
 
     with pytest.raises(IllegalStateError, match="closed"):
         log.reader.steady(look)

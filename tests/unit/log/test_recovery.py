@@ -9,6 +9,7 @@ from logstore.errors import (
     UnsupportedFormatError,
 )
 from logstore.log.epochs import EpochEntry, LeaderEpochCache
+from logstore.log.recovery import has_aborted_transaction
 from logstore.record.batch import RecordBatch
 from logstore.types import AbortedTxn, TimestampOffset
 from tests.support.oracles.cleaner_oracle import empty_batch
@@ -139,6 +140,16 @@ def test_aborted_transactions_of_a_segment_to_be_split_are_told(world):
         AbortedTxn(5, 0, TOO_FAR, 2),
         AbortedTxn(6, 2, TOO_FAR + 1, TOO_FAR + 2),
     )
+
+
+@pytest.mark.parametrize("ends", (False, True))
+def test_a_marker_that_cannot_be_read_tells_of_no_aborted_transaction(world, ends):
+    """It ends nothing either: the sound one behind it finds its transaction gone."""
+    unreadable = batch(2, key=b"xy", producer_id=5, producer_epoch=0, is_transactional=True,
+                       is_control=True)  # fmt: skip
+    more = data_batch(3, 3, 5) if ends else b""
+    world.put({log_name(0): data_batch(0, 2, 5) + unreadable + more + abort(4, 5)})
+    assert has_aborted_transaction(world.segment(0, create=False)) == ends
 
 
 def test_recovery_refuses_a_jump_that_sound_offsets_contradict(world):

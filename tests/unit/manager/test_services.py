@@ -7,6 +7,7 @@ import pytest
 from logstore.checkpoint.offsets import LOG_START_OFFSETS, RECOVERY_POINTS, REPLICATION_OFFSETS
 from logstore.log import NewRecord
 from logstore.manager.housekeeping import Housekeeping
+from logstore.manager.services import LogService
 from logstore.runtime import (
     DeterministicScheduler,
     FixedWallClock,
@@ -87,6 +88,29 @@ def test_only_topics_that_are_deleted_from_and_stored_are_retained(kept):
     kept.manager.topics.alter("copied", {"retention.ms": "1"})
     kept.clock.advance(ms=5 * MINUTE_MS)
     assert kept.manager.log(TopicPartition("copied", 0)).log_start_offset == 1
+
+
+def test_a_log_that_another_service_works_on_is_retained_later_and_then_no_more(kept, monkeypatch):
+    """While nothing can expire, no moment of virtual time is spent on it."""
+    manager = kept.open()
+    busy, asked = [True], []
+
+    class Working(LogService):
+        def try_pause(self, topic_partition):
+            asked.append(topic_partition)
+            return not busy
+
+    manager.start([Working()])
+    log = kept.topic(retention_ms=MINUTE_MS, segment_bytes=200)
+    fill(log, 2)
+    kept.clock.advance(days=1)
+    assert (log.log_start_offset, asked) == (0, [A0] * (24 * 12))
+    busy.clear()
+    kept.clock.advance(ms=5 * MINUTE_MS)
+    assert log.log_start_offset == 2
+    asked.clear()
+    kept.clock.advance(days=1)
+    assert len(asked) <= 1
 
 
 def test_deleted_files_go_when_their_delay_is_over_and_not_before(kept):

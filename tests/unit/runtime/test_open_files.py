@@ -94,6 +94,14 @@ def test_the_program_takes_what_it_may_and_a_library_nothing(limits, tmp_path):
     assert (soft, hard) == (min(limits, 1 << 20) if limits > 0 else 1 << 20, limits)
 
 
+def test_a_new_segment_is_kept_open_until_it_is_durable(limit):
+    """Who opens it again to sync it would not hear that its first write failed."""
+    segment = memory_world().segment(0)
+    assert not segment.let_go()
+    segment.flush()
+    assert segment.let_go()
+
+
 # -- a log of many segments ----------------------------------------------------------------------
 
 
