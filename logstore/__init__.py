@@ -70,7 +70,7 @@ if TYPE_CHECKING:
         UnstableOffsetCommitError,
         UnsupportedFormatError,
     )
-    from logstore.runtime.clock import SystemClock, VirtualClock
+    from logstore.runtime.clock import ShiftedClock, SystemClock, VirtualClock
     from logstore.types import TimestampType, TopicPartition
 
 __version__ = "0.1.0"
@@ -126,6 +126,7 @@ __all__ = [
     "RecordListTooLargeError",
     "RecordMetadata",
     "RetainReport",
+    "ShiftedClock",
     "SystemClock",
     "TimestampType",
     "TopicAlreadyExistsError",

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from logstore.errors import OffsetOutOfRangeError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from logstore.log.local_log import LocalLog
 
 
@@ -40,14 +42,23 @@ class LogOffsets:
         Exclusive end of what consumers see.
     last_stable_offset : int
         Exclusive end of what is decided: no open transaction below it, but the log start.
+    high_watermark_for : callable
+        Gives the high watermark of an append that made the log end where it is told. Alone in its
+        cluster a log has no replica to wait for: it is the log end. The leader of others puts its
+        own here, and moves the watermark on with `set_high_watermark` as they follow.
     """
 
     def __init__(self, local: LocalLog, log_start_offset: int) -> None:
         self._local = local
+        self.high_watermark_for: Callable[[int], int] = _log_end
         self._restarted_at = 0
         self.log_start_offset = log_start_offset
         self.high_watermark = self.last_stable_offset = log_start_offset
         self.set_high_watermark(local.log_end.offset)
+
+    def follow_append(self, log_end_offset: int) -> None:
+        """Move the high watermark as an append lets it."""
+        self.set_high_watermark(self.high_watermark_for(log_end_offset))
 
     def set_high_watermark(self, offset: int) -> None:
         """Move the high watermark, clamped into [log_start_offset, log_end_offset].
@@ -130,3 +141,7 @@ class LogOffsets:
         assert first <= max(self.log_start_offset, self._restarted_at)
         assert self.log_start_offset <= self.high_watermark <= self._local.log_end.offset
         assert self.log_start_offset <= self.last_stable_offset <= self.high_watermark
+
+
+def _log_end(log_end_offset: int) -> int:
+    return log_end_offset

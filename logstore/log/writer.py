@@ -220,7 +220,7 @@ class LogWriter:
                 for header, marker in zip(headers, markers, strict=True):
                     apply_to_segment(segment, producer_state, header, marker)
         producer_state.map_end_offset = last_offset + 1
-        self._offsets.set_high_watermark(last_offset + 1)
+        self._offsets.follow_append(last_offset + 1)
         if last_offset + 1 - local.recovery_point >= local.config.flush_messages:
             local.flush()
         if VERIFY:

@@ -5,7 +5,13 @@ Everything else is handed a `Runtime`, so that the same code runs on a disk or i
 on wall time or virtual time, with threads or in one.
 """
 
-from logstore.runtime.clock import Clock, FixedWallClock, SystemClock, VirtualClock
+from logstore.runtime.clock import (
+    Clock,
+    FixedWallClock,
+    ShiftedClock,
+    SystemClock,
+    VirtualClock,
+)
 from logstore.runtime.deterministic import DeterministicScheduler
 from logstore.runtime.environment import Random, Runtime, random_source
 from logstore.runtime.exclusive import one_at_a_time
@@ -53,6 +59,7 @@ __all__ = [
     "Runtime",
     "ScheduledTask",
     "Scheduler",
+    "ShiftedClock",
     "SystemClock",
     "ThreadScheduler",
     "VirtualClock",

@@ -1,14 +1,17 @@
 """Clocks: wall time in Unix milliseconds and monotonic time in nanoseconds.
 
 Wall time dates records, horizons and files; monotonic time measures and waits. The two advance
-together in virtual time and move apart under `FixedWallClock` (the command line's `--now`).
+together in virtual time and move apart under `FixedWallClock` (the command line's `--now`) and
+`ShiftedClock` (for tests with clients whose own time is the machine's).
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 from logstore.errors import InvalidConfigurationError
@@ -72,6 +75,14 @@ def _check_wall_ms(wall_ms: float) -> None:
         )
 
 
+def _wall_ms_of(moment: datetime) -> int:
+    if moment.tzinfo is None:
+        raise InvalidConfigurationError(
+            f"{moment!r} has no time zone: datetime(…, tzinfo=timezone.utc) says which moment it is"
+        )
+    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+
+
 class FixedWallClock(SystemClock):
     """Wall time stands still at one moment; monotonic time runs.
 
@@ -92,6 +103,84 @@ class FixedWallClock(SystemClock):
         return self._wall_ms
 
 
+def _step_ms(
+    delta: timedelta | None,
+    weeks: float,
+    days: float,
+    hours: float,
+    minutes: float,
+    seconds: float,
+    ms: float,
+) -> float:
+    """Return the milliseconds of a step forward; an int if nothing is a fraction."""
+    days = days + 7 * weeks
+    total_ms = ms + 1000 * (seconds + 60 * (minutes + 60 * (hours + 24 * days)))
+    if delta is not None:
+        whole_ms, rest = divmod(delta, timedelta(milliseconds=1))
+        total_ms += whole_ms + rest.microseconds / 1000 if rest else whole_ms
+    if total_ms < 0:
+        raise ValueError(f"cannot advance by {total_ms} ms; set_ms() steps the clock back")
+    return total_ms
+
+
+class ShiftedClock(SystemClock):
+    """The machine's clock, and what a test added to its wall time.
+
+    For programs whose own clocks are the machine's: sessions, waits and periods of the broker go
+    on in the time that those programs live in, while records, tombstones and segments grow old as
+    quickly as the test wants. Nothing runs inside `advance`: what the new time makes due is done
+    at the next moment of its period, or when it is asked for.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        Its wall time would stand before 1970 or above 2⁶³ − 1 ms; it is unchanged.
+
+    Notes
+    -----
+    Any thread may call.
+    """
+
+    follows_system = False
+
+    def __init__(self) -> None:
+        self._shift_ms = 0
+        self._lock = threading.Lock()
+
+    @property
+    def shift_ms(self) -> int:
+        """How far wall time is ahead of the machine's, in milliseconds."""
+        return self._shift_ms
+
+    def now_ms(self) -> int:
+        """Return the shifted wall time in Unix milliseconds."""
+        return super().now_ms() + self._shift_ms
+
+    def advance(
+        self,
+        delta: timedelta | None = None,
+        *,
+        weeks: float = 0,
+        days: float = 0,
+        hours: float = 0,
+        minutes: float = 0,
+        seconds: float = 0,
+        ms: float = 0,
+    ) -> int:
+        """Move wall time forward by the sum of the arguments; return the new one in Unix ms."""
+        step_ms = _step_ms(delta, weeks, days, hours, minutes, seconds, ms)
+        with self._lock:
+            _check_wall_ms(self.now_ms() + step_ms)
+            self._shift_ms += round(step_ms)
+        return self.now_ms()
+
+    def set_ms(self, wall_ms: int) -> None:
+        """Let wall time be `wall_ms` now, forward or back."""
+        _check_wall_ms(wall_ms)
+        with self._lock:
+            self._shift_ms = wall_ms - super().now_ms()
+
+
 class TimeListener(Protocol):
     """Who has something to do at moments of virtual time: a deterministic scheduler."""
 
@@ -109,13 +198,14 @@ class VirtualClock:
 
     Parameters
     ----------
-    start_ms : int
-        First wall time in Unix milliseconds; 2024-01-01T00:00:00Z by default.
+    start_ms : int or datetime
+        First wall time, in Unix milliseconds or with a time zone; 2024-01-01T00:00:00Z by default.
 
     Raises
     ------
     InvalidConfigurationError
-        It would stand before 1970 or above 2⁶³ − 1 ms, here or in any method; it is unchanged.
+        A datetime without a time zone. Or it would stand before 1970 or above 2⁶³ − 1 ms, here or
+        in any method; it is unchanged.
 
     Notes
     -----
@@ -129,7 +219,9 @@ class VirtualClock:
 
     follows_system = False
 
-    def __init__(self, start_ms: int = VIRTUAL_EPOCH_MS) -> None:
+    def __init__(self, start_ms: int | datetime = VIRTUAL_EPOCH_MS) -> None:
+        if isinstance(start_ms, datetime):
+            start_ms = _wall_ms_of(start_ms)
         _check_wall_ms(start_ms)
         self._wall_ns = start_ms * 1_000_000
         self._monotonic_ns = self._wall_ns
@@ -154,7 +246,9 @@ class VirtualClock:
 
     def advance(
         self,
+        delta: timedelta | None = None,
         *,
+        weeks: float = 0,
         days: float = 0,
         hours: float = 0,
         minutes: float = 0,
@@ -162,6 +256,11 @@ class VirtualClock:
         ms: float = 0,
     ) -> int:
         """Move time forward by the sum of the arguments, through each due moment between.
+
+        Parameters
+        ----------
+        delta : timedelta, optional
+            Added to what the names say.
 
         Returns
         -------
@@ -179,9 +278,7 @@ class VirtualClock:
         the moment asked for is left. An error of theirs that comes out here leaves the time at
         the moment of the error.
         """
-        total_ms = ms + 1000 * (seconds + 60 * (minutes + 60 * (hours + 24 * days)))
-        if total_ms < 0:
-            raise ValueError(f"cannot advance by {total_ms} ms; set_ms() steps the clock back")
+        total_ms = _step_ms(delta, weeks, days, hours, minutes, seconds, ms)
         _check_wall_ms(self.now_ms() + total_ms)
         self._advance_ns(round(total_ms * 1_000_000))
         return self.now_ms()

@@ -199,6 +199,25 @@ def test_the_high_watermark_bounds_a_read(world):
     log.offsets.high_watermark = 8
 
 
+def test_an_append_moves_the_high_watermark_as_far_as_the_strategy_lets_it(world):
+    """As a leader does that waits for its replicas: they lag, catch up, and lag again."""
+    log = world.log()
+    send(log, 1000)
+    assert log.high_watermark == log.log_end_offset == 1
+    followed = 1
+    log.offsets.high_watermark_for = lambda log_end: min(followed, log_end)
+    send(log, 1000)
+    send(log, 1000)
+    assert (log.high_watermark, log.last_stable_offset, log.log_end_offset) == (1, 1, 3)
+    assert [record.offset for record in records_of(log)] == [0]
+    followed = 2
+    log.offsets.set_high_watermark(followed)
+    assert [record.offset for record in records_of(log)] == [0, 1]
+    followed = 4
+    send(log, 1000)
+    assert log.high_watermark == 4
+
+
 def test_an_upper_bound_in_a_hole_does_not_let_a_later_segment_through(world):
     log = world.log()
     follow(log, batch(0), batch(1))

@@ -3,6 +3,7 @@
 import random
 import threading
 import time
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
@@ -13,6 +14,7 @@ from logstore.runtime import (
     FixedWallClock,
     MemoryFileSystem,
     Runtime,
+    ShiftedClock,
     SystemClock,
     VirtualClock,
 )
@@ -236,3 +238,43 @@ def test_a_clock_goes_as_far_as_kafkas_time_and_no_further():
         clock.advance(ms=1)
     clock.set_ms(0)
     assert clock.now_ms() == 0
+
+
+# -- steps and moments as Python says them ---------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", (VirtualClock, ShiftedClock))
+def test_a_step_is_a_timedelta_too(kind):
+    clock = kind()
+    before = clock.now_ms()
+    clock.advance(timedelta(days=1, microseconds=500), weeks=2, ms=0.5)
+    assert 15 * 86_400_000 + 1 <= clock.now_ms() - before < 15 * 86_400_000 + 60_000
+    with pytest.raises(ValueError, match="set_ms"):
+        clock.advance(timedelta(seconds=-1))
+    with pytest.raises(InvalidConfigurationError):
+        clock.advance(weeks=10**12)
+
+
+def test_a_virtual_clock_starts_at_a_datetime():
+    zone = timezone(timedelta(hours=2))
+    assert VirtualClock(datetime(2024, 1, 1, 2, tzinfo=zone)).now_ms() == VIRTUAL_EPOCH_MS
+    with pytest.raises(InvalidConfigurationError, match="time zone"):
+        VirtualClock(datetime(2024, 1, 1))  # what is refused
+    with pytest.raises(InvalidConfigurationError):
+        VirtualClock(datetime(1969, 12, 31, tzinfo=UTC))
+
+
+def test_a_shifted_clock_moves_wall_time_alone():
+    clock: Clock = ShiftedClock()
+    machine = SystemClock()
+    assert 0 <= clock.now_ms() - machine.now_ms() + 1000 < 2000
+    first = clock.monotonic_ns()
+    clock.advance(days=30)
+    assert clock.shift_ms == 30 * 86_400_000
+    assert clock.monotonic_ns() - first < 86_400 * 10**9
+    assert abs(clock.now_ms() - machine.now_ms() - clock.shift_ms) < 60_000
+    clock.set_ms(VIRTUAL_EPOCH_MS)
+    assert 0 <= clock.now_ms() - VIRTUAL_EPOCH_MS < 60_000
+    assert not clock.follows_system
+    with pytest.raises(InvalidConfigurationError):
+        clock.set_ms(-1)
