@@ -6,7 +6,7 @@ What a pass comes to is seen to here. Who runs passes is said elsewhere (`pool` 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -22,7 +22,7 @@ from logstore.cleaner.states import CleaningStates
 from logstore.cleaner.strategy import Strategy
 from logstore.cleaner.uncleanable import UncleanablePartition, UncleanablePartitions
 from logstore.errors import KafkaStorageError
-from logstore.manager.services import LogService
+from logstore.runtime import Signal
 
 if TYPE_CHECKING:
     from logstore.cleaner.passes.clean import PassProgress
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from logstore.log.log import Log
     from logstore.log.retention import RetentionDecision
     from logstore.manager.manager import LogManager
-    from logstore.runtime import Runtime
+    from logstore.manager.services import LogEvents
+    from logstore.runtime import Runtime, Unsubscribe
     from logstore.types import TopicPartition
 
 
@@ -46,10 +47,11 @@ class PassResult(NamedTuple):
     obstacle: Gate | None
 
 
-class LogCleanerManager(LogService):
+class LogCleanerManager:
     """The partitions of a `LogManager`, as cleaners see them.
 
-    A `LogService`: truncations, deletions of topics and changes of policy stop a cleaning first.
+    A `LogService` and a `PartitionHolder`: truncations, deletions of topics and changes of policy
+    stop a cleaning first.
 
     Parameters
     ----------
@@ -72,8 +74,9 @@ class LogCleanerManager(LogService):
         What is due, and why the rest is not.
     config : CleanerConfig
         Memory of a pass in a pool thread.
-    on_change : callable
-        Told when a pass has ended, or a partition that was held may be cleaned again.
+    changed : Signal
+        A pass has ended, or a partition that was held may be cleaned again. Under no lock, or the
+        manager's of logs.
     """
 
     def __init__(self, runtime: Runtime, logs: LogManager, broker_config: BrokerConfig) -> None:
@@ -90,7 +93,7 @@ class LogCleanerManager(LogService):
         self.lifetime = logs.lifetime
         for member in (self, self.checkpoints, self.chooser):
             self.lifetime.add(member)
-        self.on_change: Callable[[], None] = _nothing
+        self.changed: Signal[[]] = Signal("a partition that may be cleaned again")
 
     def config_for(self, threads: int | None) -> CleanerConfig:
         """Return the share of one of so many threads; of a pool thread if None.
@@ -178,7 +181,7 @@ class LogCleanerManager(LogService):
         finally:
             if not self.lifetime.is_over:  # nobody waits then, and in a forked child nobody may
                 self.states.done(tp, None if dry_run else self._storing(log, outcome))
-                self.on_change()
+                self.changed.emit()
 
     def _check_wanted(self, topic_partition: TopicPartition) -> None:
         """Raise what ends a pass over a partition: the broker's end, or somebody who wants it."""
@@ -252,7 +255,7 @@ class LogCleanerManager(LogService):
         Kafka does so at its next start only.
         """
         marked = self.marks.forget(topic_partition)
-        self.on_change()
+        self.changed.emit()
         return marked
 
     # -- retention of compacted logs -----------------------------------------------------
@@ -286,18 +289,25 @@ class LogCleanerManager(LogService):
 
     # -- what happens to partitions ------------------------------------------------------
 
+    def follow(self, events: LogEvents) -> Iterable[Unsubscribe]:
+        """Keep marks and states true to the partitions, and take up other settings."""
+        return (
+            events.partition_removed.subscribe(self._forget),
+            events.partition_moved.subscribe(self.marks.move),
+            events.reconfigured.subscribe(self._reconfigure),
+            events.config_changed.subscribe(self._stop_uncompacted),
+        )
+
+    def start(self) -> None:
+        """Do nothing: passes are run by those who ask for them."""
+
     def stop(self) -> None:
         """Stop every cleaning that somebody asked for; none begins any more."""
         self.states.stop()
 
-    def partition_removed(self, topic_partition: TopicPartition) -> None:
-        """Forget a partition."""
+    def _forget(self, topic_partition: TopicPartition) -> None:
         self.states.forget(topic_partition)
         self.marks.forget(topic_partition)
-
-    def partition_moved(self, topic_partition: TopicPartition, log_dir: str) -> None:
-        """Take the mark of a partition along that is left alone."""
-        self.marks.move(topic_partition, log_dir)
 
     def pause(self, topic_partition: TopicPartition) -> None:
         """Stop a partition's cleaning, wait for its end, and keep it from being cleaned.
@@ -310,27 +320,23 @@ class LogCleanerManager(LogService):
     def resume(self, topic_partition: TopicPartition) -> None:
         """Take back one `pause`."""
         self.states.resume(topic_partition)
-        self.on_change()
+        self.changed.emit()
 
     def try_pause(self, topic_partition: TopicPartition) -> bool:
         """Keep a partition from being cleaned, unless somebody has it already: False then."""
         return bool(self.states.pause_idle([topic_partition]))
 
-    def reconfigure(self, config: BrokerConfig) -> None:
+    def _reconfigure(self, config: BrokerConfig) -> None:
         """Take up other settings: for the passes that begin from now on."""
         self._broker_config = self.chooser.broker_config = config
         self.config = CleanerConfig.from_broker(config)
 
-    def config_changed(self, topic: str) -> None:
+    def _stop_uncompacted(self, topic: str) -> None:
         """Stop the cleaning of logs that are no longer compacted."""
         for log in self._logs.registry.open_logs():
             tp = log.topic_partition
             if tp.topic == topic and not log.config.compact and self.states.is_in_progress(tp):
                 self.states.abort(tp)
-
-
-def _nothing() -> None:
-    pass
 
 
 def _unless_disk_fails(store: Callable[[], None]) -> None:

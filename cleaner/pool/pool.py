@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.cleaner.pool.metrics import CleanerMetrics, metrics_of
 from logstore.cleaner.pool.throttle import Throttles
-from logstore.cleaner.pool.worker import CleanerWorker, PassListener
-from logstore.manager.services import LogService
+from logstore.cleaner.pool.worker import CleanerWorker
+from logstore.runtime import Signal
 from logstore.types import INT64_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Iterable
 
     from logstore.cleaner.manager import LogCleanerManager
     from logstore.cleaner.stats import CleanerStats
     from logstore.config.broker_config import BrokerConfig
-    from logstore.runtime import Runtime, ScheduledTask
-    from logstore.types import TopicPartition
+    from logstore.manager.services import LogEvents
+    from logstore.runtime import Runtime, ScheduledTask, Unsubscribe
 
 
 class _Thread:
@@ -52,7 +52,7 @@ class _Rounds(NamedTuple):
         return (now_ms - self.since_ms) % self.backoff_ms
 
 
-class CleanerPool(LogService):
+class CleanerPool:
     """Cleaner threads over the logs of a log manager.
 
     Parameters
@@ -67,8 +67,8 @@ class CleanerPool(LogService):
 
     Attributes
     ----------
-    on_pass : callable or None
-        Told the numbers of each pass that came to its end, in the thread of its worker.
+    pass_ended : Signal of CleanerStats
+        The numbers of each pass that came to its end; in the thread of its worker, under no lock.
 
     Notes
     -----
@@ -85,14 +85,23 @@ class CleanerPool(LogService):
         self._clock = runtime.clock
         self._manager = manager
         self._config = config
-        self.on_pass: PassListener | None = None
+        self.pass_ended: Signal[[CleanerStats]] = Signal("the end of a pass")
         self._lock = runtime.lock()
         self._threads: list[_Thread] = []
         self._sleeps = False
-        manager.on_change = self.log_changed
+        manager.changed.subscribe(self._wake_sleepers)
         # Without threads time stands still while a step is taken.
         manager.lifetime.add(self)
         self._throttles = Throttles(runtime, config, eager=not runtime.scheduler.is_concurrent)
+
+    def follow(self, events: LogEvents) -> Iterable[Unsubscribe]:
+        """Look at the logs in the next round once something has changed; take up settings."""
+        return (
+            events.partition_added.subscribe(self._wake_sleepers),
+            events.config_changed.subscribe(self._wake_sleepers),
+            events.log_changed.subscribe(self._wake_sleepers),
+            events.reconfigured.subscribe(self.reconfigure),
+        )
 
     def start(self) -> None:
         """Begin to clean, at once."""
@@ -104,28 +113,11 @@ class CleanerPool(LogService):
                 self._throttles,
                 number=number,
                 backoff_ms=self._config.log_cleaner_backoff_ms,
-                on_pass=self._tell,
+                on_pass=self.pass_ended.emit,
             )
             thread = _Thread(worker)
             self._threads.append(thread)
             self._schedule(thread, 0)
-
-    def partition_added(self, topic_partition: TopicPartition) -> None:
-        """Look at the logs in the next round."""
-        self._wake()
-
-    def resume(self, topic_partition: TopicPartition) -> None:
-        """Look at the logs in the next round."""
-        self._wake()
-
-    def config_changed(self, topic: str) -> None:
-        """Look at the logs in the next round."""
-        self._wake()
-
-    def log_changed(self) -> None:
-        """Look at the logs in the next round."""
-        if self._sleeps:
-            self._wake()
 
     def stop(self) -> None:
         """Stop every worker and wait for it; a pass under way ends like an aborted one."""
@@ -173,10 +165,6 @@ class CleanerPool(LogService):
             ),
         )
 
-    def _tell(self, stats: CleanerStats) -> None:
-        if self.on_pass is not None:
-            self.on_pass(stats)
-
     # -- driving -------------------------------------------------------------------------
 
     def _schedule(self, thread: _Thread, delay_ms: int) -> None:
@@ -217,8 +205,10 @@ class CleanerPool(LogService):
         thread.wakes_ms = now_ms + delay_ms
         return delay_ms
 
-    def _wake(self) -> None:
+    def _wake_sleepers(self, *_: object) -> None:
         """Let every worker that sleeps through its rounds take part in the next one again."""
+        if not self._sleeps:
+            return
         with self._lock:
             self._sleeps = False
             now_ms = self._clock.monotonic_ms()

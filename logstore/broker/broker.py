@@ -151,6 +151,7 @@ class Broker(Generic[ClockT]):
 
         cleaner = LogCleanerManager(self.runtime, self.manager, self.broker_config)
         self._cleaner = cleaner
+        self.manager.services.add_holder(cleaner)
         self._pool = CleanerPool(self.runtime, cleaner, self.broker_config)
         self.manager.start([Housekeeping(self.manager), self.coordinator, cleaner, self._pool])
 
@@ -564,6 +565,7 @@ class Broker(Generic[ClockT]):
             from logstore.cleaner.manager import LogCleanerManager
 
             self._cleaner = LogCleanerManager(self.runtime, self.manager, self.broker_config)
+            self.manager.services.add_holder(self._cleaner)
             self.manager.services.add(self._cleaner)
         return self._cleaner
 

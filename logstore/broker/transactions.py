@@ -45,15 +45,15 @@ from logstore.errors import (
     TransactionCoordinatorFencedError,
     UnknownTopicOrPartitionError,
 )
-from logstore.manager.services import LogService
 from logstore.names import TRANSACTION_STATE_TOPIC
 from logstore.types import NO_PRODUCER_ID, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from logstore.manager.manager import LogManager
-    from logstore.runtime import Runtime, ScheduledTask
+    from logstore.manager.services import LogEvents
+    from logstore.runtime import Runtime, ScheduledTask, Unsubscribe
 
 __all__ = ["ProducerIdAndEpoch", "TransactionConfig", "TransactionCoordinator"]
 
@@ -63,7 +63,7 @@ LAST_EPOCH = INT16_MAX - 1
 """The last epoch a producer gets; one is kept back, with which it can still be fenced."""
 
 
-class TransactionCoordinator(LogService):
+class TransactionCoordinator:
     """Gives out producer ids, and begins and ends transactions.
 
     A service of the log manager: as such it finishes at its start what a crash left prepared, and
@@ -404,14 +404,16 @@ class TransactionCoordinator(LogService):
                 task.cancel()
         self._expiry_task = self._abort_task = None
 
-    def log_changed(self) -> None:
-        """Look for ids out of use again: the change may be one of theirs."""
+    def follow(self, events: LogEvents) -> Iterable[Unsubscribe]:
+        """Look for ids out of use again when something has changed that may be one of theirs."""
+        return (
+            events.log_changed.subscribe(self._wake),
+            events.config_changed.subscribe(self._wake),  # a copied topic may be the engine's now
+        )
+
+    def _wake(self, *_: object) -> None:
         if (task := self._expiry_task) is not None:
             task.wake()
-
-    def config_changed(self, topic: str) -> None:
-        """Look for ids out of use again: a copied topic may be this engine's own now."""
-        self.log_changed()
 
     def _expiry_idle_ms(self) -> int | None:
         """Return how long no id expires; what could not be forgotten is tried again."""

@@ -6,7 +6,7 @@ The log manager owns one a data directory; it is offline from the first failure 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.checkpoint.atomic import remove_temporary
@@ -43,7 +43,7 @@ from logstore.names import (
     deletion_dir_name,
     parse_log_dir,
 )
-from logstore.runtime import Lifetime, OverlayFileSystem, make_dirs_durably, remove_tree
+from logstore.runtime import Lifetime, OverlayFileSystem, Signal, make_dirs_durably, remove_tree
 from logstore.runtime.guard import StorageGuard
 from logstore.topics.store import TOPICS_FILE
 
@@ -99,8 +99,8 @@ class LogDirectory:
         How often a checkpoint was written.
     offline_reason : str or None
         Why nothing of it can be used any more; None while it can.
-    on_offline : callable, optional
-        Told the reason; the owner then takes the logs in it offline too.
+    went_offline : Signal of str
+        It became so, and why; under whatever lock the one who met the failure holds.
 
     Raises
     ------
@@ -136,7 +136,7 @@ class LogDirectory:
         self._at_rest: set[TopicPartition] = set()
         self._damaged: set[str] = set()  # checkpoints that are not read until they are written
         self.offline_reason: str | None = None
-        self.on_offline: Callable[[str], None] | None = None
+        self.went_offline: Signal[[str]] = Signal(f"the failure of data directory {path}")
         self._file_lock: FileLock | None = None
         self._folder_deletions: list[_FolderDeletion] = []
         lifetime = Lifetime(f"data directory {path}")
@@ -224,8 +224,7 @@ class LogDirectory:
         if self.offline_reason is None:
             logger.error("data directory %s is offline: %s", self.path, reason)
             self.offline_reason = reason
-            if self.on_offline is not None:
-                self.on_offline(reason)
+            self.went_offline.emit(reason)
 
     def guard(self, what: str, topic_partition: TopicPartition | None = None) -> StorageGuard:
         """Take the directory offline if a file operation inside fails.

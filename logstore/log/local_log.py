@@ -22,7 +22,7 @@ from logstore.errors import (
 from logstore.log.replay import rebuild_producer_state
 from logstore.log.split import split_segment
 from logstore.names import DELETED_SUFFIX, SEGMENT_SUFFIXES, file_name
-from logstore.runtime import Lifetime
+from logstore.runtime import Lifetime, Signal
 from logstore.runtime.guard import StorageGuard
 from logstore.segment.segment import LogSegment
 from logstore.segment.swap import swap_segments
@@ -74,11 +74,14 @@ class LocalLog:
         Whether a failure of the disk put an end to the use of this log.
     lifetime : Lifetime
         Over once the log is closed, or gone with its topic.
-    on_offline : callable, optional
-        Told the reason when a failure of the disk takes the log offline; the owner then takes the
-        rest of the data directory offline too.
-    on_change : callable, optional
-        Told of each append, roll, flush and cut.
+    changed : Signal
+        An append, a roll, a flush, a cut, or an offset that moved: by then readers see it. Under
+        the lock.
+    went_offline : Signal of str
+        A failure of the disk took the log offline, and why. Under whatever lock the one who met it
+        holds.
+    closed : Signal
+        Nobody can use the log any more: it was closed, or deleted. Under the lock.
     """
 
     def __init__(
@@ -104,8 +107,9 @@ class LocalLog:
         self.recovery_point = recovery_point
         self.generation = 0
         self.lock = runtime.lock()
-        self.on_offline: Callable[[str], None] | None = None
-        self.on_change: Callable[[], None] | None = None
+        self.changed: Signal[[]] = Signal(f"a change of {topic_partition}")
+        self.went_offline: Signal[[str]] = Signal(f"the failure of {topic_partition}")
+        self.closed: Signal[[]] = Signal(f"the end of {topic_partition}")
         self.last_flush_ms = runtime.clock.now_ms()
         self._truncating = False
         self.publish_end(log_end_offset)
@@ -159,8 +163,7 @@ class LocalLog:
         if self._offline_reason is None:
             self._offline_reason = reason
             self.is_offline = True
-            if self.on_offline is not None:
-                self.on_offline(reason)
+            self.went_offline.emit(reason)
 
     # -- durability ----------------------------------------------------------------------
 
@@ -188,8 +191,7 @@ class LocalLog:
                 self.runtime.fs.sync_dir(self.directory)
             self.recovery_point = max(target, self.recovery_point)
             self.last_flush_ms = self.runtime.clock.now_ms()
-            if self.on_change is not None:
-                self.on_change()
+            self.changed.emit()
 
     def come_to_rest(self) -> None:
         """Leave the files as a clean stop does. The lock is held."""
@@ -232,6 +234,7 @@ class LocalLog:
             self.close_files()
             self._deletions.clear()
             self.lifetime.end(why, kind)
+            self.closed.emit()
 
     def close_files(self) -> None:
         """Close every file as it is."""

@@ -11,8 +11,8 @@ calls the cleaner; the cleaner asks for segments and hands back others through `
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from logstore.errors import CorruptRecordError, PolicyViolationError, UnsupportedFormatError
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from logstore.log.epochs import LeaderEpochCache
     from logstore.log.finding import Finding
     from logstore.producers.state import ProducerStateManager
-    from logstore.runtime import Runtime
+    from logstore.runtime import Runtime, Unsubscribe
     from logstore.segment.segment import LogSegment
     from logstore.segment.segments import LogSegments
 
@@ -191,6 +191,32 @@ class Log:
         """Whether a failure of the disk put an end to the use of this log."""
         return self.local.is_offline
 
+    def subscribe(self, listener: Callable[[], object]) -> Unsubscribe:
+        """Tell a listener, from now on, whenever there may be something new to ask this log.
+
+        That is after an append, a roll, a flush or a cut, when an offset moved (log start, high
+        watermark, last stable offset), and when the log went offline, was closed or deleted: then
+        what it is asked raises.
+
+        Parameters
+        ----------
+        listener : callable
+            Told in the thread that changes the log, which mostly holds the log's lock: it may look
+            at offsets, and wakes somebody for all else. What it raises is logged, and neither
+            undoes the change nor keeps other listeners from being told.
+
+        Returns
+        -------
+        callable
+            Ends the subscription.
+        """
+        local = self.local
+        with ExitStack() as subscriptions:
+            for signal in (local.changed, local.closed):
+                subscriptions.callback(signal.subscribe(listener))
+            subscriptions.callback(local.went_offline.subscribe(lambda _: listener()))
+            return subscriptions.pop_all().close
+
     # -- closing -------------------------------------------------------------------------
 
     def close(self) -> CheckpointOffsets | None:
@@ -220,6 +246,7 @@ class Log:
                 offsets = self.offsets.checkpoint()
             local.close_files()
             self.lifetime.end()
+            local.closed.emit()
             return offsets
 
     @contextmanager

@@ -74,8 +74,7 @@ class LogOffsets:
             stable = high_watermark if unstable is None else max(unstable, self.log_start_offset)
             self.last_stable_offset = min(stable, high_watermark)
             self.high_watermark = high_watermark
-            if local.on_change is not None:
-                local.on_change()
+            local.changed.emit()
 
     def maybe_increment_log_start_offset(self, offset: int) -> bool:
         """Raise the log start: readers no longer see what lies below (storage-format §13.2).

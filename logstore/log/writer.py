@@ -264,8 +264,7 @@ class LogWriter:
             local.flush(base, force=is_new)
             segment = local.add_segment(base) if is_new else local.renew_segment(active)
             local.publish_end(base)
-            if local.on_change is not None:
-                local.on_change()
+            local.changed.emit()
             if VERIFY:
                 if is_new:
                     active._check()

@@ -8,14 +8,14 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from logstore.errors import LogStoreError, UnknownTopicOrPartitionError
-from logstore.manager.services import LogService
 from logstore.types import INT64_MAX
 
 if TYPE_CHECKING:
     from logstore.log.log import Log
     from logstore.log.retention import RetentionDecision
     from logstore.manager.manager import LogManager
-    from logstore.runtime import ScheduledTask
+    from logstore.manager.services import LogEvents
+    from logstore.runtime import ScheduledTask, Unsubscribe
     from logstore.types import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ def _one_of_many(topic_partition: TopicPartition, what: str) -> Iterator[None]:
         logger.warning("%s: %s failed: %s", topic_partition, what, error)
 
 
-class Housekeeping(LogService):
+class Housekeeping:
     """Kafka's background tasks of the log manager, under its names and on its intervals.
 
     Retention of topics whose policy only deletes, flushing by `flush.ms`, the checkpoints, the
@@ -135,28 +135,21 @@ class Housekeeping(LogService):
             task.cancel()
         self._tasks.clear()
 
-    def log_changed(self) -> None:
-        """See that the tasks run at the next of their moments."""
+    def follow(self, events: LogEvents) -> Iterable[Unsubscribe]:
+        """Look at the logs again at the tasks' next moments, once something has changed."""
+        return (
+            events.log_changed.subscribe(self._on_log_changed),
+            events.partition_added.subscribe(self._wake),
+            events.partition_removed.subscribe(self._wake),
+            events.partition_moved.subscribe(self._wake),
+            events.config_changed.subscribe(self._wake),
+        )
+
+    def _on_log_changed(self) -> None:
         self._watermarks_moved = True
         self._wake()
 
-    def partition_added(self, topic_partition: TopicPartition) -> None:
-        """Look at the logs again."""
-        self._wake()
-
-    def partition_removed(self, topic_partition: TopicPartition) -> None:
-        """Look at the logs again."""
-        self._wake()
-
-    def partition_moved(self, topic_partition: TopicPartition, log_dir: str) -> None:
-        """Look at the logs again."""
-        self._wake()
-
-    def config_changed(self, topic: str) -> None:
-        """Look at the logs again."""
-        self._wake()
-
-    def _wake(self) -> None:
+    def _wake(self, *_: object) -> None:
         for task in self._tasks:
             task.wake()
 

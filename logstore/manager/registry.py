@@ -70,7 +70,7 @@ class LogRegistry:
         self._read_only = read_only
         self._logs: dict[TopicPartition, Log] = {}
         for directory in directories:
-            directory.on_offline = partial(self._take_logs_offline, directory)
+            directory.went_offline.subscribe(partial(self._take_logs_offline, directory))
 
     # -- logs ----------------------------------------------------------------------------
 
@@ -151,9 +151,10 @@ class LogRegistry:
         except UnknownTopicOrPartitionError:  # another process moved it, or deleted it
             self._homes[topic_partition] = find_folder(self.directories, topic_partition)
             return self._open(topic_partition)
-        log.local.on_offline = directory.go_offline
-        log.local.on_change = self._services.log_changed
-        self._services.log_changed()  # what is opened is looked after, too
+        log_changed = self._services.events.log_changed
+        log.local.went_offline.subscribe(partial(self._take_directory_offline, log))
+        log.local.changed.subscribe(log_changed.emit)
+        log_changed.emit()  # what is opened is looked after, too
         return log
 
     def _load(self, topic_partition: TopicPartition, directory: LogDirectory) -> Log:
@@ -231,7 +232,7 @@ class LogRegistry:
         directory = min(self.directories, key=lambda each: len(each.partitions))
         directory.partitions.add(topic_partition)
         self._homes[topic_partition] = directory
-        self._services.partition_added(topic_partition)
+        self._services.events.partition_added.emit(topic_partition)
         return directory
 
     @one_at_a_time
@@ -255,8 +256,7 @@ class LogRegistry:
         with self._services.paused(topic_partition), log.at_rest():
             move.begin()
             self._homes[topic_partition] = target
-            self._services.partition_moved(topic_partition, target.path)
-            log.local.on_offline = target.go_offline
+            self._services.events.partition_moved.emit(topic_partition, target.path)
             try:
                 log.go_on_in(self._load(topic_partition, target))
             except BaseException:
@@ -290,7 +290,7 @@ class LogRegistry:
             del self._homes[tp]
             if directory not in touched:
                 touched.append(directory)
-            self._services.partition_removed(tp)
+            self._services.events.partition_removed.emit(tp)
         for directory in touched:
             with directory.guard("cannot write checkpoints"):
                 directory.forget_retired()
@@ -310,6 +310,11 @@ class LogRegistry:
             self.runtime.scheduler.schedule(
                 "kafka-delete-logs", self.delete_folders, delay_ms=delay_ms
             )
+
+    def _take_directory_offline(self, log: Log, reason: str) -> None:
+        directory = self._homes.get(log.topic_partition)  # as it is now: the log may have moved
+        if directory is not None and not log.lifetime.is_over:
+            directory.go_offline(reason)
 
     def _take_logs_offline(self, directory: LogDirectory, reason: str) -> None:
         for tp, log in list(self._logs.items()):

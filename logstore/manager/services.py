@@ -1,23 +1,57 @@
-"""What works on the logs besides those who append and read: the interface, and who tells it.
+"""The services of a log manager, the events that they follow, and the holds on partitions.
 
-The log manager owns its services and tells them what changes. Housekeeping is one, the cleaner
-another.
+A service works on the logs besides those who append and read: housekeeping is one, the transaction
+coordinator, the cleaner and its pool are others. The manager owns them, starts and stops them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from logstore.types import TopicPartition
+from logstore.runtime import Signal
 
 if TYPE_CHECKING:
     from logstore.config.broker_config import BrokerConfig
+    from logstore.runtime import Unsubscribe
+    from logstore.types import TopicPartition
 
 
-class LogService:
-    """Something that works on the logs of a manager; each method does nothing unless overridden."""
+class LogEvents:
+    """The events of the logs of one manager.
+
+    All but `log_changed` come under the manager's lock.
+
+    Attributes
+    ----------
+    partition_added, partition_removed : Signal of TopicPartition
+        A partition is new here, or was deleted.
+    partition_moved : Signal of TopicPartition, str
+        A partition, held, lives in another data directory from now on.
+    config_changed : Signal of str
+        A topic's effective configuration may have changed.
+    reconfigured : Signal of BrokerConfig
+        Other broker settings, which were checked, are in force.
+    log_changed : Signal
+        Some log was opened (under the manager's lock), or has changed (`LocalLog.changed`, under
+        that log's lock); often.
+    """
+
+    def __init__(self) -> None:
+        self.partition_added: Signal[[TopicPartition]] = Signal("a new partition")
+        self.partition_removed: Signal[[TopicPartition]] = Signal("a deleted partition")
+        self.partition_moved: Signal[[TopicPartition, str]] = Signal("a partition that moved")
+        self.config_changed: Signal[[str]] = Signal("a topic's other configuration")
+        self.reconfigured: Signal[[BrokerConfig]] = Signal("other broker settings")
+        self.log_changed: Signal[[]] = Signal("a change of any log")
+
+
+class LogService(Protocol):
+    """A service of a log manager."""
+
+    def follow(self, events: LogEvents) -> Iterable[Unsubscribe]:
+        """Subscribe to events; what is returned is called once the services are stopped."""
 
     def start(self) -> None:
         """Begin; the scheduler of the runtime runs."""
@@ -25,110 +59,83 @@ class LogService:
     def stop(self) -> None:
         """End; nothing of it runs afterwards."""
 
-    def partition_added(self, topic_partition: TopicPartition) -> None:
-        """Hear of a new partition."""
 
-    def partition_removed(self, topic_partition: TopicPartition) -> None:
-        """Hear that a partition was deleted."""
-
-    def partition_moved(self, topic_partition: TopicPartition, log_dir: str) -> None:
-        """Hear that a partition, paused, lives in another data directory from now on."""
+class PartitionHolder(Protocol):
+    """Somebody who works on partitions, and lets go of one that is to be cut, moved or deleted."""
 
     def pause(self, topic_partition: TopicPartition) -> None:
-        """Let go of a partition, and keep away from it: it is about to be cut, moved or deleted."""
+        """Let go of a partition, and keep away from it."""
+
+    def try_pause(self, topic_partition: TopicPartition) -> bool:
+        """Keep away from a partition until `resume`; False, at once, if it is being worked on."""
 
     def resume(self, topic_partition: TopicPartition) -> None:
         """Take back one `pause`; not called for a partition that was deleted."""
 
-    def try_pause(self, topic_partition: TopicPartition) -> bool:
-        """Keep away from a partition until `resume`; False, at once, if it is being worked on."""
-        return True
-
-    def config_changed(self, topic: str) -> None:
-        """Hear that a topic's effective configuration may have changed."""
-
-    def reconfigure(self, config: BrokerConfig) -> None:
-        """Obey other broker settings, which were checked, from now on."""
-
-    def log_changed(self) -> None:
-        """Hear that some log was opened, appended to, rolled, flushed or cut; often: be quick."""
-
 
 class LogServices:
-    """The services of one manager; what one is told, all are, in the order they came."""
+    """The services of one manager, and its holders of partitions.
+
+    Attributes
+    ----------
+    events : LogEvents
+        Emitted by the manager and its parts.
+    """
 
     def __init__(self) -> None:
+        self.events = LogEvents()
         self._services: list[LogService] = []
+        self._subscriptions: list[Unsubscribe] = []
+        self._holders: list[PartitionHolder] = []
 
     def add(self, service: LogService) -> None:
-        """Tell a service too from now on."""
+        """Let a service follow the events from now on."""
         self._services.append(service)
+        self._subscriptions.extend(service.follow(self.events))
+
+    def add_holder(self, holder: PartitionHolder) -> None:
+        """Ask a holder too, from now on, before somebody else gets a partition."""
+        self._holders.append(holder)
 
     def stop(self) -> None:
-        """Stop all services, the last first, and forget them."""
+        """Stop all services, the last first; then they and the holders are forgotten."""
         for service in reversed(self._services):
             service.stop()
+        for unsubscribe in self._subscriptions:
+            unsubscribe()
         self._services.clear()
-
-    def partition_added(self, topic_partition: TopicPartition) -> None:
-        """Tell of a new partition."""
-        for service in self._services:
-            service.partition_added(topic_partition)
-
-    def partition_removed(self, topic_partition: TopicPartition) -> None:
-        """Tell of a deleted partition."""
-        for service in self._services:
-            service.partition_removed(topic_partition)
-
-    def partition_moved(self, topic_partition: TopicPartition, log_dir: str) -> None:
-        """Tell of a partition that moved."""
-        for service in self._services:
-            service.partition_moved(topic_partition, log_dir)
-
-    def config_changed(self, topic: str) -> None:
-        """Tell of another configuration."""
-        for service in self._services:
-            service.config_changed(topic)
-
-    def reconfigure(self, config: BrokerConfig) -> None:
-        """Tell of other broker settings."""
-        for service in self._services:
-            service.reconfigure(config)
-
-    def log_changed(self) -> None:
-        """Tell of an opening, an append, a roll, a flush or a cut; quick."""
-        for service in self._services:
-            service.log_changed()
+        self._subscriptions.clear()
+        self._holders.clear()
 
     def pause(self, topic_partition: TopicPartition) -> None:
-        """Let every service let go of a partition that is about to be deleted."""
-        for service in self._services:
-            service.pause(topic_partition)
+        """Let every holder let go of a partition that is about to be deleted."""
+        for holder in self._holders:
+            holder.pause(topic_partition)
 
     @contextmanager
     def paused_if_idle(self, topic_partition: TopicPartition) -> Iterator[bool]:
-        """Keep every service away from a partition, unless one of them is at work on it."""
-        done: list[LogService] = []
+        """Keep every holder away from a partition, unless one of them is at work on it."""
+        done: list[PartitionHolder] = []
         try:
-            for service in self._services:
-                if not service.try_pause(topic_partition):
+            for holder in self._holders:
+                if not holder.try_pause(topic_partition):
                     yield False
                     return
-                done.append(service)
+                done.append(holder)
             yield True
         finally:
-            for service in reversed(done):
-                service.resume(topic_partition)
+            for holder in reversed(done):
+                holder.resume(topic_partition)
 
     @contextmanager
     def paused(self, topic_partition: TopicPartition) -> Iterator[None]:
-        """Keep every service away from a partition."""
-        done: list[LogService] = []
+        """Keep every holder away from a partition."""
+        done: list[PartitionHolder] = []
         try:
-            for service in self._services:
-                service.pause(topic_partition)
-                done.append(service)
+            for holder in self._holders:
+                holder.pause(topic_partition)
+                done.append(holder)
             yield
         finally:
-            for service in reversed(done):
-                service.resume(topic_partition)
+            for holder in reversed(done):
+                holder.resume(topic_partition)

@@ -156,7 +156,7 @@ class TopicAdmin:
         catalog.reconfigure(config)
         for name, old in before.items():
             self._config_changed(name, old)
-        self._services.reconfigure(config)
+        self._services.events.reconfigured.emit(config)
         return notes
 
     def _config_changed(self, topic: str, before: LogConfig | None = None) -> None:
@@ -169,7 +169,7 @@ class TopicAdmin:
                     directory.step_back_cleaner_offsets(topic)
         for log in self._registry.open_logs_of(topic):
             log.local.set_config(config)
-        self._services.config_changed(topic)
+        self._services.events.config_changed.emit(topic)
 
     @one_at_a_time
     def delete(self, name: str) -> None:

@@ -36,6 +36,7 @@ from logstore.runtime.open_files import raise_descriptor_limit
 from logstore.runtime.overlay import OverlayFileSystem
 from logstore.runtime.readonly import ReadOnlyFileSystem
 from logstore.runtime.scheduler import Deadlock, ScheduledTask, Scheduler
+from logstore.runtime.signals import Signal, Unsubscribe
 from logstore.runtime.threads import ThreadScheduler
 
 __all__ = [
@@ -60,8 +61,10 @@ __all__ = [
     "ScheduledTask",
     "Scheduler",
     "ShiftedClock",
+    "Signal",
     "SystemClock",
     "ThreadScheduler",
+    "Unsubscribe",
     "VirtualClock",
     "clear_folder",
     "directory_of",

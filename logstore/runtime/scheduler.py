@@ -405,7 +405,7 @@ class QueueScheduler:
             task.failures += 1
             task.last_error = error
             task._was_woken = True  # the next run tries again
-            if not _is_contained(error):
+            if not is_contained(error):
                 raise
             logger.exception("scheduled task %s failed", task.name)
         finally:
@@ -483,7 +483,7 @@ def _forget_in_child() -> None:
 os.register_at_fork(after_in_child=_forget_in_child)
 
 
-def _is_contained(error: BaseException) -> bool:
+def is_contained(error: BaseException) -> bool:
     """Tell whether an error stays with the work that raised it; see the module."""
     return isinstance(error, Exception) and not isinstance(error, AssertionError)
 
@@ -493,7 +493,7 @@ def outcome(task: Callable[[], T]) -> T | BaseException:
     try:
         return task()
     except BaseException as error:
-        if not _is_contained(error):
+        if not is_contained(error):
             raise
         return error
 

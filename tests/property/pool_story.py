@@ -160,7 +160,7 @@ class PoolStory:
         self.broker = start_broker(self.fs, self.clock, self.seed, BROKER, self.check)
         self.scheduler: SteppedScheduler = self.broker.runtime.scheduler
         self.watch_passes(self.broker.cleaner)
-        self.broker.pool.on_pass = lambda stats: self.tally.update(passes=1)
+        self.broker.pool.pass_ended.subscribe(lambda stats: self.tally.update(passes=1))
 
     def watch_passes(self, manager: LogCleanerManager) -> None:
         """See that no partition has two passes at once."""

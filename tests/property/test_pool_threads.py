@@ -146,7 +146,7 @@ def run_crew(directory: Path, counts: dict[str, int], seconds: float, errors: li
         broker.create_topic(name, count, configs)
         ledgers |= {TopicPartition(name, number): Ledger() for number in range(count)}
     crew = Crew(broker, ledgers, {"doomed"}, random.SystemRandom().getrandbits(32))
-    broker.pool.on_pass = lambda stats: crew.tally.update(passes=1)
+    broker.pool.pass_ended.subscribe(lambda stats: crew.tally.update(passes=1))
     for number in range(4):
         crew.hire(f"writer-{number}", writer)
     for number in range(3):

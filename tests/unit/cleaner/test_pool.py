@@ -52,7 +52,7 @@ def offsets(broker: Broker, name: str = "users", partition: int = 0) -> list[int
 def passes_of(broker: Broker) -> list[CleanerStats]:
     """Return the list that the passes to come are added to."""
     passes: list[CleanerStats] = []
-    broker.pool.on_pass = passes.append
+    broker.pool.pass_ended.subscribe(passes.append)
     return passes
 
 
@@ -546,6 +546,6 @@ def test_who_follows_the_logs_hears_of_a_pass_once_the_partition_is_free() -> No
         topic(broker)
         fill(broker)
         heard: list[object] = []
-        broker.cleaner.on_change = lambda: heard.append(broker.cleaner.states.of(USERS))
+        broker.cleaner.changed.subscribe(lambda: heard.append(broker.cleaner.states.of(USERS)))
         broker.clean("users", force=True)
         assert heard == [None]

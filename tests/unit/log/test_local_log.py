@@ -305,7 +305,7 @@ def test_other_settings_hold_from_the_next_segment_on(world):
 def test_an_offline_log_refuses_all_and_tells_its_owner_once(world):
     reasons = []
     log = in_segments(world.log())
-    log.local.on_offline = reasons.append
+    log.local.went_offline.subscribe(reasons.append)
     log.local.go_offline("the disk is full")
     log.local.go_offline("again")
     assert (log.is_offline, reasons) == (True, ["the disk is full"])

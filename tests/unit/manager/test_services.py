@@ -205,23 +205,19 @@ def test_services_hear_of_partitions_and_configurations(kept):
     heard = []
 
     class Listener:
+        def follow(self, events):
+            return [
+                events.partition_added.subscribe(lambda tp: heard.append(f"+{tp}")),
+                events.partition_removed.subscribe(lambda tp: heard.append(f"-{tp}")),
+                events.config_changed.subscribe(lambda topic: heard.append(f"config {topic}")),
+                events.log_changed.subscribe(lambda: heard.append("moved")),
+            ]
+
         def start(self):
             heard.append("start")
 
         def stop(self):
             heard.append("stop")
-
-        def partition_added(self, topic_partition):
-            heard.append(f"+{topic_partition}")
-
-        def partition_removed(self, topic_partition):
-            heard.append(f"-{topic_partition}")
-
-        def config_changed(self, topic):
-            heard.append(f"config {topic}")
-
-        def log_changed(self):
-            heard.append("moved")
 
         def pause(self, topic_partition):
             heard.append(f"pause {topic_partition}")
@@ -230,7 +226,9 @@ def test_services_hear_of_partitions_and_configurations(kept):
             heard.append(f"resume {topic_partition}")
 
     manager = kept.open()
-    manager.start([Listener()])
+    listener = Listener()
+    manager.start([listener])
+    manager.services.add_holder(listener)
     manager.topics.create("a", 2, {})
     manager.topics.alter("a", {"retention.ms": "5"})
     fill(manager.log(A0), 1)
@@ -242,6 +240,8 @@ def test_services_hear_of_partitions_and_configurations(kept):
         *("pause a-0", "moved", "resume a-0"),
         *("pause a-0", "-a-0", "pause a-1", "-a-1", "stop"),
     ]
+    manager.topics.create("b", 1, {})
+    assert heard[-1] == "stop", "a service that was stopped follows nothing any more"
 
 
 def test_a_task_that_fails_stops_no_other(kept):
