@@ -4,6 +4,7 @@ What holds for any input is in tests/property/test_record_kernels.py.
 """
 
 import os
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -83,6 +84,43 @@ def test_crc32c_of_every_short_slice():
     for start in range(len(data)):
         for end in range(start, len(data) + 1):
             assert kernels.crc32c(array(data), start, end) == google_crc32c.value(data[start:end])
+
+
+@pytest.mark.parametrize("part", (jit.CRC_SHORT, jit.CRC_LONG))
+def test_crc32c_of_ranges_that_are_taken_three_parts_at_a_time(part):
+    """Just below, at and above one round of three parts, two of them, and both sizes together."""
+    data = random.Random(5).randbytes(6 * part + 3 * jit.CRC_SHORT + 20)
+    for around in (3 * part, 6 * part, 6 * part + 3 * jit.CRC_SHORT):
+        for size in range(around - 9, around + 10):
+            found = kernels.crc32c(array(data), 3, 3 + size)
+            assert found == google_crc32c.value(data[3 : 3 + size]), size
+
+
+def test_crc_shifts_are_what_zero_bytes_do():
+    for table, size in enumerate((jit.CRC_LONG, jit.CRC_SHORT)):
+        for register in (1, 0x80000000, 0xDEADBEEF):
+            byte = register
+            for _ in range(size):
+                byte = (byte >> 8) ^ int(jit.CRC_TABLES[0, byte & 0xFF])
+            assert kernels._shifted_crc(table, np.uint64(register)) == byte
+
+
+def test_both_byte_steps_agree():
+    """The processor's instruction, if it has one, and the tables."""
+    register = np.uint64(0xFFFFFFFF)
+    for byte in b"123456789":
+        register = np.uint64(jit._crc32c_byte_by_tables(register, np.uint8(byte)))
+    assert int(register) ^ 0xFFFFFFFF == 0xE3069283
+
+
+@pytest.mark.parametrize("position", (0, 1, 5))
+def test_integers_are_read_big_endian_and_signed_at_any_position(position):
+    data = bytes(position) + bytes.fromhex("80000000fffffffe") + b"?"
+    whole = array(data)
+    assert kernels.read_i64(whole, position) == -(2**63) + 0xFFFFFFFE
+    assert kernels.read_i32(whole, position) == -(2**31)
+    assert kernels.read_i32(whole, position + 4) == -2
+    assert kernels.read_i16(whole, position) == -(2**15)
 
 
 def test_both_word_steps_agree():
