@@ -7,7 +7,6 @@ import pytest
 from logstore.checkpoint.offsets import LOG_START_OFFSETS, RECOVERY_POINTS, REPLICATION_OFFSETS
 from logstore.log import NewRecord
 from logstore.manager.housekeeping import Housekeeping
-from logstore.manager.services import LogService
 from logstore.runtime import (
     DeterministicScheduler,
     FixedWallClock,
@@ -95,12 +94,15 @@ def test_a_log_that_another_service_works_on_is_retained_later_and_then_no_more(
     manager = kept.open()
     busy, asked = [True], []
 
-    class Working(LogService):
+    class Working:
         def try_pause(self, topic_partition):
             asked.append(topic_partition)
             return not busy
 
-    manager.start([Working()])
+        def resume(self, topic_partition):
+            pass
+
+    manager.services.add_holder(Working())
     log = kept.topic(retention_ms=MINUTE_MS, segment_bytes=200)
     fill(log, 2)
     kept.clock.advance(days=1)
