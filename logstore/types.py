@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import enum
+import re
 from typing import NamedTuple
 
 NO_OFFSET = -1
@@ -11,9 +13,17 @@ NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
 NO_PARTITION_LEADER_EPOCH = -1
+INT16_MAX = 2**15 - 1
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 INT64_MIN = -(2**63)
+
+TOPIC_ID_SIZE = 16
+TOPIC_ID_LENGTH = 22
+"""Characters of a topic id in text: 16 bytes in URL-safe base64 without its two `=`."""
+assert TOPIC_ID_LENGTH == (TOPIC_ID_SIZE * 8 + 5) // 6
+
+_TOPIC_ID = re.compile(rf"[A-Za-z0-9_-]{{{TOPIC_ID_LENGTH}}}")
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
@@ -72,3 +82,18 @@ class AbortedTxn(NamedTuple):
     first_offset: int
     last_offset: int
     last_stable_offset: int
+
+
+def encode_topic_id(topic_id: bytes) -> str:
+    """Return a topic's 16-byte UUID as the 22 characters that files and tools show."""
+    assert len(topic_id) == TOPIC_ID_SIZE, f"a topic id has 16 bytes, not {len(topic_id)}"
+    return base64.urlsafe_b64encode(topic_id).decode("ascii").rstrip("=")
+
+
+def decode_topic_id(text: str) -> bytes:
+    """Return the 16 bytes of a topic id; ValueError if `text` is none."""
+    if not _TOPIC_ID.fullmatch(text):
+        raise ValueError(
+            f"{text!r} is no topic id: {TOPIC_ID_LENGTH} characters of URL-safe base64 expected"
+        )
+    return base64.urlsafe_b64decode(text + "==")

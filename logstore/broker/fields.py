@@ -10,8 +10,7 @@ from __future__ import annotations
 import struct
 
 from logstore.errors import InvalidRecordError
-
-INT16_MAX = 2**15 - 1
+from logstore.types import INT16_MAX
 
 _LENGTH = struct.Struct(">h")
 _COUNT = struct.Struct(">i")

@@ -20,7 +20,6 @@ import enum
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from logstore.broker.fields import INT16_MAX
 from logstore.broker.produce import append_as_client
 from logstore.broker.transaction_state import ProducerIdAndEpoch
 from logstore.errors import (
@@ -33,7 +32,7 @@ from logstore.errors import (
     ProducerFencedError,
     TransactionAbortedError,
 )
-from logstore.types import INT32_MAX, TopicPartition
+from logstore.types import INT16_MAX, INT32_MAX, TopicPartition
 
 if TYPE_CHECKING:
     from logstore.broker.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata

@@ -22,9 +22,9 @@ from itertools import groupby
 from operator import attrgetter
 from typing import NamedTuple
 
-from logstore.broker.fields import INT16_MAX, FieldReader, encode_string
+from logstore.broker.fields import FieldReader, encode_string
 from logstore.errors import InvalidRecordError, UnsupportedFormatError
-from logstore.types import NO_PRODUCER_ID, NO_TIMESTAMP, TopicPartition
+from logstore.types import INT16_MAX, NO_PRODUCER_ID, NO_TIMESTAMP, TopicPartition
 
 KEY_VERSION = 0
 VALUE_VERSION = 0

@@ -24,7 +24,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from logstore.broker.fields import INT16_MAX
 from logstore.broker.group_offsets import GroupOffsets
 from logstore.broker.producer_ids import ProducerIds
 from logstore.broker.transaction_log import StoredTransactions, TransactionConfig, TransactionLog
@@ -46,7 +45,7 @@ from logstore.errors import (
     UnknownTopicOrPartitionError,
 )
 from logstore.names import TRANSACTION_STATE_TOPIC
-from logstore.types import NO_PRODUCER_ID, TopicPartition
+from logstore.types import INT16_MAX, NO_PRODUCER_ID, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

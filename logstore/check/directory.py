@@ -31,12 +31,7 @@ from logstore.checkpoint.offsets import (
     REPLICATION_OFFSETS,
 )
 from logstore.checkpoint.shutdown import CLEAN_SHUTDOWN, is_clean_shutdown
-from logstore.checkpoint.topic_id import (
-    PARTITION_METADATA,
-    decode_topic_id,
-    encode_topic_id,
-    read_partition_metadata,
-)
+from logstore.checkpoint.topic_id import PARTITION_METADATA, read_partition_metadata
 from logstore.config.broker_config import BrokerConfig
 from logstore.config.overrides import effective_config
 from logstore.directories.move_notes import MOVES_FILE, read_moves
@@ -61,7 +56,7 @@ from logstore.names import (
 from logstore.record.codecs import DEFAULT_LIMIT
 from logstore.runtime.fs import FileSystem
 from logstore.topics.store import TOPICS_FILE, Topic, TopicStore
-from logstore.types import INT32_MAX, INT64_MAX, TopicPartition
+from logstore.types import INT32_MAX, INT64_MAX, TopicPartition, decode_topic_id, encode_topic_id
 
 _OWN_FILES = frozenset(
     {

@@ -25,10 +25,6 @@ from logstore.checkpoint.shutdown import (
 )
 from logstore.checkpoint.topic_id import (
     PARTITION_METADATA,
-    TOPIC_ID_LENGTH,
-    TOPIC_ID_SIZE,
-    decode_topic_id,
-    encode_topic_id,
     read_partition_metadata,
     write_partition_metadata,
 )
@@ -44,13 +40,9 @@ __all__ = [
     "RECOVERY_POINTS",
     "REPLICATION_OFFSETS",
     "TMP_SUFFIX",
-    "TOPIC_ID_LENGTH",
-    "TOPIC_ID_SIZE",
     "UNREADABLE",
     "OffsetCheckpoint",
     "Row",
-    "decode_topic_id",
-    "encode_topic_id",
     "is_clean_shutdown",
     "mark_clean_shutdown",
     "parse_number",

@@ -1,8 +1,7 @@
-"""Topic ids in text, and `partition.metadata`, which holds a partition's (KIP-516)."""
+"""`partition.metadata`, which holds the id of a partition's topic (KIP-516)."""
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Sequence
 
@@ -11,31 +10,11 @@ from logstore.checkpoint.rows import CHECKPOINT_VERSION, LINE_END, Row, parse_nu
 from logstore.config.broker_keys import SMALL_FILE_MAX_BYTES
 from logstore.errors import CorruptCheckpointError
 from logstore.runtime.fs import FileSystem
+from logstore.types import decode_topic_id, encode_topic_id
 
 PARTITION_METADATA = "partition.metadata"
 
-TOPIC_ID_SIZE = 16
-TOPIC_ID_LENGTH = 22
-"""Characters of a topic id in text: 16 bytes in URL-safe base64 without its two `=`."""
-assert TOPIC_ID_LENGTH == (TOPIC_ID_SIZE * 8 + 5) // 6
-
-_TOPIC_ID = re.compile(rf"[A-Za-z0-9_-]{{{TOPIC_ID_LENGTH}}}")
 _METADATA_GAP = re.compile(r":[ \t]+")
-
-
-def encode_topic_id(topic_id: bytes) -> str:
-    """Return a topic's 16-byte UUID as the 22 characters that files and tools show."""
-    assert len(topic_id) == TOPIC_ID_SIZE, f"a topic id has 16 bytes, not {len(topic_id)}"
-    return base64.urlsafe_b64encode(topic_id).decode("ascii").rstrip("=")
-
-
-def decode_topic_id(text: str) -> bytes:
-    """Return the 16 bytes of a topic id; ValueError if `text` is none."""
-    if not _TOPIC_ID.fullmatch(text):
-        raise ValueError(
-            f"{text!r} is no topic id: {TOPIC_ID_LENGTH} characters of URL-safe base64 expected"
-        )
-    return base64.urlsafe_b64decode(text + "==")
 
 
 def read_partition_metadata(

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from logstore.checkpoint.topic_id import decode_topic_id, write_partition_metadata
+from logstore.checkpoint.topic_id import write_partition_metadata
 from logstore.directories.directory import LogDirectory, find_folder, partition_folders
 from logstore.directories.moving import PartitionMove, find_directory
 from logstore.errors import KafkaStorageError, UnknownTopicOrPartitionError
@@ -19,6 +19,7 @@ from logstore.loading.second_look import LOOKS_MAX, pause_after
 from logstore.manager.opening import load_logs
 from logstore.runtime import one_at_a_time
 from logstore.topics.ids import folder_topic_id, inconsistent
+from logstore.types import decode_topic_id
 
 if TYPE_CHECKING:
     from logstore.log.log import Log

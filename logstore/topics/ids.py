@@ -11,12 +11,9 @@ import logging
 import uuid
 from typing import TYPE_CHECKING
 
-from logstore.checkpoint.topic_id import (
-    PARTITION_METADATA,
-    encode_topic_id,
-    read_partition_metadata,
-)
+from logstore.checkpoint.topic_id import PARTITION_METADATA, read_partition_metadata
 from logstore.errors import CorruptCheckpointError, InconsistentTopicIdError
+from logstore.types import encode_topic_id
 
 if TYPE_CHECKING:
     from logstore.runtime import FileSystem, Random

@@ -12,12 +12,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from logstore.checkpoint.atomic import read_bytes, write_atomically
-from logstore.checkpoint.topic_id import decode_topic_id
 from logstore.config.broker_keys import SMALL_FILE_MAX_BYTES
 from logstore.errors import CorruptCheckpointError, InvalidTopicError, TopicAlreadyExistsError
 from logstore.names import validate_topic_name
 from logstore.runtime.fs import FileSystem
-from logstore.types import INT32_MAX
+from logstore.types import INT32_MAX, decode_topic_id
 
 TOPICS_FILE = "logstore-topics.json"
 _VERSION = 2

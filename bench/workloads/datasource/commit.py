@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from logstore.broker.producer_ids import ProducerIds
 from logstore.checkpoint.offsets import RECOVERY_POINTS, REPLICATION_OFFSETS
-from logstore.checkpoint.topic_id import decode_topic_id, write_partition_metadata
+from logstore.checkpoint.topic_id import write_partition_metadata
 from logstore.config.broker_config import BrokerConfig
 from logstore.config.overrides import effective_config
 from logstore.directories.directory import LogDirectory
@@ -36,7 +36,7 @@ from logstore.runtime import (
 )
 from logstore.topics.ids import random_topic_id
 from logstore.topics.store import Topic, TopicStore
-from logstore.types import TopicPartition
+from logstore.types import TopicPartition, decode_topic_id
 
 if TYPE_CHECKING:
     from logstore.log.log import Log

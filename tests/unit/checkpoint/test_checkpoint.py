@@ -18,12 +18,7 @@ from logstore.checkpoint.shutdown import (
     mark_clean_shutdown,
     take_clean_shutdown,
 )
-from logstore.checkpoint.topic_id import (
-    decode_topic_id,
-    encode_topic_id,
-    read_partition_metadata,
-    write_partition_metadata,
-)
+from logstore.checkpoint.topic_id import read_partition_metadata, write_partition_metadata
 from logstore.errors import CorruptCheckpointError
 from logstore.runtime import DiskFileSystem, MemoryFileSystem, Runtime
 from logstore.testing import (
@@ -34,7 +29,7 @@ from logstore.testing import (
     Names,
     SimulatedCrash,
 )
-from logstore.types import TopicPartition
+from logstore.types import TopicPartition, decode_topic_id, encode_topic_id
 
 PATH = "data/" + RECOVERY_POINTS
 F7 = b'{"version":0,"brokerEpoch":-1}'

@@ -10,11 +10,11 @@ import pytest
 from logstore import Broker, InconsistentTopicIdError, VirtualClock
 from logstore.check import Checker
 from logstore.checkpoint.atomic import read_bytes
-from logstore.checkpoint.topic_id import decode_topic_id, read_partition_metadata
+from logstore.checkpoint.topic_id import read_partition_metadata
 from logstore.errors import TopicAlreadyExistsError
 from logstore.runtime import MemoryFileSystem, ReadOnlyFileSystem
 from logstore.topics.ids import random_topic_id
-from logstore.types import TopicPartition
+from logstore.types import TopicPartition, decode_topic_id
 
 TOPICS = "/data/logstore-topics.json"
 ID, OTHER = "AAAAAAAAAAEAAAAAAAAAAg", "AAAAAAAAAAEAAAAAAAAAAw"

@@ -19,11 +19,11 @@ from logstore.bench.workloads.making.parcels import COMMIT, DATA, ENTRY, parcels
 from logstore.bench.workloads.making.presets import PRESETS
 from logstore.bench.workloads.making.spec import Spec, from_mapping
 from logstore.check import Checker
-from logstore.checkpoint.topic_id import decode_topic_id, read_partition_metadata
+from logstore.checkpoint.topic_id import read_partition_metadata
 from logstore.errors import InvalidTimestampError
 from logstore.producers.snapshot import SnapshotFiles
 from logstore.runtime import DiskFileSystem, Runtime, VirtualClock, random_source
-from logstore.types import TopicPartition
+from logstore.types import TopicPartition, decode_topic_id
 from tests.support.world.edited_batches import with_offset_and_epoch
 from tests.support.world.generated import (
     all_parcels,
