@@ -57,7 +57,7 @@ $(ALL): requirements/all.txt $(CORE)
 	@$(PIP) install --require-hashes --no-build-isolation -r requirements/all.txt
 	@touch $(DEV) $@
 
-.PHONY: help install demo test check format lint mypy interop golden fuzz mutants boundscheck nojit-coverage workload docs lock clean
+.PHONY: help install demo test check format lint mypy interop golden fuzz mutants boundscheck nojit-coverage workload docs messages lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -132,6 +132,10 @@ docs: $(DEV) ## write again what docs/ has from the code: commands, keys, floors
 	@PYTHONPATH=. $(BIN)/python tests/support/docs/floors.py
 
 # --- upkeep -----------------------------------------------------------------------------------
+
+messages: $(DEV) ## write the tables of Kafka's messages again from its jars (needs a JDK and Maven)
+	@$(BIN)/python -m tests.support.interop.message_definitions
+	@$(BIN)/ruff format --quiet logstore/messages
 
 lock: | $(BIN)/python ## write requirements/*.txt again (LOCK_FLAGS=--upgrade for newer versions)
 	@requirements/lock.sh $(LOCK_FLAGS)

@@ -15,7 +15,8 @@ LogStoreError                         every error this library raises on purpose
 │   ├─ InconsistentGroupProtocolError ├─ FencedInstanceIdError     ├─ InvalidSessionTimeoutError
 │   ├─ GroupMaxSizeReachedError       ├─ NonEmptyGroupError        ├─ GroupIdNotFoundError
 │   ├─ GroupSubscribedToTopicError    ├─ UnstableOffsetCommitError ├─ InvalidReplicationFactorError
-│   ├─ CoordinatorNotAvailableError   ├─ InvalidPartitionsError    └─ LogDirNotFoundError
+│   ├─ CoordinatorNotAvailableError   ├─ InvalidPartitionsError    ├─ LogDirNotFoundError
+│   └─ MessageError
 ├─ CommitFailedError                  the group went on without the member that commits
 ├─ NoOffsetForPartitionError          nothing says where to begin reading
 ├─ KafkaTimeoutError                  what was waited for did not come in time
@@ -127,6 +128,32 @@ class OffsetOutOfRangeError(RequestError):
         self.offset = offset
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_end_offset
+
+
+class MessageError(RequestError):
+    """Bytes that are no message of its version, or a message that its version cannot tell.
+
+    Attributes
+    ----------
+    name : str
+        The message, as Kafka's definitions name it.
+    version : int
+    field : str
+        The names from the message down to the field, with points; empty behind the last one.
+    position : int or None
+        Where in the bytes the field begins; None of a message that was to be written.
+    """
+
+    def __init__(
+        self, reason: str, *, name: str, version: int, field: str, position: int | None
+    ) -> None:
+        where = f".{field}" if field else ""
+        at = "" if position is None else f" at byte {position}"
+        super().__init__(f"{name}{where}, version {version}{at}: {reason}")
+        self.name = name
+        self.version = version
+        self.field = field
+        self.position = position
 
 
 class MessageSizeTooLargeError(RequestError):

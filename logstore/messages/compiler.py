@@ -1,0 +1,719 @@
+"""Classes, decoders and encoders of a message's versions, compiled at first use.
+
+A version's decoder and encoder are written as source text and compiled, so that a field costs a few
+bytecodes: neighbouring numbers are one `struct` call, structures are inlined, nothing asks for the
+version. Each line of the source is marked with the field that it is for. Errors cost nothing until
+there is one: the line that failed then names the field, and the local variable `p` the position.
+
+Names in the sources: `data` the bytes, `p` the position, `end` their number, `w` the bytes written,
+`out` the buffers finished; `oN` messages and structures, `nN` lengths, `eN` ends, `lN` lists.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from logstore.messages.schema import PRIMITIVES, Field, Schema, schema
+from logstore.types import INT16_MAX, decode_topic_id, encode_topic_id
+
+Buffer = bytes | bytearray | memoryview
+
+INLINE_BYTES = 512
+"""Blobs below this size are copied among the other bytes; larger ones are buffers of their own."""
+
+_UVARINTS = tuple(bytes((number,)) for number in range(128))
+_NEW: Any = object()
+
+
+class Malformed(ValueError):
+    """The reason why bytes are no message; who called knows the field and the position."""
+
+
+# -- classes -------------------------------------------------------------------------------------
+
+
+class Message:
+    """A message or a structure inside one; the attributes are its fields in all versions.
+
+    Made with keywords; a field that is left out has the default of Kafka's definition. Strings are
+    `str`, ids the 22 characters of Kafka's text form, arrays lists, bytes any buffer; records are
+    a buffer or a list of buffers. A tagged structure that is None is left out.
+    """
+
+    __slots__: tuple[str, ...] = ()
+    schema: ClassVar[Schema]
+    struct_name: ClassVar[str]
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
+
+    __hash__ = None  # type: ignore[assignment]  # its fields change
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__slots__)
+        return f"{type(self).__qualname__}({fields})"
+
+
+_classes: dict[str, Mapping[str, type[Message]]] = {}
+
+
+def classes(name: str) -> Mapping[str, type[Message]]:
+    """Return struct name → class of a message, its own first; the others are attributes of it.
+
+    Raises
+    ------
+    KeyError
+        There is no message of this name.
+    """
+    made = _classes.get(name)
+    # Of threads that make the same one, all get what the first put there.
+    return _classes.setdefault(name, _make_classes(schema(name))) if made is None else made
+
+
+def _make_classes(found: Schema) -> Mapping[str, type[Message]]:
+    name = found.name
+    made: dict[str, type[Message]] = {}
+    namespace: dict[str, Any] = {"NEW": _NEW, "made": made}
+    for struct_name, fields in found.structs.items():
+        own = struct_name == name
+        kind = type(
+            struct_name,
+            (Message,),
+            {
+                "__slots__": tuple(each.attribute for each in fields),
+                "__init__": _constructor(fields, namespace),
+                "__qualname__": name if own else f"{name}.{struct_name}",
+                "__module__": "logstore.messages.types",
+                "__doc__": f"{struct_name} of Kafka's {name}." if not own else f"Kafka's {name}.",
+                "schema": found,
+                "struct_name": struct_name,
+            },
+        )
+        made[struct_name] = kind
+        if not own:
+            setattr(made[name], struct_name, kind)
+    return made
+
+
+def _constructor(fields: tuple[Field, ...], namespace: dict[str, Any]) -> Any:  # noqa: ANN401  # a function that exec makes
+    parameters, lines = [], []
+    for each in fields:
+        name, default = each.attribute, default_expression(each)
+        fresh = default != "None" and (each.is_array or each.is_struct)
+        parameters.append(f"{name}={'NEW' if fresh else default}")
+        value = f"{default} if {name} is NEW else {name}" if fresh else name
+        lines.append(f"    self.{name} = {value}")
+    star = "*, " if parameters else ""
+    body = "\n".join(lines) or "    pass"
+    found: dict[str, Any] = {}
+    exec(f"def __init__(self, {star}{', '.join(parameters)}):\n{body}", namespace, found)
+    return found["__init__"]
+
+
+def default_expression(each: Field) -> str:
+    """Return the source of a field's default; a list or a structure is a new one each time."""
+    if each.default_is_null:
+        return "None"
+    if each.is_array:
+        return "[]"
+    if each.is_struct:
+        return "None" if _left_out_when_none(each) else f"made['{each.element}']()"
+    return repr(each.default)
+
+
+def _left_out_when_none(each: Field) -> bool:
+    """Whether None stands for a tagged structure that has its defaults."""
+    return each.is_struct and not each.is_array and bool(each.tagged) and not each.null
+
+
+# -- sources -------------------------------------------------------------------------------------
+
+
+@dataclass
+class Compiled:
+    """A function and where its lines belong.
+
+    Attributes
+    ----------
+    marks : dict of int to list of (int, str)
+        Line → the fields it is for, with their distance in bytes from `p`.
+    """
+
+    call: Callable[..., Any]
+    marks: Mapping[int, list[tuple[int, str]]]
+    source: str
+
+    def place(self, error: BaseException) -> tuple[str, int | None]:
+        """Return the field, and the position if there is one, at which a call failed."""
+        found = "", None
+        trace = error.__traceback__
+        while trace is not None:
+            if trace.tb_frame.f_code is self.call.__code__:
+                names = trace.tb_frame.f_locals
+                start, end = names.get("p"), names.get("end")
+                marks = self.marks.get(trace.tb_lineno, [(0, "")])
+                if start is None:
+                    return marks[0][1], None
+                # The first field of a run that the bytes do not reach past.
+                ahead = [mark for mark in marks if start + mark[0] <= end]
+                return (ahead or marks)[-1][1], start + (ahead or marks)[-1][0]
+            trace = trace.tb_next
+        return found
+
+
+@dataclass
+class _Source:
+    """Source text that is being written."""
+
+    schema: Schema
+    version: int
+    names: dict[str, Any]
+    lines: list[str] = field(default_factory=list)
+    marks: dict[int, list[tuple[int, str]]] = field(default_factory=dict)
+    depth: int = 1
+    count: int = 0
+
+    def emit(self, text: str, path: str | list[tuple[int, str]] = "") -> None:
+        self.lines.append("    " * self.depth + text)
+        if path:
+            self.marks[len(self.lines) + 1] = [(0, path)] if isinstance(path, str) else path
+
+    def name(self, letter: str) -> str:
+        self.count += 1
+        return f"{letter}{self.count}"
+
+    def packer(self, codes: str) -> str:
+        name = f"S{codes.replace('?', 'B0').replace('16s', 'U')}"
+        self.names.setdefault(name, struct.Struct(f">{codes}"))
+        return name
+
+    def compile(self, head: str) -> Compiled:
+        text = "\n".join([head, *self.lines, ""])
+        where = f"<{self.schema.name} {self.version}>"
+        found: dict[str, Any] = {}
+        for name, packer in [*self.names.items()]:
+            if isinstance(packer, struct.Struct):
+                self.names[f"{name}u"], self.names[f"{name}p"] = packer.unpack_from, packer.pack
+        exec(compile(text, where, "exec"), self.names, found)
+        (call,) = found.values()
+        return Compiled(call, self.marks, text)
+
+    def is_flexible(self, each: Field | None = None) -> bool:
+        return self.version in self.schema.flexible and not (each and each.inflexible)
+
+    def fields(self, struct_name: str) -> Iterator[Field]:
+        """Yield the fields of this version that are not tagged."""
+        for each in self.schema.structs[struct_name]:
+            if self.version in each.versions and self.version not in each.tagged:
+                yield each
+
+    def tagged(self, struct_name: str) -> list[Field]:
+        found = [e for e in self.schema.structs[struct_name] if self.version in e.tagged]
+        return sorted(found, key=lambda each: each.tag)
+
+
+def minimal_size(found: Schema, struct_name: str, version: int) -> int:
+    """Return the bytes that the smallest structure of this name takes in a version."""
+    flexible = version in found.flexible
+    size = int(flexible)
+    for each in found.structs[struct_name]:
+        if version in each.versions and version not in each.tagged:
+            size += _minimal_field(found, each, version, flexible and not each.inflexible)
+    return size
+
+
+def _minimal_field(found: Schema, each: Field, version: int, flexible: bool) -> int:
+    if each.is_array:
+        return 1 if flexible else 4
+    return _minimal_element(found, each, version, flexible, nullable=version in each.null)
+
+
+def _minimal_element(
+    found: Schema, each: Field, version: int, flexible: bool, *, nullable: bool
+) -> int:
+    if each.element in PRIMITIVES:
+        return PRIMITIVES[each.element][1]
+    if each.is_struct:
+        return 1 if nullable else minimal_size(found, each.element, version)
+    if flexible:
+        return 1
+    return 2 if each.element == "string" else 4
+
+
+# -- decoding ------------------------------------------------------------------------------------
+
+
+def read_uvarint(data: Buffer, p: int, first: int) -> tuple[int, int]:
+    """Return an unsigned varint whose first byte, before `p`, is above 127, and what follows it."""
+    value = first & 0x7F
+    for shift in (7, 14, 21, 28):
+        byte = data[p]
+        p += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 128:
+            if value > 0xFFFFFFFF:
+                break
+            return value, p
+    raise Malformed("a length or number is no varint of 32 bits")
+
+
+def compile_decoder(name: str, version: int) -> Compiled:
+    """Return the function `(data, p) -> (message, position behind it)` of a version."""
+    found = schema(name)
+    made = classes(name)
+    names: dict[str, Any] = {
+        "Malformed": Malformed,
+        "new": object.__new__,
+        "made": made,
+        "text": encode_topic_id,
+        "unpack": struct.unpack_from,
+        "uvarint": read_uvarint,
+        **{f"C{struct_name}": kind for struct_name, kind in made.items()},
+    }
+    source = _Source(found, version, names)
+    source.emit("end = len(data)")
+    if any(each.is_blob for fields in found.structs.values() for each in fields):
+        source.emit("view = memoryview(data)")
+    _decode_struct(source, "o", name, "")
+    source.emit("return o, p")
+    return source.compile("def decode(data, p):")
+
+
+class _Run:
+    """Neighbouring numbers, read by one call."""
+
+    def __init__(self, source: _Source) -> None:
+        self.source = source
+        self.items: list[tuple[str, str, str]] = []
+
+    def add(self, code: str, target: str, path: str) -> None:
+        self.items.append((code, target, path))
+
+    def flush(self) -> None:
+        if not self.items:
+            return
+        targets = ", ".join(target for _, target, _ in self.items)
+        codes = "".join(code for code, _, _ in self.items)
+        marks, size = [], 0
+        for code, _, path in self.items:
+            marks.append((size, path))
+            size += struct.calcsize(f">{code}")
+        self.source.emit(f"{targets}, = {self.source.packer(codes)}u(data, p)", marks)
+        self.source.emit(f"p += {size}")
+        for code, target, _ in self.items:
+            if code == "16s":
+                self.source.emit(f"{target} = text({target})")
+        self.items.clear()
+
+
+def _decode_struct(source: _Source, var: str, struct_name: str, path: str) -> None:
+    source.emit(f"{var} = new(C{struct_name})")
+    run = _Run(source)
+    for each in source.schema.structs[struct_name]:
+        if source.version not in each.versions or source.version in each.tagged:
+            source.emit(f"{var}.{each.attribute} = {default_expression(each)}")
+    for each in source.fields(struct_name):
+        _decode_field(source, run, f"{var}.{each.attribute}", each, _join(path, each))
+    run.flush()
+    if source.is_flexible():
+        _decode_tags(source, var, struct_name, path)
+
+
+def _join(path: str, each: Field) -> str:
+    return f"{path}.{each.name}" if path else each.name
+
+
+def _decode_field(source: _Source, run: _Run, target: str, each: Field, path: str) -> None:
+    nullable = source.version in each.null
+    if each.is_array:
+        _decode_array(source, run, target, each, path, nullable=nullable)
+    elif each.element in PRIMITIVES:
+        run.add(PRIMITIVES[each.element][0], target, path)
+    elif each.is_struct:
+        run.flush()
+        if nullable:
+            _decode_nullable_struct(source, target, each, path)
+        else:
+            var = source.name("o")
+            _decode_struct(source, var, each.element, path)
+            source.emit(f"{target} = {var}")
+    else:
+        _decode_bytes(source, run, target, each, path, nullable=nullable)
+
+
+def _decode_nullable_struct(source: _Source, target: str, each: Field, path: str) -> None:
+    number, var = source.name("n"), source.name("o")
+    source.emit(f"{number} = data[p]", path)
+    source.emit("p += 1")
+    source.emit(f"if {number} == 255:")
+    source.emit(f"    {target} = None")
+    source.emit(f"elif {number} == 1:")
+    source.depth += 1
+    _decode_struct(source, var, each.element, path)
+    source.emit(f"{target} = {var}")
+    source.depth -= 1
+    source.emit("else:")
+    source.emit(f"    p -= 1; raise Malformed(f'{{{number}}} tells neither null nor not')", path)
+
+
+def _decode_length(source: _Source, run: _Run, each: Field, path: str, code: str) -> str:
+    """Read a length; -1 is null."""
+    number = source.name("n")
+    if source.is_flexible(each):
+        run.flush()
+        source.emit(f"{number} = data[p]", path)
+        source.emit("p += 1")
+        source.emit(f"if {number} > 127: {number}, p = uvarint(data, p, {number})", path)
+        source.emit(f"{number} -= 1")
+    else:
+        run.add(code, number, path)
+        run.flush()
+    return number
+
+
+def _decode_bytes(
+    source: _Source, run: _Run, target: str, each: Field, path: str, *, nullable: bool
+) -> None:
+    is_text = each.element == "string"
+    number = _decode_length(source, run, each, path, "h" if is_text else "i")
+    stop = source.name("e")
+    source.emit(f"{stop} = p + {number}")
+    source.emit(f"if {number} < 0:")
+    null = f"{target} = None"
+    _null_or_malformed(source, number, null if nullable else None, path)
+    source.emit("else:")
+    source.depth += 1
+    source.emit(f"if {stop} > end: raise Malformed(f'{{{number}}} bytes, {{end - p}} left')", path)
+    if is_text and source.is_flexible(each):
+        too_long = f"a string of {{{number}}} bytes"
+        source.emit(f"if {number} > {INT16_MAX}: raise Malformed(f'{too_long}')", path)
+    if is_text:
+        source.emit(f"{target} = str(data[p:{stop}], 'utf-8')", path)
+    elif each.is_blob:
+        source.emit(f"{target} = view[p:{stop}]")
+    else:
+        source.emit(f"{target} = bytes(data[p:{stop}])")
+    source.emit(f"p = {stop}")
+    source.depth -= 1
+
+
+def _null_or_malformed(source: _Source, number: str, null: str | None, path: str) -> None:
+    """Write what follows `if number < 0:`."""
+    source.depth += 1
+    if null is None:
+        source.emit(f"raise Malformed(f'length {{{number}}}, and it cannot be null')", path)
+    else:
+        source.emit(f"if {number} != -1: raise Malformed(f'length {{{number}}}')", path)
+        source.emit(null)
+    source.depth -= 1
+
+
+def _decode_array(
+    source: _Source, run: _Run, target: str, each: Field, path: str, *, nullable: bool
+) -> None:
+    number = _decode_length(source, run, each, path, "i")
+    flexible = source.is_flexible(each)
+    least = _minimal_element(source.schema, each, source.version, flexible, nullable=False)
+    least = max(least, 1)
+    source.emit(f"if {number} < 0:")
+    _null_or_malformed(source, number, f"{target} = None" if nullable else None, path)
+    source.emit("else:")
+    source.depth += 1
+    bound = f"{number} * {least}" if least > 1 else number
+    short = f"{{{number}}} elements, {{end - p}} bytes left"
+    source.emit(f"if {bound} > end - p: raise Malformed(f'{short}')", path)
+    code, size = PRIMITIVES.get(each.element, ("", 0))
+    if code and code != "16s":
+        source.emit(f"{target} = list(unpack(f'>{{{number}}}{code}', data, p))")
+        source.emit(f"p += {number} * {size}" if size > 1 else f"p += {number}")
+    else:
+        _decode_elements(source, target, each, path, number)
+    source.depth -= 1
+
+
+def _decode_elements(source: _Source, target: str, each: Field, path: str, number: str) -> None:
+    found, var = source.name("l"), source.name("o")
+    source.emit(f"{target} = {found} = []")
+    source.emit(f"for _ in range({number}):")
+    source.depth += 1
+    if each.is_struct:
+        _decode_struct(source, var, each.element, path)
+    elif each.element == "uuid":
+        run = _Run(source)
+        run.add("16s", var, path)
+        run.flush()
+    else:
+        _decode_bytes(source, _Run(source), var, each, path, nullable=False)
+    source.emit(f"{found}.append({var})")
+    source.depth -= 1
+
+
+def _decode_tags(source: _Source, var: str, struct_name: str, path: str) -> None:
+    count, tag, size, stop = (source.name(letter) for letter in "ntze")
+    here = _join_name(path, "tagged fields")
+    source.emit(f"{count} = data[p]", here)
+    source.emit("p += 1")
+    source.emit(f"if {count}:")
+    source.depth += 1
+    source.emit(f"if {count} > 127: {count}, p = uvarint(data, p, {count})", here)
+    source.emit(f"for _ in range({count}):")
+    source.depth += 1
+    for number in (tag, size):
+        source.emit(f"{number} = data[p]", here)
+        source.emit("p += 1")
+        source.emit(f"if {number} > 127: {number}, p = uvarint(data, p, {number})", here)
+    source.emit(f"{stop} = p + {size}")
+    source.emit(f"if {stop} > end: raise Malformed(f'{{{size}}} bytes, {{end - p}} left')", here)
+    keyword = "if"
+    for each in source.tagged(struct_name):
+        source.emit(f"{keyword} {tag} == {each.tag}:")
+        source.depth += 1
+        run = _Run(source)
+        _decode_field(source, run, f"{var}.{each.attribute}", each, _join(path, each))
+        run.flush()
+        wrong = f"a tagged field of {{{size}}} bytes is not as long"
+        source.emit(f"if p != {stop}: raise Malformed(f'{wrong}')", _join(path, each))
+        source.depth -= 1
+        keyword = "elif"
+    if keyword == "if":
+        source.emit(f"p = {stop}")
+    else:
+        source.emit("else:")
+        source.emit(f"    p = {stop}")
+    source.depth -= 2
+
+
+def _join_name(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+# -- encoding ------------------------------------------------------------------------------------
+
+
+def uvarint(number: int) -> bytes:
+    """Return an unsigned varint."""
+    found = bytearray()
+    while number > 127:
+        found.append(number & 0x7F | 0x80)
+        number >>= 7
+    found.append(number)
+    return bytes(found)
+
+
+def compile_encoder(name: str, version: int) -> Compiled:
+    """Return the function `message -> list of buffers` of a version."""
+    found = schema(name)
+    names: dict[str, Any] = {
+        "Malformed": Malformed,
+        "V": _UVARINTS,
+        "id_bytes": decode_topic_id,
+        "pack": struct.pack,
+        "put_blob": _put_blob,
+        "size_of": size_of,
+        "uvarint": uvarint,
+    }
+    for struct_name, kind in classes(name).items():
+        names[f"D{struct_name}"] = kind()
+    source = _Source(found, version, names)
+    source.emit("w = bytearray()")
+    source.emit("out = []")
+    _encode_struct(source, "o", name, "")
+    source.emit("if w or not out: out.append(w)")
+    source.emit("return out")
+    return source.compile("def encode(o):")
+
+
+def size_of(blob: Buffer | list[Buffer]) -> int:
+    """Return how many bytes a blob has."""
+    return sum(map(len, blob)) if isinstance(blob, list) else len(blob)
+
+
+def _put_blob(w: bytearray, out: list[Buffer], blob: Buffer | list[Buffer]) -> bytearray:
+    """Put a blob behind what is written, as buffers of its own; return what is written on."""
+    out.append(w)
+    if isinstance(blob, list):
+        out.extend(blob)
+    else:
+        out.append(blob)
+    return bytearray()
+
+
+class _Pack:
+    """Neighbouring numbers, written by one call."""
+
+    def __init__(self, source: _Source) -> None:
+        self.source = source
+        self.items: list[tuple[str, str, str]] = []
+
+    def add(self, code: str, value: str, path: str) -> None:
+        self.items.append((code, value, path))
+
+    def flush(self) -> None:
+        if not self.items:
+            return
+        codes = "".join(code for code, _, _ in self.items)
+        values = ", ".join(value for _, value, _ in self.items)
+        names = " or ".join(path for _, _, path in self.items)
+        self.source.emit(f"w += {self.source.packer(codes)}p({values})", names)
+        self.items.clear()
+
+
+def _encode_struct(source: _Source, var: str, struct_name: str, path: str) -> None:
+    for each in source.schema.structs[struct_name]:
+        if source.version not in each.versions and not each.ignorable:
+            lost = f"version {source.version} has no field for it"
+            differs = _differs(each, f"{var}.{each.attribute}", struct_name)
+            source.emit(f"if {differs}: raise Malformed('{lost}')", _join(path, each))
+    run = _Pack(source)
+    for each in source.fields(struct_name):
+        _encode_field(source, run, f"{var}.{each.attribute}", each, _join(path, each))
+    run.flush()
+    if source.is_flexible():
+        _encode_tags(source, var, struct_name, path)
+
+
+def _differs(each: Field, value: str, struct_name: str) -> str:
+    """Return the condition that a field has not its default."""
+    if each.default_is_null:
+        return f"{value} is not None"
+    if each.is_array:
+        return f"({value} is None or {value})" if each.null else value
+    if each.is_struct:
+        default = f"D{each.element}"
+        if _left_out_when_none(each):
+            return f"{value} is not None and {value} != {default}"
+        return f"{value} != {default}"
+    return f"{value} != {each.default!r}"
+
+
+def _encode_field(source: _Source, run: _Pack, value: str, each: Field, path: str) -> None:
+    nullable = source.version in each.null
+    if each.is_array:
+        _encode_array(source, run, value, each, path, nullable=nullable)
+    elif each.element in PRIMITIVES:
+        code = PRIMITIVES[each.element][0]
+        run.add(code, f"id_bytes({value})" if code == "16s" else value, path)
+    elif each.is_struct:
+        _encode_one_struct(source, run, value, each, path, nullable=nullable)
+    else:
+        _encode_bytes(source, run, value, each, path, nullable=nullable)
+
+
+def _encode_one_struct(
+    source: _Source, run: _Pack, value: str, each: Field, path: str, *, nullable: bool
+) -> None:
+    run.flush()
+    var = source.name("o")
+    source.emit(f"{var} = {value}")
+    if not nullable:
+        if _left_out_when_none(each):
+            source.emit(f"if {var} is None: {var} = D{each.element}")
+        _encode_struct(source, var, each.element, path)
+        return
+    source.emit(f"if {var} is None: w += b'\\xff'")
+    source.emit("else:")
+    source.depth += 1
+    source.emit("w += b'\\x01'")
+    _encode_struct(source, var, each.element, path)
+    source.depth -= 1
+
+
+def _encode_length(
+    source: _Source, run: _Pack, each: Field, number: str, path: str, code: str
+) -> None:
+    if source.is_flexible(each):
+        run.flush()
+        source.emit(f"w += V[{number} + 1] if {number} < 127 else uvarint({number} + 1)", path)
+    else:
+        run.add(code, number, path)
+        run.flush()
+
+
+def _encode_bytes(
+    source: _Source, run: _Pack, value: str, each: Field, path: str, *, nullable: bool
+) -> None:
+    is_text = each.element == "string"
+    number, found = source.name("n"), source.name("b")
+    raw = f"{value}.encode()" if is_text else value
+    size = f"size_of({found})" if each.is_blob else f"len({found})"
+    if nullable:
+        source.emit(f"if {value} is None: {found} = b''; {number} = -1", path)
+        source.emit("else:")
+        source.depth += 1
+    source.emit(f"{found} = {raw}", path)
+    source.emit(f"{number} = {size}", path)
+    if is_text:
+        too_long = f"a string of {{{number}}} bytes"
+        source.emit(f"if {number} > {INT16_MAX}: raise Malformed(f'{too_long}')", path)
+    if nullable:
+        source.depth -= 1
+    _encode_length(source, run, each, number, path, "h" if is_text else "i")
+    if each.is_blob:
+        source.emit(f"if {number} < {INLINE_BYTES} and type({found}) is not list:")
+        source.emit(f"    w += {found}", path)
+        source.emit(f"else: w = put_blob(w, out, {found})", path)
+    else:
+        source.emit(f"w += {found}", path)
+
+
+def _encode_array(
+    source: _Source, run: _Pack, value: str, each: Field, path: str, *, nullable: bool
+) -> None:
+    number, found = source.name("n"), source.name("l")
+    source.emit(f"{found} = {value}")
+    if nullable:
+        source.emit(f"if {found} is None: {found} = (); {number} = -1")
+        source.emit(f"else: {number} = len({found})", path)
+    else:
+        source.emit(f"{number} = len({found})", path)
+    _encode_length(source, run, each, number, path, "i")
+    code, _ = PRIMITIVES.get(each.element, ("", 0))
+    if code and code != "16s":
+        source.emit(f"w += pack(f'>{{len({found})}}{code}', *{found})", path)
+        return
+    var = source.name("o")
+    source.emit(f"for {var} in {found}:")
+    source.depth += 1
+    inner = _Pack(source)
+    if each.is_struct:
+        _encode_struct(source, var, each.element, path)
+        if source.lines[-1].endswith(":"):
+            source.emit("pass")
+    elif each.element == "uuid":
+        source.emit(f"w += id_bytes({var})", path)
+    else:
+        _encode_bytes(source, inner, var, each, path, nullable=False)
+    inner.flush()
+    source.depth -= 1
+
+
+def _encode_tags(source: _Source, var: str, struct_name: str, path: str) -> None:
+    tagged = source.tagged(struct_name)
+    if not tagged:
+        source.emit("w += b'\\0'")
+        return
+    conditions = [_differs(each, f"{var}.{each.attribute}", struct_name) for each in tagged]
+    anything = " or ".join(conditions)
+    source.emit(f"if {anything}:")
+    source.depth += 1
+    rest, count, sections = source.name("w"), source.name("n"), source.name("l")
+    source.emit(f"{rest} = w; {sections} = bytearray(); {count} = 0")
+    for each, condition in zip(tagged, conditions, strict=True):
+        source.emit(f"if {condition}:")
+        source.depth += 1
+        source.emit("w = bytearray()")
+        run = _Pack(source)
+        assert not each.is_blob, f"{each.name}: the size of a blob is not in w"
+        _encode_field(source, run, f"{var}.{each.attribute}", each, _join(path, each))
+        run.flush()
+        source.emit(f"{sections} += uvarint({each.tag}); {sections} += uvarint(len(w))")
+        source.emit(f"{sections} += w; {count} += 1")
+        source.depth -= 1
+    source.emit(f"w = {rest}; w += uvarint({count}); w += {sections}")
+    source.depth -= 1
+    source.emit("else: w += b'\\0'")

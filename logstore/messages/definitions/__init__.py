@@ -1,0 +1,1 @@
+"""Tables of all messages, written by `make messages`."""

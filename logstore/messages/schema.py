@@ -1,0 +1,235 @@
+"""Message schemas: the fields of each message in each version, and the text that tells them.
+
+The tables in `logstore.messages.definitions` hold one text a message::
+
+    DeleteRecordsRequest request 21 0-2 flexible=2+
+      Topics []DeleteRecordsTopic 0+
+      TimeoutMs int32 0+
+    DeleteRecordsTopic
+      Name string 0+
+      ...
+
+The first line names the message, its kind, its key (`-`: none) and its versions; `flexible` are
+those with compact lengths and tagged fields (KIP-482), `unstable` those that may still change. The
+indented lines are fields: name, type, versions, then `null=` the versions in which it may be
+null, `tag=NUMBER:` those in which it is a tagged field, `default=` unless it is the type's zero,
+`ignorable` if a version without the field may lose its value in silence, `inflexible` if its length
+is never compact, `zerocopy` if bytes are handed on as a view. Other lines begin the structures that
+fields are of. `3+` ends with the message's last version.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache, cached_property
+
+from logstore.errors import UnsupportedFormatError
+
+PRIMITIVES = {
+    "bool": ("?", 1),
+    "int8": ("b", 1),
+    "int16": ("h", 2),
+    "uint16": ("H", 2),
+    "int32": ("i", 4),
+    "uint32": ("I", 4),
+    "int64": ("q", 8),
+    "float64": ("d", 8),
+    "uuid": ("16s", 16),
+}
+"""Types of a fixed size, with their code in `struct` and their bytes."""
+
+ZERO_UUID = "A" * 22
+"""The id that stands for none: 16 zero bytes in Kafka's text form."""
+
+Default = bool | int | float | str | bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of a structure.
+
+    Attributes
+    ----------
+    name : str
+        As Kafka's definitions have it.
+    element : str
+        The type, that of the elements if it is an array.
+    is_array : bool
+    versions, null, tagged : frozenset of int
+        Those in which it is there, may be null, and is a tagged field.
+    default : bool, int, float, str, bytes or None
+        Of anything but arrays and structures; these are empty, unless it is None.
+    default_is_null : bool
+    """
+
+    name: str
+    element: str
+    is_array: bool
+    versions: frozenset[int]
+    null: frozenset[int]
+    tagged: frozenset[int]
+    tag: int
+    default: Default
+    default_is_null: bool
+    ignorable: bool
+    inflexible: bool
+    zero_copy: bool
+
+    @property
+    def attribute(self) -> str:
+        """The name in Python: `TopicId` is `topic_id`."""
+        return re.sub(r"(?<!^)(?=[A-Z])", "_", self.name).lower()
+
+    @property
+    def json_name(self) -> str:
+        """The name in Kafka's JSON: `TopicId` is `topicId`."""
+        return self.name[0].lower() + self.name[1:]
+
+    @property
+    def is_struct(self) -> bool:
+        """Whether it is a structure, or an array of such."""
+        return self.element[0].isupper()
+
+    @property
+    def is_blob(self) -> bool:
+        """Whether its bytes are handed on as they lie, never copied."""
+        return self.element == "records" or self.zero_copy
+
+
+@dataclass(frozen=True)
+class Schema:
+    """A message.
+
+    Attributes
+    ----------
+    kind : str
+        `request`, `response`, `header`, `data`, `metadata`, `coordinator-key` or
+        `coordinator-value`.
+    key : int or None
+        The API's key, or the record type's.
+    versions, flexible, unstable : frozenset of int
+    structs : dict of str to tuple of Field
+        By name; the first is the message itself.
+    """
+
+    name: str
+    kind: str
+    key: int | None
+    versions: frozenset[int]
+    flexible: frozenset[int]
+    unstable: frozenset[int]
+    structs: dict[str, tuple[Field, ...]]
+
+    @cached_property
+    def latest(self) -> int:
+        """The newest version."""
+        return max(self.versions)
+
+    def check(self, version: int) -> None:
+        """Refuse a version that the message does not have.
+
+        Raises
+        ------
+        UnsupportedFormatError
+        """
+        if version not in self.versions:
+            known = f"{min(self.versions)} to {self.latest}"
+            raise UnsupportedFormatError(f"{self.name} has versions {known}, not {version}")
+
+
+def definitions() -> dict[str, str]:
+    """Return name → text of every message."""
+    from logstore.messages.definitions import records, wire
+
+    return wire.DEFINITIONS | records.DEFINITIONS
+
+
+@cache
+def schema(name: str) -> Schema:
+    """Return a message's schema; KeyError if there is none of this name."""
+    if name.endswith(("Request", "Response", "Header")):
+        from logstore.messages.definitions.wire import DEFINITIONS
+    else:
+        from logstore.messages.definitions.records import DEFINITIONS
+    return parse(DEFINITIONS[name])
+
+
+def parse(text: str) -> Schema:
+    """Return the schema that a text tells."""
+    lines = text.splitlines()
+    name, kind, key, versions_text, *traits = lines[0].split()
+    versions = _versions(versions_text, 0)
+    latest = max(versions)
+    structs: dict[str, list[Field]] = {name: []}
+    fields = structs[name]
+    for line in lines[1:]:
+        if line.startswith(" "):
+            fields.append(_field(line.split(), latest))
+        else:
+            fields = structs[line] = []
+    named = dict(trait.split("=") for trait in traits)
+    return Schema(
+        name,
+        kind,
+        None if key == "-" else int(key),
+        versions,
+        _versions(named.get("flexible", ""), latest),
+        _versions(named.get("unstable", ""), latest),
+        {struct: tuple(members) for struct, members in structs.items()},
+    )
+
+
+def _field(words: list[str], latest: int) -> Field:
+    name, type_name, versions, *traits = words
+    named = dict(trait.split("=") for trait in traits if "=" in trait)
+    tag, _, tagged = named.get("tag", "0:").partition(":")
+    element = type_name.removeprefix("[]")
+    is_array = element is not type_name
+    default, default_is_null = _default(element, named.get("default"))
+    return Field(
+        name,
+        element,
+        is_array,
+        _versions(versions, latest),
+        _versions(named.get("null", ""), latest),
+        _versions(tagged, latest),
+        int(tag),
+        default,
+        default_is_null,
+        "ignorable" in traits,
+        "inflexible" in traits,
+        "zerocopy" in traits,
+    )
+
+
+def _default(element: str, text: str | None) -> tuple[Default, bool]:
+    if text == "null":
+        return None, True
+    match element:
+        case "bool":
+            return text == "true", False
+        case "float64":
+            return 0.0, False
+        case "uuid":
+            return ZERO_UUID, False
+        case "string":
+            return "", False
+        case "bytes" | "records":
+            return b"", False
+        case _ if element in PRIMITIVES:
+            return int(text or 0), False
+        case _:
+            return None, False
+
+
+def _versions(text: str, latest: int) -> frozenset[int]:
+    """Return the versions of `0-3,5+`."""
+    found: set[int] = set()
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        if part.endswith("+"):
+            found.update(range(int(part[:-1]), latest + 1))
+        else:
+            found.update(range(int(first), int(last or first) + 1))
+    return frozenset(found)
