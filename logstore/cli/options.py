@@ -217,7 +217,7 @@ def unknown_topic(topic: str, names: Sequence[str]) -> str:
     return f"unknown topic '{topic}'; there are: {shown}"
 
 
-def topic_overrides(pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
+def topic_overrides(pairs: Sequence[tuple[str, str]]) -> Mapping[str, str]:
     """Check topic keys given as KEY=VALUE; old names are translated with a note.
 
     Raises
@@ -228,9 +228,9 @@ def topic_overrides(pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
     if not pairs:
         return {}
     from logstore.cli.show.output import note
-    from logstore.config.overrides import normalize_overrides
+    from logstore.config.overrides import parse_overrides
 
-    overrides, notes = normalize_overrides(dict(pairs))
+    overrides, notes = parse_overrides(dict(pairs))
     for text in notes:
         note(text)
     return overrides

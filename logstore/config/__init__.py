@@ -7,10 +7,11 @@ from logstore.config.overrides import (
     ORIGIN_DEFAULT,
     ORIGIN_TOPIC,
     ConfigValue,
+    Overrides,
     altered_overrides,
     describe,
     effective_config,
-    normalize_overrides,
+    parse_overrides,
 )
 from logstore.config.properties import parse_properties, read_properties
 
@@ -22,11 +23,12 @@ __all__ = [
     "BrokerConfig",
     "ConfigValue",
     "LogConfig",
+    "Overrides",
     "TopicDefault",
     "altered_overrides",
     "describe",
     "effective_config",
-    "normalize_overrides",
+    "parse_overrides",
     "parse_properties",
     "read_properties",
 ]

@@ -8,7 +8,7 @@ Source: storage-format §16, cleaner-semantics §12.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any, NamedTuple
 
 from logstore.config.broker_config import BrokerConfig
@@ -37,18 +37,50 @@ class ConfigValue(NamedTuple):
     broker_key: str | None = None
 
 
-def normalize_overrides(overrides: Mapping[str, object]) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Check a topic's overrides one by one and spell them as Kafka does today.
+class Overrides(Mapping[str, str]):
+    """A topic's own values, each checked by itself, under today's names.
+
+    As a mapping they are text, spelled as Kafka does, fit to be stored.
+
+    Attributes
+    ----------
+    parsed : Mapping of str to Value
+        What the engine goes by; nobody parses them again.
+    """
+
+    __slots__ = ("parsed",)
+
+    def __init__(self, parsed: Mapping[str, Value]) -> None:
+        self.parsed = parsed
+
+    def __getitem__(self, key: str) -> str:
+        return render(self.parsed[key])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.parsed)
+
+    def __len__(self) -> int:
+        return len(self.parsed)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+    def __or__(self, other: Overrides) -> Overrides:
+        return Overrides({**self.parsed, **other.parsed})
+
+
+def parse_overrides(overrides: Mapping[str, object]) -> tuple[Overrides, tuple[str, ...]]:
+    """Check a topic's overrides one by one and give them their names of today.
 
     Parameters
     ----------
     overrides : Mapping
-        Topic keys; values as text, or as Python numbers, booleans and lists.
+        Topic keys; values as text, or as Python numbers, booleans and lists. `Overrides` are
+        returned as they are.
 
     Returns
     -------
-    overrides : dict of str to str
-        Current names and values, fit to be stored.
+    overrides : Overrides
     notes : tuple of str
         Which old names were translated.
 
@@ -57,16 +89,18 @@ def normalize_overrides(overrides: Mapping[str, object]) -> tuple[dict[str, str]
     InvalidConfigurationError
         A key is unknown (the message has the nearest one), or a value is not allowed.
     """
-    normal: dict[str, str] = {}
+    if isinstance(overrides, Overrides):
+        return overrides, ()
+    parsed: dict[str, Value] = {}
     notes: list[str] = []
-    for given, text in to_texts(overrides).items():
-        key, text = translate_policy(given, text, "cleanup.policy", notes)
+    for name, text in to_texts(overrides).items():
+        key, text = translate_policy(name, text, "cleanup.policy", notes)
         if key not in TOPIC_KEYS:
             raise _unknown_topic_key(key)
-        if key in normal and given != key:
+        if key in parsed and name != key:
             continue
-        normal[key] = render(TOPIC_KEYS[key].parse(text))
-    return normal, tuple(notes)
+        parsed[key] = TOPIC_KEYS[key].parse(text)
+    return Overrides(parsed), tuple(notes)
 
 
 def effective_config(
@@ -77,7 +111,7 @@ def effective_config(
     Parameters
     ----------
     overrides : Mapping
-        The topic's own values, as `normalize_overrides` takes them.
+        The topic's own values, as `parse_overrides` takes them.
     broker : BrokerConfig, optional
         Where the topic says nothing; Kafka's defaults if None.
 
@@ -100,7 +134,7 @@ def altered_overrides(
     set: Mapping[str, object],
     unset: Iterable[str],
     broker: BrokerConfig | None = None,
-) -> tuple[dict[str, str], tuple[str, ...]]:
+) -> tuple[Overrides, tuple[str, ...]]:
     """Return a topic's overrides after a change, checked as a whole.
 
     Parameters
@@ -108,7 +142,7 @@ def altered_overrides(
     overrides : Mapping
         The topic's own values before the change.
     set : Mapping
-        Topic keys that get a value, as `normalize_overrides` takes them.
+        Topic keys that get a value, as `parse_overrides` takes them.
     unset : iterable of str
         Topic keys that go back to the broker's value or the default; one that the topic does
         not override is no mistake.
@@ -117,8 +151,7 @@ def altered_overrides(
 
     Returns
     -------
-    overrides : dict of str to str
-        Current names and values, fit to be stored.
+    overrides : Overrides
     notes : tuple of str
         Which old names in the change were translated.
 
@@ -128,7 +161,7 @@ def altered_overrides(
         A key is unknown, set and unset at once, a value is not allowed, or the result, with
         what the broker says, contradicts itself.
     """
-    given, notes = normalize_overrides(set)
+    changes, notes = parse_overrides(set)
     removed: list[str] = []
     old_names: list[str] = []
     for name in unset:
@@ -136,13 +169,20 @@ def altered_overrides(
         # What is stored can be taken out again, whoever stored it.
         if key not in TOPIC_KEYS and key not in overrides:
             raise _unknown_topic_key(key)
-        if key in given:
+        if key in changes:
             raise InvalidConfigurationError(f"{key} cannot be set and unset at once")
         removed.append(key)
-    kept = {key: text for key, text in overrides.items() if key not in removed and key not in given}
-    result = normalize_overrides(kept)[0] | given
+    replaced = {*removed, *changes}
+    result = _without(overrides, replaced) | changes
     effective_config(result, broker)
     return result, (*notes, *old_names)
+
+
+def _without(overrides: Mapping[str, str], replaced: Set[str]) -> Overrides:
+    """Return overrides but for some, which may be what is wrong with them."""
+    if isinstance(overrides, Overrides):
+        return Overrides({k: v for k, v in overrides.parsed.items() if k not in replaced})
+    return parse_overrides({k: text for k, text in overrides.items() if k not in replaced})[0]
 
 
 def describe(
@@ -176,11 +216,11 @@ class _Resolved(NamedTuple):
 
 
 def _resolve(overrides: Mapping[str, object], broker: BrokerConfig) -> dict[str, _Resolved]:
-    own, _ = normalize_overrides(overrides)
+    own = parse_overrides(overrides)[0].parsed
     resolved = {}
     for key, row in TOPIC_KEYS.items():
         if key in own:
-            resolved[key] = _Resolved(row.parse(own[key]), ORIGIN_TOPIC, None)
+            resolved[key] = _Resolved(own[key], ORIGIN_TOPIC, None)
         elif key in broker.topic_defaults:
             value, broker_key = broker.topic_defaults[key]
             resolved[key] = _Resolved(value, ORIGIN_BROKER, broker_key)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from logstore.config.log_config import LogConfig
-from logstore.config.overrides import effective_config, normalize_overrides
+from logstore.config.overrides import Overrides, effective_config, parse_overrides
 from logstore.errors import InvalidConfigurationError, UnknownTopicOrPartitionError
 from logstore.names import INTERNAL_COMPACTED_TOPICS
 from logstore.topics.ids import folder_topic_id
@@ -38,10 +38,10 @@ class TopicCatalog:
         self.store = store
         self._found = found
         self.broker_config = broker_config
-        self._overrides: dict[str, Mapping[str, str]] = {}
+        self._overrides: dict[str, Overrides] = {}
         self._folder_ids: dict[str, str | None] = {}
         # What a topic's configs came to last: each of its partitions asks for it.
-        self._effective: dict[str, tuple[dict[str, str], BrokerConfig, LogConfig]] = {}
+        self._effective: dict[str, tuple[Mapping[str, str], BrokerConfig, LogConfig]] = {}
 
     def topics(self) -> list[Topic]:
         """Return stored and adopted topics by name; those being deleted are not among them."""
@@ -111,8 +111,9 @@ class TopicCatalog:
         InvalidConfigurationError, UnknownTopicOrPartitionError
             Nothing was changed.
         """
-        effective_config({**self.topic(topic).configs, **configs}, self.broker_config)
-        self._overrides[topic], _ = normalize_overrides(configs)
+        own, (laid, _) = self.topic(topic).configs, parse_overrides(configs)
+        effective_config(parse_overrides(own)[0] | laid, self.broker_config)
+        self._overrides[topic] = laid
 
     def reconfigure(self, broker_config: BrokerConfig) -> None:
         """Take other defaults.
@@ -135,9 +136,10 @@ class TopicCatalog:
         self._folder_ids.pop(topic, None)
         self._effective.pop(topic, None)
 
-    def overrides(self, topic: str) -> dict[str, str]:
+    def overrides(self, topic: str) -> Mapping[str, str]:
         """Return the topic's own configs, with those of `override` laid over them."""
-        return {**self.topic(topic).configs, **self._overrides.get(topic, {})}
+        own, laid = self.topic(topic).configs, self._overrides.get(topic)
+        return own if laid is None else parse_overrides(own)[0] | laid
 
     def config(self, topic: str) -> LogConfig:
         """Return a topic's effective configuration."""

@@ -87,7 +87,7 @@ class TopicStore:
         validate_topic_name(name)
         if name in self._topics:
             raise TopicAlreadyExistsError(f"topic '{name}' already exists")
-        return self._put(Topic(name, tuple(sorted(partitions)), dict(configs), id=topic_id))
+        return self._put(Topic(name, tuple(sorted(partitions)), configs, id=topic_id))
 
     def set_partitions(self, name: str, partitions: Iterable[int]) -> Topic:
         """Replace the partition numbers of a stored topic; durable on return."""
@@ -95,7 +95,7 @@ class TopicStore:
 
     def set_configs(self, name: str, configs: Mapping[str, str]) -> Topic:
         """Replace the overrides of a stored topic; durable on return."""
-        return self._put(replace(self._topics[name], configs=dict(configs)))
+        return self._put(replace(self._topics[name], configs=configs))
 
     def mark_deleting(self, name: str) -> Topic:
         """Note that a stored topic is to be deleted; durable on return."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import IO, TYPE_CHECKING
 
 import click
@@ -121,7 +121,9 @@ def append(
     return 0
 
 
-def _create(broker: Broker, topic: str, partition: int | None, overrides: dict[str, str]) -> bool:
+def _create(
+    broker: Broker, topic: str, partition: int | None, overrides: Mapping[str, str]
+) -> bool:
     """Create the topic unless it is there; tell whether it was created."""
     if any(each.name == topic for each in broker.topics()):
         return False

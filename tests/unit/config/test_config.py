@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import pickle
 import threading
 
 import pytest
@@ -9,9 +10,9 @@ import pytest
 from logstore import Broker
 from logstore.config.broker_config import BrokerConfig
 from logstore.config.broker_keys import BROKER_KEYS
-from logstore.config.keys import Kind, render
+from logstore.config.keys import ConfigKey, Kind, render
 from logstore.config.log_config import LogConfig
-from logstore.config.overrides import ConfigValue, describe, effective_config, normalize_overrides
+from logstore.config.overrides import ConfigValue, describe, effective_config, parse_overrides
 from logstore.config.properties import read_properties
 from logstore.config.topic_keys import TOPIC_KEYS
 from logstore.errors import InvalidConfigurationError
@@ -509,7 +510,7 @@ def test_bad_numbers_under_old_names_are_refused():
 
 
 def test_old_names_in_a_topic():
-    normal, notes = normalize_overrides({"topic.cleanup.policy": "dedupe, delete"})
+    normal, notes = parse_overrides({"topic.cleanup.policy": "dedupe, delete"})
     assert normal == {"cleanup.policy": "compact,delete"}
     assert len(notes) == 2
     assert effective_config({"cleanup.policy": "dedupe"}).compact
@@ -517,13 +518,11 @@ def test_old_names_in_a_topic():
         {"topic.cleanup.policy": "dedupe", "cleanup.policy": "delete"},
         {"cleanup.policy": "delete", "topic.cleanup.policy": "dedupe"},
     ):
-        assert normalize_overrides(overrides)[0] == {"cleanup.policy": "delete"}
+        assert parse_overrides(overrides)[0] == {"cleanup.policy": "delete"}
 
 
 def test_overrides_are_normalized_to_text():
-    normal, notes = normalize_overrides(
-        {"preallocate": " True ", "segment.ms": 5, "flush.ms": "+7"}
-    )
+    normal, notes = parse_overrides({"preallocate": " True ", "segment.ms": 5, "flush.ms": "+7"})
     assert normal == {"preallocate": "true", "segment.ms": "5", "flush.ms": "7"}
     assert notes == ()
 
@@ -538,7 +537,7 @@ def test_overrides_are_normalized_to_text():
     ),
 )
 def test_unknown_topic_keys_are_refused_with_the_nearest(key, nearest):
-    for call in (effective_config, describe, normalize_overrides):
+    for call in (effective_config, describe, parse_overrides):
         with pytest.raises(InvalidConfigurationError) as caught:
             call({key: "1"})
         assert repr(key) in str(caught.value)
@@ -621,3 +620,45 @@ def test_missing_and_malformed_properties_are_configuration_errors(properties, t
         read_properties(f"{tmp_path}/server.properties")
     with pytest.raises(InvalidConfigurationError, match="is no properties file"):
         properties(b"key=\\uZZZZ\n")
+
+
+# -- once parsed -----------------------------------------------------------------------------
+
+
+def test_a_value_is_parsed_once_on_its_way_into_force(monkeypatch):
+    """From what a command was given, through the stored topic, to the settings of its log."""
+    parsed = []
+    parse = ConfigKey.parse
+
+    def counted(row, text, **options):
+        parsed.append((row.key, text))
+        return parse(row, text, **options)
+
+    monkeypatch.setattr(ConfigKey, "parse", counted)
+    given = {"segment.bytes": "0100", "topic.cleanup.policy": "dedupe"}
+    overrides, _ = parse_overrides(given)
+    with Broker() as broker:
+        topic = broker.create_topic("a", 2, overrides)
+        broker.alter_configs("a", {"segment.ms": " 7 "})
+        broker.override_configs("a", {"flush.ms": 9})
+        config = broker.log("a", 1).config
+        described = broker.describe_configs("a")
+    assert (config.segment_bytes, config.segment_ms, config.flush_ms, config.compact) == (
+        *(100, 7, 9),
+        True,
+    )
+    assert dict(topic.configs) == {"segment.bytes": "100", "cleanup.policy": "compact"}
+    assert described["segment.bytes"].value == "100"
+    assert parsed == [
+        *(("segment.bytes", "0100"), ("cleanup.policy", "compact")),
+        *(("segment.ms", "7"), ("flush.ms", "9")),
+    ]
+
+
+def test_overrides_are_a_mapping_of_text():
+    overrides, _ = parse_overrides({"cleanup.policy": ["compact", "delete"], "flush.ms": 5})
+    assert overrides == {"flush.ms": "5", "cleanup.policy": "compact,delete"}
+    assert repr(overrides) == "{'cleanup.policy': 'compact,delete', 'flush.ms': '5'}"
+    assert (len(overrides), "flush.ms" in overrides, overrides.get("no")) == (2, True, None)
+    assert pickle.loads(pickle.dumps(overrides)) == overrides
+    assert parse_overrides(overrides) == (overrides, ())
