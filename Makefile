@@ -15,6 +15,7 @@ RECORDS ?=
 WORKLOAD_ARGS ?=
 BASE ?=
 MUTANTS_ARGS ?=
+BENCH_ARGS ?=
 
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PYTEST := $(BIN)/python -m pytest
@@ -57,7 +58,7 @@ $(ALL): requirements/all.txt $(CORE)
 	@$(PIP) install --require-hashes --no-build-isolation -r requirements/all.txt
 	@touch $(DEV) $@
 
-.PHONY: help install demo test check format lint mypy interop golden fuzz mutants boundscheck nojit-coverage workload docs messages lock clean
+.PHONY: help install demo test check format lint mypy interop golden fuzz mutants boundscheck nojit-coverage workload bench bench-full docs messages lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -124,6 +125,12 @@ nojit-coverage: $(DEV) ## coverage with the kernels run as plain Python
 workload: $(ALL) ## generate, clean and verify 10 million records on Spark: SPEC=file or preset, RECORDS=n, WORKLOAD_ARGS
 	@$(BIN)/logstore workload run $(or $(SPEC),bench/workloads/making/ten-million.toml) \
 		$(if $(RECORDS),--set records=$(RECORDS)) $(WORKLOAD_ARGS)
+
+bench: $(DEV) ## speed beside Kafka's cleaner in the same run, minutes: BENCH_ARGS="--only 'clean/100B*' --mib 64"
+	@$(BIN)/python -m logstore.bench $(BENCH_ARGS)
+
+bench-full: $(DEV) ## the same along every axis, an hour or two: BENCH_ARGS
+	@$(BIN)/python -m logstore.bench --full $(BENCH_ARGS)
 
 docs: $(DEV) ## write again what docs/ has from the code: commands, keys, floors
 	@PYTHONPATH=. $(BIN)/python tests/support/docs/cli_docs.py

@@ -24,6 +24,6 @@ compile() { # compile OUTPUT ARGUMENT...
 }
 
 # The widest set first; the narrower ones take their versions from it.
-compile requirements/all.txt --extra dev --extra spark "$@"
-compile requirements/dev.txt --extra dev --constraints requirements/all.txt
+compile requirements/all.txt --extra dev --extra bench --extra spark "$@"
+compile requirements/dev.txt --extra dev --extra bench --constraints requirements/all.txt
 compile requirements/core.txt --constraints requirements/all.txt

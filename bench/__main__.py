@@ -1,0 +1,71 @@
+"""`python -m logstore.bench`: the harness of `make bench` and `make bench-full`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from logstore.bench.micro.logs import MIB
+from logstore.bench.micro.setting import Setting
+from logstore.bench.report.terminal import table_lines
+from logstore.bench.suite import all_jobs, chosen, run
+from logstore.cli.show.output import emit_lines, tell
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, write the result's file and show its table."""
+    options = _parser().parse_args(arguments)
+    if options.list:
+        emit_lines(name for job in all_jobs() for name in job.names)
+        return 0
+    try:
+        jobs = chosen(options.only, full=options.full)
+    except LookupError as error:
+        tell(f"error: {error.args[0]}")
+        return 2
+    kind = "part" if options.only else "full" if options.full else "quick"
+    with tempfile.TemporaryDirectory(prefix="logstore-bench-", dir=options.scratch) as scratch:
+        setting = Setting(
+            Path(scratch),
+            total_bytes=options.mib * MIB,
+            repeats=options.repeats,
+            warmups=options.warmups,
+            has_peers=not options.no_peers,
+            say=tell,
+        )
+        try:
+            result = run(jobs, setting, kind=kind)
+        finally:
+            setting.close()
+    if options.out is not None:
+        result.write(options.out)
+        tell(f"written: {options.out}")
+    emit_lines(table_lines(result))
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m logstore.bench", description=__doc__)
+    parser.add_argument("--list", action="store_true", help="name the lines and end")
+    parser.add_argument("--full", action="store_true", help="every axis, not only the main lines")
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="lines to measure, as clean/* or doors/append; repeatable",
+    )
+    parser.add_argument("--mib", type=int, default=256, help="size of a log (default 256)")
+    parser.add_argument("--repeats", type=int, default=3, help="samples a line (default 3)")
+    parser.add_argument("--warmups", type=int, default=2, help="runs before them (default 2)")
+    parser.add_argument("--no-peers", action="store_true", help="measure this engine alone")
+    parser.add_argument("--scratch", metavar="DIR", help="where logs are made (default: temporary)")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write the result as JSON")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

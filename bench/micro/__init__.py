@@ -1,0 +1,1 @@
+"""Measurements of this engine, each beside its peer where there is one."""

@@ -1,0 +1,156 @@
+"""Cleaning, file to file: `Broker.clean` and Kafka's cleaner on copies of the same directory."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from logstore.bench.measuring import Sample, Stopwatch, no_collection
+from logstore.bench.micro.logs import CLEANED_AT_MS, TOPIC, LogShape
+from logstore.bench.rivals.kafka import KafkaPeer
+from logstore.broker import Broker
+from logstore.runtime import FixedWallClock
+from logstore.types import TopicPartition
+
+MAP_BYTES = 128 << 20
+"""Kafka's default of `log.cleaner.dedupe.buffer.size`, for one thread."""
+
+COMPARED = (".log", ".index", ".timeindex", ".txnindex")
+"""Files that must be the same to the byte; which ones there are must be the same, too."""
+
+_BLOCK = 1 << 20
+
+
+class BenchClock(FixedWallClock):
+    """Wall time stands still, for equal delete horizons; files keep the machine's own dates."""
+
+    @property
+    def follows_system(self) -> bool:
+        """As the system's clock has it."""
+        return True
+
+
+class Difference(Exception):
+    """The two cleaners left different bytes."""
+
+
+class Cleaned(NamedTuple):
+    """What a run of this engine's cleaner did."""
+
+    sample: Sample
+    report: dict[str, Any]
+
+
+def copy_of(data_dir: Path, target: Path) -> Path:
+    """Give `target` the same files; `.log` files of closed segments get second names.
+
+    Cleaners replace those and never write into them. Everything is on the disk when this returns,
+    so that no cleaning pays for it.
+    """
+    shutil.rmtree(target, ignore_errors=True)
+    for folder, _, names in os.walk(data_dir):
+        into = target / Path(folder).relative_to(data_dir)
+        into.mkdir(parents=True)
+        logs = sorted(name for name in names if name.endswith(".log"))
+        for name in names:
+            source = Path(folder, name)
+            if name in logs[:-1]:
+                os.link(source, into / name)
+            else:
+                shutil.copy2(source, into / name)
+    sync_tree(target)
+    return target
+
+
+def sync_tree(data_dir: Path) -> None:
+    """Wait until every file below a directory is on the disk."""
+    for path in data_dir.rglob("*"):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def clean_here(
+    data_dir: Path,
+    *,
+    threads: int = 1,
+    map_bytes: int = MAP_BYTES,
+    progress: Any = None,
+) -> Cleaned:
+    """Clean every partition by `Broker.clean`, opening and closing not timed.
+
+    The memory is that of so many Kafka cleaner threads.
+    """
+    config = {
+        "log.cleaner.threads": str(threads),
+        "log.cleaner.dedupe.buffer.size": str(map_bytes * threads),
+        "log.cleaner.io.buffer.size": str((512 << 10) * threads),
+    }
+    with Broker(data_dir, clock=BenchClock(CLEANED_AT_MS), broker_config=config) as broker:
+        for tp in broker.partitions():
+            broker.log(*tp)  # opened before the clock starts, as a broker's logs are
+        with no_collection(), Stopwatch() as watch:
+            report = broker.clean(force=True, threads=threads, progress=progress)
+    return Cleaned(watch.sample, report.to_json())
+
+
+def clean_there(
+    peer: KafkaPeer, data_dir: Path, shape: LogShape, map_bytes: int = MAP_BYTES
+) -> tuple[Sample, list[dict[str, Any]]]:
+    """Have Kafka clean every partition, one after another."""
+    answers = [
+        peer.clean(data_dir, TopicPartition(TOPIC, number), shape.configs, CLEANED_AT_MS, map_bytes)
+        for number in range(shape.partitions)
+    ]
+    samples = [sample for sample, _ in answers]
+    total = Sample(sum(each.cpu_s for each in samples), sum(each.wall_s for each in samples))
+    return total, [answer for _, answer in answers]
+
+
+# -- the same bytes ----------------------------------------------------------------------------
+
+
+def compare(here: Path, there: Path) -> int:
+    """Compare what two cleaners left; return how many bytes were.
+
+    Raises
+    ------
+    Difference
+        Names the file, and the first byte that differs.
+    """
+    ours, theirs = _compared(here), _compared(there)
+    if ours != theirs:
+        only = sorted(set(ours) ^ set(theirs))
+        raise Difference(f"only one of {here} and {there} has {', '.join(only)}")
+    return sum(_compare_file(here / name, there / name) for name in ours)
+
+
+def _compared(data_dir: Path) -> list[str]:
+    return sorted(
+        str(path.relative_to(data_dir))
+        for path in data_dir.rglob("*")
+        if path.suffix in COMPARED and (path.suffix != ".txnindex" or path.stat().st_size)
+    )
+
+
+def _compare_file(here: Path, there: Path) -> int:
+    size = 0
+    for left, right in itertools.zip_longest(_blocks(here), _blocks(there), fillvalue=b""):
+        if left != right:
+            shorter = min(len(left), len(right))
+            first = next((at for at in range(shorter) if left[at] != right[at]), shorter)
+            raise Difference(f"{here} and {there} differ at byte {size + first}")
+        size += len(left)
+    return size
+
+
+def _blocks(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            yield block

@@ -1,0 +1,360 @@
+"""Logs to be cleaned: of a given shape and size, the same bytes for the same seed.
+
+Keys are drawn as busy keys come: rank `keys × u²` for a uniform `u`, over as many keys as leave the
+wanted share of records alive. Segments are written as files and opened once, so that the engine's
+own recovery makes their indexes; both contestants then clean copies of the same directory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from logstore.bench.micro.kernels import seal_batches
+from logstore.broker import Broker
+from logstore.checkpoint.offsets import CLEANER_OFFSETS, OffsetCheckpoint
+from logstore.log.drafts import NewRecord
+from logstore.record import layout
+from logstore.record.batch import RecordBatch, sealed_batch
+from logstore.record.codecs import Codec
+from logstore.record.columns import BytesColumn, headers_column
+from logstore.record.control import (
+    ControlType,
+    EndTxnMarker,
+    encode_control_key,
+    encode_end_txn_value,
+)
+from logstore.record.records import Header, Record, encode_records
+from logstore.runtime import DiskFileSystem, FixedWallClock
+from logstore.topics import TopicStore
+from logstore.types import TopicPartition
+
+TOPIC = "bench"
+START_MS = 1_700_000_000_000
+CLEANED_AT_MS = START_MS + 3_600_000
+"""When both contestants clean; all records are older, and no tombstone has expired."""
+
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+
+PIECE_BYTES = 16 * MIB
+"""About what is made at a time, and at most a quarter of a segment."""
+
+POOL_BYTES = 8 * MIB
+"""Random bytes, or words, of which values are pieces."""
+
+RECORD_OVERHEAD = 9
+"""About what a record takes beside key and value."""
+
+TOMBSTONE_SHARE = 0.05
+TRANSACTION_EVERY = 10
+"""In a mixed log every tenth batch is a transaction, and of these every fifth is aborted."""
+ABORT_EVERY = 5
+_HEADERS = ((), (("trace", b"0123456789abcdef"),), (("kind", b"update"), ("note", None)))
+
+
+@dataclass(frozen=True)
+class LogShape:
+    """What a log is like.
+
+    Attributes
+    ----------
+    value_bytes : int
+        On average; sizes are uniform from 0 to twice that.
+    survivors : float
+        Share of the records of the dirty section that outlive the cleaning, about.
+    batch_records : int
+        On average; uniform from 1 to almost twice that.
+    total_bytes : int
+        Of the closed segments, about, before compression.
+    partitions : int
+        Each of them as large as that.
+    codec : str
+        Of every batch; values are then made of words, as none compresses random bytes.
+    mixed : bool
+        Headers on two records of three, 5 % tombstones, one batch of ten a transaction, keys of 4
+        to 64 bytes.
+    strategy : str
+        `compaction.strategy` of the topic: offset, timestamp, or header with its versions.
+    clean_tail : int
+        So many times as large as the dirty section is what was cleaned before.
+    """
+
+    value_bytes: int
+    survivors: float
+    batch_records: int
+    total_bytes: int = 256 * MIB
+    partitions: int = 1
+    codec: str = "none"
+    mixed: bool = False
+    strategy: str = "offset"
+    clean_tail: int = 0
+    seed: int = 1
+
+    @property
+    def segment_bytes(self) -> int:
+        """`segment.bytes` of the topic: at least four segments, up to Kafka's default size."""
+        return min(GIB, max(64 * KIB, self.total_bytes // 4))
+
+    @property
+    def configs(self) -> dict[str, str]:
+        """The topic's configuration, in Kafka's words."""
+        found = {"cleanup.policy": "compact", "segment.bytes": str(self.segment_bytes)}
+        if self.strategy != "offset":
+            found["compaction.strategy"] = self.strategy
+        if self.strategy == "header":
+            found["compaction.strategy.header"] = "version"
+        return found
+
+    @property
+    def record_bytes(self) -> int:
+        """Bytes of a record in the log, about, with its share of the batch's header."""
+        key_bytes = 34 if self.mixed else 11
+        overhead = RECORD_OVERHEAD + layout.HEADER_SIZE // self.batch_records
+        return self.value_bytes + key_bytes + overhead
+
+    @property
+    def records(self) -> int:
+        """Records of a partition."""
+        return max(8, self.total_bytes // self.record_bytes)
+
+
+def key_count(records: int, survivors: float) -> int:
+    """Return over how many keys to draw so that `survivors` of the records are a key's last.
+
+    Ranks are `keys × u²`, so the expected number of distinct ones is an integral over the ranks
+    of `1 - exp(-records × chance)`; it rises with the keys, and bisection finds them.
+    """
+    edges = np.geomspace(1e-9, 1.0, 4096)  # shares of the keys, from the busiest on
+
+    def distinct(keys: float) -> float:
+        middle = np.sqrt(edges[1:] * edges[:-1])
+        chance = 0.5 / (keys * np.sqrt(middle))  # of the rank there: the density of u² over keys
+        return float((-np.expm1(-records * chance) * np.diff(edges)).sum() * keys)
+
+    low, high = 1.0, 1e13
+    while high / low > 1.0001:
+        middle = (low * high) ** 0.5
+        low, high = (middle, high) if distinct(middle) < survivors * records else (low, middle)
+    return max(1, round(high))
+
+
+class _Partition:
+    """The records of one partition, piece by piece, and the batches made of them."""
+
+    def __init__(self, shape: LogShape, number: int) -> None:
+        self._shape = shape
+        self._random = np.random.Generator(np.random.Philox(key=[shape.seed, number]))
+        self._pool = _words(shape.seed) if shape.codec != "none" else _noise(shape.seed)
+        self._keys = key_count(shape.records, shape.survivors)
+        self._codec = Codec.from_name(shape.codec)
+        self._batch_number = 0
+        self.next_offset = 0
+
+    def pieces(self) -> Iterator[tuple[int, bytes]]:
+        """Yield (base offset, bytes) of whole batches, a few MiB each."""
+        shape, made = self._shape, 0
+        size = max(1, min(PIECE_BYTES, shape.segment_bytes // 4) // shape.record_bytes)
+        while made < shape.records:
+            count = min(size, shape.records - made)
+            base_offset = self.next_offset
+            yield base_offset, self._piece(count)
+            made += count
+
+    def _piece(self, count: int) -> bytes:
+        shape, random = self._shape, self._random
+        ranks = (self._keys * random.random(count) ** 2).astype(np.int64)
+        keys = self._keys_of(ranks)
+        sizes = random.integers(0, 2 * shape.value_bytes + 1, count, dtype=np.int32)
+        starts = random.integers(0, POOL_BYTES - 2 * shape.value_bytes - 1, count)
+        if shape.mixed:
+            sizes[random.random(count) < TOMBSTONE_SHARE] = -1
+        values = BytesColumn(self._pool, starts.astype(np.int64), sizes)
+        times = START_MS + self.next_offset // 100 + random.integers(-500, 500, count)
+        firsts = self._batches(count)
+        if not shape.mixed and self._codec is Codec.NONE and shape.strategy != "header":
+            data = self._sealed(firsts, times, keys, values, headers_column(None, count))
+            self.next_offset += count
+            return data
+        return b"".join(self._one_by_one(firsts, times, keys, values))
+
+    def _batches(self, count: int) -> np.ndarray:
+        """Return where batches begin, and the end."""
+        mean = self._shape.batch_records
+        sizes = self._random.integers(1, 2 * mean, count)
+        ends = np.cumsum(sizes)
+        firsts = np.concatenate(([0], ends[ends < count], [count]))
+        return np.ascontiguousarray(firsts, np.int64)
+
+    def _keys_of(self, ranks: np.ndarray) -> BytesColumn:
+        if self._shape.mixed:
+            return BytesColumn.from_list([mixed_key(rank) for rank in ranks.tolist()])
+        return BytesColumn.from_list([b"key-%d" % rank for rank in ranks.tolist()])
+
+    def _sealed(
+        self,
+        firsts: np.ndarray,
+        times: np.ndarray,
+        keys: BytesColumn,
+        values: BytesColumn,
+        headers: BytesColumn,
+    ) -> bytes:
+        count = len(values)
+        room = int(keys.sizes.clip(0).sum() + values.sizes.clip(0).sum() + headers.sizes.sum())
+        room += count * layout.MAX_RECORD_OVERHEAD + len(firsts) * layout.HEADER_SIZE
+        out = np.empty(room, np.uint8)
+        columns = (
+            part
+            for column in (keys, values, headers)
+            for part in (column.data, column.starts, column.sizes)
+        )
+        size = seal_batches(self.next_offset, firsts, times, *columns, out)
+        return out[:size].tobytes()
+
+    def _one_by_one(
+        self, firsts: np.ndarray, times: np.ndarray, keys: BytesColumn, values: BytesColumn
+    ) -> Iterator[bytes]:
+        """Yield batches that need more than columns: codecs, headers, transactions."""
+        for first, last in zip(firsts[:-1].tolist(), firsts[1:].tolist(), strict=True):
+            records = [
+                Record(
+                    self.next_offset + row - first,
+                    int(times[row]),
+                    keys[row],
+                    values[row],
+                    self._headers(self.next_offset + row - first),
+                )
+                for row in range(first, last)
+            ]
+            yield from self._batch(records)
+
+    def _headers(self, offset: int) -> tuple[Header, ...]:
+        headers: tuple[Header, ...] = _HEADERS[offset % 3] if self._shape.mixed else ()
+        if self._shape.strategy == "header":
+            headers = (("version", (offset ^ 5).to_bytes(8, "big")), *headers)
+        return headers
+
+    def _batch(self, records: list[Record]) -> Iterator[bytes]:
+        self._batch_number += 1
+        transaction, is_last = divmod(self._batch_number, TRANSACTION_EVERY)
+        transactional = self._shape.mixed and is_last == 0
+        facts = (
+            {"producer_id": transaction, "producer_epoch": 0, "base_sequence": 0}
+            if transactional
+            else {}
+        )
+        base = records[0].offset
+        yield sealed_batch(
+            encode_records(records, base, records[0].timestamp),
+            codec=self._codec,
+            base_offset=base,
+            last_offset_delta=len(records) - 1,
+            record_count=len(records),
+            base_timestamp=records[0].timestamp,
+            max_timestamp=max(record.timestamp for record in records),
+            partition_leader_epoch=0,
+            is_transactional=transactional,
+            **facts,
+        ).data
+        self.next_offset = base + len(records)
+        if transactional:
+            aborted = transaction % ABORT_EVERY == 0
+            yield _marker(self.next_offset, transaction, records[-1].timestamp, aborted=aborted)
+            self.next_offset += 1
+
+
+def mixed_key(rank: int) -> bytes:
+    """Return a key of 4 to 64 bytes, another for every rank."""
+    return (b"%d:" % rank).ljust(4 + rank * 0x9E3779B1 % 61, b"k")
+
+
+def _marker(offset: int, producer_id: int, timestamp: int, *, aborted: bool) -> bytes:
+    kind = ControlType.ABORT if aborted else ControlType.COMMIT
+    key, value = encode_control_key(kind), encode_end_txn_value(EndTxnMarker(kind, 0))
+    batch: RecordBatch = sealed_batch(
+        encode_records([Record(offset, timestamp, key, value)], offset, timestamp),
+        base_offset=offset,
+        last_offset_delta=0,
+        record_count=1,
+        base_timestamp=timestamp,
+        max_timestamp=timestamp,
+        partition_leader_epoch=0,
+        producer_id=producer_id,
+        producer_epoch=0,
+        is_transactional=True,
+        is_control=True,
+    )
+    return batch.data
+
+
+def _noise(seed: int) -> np.ndarray:
+    return np.frombuffer(np.random.Generator(np.random.Philox(seed)).bytes(POOL_BYTES), np.uint8)
+
+
+def _words(seed: int) -> np.ndarray:
+    """Return JSON of a few fields with changing words, of which codecs make a third or less."""
+    random = np.random.Generator(np.random.Philox(seed))
+    letters = np.frombuffer(b"etaoinshrdlucmfw", np.uint8)
+    words = [
+        letters[random.integers(0, len(letters), size)].tobytes()
+        for size in random.integers(3, 10, 500)
+    ]
+    pieces = []
+    size = 0
+    while size < POOL_BYTES:
+        name, city, state = (words[each] for each in random.integers(0, len(words), 3).tolist())
+        text = b'{"name":"%s","city":"%s","state":"%s","updated":true},' % (name, city, state)
+        pieces.append(text)
+        size += len(text)
+    return np.frombuffer(b"".join(pieces)[:POOL_BYTES], np.uint8)
+
+
+# -- files -------------------------------------------------------------------------------------
+
+
+def make_log(shape: LogShape, data_dir: Path) -> int:
+    """Write the log of a shape into a new data directory, closed in good order; return its bytes.
+
+    The active segment of each partition holds one record.
+    """
+    data_dir.mkdir(parents=True)
+    clock = FixedWallClock(CLEANED_AT_MS)
+    fs = DiskFileSystem(clock)
+    TopicStore(fs, str(data_dir)).create(TOPIC, list(range(shape.partitions)), shape.configs)
+    written = 0
+    for number in range(shape.partitions):
+        folder = data_dir / f"{TOPIC}-{number}"
+        folder.mkdir()
+        written += _write_segments(shape, number, folder)
+    with Broker(data_dir, clock=clock) as broker:
+        for number in range(shape.partitions):
+            broker.roll(TOPIC, number)
+            active = NewRecord(b"key-active", b"1", CLEANED_AT_MS)
+            broker.log(TOPIC, number).writer.append_records([active])
+    return written
+
+
+def _write_segments(shape: LogShape, number: int, folder: Path) -> int:
+    partition = _Partition(shape, number)
+    written = size = 0
+    file = None
+    for base_offset, data in partition.pieces():
+        if file is None or size + len(data) > shape.segment_bytes:
+            if file is not None:
+                file.close()
+            file = (folder / f"{base_offset:020}.log").open("wb")
+            size = 0
+        file.write(data)
+        size += len(data)
+        written += len(data)
+    if file is not None:
+        file.close()
+    return written
+
+
+def mark_clean(data_dir: Path, offsets: dict[TopicPartition, int]) -> None:
+    """Say what was cleaned before: the first dirty offset of partitions."""
+    fs = DiskFileSystem(FixedWallClock(CLEANED_AT_MS))
+    OffsetCheckpoint(fs, f"{data_dir}/{CLEANER_OFFSETS}").write(offsets)

@@ -1,0 +1,41 @@
+"""What the project wants of its speed: a goal and a stretch goal for lines, by name.
+
+Ratios are against the peer in the same run, so that they mean the same on every machine;
+bounds of costs are those of an idle machine of 2024 or later.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What a line should reach.
+
+    Attributes
+    ----------
+    least : float
+        The goal: at least that, or at most where less is better.
+    stretch : float, optional
+        Near what the machine permits.
+    is_ratio : bool
+        Of the ratio to the peer, not of the figure itself.
+    """
+
+    least: float
+    stretch: float | None = None
+    is_ratio: bool = True
+
+
+def _figure(least: float, stretch: float | None = None) -> Goal:
+    return Goal(least, stretch, is_ratio=False)
+
+
+GOALS = {
+    "clean/100B-12": Goal(8, 10),
+    "clean/100B-12-one": Goal(10, 13),
+    "clean/1KiB-15": Goal(3.5, 5),
+    "clean/1KiB-2": Goal(2.5, 4),
+    "clean/10KiB-18": Goal(2, 3),
+}

@@ -1,0 +1,59 @@
+"""The machine and the versions that a result was made with; no name of a host or a user."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+_PACKAGES = (
+    "kafka-logstore",
+    "numpy",
+    "numba",
+    "google-crc32c",
+    "lz4",
+    "zstandard",
+    "cramjam",
+    "aiokafka",
+    "kafka-python",
+)
+
+
+def machine() -> dict[str, Any]:
+    """Return processor, cores that this process may use, memory and kernel."""
+    return {
+        "processor": _processor(),
+        "cores": len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count(),
+        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+        "system": f"{platform.system()} {platform.machine()}",
+    }
+
+
+def _processor() -> str:
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        return platform.processor() or platform.machine()
+    found = re.search(r"^model name\s*: (.*)$", text, re.MULTILINE)
+    return found[1] if found else platform.machine()
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of what does the work or is measured against."""
+    found = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def load_average() -> float:
+    """Return how many processes wanted to run, over the last minute."""
+    return round(os.getloadavg()[0], 2)

@@ -1,0 +1,57 @@
+"""A result as a table in the terminal, each line beside its peer and its goal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from logstore.bench.report.result import MISSED, REACHED, STRETCH, Line, Result
+from logstore.cli.show.tables import Cell, Styled, Table
+
+_STYLES = {MISSED: "red", REACHED: "green", STRETCH: "bold green"}
+COLUMNS = ("line", "here", "peer", "unit", "spread", "ratio", "wall", "goal", "stretch", "verdict")
+_NUMBERS = ("here", "peer", "spread", "ratio", "wall", "goal", "stretch")
+
+
+def table_lines(result: Result) -> Iterator[str]:
+    """Yield the table, and below it what lines without a peer say of that."""
+    table = Table(COLUMNS, right=_NUMBERS)
+    yield from table.lines(row_of(line) for line in result.lines)
+    reasons = {line.peer_name for line in result.lines if line.peer is None and line.peer_name}
+    for reason in sorted(reasons):
+        yield f"\nno peer: {reason}"
+    load = " to ".join(f"{each:.1f}" for each in result.load)
+    yield f"\n{result.machine['processor']}, {result.machine['cores']} cores, load {load}"
+
+
+def row_of(line: Line) -> tuple[Cell, ...]:
+    """Return a line's cells."""
+    goal = line.goal
+    return (
+        line.name,
+        number(line.here.median),
+        "–" if line.peer is None else number(line.peer.median),
+        line.unit,
+        f"{line.here.spread:.0%}",
+        _times(line.ratio),
+        _times(line.wall_ratio),
+        "" if goal is None else _wanted(goal.least, is_ratio=goal.is_ratio),
+        "" if goal is None else _wanted(goal.stretch, is_ratio=goal.is_ratio),
+        Styled(line.verdict if goal else "", _STYLES.get(line.verdict, "")),
+    )
+
+
+def number(value: float) -> str:
+    """Return a figure with three digits or more."""
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def _times(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}×"
+
+
+def _wanted(value: float | None, *, is_ratio: bool) -> str:
+    if value is None:
+        return ""
+    return f"{value:g}×" if is_ratio else number(value)

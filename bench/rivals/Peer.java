@@ -1,0 +1,141 @@
+import com.fasterxml.jackson.databind.JsonNode;
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.lang.management.ManagementFactory;
+import java.lang.management.ThreadMXBean;
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.Map;
+import java.util.TreeMap;
+import kafka.log.Cleaner;
+import kafka.log.CleanerStats;
+import kafka.log.LogToClean;
+import kafkalog.DataDir;
+import kafkalog.Json;
+import kafkalog.ManualClock;
+import kafkalog.PartitionLog;
+import kafkalog.Release;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.storage.internals.log.SkimpyOffsetMap;
+import org.apache.kafka.storage.internals.utils.Throttler;
+import scala.Tuple2;
+import scala.runtime.BoxedUnit;
+
+/**
+ * Kafka's own cleaner and offset map under a stopwatch: one JSON request a line in, one answer a line out.
+ *
+ * The process lives through a whole benchmark, so that what is measured has long been compiled. Times are of the
+ * working thread, by ThreadMXBean, and by the wall; the collector and the compiler, on threads of their own, are a gift.
+ * As in a broker's cleaner thread the map and the buffers are made once and serve every pass.
+ */
+public final class Peer {
+    private static final int IO_BUFFER_BYTES = 262_144;
+    private static final int MAX_IO_BUFFER_BYTES = 1_048_588;
+    private static final double LOAD_FACTOR = 0.9;
+    private static final ThreadMXBean THREADS = ManagementFactory.getThreadMXBean();
+
+    private static SkimpyOffsetMap map;
+    private static long mapBytes;
+
+    private Peer() { }
+
+    public static void main(String[] arguments) throws Exception {
+        say(Json.object("kafka", Release.version(), "java", System.getProperty("java.version"),
+            "vm", System.getProperty("java.vm.name")));
+        BufferedReader requests = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String line = requests.readLine(); line != null; line = requests.readLine()) {
+            JsonNode request = Json.parse(line);
+            try {
+                say(switch (request.path("command").asText()) {
+                    case "clean" -> clean(request);
+                    case "map" -> map(request);
+                    default -> throw new IllegalArgumentException("unknown command: " + line);
+                });
+            } catch (Exception | LinkageError | AssertionError error) {
+                error.printStackTrace();
+                say(Json.object("error", error.toString()));
+            }
+        }
+        Runtime.getRuntime().halt(0); // Kafka's metrics registry keeps threads alive
+    }
+
+    private static void say(Object answer) {
+        System.out.println(Json.encode(answer));
+    }
+
+    /** Cleans [first dirty, active segment) of a partition in place; opening and closing are not timed. */
+    private static Map<String, Object> clean(JsonNode request) throws Exception {
+        TopicPartition tp = new TopicPartition(request.get("topic").asText(), request.path("partition").asInt(0));
+        DataDir dir = new DataDir(Path.of(request.get("data_dir").asText()), tp);
+        Map<String, String> config = new TreeMap<>();
+        request.path("config").properties().forEach(each -> config.put(each.getKey(), each.getValue().asText()));
+        ManualClock clock = new ManualClock(request.get("now").asLong());
+        SkimpyOffsetMap offsets = mapOf(request.get("map_bytes").asLong());
+        try (PartitionLog partition = PartitionLog.open(dir, config, clock)) {
+            Throttler unlimited = new Throttler(Double.MAX_VALUE, 300, "cleaner-io", "bytes", clock);
+            Cleaner cleaner = new Cleaner(0, offsets, IO_BUFFER_BYTES, MAX_IO_BUFFER_BYTES, LOAD_FACTOR, unlimited,
+                clock, each -> BoxedUnit.UNIT);
+            long firstDirty = dir.checkpoint(DataDir.FIRST_DIRTY, 0L);
+            long limit = partition.log().activeSegment().baseOffset();
+            long wall = 0;
+            long cpu = 0;
+            int passes = 0;
+            CleanerStats stats = null;
+            while (firstDirty < limit) { // until the map had room for everything, as the engine's command does
+                LogToClean toClean = new LogToClean(tp, partition.log(), firstDirty, limit, false);
+                long startedWall = System.nanoTime();
+                long startedCpu = THREADS.getCurrentThreadCpuTime();
+                Tuple2<Object, CleanerStats> done = cleaner.clean(toClean);
+                cpu += THREADS.getCurrentThreadCpuTime() - startedCpu;
+                wall += System.nanoTime() - startedWall;
+                firstDirty = (Long) done._1();
+                stats = done._2();
+                passes++;
+            }
+            partition.settle();
+            dir.writeCheckpoint(DataDir.FIRST_DIRTY, firstDirty);
+            return Json.object("cpu_ns", cpu, "wall_ns", wall, "passes", passes, "end_offset", firstDirty,
+                "messages_read", stats == null ? 0 : stats.messagesRead(),
+                "messages_written", stats == null ? 0 : stats.messagesWritten());
+        }
+    }
+
+    private static SkimpyOffsetMap mapOf(long bytes) throws Exception {
+        if (map == null || mapBytes != bytes) {
+            map = null;
+            map = new SkimpyOffsetMap((int) bytes, "MD5");
+            mapBytes = bytes;
+        }
+        return map;
+    }
+
+    /** Puts keys of 16 bytes and looks them up, and others; each file has one key after another. */
+    private static Map<String, Object> map(JsonNode request) throws Exception {
+        ByteBuffer puts = ByteBuffer.wrap(Files.readAllBytes(Path.of(request.get("puts").asText())));
+        ByteBuffer absent = ByteBuffer.wrap(Files.readAllBytes(Path.of(request.get("absent").asText())));
+        SkimpyOffsetMap offsets = mapOf(request.get("map_bytes").asLong());
+        offsets.clear();
+        long start = THREADS.getCurrentThreadCpuTime();
+        for (int key = 0; key < puts.capacity() / 16; key++) {
+            offsets.put(at(puts, key), key);
+        }
+        long put = THREADS.getCurrentThreadCpuTime();
+        long sum = 0;
+        for (int key = 0; key < puts.capacity() / 16; key++) {
+            sum += offsets.get(at(puts, key));
+        }
+        long hit = THREADS.getCurrentThreadCpuTime();
+        for (int key = 0; key < absent.capacity() / 16; key++) {
+            sum += offsets.get(at(absent, key));
+        }
+        long miss = THREADS.getCurrentThreadCpuTime();
+        return Json.object("put_ns", put - start, "hit_ns", hit - put, "miss_ns", miss - hit, "entries", offsets.size(),
+            "sum", sum);
+    }
+
+    private static ByteBuffer at(ByteBuffer keys, int key) {
+        return keys.limit(16 * key + 16).position(16 * key);
+    }
+}

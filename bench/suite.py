@@ -1,0 +1,65 @@
+"""All lines of the harness in their order, and how those that are wanted are run."""
+
+from __future__ import annotations
+
+import fnmatch
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+
+from logstore.bench.micro import clean_lines
+from logstore.bench.micro.setting import Job, Setting
+from logstore.bench.report.machine import load_average, machine, versions
+from logstore.bench.report.result import Line, Result
+
+
+def all_jobs() -> list[Job]:
+    """Return every job, in the order of the table."""
+    return [*clean_lines.jobs()]
+
+
+def chosen(only: Sequence[str], *, full: bool) -> list[Job]:
+    """Return the jobs with a line that a pattern of `only` names; without one, the set's.
+
+    Raises
+    ------
+    LookupError
+        A pattern names no line; the message lists all.
+    """
+    jobs = all_jobs()
+    if not only:
+        return [job for job in jobs if full or job.is_quick]
+    names = [name for job in jobs for name in job.names]
+    for pattern in only:
+        if not fnmatch.filter(names, pattern):
+            raise LookupError(f"no line {pattern!r}; there are: {', '.join(names)}")
+    return [job for job in jobs if any(fnmatch.filter(job.names, each) for each in only)]
+
+
+def measure(jobs: Sequence[Job], setting: Setting) -> Iterator[Line]:
+    """Run jobs one after another."""
+    # What is said of a log that was not closed is of those made here, and of no use.
+    logger = logging.getLogger("logstore")
+    before, logger.level = logger.level, logging.ERROR
+    try:
+        for job in jobs:
+            yield from job.run(setting)
+    finally:
+        logger.setLevel(before)
+
+
+def run(jobs: Sequence[Job], setting: Setting, *, kind: str) -> Result:
+    """Run jobs and return their result; peers are left running."""
+    began, load = time.perf_counter(), load_average()
+    made_at = datetime.now(UTC).isoformat(timespec="seconds")
+    lines = list(measure(jobs, setting))
+    return Result(
+        made_at=made_at,
+        kind=kind,
+        seconds=time.perf_counter() - began,
+        machine=machine(),
+        versions=versions() | setting.kafka_versions,
+        load=[load, load_average()],
+        lines=lines,
+    )

@@ -1,0 +1,30 @@
+"""The harness beside Kafka's own cleaner, at sizes that take seconds."""
+
+import pytest
+
+from logstore.bench.micro.clean_lines import FIVE_LOGS, clean_line
+from logstore.bench.micro.logs import MIB
+from logstore.bench.micro.setting import Setting
+from tests.interop.conftest import unavailable
+from tests.support.interop import KAFKA_3, Unavailable, build
+
+
+@pytest.fixture(scope="module")
+def setting(tmp_path_factory):
+    try:
+        build(KAFKA_3)
+    except Unavailable as error:
+        unavailable(error)
+    setting = Setting(tmp_path_factory.mktemp("bench"), total_bytes=2 * MIB, repeats=1, warmups=1)
+    yield setting
+    setting.close()
+
+
+@pytest.mark.interop
+@pytest.mark.parametrize("name", FIVE_LOGS)
+def test_both_cleaners_leave_the_same_bytes_of_the_five_logs(setting, name):
+    (line,) = clean_line(name, *FIVE_LOGS[name], setting)
+    assert line.facts["identical_bytes"] > 0
+    assert line.peer_name == "Kafka 3.9.2"
+    assert line.ratio > 0
+    assert len(line.peer.judged) == 1

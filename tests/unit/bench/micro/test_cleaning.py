@@ -1,0 +1,78 @@
+"""The cleaning lines: copies, and a comparison that fails where a byte differs."""
+
+import os
+
+import pytest
+
+from logstore.bench.micro import clean_lines
+from logstore.bench.micro.clean_lines import clean_line
+from logstore.bench.micro.cleaning import Difference, clean_here, compare, copy_of
+from logstore.bench.micro.logs import MIB, LogShape, make_log
+from logstore.bench.micro.setting import Setting
+
+SHAPE = LogShape(100, 0.2, 10, total_bytes=MIB)
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    path = tmp_path_factory.mktemp("bench") / "log"
+    make_log(SHAPE, path)
+    return path
+
+
+def test_a_cleaning_leaves_the_log_that_was_copied_as_it_is(log, tmp_path):
+    before = {path: path.read_bytes() for path in log.rglob("*") if path.is_file()}
+    cleaned = clean_here(copy_of(log, tmp_path / "copy"))
+    assert {path: path.read_bytes() for path in log.rglob("*") if path.is_file()} == before
+    (done,) = cleaned.report["cleaned"]
+    assert done["messages_read"] == SHAPE.records
+    assert done["messages_written"] / SHAPE.records == pytest.approx(0.2, rel=0.1)
+    assert cleaned.sample.cpu_s > 0
+
+
+def pair(log, tmp_path):
+    for name in ("here", "there"):
+        clean_here(copy_of(log, tmp_path / name))
+    return tmp_path / "here", tmp_path / "there"
+
+
+def test_equal_outputs_are_compared_to_the_last_byte(log, tmp_path):
+    here, there = pair(log, tmp_path)
+    sizes = [path.stat().st_size for path in here.rglob("*") if path.suffix in (".log", ".index")]
+    assert compare(here, there) >= sum(sizes) > 0
+
+
+@pytest.mark.parametrize("suffix", (".log", ".index", ".timeindex"))
+@pytest.mark.parametrize("place", (0, -1))
+def test_a_comparison_fails_where_one_byte_differs(log, tmp_path, suffix, place):
+    here, there = pair(log, tmp_path)
+    path = next(path for path in sorted(there.rglob(f"*{suffix}")) if path.stat().st_size)
+    data = bytearray(path.read_bytes())
+    data[place] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(Difference, match=f"byte {place % len(data)}$"):
+        compare(here, there)
+
+
+def test_a_comparison_fails_where_a_file_is_longer_or_missing(log, tmp_path):
+    here, there = pair(log, tmp_path)
+    path = min(there.rglob("*.log"))
+    size = path.stat().st_size
+    os.truncate(path, size - 1)
+    with pytest.raises(Difference, match=f"byte {size - 1}"):
+        compare(here, there)
+    path.unlink()
+    with pytest.raises(Difference, match=f"only one of .* has .*{path.name}"):
+        compare(here, there)
+
+
+def test_a_line_has_a_sample_a_repeat_and_nothing_is_left_behind(tmp_path):
+    setting = Setting(tmp_path, total_bytes=MIB, repeats=2, warmups=0, has_peers=False)
+    name, (title, shape) = next(iter(clean_lines.FIVE_LOGS.items()))
+    (line,) = clean_line(name, title, shape, setting)
+    assert line.name == name
+    assert len(line.here.judged) == len(line.here.wall) == 2
+    assert line.peer is None
+    assert line.peer_name == "peers were left out"
+    assert line.facts["survivors"] == pytest.approx(0.12, rel=0.1)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,52 @@
+"""The measuring core: turns, warm-ups, and what a stopwatch counts."""
+
+import gc
+
+from logstore.bench.measuring import Sample, Stopwatch, in_turn, no_collection, timed
+
+
+def test_contestants_take_turns_and_warm_ups_do_not_count():
+    calls = []
+
+    def contestant(name):
+        def run():
+            calls.append(name)
+            return Sample(len(calls), 0)
+
+        return run
+
+    contestants = {name: contestant(name) for name in "ab"}
+    samples = in_turn(contestants, repeats=2, warmups=1)
+    assert calls == ["a", "b"] * 3
+    assert samples == {"a": [Sample(3, 0), Sample(5, 0)], "b": [Sample(4, 0), Sample(6, 0)]}
+
+
+def test_a_stopwatch_counts_the_cpu_of_every_thread():
+    import threading
+
+    def work():
+        sum(range(2_000_000))
+
+    with Stopwatch() as idle:
+        pass
+    with Stopwatch() as watch:
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+    assert watch.sample.cpu_s > idle.sample.cpu_s
+    assert watch.sample.wall_s > 0
+
+
+def test_no_cycle_is_collected_while_it_is_timed():
+    seen = []
+    run = timed(lambda: seen.append(gc.isenabled()))
+    assert run().wall_s >= 0
+    assert seen == [False]
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        with no_collection():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
