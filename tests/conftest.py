@@ -4,6 +4,8 @@ import os
 
 # Read once, when logstore is imported: every change of a log is followed by its `_check()`.
 os.environ["LOGSTORE_VERIFY"] = "1"
+# Else the small work of tests would run the kernels as Python. Processes share what one compiled.
+os.environ.setdefault("LOGSTORE_KERNELS", "compiled")
 
 import pytest
 from hypothesis import HealthCheck, settings

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
+from logstore import jit
 from logstore.cleaner import kernels
 from logstore.cleaner.errors import OverflowedSegmentError
 from logstore.errors import CorruptRecordError, InvalidRecordError
@@ -33,6 +34,10 @@ if TYPE_CHECKING:
 
     from logstore.log.log import Log
     from logstore.segment.segment import LogSegment
+
+_BATCH_SECONDS = 50e-6
+_RECORD_SECONDS = 100e-6
+"""What mapping or rewriting takes where kernels run as Python, about."""
 
 UNFOLDED_BYTES = 16 * 1024 * 1024
 """Decompressed bytes after which a chunk ends early; one batch may always exceed it."""
@@ -192,6 +197,8 @@ class ChunkReader:
                 size_bytes = int(table[rows, kernels.COL_POSITION])
                 table = table[:rows]
         chunk = Chunk(segment, position, size_bytes, data, table)
+        seconds = chunk.rows * _BATCH_SECONDS + chunk.record_count * _RECORD_SECONDS
+        jit.pays(kernels.scan_batches, seconds)
         sections = table[:, kernels.COL_SECTION_END] - table[:, kernels.COL_SECTION_START]
         unfit = np.flatnonzero(table[:, kernels.COL_RECORD_COUNT] * MIN_RECORD_SIZE > sections)
         if len(unfit):

@@ -112,10 +112,10 @@ def test_only_the_command_line_prints() -> None:
 
 def test_only_jit_imports_numba() -> None:
     report(
-        "numba outside logstore/jit.py; use its decorators",
+        "numba outside logstore/jit; use its decorators",
         [
             place(path, node)
-            for path in sources("logstore", "cleaner", outside=("logstore/jit.py",))
+            for path in sources("logstore", "cleaner", outside=("logstore/jit",))
             for node in imports_of("numba", path)
         ],
     )

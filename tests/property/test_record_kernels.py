@@ -1,6 +1,6 @@
 """Kernels against their oracles in plain Python, for any input that Hypothesis thinks of.
 
-Kernels: `read_i16`, `read_i32`, `read_i64`, `write_be`, `crc32c`, `_crc32c_u64_by_tables`,
+Kernels: `read_i16`, `read_i32`, `read_i64`, `write_be`, `crc32c`, `crc32c_u64_by_tables`,
 `read_varint`, `write_varint`, `varint_size`, `check_headers`, `decode_records` over `read_record`,
 `encoded_records_size`, `encode_records` (and `copy_bytes`, which the last one uses).
 """
@@ -68,12 +68,12 @@ def test_crc32c_of_any_slice(data, start, end):
 @given(data=st.binary(max_size=120))
 @settings(deadline=None)
 def test_crc32c_by_tables(data):
-    """`_crc32c_u64_by_tables`, word by word, the rest byte by byte."""
+    """`crc32c_u64_by_tables`, word by word, the rest byte by byte."""
     register = np.uint64(0xFFFFFFFF)
     whole = len(data) // 8 * 8
     for position in range(0, whole, 8):
         word = np.uint64(int.from_bytes(data[position : position + 8], "little"))
-        register = np.uint64(jit._crc32c_u64_by_tables(register, word))
+        register = np.uint64(jit.crc32c_u64_by_tables(register, word))
     crc = int(register) ^ 0xFFFFFFFF
     assert google_crc32c.extend(crc, data[whole:]) == google_crc32c.value(data)
 

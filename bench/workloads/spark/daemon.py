@@ -18,9 +18,11 @@ def prepare() -> None:
     import pyspark.worker  # noqa: F401  # it is what a fork runs
 
     import logstore.bench.workloads.judging.scan  # noqa: F401  # what tasks are unpickled with
+    from logstore import jit
     from logstore.bench.workloads.datasource.kernels import digest_strings
     from logstore.record.columns import decode_section
 
+    jit.compile_always()
     decode_section(b"", 0, 0, 0)
     none = np.empty(0, np.int64)
     digest_strings(np.empty(0, np.uint8), none, none)

@@ -20,11 +20,13 @@ def warmup(settings: Settings) -> None:
     The compiled code is kept beside the installation, or in the user's cache if that is not
     writable, and serves until the program or its libraries change.
     """
+    from logstore import jit
     from logstore.broker import Broker
     from logstore.runtime import SystemClock, VirtualClock
 
     timer = SystemClock()
     started_ns = timer.monotonic_ns()
+    jit.compile_always()
     with Broker(clock=VirtualClock(), seed=0) as broker:
         _exercise(broker)
     elapsed_ms = (timer.monotonic_ns() - started_ns) // 1_000_000

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from logstore import jit
 from logstore.broker import Broker
 from logstore.broker.inspect import PartitionSummary, inspect_partition
 from logstore.cli.demo.accounts import Accounts, Chapter
@@ -200,6 +201,7 @@ def topic_config(records: int) -> dict[str, str]:
 def compile_kernels() -> float:
     """Run a small story in memory, so that no later step waits for the compiler; return s."""
     before = time.perf_counter()
+    jit.compile_always()
     accounts = Accounts(10_000, 0, DAY_MS)
     story = Story.begin(None, accounts, 0)
     for chapter in (accounts.history, accounts.closing, accounts.after_closing):

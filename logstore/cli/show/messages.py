@@ -11,6 +11,7 @@ FINDINGS_SHOWN_MAX = 10
 """Findings of recovery that are told one by one; a directory in disorder has hundreds."""
 
 _PACKAGES = ("logstore",)
+_COMPILER = "logstore.jit"
 _RECOVERY = ("logstore.loading.loader", "logstore.loading.leftovers")
 
 
@@ -30,16 +31,22 @@ class Recovery(Enum):
 class MessageHandler(logging.Handler):
     """Prints warnings as `warning: …`, and in the end what recovery came to.
 
-    Standard error is looked up at each message, since a test may have replaced it.
+    What is compiled is a note: whoever waits wants to know for what. Standard error is looked up
+    at each message, since a test may have replaced it.
     """
 
     def __init__(self, recovery: Recovery) -> None:
-        super().__init__(logging.WARNING)
+        super().__init__(logging.INFO)
         self._recovery = recovery
         self._findings = 0
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print one message, or count it."""
+        if record.name == _COMPILER:
+            note(record.getMessage())
+            return
+        if record.levelno < logging.WARNING:
+            return
         if record.name in _RECOVERY:
             self._findings += 1
             if self._recovery is not Recovery.MENDED or self._findings > FINDINGS_SHOWN_MAX:
@@ -65,6 +72,7 @@ def show_messages(recovery: Recovery) -> None:
         logger = logging.getLogger(package)
         if not any(isinstance(handler, MessageHandler) for handler in logger.handlers):
             logger.addHandler(MessageHandler(recovery))
+    logging.getLogger(_COMPILER).setLevel(logging.INFO)  # it speaks before a wait
 
 
 def stop_messages() -> None:
@@ -75,3 +83,4 @@ def stop_messages() -> None:
             if isinstance(handler, MessageHandler):
                 logger.removeHandler(handler)
                 handler.finish()
+    logging.getLogger(_COMPILER).setLevel(logging.NOTSET)

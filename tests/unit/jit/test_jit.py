@@ -1,0 +1,250 @@
+"""Kernels as Python and compiled: the same source, which of the two, and where it is kept."""
+
+import logging
+import os
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+from types import FunctionType
+
+import numpy as np
+import pytest
+
+from logstore import jit
+from logstore.bench.workloads.datasource import kernels as datasource_kernels
+from logstore.cleaner import kernels as cleaner_kernels
+from logstore.cli.show.messages import Recovery, show_messages, stop_messages
+from logstore.jit import files
+from logstore.record import kernels as record_kernels
+
+ROOT = Path(__file__).resolve().parents[3]
+WITHOUT_COMPILER = pytest.mark.skipif(jit.MODE == jit.PYTHON, reason="nothing is compiled")
+
+
+def sum_of(data):
+    total = np.uint64(2**64 - 1)
+    for value in data:
+        total += np.uint64(value)
+    return total
+
+
+@pytest.fixture
+def room(monkeypatch):
+    """Return a maker of kernels of a room of their own, in a process that compiles when it pays."""
+    monkeypatch.setattr(jit, "MODE", jit.AUTO)
+    monkeypatch.setattr(jit, "_groups", {})
+    return lambda function=sum_of: jit.kernel(
+        FunctionType(function.__code__, {**globals(), "__name__": "toy.kernels"})
+    )
+
+
+# --- as Python, or compiled -------------------------------------------------------------------
+
+
+def test_small_work_runs_as_python_and_wraps_in_silence(room):
+    kernel = room()
+    assert not jit.pays(kernel, 0.01)
+    assert kernel(np.arange(4, dtype=np.uint8)) == 5
+    assert kernel.signatures == []
+
+
+def test_small_work_adds_up_until_compiling_would_have_taken_as_long(room, monkeypatch, caplog):
+    caplog.set_level(logging.INFO, "logstore.jit")
+    kernel = room()
+    monkeypatch.setattr(files.KernelFiles, "exist", lambda self: False)
+    monkeypatch.setattr(jit, "COMPILE_SECONDS", 5.0)
+    answers = [jit.pays(kernel, 1.0) for _ in range(8)]
+    assert answers == [False] * 5 + [True] * 3
+    assert [record.getMessage() for record in caplog.records] == [
+        "compiling the kernels of toy, about 5 s, once on this machine; `logstore warmup` does it"
+        " ahead"
+    ]
+
+
+def test_what_was_compiled_before_is_loaded_sooner_and_without_a_word(room, monkeypatch, caplog):
+    caplog.set_level(logging.INFO, "logstore.jit")
+    kernel = room()
+    monkeypatch.setattr(files.KernelFiles, "exist", lambda self: True)
+    monkeypatch.setattr(jit, "COMPILE_SECONDS", 5.0)
+    assert [jit.pays(kernel, 0.3) for _ in range(3)] == [False, True, True]
+    assert caplog.records == []
+
+
+def test_nothing_looks_for_files_before_it_may_matter(room, monkeypatch):
+    monkeypatch.setattr(files.KernelFiles, "exist", lambda self: pytest.fail("looked"))
+    assert not jit.pays(room(), jit.LOAD_SECONDS)
+
+
+def test_rooms_are_compiled_apart(room, monkeypatch):
+    monkeypatch.setattr(files.KernelFiles, "exist", lambda self: True)
+    kernel = room()
+    other = jit.kernel(FunctionType(sum_of.__code__, {**globals(), "__name__": "other.kernels"}))
+    assert jit.pays(kernel, 100)
+    assert not jit.pays(other, 0.1)
+
+
+@WITHOUT_COMPILER
+def test_all_is_compiled_when_that_is_asked_for(room):
+    kernel = room()
+    jit.compile_always()
+    assert jit.pays(kernel, 0)
+    assert jit.pays(room(), 0)
+
+
+def test_nothing_is_compiled_where_numba_is_switched_off(room, monkeypatch):
+    monkeypatch.setattr(jit, "MODE", jit.PYTHON)
+    kernel = room()
+    assert not jit.pays(kernel, 1e9)
+    jit.compile_always()
+    assert not jit.pays(kernel, 1e9)
+
+
+@pytest.mark.parametrize(
+    ("variables", "mode"),
+    (
+        ({}, "auto"),
+        ({"LOGSTORE_KERNELS": "compiled"}, "compiled"),
+        ({"LOGSTORE_KERNELS": "python"}, "python"),
+        ({"LOGSTORE_KERNELS": "what"}, "auto"),
+        ({"LOGSTORE_KERNELS": "compiled", "NUMBA_DISABLE_JIT": "1"}, "python"),
+        ({"NUMBA_DISABLE_JIT": "0"}, "auto"),
+    ),
+)
+def test_variables_decide(variables, mode, monkeypatch):
+    for name in ("LOGSTORE_KERNELS", "NUMBA_DISABLE_JIT"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert jit._mode() == mode
+
+
+def test_twins_call_twins_all_the_way_down():
+    """No kernel of a plain run decides anew, nor is an instruction its compiled self."""
+    plain = record_kernels.read_record.plain
+    assert type(plain) is FunctionType
+    for name in plain.__code__.co_names:
+        assert not isinstance(plain.__globals__.get(name), jit.Kernel | jit.Instruction), name
+
+
+# --- what a kernel is made of -----------------------------------------------------------------
+
+
+def made(source, **names):
+    world = {"np": np, "__name__": "toy.kernels", **names}
+    exec(source, world)
+    return world["f"]
+
+
+def test_a_fingerprint_tells_what_a_kernel_calls_and_names():
+    inner = jit.Kernel(made("def f(x):\n    return x + 1"), plain=None, inline=False)
+    edited = jit.Kernel(made("def f(x):\n    return x + 2"), plain=None, inline=False)
+    inlined = jit.Kernel(made("def f(x):\n    return x + 1"), plain=None, inline=True)
+    source = "def f(x):\n    return inner(x) * FACTOR"
+    outer = partial(made, source, FACTOR=3)
+    kernels = [
+        jit.Kernel(function, plain=None, inline=False)
+        for function in (
+            outer(inner=inner),
+            outer(inner=edited),
+            outer(inner=inlined),
+            outer(inner=inner, FACTOR=4),
+            outer(inner=inner, FACTOR=np.zeros(2)),
+            outer(inner=inner, FACTOR=np.ones(2)),
+            outer(inner=jit.load_u64),
+        )
+    ]
+    assert len({jit.fingerprint(kernel) for kernel in kernels}) == len(kernels)
+    again = jit.Kernel(outer(inner=inner), plain=None, inline=False)
+    assert jit.fingerprint(again) == jit.fingerprint(kernels[0])
+
+
+def test_every_kernel_of_the_project_has_a_fingerprint_of_its_own():
+    kernels = {
+        value
+        for module in (record_kernels, cleaner_kernels, datasource_kernels)
+        for value in vars(module).values()
+        if isinstance(value, jit.Kernel)
+    }
+    assert len(kernels) > 20
+    assert len({kernel.files.fingerprint for kernel in kernels}) == len(kernels)
+
+
+def test_places_of_compiled_code(monkeypatch, tmp_path):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "given"))
+    assert files.cache_dir.__wrapped__() == tmp_path / "given"
+    monkeypatch.delenv("NUMBA_CACHE_DIR")
+    assert files.cache_dir.__wrapped__() == ROOT / "logstore/jit/__pycache__"
+    read_only = tmp_path / "a file"
+    read_only.touch()
+    monkeypatch.setattr(files, "__file__", str(read_only / "jit/files.py"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert files.cache_dir.__wrapped__() == tmp_path / "cache/logstore"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(read_only))
+    assert files.cache_dir.__wrapped__() is None
+
+
+# --- processes --------------------------------------------------------------------------------
+
+
+def start(code, **environment):
+    return subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", code],
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def output_of(process):
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    return out
+
+
+CLEANING = """
+import sys
+from logstore import Broker, VirtualClock
+with Broker(clock=VirtualClock()) as broker:
+    broker.create_topic("t", configs={"cleanup.policy": "compact"})
+    broker.append_many("t", [(b"%d" % (n % 100), b"value") for n in range(1000)])
+    broker.roll("t")
+    report = broker.clean("t", force=True).to_json()
+    print(report["cleaned"][0]["messages_written"], len(list(broker.read("t"))))
+print("numba" in sys.modules)
+"""
+
+
+def test_the_first_cleaning_of_a_test_compiles_nothing_and_waits_for_no_compiler(tmp_path):
+    ran = start(CLEANING, LOGSTORE_KERNELS="auto", NUMBA_CACHE_DIR=str(tmp_path / "cache"))
+    assert output_of(ran).split() == ["100", "100", "False"]
+    assert not (tmp_path / "cache").exists()
+
+
+SHARED = """
+import numpy as np
+from logstore.record import kernels
+assert kernels.varint_size(np.int64(300)) == 2
+stats = kernels.varint_size._outer.stats
+print(sum(stats.cache_misses.values()))
+"""
+
+
+@WITHOUT_COMPILER
+def test_processes_share_what_one_of_them_compiles(tmp_path):
+    environment = {"LOGSTORE_KERNELS": "compiled", "NUMBA_CACHE_DIR": str(tmp_path)}
+    compiled = [int(output_of(p)) for p in [start(SHARED, **environment) for _ in range(2)]]
+    assert sorted(compiled) == [0, 1]
+    assert len(list(tmp_path.glob("*.nbc"))) == 1
+
+
+def test_the_command_line_says_what_it_compiles(capsys):
+    show_messages(Recovery.COMPUTED)
+    try:
+        jit.logger.info("compiling the kernels of toy, about %d s", 5)
+    finally:
+        stop_messages()
+    jit.logger.info("nobody hears of this")
+    assert capsys.readouterr() == ("", "note: compiling the kernels of toy, about 5 s\n")
