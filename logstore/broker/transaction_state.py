@@ -1,40 +1,26 @@
-"""What `__transaction_state` says of a transactional id, and how it is written.
+"""States of a transactional id, and the records of `__transaction_state` that keep them.
 
-Key     version i16 (0)   transactionalId string
-Value   version i16 (0)   producerId i64   producerEpoch i16   transactionTimeoutMs i32
-        status i8         [topic string    [partition i32]] or null
-        lastUpdateTimestampMs i64          startTimestampMs i64
-
-All big-endian; a string is its length as i16 and UTF-8, an array its length as i32 (-1: null) and
-its elements. Version 0 is written. Version 1, which brokers with `transaction.version` 1 and above
-write, is read: lengths are unsigned varints of one more, and tagged fields follow each structure;
-those that Kafka 4 defines serve its retries, and are passed over. A record without a value
-says that the id was forgotten. Source: TransactionLogKey.json and TransactionLogValue.json of
-Kafka 3.9 and 4.x; `kafka.coordinator.transaction.TransactionLog`.
+Version 0 of TransactionLogValue is written. Version 1, which brokers with `transaction.version` 1
+and above write, is read; its tagged fields serve Kafka's retries and are not used. A record without
+a value says that the id was forgotten. Source: `kafka.coordinator.transaction.TransactionLog`.
 """
 
 from __future__ import annotations
 
 import enum
-import struct
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
 from typing import NamedTuple
 
-from logstore.broker.fields import FieldReader, encode_string
-from logstore.errors import InvalidRecordError, UnsupportedFormatError
+from logstore.broker.fields import read_record, write_record
+from logstore.errors import InvalidRecordError
+from logstore.messages import version_of
+from logstore.messages.types import TransactionLogKey, TransactionLogValue
 from logstore.types import INT16_MAX, NO_PRODUCER_ID, NO_TIMESTAMP, TopicPartition
 
 KEY_VERSION = 0
 VALUE_VERSION = 0
-FLEXIBLE_VERSION = 1
-
-_VERSION = struct.Struct(">h")
-_COUNT = struct.Struct(">i")
-_PRODUCER = struct.Struct(">qhib")
-_TIMES = struct.Struct(">qq")
-assert (_PRODUCER.size, _TIMES.size) == (15, 16)
 
 
 class TransactionState(enum.IntEnum):
@@ -160,7 +146,7 @@ def encode_key(transactional_id: str) -> bytes:
     InvalidRecordError
         Longer than 32767 bytes of UTF-8, or no Unicode text.
     """
-    return _VERSION.pack(KEY_VERSION) + encode_string(transactional_id)
+    return write_record(TransactionLogKey(transactional_id=transactional_id), KEY_VERSION)
 
 
 def decode_key(key: bytes | None) -> str | None:
@@ -173,31 +159,30 @@ def decode_key(key: bytes | None) -> str | None:
     """
     if key is None:
         raise InvalidRecordError("a record of the transaction state has no key")
-    reader = FieldReader(key, "a key of the transaction state")
-    (version,) = reader.unpack(_VERSION)
-    return reader.string() if version == KEY_VERSION else None
+    if version_of(key) > KEY_VERSION:
+        return None
+    return read_record(TransactionLogKey, key).transactional_id
 
 
 def encode_value(metadata: TransactionMetadata) -> bytes:
     """Return the value that stores `metadata`; partitions in order, null if it is empty."""
-    parts = [
-        _VERSION.pack(VALUE_VERSION),
-        _PRODUCER.pack(
-            metadata.producer_id, metadata.producer_epoch, metadata.timeout_ms, metadata.state
-        ),
+    by_topic = groupby(sorted(metadata.partitions), attrgetter("topic"))
+    partitions = [
+        TransactionLogValue.PartitionsSchema(
+            topic=topic, partition_ids=[tp.partition for tp in topic_partitions]
+        )
+        for topic, topic_partitions in by_topic
     ]
-    if metadata.state is TransactionState.EMPTY:
-        parts.append(_COUNT.pack(-1))
-    else:
-        by_topic = [
-            (topic, [tp.partition for tp in group])
-            for topic, group in groupby(sorted(metadata.partitions), attrgetter("topic"))
-        ]
-        parts.append(_COUNT.pack(len(by_topic)))
-        for topic, numbers in by_topic:
-            parts += (encode_string(topic), _COUNT.pack(len(numbers)), *map(_COUNT.pack, numbers))
-    parts.append(_TIMES.pack(metadata.last_update_ms, metadata.start_ms))
-    return b"".join(parts)
+    value = TransactionLogValue(
+        producer_id=metadata.producer_id,
+        producer_epoch=metadata.producer_epoch,
+        transaction_timeout_ms=metadata.timeout_ms,
+        transaction_status=metadata.state,
+        transaction_partitions=None if metadata.state is TransactionState.EMPTY else partitions,
+        transaction_last_update_timestamp_ms=metadata.last_update_ms,
+        transaction_start_timestamp_ms=metadata.start_ms,
+    )
+    return write_record(value, VALUE_VERSION)
 
 
 def decode_value(transactional_id: str, value: bytes) -> TransactionMetadata:
@@ -210,39 +195,20 @@ def decode_value(transactional_id: str, value: bytes) -> TransactionMetadata:
     UnsupportedFormatError
         It is of a later version than 1.
     """
-    reader = FieldReader(value, "a transaction state")
-    (version,) = reader.unpack(_VERSION)
-    if version not in (VALUE_VERSION, FLEXIBLE_VERSION):
-        raise UnsupportedFormatError(
-            f"the state of transactional id '{transactional_id}' is of version {version}"
-        )
-    flexible = version == FLEXIBLE_VERSION
-    producer_id, producer_epoch, timeout_ms, status = reader.unpack(_PRODUCER)
-    partitions = _partitions(reader, flexible=flexible)
-    last_update_ms, start_ms = reader.unpack(_TIMES)
-    if flexible:
-        reader.skip_tags()
-    if status not in _STORED:
-        raise InvalidRecordError(f"transaction status {status} is never stored")
+    stored = read_record(TransactionLogValue, value)
+    if stored.transaction_status not in _STORED:
+        raise InvalidRecordError(f"transaction status {stored.transaction_status} is never stored")
     return TransactionMetadata(
         transactional_id,
-        producer_id,
-        producer_epoch,
-        timeout_ms,
-        TransactionState(status),
-        partitions,
-        start_ms,
-        last_update_ms,
+        stored.producer_id,
+        stored.producer_epoch,
+        stored.transaction_timeout_ms,
+        TransactionState(stored.transaction_status),
+        frozenset(
+            TopicPartition(topic.topic, partition)
+            for topic in stored.transaction_partitions or ()
+            for partition in topic.partition_ids
+        ),
+        stored.transaction_start_timestamp_ms,
+        stored.transaction_last_update_timestamp_ms,
     )
-
-
-def _partitions(reader: FieldReader, *, flexible: bool) -> frozenset[TopicPartition]:
-    found: set[TopicPartition] = set()
-    for _ in range(reader.count(flexible=flexible)):
-        topic = reader.string(flexible=flexible)
-        for _ in range(reader.count(flexible=flexible)):
-            (number,) = reader.unpack(_COUNT)
-            found.add(TopicPartition(topic, number))
-        if flexible:
-            reader.skip_tags()
-    return frozenset(found)

@@ -135,7 +135,7 @@ class Schema:
         """
         if version not in self.versions:
             known = f"{min(self.versions)} to {self.latest}"
-            raise UnsupportedFormatError(f"{self.name} has versions {known}, not {version}")
+            raise UnsupportedFormatError(f"{self.name} has no version {version}, only {known}")
 
 
 def definitions() -> dict[str, str]:
