@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import base64
+from collections.abc import Callable
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from logstore.messages import Message, schema
 from logstore.messages.compiler import classes
 from logstore.messages.schema import Field, Schema
+from logstore.types import encode_topic_id
 
 NUMBERS = {
     "int8": (-(1 << 7), (1 << 7) - 1),
@@ -21,46 +22,74 @@ NUMBERS = {
 TEXTS = ("", "a", "topic-1", "Gruppe Ä", "日本語", "🦜", "x" * 126, "y" * 127, "z" * 300)
 
 
-def random_message(rng: Random, name: str, version: int, *, elements_max: int = 3) -> Message:
+Limits = Callable[[Field], tuple[int, int]]
+
+
+def all_numbers(each: Field) -> tuple[int, int]:
+    """Return the smallest and the largest number of a field's type."""
+    return NUMBERS[each.element]
+
+
+def random_message(
+    rng: Random,
+    name: str,
+    version: int,
+    *,
+    elements_max: int = 3,
+    limits: Limits = all_numbers,
+    absent: float = 0.15,
+) -> Message:
     """Return a message with values in the fields that a version has, and defaults in the others.
 
-    Some fields are left at their defaults, so that tagged ones are absent.
+    Parameters
+    ----------
+    limits : callable
+        The smallest and the largest number of a field.
+    absent : float
+        How often a field is left at its default, so that a tagged one is not written.
     """
-    found = schema(name)
-    return _struct(rng, found, name, version, elements_max)
+    made = _Maker(rng, schema(name), version, elements_max, limits, absent)
+    return made.struct(name)
 
 
-def _struct(rng: Random, found: Schema, struct: str, version: int, most: int) -> Message:
-    made = classes(found.name)[struct]()
-    for each in found.structs[struct]:
-        if version in each.versions and rng.random() > 0.15:
-            setattr(made, each.attribute, _value(rng, found, each, version, most))
-    return made
+class _Maker(NamedTuple):
+    rng: Random
+    schema: Schema
+    version: int
+    elements_max: int
+    limits: Limits
+    absent: float
 
+    def struct(self, struct: str) -> Message:
+        made = classes(self.schema.name)[struct]()
+        for each in self.schema.structs[struct]:
+            if self.version in each.versions and self.rng.random() >= self.absent:
+                setattr(made, each.attribute, self._value(each))
+        return made
 
-def _value(rng: Random, found: Schema, each: Field, version: int, most: int) -> Any:
-    if version in each.null and rng.random() < 0.25:
-        return None
-    if each.is_array:
-        return [_element(rng, found, each, version, most) for _ in range(rng.randint(0, most))]
-    return _element(rng, found, each, version, most)
+    def _value(self, each: Field) -> Any:
+        if self.version in each.null and self.rng.random() < 0.25:
+            return None
+        if each.is_array:
+            return [self._element(each) for _ in range(self.rng.randint(0, self.elements_max))]
+        return self._element(each)
 
-
-def _element(rng: Random, found: Schema, each: Field, version: int, most: int) -> Any:
-    match each.element:
-        case "bool":
-            return rng.random() < 0.5
-        case "float64":
-            return rng.choice((0.0, 1.5, -2.25, 1e300, rng.random()))
-        case "uuid":
-            data = rng.randbytes(16)
-            return base64.urlsafe_b64encode(data).decode().rstrip("=")
-        case "string":
-            return rng.choice(TEXTS)
-        case "bytes" | "records":
-            return rng.randbytes(rng.choice((0, 1, 20, 126, 127, 700)))
-        case kind if kind in NUMBERS:
-            low, high = NUMBERS[kind]
-            return rng.choice((low, -1 if low else 1, 0, 1, high, rng.randint(low, high)))
-        case _:
-            return _struct(rng, found, each.element, version, most)
+    def _element(self, each: Field) -> Any:
+        rng = self.rng
+        match each.element:
+            case "bool":
+                return rng.random() < 0.5
+            case "float64":
+                return rng.choice((0.0, 1.5, -2.25, 1e300, rng.random()))
+            case "uuid":
+                return encode_topic_id(rng.randbytes(16))
+            case "string":
+                return rng.choice(TEXTS)
+            case "bytes" | "records":
+                return rng.randbytes(rng.choice((0, 1, 20, 126, 127, 700)))
+            case kind if kind in NUMBERS:
+                low, high = self.limits(each)
+                edges = {low, -1 if low < 0 else 1, 0, 1, high}
+                return rng.choice((*sorted(edges), rng.randint(low, high)))
+            case _:
+                return self.struct(each.element)
