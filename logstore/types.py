@@ -25,6 +25,9 @@ assert TOPIC_ID_LENGTH == (TOPIC_ID_SIZE * 8 + 5) // 6
 
 _TOPIC_ID = re.compile(rf"[A-Za-z0-9_-]{{{TOPIC_ID_LENGTH}}}")
 
+LINE_END = re.compile(r"\r\n|\n|\r")
+"""Where Java's readers end a line, whatever system wrote it; `str.splitlines` knows more ends."""
+
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
 DAY_MS = 24 * HOUR_MS

@@ -16,13 +16,12 @@ from logstore.checkpoint.atomic import read_bytes, write_atomically
 from logstore.config.broker_keys import SMALL_FILE_MAX_BYTES
 from logstore.errors import CorruptCheckpointError
 from logstore.runtime.fs import FileSystem
+from logstore.types import LINE_END
 
 CHECKPOINT_VERSION = 0
 
 _NUMBER = re.compile(r"[+-]?[0-9]+")
 _FIELD_GAP = re.compile(r"[ \t\v\f]+")
-LINE_END = re.compile(r"\r\n|\n|\r")
-"""A text file may come from any system."""
 
 
 class Row(NamedTuple):

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import re
-
 from logstore.errors import InvalidConfigurationError
 from logstore.runtime.fs import read_input
-
-_LINE_END = re.compile(r"\r\n|\n|\r")
+from logstore.types import LINE_END
 
 
 def read_properties(path: str) -> dict[str, str]:
@@ -49,7 +46,7 @@ def _joined(text: str) -> str:
     """
     lines: list[str] = []
     parts: list[str] = []
-    for line in _LINE_END.split(text):
+    for line in LINE_END.split(text):
         piece = line.lstrip(" \t\f")
         if not parts and piece.startswith(("#", "!")):
             continue
