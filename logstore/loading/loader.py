@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import zip_longest
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.config.broker_keys import SMALL_FILE_MAX_BYTES
 from logstore.errors import (
@@ -59,6 +59,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
+class _Walked(NamedTuple):
+    """A walk to the end of a segment: what it found of a file of that size."""
+
+    segment: LogSegment
+    size_bytes: int
+    next_offset: int
+
+
 class LogLoader:
     """Loads one partition; see `open_log`."""
 
@@ -93,6 +101,7 @@ class LogLoader:
         self.files = PartitionFiles(runtime.fs, directory, finding_level)
         self._useless: set[int] = set()
         self._verified_ends: dict[int, int] = {}
+        self._walked: _Walked | None = None
         self._is_end_lost = False
         self._is_end_damaged = False
         self._scratch_state: ProducerStateManager | None = None
@@ -217,6 +226,9 @@ class LogLoader:
         tail = find_tail(segment)
         if tail is None:
             return
+        if not tail.size_bytes:
+            self._walked = _Walked(segment, segment.size_bytes, tail.next_offset)
+            return
         if tail.is_torn:
             segment.truncate_at(tail.position, tail.next_offset)
             segment.flush()
@@ -233,6 +245,13 @@ class LogLoader:
         self._verified_ends[segment.base_offset] = tail.next_offset
         self._is_end_damaged = True
         self.files.note("left_damaged_end", segment.log_path, f"{reason}; a new segment follows")
+
+    def _walked_end(self, segment: LogSegment) -> int | None:
+        """Return the offset after a segment's last batch, if a walk over what it holds found it."""
+        walked = self._walked
+        if walked is None or walked[:2] != (segment, segment.size_bytes):
+            return None
+        return walked.next_offset
 
     def _remove_useless_indexes(self) -> None:
         """Remove what bears an index's name and cannot be used as one: a link, a pipe.
@@ -259,7 +278,8 @@ class LogLoader:
         if self.clean and segment is self.segments.active:
             if self._is_end_damaged:
                 return None  # a recovery would cut what was left
-            if not segment.is_index_end_sound():
+            next_offset = self._walked_end(segment)
+            if not segment.is_index_end_sound(None if next_offset is None else next_offset - 1):
                 return f"{segment.offset_index.path}: its last entry names no batch"
         if TXN_INDEX_SUFFIX in kinds:
             return self._txn_index_damage(segment)
@@ -419,12 +439,14 @@ class LogLoader:
         has_lost = not self.clean or self._is_end_lost
         if start <= active.base_offset or (has_lost and self._reached_offset >= start):
             return
-        end_offset = active.base_offset
-        # Nothing is believed of the indexes of an unclean stop.
-        at = active.indexed_position(INT64_MAX) if self.clean else 0
-        with suppress(CorruptRecordError, UnsupportedFormatError):
-            for batch in active.batches(at):
-                end_offset = batch.header.next_offset
+        end_offset = self._walked_end(active)
+        if end_offset is None:
+            end_offset = active.base_offset
+            # Nothing is believed of the indexes of an unclean stop.
+            at = active.indexed_position(INT64_MAX) if self.clean else 0
+            with suppress(CorruptRecordError, UnsupportedFormatError):
+                for batch in active.batches(at):
+                    end_offset = batch.header.next_offset
         if end_offset < start:
             self.log_start_offset = 0
             self.files.note(
@@ -460,7 +482,9 @@ class LogLoader:
         Where an earlier segment is known to reach beyond the active one, a new one starts above
         both, lest an offset be given away twice; and where the end of the active one is damaged.
         """
-        end_offset = self.segments.active.read_next_offset()
+        end_offset = self._walked_end(self.segments.active)
+        if end_offset is None:
+            end_offset = self.segments.active.read_next_offset()
         reached = max(self._verified_ends.get(s.base_offset, 0) for s in self.segments)
         if end_offset < reached or self._is_end_damaged:
             self._create_segment(reached)

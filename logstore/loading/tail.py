@@ -25,12 +25,12 @@ _EFFORT = 1 << 30
 
 
 class Tail(NamedTuple):
-    """Bytes at the end of a segment to which no walk leads.
+    """The bytes at the end of a segment to which no walk leads.
 
     Attributes
     ----------
     position, size_bytes : int
-        Where they begin, and how many they are.
+        Where they begin, and how many they are: none if the file ends with a whole batch.
     is_torn : bool
         Whether they are the beginning of a batch and nothing else, or too few to tell.
     next_offset : int
@@ -49,7 +49,7 @@ def find_tail(segment: LogSegment) -> Tail | None:
     Returns
     -------
     Tail or None
-        None if the file ends with a whole batch, or damage that a walk can tell comes first.
+        None if damage that a walk can tell comes first, or the index leads past the file's end.
 
     Raises
     ------
@@ -65,7 +65,7 @@ def find_tail(segment: LogSegment) -> Tail | None:
     try:
         last, end = _walk(segment, _indexed_position(segment))
         if end == size:
-            return None
+            return Tail(end, 0, False, last + 1)
         # A position inside a batch may look like one; a walk from the start passes over it.
         with suppress(CorruptRecordError, UnsupportedFormatError):
             last, end = max((last, end), _walk(segment, 0), key=lambda walked: walked[1])

@@ -394,13 +394,18 @@ class LogSegment(SegmentFiles):
             entry = self._mended(entry).lookup(offset)
         return entry.position
 
-    def is_index_end_sound(self) -> bool:
-        """Tell whether the last index entry holds, and its offset is one that the segment has."""
+    def is_index_end_sound(self, last_offset: int | None) -> bool:
+        """Tell whether the last index entry holds, and its offset is one that the segment has.
+
+        `last_offset` is the segment's, if somebody has walked to its end; else it is looked for.
+        """
         entry = self.offset_index.lookup(INT64_MAX)
         if not self.offset_index.loaded_entries:
             return True
         if entry.position and not self.holds(entry):
             return False
+        if last_offset is not None:
+            return entry.offset <= last_offset
         last = self.base_offset - 1
         with suppress(CorruptRecordError, UnsupportedFormatError):
             for at in self.batches(entry.position):

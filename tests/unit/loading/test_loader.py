@@ -17,7 +17,9 @@ from logstore.log.reader import Isolation
 from logstore.names import file_name
 from logstore.producers.snapshot import decode_snapshot
 from logstore.record.batch import RecordBatch
+from logstore.record.walk import walk_headers
 from logstore.runtime import Runtime
+from logstore.segment import segment as segment_module
 from logstore.testing import (
     Contents,
     CrashMode,
@@ -72,6 +74,24 @@ def test_a_clean_restart_changes_nothing(world):
     fill(log, 5, 20)
     assert offsets_in(log) == list(range(25))
     log._check()
+
+
+def test_a_clean_restart_walks_the_end_of_the_log_once(world, monkeypatch):
+    """To see that it is whole; the end offset and the last index entry go by the same walk."""
+    log = world.log(**SMALL)
+    fill(log, 20)
+    log.close()
+    walks = []
+
+    def counted(file, path, start, end):
+        walks.append((path, start))
+        return walk_headers(file, path, start, end)
+
+    monkeypatch.setattr(segment_module, "walk_headers", counted)
+    log = world.log(**SMALL)
+    active = log.active_segment
+    assert walks == [(active.log_path, active.offset_index.entry(2).position)]
+    assert log.log_end_offset == 20
 
 
 def test_appends_go_on_in_the_segment_they_left(world):
