@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.checkpoint.offsets import CHECKPOINTS, OffsetCheckpoint
 from logstore.checkpoint.shutdown import mark_clean_shutdown
+from logstore.directories.copying import copy_file, files_of
 from logstore.errors import CorruptCheckpointError, InvalidConfigurationError, KafkaStorageError
 from logstore.names import LOG_SUFFIX, parse_segment_file
-from logstore.runtime import FileKind, clear_folder, make_dirs_durably, read_pieces, remove_tree
+from logstore.runtime import clear_folder, make_dirs_durably, remove_tree
+from logstore.runtime.guard import StorageGuard
 from logstore.topics.store import TopicStore
 
 if TYPE_CHECKING:
@@ -111,27 +113,24 @@ def unfinished(fs: FileSystem, target: str) -> Iterator[None]:
     """
     created = _take_target(fs, target)
     marker = f"{target}/{UNFINISHED}"
-    try:
-        fs.open(marker, create=True).close()
-        fs.sync_dir(target)
-        yield
-        fs.remove(marker)
-        fs.sync_dir(target)
-    except BaseException as error:
-        with suppress(OSError):
-            _discard(fs, target, created=created)
-        if isinstance(error, OSError):
-            raise KafkaStorageError(f"cannot copy to {target}: {error}") from error
-        raise
+    with StorageGuard(None, target, "cannot copy to it"):
+        try:
+            fs.open(marker, create=True).close()
+            fs.sync_dir(target)
+            yield
+            fs.remove(marker)
+            fs.sync_dir(target)
+        except BaseException:
+            with suppress(OSError):
+                _discard(fs, target, created=created)
+            raise
 
 
 def _take_target(fs: FileSystem, target: str) -> bool:
     """Make sure of an empty directory; tell whether it was made for that."""
     if not fs.exists(target):
-        try:
+        with StorageGuard(None, target, "cannot create it"):
             make_dirs_durably(fs, target)
-        except OSError as error:
-            raise KafkaStorageError(f"cannot create {target}: {error}") from error
         return True
     if not fs.is_dir(target):
         raise InvalidConfigurationError(f"{target} is no directory: a copy cannot go there")
@@ -177,9 +176,10 @@ class _Copy:
         # A partition that is stored without a folder has nothing in it yet.
         found = {tp: home for tp in partitions if (home := self._home(tp)) is not None}
         clean = all(home.clean for home in found.values())
+        source = self._source.runtime.fs
         # Read before the data: a checkpoint may be behind them, and never ahead.
         checkpoints = _checkpoints(found)
-        folders = {tp: self._listed(home.partition_path(tp)) for tp, home in found.items()}
+        folders = {tp: files_of(source, home.partition_path(tp)) for tp, home in found.items()}
         self._bytes_total = sum(stat.size for files in folders.values() for stat in files.values())
         for tp, home in found.items():
             self._copy_partition(tp, home.partition_path(tp), folders[tp])
@@ -197,14 +197,6 @@ class _Copy:
                 return directory
         return None
 
-    def _listed(self, path: str) -> dict[str, FileStat]:
-        """Return the files of a folder; links and special files are foreign, as folders are."""
-        fs = self._source.runtime.fs
-        paths = {name: f"{path}/{name}" for name in fs.list_dir(path)}
-        return {
-            name: fs.stat(each) for name, each in paths.items() if fs.kind(each) is FileKind.FILE
-        }
-
     def _copy_partition(
         self, topic_partition: TopicPartition, path: str, files: Mapping[str, FileStat]
     ) -> None:
@@ -219,7 +211,7 @@ class _Copy:
                     self._bytes_done += stat.size
                 else:
                     self._copy_file(topic_partition, *names, stat)
-            after = self._listed(path)
+            after = files_of(self._source.runtime.fs, path)
         except FileNotFoundError as error:
             raise _changed(path, f"{error.filename} is gone") from error
         self._fs.sync_dir(folder)
@@ -230,24 +222,13 @@ class _Copy:
     def _copy_file(
         self, topic_partition: TopicPartition, source: str, target: str, stat: FileStat
     ) -> None:
-        """Copy the bytes that were there when the folder was listed."""
-        reader = self._source.runtime.fs.open(source)
-        try:
-            writer = self._fs.open(target, create=True)
-            try:
-                done = self._bytes_done
-                # Fewer bytes if it was truncated, which the second look will find.
-                for piece in read_pieces(reader, 0, stat.size):
-                    if self._progress is not None:
-                        self._progress(CopyProgress(topic_partition, done, self._bytes_total))
-                    writer.append([piece])
-                    done += len(piece)
-                writer.sync()
-            finally:
-                writer.close()
-        finally:
-            reader.close()
-        self._fs.set_mtime(target, stat.mtime_ms)
+        def tell(done: int) -> None:
+            if self._progress is not None:
+                done += self._bytes_done
+                self._progress(CopyProgress(topic_partition, done, self._bytes_total))
+
+        # One that was truncated meanwhile is found by the second look at the folder.
+        copy_file(self._source.runtime.fs, source, stat, self._fs, target, progress=tell)
         self._bytes_done += stat.size
 
     def _store_topics(self, partitions: Sequence[TopicPartition]) -> None:

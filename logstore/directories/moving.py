@@ -22,6 +22,7 @@ import errno
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from logstore.checkpoint.atomic import TMP_SUFFIX
@@ -31,10 +32,11 @@ from logstore.checkpoint.offsets import (
     RECOVERY_POINTS,
     REPLICATION_OFFSETS,
 )
+from logstore.directories.copying import copy_file, files_of
 from logstore.directories.move_notes import Move
 from logstore.errors import InvalidConfigurationError, KafkaStorageError, LogDirNotFoundError
 from logstore.names import future_dir_name, parse_segment_file
-from logstore.runtime import FileKind, make_dirs_durably, read_pieces
+from logstore.runtime import make_dirs_durably
 
 if TYPE_CHECKING:
     from logstore.directories.directory import LogDirectory
@@ -154,40 +156,20 @@ class PartitionMove:
             make_dirs_durably(self._fs, future)
         folder = self._log.directory
         with self._source.guard(self._what):
-            names = [name for name in self._fs.list_dir(folder) if not _is_leftover(name)]
-            # Links and special files are foreign, as folders are.
-            names = [n for n in names if self._fs.kind(f"{folder}/{n}") is FileKind.FILE]
-        for name in names:
-            self._copy_file(f"{folder}/{name}", f"{future}/{name}")
+            files = files_of(self._fs, folder)
+        for name, stat in files.items():
+            if not _is_leftover(name):
+                copy_file(
+                    self._fs,
+                    f"{folder}/{name}",
+                    stat,
+                    self._fs,
+                    f"{future}/{name}",
+                    reading=partial(self._source.guard, self._what),
+                    writing=partial(self._unless_full, self._target),
+                )
         with self._unless_full(self._target):
             self._fs.sync_dir(future)
-
-    def _copy_file(self, path: str, copied_path: str) -> None:
-        """Copy one file with its modification time; durable but for its name."""
-        with self._source.guard(self._what):
-            file = self._fs.open(path)
-            mtime_ms = self._fs.stat(path).mtime_ms
-        try:
-            with self._unless_full(self._target):
-                copied = self._fs.open(copied_path, create=True)
-            try:
-                position = 0
-                pieces = read_pieces(file)
-                while True:
-                    with self._source.guard(self._what):
-                        data = next(pieces, b"")
-                    if not data:
-                        break
-                    with self._unless_full(self._target):
-                        copied.write_at([data], position)
-                    position += len(data)
-                with self._unless_full(self._target):
-                    self._fs.set_mtime(copied_path, mtime_ms)
-                    copied.sync()
-            finally:
-                copied.close()
-        finally:
-            file.close()
 
     @contextmanager
     def _unless_full(self, directory: LogDirectory) -> Iterator[None]:

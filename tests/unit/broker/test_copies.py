@@ -428,7 +428,7 @@ def test_a_link_that_fails_leaves_no_copy(linked: Linked, monkeypatch: pytest.Mo
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     monkeypatch.setattr(os, "link", fail)
-    with pytest.raises(KafkaStorageError, match="cannot copy to"):
+    with pytest.raises(KafkaStorageError, match="after: cannot copy to it: "):
         linked.copy()
     assert not linked.after.exists()
     assert linked.state() == linked.hash

@@ -1,0 +1,72 @@
+"""Copies of a partition's files: which files there are, and one file copied."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING
+
+from logstore.runtime import FileKind, read_pieces
+
+if TYPE_CHECKING:
+    from logstore.runtime import FileStat, FileSystem
+
+Guard = Callable[[], AbstractContextManager[None]]
+
+
+def files_of(fs: FileSystem, folder: str) -> dict[str, FileStat]:
+    """Return the files of a partition's folder; links and special files are foreign, as folders."""
+    paths = {name: f"{folder}/{name}" for name in fs.list_dir(folder)}
+    return {name: fs.stat(path) for name, path in paths.items() if fs.kind(path) is FileKind.FILE}
+
+
+def copy_file(
+    fs: FileSystem,
+    path: str,
+    stat: FileStat,
+    target: FileSystem,
+    target_path: str,
+    *,
+    reading: Guard = nullcontext,
+    writing: Guard = nullcontext,
+    progress: Callable[[int], None] | None = None,
+) -> None:
+    """Copy a file with its modification time; durable but for its name.
+
+    Parameters
+    ----------
+    stat : FileStat
+        The file as it was when the folder was listed: what was appended since stays behind. It has
+        fewer bytes if it was truncated meanwhile.
+    target : FileSystem
+        Where the copy goes.
+    reading, writing : callable, optional
+        Give the guard of each operation on the one side and on the other.
+    progress : callable, optional
+        Told, before each piece, how many bytes of the file are copied.
+    """
+    with reading():
+        file = fs.open(path)
+    try:
+        with writing():
+            copy = target.open(target_path, create=True)
+        try:
+            pieces = read_pieces(file, 0, stat.size)
+            done = 0
+            while True:
+                with reading():
+                    piece = next(pieces, b"")
+                if not piece:
+                    break
+                if progress is not None:
+                    progress(done)
+                with writing():
+                    copy.append([piece])
+                done += len(piece)
+            with writing():
+                target.set_mtime(target_path, stat.mtime_ms)
+                copy.sync()
+        finally:
+            copy.close()
+    finally:
+        file.close()
