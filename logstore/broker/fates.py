@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from logstore.errors import KafkaStorageError
+from logstore.runtime.guard import StorageGuard
 
 if TYPE_CHECKING:
     from logstore.cleaner.command import ProgressListener
@@ -91,14 +91,11 @@ class PartitionFates:
 
     def __iter__(self) -> Iterator[RecordFate]:
         """Yield the records in offset order, control records included."""
-        try:
+        with StorageGuard(None, self._log.topic_partition, "cannot read"):
             for chunk in self._chunks():
                 for record in _records(chunk):
                     self._log.lifetime.check()
                     yield record
-        except OSError as error:
-            tp = self._log.topic_partition
-            raise KafkaStorageError(f"{tp}: cannot read: {error}") from error
 
     def _chunks(self) -> Iterator[FateChunk]:
         from logstore.cleaner.passes.fate import list_fates

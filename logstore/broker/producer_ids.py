@@ -15,9 +15,10 @@ from contextlib import AbstractContextManager
 
 from logstore.checkpoint.atomic import read_bytes, write_atomically
 from logstore.config.broker_keys import SMALL_FILE_MAX_BYTES
-from logstore.errors import CorruptCheckpointError, KafkaStorageError, RequestError
+from logstore.errors import CorruptCheckpointError, RequestError
 from logstore.names import PRODUCER_IDS_FILE
 from logstore.runtime import FileSystem
+from logstore.runtime.guard import StorageGuard
 from logstore.types import INT64_MAX
 
 BLOCK_SIZE = 1000
@@ -78,7 +79,8 @@ class ProducerIds:
             return producer_id
 
     def _reserve(self) -> None:
-        try:
+        # What could not be read may still be written, so no failure takes the directory offline.
+        with StorageGuard(None, self.path, "cannot reserve producer ids"):
             first = self._read()
             if self._reserved_end is None:
                 first = max(first, self._largest_known() + 1)
@@ -87,8 +89,6 @@ class ProducerIds:
             document = {"version": _VERSION, "next_producer_id": first + BLOCK_SIZE}
             text = json.dumps(document, indent=2) + "\n"
             write_atomically(self._fs, self.path, text.encode())
-        except OSError as error:
-            raise KafkaStorageError(f"cannot reserve producer ids: {error}") from error
         self._next = first
         self._reserved_end = first + BLOCK_SIZE
 

@@ -18,6 +18,7 @@ from logstore.errors import KafkaStorageError, UnknownTopicOrPartitionError
 from logstore.loading.second_look import LOOKS_MAX, pause_after
 from logstore.manager.opening import load_logs
 from logstore.runtime import one_at_a_time
+from logstore.runtime.guard import StorageGuard
 from logstore.topics.ids import folder_topic_id, inconsistent
 from logstore.types import decode_topic_id
 
@@ -351,9 +352,10 @@ class LogRegistry:
                 offsets[tp] = closed_at
         for directory in self.directories:
             try:
-                self._close_directory(directory, offsets)
-            except OSError as error:
-                failures.append(KafkaStorageError(f"{directory.path}: cannot close: {error}"))
+                with StorageGuard(None, directory.path, "cannot close"):  # it ends in any case
+                    self._close_directory(directory, offsets)
+            except KafkaStorageError as error:
+                failures.append(error)
         self._logs.clear()
         if failures:
             raise failures[0]
