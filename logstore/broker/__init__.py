@@ -8,7 +8,6 @@ from logstore.broker.partitioner import Partitioner, murmur2
 from logstore.broker.records import ConsumerRecord, RecordMetadata
 
 if TYPE_CHECKING:
-    from logstore.broker.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata
     from logstore.broker.producer import Producer
     from logstore.broker.reports import (
         AlterReplicaLogDirsResult,
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
         OffsetAndTimestamp,
         RetainReport,
     )
+    from logstore.groups.offsets import ConsumerGroupMetadata, OffsetAndMetadata
 
 __all__ = [
     "AlterReplicaLogDirsResult",
@@ -36,14 +36,14 @@ __all__ = [
     "murmur2",
 ]
 
-_HOMES = ("reports", "group_offsets", "producer")
+_HOMES = ("logstore.broker.reports", "logstore.groups.offsets", "logstore.broker.producer")
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401  # any public name
     """Load the producer and what goes with it when they are first wanted (PEP 562)."""
     if name in __all__:
         for home in _HOMES:
-            module = importlib.import_module(f"logstore.broker.{home}")
+            module = importlib.import_module(home)
             if hasattr(module, name):
                 return getattr(module, name)
     raise AttributeError(f"module 'logstore.broker' has no attribute {name!r}")

@@ -23,7 +23,7 @@ from logstore.errors import (
     RequestError,
 )
 from logstore.log.drafts import AppendInfo, NewRecord
-from logstore.runtime import DeterministicScheduler, ThreadScheduler, VirtualClock
+from logstore.runtime import background_scheduler
 from logstore.types import NO_OFFSET, NO_TIMESTAMP, TopicPartition
 
 if TYPE_CHECKING:
@@ -187,12 +187,7 @@ class RecordAccumulator:
             return
         if not self._scheduler.is_started:
             # Nothing runs in the background of this broker; lingering was asked for all the same.
-            self._own_scheduler = self._scheduler = (
-                DeterministicScheduler(self._clock)
-                if isinstance(self._clock, VirtualClock)
-                else ThreadScheduler(self._clock, threads=1)
-            )
-            self._scheduler.start()
+            self._own_scheduler = self._scheduler = background_scheduler(self._clock)
         due_ns = min(batch.due_ns for batch in self._open.values())
         delay_ms = -(-max(due_ns - now_ns, 0) // 1_000_000)
         self._is_armed = True

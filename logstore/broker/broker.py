@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from logstore.cleaner.manager import LogCleanerManager
     from logstore.cleaner.pool.metrics import CleanerMetrics
     from logstore.cleaner.pool.pool import CleanerPool
+    from logstore.groups.coordinator import GroupCoordinator
     from logstore.log.drafts import AppendInfo
     from logstore.manager.opening import LoadListener
 
@@ -140,6 +141,7 @@ class Broker(Generic[ClockT]):
         self._cleaner: LogCleanerManager | None = None
         self._pool: CleanerPool | None = None
         self._coordinator: TransactionCoordinator | None = None
+        self._groups: GroupCoordinator | None = None
         self._producers: list[Producer] = []
         self.manager.lifetime.add(self)
         if background and not read_only:
@@ -148,12 +150,16 @@ class Broker(Generic[ClockT]):
     def _start(self) -> None:
         from logstore.cleaner.manager import LogCleanerManager
         from logstore.cleaner.pool.pool import CleanerPool
+        from logstore.groups.coordinator import GroupCoordinator
 
         cleaner = LogCleanerManager(self.runtime, self.manager, self.broker_config)
         self._cleaner = cleaner
         self.manager.services.add_holder(cleaner)
         self._pool = CleanerPool(self.runtime, cleaner, self.broker_config)
-        self.manager.start([Housekeeping(self.manager), self.coordinator, cleaner, self._pool])
+        self._groups = GroupCoordinator(self.runtime, self.manager)
+        self.manager.start(
+            [Housekeeping(self.manager), self._groups, self.coordinator, cleaner, self._pool]
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -416,8 +422,20 @@ class Broker(Generic[ClockT]):
             from logstore.broker.transactions import TransactionCoordinator
 
             self._refuse_if_read_only("coordinate transactions")
-            self._coordinator = TransactionCoordinator(self.runtime, self.manager)
+            self._coordinator = TransactionCoordinator(
+                self.runtime, self.manager, groups=self.groups
+            )
         return self._coordinator
+
+    @property
+    def groups(self) -> GroupCoordinator:
+        """The group coordinator over this broker's logs."""
+        if self._groups is None:
+            from logstore.groups.coordinator import GroupCoordinator
+
+            self._groups = GroupCoordinator(self.runtime, self.manager)
+            self.manager.services.add(self._groups)
+        return self._groups
 
     def _partition_for(self, topic: str, record: NewRecord, partition: int | None) -> int:
         if partition is not None:

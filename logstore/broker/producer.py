@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from logstore.broker.accumulator import RecordAccumulator
-from logstore.broker.group_offsets import checked_group, checked_offsets
 from logstore.broker.open_batch import estimated_size
 from logstore.broker.partitioner import Partitioner
 from logstore.broker.producer_config import ProducerConfig
@@ -24,15 +23,16 @@ from logstore.errors import (
     MessageSizeTooLargeError,
     UnknownTopicOrPartitionError,
 )
+from logstore.groups.offsets import checked_group, checked_offsets
 from logstore.log.drafts import NewRecord
 from logstore.record.layout import HEADER_SIZE
 from logstore.types import INT64_MAX, NO_TIMESTAMP, TopicPartition
 
 if TYPE_CHECKING:
     from logstore.broker.futures import FutureRecordMetadata
-    from logstore.broker.group_offsets import OffsetAndMetadata
     from logstore.broker.producer_config import Serialize
     from logstore.broker.transactions import TransactionCoordinator
+    from logstore.groups.offsets import OffsetAndMetadata
     from logstore.manager.manager import LogManager
     from logstore.runtime import Runtime
 
@@ -301,7 +301,7 @@ class Producer:
         """Commit the offsets of a consumer group with the transaction, or not at all.
 
         They go to `__consumer_offsets`, where a broker that takes the directory over finds them;
-        here `broker.coordinator.offsets.committed(group_id)` tells them.
+        here `broker.groups.committed(group_id)` tells them.
 
         Parameters
         ----------

@@ -35,8 +35,8 @@ from logstore.errors import (
 from logstore.types import INT16_MAX, INT32_MAX, TopicPartition
 
 if TYPE_CHECKING:
-    from logstore.broker.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata
     from logstore.broker.transactions import TransactionCoordinator
+    from logstore.groups.offsets import ConsumerGroupMetadata, OffsetAndMetadata
     from logstore.log.drafts import AppendInfo
     from logstore.manager.manager import LogManager
 
@@ -177,11 +177,11 @@ class ProducerSession:
         assert self._producer is not None
         coordinator = self._coordinator
         try:
-            coordinator.offsets.check(group, offsets)
+            coordinator.groups.check_transactional(group, offsets)
             partition = coordinator.partition_of_group(group.group_id)
             self.add_partitions((partition,))
             with coordinator.verified(partition, self._producer, self._transactional_id):
-                coordinator.offsets.append(group.group_id, offsets, self._producer)
+                coordinator.groups.append_transactional(group.group_id, offsets, self._producer)
         except LogStoreError as error:
             self.failed(error)
             raise

@@ -11,7 +11,6 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from logstore.broker.coordinator_topic import CoordinatorTopic
 from logstore.broker.transaction_state import (
     TransactionMetadata,
     decode_key,
@@ -19,6 +18,7 @@ from logstore.broker.transaction_state import (
     encode_key,
     encode_value,
 )
+from logstore.coordination.topic import CoordinatorTopic
 from logstore.errors import LogStoreError
 from logstore.log.drafts import NewRecord
 from logstore.names import TRANSACTION_STATE_TOPIC

@@ -13,7 +13,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import NamedTuple
 
-from logstore.broker.fields import read_record, write_record
+from logstore.coordination.records import read_record, write_record
 from logstore.errors import InvalidRecordError
 from logstore.messages import version_of
 from logstore.messages.types import TransactionLogKey, TransactionLogValue

@@ -24,7 +24,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from logstore.broker.group_offsets import GroupOffsets
 from logstore.broker.producer_ids import ProducerIds
 from logstore.broker.transaction_log import StoredTransactions, TransactionConfig, TransactionLog
 from logstore.broker.transaction_state import (
@@ -44,6 +43,7 @@ from logstore.errors import (
     TransactionCoordinatorFencedError,
     UnknownTopicOrPartitionError,
 )
+from logstore.groups.coordinator import GroupCoordinator
 from logstore.names import TRANSACTION_STATE_TOPIC
 from logstore.types import INT16_MAX, NO_PRODUCER_ID, TopicPartition
 
@@ -77,27 +77,33 @@ class TransactionCoordinator:
         Not read-only.
     config : TransactionConfig, optional
         The broker's by default.
+    groups : GroupCoordinator, optional
+        Keeps the offsets of consumer groups that transactions commit; one of its own by default.
 
     Attributes
     ----------
-    offsets : GroupOffsets
-        Where transactions keep the offsets of consumer groups.
+    groups : GroupCoordinator
+        As given.
 
     Notes
     -----
     Any thread may call. One lock is held throughout a call, also while markers are written; it is
-    taken before the lock of any log.
+    taken before that of the group coordinator and the lock of any log.
     """
 
     def __init__(
-        self, runtime: Runtime, manager: LogManager, config: TransactionConfig | None = None
+        self,
+        runtime: Runtime,
+        manager: LogManager,
+        config: TransactionConfig | None = None,
+        groups: GroupCoordinator | None = None,
     ) -> None:
         self.config = TransactionConfig.of(manager.broker_config) if config is None else config
         self._runtime = runtime
         self._manager = manager
         self._lock = manager.lifetime.lock(runtime.lock())
         self._log = TransactionLog(manager, self.config)
-        self.offsets = GroupOffsets(manager, runtime.clock)
+        self.groups = GroupCoordinator(runtime, manager) if groups is None else groups
         self._stored: StoredTransactions | None = None
         self._active = False
         # Of prepared transactions: the partitions that have their marker already.
@@ -112,8 +118,7 @@ class TransactionCoordinator:
             self._largest_known_id,
             manager.broker_config.logstore_small_file_max_bytes,
         )
-        for member in (self, self.offsets):
-            manager.lifetime.add(member)
+        manager.lifetime.add(self)
 
     # -- producers -----------------------------------------------------------------------
 
@@ -238,8 +243,8 @@ class TransactionCoordinator:
         KafkaStorageError
         """
         with self._lock:
-            self.offsets.ensure_stored()
-        return self.offsets.partition_of(group_id)
+            self.groups.ensure_stored()
+        return self.groups.partition_of(group_id)
 
     @contextmanager
     def verified(

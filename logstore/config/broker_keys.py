@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from logstore.config.keys import ConfigKey, Kind
 from logstore.config.topic_keys import AT_LEAST_0, AT_LEAST_1, TOPIC_KEYS
-from logstore.types import DAY_MS, INT64_MAX, MINUTE_MS
+from logstore.types import DAY_MS, INT32_MAX, INT64_MAX, MINUTE_MS
 
 SMALL_FILE_MAX_BYTES = 64 << 20
 """Default of `logstore.small.file.max.bytes`, for those too who have no configuration."""
@@ -177,6 +177,46 @@ _BROKER_ROWS = (
         4096,
         "The longest metadata that may be committed with an offset, in UTF-16 units rather than "
         "bytes, as in Kafka.",
+    ),
+    ConfigKey(
+        "offsets.retention.minutes",
+        Kind.INT,
+        7 * 24 * 60,
+        "Minutes that committed offsets outlive the last member of their group, or, where nobody "
+        "ever joined, their commit.",
+        AT_LEAST_1,
+    ),
+    ConfigKey(
+        "offsets.retention.check.interval.ms",
+        Kind.LONG,
+        10 * MINUTE_MS,
+        "Time in ms between two searches for offsets and groups whose retention is over.",
+        AT_LEAST_1,
+    ),
+    ConfigKey(
+        "group.min.session.timeout.ms",
+        Kind.INT,
+        6_000,
+        "The shortest session timeout in ms that a member of a group may ask for.",
+    ),
+    ConfigKey(
+        "group.max.session.timeout.ms",
+        Kind.INT,
+        30 * MINUTE_MS,
+        "The longest session timeout in ms that a member of a group may ask for.",
+    ),
+    ConfigKey(
+        "group.initial.rebalance.delay.ms",
+        Kind.INT,
+        0,
+        "Time in ms that the first rebalance of an empty group waits for more members. Kafka "
+        "waits 3000 unless told otherwise; its own test brokers, and this one, do not.",
+    ),
+    ConfigKey(
+        "group.max.size",
+        Kind.INT,
+        INT32_MAX,
+        "Most members that a group may have; more are refused (KIP-389).",
     ),
     ConfigKey(
         "log.dir.failure.timeout.ms",

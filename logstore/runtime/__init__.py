@@ -13,7 +13,7 @@ from logstore.runtime.clock import (
     VirtualClock,
 )
 from logstore.runtime.deterministic import DeterministicScheduler
-from logstore.runtime.environment import Random, Runtime, random_source
+from logstore.runtime.environment import Random, Runtime, background_scheduler, random_source
 from logstore.runtime.exclusive import one_at_a_time
 from logstore.runtime.fs import (
     DiskFileSystem,
@@ -66,6 +66,7 @@ __all__ = [
     "ThreadScheduler",
     "Unsubscribe",
     "VirtualClock",
+    "background_scheduler",
     "clear_folder",
     "directory_of",
     "make_dirs_durably",

@@ -9,10 +9,11 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import cast
 
-from logstore.runtime.clock import Clock, SystemClock
+from logstore.runtime.clock import Clock, SystemClock, VirtualClock
 from logstore.runtime.deterministic import DeterministicScheduler
 from logstore.runtime.fs import DiskFileSystem, FileSystem
 from logstore.runtime.scheduler import Scheduler
+from logstore.runtime.threads import ThreadScheduler
 
 Random = random.Random
 """A source of randomness; the name under which the rest of the engine knows it."""
@@ -56,3 +57,17 @@ class Runtime:
 def random_source(seed: int | None = None) -> random.Random:
     """Return a source of randomness: the machine's, or a repeatable one for a seed."""
     return random.SystemRandom() if seed is None else random.Random(seed)
+
+
+def background_scheduler(clock: Clock) -> Scheduler:
+    """Return a scheduler on a clock, started, for work that was asked for by whoever has it.
+
+    A broker without background work has none that runs; what was asked for happens all the same.
+    """
+    scheduler: Scheduler = (
+        DeterministicScheduler(clock)
+        if isinstance(clock, VirtualClock)
+        else ThreadScheduler(clock, threads=1)
+    )
+    scheduler.start()
+    return scheduler

@@ -129,7 +129,7 @@ def check(machine, acknowledged, aborted):
     for name, partitions in seen.items():
         assert partitions == list(PARTITIONS), f"only part of {name} is seen"
     newest = max(seen, key=COMMITS.index)
-    offsets = machine.broker.coordinator.offsets.committed("g")
+    offsets = machine.broker.groups.committed("g")
     assert offsets == {SOURCE: OffsetAndMetadata(7, newest.decode())}, f"not that of {newest}"
     states = machine.broker.coordinator.transactions().values()
     assert all(each.state.is_idle for each in states)

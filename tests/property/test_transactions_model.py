@@ -281,7 +281,7 @@ class TransactionMachine(RuleBasedStateMachine):
         for group, sent in self.offsets.items():
             held = [offset for offset, transaction in sent if transaction.outcome == "commit"]
             expected = {SOURCE: OffsetAndMetadata(held[-1])} if held else {}
-            assert self.bench.coordinator.offsets.committed(group) == expected
+            assert self.bench.broker.groups.committed(group) == expected
 
 
 TestTransactions = TransactionMachine.TestCase

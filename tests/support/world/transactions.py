@@ -55,6 +55,7 @@ class Bench:
             self.broker.runtime,
             manager,
             replace(TransactionConfig.of(manager.broker_config), **self.config),
+            self.broker.groups,
         )
         if self.background:
             manager.start([self.broker.coordinator])
@@ -70,6 +71,9 @@ class Bench:
             own = producer._accumulator._own_scheduler
             if own is not None:
                 own.shutdown()
+        own = self.broker.groups._own_scheduler
+        if own is not None:
+            own.shutdown()
         Home.kill(self.broker.manager)
 
     def reopen(self, **config) -> Broker:

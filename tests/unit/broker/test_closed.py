@@ -62,7 +62,7 @@ def handles(broker):
         "cleaner": broker.cleaner,
         "pool": broker.pool,
         "coordinator": broker.coordinator,
-        "group offsets": broker.coordinator.offsets,
+        "group coordinator": broker.groups,
         "producer": broker.producer(),
         "batch writer": broker.batch_writer("a"),
         "fates": broker.fates("a"),

@@ -207,7 +207,7 @@ def test_offsets_of_a_transaction_that_was_ended_by_others_are_refused():
         producer.send_offsets_to_transaction({T0: OffsetAndMetadata(2)}, "g")
     log = bench.log("__consumer_offsets")
     assert log.last_stable_offset == log.log_end_offset == 2
-    assert bench.coordinator.offsets.committed("g")[T0].offset == 1
+    assert bench.broker.groups.committed("g")[T0].offset == 1
     bench.broker.close()
 
 

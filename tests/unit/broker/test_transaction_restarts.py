@@ -2,9 +2,9 @@
 
 import pytest
 
-from logstore.broker.fields import partition_for
 from logstore.broker.producer_ids import PRODUCER_IDS_FILE
 from logstore.broker.transaction_state import encode_key
+from logstore.coordination.records import partition_for
 from logstore.errors import KafkaStorageError, ProducerFencedError
 from logstore.log import NewRecord
 from logstore.names import TRANSACTION_STATE_TOPIC

@@ -10,7 +10,6 @@ import random
 
 import pytest
 
-from logstore.broker.fields import java_hash, partition_for
 from logstore.broker.transaction_state import (
     TransactionMetadata,
     TransactionState,
@@ -19,6 +18,7 @@ from logstore.broker.transaction_state import (
     encode_key,
     encode_value,
 )
+from logstore.coordination.records import java_hash, partition_for
 from logstore.errors import InvalidRecordError, UnsupportedFormatError
 from logstore.types import TopicPartition
 

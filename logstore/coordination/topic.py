@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from logstore.broker.fields import partition_for
+from logstore.coordination.records import partition_for
 from logstore.errors import UnknownTopicOrPartitionError
 from logstore.types import TopicPartition
 

@@ -9,19 +9,9 @@ from dataclasses import replace
 
 import pytest
 
-from logstore.broker.group_offsets import (
-    ConsumerGroupMetadata,
-    OffsetAndMetadata,
-    OffsetsConfig,
-    decode_key,
-    decode_value,
-    encode_key,
-    encode_value,
-)
 from logstore.broker.transaction_state import decode_value as decode_transaction
 from logstore.config.broker_config import BrokerConfig
 from logstore.errors import (
-    IllegalGenerationError,
     IllegalStateError,
     InvalidGroupIdError,
     InvalidProducerEpochError,
@@ -29,9 +19,13 @@ from logstore.errors import (
     LogStoreError,
     OffsetMetadataTooLargeError,
     ProducerFencedError,
+    UnknownMemberIdError,
     UnknownTopicOrPartitionError,
     UnsupportedFormatError,
 )
+from logstore.groups.config import GroupConfig
+from logstore.groups.offsets import ConsumerGroupMetadata, OffsetAndMetadata
+from logstore.groups.records import decode_key, decode_value, encode_key, encode_value
 from logstore.log import NewRecord
 from logstore.names import GROUP_OFFSETS_TOPIC
 from logstore.types import TopicPartition
@@ -72,7 +66,7 @@ def bench():
 
 
 def committed(bench, group="g"):
-    return bench.coordinator.offsets.committed(group)
+    return bench.broker.groups.committed(group)
 
 
 def offsets_log(bench):
@@ -100,7 +94,7 @@ def test_values_are_kafkas():
         == "00037fffffffffffffffffffffff00000000000000000000"
     )
     for text, value in VALUES.items():
-        assert decode_value(bytes.fromhex(text)) == value
+        assert decode_value(bytes.fromhex(text)).committed == value
 
 
 def test_no_part_of_a_record_passes_for_a_whole_one():
@@ -124,7 +118,7 @@ def test_records_that_nobody_knows():
 def test_a_group_has_the_partition_that_it_has_in_kafka(group, number):
     """The hash of the last one is the smallest number, whose absolute value Java has not."""
     bench = Bench()
-    partition = bench.coordinator.offsets.partition_of(group)
+    partition = bench.broker.groups.partition_of(group)
     assert partition == TopicPartition("__consumer_offsets", number)
 
 
@@ -216,8 +210,8 @@ def test_the_topic_is_made_as_kafka_makes_it():
 
 
 def test_what_the_broker_lets_one_set(bench):
-    config = OffsetsConfig.of(bench.broker.manager.broker_config)
-    assert config == replace(OffsetsConfig.of(BrokerConfig()), topic_num_partitions=1)
+    config = GroupConfig.of(bench.broker.manager.broker_config)
+    assert config == replace(GroupConfig.of(BrokerConfig()), topic_num_partitions=1)
 
 
 def test_no_offsets_change_nothing(bench):
@@ -309,14 +303,14 @@ def test_a_producer_that_took_too_long_commits_no_more_offsets(bench):
         (
             ConsumerGroupMetadata("g", 0),
             {T0: OffsetAndMetadata(5)},
-            IllegalGenerationError,
-            "ILLEGAL_GENERATION",
+            UnknownMemberIdError,
+            "UNKNOWN_MEMBER_ID",
         ),
         (
             ConsumerGroupMetadata("g", 7, "member"),
             {T0: OffsetAndMetadata(5)},
-            IllegalGenerationError,
-            "ILLEGAL_GENERATION",
+            UnknownMemberIdError,
+            "UNKNOWN_MEMBER_ID",
         ),
         (
             "g",

@@ -1,0 +1,330 @@
+"""`__consumer_offsets`: what groups keep there, read once and then followed.
+
+Each group lives in the partition that its id's hash names. What a partition says is kept in memory
+up to an offset of its log; before an answer is given, whatever came behind that is read: markers of
+transactions, and records that others wrote. So the log alone says what holds, and nobody has to
+tell. Offsets of a transaction hold from its marker on, also while an older one is open; of two
+records of one partition of a group the later holds, whichever transaction ended last.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from logstore.coordination.topic import CoordinatorTopic
+from logstore.errors import InvalidConfigurationError, LogStoreError
+from logstore.groups.records import (
+    StoredGroup,
+    StoredOffset,
+    decode_group,
+    decode_group_key,
+    decode_key,
+    decode_value,
+    encode_group,
+    encode_group_key,
+    encode_key,
+    encode_value,
+)
+from logstore.names import GROUP_OFFSETS_TOPIC
+from logstore.record.batch import build_batch
+from logstore.record.control import end_txn_marker_of
+from logstore.record.records import Record
+from logstore.types import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    AppendOrigin,
+    TopicPartition,
+)
+
+if TYPE_CHECKING:
+    from logstore.groups.config import GroupConfig
+    from logstore.groups.offsets import OffsetAndMetadata
+    from logstore.log.log import Log
+    from logstore.manager.manager import LogManager
+    from logstore.record.batch import RecordBatch
+    from logstore.runtime.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+NO_PRODUCER = (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+
+Entry = tuple[bytes, bytes | None]
+"""Key and value of a record to be written."""
+
+
+class _Held(NamedTuple):
+    """The newest record of an offset, and where it stands; no value: it was forgotten."""
+
+    record_offset: int
+    value: bytes | None
+
+
+class OffsetsPartition:
+    """What one partition of the topic says, up to `next_offset` of its log.
+
+    Attributes
+    ----------
+    groups : dict of str to bytes
+        The newest value of each group that has a record of its own.
+    """
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self.groups: dict[str, bytes] = {}
+        self._generation = log.generation
+        self._next_offset = log.log_start_offset
+        self._offsets: dict[str, dict[TopicPartition, _Held]] = {}
+        self._pending: dict[int, list[tuple[str, TopicPartition, _Held]]] = {}
+        self._changed: set[str] = set()
+
+    def is_of(self, log: Log) -> bool:
+        """Tell whether this is what a log says, and not what it said before it was cut."""
+        return log is self.log and log.generation == self._generation
+
+    def follow(self) -> None:
+        """Read what was appended meanwhile.
+
+        Raises
+        ------
+        InvalidRecordError
+            A key makes no sense.
+        LogStoreError
+            The log cannot be read.
+        """
+        log = self.log
+        start_offset = max(self._next_offset, log.log_start_offset)
+        if start_offset >= log.log_end_offset:
+            return
+        for batch in log.reader.batches(start_offset):
+            self._take_batch(batch)
+        self._next_offset = max(self._next_offset, log.high_watermark)
+
+    def took(self, first_offset: int, entries: Sequence[Entry], producer_id: int) -> None:
+        """Note what was just appended from an offset on."""
+        if first_offset == self._next_offset:  # else something else has to be read before it
+            for number, (key, value) in enumerate(entries):
+                self._take(first_offset + number, key, value, producer_id)
+            self._next_offset = first_offset + len(entries)
+
+    def offsets_of(self, group_id: str) -> dict[TopicPartition, StoredOffset]:
+        """Return the offsets that hold for a group, by partition in order.
+
+        Raises
+        ------
+        InvalidRecordError, UnsupportedFormatError
+            A value makes no sense.
+        """
+        held = self._offsets.get(group_id, {})
+        return {
+            tp: decode_value(each.value)
+            for tp, each in sorted(held.items())
+            if each.value is not None
+        }
+
+    def offset_of(self, group_id: str, topic_partition: TopicPartition) -> StoredOffset | None:
+        """Return the offset that holds for one partition; raises as `offsets_of`."""
+        held = self._offsets.get(group_id, {}).get(topic_partition)
+        return None if held is None or held.value is None else decode_value(held.value)
+
+    def has_offsets(self, group_id: str) -> bool:
+        """Tell whether a group has offsets, those of open transactions included."""
+        held = self._offsets.get(group_id, {}).values()
+        return any(each.value is not None for each in held) or bool(self.pending_of(group_id))
+
+    def pending_of(self, group_id: str) -> set[TopicPartition]:
+        """Return the partitions for which open transactions have offsets of a group."""
+        waiting = self._pending.values()
+        return {tp for offsets in waiting for group, tp, _ in offsets if group == group_id}
+
+    def take_changed(self) -> set[str]:
+        """Return the groups whose offsets changed since this was asked last."""
+        changed, self._changed = self._changed, set()
+        return changed
+
+    # -- what records say ------------------------------------------------------------------
+
+    def _take_batch(self, batch: RecordBatch) -> None:
+        header = batch.header
+        if header.is_control:
+            marker = end_txn_marker_of(batch)
+            if marker is not None:
+                ended = self._pending.pop(header.producer_id, [])
+                for group_id, tp, held in () if marker.is_abort else ended:
+                    self._hold(group_id, tp, held)
+            return
+        producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
+        for record in batch.records():
+            if record.offset >= self._next_offset:
+                self._take(record.offset, record.key, record.value, producer_id)
+
+    def _take(self, offset: int, key: bytes | None, value: bytes | None, producer_id: int) -> None:
+        whose = decode_key(key)
+        if whose is not None:
+            held = _Held(offset, value)
+            self._changed.add(whose[0])
+            if producer_id == NO_PRODUCER_ID:
+                self._hold(*whose, held)
+            else:
+                self._pending.setdefault(producer_id, []).append((*whose, held))
+            return
+        group_id = decode_group_key(key)
+        if group_id is None:
+            return  # of a kind that a later Kafka writes
+        if value is None:
+            self.groups.pop(group_id, None)
+        else:
+            self.groups[group_id] = value
+
+    def _hold(self, group_id: str, topic_partition: TopicPartition, held: _Held) -> None:
+        """Let a record hold that stands behind the one that holds: it decides, not its marker."""
+        of_group = self._offsets.setdefault(group_id, {})
+        known = of_group.get(topic_partition)
+        if known is None or known.record_offset < held.record_offset:
+            of_group[topic_partition] = held
+
+
+class GroupStore:
+    """Reads and writes `__consumer_offsets`; whoever calls sees to it that one does at a time.
+
+    Parameters
+    ----------
+    manager : LogManager
+    clock : Clock
+    config : GroupConfig
+    """
+
+    def __init__(self, manager: LogManager, clock: Clock, config: GroupConfig) -> None:
+        self._manager = manager
+        self._clock = clock
+        self._topic = CoordinatorTopic(
+            manager, GROUP_OFFSETS_TOPIC, config.topic_num_partitions, config.topic_configs
+        )
+        self._partitions: dict[int, OffsetsPartition] = {}
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether the topic is this engine's own, and not one copied from a broker, or none."""
+        return self._topic.is_stored
+
+    def partition_of(self, group_id: str) -> TopicPartition:
+        """Return the partition that keeps a group."""
+        return self._topic.partition_of(group_id)
+
+    def numbers(self) -> tuple[int, ...]:
+        """Return the partitions that there are."""
+        topic = self._topic.topic
+        return () if topic is None else topic.partitions
+
+    def ensure_stored(self) -> None:
+        """Create the topic, or take over a copied one.
+
+        Raises
+        ------
+        InvalidConfigurationError
+            The broker was opened read-only.
+        KafkaStorageError
+        """
+        if self._manager.read_only:
+            raise InvalidConfigurationError("groups cannot change: the broker was opened read-only")
+        self._topic.ensure_stored()
+
+    def partition(self, number: int) -> OffsetsPartition | None:
+        """Return what a partition says now; None if there is none.
+
+        Raises
+        ------
+        LogStoreError
+            It cannot be read.
+        """
+        if number not in self.numbers():
+            self._partitions.pop(number, None)
+            return None
+        log = self._topic.log(number)
+        found = self._partitions.get(number)
+        if found is None or not found.is_of(log):
+            found = OffsetsPartition(log)
+        found.follow()
+        self._partitions[number] = found
+        return found
+
+    def of_group(self, group_id: str) -> OffsetsPartition | None:
+        """Return what the partition of a group says now; raises as `partition`."""
+        return self.partition(self.partition_of(group_id).partition)
+
+    # -- writing ---------------------------------------------------------------------------
+
+    def write_offsets(
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        producer: tuple[int, int] = NO_PRODUCER,
+    ) -> None:
+        """Write offsets, in the name of a producer as part of its transaction; raises as `write`.
+
+        Parameters
+        ----------
+        producer : (int, int)
+            Producer id and epoch.
+        """
+        now_ms = self._clock.now_ms()
+        entries = [
+            (encode_key(group_id, tp), encode_value(committed, now_ms))
+            for tp, committed in offsets.items()
+        ]
+        self.write(group_id, entries, producer)
+
+    def forget_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
+        """Write that offsets hold no longer; raises as `write`."""
+        self.write(group_id, [(encode_key(group_id, tp), None) for tp in partitions])
+
+    def write_group(self, group_id: str, group: StoredGroup) -> None:
+        """Write what a group is now; raises as `write`."""
+        self.write(group_id, [(encode_group_key(group_id), encode_group(group))])
+
+    def forget_group(self, group_id: str) -> None:
+        """Write that there is no such group any more; raises as `write`."""
+        self.write(group_id, [(encode_group_key(group_id), None)])
+
+    def write(
+        self, group_id: str, entries: Sequence[Entry], producer: tuple[int, int] = NO_PRODUCER
+    ) -> None:
+        """Write records of a group as one batch, as Kafka's coordinator does.
+
+        Raises
+        ------
+        InvalidProducerEpochError
+            There is a newer producer, or the transaction took too long.
+        RequestError, KafkaStorageError
+            Nothing was written.
+        """
+        if not entries:
+            return
+        self.ensure_stored()
+        number = self.partition_of(group_id).partition
+        now_ms = self._clock.now_ms()
+        producer_id, producer_epoch = producer
+        is_transactional = producer_id != NO_PRODUCER_ID
+        batch = build_batch(
+            [Record(slot, now_ms, key, value) for slot, (key, value) in enumerate(entries)],
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            # Sequences of a coordinator do not count: each batch of a transaction begins anew.
+            base_sequence=0 if is_transactional else NO_SEQUENCE,
+            is_transactional=is_transactional,
+        )
+        info = self._topic.log(number).writer.append_batches(batch, AppendOrigin.COORDINATOR)
+        known = self._partitions.get(number)
+        if known is not None and known.is_of(self._topic.log(number)):
+            known.took(info.first_offset, entries, producer_id)
+
+
+def decoded_group(group_id: str, value: bytes) -> StoredGroup | LogStoreError:
+    """Return the group that a value tells of, or what is wrong with the value."""
+    try:
+        return decode_group(value)
+    except LogStoreError as error:
+        logger.warning("group '%s' cannot be read: %s", group_id, error)
+        return error
