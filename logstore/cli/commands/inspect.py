@@ -35,8 +35,9 @@ from logstore.cli.times import format_time
 
 if TYPE_CHECKING:
     from logstore.broker import Broker
-    from logstore.broker.inspect import BatchSource, PartitionSummary
+    from logstore.broker.summary import PartitionSummary
     from logstore.errors import LogStoreError
+    from logstore.inspect.files import BatchSource
     from logstore.runtime import FileSystem
     from logstore.types import TopicPartition
 
@@ -55,15 +56,15 @@ class Target(NamedTuple):
 
     def sources(self) -> Iterator[tuple[BatchSource, int]]:
         """Yield the `.log` files, and the first offset that readers may see in each."""
-        from logstore.broker.inspect import sources_of
+        from logstore.inspect.files import sources_of
 
         if self.file is not None:
             yield self.file, 0
         if self.broker is not None:
             for tp in self.partitions:
-                start = self.broker.log(tp.topic, tp.partition).log_start_offset
-                for source in sources_of(self.broker, tp):
-                    yield source, start
+                log = self.broker.log(tp.topic, tp.partition)
+                for source in sources_of(tp, log.segments):
+                    yield source, log.log_start_offset
 
 
 @command(
@@ -209,7 +210,7 @@ def _files() -> FileSystem:
 
 
 def _resolve_path(settings: Settings, target: str, partition: int | None) -> Target:
-    from logstore.broker.inspect import source_of_file
+    from logstore.inspect.files import source_of_file
     from logstore.names import LOG_SUFFIX, parse_partition_dir
 
     if partition is not None:
@@ -295,7 +296,7 @@ def _print_partitions(settings: Settings, target: Target, *, deep: bool) -> int:
 
 def _summary_of(broker: Broker, tp: TopicPartition, *, deep: bool) -> PartitionSummary:
     """Look at a partition; again if it seems damaged while another process writes it."""
-    from logstore.broker.inspect import inspect_partition
+    from logstore.broker.summary import inspect_partition
     from logstore.loading.second_look import TRANSIENT
 
     failures = 0
@@ -336,7 +337,7 @@ def _print_json(settings: Settings, target: Target, items: Iterator[dict[str, An
 
 
 def _print_batches(settings: Settings, target: Target) -> None:
-    from logstore.broker.inspect import describe_batches, invalid_tail_bytes
+    from logstore.inspect.files import describe_batches, invalid_tail_bytes
 
     def items() -> Iterator[dict[str, Any]]:
         for source, _ in target.sources():
@@ -404,7 +405,7 @@ def _batch_row(item: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _print_records(settings: Settings, target: Target) -> None:
-    from logstore.broker.inspect import StoredRecord, stored_records
+    from logstore.inspect.files import StoredRecord, stored_records
 
     def found() -> Iterator[tuple[BatchSource, StoredRecord]]:
         for source, start in target.sources():

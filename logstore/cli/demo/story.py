@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from logstore import jit
 from logstore.broker import Broker
-from logstore.broker.inspect import PartitionSummary, inspect_partition
+from logstore.broker.summary import PartitionSummary, inspect_partition
 from logstore.cli.demo.accounts import Accounts, Chapter
 from logstore.runtime import SystemClock
 from logstore.types import DAY_MS, TopicPartition

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from logstore.broker import Broker
-from logstore.broker.inspect import PartitionSummary, inspect_partition
+from logstore.broker.summary import PartitionSummary, inspect_partition
 from logstore.cli.demo.accounts import Accounts
 from logstore.cli.demo.kafka import KafkaCase
 from logstore.cli.demo.story import MAX_LAG_DAYS, TOPIC, Look, Story, Written, compile_kernels

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from logstore.broker.inspect import CORRUPT_BATCH
+from logstore.broker.summary import CORRUPT_BATCH
 from logstore.cli.show.output import emit, emit_lines, format_count, format_size, plural
 from logstore.cli.show.tables import Cell, Styled, Table, can_print, output_width, paint
 from logstore.cli.times import format_time
 
 if TYPE_CHECKING:
-    from logstore.broker.inspect import FindingSummary, PartitionSummary, SegmentSummary
+    from logstore.broker.summary import FindingSummary, PartitionSummary, SegmentSummary
 
 # Sections differ in colour, in the texture of their bars, and in a word.
 STYLES = {"clean": "green", "dirty": "yellow", "uncleanable": "magenta", "active": "cyan"}

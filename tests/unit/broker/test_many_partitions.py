@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from logstore import Broker, VirtualClock
-from logstore.broker.inspect import inspect_partition
+from logstore.broker.summary import inspect_partition
 from logstore.runtime import MemoryFileSystem
 from tests.support.world.effort import CountedCalls, lines_run
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from logstore import Broker, TopicPartition, VirtualClock
-from logstore.broker.inspect import inspect_partition
+from logstore.broker.summary import inspect_partition
 from logstore.errors import CorruptRecordError, KafkaStorageError, UnknownTopicOrPartitionError
 from logstore.runtime import File, FileStat, MemoryFileSystem
 
