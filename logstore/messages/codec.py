@@ -168,8 +168,8 @@ def _struct_json(found: Schema, message: Message, version: int) -> dict[str, Any
         value = getattr(message, each.attribute)
         if version in each.tagged and _is_default(found, each, value):
             continue
-        if each.element == "records":
-            told[f"{each.json_name}SizeInBytes"] = None if value is None else size_of(value)
+        if each.element == "records" and value is not None:
+            told[f"{each.json_name}SizeInBytes"] = size_of(value)
         elif each.is_array and value is not None:
             told[each.json_name] = [_element_json(found, each, one, version) for one in value]
         else:

@@ -346,11 +346,17 @@ def _decode_field(source: _Source, run: _Run, target: str, each: Field, path: st
         _decode_bytes(source, run, target, each, path, nullable=nullable)
 
 
+def _null_byte(source: _Source, each: Field) -> int:
+    """Return the byte that stands for a structure that is null; 1 stands before one that is not."""
+    # Kafka's generator writes a byte, -1 for null; in tagged fields it writes a varint, 0 for null.
+    return 0 if source.version in each.tagged else 255
+
+
 def _decode_nullable_struct(source: _Source, target: str, each: Field, path: str) -> None:
     number, var = source.name("n"), source.name("o")
     source.emit(f"{number} = data[p]", path)
     source.emit("p += 1")
-    source.emit(f"if {number} == 255:")
+    source.emit(f"if {number} == {_null_byte(source, each)}:")
     source.emit(f"    {target} = None")
     source.emit(f"elif {number} == 1:")
     source.depth += 1
@@ -615,7 +621,7 @@ def _encode_one_struct(
             source.emit(f"if {var} is None: {var} = D{each.element}")
         _encode_struct(source, var, each.element, path)
         return
-    source.emit(f"if {var} is None: w += b'\\xff'")
+    source.emit(f"if {var} is None: w.append({_null_byte(source, each)})")
     source.emit("else:")
     source.depth += 1
     source.emit("w += b'\\x01'")

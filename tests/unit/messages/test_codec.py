@@ -201,6 +201,16 @@ def test_a_structure_is_null_or_not():
     assert (caught.value.field, caught.value.position) == ("Assignment", len(data) - 2)
 
 
+def test_a_tagged_structure_can_be_null():
+    """Its null is a varint 0, where that of other structures is a byte -1."""
+    value = types.ConsumerGroupMemberMetadataValue
+    assert value().classic_member_metadata == value.ClassicMemberMetadata()
+    data = encode_bytes(value(classic_member_metadata=None), 0)
+    assert data.endswith(b"\1" + b"\0" + b"\1" + b"\0")
+    assert decode(value, 0, data).classic_member_metadata is None
+    assert encode_bytes(value(), 0).endswith(b"\xff" * 4 + b"\0" + b"\0")
+
+
 # -- messages that a version cannot tell ---------------------------------------------------------
 
 

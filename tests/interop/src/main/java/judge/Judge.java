@@ -55,6 +55,7 @@ public final class Judge {
             case "open" -> LiveCommand.open(request);
             case "apply" -> LiveCommand.apply(request);
             case "close" -> LiveCommand.close(request);
+            case "messages" -> MessagesCommand.run(request);
             default -> throw new IllegalArgumentException("unknown command '" + command + "'");
         };
     }
