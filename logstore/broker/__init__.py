@@ -6,8 +6,15 @@ from typing import TYPE_CHECKING, Any
 from logstore.broker.broker import Broker
 from logstore.broker.partitioner import Partitioner, murmur2
 from logstore.broker.records import ConsumerRecord, RecordMetadata
+from logstore.broker.writer import AppendedRange, BatchWriter
+from logstore.config.overrides import ConfigValue
+from logstore.log.drafts import AppendInfo, NewRecord
+from logstore.log.reader import ListedOffset
+from logstore.topics.store import Topic
 
 if TYPE_CHECKING:
+    from logstore.broker.fates import PartitionFates, RecordFate
+    from logstore.broker.futures import FutureRecordMetadata
     from logstore.broker.producer import Producer
     from logstore.broker.reports import (
         AlterReplicaLogDirsResult,
@@ -17,30 +24,53 @@ if TYPE_CHECKING:
         OffsetAndTimestamp,
         RetainReport,
     )
+    from logstore.cleaner.pool.metrics import CleanerMetrics
+    from logstore.cleaner.stats import CleanerStats
     from logstore.groups.offsets import ConsumerGroupMetadata, OffsetAndMetadata
 
 __all__ = [
     "AlterReplicaLogDirsResult",
+    "AppendInfo",
+    "AppendedRange",
+    "BatchWriter",
     "Broker",
     "CleanReport",
+    "CleanerMetrics",
+    "CleanerStats",
+    "ConfigValue",
     "ConsumerGroupMetadata",
     "ConsumerRecord",
     "DeleteRecordsResult",
     "ExplainReport",
+    "FutureRecordMetadata",
+    "ListedOffset",
+    "NewRecord",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
+    "PartitionFates",
     "Partitioner",
     "Producer",
+    "RecordFate",
     "RecordMetadata",
     "RetainReport",
+    "Topic",
     "murmur2",
 ]
 
-_HOMES = ("logstore.broker.reports", "logstore.groups.offsets", "logstore.broker.producer")
+_HOMES = (
+    "logstore.broker.fates",
+    "logstore.cleaner.stats",
+    "logstore.cleaner.pool.metrics",
+    "logstore.broker.futures",
+    "logstore.broker.reports",
+    "logstore.groups.offsets",
+    "logstore.broker.producer",
+)
+"""Modules of the names that a broker can do without, what is loaded quickly first."""
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401  # any public name
-    """Load the producer and what goes with it when they are first wanted (PEP 562)."""
+    """Load a public name from its module (PEP 562)."""
     if name in __all__:
         for home in _HOMES:
             module = importlib.import_module(home)

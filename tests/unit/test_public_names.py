@@ -1,8 +1,11 @@
 """The public names of `logstore` and `logstore.broker`, which are loaded when first used."""
 
 import importlib
+import inspect
+import re
 import subprocess
 import sys
+import typing
 
 import pytest
 
@@ -28,3 +31,14 @@ def test_types_errors_and_clocks_come_without_a_broker():
         "assert 'logstore.broker' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_what_public_methods_return_is_public():
+    """Named in the annotations of a broker's and a producer's own methods."""
+    inner = {"Log", "LogCleanerManager", "CleanerPool"}  # of the engine, for those who look inside
+    for kind in (logstore.Broker, logstore.Producer):
+        for name, method in inspect.getmembers(kind, inspect.isfunction):
+            if not name.startswith("_"):
+                returned = inspect.signature(method).return_annotation or ""
+                types = {t for t in re.findall(r"\b[A-Z]\w+", returned) if not hasattr(typing, t)}
+                assert types - inner - {"None"} <= set(logstore.__all__), name
