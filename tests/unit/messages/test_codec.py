@@ -208,7 +208,7 @@ def test_a_tagged_structure_can_be_null():
     data = encode_bytes(value(classic_member_metadata=None), 0)
     assert data.endswith(b"\1" + b"\0" + b"\1" + b"\0")
     assert decode(value, 0, data).classic_member_metadata is None
-    assert encode_bytes(value(), 0).endswith(b"\xff" * 4 + b"\0" + b"\0")
+    assert encode_bytes(value(), 0).endswith(b"\xff" * 4 + b"\1" + b"\0")
 
 
 # -- messages that a version cannot tell ---------------------------------------------------------
