@@ -10,9 +10,13 @@ from pathlib import Path
 
 from logstore.bench.micro.logs import MIB
 from logstore.bench.micro.setting import Setting
+from logstore.bench.report.page import page
+from logstore.bench.report.result import Result, read_result
 from logstore.bench.report.terminal import table_lines
 from logstore.bench.suite import all_jobs, chosen, run
 from logstore.cli.show.output import emit_lines, tell
+
+RESULTS = Path(__file__).with_name("results")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -20,6 +24,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     if options.list:
         emit_lines(name for job in all_jobs() for name in job.names)
+        return 0
+    if options.page is not None:
+        write_page(read_result(options.page), options.page)
         return 0
     try:
         jobs = chosen(options.only, full=options.full)
@@ -40,11 +47,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
             result = run(jobs, setting, kind=kind)
         finally:
             setting.close()
-    if options.out is not None:
-        result.write(options.out)
-        tell(f"written: {options.out}")
     emit_lines(table_lines(result))
+    out = options.out or (_default_out(result) if kind != "part" else None)
+    if out is not None:
+        result.write(out)
+        write_page(result, out)
     return 0
+
+
+def _default_out(result: Result) -> Path:
+    """Return where a whole set's result goes: dated, beside those before it."""
+    return RESULTS / f"{result.made_at[:10]}-{result.kind}.json"
+
+
+def write_page(result: Result, out: Path) -> None:
+    """Write a result's page beside its file; without matplotlib say how to get it."""
+    tell(f"written: {out}")
+    try:
+        text = page(result)
+    except ModuleNotFoundError as error:
+        tell(f"no page: {error}; pip install 'kafka-logstore[bench]', then --page {out}")
+        return
+    target = out.with_suffix(".html")
+    target.write_text(text, encoding="utf-8")
+    tell(f"written: {target}")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -63,7 +89,16 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--warmups", type=int, default=2, help="runs before them (default 2)")
     parser.add_argument("--no-peers", action="store_true", help="measure this engine alone")
     parser.add_argument("--scratch", metavar="DIR", help="where logs are made (default: temporary)")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write the result as JSON")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="FILE",
+        help="write the result as JSON, and its page beside it "
+        "(default: bench/results/DATE-SET.json; nothing with --only)",
+    )
+    parser.add_argument(
+        "--page", type=Path, metavar="FILE", help="write a result's page anew, only"
+    )
     return parser
 
 

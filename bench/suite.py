@@ -8,15 +8,17 @@ import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
-from logstore.bench.micro import clean_lines
+from logstore.bench.micro import clean_lines, coding, doors, idle, key_map, limits, starting
 from logstore.bench.micro.setting import Job, Setting
 from logstore.bench.report.machine import load_average, machine, versions
 from logstore.bench.report.result import Line, Result
+from logstore.bench.report.terminal import short
 
 
 def all_jobs() -> list[Job]:
     """Return every job, in the order of the table."""
-    return [*clean_lines.jobs()]
+    parts = (clean_lines, doors, coding, key_map, starting, idle, limits)
+    return [job for part in parts for job in part.jobs()]
 
 
 def chosen(only: Sequence[str], *, full: bool) -> list[Job]:
@@ -53,7 +55,10 @@ def run(jobs: Sequence[Job], setting: Setting, *, kind: str) -> Result:
     """Run jobs and return their result; peers are left running."""
     began, load = time.perf_counter(), load_average()
     made_at = datetime.now(UTC).isoformat(timespec="seconds")
-    lines = list(measure(jobs, setting))
+    lines = []
+    for line in measure(jobs, setting):
+        setting.say(short(line))
+        lines.append(line)
     return Result(
         made_at=made_at,
         kind=kind,

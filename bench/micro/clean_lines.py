@@ -9,9 +9,10 @@ from functools import partial
 
 from logstore.bench.measuring import Run, Sample, in_turn
 from logstore.bench.micro.cleaning import clean_here, clean_there, compare, copy_of
+from logstore.bench.micro.figures import speeds
 from logstore.bench.micro.logs import KIB, MIB, LogShape, make_log
 from logstore.bench.micro.setting import Job, Setting
-from logstore.bench.report.result import Figures, Line
+from logstore.bench.report.result import Line
 from logstore.bench.rivals.kafka import KafkaPeer
 
 FIVE_LOGS = {
@@ -93,8 +94,8 @@ def clean_line(name: str, title: str, shape: LogShape, setting: Setting) -> Iter
         title=title,
         unit="MB/s",
         higher_is_better=True,
-        here=_speeds(log_bytes, samples["here"]),
-        peer=_speeds(log_bytes, samples["there"]) if "there" in samples else None,
+        here=speeds(log_bytes, samples["here"]),
+        peer=speeds(log_bytes, samples["there"]) if "there" in samples else None,
         peer_name=setting.kafka_name if shape.strategy == "offset" else "Kafka has one strategy",
         facts={
             "log_bytes": log_bytes,
@@ -103,14 +104,6 @@ def clean_line(name: str, title: str, shape: LogShape, setting: Setting) -> Iter
             "passes": len(passes),
             "identical_bytes": compared[-1] if compared else None,
         },
-    )
-
-
-def _speeds(size_bytes: int, samples: list[Sample]) -> Figures:
-    """Return MB/s of input."""
-    return Figures(
-        [size_bytes / 1e6 / each.cpu_s for each in samples],
-        [size_bytes / 1e6 / each.wall_s for each in samples],
     )
 
 

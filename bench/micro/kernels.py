@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from logstore.cleaner.kernels import MapArrays
+from logstore.cleaner.kernels.offsets import map_get, map_put
 from logstore.jit import Bytes, Int32s, Int64s, kernel
 from logstore.record import layout
 from logstore.record.kernels import crc32c, encode_records, encoded_records_size, write_be
@@ -73,3 +75,30 @@ def seal_batches(
         checksum = crc32c(out, start + layout.ATTRIBUTES_POSITION, end)
         write_be(out, start + layout.CRC_POSITION, checksum, 4)
     return end
+
+
+@kernel
+def crc_of_blocks(data: Bytes, size: int) -> int:
+    """Return the exclusive or of the CRC-32C of every whole block of `size` bytes. O(bytes)."""
+    found = 0
+    for start in range(0, len(data) - size + 1, size):
+        found ^= crc32c(data, start, start + size)
+    return found
+
+
+@kernel
+def put_keys(key_map: MapArrays, keys: Bytes, size: int) -> int:
+    """Map keys of `size` bytes, one after another, to 0, 1, …; return how many were taken."""
+    taken = 0
+    for number in range(len(keys) // size):
+        taken += map_put(key_map, keys, number * size, size, number)
+    return taken
+
+
+@kernel
+def get_keys(key_map: MapArrays, keys: Bytes, size: int) -> int:
+    """Look keys of `size` bytes up, one after another; return how many are there."""
+    found = 0
+    for number in range(len(keys) // size):
+        found += map_get(key_map, keys, number * size, size) >= 0
+    return found

@@ -11,6 +11,9 @@ from logstore.bench.micro.logs import MIB
 from logstore.bench.report.result import Line
 from logstore.bench.rivals.kafka import KafkaPeer, PeerError, Unavailable
 
+DEFAULT_BYTES = 256 * MIB
+"""Of a log: large enough for the map and the files to leave the caches."""
+
 
 def _silent(text: str) -> None:
     """Say nothing."""
@@ -35,13 +38,22 @@ class Setting:
     """
 
     scratch: Path
-    total_bytes: int = 256 * MIB
+    total_bytes: int = DEFAULT_BYTES
     repeats: int = 3
     warmups: int = 2
     has_peers: bool = True
     say: Callable[[str], None] = _silent
     _kafka: KafkaPeer | None = field(default=None, repr=False)
     _why_not: str = ""
+
+    @property
+    def short_repeats(self) -> int:
+        """Samples of what takes little time: at least five, if there are several at all."""
+        return self.repeats if self.repeats == 1 else max(5, self.repeats)
+
+    def share_of(self, count: int) -> int:
+        """Return how many of `count` things to do where logs are smaller than by default."""
+        return max(100, min(count, count * self.total_bytes // DEFAULT_BYTES))
 
     def kafka(self) -> KafkaPeer | None:
         """Return Kafka's classes, started when first asked for; None where they cannot run."""

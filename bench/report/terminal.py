@@ -40,6 +40,14 @@ def row_of(line: Line) -> tuple[Cell, ...]:
     )
 
 
+def short(line: Line) -> str:
+    """Return a line as it is told when it has just been measured."""
+    text = f"{line.name}: {number(line.here.median)} {line.unit}"
+    if line.peer is not None:
+        text += f", {line.peer_name} {number(line.peer.median)}: {_times(line.ratio)}"
+    return f"{text}, {line.verdict}" if line.goal else text
+
+
 def number(value: float) -> str:
     """Return a figure with three digits or more."""
     if abs(value) >= 100:

@@ -1,0 +1,129 @@
+"""Lines about the doors of a broker: what a record costs that comes in or goes out."""
+
+from __future__ import annotations
+
+import shutil
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from logstore.bench.measuring import Run, Sample, Stopwatch, in_turn, no_collection
+from logstore.bench.micro.figures import NS, US, costs
+from logstore.bench.micro.setting import Job, Setting
+from logstore.bench.report.result import Line
+from logstore.broker import Broker
+
+TOPIC = "doors"
+VALUE = bytes(range(100))
+KEYS = [b"key-%012d" % number for number in range(1000)]
+
+SINGLE_RECORDS = 20_000
+MANY_RECORDS = 200_000
+
+
+def _samples(setting: Setting, run: Run) -> list[Sample]:
+    return in_turn({"here": run}, repeats=setting.short_repeats, warmups=setting.warmups)["here"]
+
+
+def _append(setting: Setting, *, on_disk: bool) -> Iterator[Line]:
+    place = setting.scratch / "doors"
+    count = setting.share_of(SINGLE_RECORDS)
+    keys = [KEYS[number % len(KEYS)] for number in range(count)]
+
+    def run() -> Sample:
+        shutil.rmtree(place, ignore_errors=True)
+        with Broker(place if on_disk else None) as broker:
+            broker.create_topic(TOPIC)
+            append = broker.append
+            with no_collection(), Stopwatch() as watch:
+                for key in keys:
+                    append(TOPIC, key=key, value=VALUE)
+        return watch.sample
+
+    yield Line(
+        name="doors/append-disk" if on_disk else "doors/append",
+        title="Broker.append" + (", on disk" if on_disk else ", in memory"),
+        unit="µs/record",
+        higher_is_better=False,
+        here=costs(count, _samples(setting, run), US),
+        facts={"records": count, "value_bytes": len(VALUE)},
+    )
+    shutil.rmtree(place, ignore_errors=True)
+
+
+def _append_many(setting: Setting) -> Iterator[Line]:
+    count = setting.share_of(MANY_RECORDS)
+    records = [(KEYS[number % len(KEYS)], VALUE) for number in range(count)]
+
+    def run() -> Sample:
+        with Broker() as broker:
+            broker.create_topic(TOPIC)
+            with no_collection(), Stopwatch() as watch:
+                broker.append_many(TOPIC, records)
+        return watch.sample
+
+    yield _cost_line("doors/append_many", "Broker.append_many, in memory", setting, run, count)
+
+
+def _send(setting: Setting) -> Iterator[Line]:
+    count = setting.share_of(SINGLE_RECORDS)
+    keys = [KEYS[number % len(KEYS)] for number in range(count)]
+
+    def run() -> Sample:
+        with Broker() as broker:
+            broker.create_topic(TOPIC)
+            with broker.producer(linger_ms=3_600_000) as producer:
+                send = producer.send
+                with no_collection(), Stopwatch() as watch:
+                    for key in keys:
+                        send(TOPIC, VALUE, key)
+        return watch.sample
+
+    yield Line(
+        name="doors/send",
+        title="producer.send into batches of 16 KiB, those that fill up stored",
+        unit="µs/record",
+        higher_is_better=False,
+        here=costs(count, _samples(setting, run), US),
+        facts={"records": count, "value_bytes": len(VALUE)},
+    )
+
+
+def _read(setting: Setting) -> Iterator[Line]:
+    with Broker() as broker:
+        broker.create_topic(TOPIC)
+        count = setting.share_of(MANY_RECORDS)
+        broker.append_many(TOPIC, [(KEYS[number % len(KEYS)], VALUE) for number in range(count)])
+
+        def run() -> Sample:
+            with no_collection(), Stopwatch() as watch:
+                deque(((each.key, each.value) for each in broker.read(TOPIC)), maxlen=0)
+            return watch.sample
+
+        yield _cost_line(
+            "doors/read", "Broker.read, key and value of each record", setting, run, count
+        )
+
+
+def _cost_line(name: str, title: str, setting: Setting, run: Run, count: int) -> Line:
+    return Line(
+        name=name,
+        title=title,
+        unit="ns/record",
+        higher_is_better=False,
+        here=costs(count, _samples(setting, run), NS),
+        facts={"records": count, "value_bytes": len(VALUE)},
+    )
+
+
+def jobs() -> Iterator[Job]:
+    """Yield the doors, the slowest first."""
+    doors: dict[str, Callable[[Setting], Iterator[Line]]] = {
+        "doors/append": partial(_append, on_disk=False),
+        "doors/append-disk": partial(_append, on_disk=True),
+        "doors/append_many": _append_many,
+        "doors/send": _send,
+        "doors/read": _read,
+    }
+    for name, door in doors.items():
+        yield Job((name,), True, door)

@@ -1,0 +1,44 @@
+"""The line about virtual time: a day of a broker to which nothing happens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from logstore.bench.measuring import Sample, Stopwatch, in_turn, no_collection
+from logstore.bench.micro.figures import MS, costs
+from logstore.bench.micro.setting import Job, Setting
+from logstore.bench.report.result import Line
+from logstore.broker import Broker
+from logstore.runtime import VirtualClock
+
+PARTITIONS = 100
+
+
+def _day(setting: Setting) -> Iterator[Line]:
+    with Broker(clock=VirtualClock(), background=True) as broker:
+        broker.create_topic("idle", PARTITIONS, {"cleanup.policy": "compact"})
+        for number in range(PARTITIONS):
+            broker.append("idle", key=b"key", value=b"value", partition=number)
+        broker.clock.advance(days=10)  # whatever the records give rise to is done
+
+        def run() -> Sample:
+            with no_collection(), Stopwatch() as watch:
+                broker.clock.advance(days=1)
+            return watch.sample
+
+        samples = in_turn({"here": run}, repeats=setting.short_repeats, warmups=setting.warmups)[
+            "here"
+        ]
+    yield Line(
+        name="idle/day",
+        title=f"a day of virtual time, {PARTITIONS} idle partitions",
+        unit="ms",
+        higher_is_better=False,
+        here=costs(1, samples, MS),
+        facts={"partitions": PARTITIONS},
+    )
+
+
+def jobs() -> Iterator[Job]:
+    """Yield the one line."""
+    yield Job(("idle/day",), True, _day)

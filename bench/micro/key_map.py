@@ -1,0 +1,102 @@
+"""Lines about the map from key to offset, beside Kafka's, filled as far as a cleaner fills it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from logstore.bench.measuring import Sample, Stopwatch
+from logstore.bench.micro.figures import MEGA, speeds
+from logstore.bench.micro.kernels import get_keys, put_keys
+from logstore.bench.micro.logs import MIB
+from logstore.bench.micro.setting import Job, Setting
+from logstore.bench.report.result import Figures, Line
+from logstore.cleaner.passes.offset_map import OffsetMap
+
+KEY_BYTES = 16
+LOAD = 0.9
+PARTS = ("put", "hit", "miss")
+DISTINCT = {"10": 0.1, "90": 0.9}
+_TITLES = {
+    "put": "put keys",
+    "hit": "look up keys that are there",
+    "miss": "look up keys that are not",
+}
+
+
+@dataclass(frozen=True)
+class Keys:
+    """Keys to put in order, and as many others."""
+
+    puts: np.ndarray
+    absent: np.ndarray
+    count: int
+
+
+def keys_of(map_bytes: int, distinct: float, seed: int = 1) -> Keys:
+    """Return as many keys as fill a map to its load, of which so many are distinct."""
+    random = np.random.Generator(np.random.Philox(seed))
+    entries = int(map_bytes // OffsetMap.ENTRY_BYTES * LOAD) - 1
+    count = int(entries / distinct)
+    words = random.integers(0, 1 << 63, (entries, 2), np.int64)
+    order = np.concatenate((random.permutation(entries), random.integers(0, entries, count)))
+    puts = words[random.permutation(order[:count])].reshape(-1).view(np.uint8)
+    absent = random.integers(0, 1 << 63, (entries, 2), np.int64).reshape(-1).view(np.uint8)
+    return Keys(puts, absent, count)
+
+
+def _lines(setting: Setting, *, name: str) -> Iterator[Line]:
+    map_bytes = max(MIB, setting.total_bytes // 4)
+    setting.say(f"map: {map_bytes >> 20} MiB, {name} % of the keys distinct")
+    keys = keys_of(map_bytes, DISTINCT[name])
+    key_map = OffsetMap(map_bytes, LOAD)
+    here: dict[str, list[Sample]] = {part: [] for part in PARTS}
+    there: dict[str, list[Sample]] = {part: [] for part in PARTS}
+    kafka = setting.kafka()
+    puts, absent = setting.scratch / "puts", setting.scratch / "absent"
+    puts.write_bytes(keys.puts.tobytes())
+    absent.write_bytes(keys.absent.tobytes())
+    for turn in range(1 + setting.repeats):
+        key_map.clear()
+        samples = {}
+        with Stopwatch() as watch:
+            taken = put_keys(key_map.arrays, keys.puts, KEY_BYTES)
+        samples["put"] = watch.sample
+        with Stopwatch() as watch:
+            found = get_keys(key_map.arrays, keys.puts, KEY_BYTES)
+        samples["hit"] = watch.sample
+        with Stopwatch() as watch:
+            wrong = get_keys(key_map.arrays, keys.absent, KEY_BYTES)
+        samples["miss"] = watch.sample
+        assert (taken, found, wrong) == (keys.count, keys.count, 0)
+        answer = kafka.map(puts, absent, map_bytes) if kafka is not None else None
+        if turn:
+            for part in PARTS:
+                here[part].append(samples[part])
+                if answer is not None:
+                    there[part].append(Sample(answer[f"{part}_ns"] / 1e9, 0.0))
+    puts.unlink()
+    absent.unlink()
+    for part in PARTS:
+        count = len(keys.absent) // KEY_BYTES if part == "miss" else keys.count
+        peer = speeds(count, there[part], MEGA).judged if there[part] else None
+        yield Line(
+            name=f"map/{part}-{name}",
+            title=f"{_TITLES[part]} of 16 bytes, {name} % distinct",
+            unit="M/s",
+            higher_is_better=True,
+            here=speeds(count, here[part], MEGA),
+            peer=None if peer is None else Figures(peer),
+            peer_name=setting.kafka_name,
+            facts={"map_bytes": map_bytes, "keys": keys.count},
+        )
+
+
+def jobs() -> Iterator[Job]:
+    """Yield a job for few and one for many distinct keys."""
+    for name in DISTINCT:
+        names = tuple(f"map/{part}-{name}" for part in PARTS)
+        yield Job(names, True, partial(_lines, name=name))

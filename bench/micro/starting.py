@@ -1,0 +1,155 @@
+"""Lines about the first second: commands as processes, a first broker, a first cleaning."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from logstore.bench.measuring import Run, Sample, in_turn
+from logstore.bench.micro.figures import MEGA, MS, by_the_wall, costs, speeds
+from logstore.bench.micro.logs import KIB, MIB, TOPIC, LogShape, make_log
+from logstore.bench.micro.setting import Job, Setting
+from logstore.bench.report.result import Line
+from logstore.bench.rivals.kafka import Unavailable, class_path
+
+PROGRAM = (sys.executable, "-m", "logstore")
+WORKER = (sys.executable, "-m", "logstore.bench.micro.worker")
+
+INSPECTED_BATCHES = 64 * KIB
+DUMPED_BYTES = 16 * MIB
+
+
+def process(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Run:
+    """Return a run of a process from its start to its end; its output goes nowhere."""
+
+    def run() -> Sample:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        began = time.perf_counter()
+        subprocess.run(
+            command,
+            env={**os.environ, **(environment or {})},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            check=True,
+        )
+        wall_s = time.perf_counter() - began
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        return Sample(cpu_s, wall_s)
+
+    return run
+
+
+def worker(*arguments: str, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Have a process of its own do some work; return what it says."""
+    done = subprocess.run(
+        [*WORKER, *arguments],
+        env={**os.environ, **(environment or {})},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return answer
+
+
+def _command(setting: Setting, *, name: str) -> Iterator[Line]:
+    home = setting.scratch / "start"
+    batches = setting.share_of(INSPECTED_BATCHES)
+    shape = LogShape(20, 0.5, 1, total_bytes=batches * LogShape(20, 0.5, 1).record_bytes)
+    make_log(shape, home)
+    arguments = {
+        "help": ("--help",),
+        "topic": ("topic", "list", "--data-dir", str(home)),
+        "inspect": ("inspect", TOPIC, "--data-dir", str(home)),
+    }[name]
+    run = process((*PROGRAM, *arguments))
+    samples = in_turn({"here": run}, repeats=setting.short_repeats, warmups=setting.warmups)["here"]
+    shutil.rmtree(home)
+    yield Line(
+        name=f"start/{name}",
+        title=f"logstore {arguments[0]}, start to end, by the wall",
+        unit="ms",
+        higher_is_better=False,
+        here=by_the_wall(costs(1, samples, MS)),
+        facts={
+            "cpu_ms": [round(each.cpu_s * MS, 1) for each in samples],
+            **({"batches": shape.records} if name == "inspect" else {}),
+        },
+    )
+
+
+def _first_records(setting: Setting) -> Iterator[Line]:
+    answers = [worker("first_records") for _ in range(setting.short_repeats)]
+    samples = [Sample(each["cpu_s"], each["wall_s"]) for each in answers]
+    yield Line(
+        name="start/broker",
+        title="import logstore, a broker in memory, its first ten records, by the wall",
+        unit="ms",
+        higher_is_better=False,
+        here=by_the_wall(costs(1, samples, MS)),
+    )
+
+
+def _first_cleaning(setting: Setting) -> Iterator[Line]:
+    samples = []
+    for _ in range(max(1, setting.repeats - 1)):
+        cache = setting.scratch / "cache"
+        answer = worker("first_cleaning", environment={"NUMBA_CACHE_DIR": str(cache)})
+        samples.append(Sample(answer["cpu_s"], answer["wall_s"]))
+        shutil.rmtree(cache, ignore_errors=True)
+    yield Line(
+        name="start/first-cleaning",
+        title="first cleaning of 1,000 records in memory, no kernel compiled before",
+        unit="s",
+        higher_is_better=False,
+        here=costs(1, samples, 1),
+    )
+
+
+def _dump(setting: Setting) -> Iterator[Line]:
+    home = setting.scratch / "dump"
+    size = min(DUMPED_BYTES, setting.total_bytes)
+    shape = LogShape(100, 0.5, 100, total_bytes=4 * size)  # of which the first segment is dumped
+    make_log(shape, home)
+    path = min((home / f"{TOPIC}-0").glob("*.log"))
+    why_not = "peers were left out"
+    contestants = {"here": process((*PROGRAM, "dump", str(path), "--print-data-log"))}
+    if setting.has_peers:
+        try:
+            classes = class_path()
+        except Unavailable as error:
+            why_not = f"Kafka's classes did not run: {error}"
+        else:
+            tool = ("java", "-cp", classes, "kafka.tools.DumpLogSegments")
+            contestants["there"] = process((*tool, "--print-data-log", "--files", str(path)))
+    samples = in_turn(contestants, repeats=setting.repeats, warmups=setting.warmups)
+    dumped = path.stat().st_size
+    shutil.rmtree(home)
+    yield Line(
+        name="start/dump",
+        title="dump --print-data-log beside kafka-dump-log, both as processes",
+        unit="MB/s",
+        higher_is_better=True,
+        here=speeds(dumped, samples["here"], MEGA),
+        peer=speeds(dumped, samples["there"], MEGA) if "there" in samples else None,
+        peer_name="kafka-dump-log" if "there" in samples else why_not,
+        facts={"bytes": dumped},
+    )
+
+
+def jobs() -> Iterator[Job]:
+    """Yield the commands, the library, and what costs the most once."""
+    for name in ("help", "topic", "inspect"):
+        yield Job((f"start/{name}",), True, partial(_command, name=name))
+    yield Job(("start/broker",), True, _first_records)
+    yield Job(("start/first-cleaning",), True, _first_cleaning)
+    yield Job(("start/dump",), True, _dump)

@@ -1,0 +1,78 @@
+"""`python -m logstore.bench.micro.worker WHAT …`: work that needs a process of its own.
+
+It prints one JSON object: what it measured of itself.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+from pathlib import Path
+
+
+def first_cleaning() -> dict[str, float]:
+    """Clean 1,000 records in memory, as the first thing that this process does."""
+    from logstore.bench.measuring import Stopwatch
+
+    with Stopwatch() as watch:
+        from logstore import Broker, VirtualClock
+
+        with Broker(clock=VirtualClock(), seed=0) as broker:
+            broker.create_topic("users", configs={"cleanup.policy": "compact"})
+            broker.append_many(
+                "users", [(b"%d" % (number % 100), b"value") for number in range(1000)]
+            )
+            report = broker.clean("users", force=True, roll=True)
+            assert report.to_json()["cleaned"][0]["messages_written"] == 100
+    return {"cpu_s": watch.sample.cpu_s, "wall_s": watch.sample.wall_s}
+
+
+def first_records() -> dict[str, float]:
+    """Import the library, open a broker in memory, append and read ten records."""
+    from logstore.bench.measuring import Stopwatch
+
+    with Stopwatch() as watch:
+        from logstore import Broker
+
+        with Broker() as broker:
+            broker.create_topic("users")
+            for number in range(10):
+                broker.append("users", key=b"%d" % number, value=b"value")
+            assert len(list(broker.read("users"))) == 10
+    return {"cpu_s": watch.sample.cpu_s, "wall_s": watch.sample.wall_s}
+
+
+def memory(warm: str, data_dir: str, map_bytes: str) -> dict[str, float]:
+    """Clean a small log, then a large one; say by how much memory grew at the most."""
+    from logstore.bench.micro.cleaning import clean_here
+
+    clean_here(Path(warm), map_bytes=int(map_bytes))  # compiled, and all modules loaded
+    before = _now_kib()
+    cleaned = clean_here(Path(data_dir), map_bytes=int(map_bytes))
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    (done,) = cleaned.report["cleaned"]
+    return {"grown_bytes": grown << 10, "entries": done["map_entries"], **cleaned.sample._asdict()}
+
+
+def _now_kib() -> int:
+    text = Path("/proc/self/status").read_text(encoding="ascii")
+    line = next(line for line in text.splitlines() if line.startswith("VmRSS"))
+    return int(line.split()[1])
+
+
+def clean(warm: str, data_dir: str) -> dict[str, float]:
+    """Clean one log to be warm, say so, wait for a line, and clean another one."""
+    from logstore.bench.micro.cleaning import clean_here
+
+    clean_here(Path(warm))
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    sys.stdin.readline()
+    return dict(clean_here(Path(data_dir)).sample._asdict())
+
+
+WORK = {each.__name__: each for each in (first_cleaning, first_records, memory, clean)}
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(WORK[sys.argv[1]](*sys.argv[2:])) + "\n")

@@ -1,0 +1,78 @@
+"""Clients in Python that encode and decode record batches, each loaded when it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from importlib.metadata import version
+from typing import Any, NamedTuple
+
+MAGIC = 2
+
+Records = Sequence[tuple[bytes, bytes]]
+"""Keys and values."""
+
+
+class Client(NamedTuple):
+    """A client's way of coding a batch.
+
+    Attributes
+    ----------
+    name : str
+        With its version.
+    encode : callable
+        Makes one batch of records that follow one another, all at one time in ms.
+    decode : callable
+        Reads a batch's records: offset, timestamp, key and value of each. Returns how many.
+    """
+
+    name: str
+    encode: Callable[[Records, int], bytes]
+    decode: Callable[[bytes], int]
+
+
+def clients() -> Iterator[Client]:
+    """Yield the clients that are installed (the extra `bench`)."""
+    for package, load in (("aiokafka", _aiokafka), ("kafka-python", _kafka_python)):
+        try:
+            builder, batch = load()
+        except ImportError:
+            continue
+        yield _client(f"{package} {version(package)}", builder, batch)
+
+
+def _aiokafka() -> tuple[Any, Any]:
+    from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
+
+    return DefaultRecordBatchBuilder, DefaultRecordBatch
+
+
+def _kafka_python() -> tuple[Any, Any]:
+    from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
+
+    return DefaultRecordBatchBuilder, DefaultRecordBatch
+
+
+def _client(name: str, builder: Any, batch: Any) -> Client:
+    def encode(records: Records, timestamp: int) -> bytes:
+        draft = builder(
+            magic=MAGIC,
+            compression_type=0,
+            is_transactional=False,
+            producer_id=-1,
+            producer_epoch=-1,
+            base_sequence=-1,
+            batch_size=1 << 30,
+        )
+        append = draft.append
+        for offset, (key, value) in enumerate(records):
+            append(offset, timestamp, key, value, [])
+        return bytes(draft.build())
+
+    def decode(data: bytes) -> int:
+        count = 0
+        for record in batch(data):
+            _ = record.offset, record.timestamp, record.key, record.value
+            count += 1
+        return count
+
+    return Client(name, encode, decode)

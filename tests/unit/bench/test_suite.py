@@ -1,0 +1,58 @@
+"""The whole harness at sizes that take seconds: every line of the set is measured."""
+
+import re
+
+import pytest
+
+from logstore.bench import suite
+from logstore.bench.micro.setting import Setting
+from logstore.bench.report.goals import GOALS
+from logstore.bench.report.terminal import table_lines
+
+TINY = 1 << 18
+COMPILES = "start/first-cleaning"
+"""Has a test of its own: it compiles every kernel anew."""
+
+
+def tiny(tmp_path, **options):
+    return Setting(tmp_path, total_bytes=TINY, repeats=1, warmups=0, has_peers=False, **options)
+
+
+def all_names():
+    return [name for job in suite.all_jobs() for name in job.names]
+
+
+@pytest.mark.slow
+def test_every_quick_line_is_measured_and_shown(tmp_path):
+    jobs = [job for job in suite.chosen((), full=False) if COMPILES not in job.names]
+    said = []
+    result = suite.run(jobs, tiny(tmp_path, say=said.append), kind="quick")
+    assert [line.name for line in result.lines] == [name for job in jobs for name in job.names]
+    assert all(line.here.median > 0 for line in result.lines)
+    shown = "\n".join(table_lines(result))
+    for line in result.lines:
+        assert re.search(rf"^{re.escape(line.name)} ", shown, re.MULTILINE)
+        assert any(text.startswith(f"{line.name}: ") for text in said)
+    assert "no peer: peers were left out" in shown
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_names_of_lines_are_unique_and_every_goal_belongs_to_one():
+    names = all_names()
+    assert len(set(names)) == len(names)
+    assert set(GOALS) - set(names) == set()
+
+
+def test_patterns_choose_lines():
+    chosen = suite.chosen(["clean/1KiB*", "doors/read"], full=False)
+    assert [job.names for job in chosen] == [("clean/1KiB-15",), ("clean/1KiB-2",), ("doors/read",)]
+    with pytest.raises(LookupError, match=r"no line 'clean/2KiB'; there are: clean/100B-12, "):
+        suite.chosen(["clean/2KiB"], full=False)
+
+
+def test_quick_lines_are_part_of_all():
+    quick = [name for job in suite.chosen((), full=False) for name in job.names]
+    assert set(quick) <= {name for job in suite.chosen((), full=True) for name in job.names}
+    assert {name.partition("/")[0] for name in quick} == {
+        *("clean", "doors", "coding", "map", "start", "idle", "limits", "crc")
+    }
