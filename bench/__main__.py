@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         emit_lines(name for job in all_jobs() for name in job.names)
         return 0
     if options.page is not None:
-        write_page(read_result(options.page), options.page)
+        write_page(options.page)
         return 0
     try:
         jobs = chosen(options.only, full=options.full)
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     out = options.out or (_default_out(result) if kind != "part" else None)
     if out is not None:
         result.write(out)
-        write_page(result, out)
+        write_page(out)
     return 0
 
 
@@ -60,11 +60,11 @@ def _default_out(result: Result) -> Path:
     return RESULTS / f"{result.made_at[:10]}-{result.kind}.json"
 
 
-def write_page(result: Result, out: Path) -> None:
-    """Write a result's page beside its file; without matplotlib say how to get it."""
+def write_page(out: Path) -> None:
+    """Write a page of what a result's file has, beside it; without matplotlib say how to get it."""
     tell(f"written: {out}")
     try:
-        text = page(result)
+        text = page(read_result(out))
     except ModuleNotFoundError as error:
         tell(f"no page: {error}; pip install 'kafka-logstore[bench]', then --page {out}")
         return
