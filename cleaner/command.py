@@ -206,7 +206,7 @@ class CleanCommand:
             while True:
                 step = next(steps)
                 if self._progress is not None:
-                    with self._lock:
+                    with self._lock, self._manager.telling():
                         self._progress(tp, step)
         except StopIteration as done:
             result: PassResult = done.value

@@ -6,8 +6,9 @@ What a pass comes to is seen to here. Who runs passes is said elsewhere (`pool` 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -21,7 +22,7 @@ from logstore.cleaner.selection import CleanableState, Gate
 from logstore.cleaner.states import CleaningStates
 from logstore.cleaner.strategy import Strategy
 from logstore.cleaner.uncleanable import UncleanablePartition, UncleanablePartitions
-from logstore.errors import KafkaStorageError
+from logstore.errors import IllegalStateError, KafkaStorageError
 from logstore.runtime import Signal
 
 if TYPE_CHECKING:
@@ -34,6 +35,10 @@ if TYPE_CHECKING:
     from logstore.manager.services import LogEvents
     from logstore.runtime import Runtime, Unsubscribe
     from logstore.types import TopicPartition
+
+
+_told: ContextVar[tuple[LogCleanerManager, ...]] = ContextVar("_told", default=())
+"""The cleaners by which listeners are being told, in this thread."""
 
 
 class PassResult(NamedTuple):
@@ -182,6 +187,26 @@ class LogCleanerManager:
             if not self.lifetime.is_over:  # nobody waits then, and in a forked child nobody may
                 self.states.done(tp, None if dry_run else self._storing(log, outcome))
                 self.changed.emit()
+
+    @contextmanager
+    def telling(self) -> Iterator[None]:
+        """Surround a call of somebody who is told of a pass, in the thread that runs it."""
+        token = _told.set((*_told.get(), self))
+        try:
+            yield
+        finally:
+            _told.reset(token)
+
+    def check_not_telling(self) -> None:
+        """Raise `IllegalStateError` in the thread of a `telling`: who waits there waits for ever.
+
+        Passes of other threads may wait for that thread, too.
+        """
+        if any(manager is self for manager in _told.get()):
+            raise IllegalStateError(
+                "the broker cannot be closed by a listener of its own cleaning, which would wait"
+                " for itself: what the listener raises ends the cleaning"
+            )
 
     def _check_wanted(self, topic_partition: TopicPartition) -> None:
         """Raise what ends a pass over a partition: the broker's end, or somebody who wants it."""

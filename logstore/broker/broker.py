@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Generic, Self, cast
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, cast
 
 from logstore.broker.partitioner import Partitioner
 from logstore.broker.records import (
@@ -170,6 +170,12 @@ class Broker(Generic[ClockT]):
     def __repr__(self) -> str:
         return f"Broker({', '.join(each.path for each in self.manager.directories)})"
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a Broker cannot be pickled or copied: it has files open and a directory locked; give"
+            " the other process the path of a data directory that this one has closed"
+        )
+
     def close(self) -> None:
         """Flush, mark and close everything; closing twice is allowed.
 
@@ -181,7 +187,11 @@ class Broker(Generic[ClockT]):
         ------
         KafkaStorageError
             See `LogManager.close`.
+        IllegalStateError
+            The caller is a `progress` listener of this broker's `clean`. Nothing was closed.
         """
+        if self._cleaner is not None and not self.manager.lifetime.is_over:
+            self._cleaner.check_not_telling()
         try:
             for producer in self._producers.copy():
                 producer.close()

@@ -104,15 +104,18 @@ class BrokerCollector(Collector):
             for directory, value in getattr(metrics, attribute).items():
                 gauge.add_metric([directory], value)
             yield gauge
-        logs = list(self._broker.manager.registry.open_logs())
-        for name, text, value_of in _LOGS:
-            gauge = GaugeMetricFamily(name, text, labels=["topic", "partition"])
-            for log in logs:
-                topic, partition = log.topic_partition
-                with suppress(UnknownTopicOrPartitionError):  # just deleted
-                    if not log.is_offline:
-                        gauge.add_metric([topic, str(partition)], value_of(log))
-            yield gauge
+        logs = [
+            GaugeMetricFamily(name, text, labels=["topic", "partition"]) for name, text, _ in _LOGS
+        ]
+        for log in self._broker.manager.registry.open_logs():
+            topic, partition = log.topic_partition
+            with suppress(UnknownTopicOrPartitionError):  # deleted meanwhile: none of its numbers
+                values = [value_of(log) for _, _, value_of in _LOGS]
+                log.lifetime.check()
+                if not log.is_offline:
+                    for gauge, value in zip(logs, values, strict=True):
+                        gauge.add_metric([topic, str(partition)], value)
+        yield from logs
 
 
 def prometheus_text(broker: Broker) -> str:

@@ -1,7 +1,9 @@
 """A closed broker: everything that was got from it is refused, and its directory is let go."""
 
+import copy
 import functools
 import inspect
+import pickle
 import threading
 
 import pytest
@@ -13,7 +15,7 @@ from logstore.broker.prometheus import BrokerCollector, prometheus_text
 from logstore.checkpoint.shutdown import CLEAN_SHUTDOWN
 from logstore.errors import IllegalStateError, KafkaStorageError
 from logstore.log import NewRecord
-from logstore.runtime import DiskFileSystem, MemoryFileSystem
+from logstore.runtime import DiskFileSystem, MemoryFileSystem, SystemClock
 from logstore.runtime.lifetime import is_lasting
 from tests.support.world.faulty import FaultyFileSystem
 from tests.support.world.golden_dirs import tree
@@ -345,3 +347,51 @@ def test_a_fate_that_is_asked_for_again_is_refused():
     broker.close()
     with pytest.raises(IllegalStateError):
         list(fates)
+
+
+# -- closed in mid-call ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("threads", (None, 2))
+@pytest.mark.parametrize("virtual", (True, False))
+def test_a_progress_listener_cannot_close_its_broker_and_is_told_so_at_once(virtual, threads):
+    clock = VirtualClock() if virtual else SystemClock()
+    fs = MemoryFileSystem(clock)
+    world = fs, "/data", clock
+    with filled(world, background=True) as broker:
+        broker.roll("a")
+        refusals = []
+
+        def close(*_):
+            try:
+                broker.close()
+            except IllegalStateError as error:
+                refusals.append(str(error))
+                raise
+
+        with pytest.raises(IllegalStateError, match="by a listener of its own cleaning"):
+            broker.clean("a", force=True, threads=threads, progress=close)
+        assert len(refusals) == 1, "what it raised ended the cleaning"
+        assert len(broker.clean("a", force=True).cleaned) == 1
+    with opened(world) as broker:
+        assert broker.manager.directories[0].clean, "the close after it was a proper one"
+
+
+def test_a_progress_listener_may_close_another_broker(world):
+    other = Broker()
+    with filled(world) as broker:
+        broker.roll("a")
+        report = broker.clean("a", force=True, progress=lambda *_: other.close())
+        assert len(report.cleaned) == 1
+    with pytest.raises(IllegalStateError):
+        other.topics()
+
+
+@pytest.mark.parametrize("copied", (pickle.dumps, copy.copy, copy.deepcopy))
+def test_a_broker_is_not_pickled_nor_copied(world, copied):
+    broker = opened(world)
+    with pytest.raises(TypeError, match="a Broker cannot be pickled or copied: it has files open"):
+        copied(broker)
+    broker.close()
+    with pytest.raises(TypeError, match="a Broker cannot be pickled"):
+        copied(broker)

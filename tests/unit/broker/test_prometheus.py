@@ -3,7 +3,8 @@
 from prometheus_client.parser import text_string_to_metric_families
 
 from logstore import Broker, VirtualClock
-from logstore.broker.prometheus import prometheus_text
+from logstore.broker import prometheus
+from logstore.broker.prometheus import _LOGS, prometheus_text
 
 
 def scraped(broker):
@@ -54,7 +55,22 @@ def test_a_log_that_is_deleted_meanwhile_is_left_out(monkeypatch):
     assert len(logs) == 2
     broker.delete_topic("gone")
     monkeypatch.setattr(broker.manager.registry, "open_logs", lambda: logs)
-    sizes = [
-        dict(labels)["topic"] for name, labels in scraped(broker) if name == "kafka_log_log_size"
+    topics = [
+        (name, dict(labels)["topic"])
+        for name, labels in scraped(broker)
+        if name.startswith("kafka_log_log_")
     ]
-    assert sizes == ["stays"]
+    assert topics == [(name, "stays") for name, _, _ in _LOGS]
+
+
+def test_a_log_that_is_deleted_while_it_is_measured_is_left_out_of_every_gauge(monkeypatch):
+    broker = Broker(clock=VirtualClock())
+    broker.create_topic("gone")
+
+    def deleting(log):
+        broker.delete_topic("gone")
+        return 7
+
+    name, text, _ = _LOGS[-1]
+    monkeypatch.setattr(prometheus, "_LOGS", (*_LOGS[:-1], (name, text, deleting)))
+    assert not [name for name, _ in scraped(broker) if name.startswith("kafka_log_log_")]
