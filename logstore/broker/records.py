@@ -81,6 +81,13 @@ def new_record(
     ------
     InvalidRecordError
     """
+    if (
+        (type(key) is bytes or key is None)
+        and (type(value) is bytes or value is None)
+        and (timestamp is None or type(timestamp) is int)
+        and headers == ()
+    ):
+        return NewRecord(key, value, timestamp)
     for name, field in (("key", key), ("value", value)):
         if field is not None and not isinstance(field, bytes):
             raise InvalidRecordError(f"{name} must be bytes or None, not {type(field).__name__}")

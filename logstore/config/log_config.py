@@ -6,6 +6,7 @@ Source: storage-format §16, cleaner-semantics §12.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from logstore.config.topic_keys import COMPACT, DELETE, TOPIC_KEYS
@@ -20,7 +21,7 @@ def _topic(key: str) -> Any:  # noqa: ANN401  # a dataclass default of the field
     return TOPIC_KEYS[key].default
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class LogConfig:
     """The configuration in force for the logs of one topic.
 
@@ -75,12 +76,12 @@ class LogConfig:
             LagSetting(MAX_LAG, self.max_compaction_lag_ms),
         )
 
-    @property
+    @cached_property
     def compact(self) -> bool:
         """Whether the policy includes compaction."""
         return COMPACT in self.cleanup_policy
 
-    @property
+    @cached_property
     def delete(self) -> bool:
         """Whether the policy includes deletion by age and size."""
         return DELETE in self.cleanup_policy
@@ -94,21 +95,21 @@ class LogConfig:
             self.logstore_compaction_strategy_header_encoding,
         )
 
-    @property
+    @cached_property
     def max_segment_ms(self) -> int:
         """Age in ms at which a segment is rolled: a compacted log must keep its maximum lag."""
         if not self.compact:
             return self.segment_ms
         return min(self.segment_ms, self.max_compaction_lag_ms)
 
-    @property
+    @cached_property
     def timestamp_before_max_ms(self) -> int:
         """Most ms that a create time may lie in the past; the deprecated key may set it."""
         if self.message_timestamp_before_max_ms != INT64_MAX:
             return self.message_timestamp_before_max_ms
         return self.message_timestamp_difference_max_ms
 
-    @property
+    @cached_property
     def timestamp_after_max_ms(self) -> int:
         """Most ms that a create time may lie in the future; the deprecated key may set it."""
         if self.message_timestamp_after_max_ms != INT64_MAX:

@@ -30,7 +30,8 @@ class OffsetIndex(SparseIndex):
     @property
     def is_full(self) -> bool:
         """Whether no entry can be added."""
-        return self.entries >= self.max_entries
+        self._ready()
+        return self._entries >= self._length // self.ENTRY.size
 
     @property
     def last_offset(self) -> int:

@@ -31,7 +31,8 @@ class TimeIndex(SparseIndex):
     @property
     def is_full(self) -> bool:
         """Whether only the slot reserved for closing the segment is left, or not even that."""
-        return self.entries >= self.max_entries - 1
+        self._ready()
+        return self._entries >= self._length // self.ENTRY.size - 1
 
     @property
     def last_offset(self) -> int:

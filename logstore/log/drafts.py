@@ -7,7 +7,6 @@ the topic's rules and gives the bytes of one batch with its offsets in place.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.errors import InvalidRecordError, InvalidTxnStateError
@@ -26,7 +25,16 @@ from logstore.record.control import (
     encode_end_txn_value,
     end_txn_marker_of,
 )
-from logstore.record.records import SMALL_BATCH_RECORDS, Header, Record
+from logstore.record.layout import TIMESTAMP_TYPE_BIT
+from logstore.record.records import (
+    SMALL_BATCH_RECORDS,
+    Header,
+    Record,
+    encode_headers,
+    encode_record,
+    encode_rows,
+)
+from logstore.record.varint import wrap_int64
 from logstore.types import INT64_MAX, NO_TIMESTAMP, AppendOrigin, TimestampType
 
 if TYPE_CHECKING:
@@ -51,8 +59,7 @@ class NewRecord(NamedTuple):
     headers: tuple[Header, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class AppendInfo:
+class AppendInfo(NamedTuple):
     """What an append did.
 
     Attributes
@@ -86,6 +93,18 @@ class AppendInfo:
     @classmethod
     def of(cls, headers: Sequence[BatchHeader], roll_reason: RollReason | None) -> AppendInfo:
         """Sum up the batches of one append, at least one, offsets in place."""
+        if len(headers) == 1:
+            header = headers[0]
+            stamped = header.attributes & TIMESTAMP_TYPE_BIT
+            return cls(
+                header.base_offset,
+                header.last_offset,
+                header.max_timestamp,
+                header.max_timestamp if stamped else NO_TIMESTAMP,
+                header.record_count,
+                header.size_bytes,
+                roll_reason,
+            )
         largest = max(headers, key=lambda header: header.max_timestamp)
         stamped = largest.timestamp_type is TimestampType.LOG_APPEND_TIME
         return cls(
@@ -135,25 +154,41 @@ class RecordsDraft:
     def seal(self, codec: Codec, place: Placement) -> RecordBatch:
         """Validate and encode; see `ColumnsDraft.seal`."""
         config, base, leader_epoch, now_ms = place
-        null_rows = [row for row, r in enumerate(self._records) if r.key is None]
-        check_timestamps(self._timestamps, config, now_ms, null_rows)
-        check_keys(null_rows, config)
+        records, timestamps = self._records, self._timestamps
+        first, largest = timestamps[0], max(timestamps)
+        if not timestamps_in_bounds(min(timestamps), largest, config, now_ms):
+            check_timestamps(timestamps, config, now_ms, _keyless(records))
+        if config.compact:
+            check_keys(_keyless(records), config)
         stored = target_codec(config, codec)
-        batch = built_batch(
-            [
-                Record(base + row, timestamp, record.key, record.value, record.headers)
-                for row, (record, timestamp) in enumerate(
-                    zip(self._records, self._timestamps, strict=True)
-                )
-            ],
+        append_time = config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
+        if len(records) == 1:
+            key, value, _, headers = records[0]
+            section = encode_record(0, 0, key, value, encode_headers(headers))
+        else:
+            section = encode_rows(
+                (wrap_int64(timestamp - first), row, record[0], record[1], record[3])
+                for row, (record, timestamp) in enumerate(zip(records, timestamps, strict=True))
+            )
+        batch = sealed_batch(
+            section,
             codec=stored,
             level=codec_level(config, stored),
+            base_offset=base,
+            last_offset_delta=len(records) - 1,
+            record_count=len(records),
+            base_timestamp=first,
+            max_timestamp=now_ms if append_time else largest,
             timestamp_type=config.message_timestamp_type,
-            append_time=now_ms,
             partition_leader_epoch=leader_epoch,
         )
         check_batch_size(len(batch.data), config)
         return batch
+
+
+def _keyless(records: Sequence[NewRecord]) -> list[int]:
+    """Return the indexes of the records whose key is null."""
+    return [row for row, record in enumerate(records) if record.key is None]
 
 
 class ColumnsDraft:
@@ -314,7 +349,7 @@ def check_producers(
     InvalidRecordError, CorruptRecordError
         A control record is malformed.
     """
-    if not any(batch.header.has_producer_id for batch in batches):
+    if all(batch.header.producer_id < 0 for batch in batches):
         return NO_PRODUCERS
     markers = [end_txn_marker_of(batch) for batch in batches]
     if origin is not AppendOrigin.REPLICATION:

@@ -57,7 +57,7 @@ class LogOffsets:
         self.set_high_watermark(local.log_end.offset)
 
     def follow_append(self, log_end_offset: int) -> None:
-        """Move the high watermark as an append lets it."""
+        """Move the high watermark as an append lets it. The lock is held."""
         self.set_high_watermark(self.high_watermark_for(log_end_offset))
 
     def set_high_watermark(self, offset: int) -> None:
@@ -69,8 +69,10 @@ class LogOffsets:
         with local.lock:
             producer_state = local.producer_state
             high_watermark = min(max(offset, self.log_start_offset), local.log_end.offset)
-            producer_state.on_high_watermark_updated(high_watermark)
-            unstable = producer_state.first_unstable_offset(high_watermark)
+            unstable = None
+            if producer_state.has_transactions:
+                producer_state.on_high_watermark_updated(high_watermark)
+                unstable = producer_state.first_unstable_offset(high_watermark)
             stable = high_watermark if unstable is None else max(unstable, self.log_start_offset)
             self.last_stable_offset = min(stable, high_watermark)
             self.high_watermark = high_watermark

@@ -40,6 +40,8 @@ def target_codec(config: LogConfig, source: Codec) -> Codec:
 
 def codec_level(config: LogConfig, codec: Codec) -> int | None:
     """Return the topic's level for a codec, None where the codec has none."""
+    if codec is Codec.NONE:
+        return None
     return {
         Codec.GZIP: config.compression_gzip_level,
         Codec.LZ4: config.compression_lz4_level,
@@ -101,6 +103,8 @@ def _and_more(count: int) -> str:
 
 def timestamps_in_bounds(lowest: int, highest: int, config: LogConfig, now_ms: int) -> bool:
     """Tell from the extremes alone that no record of a batch is out of bounds."""
+    if lowest == highest == now_ms:
+        return True  # whatever the bounds: no limit is negative
     earliest, latest = _bounds(config, now_ms)
     return lowest >= earliest and highest <= latest
 

@@ -200,32 +200,33 @@ class LogWriter:
         markers, duplicate = check_producers(producer_state, batches, origin)
         if duplicate is not None:
             return AppendInfo.of_duplicate(duplicate)
-        headers = [batch.header for batch in batches]
-        size = sum(header.size_bytes for header in headers)
-        largest_timestamp = max(header.max_timestamp for header in headers)
-        last_offset = headers[-1].last_offset
-        check_last_offset(headers[0].base_offset, last_offset)
+        extents = [BatchExtent.of(batch.header) for batch in batches]
+        first_offset = batches[0].header.base_offset
+        last_offset, largest_timestamp, size = extents[0]
+        for extent in extents[1:]:
+            last_offset = extent.last_offset
+            largest_timestamp = max(largest_timestamp, extent.max_timestamp)
+            size += extent.size_bytes
+        check_last_offset(first_offset, last_offset)
         with local.guard("cannot append"):
             segment = local.segments.active
             reason = segment.roll_reason(size, largest_timestamp, last_offset, now_ms)
             if reason is not None:
-                segment = self.roll(headers[0].base_offset)
-            for header in headers:
-                local.epochs.assign(header.partition_leader_epoch, header.base_offset)
-            segment.append(
-                [BatchExtent.of(header) for header in headers], [batch.data for batch in batches]
-            )
+                segment = self.roll(first_offset)
+            for batch in batches:
+                local.epochs.assign(batch.header.partition_leader_epoch, batch.header.base_offset)
+            segment.append(extents, [batch.data for batch in batches])
             local.publish_end(last_offset + 1)
             if markers:
-                for header, marker in zip(headers, markers, strict=True):
-                    apply_to_segment(segment, producer_state, header, marker)
+                for batch, marker in zip(batches, markers, strict=True):
+                    apply_to_segment(segment, producer_state, batch.header, marker)
         producer_state.map_end_offset = last_offset + 1
         self._offsets.follow_append(last_offset + 1)
         if last_offset + 1 - local.recovery_point >= local.config.flush_messages:
             local.flush()
         if VERIFY:
             self._offsets._check()
-        return AppendInfo.of(headers, reason)
+        return AppendInfo.of([batch.header for batch in batches], reason)
 
     def roll(self, expected_next_offset: int | None = None) -> LogSegment:
         """Start a new active segment (storage-format §8.4).

@@ -122,6 +122,11 @@ class ProducerStateManager:
         entry = self._producers.get(producer_id)
         return entry is not None and entry.current_txn_first_offset is not None
 
+    @property
+    def has_transactions(self) -> bool:
+        """Whether one is open, or decided by a marker at or above the high watermark."""
+        return bool(self._ongoing or self._unreplicated)
+
     def first_undecided_offset(self) -> int | None:
         """Return the first offset of the oldest open transaction, None if none is open."""
         return next(iter(self._ongoing), None)

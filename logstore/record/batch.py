@@ -8,7 +8,6 @@ large ones encode columns (`logstore.record.columns`) and seal them.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
 from itertools import pairwise
@@ -35,7 +34,8 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 
-_CRC = struct.Struct(">I")
+_pack_up_to_crc = layout.HEADER_UP_TO_CRC.pack
+_pack_under_crc = layout.HEADER_UNDER_CRC.pack
 
 _KNOWN_ATTRIBUTES = (
     layout.CODEC_MASK
@@ -78,12 +78,58 @@ class RecordBatch:
         return batch
 
     @classmethod
-    def closed(cls, header: BatchHeader, body: bytes | memoryview) -> RecordBatch:
-        """Return the batch of a header and what follows it; the CRC is computed here."""
-        head = bytearray(header.pack())
-        crc = crc32c(body, crc32c(head[layout.ATTRIBUTES_POSITION :]))
-        _CRC.pack_into(head, layout.CRC_POSITION, crc)
-        return cls.of(header._replace(crc=crc), b"".join((head, body)))
+    def packed(
+        cls,
+        body: bytes | memoryview,
+        base_offset: int,
+        partition_leader_epoch: int,
+        attributes: int,
+        last_offset_delta: int,
+        base_timestamp: int,
+        max_timestamp: int,
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+        base_sequence: int = NO_SEQUENCE,
+        record_count: int = 0,
+    ) -> RecordBatch:
+        """Return the batch of a section as it is stored, and a header; its CRC is computed here."""
+        under_crc = _pack_under_crc(
+            attributes,
+            last_offset_delta,
+            base_timestamp,
+            max_timestamp,
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            record_count,
+        )
+        crc = crc32c(body, crc32c(under_crc))
+        length = layout.HEADER_LENGTH + len(body)
+        batch = cls.__new__(cls)
+        batch.data = b"".join(
+            (
+                _pack_up_to_crc(base_offset, length, partition_leader_epoch, layout.MAGIC, crc),
+                under_crc,
+                body,
+            )
+        )
+        batch.header = BatchHeader(
+            base_offset,
+            length,
+            partition_leader_epoch,
+            layout.MAGIC,
+            crc,
+            attributes,
+            last_offset_delta,
+            base_timestamp,
+            max_timestamp,
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            record_count,
+        )
+        batch.path = batch.position = None
+        return batch
 
     def __repr__(self) -> str:
         header = self.header
@@ -210,7 +256,9 @@ class RecordBatch:
         if timestamp_type is TimestampType.LOG_APPEND_TIME:
             attributes |= layout.TIMESTAMP_TYPE_BIT
         header = header._replace(attributes=attributes, max_timestamp=max_timestamp)
-        return RecordBatch.closed(header, self.data[layout.HEADER_SIZE :])
+        base_offset, _, leader_epoch, _, _, *covered = header
+        body = self.data[layout.HEADER_SIZE :]
+        return RecordBatch.packed(body, base_offset, leader_epoch, *covered)
 
     @property
     def _append_time(self) -> int | None:
@@ -286,29 +334,28 @@ def sealed_batch(
     if base_timestamp < NO_TIMESTAMP:
         raise ValueError(f"invalid message timestamp {base_timestamp}")
     body = section if codec is Codec.NONE else compress(codec, section, level)
-    attributes = (
-        int(codec)
-        | layout.TIMESTAMP_TYPE_BIT * int(timestamp_type)
-        | layout.TRANSACTIONAL_BIT * is_transactional
-        | layout.CONTROL_BIT * is_control
-        | layout.DELETE_HORIZON_BIT * has_delete_horizon
+    attributes = int(codec)
+    if timestamp_type is TimestampType.LOG_APPEND_TIME:
+        attributes |= layout.TIMESTAMP_TYPE_BIT
+    if is_transactional:
+        attributes |= layout.TRANSACTIONAL_BIT
+    if is_control:
+        attributes |= layout.CONTROL_BIT
+    if has_delete_horizon:
+        attributes |= layout.DELETE_HORIZON_BIT
+    return RecordBatch.packed(
+        body,
+        base_offset,
+        partition_leader_epoch,
+        attributes,
+        last_offset_delta,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        record_count,
     )
-    header = BatchHeader(
-        base_offset=base_offset,
-        batch_length=layout.HEADER_SIZE + len(body) - layout.LOG_OVERHEAD,
-        partition_leader_epoch=partition_leader_epoch,
-        magic=layout.MAGIC,
-        crc=0,
-        attributes=attributes,
-        last_offset_delta=last_offset_delta,
-        base_timestamp=base_timestamp,
-        max_timestamp=max_timestamp,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        base_sequence=base_sequence,
-        record_count=record_count,
-    )
-    return RecordBatch.closed(header, body)
 
 
 def built_batch(

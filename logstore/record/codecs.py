@@ -97,9 +97,9 @@ class Codec(enum.IntEnum):
             No codec bears the name; `uncompressed` and `producer` are values of a topic's
             `compression.type`, not codecs.
         """
-        for codec in cls:
-            if codec.kafka_name == name:
-                return codec
+        found = _BY_NAME.get(name)
+        if found is not None:
+            return found
         known = ", ".join(codec.kafka_name for codec in cls)
         message = f"unknown compression name: {name} (known: {known})"
         raise InvalidConfigurationError(message)
@@ -114,6 +114,9 @@ class Codec(enum.IntEnum):
                 found=value,
             )
         return None
+
+
+_BY_NAME = {codec.kafka_name: codec for codec in Codec}
 
 
 def compress(codec: Codec, data: bytes | bytearray | memoryview, level: int | None = None) -> bytes:

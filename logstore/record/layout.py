@@ -24,6 +24,8 @@ from __future__ import annotations
 import struct
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
+HEADER_UP_TO_CRC = struct.Struct(">qiibI")
+HEADER_UNDER_CRC = struct.Struct(">hiqqqhii")
 
 BASE_OFFSET_POSITION = 0
 BATCH_LENGTH_POSITION = BASE_OFFSET_POSITION + 8

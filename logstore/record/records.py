@@ -49,6 +49,13 @@ def encode_headers(headers: Sequence[Header]) -> bytes:
     return b"".join(parts)
 
 
+Row = tuple[int, int, bytes | None, bytes | None, Sequence[Header]]
+"""A record relative to its batch: timestamp delta, offset delta, key, value, headers."""
+
+_SIZES = tuple(encode_varint(size) for size in range(1024))
+"""The encodings of small sizes and deltas; few keys, values and batches are larger."""
+
+
 def encode_record(
     timestamp_delta: int,
     offset_delta: int,
@@ -57,17 +64,56 @@ def encode_record(
     headers: bytes = b"\x00",
 ) -> bytes:
     """Return one record, length prefix included; `headers` as `encode_headers` gives them."""
-    body = b"".join(
-        (
-            b"\x00",
-            encode_varint(timestamp_delta),
-            encode_varint(offset_delta),
-            b"\x01" if key is None else encode_varint(len(key)) + key,
-            b"\x01" if value is None else encode_varint(len(value)) + value,
-            headers,
-        )
+    parts: list[bytes] = []
+    _encode(parts, timestamp_delta, offset_delta, key, value, headers)
+    return b"".join(parts)
+
+
+def _encode(
+    parts: list[bytes],
+    timestamp_delta: int,
+    offset_delta: int,
+    key: bytes | None,
+    value: bytes | None,
+    headers: bytes,
+) -> None:
+    stamp = b"\x00" if timestamp_delta == 0 else encode_varint(timestamp_delta)
+    place = _SIZES[offset_delta] if offset_delta < 1024 else encode_varint(offset_delta)
+    if key is None:
+        key_size, key = b"\x01", b""
+    else:
+        size = len(key)
+        key_size = _SIZES[size] if size < 1024 else encode_varint(size)
+    if value is None:
+        value_size, value = b"\x01", b""
+    else:
+        size = len(value)
+        value_size = _SIZES[size] if size < 1024 else encode_varint(size)
+    size = 1 + len(stamp) + len(place) + len(key_size) + len(key) + len(value_size) + len(value)
+    size += len(headers)
+    parts += (
+        _SIZES[size] if size < 1024 else encode_varint(size),
+        b"\x00",
+        stamp,
+        place,
+        key_size,
+        key,
+        value_size,
+        value,
+        headers,
     )
-    return encode_varint(len(body)) + body
+
+
+def encode_rows(rows: Iterable[Row]) -> bytes:
+    """Return the records section of a batch, uncompressed.
+
+    The caller keeps offset deltas within 31 bits, and timestamp deltas within 64.
+    """
+    parts: list[bytes] = []
+    for timestamp_delta, offset_delta, key, value, headers in rows:
+        encoded = encode_headers(headers) if headers else b"\x00"
+        _encode(parts, timestamp_delta, offset_delta, key, value, encoded)
+    return b"".join(parts)
 
 
 def encode_records(records: Iterable[Record], base_offset: int, base_timestamp: int) -> bytes:
@@ -75,13 +121,13 @@ def encode_records(records: Iterable[Record], base_offset: int, base_timestamp: 
 
     The caller keeps offsets within 31 bits above the base; timestamp deltas wrap at 64 bits.
     """
-    return b"".join(
-        encode_record(
+    return encode_rows(
+        (
             wrap_int64(record.timestamp - base_timestamp),
             record.offset - base_offset,
             record.key,
             record.value,
-            encode_headers(record.headers),
+            record.headers,
         )
         for record in records
     )

@@ -134,6 +134,13 @@ class MemoryBytes:
 
     def write_at(self, data: memoryview, position: int) -> None:
         """Write `data` from `position` on."""
+        start = position % BLOCK_SIZE
+        end = start + len(data)
+        tail = self._blocks_and_tail[1]
+        if position == self.written == self.size and end <= len(tail) and end < BLOCK_SIZE:
+            tail[start:end] = data  # an append into the buffer that there is
+            self.written = self.size = position + len(data)
+            return
         while position > self.written:
             gap = min(position - self.written, BLOCK_SIZE - self.written % BLOCK_SIZE)
             self._extend(memoryview(_ZERO_BLOCK)[:gap])
@@ -229,12 +236,14 @@ class MemoryFile:
     def write_at(self, buffers: Sequence[Buffer], position: int) -> None:
         """Write all `buffers` from `position` on."""
         contents = self._written_to()
+        start = position
         for buffer in buffers:
             view = memoryview(buffer)
             if view.nbytes:
-                contents.write_at(view.cast("B"), position)
+                contents.write_at(view if view.format == "B" else view.cast("B"), position)
                 position += view.nbytes
-                contents.mtime_ms = self._clock.now_ms()
+        if position > start:
+            contents.mtime_ms = self._clock.now_ms()
 
     def truncate(self, size: int) -> None:
         """Cut to `size` bytes, or extend to it with zeros."""

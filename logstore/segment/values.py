@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
+from logstore.record.layout import LOG_OVERHEAD
+
 if TYPE_CHECKING:
     from logstore.config.log_config import LogConfig
     from logstore.record.header import BatchHeader
@@ -58,7 +60,8 @@ class BatchExtent(NamedTuple):
     @classmethod
     def of(cls, header: BatchHeader) -> BatchExtent:
         """Return the extent of the batch with that header."""
-        return cls(header.last_offset, header.max_timestamp, header.size_bytes)
+        last_offset = header.base_offset + header.last_offset_delta
+        return cls(last_offset, header.max_timestamp, header.batch_length + LOG_OVERHEAD)
 
 
 def draw_roll_jitter(config: LogConfig, rng: Random) -> int:

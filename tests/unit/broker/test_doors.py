@@ -1,0 +1,47 @@
+"""What the doors of a broker do for a record, counted: they stay quick only if they do little."""
+
+import pytest
+
+from logstore import Broker, VirtualClock
+from logstore.log.validate import check_timestamps
+from logstore.record import batch as batch_module
+from logstore.record.header import BatchHeader
+
+
+@pytest.fixture
+def broker():
+    with Broker(clock=VirtualClock(), seed=0) as broker:
+        broker.create_topic("t")
+        broker.append("t", key=b"k", value=b"v")  # opens the log
+        yield broker
+
+
+def counting(monkeypatch, owner, name):
+    """Count the calls of a function that an object or module has."""
+    calls = []
+    function = getattr(owner, name)
+
+    def count(*args, **kwargs):
+        calls.append(args)
+        return function(*args, **kwargs)
+
+    monkeypatch.setattr(owner, name, count)
+    return calls
+
+
+def test_an_append_packs_a_header_once_and_parses_none(broker, monkeypatch):
+    monkeypatch.setattr("logstore.runtime.environment.VERIFY", False)
+    monkeypatch.setattr("logstore.log.writer.VERIFY", False)
+    monkeypatch.setattr(BatchHeader, "unpack_from", lambda *_: pytest.fail("parsed"))
+    packed = counting(monkeypatch, batch_module, "_pack_under_crc")
+    broker.append("t", key=b"k", value=b"v")
+    broker.append("t", key=None, value=None, headers=[("h", b"1")])
+    assert len(packed) == 2
+
+
+def test_own_times_are_not_compared_with_bounds(broker, monkeypatch):
+    monkeypatch.setattr("logstore.log.drafts.check_timestamps", lambda *_: pytest.fail("compared"))
+    broker.append("t", key=b"k", value=b"v")
+    monkeypatch.setattr("logstore.log.drafts.check_timestamps", check_timestamps)
+    broker.append("t", key=b"k", value=b"v", timestamp=1)
+    assert [record.timestamp for record in broker.read("t", offset=2)] == [1]
