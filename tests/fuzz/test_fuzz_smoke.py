@@ -10,9 +10,11 @@ from itertools import islice
 
 import pytest
 
+from logstore import jit
 from tests.fuzz import campaign, distil
 from tests.fuzz.campaign import TARGETS, Findings, corpus_of, mutants
 from tests.fuzz.contract import Target
+from tests.fuzz.run import compiled_modules
 
 MUTATIONS_PER_WEIGHT = 25
 
@@ -54,6 +56,14 @@ def test_the_same_seed_gives_the_same_mutants() -> None:
     for name in TARGETS:
         first, again = mutants(name, 5), mutants(name, 5)
         assert [next(first) for _ in range(40)] == [next(again) for _ in range(40)]
+
+
+def test_no_kernel_gets_the_counters_of_the_coverage() -> None:
+    """They cannot be compiled, so that not one input of a long run would be tried."""
+    kernels = {each.__module__ for group in jit._groups.values() for each in group.kernels}
+    targets_run = {name for name in kernels if not name.startswith("logstore.bench.")}
+    assert any(name.startswith("logstore.cleaner.kernels.") for name in targets_run)
+    assert targets_run <= set(compiled_modules())
 
 
 def test_every_kept_input_belongs_to_a_target() -> None:
