@@ -258,7 +258,7 @@ class SchedulerSuite:
     def test_a_wait_ends_when_a_task_has_made_it_true(self, bench):
         done: list[int] = []
         bench.scheduler.schedule("work", lambda: done.append(1), delay_ms=2, period_ms=2)
-        assert bench.scheduler.wait_until(lambda: len(done) == 3)
+        assert bench.scheduler.wait_until(lambda: len(done) >= 3)
 
     @pytest.mark.parametrize("started", (True, False))
     def test_a_wait_gives_up_after_its_time(self, bench, started):
