@@ -33,6 +33,7 @@ from logstore.checkpoint.offsets import (
 from logstore.checkpoint.shutdown import CLEAN_SHUTDOWN, is_clean_shutdown
 from logstore.checkpoint.topic_id import PARTITION_METADATA, read_partition_metadata
 from logstore.config.broker_config import BrokerConfig
+from logstore.config.limits import ReadLimits
 from logstore.config.overrides import effective_config
 from logstore.directories.move_notes import MOVES_FILE, read_moves
 from logstore.errors import CorruptCheckpointError, InvalidConfigurationError, InvalidTopicError
@@ -53,7 +54,6 @@ from logstore.names import (
     parse_segment_file,
     validate_topic_name,
 )
-from logstore.record.codecs import DEFAULT_LIMIT
 from logstore.runtime.fs import FileSystem
 from logstore.topics.store import TOPICS_FILE, Topic, TopicStore
 from logstore.types import INT32_MAX, INT64_MAX, TopicPartition, decode_topic_id, encode_topic_id
@@ -91,6 +91,9 @@ class _Checkpoint:
             self.is_sound = False
 
 
+DEFAULT_LIMITS = ReadLimits()
+
+
 class Checker:
     """An offline verifier of directories and files.
 
@@ -100,8 +103,8 @@ class Checker:
         Only read; a `ReadOnlyFileSystem` proves it.
     counts : CheckCounts, optional
         Raised on the way.
-    decompression_limit : int
-        Bytes that a batch may unfold to.
+    limits : ReadLimits
+        What is larger is a finding, and not read.
 
     Notes
     -----
@@ -113,11 +116,11 @@ class Checker:
         self,
         fs: FileSystem,
         counts: CheckCounts | None = None,
-        decompression_limit: int = DEFAULT_LIMIT,
+        limits: ReadLimits = DEFAULT_LIMITS,
     ) -> None:
         self._fs = fs
         self.counts = CheckCounts() if counts is None else counts
-        self._limit = decompression_limit
+        self._limits = limits
         self._topic_ids: dict[str, tuple[bytes, str]] = {}
 
     def data_dirs(self, paths: Sequence[str]) -> Iterator[CheckFinding]:
@@ -256,7 +259,7 @@ class Checker:
         checkpoints: dict[str, _Checkpoint] = {}
         for name in CHECKPOINTS:
             checkpoint = checkpoints[name] = _Checkpoint(self._fs.exists(f"{path}/{name}"))
-            for each in read_offsets(self._fs, f"{path}/{name}"):
+            for each in read_offsets(self._fs, f"{path}/{name}", self._limits.small_file_bytes):
                 checkpoint.take(each)
                 if isinstance(each, CheckFinding):
                     yield each
@@ -283,7 +286,7 @@ class Checker:
         topics: Mapping[str, Topic],
     ) -> Iterator[CheckFinding]:
         context = self._context(data_dir, tp, checkpoints, topics)
-        check = PartitionCheck(self._fs, directory, context, self.counts, self._limit)
+        check = PartitionCheck(self._fs, directory, context, self.counts, self._limits)
         yield from self._guarded(directory, check.run())
         bounds = check.bounds
         yield from self._topic_id(directory, tp.topic, bounds.topic_id)
@@ -323,7 +326,7 @@ class Checker:
         for name in CHECKPOINTS:
             path = f"{data_dir}/{name}"
             checkpoints[name] = _Checkpoint(self._fs.exists(path))
-            for each in read_offsets(self._fs, path):
+            for each in read_offsets(self._fs, path, self._limits.small_file_bytes):
                 checkpoints[name].take(each)
         return checkpoints
 
@@ -350,7 +353,7 @@ class Checker:
     def _moves(self, path: str) -> tuple[Collection[TopicPartition], list[CheckFinding]]:
         """Return the partitions that a data directory gives away: until then in two of them."""
         try:
-            return read_moves(self._fs, path).keys(), []
+            return read_moves(self._fs, path, self._limits.small_file_bytes).keys(), []
         except CorruptCheckpointError as error:
             if error.check == UNREADABLE:
                 return (), [unreadable(path, error)]
@@ -366,7 +369,10 @@ class Checker:
     def _topics(self, data_dir: str) -> tuple[dict[str, Topic], list[CheckFinding]]:
         path = f"{data_dir}/{TOPICS_FILE}"
         try:
-            stored = {topic.name: topic for topic in TopicStore(self._fs, data_dir).all()}
+            stored = {
+                topic.name: topic
+                for topic in TopicStore(self._fs, data_dir, self._limits.small_file_bytes).all()
+            }
         except CorruptCheckpointError as error:
             if error.check == UNREADABLE:
                 return {}, [unreadable(path, error)]
@@ -416,16 +422,19 @@ class Checker:
         parsed = parse_segment_file(name)
         if parsed is not None and not parsed.state:
             if parsed.kind == SNAPSHOT_SUFFIX:
-                entries = read_snapshot(self._fs, path, parsed.base_offset)
+                entries = read_snapshot(
+                    self._fs, path, parsed.base_offset, self._limits.small_file_bytes
+                )
                 return (each for each in entries if isinstance(each, CheckFinding))
             return self._segment_file(directory, path, parsed.base_offset)
         if parsed is not None and parsed.state in LEFTOVERS:
             check = LEFTOVERS[parsed.state]
             return iter([finding(check, path, offset=parsed.base_offset, severity=INFO)])
         if name == LEADER_EPOCHS:
-            return (each for each in read_epochs(self._fs, path) if not isinstance(each, EpochRow))
+            epochs = read_epochs(self._fs, path, self._limits.small_file_bytes)
+            return (each for each in epochs if not isinstance(each, EpochRow))
         if name in CHECKPOINTS:
-            rows = read_offsets(self._fs, path)
+            rows = read_offsets(self._fs, path, self._limits.small_file_bytes)
             return (each for each in rows if not isinstance(each, OffsetRow))
         if name == TOPICS_FILE:
             return iter(self._topics(directory)[1])
@@ -443,7 +452,7 @@ class Checker:
         topics, _ = self._topics(data_dir)
         context = self._context(data_dir, tp, self._checkpoints(data_dir), topics)
         check = PartitionCheck(
-            self._fs, directory, context, self.counts, self._limit, only_base_offset=base_offset
+            self._fs, directory, context, self.counts, self._limits, only_base_offset=base_offset
         )
         for each in self._guarded(path, check.run()):
             if each.path == path:
@@ -451,7 +460,7 @@ class Checker:
 
     def _metadata_file(self, directory: str, path: str) -> Iterator[CheckFinding]:
         try:
-            read_partition_metadata(self._fs, directory)
+            read_partition_metadata(self._fs, directory, self._limits.small_file_bytes)
         except CorruptCheckpointError as error:
             yield finding("partition_metadata", path, found=error.found or error.message)
         except OSError as error:

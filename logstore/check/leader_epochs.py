@@ -39,9 +39,9 @@ class LeaderEpochs:
         self._fault: tuple[int, int] | None = None
         self._unknown: BatchHeader | None = None
 
-    def read(self, fs: FileSystem) -> Iterator[CheckFinding]:
-        """Read the checkpoint; yield what is wrong with the file itself."""
-        for row in read_epochs(fs, self._path):
+    def read(self, fs: FileSystem, max_bytes: int) -> Iterator[CheckFinding]:
+        """Read the checkpoint, of so many bytes at most; yield what is wrong with the file."""
+        for row in read_epochs(fs, self._path, max_bytes):
             if isinstance(row, EpochRow):
                 self._rows.append(row)
             else:

@@ -12,6 +12,7 @@ from logstore.check.segment import CheckCounts, PartitionContext, PartitionState
 from logstore.check.small_files import SnapshotRow, read_snapshot
 from logstore.checkpoint.atomic import TMP_SUFFIX, UNREADABLE
 from logstore.checkpoint.topic_id import PARTITION_METADATA, read_partition_metadata
+from logstore.config.limits import ReadLimits
 from logstore.errors import CorruptCheckpointError, CorruptRecordError, UnsupportedFormatError
 from logstore.loading.leftovers import PartitionFiles, finish_swaps, remove_leftovers
 from logstore.names import (
@@ -78,8 +79,8 @@ class PartitionCheck:
     context : PartitionContext
     counts : CheckCounts
         Raised on the way.
-    decompression_limit : int
-        Bytes that a batch may unfold to.
+    limits : ReadLimits
+        What is larger is a finding, and not read.
     only_base_offset : int, optional
         Look at this segment alone, and at no small file.
     """
@@ -90,14 +91,14 @@ class PartitionCheck:
         directory: str,
         context: PartitionContext,
         counts: CheckCounts,
-        decompression_limit: int,
+        limits: ReadLimits,
         only_base_offset: int | None = None,
     ) -> None:
         self._fs = fs
         self._directory = directory
         self._only = only_base_offset
         self._listing = _Listing()
-        self._state = PartitionState(fs, directory, context, counts, decompression_limit)
+        self._state = PartitionState(fs, directory, context, counts, limits)
         self._topic_id: bytes | None = None
         self._has_ended = False
         self._swapped: set[str] = set()
@@ -119,7 +120,7 @@ class PartitionCheck:
         names = list(self._list())
         if self._only is None:
             names.extend(self._finish_swaps())
-        epochs = list(self._state.epochs.read(self._fs))
+        epochs = list(self._state.epochs.read(self._fs, self._state.limits.small_file_bytes))
         logs = self._listing.logs
         snapshots = sorted(self._listing.snapshots)
         self._state.explain_gaps(sorted(logs))
@@ -246,7 +247,9 @@ class PartitionCheck:
     def _metadata(self) -> Iterator[CheckFinding]:
         path = self._path(PARTITION_METADATA)
         try:
-            self._topic_id = read_partition_metadata(self._fs, self._directory)
+            self._topic_id = read_partition_metadata(
+                self._fs, self._directory, self._state.limits.small_file_bytes
+            )
         except CorruptCheckpointError as error:
             if error.check == UNREADABLE:
                 yield unreadable(path, error)
@@ -284,7 +287,11 @@ class PartitionCheck:
         history.is_complete = False
         if first_base_offset in self._listing.snapshots:
             path = self._state.path(first_base_offset, SNAPSHOT_SUFFIX)
-            rows = list(read_snapshot(self._fs, path, first_base_offset))
+            rows = list(
+                read_snapshot(
+                    self._fs, path, first_base_offset, self._state.limits.small_file_bytes
+                )
+            )
             history.start_from(row.entry for row in rows if isinstance(row, SnapshotRow))
             history.is_complete = not any(isinstance(row, CheckFinding) for row in rows)
 
@@ -292,7 +299,7 @@ class PartitionCheck:
         """Judge the snapshot of the moment that the history has reached."""
         state = self._state
         path = state.path(offset, SNAPSHOT_SUFFIX)
-        for row in read_snapshot(self._fs, path, offset):
+        for row in read_snapshot(self._fs, path, offset, state.limits.small_file_bytes):
             if isinstance(row, CheckFinding):
                 yield row
                 continue

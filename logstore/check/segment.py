@@ -12,6 +12,7 @@ from logstore.check.indexes import OffsetIndexCheck, SegmentPlace, TimeIndexChec
 from logstore.check.leader_epochs import LeaderEpochs
 from logstore.check.producers import ProducerHistory
 from logstore.check.scan import ScannedBatch, SegmentScan, Unreadable
+from logstore.config.limits import ReadLimits
 from logstore.names import (
     INDEX_SUFFIX,
     LEADER_EPOCHS,
@@ -109,7 +110,7 @@ class PartitionState:
     directory: str
     context: PartitionContext
     counts: CheckCounts
-    decompression_limit: int
+    limits: ReadLimits
     history: ProducerHistory = field(default_factory=ProducerHistory)
     end_offset: int | None = None
     end_is_known: bool = True
@@ -308,7 +309,7 @@ class SegmentCheck:
         marker: EndTxnMarker | None = None
         is_sound = True
         is_metadata = state.context.is_metadata
-        for each in verify_batch(batch, state.decompression_limit, is_metadata=is_metadata):
+        for each in verify_batch(batch, state.limits.batch_bytes, is_metadata=is_metadata):
             if isinstance(each, CheckFinding):
                 is_sound = False
                 yield each

@@ -54,7 +54,7 @@ class EpochRow(NamedTuple):
 
 
 def read_table(
-    fs: FileSystem, path: str, field_count: int, numbers: tuple[int, ...]
+    fs: FileSystem, path: str, field_count: int, numbers: tuple[int, ...], max_bytes: int
 ) -> Iterator[TableRow | CheckFinding]:
     """Yield the entries of a text checkpoint and what is wrong with it; a missing file has none.
 
@@ -66,11 +66,13 @@ def read_table(
         Fields of an entry.
     numbers : tuple of int
         Which of them must be numbers, not negative.
+    max_bytes : int
+        Bytes that the file may have, here and below.
     """
     if not fs.exists(path):
         return
     try:
-        lines = _lines(read_bytes(fs, path))
+        lines = _lines(read_bytes(fs, path, max_bytes))
     except (OSError, CorruptCheckpointError) as error:
         yield unreadable(path, error)
         return
@@ -95,10 +97,10 @@ def read_table(
             yield finding("checkpoint_entry", path, position, expected=expected, found=text)
 
 
-def read_offsets(fs: FileSystem, path: str) -> Iterator[OffsetRow | CheckFinding]:
+def read_offsets(fs: FileSystem, path: str, max_bytes: int) -> Iterator[OffsetRow | CheckFinding]:
     """Yield the entries of an offset checkpoint, and what is wrong with it."""
     seen: set[TopicPartition] = set()
-    for row in read_table(fs, path, 3, (1, 2)):
+    for row in read_table(fs, path, 3, (1, 2), max_bytes):
         if isinstance(row, CheckFinding):
             yield row
             continue
@@ -111,10 +113,10 @@ def read_offsets(fs: FileSystem, path: str) -> Iterator[OffsetRow | CheckFinding
         yield OffsetRow(row.position, tp, int(row.fields[2]))
 
 
-def read_epochs(fs: FileSystem, path: str) -> Iterator[EpochRow | CheckFinding]:
+def read_epochs(fs: FileSystem, path: str, max_bytes: int) -> Iterator[EpochRow | CheckFinding]:
     """Yield the entries of a leader epoch checkpoint that rise, and what is wrong with it."""
     last: EpochRow | None = None
-    for row in read_table(fs, path, 2, (0, 1)):
+    for row in read_table(fs, path, 2, (0, 1), max_bytes):
         if isinstance(row, CheckFinding):
             yield row
             continue
@@ -135,10 +137,12 @@ def read_epochs(fs: FileSystem, path: str) -> Iterator[EpochRow | CheckFinding]:
         yield epoch
 
 
-def read_snapshot(fs: FileSystem, path: str, offset: int) -> Iterator[SnapshotRow | CheckFinding]:
+def read_snapshot(
+    fs: FileSystem, path: str, offset: int, max_bytes: int
+) -> Iterator[SnapshotRow | CheckFinding]:
     """Yield the entries of the snapshot of `offset`, and what is wrong with it."""
     try:
-        data = read_bytes(fs, path)
+        data = read_bytes(fs, path, max_bytes)
     except (OSError, CorruptCheckpointError) as error:
         yield unreadable(path, error)
         return

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from logstore.checkpoint.atomic import read_bytes
+from logstore.config.limits import ReadLimits
 from logstore.errors import (
     CorruptSnapshotError,
     InvalidRecordError,
@@ -33,7 +34,6 @@ from logstore.names import (
 )
 from logstore.producers.snapshot import SnapshotEntry, decode_snapshot
 from logstore.record.batch import RecordBatch
-from logstore.record.codecs import DEFAULT_LIMIT
 from logstore.record.control import decode_control_key, decode_end_txn_marker
 from logstore.record.header import BatchHeader, increment_sequence
 from logstore.record.records import Record
@@ -46,6 +46,8 @@ DEFAULT_MAX_MESSAGE_SIZE = 5 * 1024 * 1024
 
 UNLIMITED = INT32_MAX
 """`max_bytes` that stands for the whole file."""
+
+DEFAULT_LIMITS = ReadLimits()
 
 _EXIT_DAMAGED = 1
 _EXIT_IO = KafkaStorageError.exit_code
@@ -94,8 +96,8 @@ class DumpOptions:
         Bytes read at an index entry's position to find the batch there.
     max_bytes : int
         Bytes read of each `.log`; `UNLIMITED` by default.
-    decompression_limit : int
-        Bytes that a batch may unfold to.
+    limits : ReadLimits
+        What is larger is a failure.
     working_dir : str
         What a relative path is relative to; reports name absolute paths.
     """
@@ -107,7 +109,7 @@ class DumpOptions:
     skip_record_metadata: bool = False
     max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE
     max_bytes: int = UNLIMITED
-    decompression_limit: int = DEFAULT_LIMIT
+    limits: ReadLimits = DEFAULT_LIMITS
     working_dir: str = ""
 
 
@@ -218,7 +220,7 @@ class _Dump:
                     yield DumpLine(_batch_line(batch, at))
                     if not deep:
                         continue
-                    for record in batch.records(options.decompression_limit):
+                    for record in batch.records(options.limits.batch_bytes):
                         if last_offset not in (-1, record.offset - 1):
                             self._report(
                                 self.reports.non_consecutive, path, last_offset, record.offset
@@ -342,7 +344,7 @@ class _Dump:
             self._report(reports.not_found, path, offset, log_offset)
             return
         batch = read_batch(log, log_path, found.position, found.header.size_bytes)
-        records = batch.records(self._options.decompression_limit)
+        records = batch.records(self._options.limits.batch_bytes)
         largest = max((record.timestamp for record in records), default=NO_TIMESTAMP)
         largest = max(largest, NO_TIMESTAMP)
         if largest != timestamp:
@@ -367,7 +369,9 @@ class _Dump:
 
     def _snapshot(self, path: str) -> Iterator[DumpLine]:
         try:
-            entries = decode_snapshot(read_bytes(self._fs, path), path)
+            entries = decode_snapshot(
+                read_bytes(self._fs, path, self._options.limits.small_file_bytes), path
+            )
         except CorruptSnapshotError as error:
             yield DumpLine(_snapshot_complaint(error), Stream.REPORT, _EXIT_DAMAGED)
             return

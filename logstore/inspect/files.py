@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from logstore.inspect.batches import describe_batch
 from logstore.names import LOG_SUFFIX, parse_partition_dir, parse_segment_file
 from logstore.record.batch import RecordBatch, decode_stored
-from logstore.record.codecs import DEFAULT_LIMIT
 from logstore.record.records import Record
 from logstore.record.walk import BatchAt, batch_totals, read_batch, walk_headers
 from logstore.types import TopicPartition
@@ -29,7 +28,7 @@ class BatchSource(NamedTuple):
     path: str
     file: File
     end: int
-    decompression_limit: int = DEFAULT_LIMIT
+    decompression_limit: int
 
 
 def sources_of(
@@ -47,7 +46,7 @@ def sources_of(
         )
 
 
-def source_of_file(fs: FileSystem, path: str) -> BatchSource:
+def source_of_file(fs: FileSystem, path: str, decompression_limit: int) -> BatchSource:
     """Open one `.log` file, whatever state its name says it is in.
 
     Raises
@@ -64,6 +63,7 @@ def source_of_file(fs: FileSystem, path: str) -> BatchSource:
         path,
         file,
         file.size(),
+        decompression_limit,
     )
 
 

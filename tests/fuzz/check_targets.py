@@ -10,6 +10,7 @@ import json
 
 from logstore.check import CHECKS, ERROR, INFO, WARNING, Checker, CheckFinding
 from logstore.checkpoint.shutdown import CLEAN_SHUTDOWN
+from logstore.config.limits import ReadLimits
 from logstore.runtime import ReadOnlyFileSystem
 from tests.fuzz import oracle, seeds
 from tests.fuzz.contract import LIMIT, OK, Target
@@ -45,7 +46,7 @@ def directory_of(files: dict[str, bytes], *, closed: bool) -> World:
 
 def verify(world: World, path: str = "/data") -> list[CheckFinding]:
     """Verify a directory; judge every finding for itself."""
-    checker = Checker(ReadOnlyFileSystem(world.fs), decompression_limit=LIMIT)
+    checker = Checker(ReadOnlyFileSystem(world.fs), limits=ReadLimits(LIMIT))
     found = list(checker.path(path))
     for each in found:
         assert each.check in CHECKS, each
@@ -53,7 +54,7 @@ def verify(world: World, path: str = "/data") -> list[CheckFinding]:
         json.dumps(each)
         if each.position is not None:
             assert 0 <= each.position <= world.fs.stat(each.path).size, each
-    assert found == list(Checker(world.fs, decompression_limit=LIMIT).path(path))
+    assert found == list(Checker(world.fs, limits=ReadLimits(LIMIT)).path(path))
     return found
 
 

@@ -47,11 +47,13 @@ def check(settings: Settings, path: str | None) -> int:
     docs/CHECKS.md lists the checks by name.
     """  # noqa: D301  # click's marker is the backspace itself
     from logstore.check import CheckCounts, Checker, confirmed
+    from logstore.config.limits import ReadLimits
     from logstore.runtime import DiskFileSystem, ReadOnlyFileSystem
 
     counts = CheckCounts()
-    checker = Checker(ReadOnlyFileSystem(DiskFileSystem()), counts)
-    paths = [path] if path is not None else list(settings.directories(settings.broker_config()))
+    config = settings.broker_config()
+    checker = Checker(ReadOnlyFileSystem(DiskFileSystem()), counts, ReadLimits.of(config))
+    paths = [path] if path is not None else list(settings.directories(config))
     for each in paths:
         if not Path(each).exists():
             raise click.UsageError(f"there is no file or directory {each}")

@@ -82,6 +82,7 @@ def dump(
     written by appends of several batches is reported there although it is sound. `check`
     judges; `inspect --batches` gives JSON.
     """
+    from logstore.config.limits import ReadLimits
     from logstore.inspect.dump import DumpOptions, dump_files
     from logstore.runtime import DiskFileSystem, ReadOnlyFileSystem
 
@@ -103,6 +104,7 @@ def dump(
         skip_record_metadata=skip_record_metadata,
         max_message_size=max_message_size,
         max_bytes=max_bytes,
+        limits=ReadLimits.of(settings.broker_config()),
         working_dir=str(Path.cwd()),
     )
     return _print(dump_files(ReadOnlyFileSystem(DiskFileSystem()), files, options))

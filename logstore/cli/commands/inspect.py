@@ -210,6 +210,7 @@ def _files() -> FileSystem:
 
 
 def _resolve_path(settings: Settings, target: str, partition: int | None) -> Target:
+    from logstore.config.limits import ReadLimits
     from logstore.inspect.files import source_of_file
     from logstore.names import LOG_SUFFIX, parse_partition_dir
 
@@ -223,7 +224,8 @@ def _resolve_path(settings: Settings, target: str, partition: int | None) -> Tar
     if not fs.is_dir(path):
         if LOG_SUFFIX not in name:
             raise click.UsageError(f"{target} is no .log file")
-        return Target(None, file=source_of_file(fs, path))
+        limits = ReadLimits.of(settings.broker_config())
+        return Target(None, file=source_of_file(fs, path, limits.batch_bytes))
     named = parse_partition_dir(name)
     has_partitions = any(
         parse_partition_dir(each) is not None and fs.is_dir(f"{path}/{each}")
