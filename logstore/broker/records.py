@@ -132,12 +132,35 @@ def read_records(
     begins behind it, or at a log start that has moved beyond.
     """
     given = failures = 0
+    if max_records is not None and max_records <= 0:
+        return
+    new, topic, partition = tuple.__new__, *log.topic_partition
     while True:
-        left = None if max_records is None else max_records - given
+        start, lifetime = log.log_start_offset if offset is None else offset, log.lifetime
         try:
-            for record in _records_of(log, offset, until, left, isolation, key):
-                yield record
-                offset, failures, given = record.offset + 1, 0, given + 1
+            for batch, rows in log.reader.rows(start, until, isolation=isolation):
+                timestamp_type = batch.header.timestamp_type
+                for at, timestamp, record_key, value, headers in rows:
+                    if key is not None and record_key != key:
+                        continue
+                    if lifetime.is_over:  # what was read before it was closed ends, too
+                        lifetime.check()
+                    yield new(
+                        ConsumerRecord,
+                        (
+                            topic,
+                            partition,
+                            at,
+                            timestamp,
+                            timestamp_type,
+                            record_key,
+                            value,
+                            headers,
+                        ),
+                    )
+                    offset, failures, given = at + 1, 0, given + 1
+                    if given == max_records:
+                        return
         except TRANSIENT:
             failures += 1
             changed = reopen(failures)
@@ -146,36 +169,4 @@ def read_records(
             log = changed
             offset = max(offset or 0, log.log_start_offset)
         else:
-            return
-
-
-def _records_of(
-    log: Log,
-    offset: int | None,
-    until: int | None,
-    max_records: int | None,
-    isolation: Isolation,
-    key: bytes | None,
-) -> Iterator[ConsumerRecord]:
-    topic, partition = log.topic_partition
-    start = log.log_start_offset if offset is None else offset
-    records = log.reader.records(start, until, isolation=isolation)
-    given = 0
-    if max_records is not None and max_records <= 0:
-        return
-    for batch, record in records:
-        if key is not None and record.key != key:
-            continue
-        yield ConsumerRecord(
-            topic,
-            partition,
-            record.offset,
-            record.timestamp,
-            batch.header.timestamp_type,
-            record.key,
-            record.value,
-            record.headers,
-        )
-        given += 1
-        if given == max_records:
             return

@@ -18,7 +18,13 @@ from logstore.record import layout
 from logstore.record.codecs import DEFAULT_LIMIT, Codec, compress, decompress
 from logstore.record.crc32c import crc32c
 from logstore.record.header import BatchHeader
-from logstore.record.records import SMALL_BATCH_RECORDS, Record, decode_records, encode_records
+from logstore.record.records import (
+    SMALL_BATCH_RECORDS,
+    Record,
+    RecordRow,
+    decode_records,
+    encode_records,
+)
 from logstore.types import (
     INT32_MAX,
     NO_PARTITION_LEADER_EPOCH,
@@ -44,6 +50,10 @@ _KNOWN_ATTRIBUTES = (
     | layout.CONTROL_BIT
     | layout.DELETE_HORIZON_BIT
 )
+
+
+_LISTED_RECORDS = 4096
+"""Up to this many records are decoded into one list: it takes seventy times a tiny record."""
 
 
 class RecordBatch:
@@ -207,20 +217,31 @@ class RecordBatch:
 
         A section of tiny records would take seventy times its size as a list.
         """
+        return (Record._make(row) for rows in self.row_lists(limit) for row in rows)
+
+    def row_lists(self, limit: int = DEFAULT_LIMIT) -> Iterator[Sequence[RecordRow]]:
+        """Decode and check all records, then give them as rows, some hundreds a list.
+
+        Limit and errors as `records`, at the call.
+        """
         self._ensure_has_header()
         header = self.header
-        if header.record_count == 0 and len(self.data) == layout.HEADER_SIZE:
+        count = header.record_count
+        if count == 0 and len(self.data) == layout.HEADER_SIZE:
             return iter(())
-        if header.record_count > SMALL_BATCH_RECORDS:
-            return self.columns(limit).iter_records()
+        if count > SMALL_BATCH_RECORDS:
+            from logstore.record.columns import decodes_compiled
+
+            if count > _LISTED_RECORDS or decodes_compiled(count):
+                return self.columns(limit).row_lists()
         records = decode_records(
             self.section(limit),
-            header.record_count,
+            count,
             header.base_offset,
             header.base_timestamp,
             self._append_time,
         )
-        return iter(records)
+        return iter((records,))
 
     def columns(self, limit: int = DEFAULT_LIMIT) -> RecordColumns:
         """Decode all records into columns, by a kernel; limit and errors as `records`."""
@@ -279,7 +300,7 @@ class RecordBatch:
             )
 
 
-def decode_stored(batch: RecordBatch, limit: int) -> Iterator[Record]:
+def stored_rows(batch: RecordBatch, limit: int) -> Iterator[Sequence[RecordRow]]:
     """Decode a batch read from a log: whatever breaks a read rule is damage at rest.
 
     Parameters
@@ -289,8 +310,8 @@ def decode_stored(batch: RecordBatch, limit: int) -> Iterator[Record]:
 
     Returns
     -------
-    Iterator of Record
-        As `RecordBatch.iter_records` gives them.
+    Iterator of lists of rows
+        As `RecordBatch.row_lists` gives them.
 
     Raises
     ------
@@ -298,11 +319,16 @@ def decode_stored(batch: RecordBatch, limit: int) -> Iterator[Record]:
         At the call; names file and position of the batch.
     """
     try:
-        return batch.iter_records(limit)
+        return batch.row_lists(limit)
     except InvalidRecordError as error:
         raise CorruptRecordError(
             str(error), path=batch.path, position=batch.position, check="record_structure"
         ) from error
+
+
+def decode_stored(batch: RecordBatch, limit: int) -> Iterator[Record]:
+    """Decode a batch read from a log, record by record; see `stored_rows`."""
+    return (Record._make(row) for rows in stored_rows(batch, limit) for row in rows)
 
 
 def sealed_batch(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,13 +17,16 @@ from logstore import jit
 from logstore.errors import InvalidRecordError
 from logstore.record import kernels
 from logstore.record.layout import MIN_RECORD_SIZE
-from logstore.record.records import Header, Record, decode_headers, encode_headers
+from logstore.record.records import Header, Record, RecordRow, decode_headers, encode_headers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _NO_HEADERS = np.frombuffer(b"\0", np.uint8)
 _ROWS_AT_A_TIME = 1024
+
+_LISTED_SECONDS = 2e-6
+"""What `records.decode_records` takes for a record, about."""
 
 _DECODE_SECONDS = 30e-6
 _ENCODE_SECONDS = 45e-6
@@ -158,23 +162,45 @@ class RecordColumns:
 
     def iter_records(self) -> Iterator[Record]:
         """Yield the records as objects, made some hundreds at a time."""
+        for rows in self.row_lists():
+            yield from map(Record._make, rows)
+
+    def row_lists(self) -> Iterator[list[RecordRow]]:
+        """Yield the records as rows, some hundreds a list."""
         raw = self.data.tobytes()
         for first in range(0, len(self), _ROWS_AT_A_TIME):
             rows = slice(first, first + _ROWS_AT_A_TIME)
-            for offset, timestamp, extent in zip(
-                self.offsets[rows].tolist(),
-                self.timestamps[rows].tolist(),
-                self.extents[rows].tolist(),
-                strict=True,
-            ):
-                _, end, key_start, key_size, value_start, value_size, headers_start = extent
-                yield Record(
-                    offset,
-                    timestamp,
-                    None if key_size < 0 else raw[key_start : key_start + key_size],
-                    None if value_size < 0 else raw[value_start : value_start + value_size],
-                    () if end - headers_start == 1 else decode_headers(raw, headers_start, end)[0],
+            extents = self.extents[rows]
+            ends = extents[:, kernels.EXTENT_END]
+            starts = extents[:, kernels.EXTENT_HEADERS]
+            headers: Iterable[tuple[Header, ...]] = repeat(())
+            if (ends - starts > 1).any():
+                headers = [
+                    () if end - start == 1 else decode_headers(raw, start, end)[0]
+                    for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
+                ]
+            yield list(
+                zip(  # noqa: B905  # headers may repeat for ever
+                    self.offsets[rows].tolist(),
+                    self.timestamps[rows].tolist(),
+                    _pieces(raw, extents, kernels.EXTENT_KEY_START, kernels.EXTENT_KEY_SIZE),
+                    _pieces(raw, extents, kernels.EXTENT_VALUE_START, kernels.EXTENT_VALUE_SIZE),
+                    headers,
                 )
+            )
+
+
+def _pieces(raw: bytes, extents: NDArray[np.int64], start: int, size: int) -> list[bytes | None]:
+    starts = extents[:, start]
+    return [
+        raw[begin:end] if end >= begin else None
+        for begin, end in zip(starts.tolist(), (starts + extents[:, size]).tolist(), strict=True)
+    ]
+
+
+def decodes_compiled(count: int) -> bool:
+    """Tell whether a kernel is to decode so many records, rather than `records.decode_records`."""
+    return jit.pays(kernels.decode_records, count * _LISTED_SECONDS)
 
 
 def decode_section(

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from logstore.errors import InvalidRecordError
 from logstore.record.varint import decode_varint, decode_varlong, encode_varint, wrap_int64
+from logstore.types import INT64_MAX, INT64_MIN
 
 Header = tuple[str, bytes | None]
 """A record header: name and value. Order matters and names may repeat."""
@@ -30,6 +31,10 @@ class Record(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: tuple[Header, ...] = ()
+
+
+RecordRow = tuple[int, int, bytes | None, bytes | None, tuple[Header, ...]]
+"""The fields of a `Record`, as a plain tuple."""
 
 
 def encode_headers(headers: Sequence[Header]) -> bytes:
@@ -182,45 +187,131 @@ def decode_records(
     """
     if count < 0:
         raise InvalidRecordError(f"negative record count {count}")
+    data = section if isinstance(section, bytes) else bytes(section)
     records: list[Record] = []
     position = 0
-    end = len(section)
+    end = len(data)
     for _ in range(count):
         if position >= end:
             raise InvalidRecordError(
                 f"premature end: {len(records)} of {count} records in {end} bytes"
             )
-        size, position = decode_varint(section, position, end)
-        record_end = position + size
-        if size < 1 or record_end > end:
-            raise InvalidRecordError(
-                f"record of {size} bytes in a section with {end - position} left"
+        plain = _decode_plain(data, position, end)
+        if plain is None:
+            timestamp_delta, offset_delta, key, value, headers, position = _decode_record(
+                data, position, end
             )
-        timestamp_delta, position = decode_varlong(section, position + 1, record_end)
-        offset_delta, position = decode_varint(section, position, record_end)
-        if offset_delta < 0:
-            raise InvalidRecordError(f"negative offset delta {offset_delta}")
-        key_size, position = decode_varint(section, position, record_end)
-        key = value = None
-        if key_size >= 0:
-            key, position = _take(section, position, key_size, record_end, "key")
-        value_size, position = decode_varint(section, position, record_end)
-        if value_size >= 0:
-            value, position = _take(section, position, value_size, record_end, "value")
-        headers, position = decode_headers(section, position, record_end)
-        if position != record_end:
-            raise InvalidRecordError(
-                f"record of {size} bytes has {record_end - position} bytes left unread"
-            )
-        if append_time is None:
-            timestamp = wrap_int64(base_timestamp + timestamp_delta)
         else:
+            timestamp_delta, offset_delta, key, value, position = plain
+            headers = ()
+        if append_time is not None:
             timestamp = append_time
-        offset = wrap_int64(base_offset + offset_delta)
+        else:
+            timestamp = base_timestamp + timestamp_delta
+            if not INT64_MIN <= timestamp <= INT64_MAX:
+                timestamp = wrap_int64(timestamp)
+        offset = base_offset + offset_delta
+        if offset > INT64_MAX:
+            offset = wrap_int64(offset)
         records.append(Record(offset, timestamp, key, value, headers))
     if position != end:
         raise InvalidRecordError(f"records remaining: {end - position} bytes after {count} records")
     return records
+
+
+_Plain = tuple[int, int, bytes | None, bytes | None, int]
+_Decoded = tuple[int, int, bytes | None, bytes | None, tuple[Header, ...], int]
+
+
+def _decode_plain(data: bytes, position: int, end: int) -> _Plain | None:
+    """Take a record apart whose numbers have one or two bytes, and which has no headers.
+
+    Returns the deltas, key and value, and the position after the record; None if it is another
+    kind of record, or damaged: `_decode_record` judges it then. Nothing is checked on the way:
+    every step goes forward, so that it stayed inside if it ends where the record does.
+    """
+    try:
+        number = data[position]
+        position += 1
+        if number >= 0x80:
+            number += (data[position] << 7) - 0x80
+            position += 1
+            if number >= 0x4000:
+                return None
+        record_end = position + (number >> 1)
+        if number & 1 or record_end > end:
+            return None
+        position += 1  # the attributes, none of which is defined
+        stamp = data[position]
+        position += 1
+        if stamp >= 0x80:
+            stamp += (data[position] << 7) - 0x80
+            position += 1
+            if stamp >= 0x4000:
+                return None
+        place = data[position]
+        position += 1
+        if place >= 0x80:
+            place += (data[position] << 7) - 0x80
+            position += 1
+            if place >= 0x4000:
+                return None
+        if place & 1:
+            return None
+        key = value = None
+        number = data[position]
+        position += 1
+        if number != 1:
+            if number >= 0x80:
+                number += (data[position] << 7) - 0x80
+                position += 1
+            if number & 1 or number >= 0x4000:
+                return None
+            start, position = position, position + (number >> 1)
+            key = data[start:position]
+        number = data[position]
+        position += 1
+        if number != 1:
+            if number >= 0x80:
+                number += (data[position] << 7) - 0x80
+                position += 1
+            if number & 1 or number >= 0x4000:
+                return None
+            start, position = position, position + (number >> 1)
+            value = data[start:position]
+        if data[position] != 0 or position + 1 != record_end:
+            return None
+    except IndexError:
+        return None
+    return stamp >> 1 ^ -(stamp & 1), place >> 1, key, value, record_end
+
+
+def _decode_record(data: bytes, position: int, end: int) -> _Decoded:
+    """Take any record apart, checking each step.
+
+    Returns the deltas, key, value and headers, and the position after the record.
+    """
+    size, position = decode_varint(data, position, end)
+    record_end = position + size
+    if size < 1 or record_end > end:
+        raise InvalidRecordError(f"record of {size} bytes in a section with {end - position} left")
+    timestamp_delta, position = decode_varlong(data, position + 1, record_end)
+    offset_delta, position = decode_varint(data, position, record_end)
+    if offset_delta < 0:
+        raise InvalidRecordError(f"negative offset delta {offset_delta}")
+    key_size, position = decode_varint(data, position, record_end)
+    key = value = None
+    if key_size >= 0:
+        key, position = _take(data, position, key_size, record_end, "key")
+    value_size, position = decode_varint(data, position, record_end)
+    if value_size >= 0:
+        value, position = _take(data, position, value_size, record_end, "value")
+    headers, position = decode_headers(data, position, record_end)
+    if position != record_end:
+        raise InvalidRecordError(
+            f"record of {size} bytes has {record_end - position} bytes left unread"
+        )
+    return timestamp_delta, offset_delta, key, value, headers, position
 
 
 def _take(

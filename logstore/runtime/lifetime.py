@@ -58,6 +58,8 @@ class Lifetime:
 
     Attributes
     ----------
+    is_over : bool
+        Whether it has ended.
     is_forked : bool
         Whether this process is a fork of the one in which it began.
 
@@ -66,20 +68,16 @@ class Lifetime:
     Any thread may call. Members are held weakly; each gets this object as its `_lifetime`.
     """
 
-    __slots__ = ("__weakref__", "_members", "_reason", "is_forked", "name")
+    __slots__ = ("__weakref__", "_members", "_reason", "is_forked", "is_over", "name")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.is_forked = False
+        self.is_over = False
         # By identity. Not a set: iterating over one fails if another thread adds to it meanwhile.
         self._members: WeakValueDictionary[int, Any] = WeakValueDictionary()
         self._reason: tuple[type[LogStoreError], str] | None = None
         _lifetimes.add(self)
-
-    @property
-    def is_over(self) -> bool:
-        """Whether it has ended."""
-        return self._reason is not None
 
     def add(self, member: Any) -> None:  # noqa: ANN401  # of any class
         """Let an object be refused from the end on."""
@@ -101,6 +99,7 @@ class Lifetime:
         if self._reason is None:
             # First, so that one who is added meanwhile is refused by `add`.
             self._reason = kind, f"{self.name} {why}"
+            self.is_over = True
             for reference in self._members.valuerefs():
                 if (member := reference()) is not None:
                     _refuse(member)

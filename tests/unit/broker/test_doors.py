@@ -6,6 +6,7 @@ from logstore import Broker, VirtualClock
 from logstore.log.validate import check_timestamps
 from logstore.record import batch as batch_module
 from logstore.record.header import BatchHeader
+from logstore.record.records import Record
 
 
 @pytest.fixture
@@ -45,3 +46,11 @@ def test_own_times_are_not_compared_with_bounds(broker, monkeypatch):
     monkeypatch.setattr("logstore.log.drafts.check_timestamps", check_timestamps)
     broker.append("t", key=b"k", value=b"v", timestamp=1)
     assert [record.timestamp for record in broker.read("t", offset=2)] == [1]
+
+
+def test_a_read_makes_no_record_but_those_it_gives(broker, monkeypatch):
+    broker.append_many("t", [(b"k", b"v")] * 200, batch_records=200)
+    monkeypatch.setattr(Record, "_make", lambda *_: pytest.fail("made"))
+    verified = counting(monkeypatch, batch_module, "crc32c")
+    assert len(list(broker.read("t", offset=1))) == 200
+    assert len(verified) == 1
