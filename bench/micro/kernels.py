@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from logstore.cleaner.kernels import MapArrays
 from logstore.cleaner.kernels.offsets import map_get, map_put
 from logstore.jit import Bytes, Int32s, Int64s, kernel
@@ -54,9 +56,9 @@ def seal_batches(
         position = write_be(out, position, last - first - 1, 4)
         position = write_be(out, position, timestamps[first], 8)
         position = write_be(out, position, timestamps[first:last].max(), 8)
-        position = write_be(out, position, -1, 8)  # producer id
-        position = write_be(out, position, -1, 2)  # its epoch
-        position = write_be(out, position, -1, 4)  # its sequence
+        position = write_be(out, position, np.int64(-1), 8)  # producer id
+        position = write_be(out, position, np.int64(-1), 2)  # its epoch
+        position = write_be(out, position, np.int64(-1), 4)  # its sequence
         position = write_be(out, position, last - first, 4)
         encode_records(
             0,

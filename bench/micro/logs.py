@@ -16,6 +16,7 @@ import numpy as np
 from logstore.bench.micro.kernels import seal_batches
 from logstore.broker import Broker
 from logstore.checkpoint.offsets import CLEANER_OFFSETS, OffsetCheckpoint
+from logstore.jit import pays
 from logstore.log.drafts import NewRecord
 from logstore.record import layout
 from logstore.record.batch import RecordBatch, sealed_batch
@@ -47,6 +48,9 @@ POOL_BYTES = 8 * MIB
 
 RECORD_OVERHEAD = 9
 """About what a record takes beside key and value."""
+
+SEAL_SECONDS = 50e-6
+"""What sealing a record takes as plain Python, about."""
 
 TOMBSTONE_SHARE = 0.05
 TRANSACTION_EVERY = 10
@@ -154,7 +158,7 @@ class _Partition:
         self.next_offset = 0
 
     def pieces(self) -> Iterator[tuple[int, bytes]]:
-        """Yield (base offset, bytes) of whole batches, a few MiB each."""
+        """Yield what `pieces_of` returns."""
         shape, made = self._shape, 0
         size = max(1, min(PIECE_BYTES, shape.segment_bytes // 4) // shape.record_bytes)
         while made < shape.records:
@@ -210,6 +214,7 @@ class _Partition:
             for column in (keys, values, headers)
             for part in (column.data, column.starts, column.sizes)
         )
+        pays(seal_batches, count * SEAL_SECONDS)
         size = seal_batches(self.next_offset, firsts, times, *columns, out)
         return out[:size].tobytes()
 
@@ -311,6 +316,11 @@ def _words(seed: int) -> np.ndarray:
     return np.frombuffer(b"".join(pieces)[:POOL_BYTES], np.uint8)
 
 
+def pieces_of(shape: LogShape, number: int) -> Iterator[tuple[int, bytes]]:
+    """Yield (base offset, bytes) of whole batches of a partition, some MiB each, in order."""
+    return _Partition(shape, number).pieces()
+
+
 # -- files -------------------------------------------------------------------------------------
 
 
@@ -337,10 +347,9 @@ def make_log(shape: LogShape, data_dir: Path) -> int:
 
 
 def _write_segments(shape: LogShape, number: int, folder: Path) -> int:
-    partition = _Partition(shape, number)
     written = size = 0
     file = None
-    for base_offset, data in partition.pieces():
+    for base_offset, data in pieces_of(shape, number):
         if file is None or size + len(data) > shape.segment_bytes:
             if file is not None:
                 file.close()

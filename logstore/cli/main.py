@@ -49,6 +49,7 @@ COMMANDS = {
 """Where each command is, and its line of help."""
 
 REGISTERED = {
+    "bench": "Measure the speed of this machine on a log, or on a copy of yours.",
     "workload": "Generate keyed workloads and verify cleanings, on Spark.",
 }
 """Commands of this distribution that live outside the engine, and so come as entry points."""

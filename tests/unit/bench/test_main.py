@@ -1,7 +1,16 @@
 """`python -m logstore.bench`: lines by name, a file and a page, and what is wrong usage."""
 
+import pytest
+
 from logstore.bench.__main__ import main
 from logstore.bench.report.result import read_result
+
+
+@pytest.fixture(autouse=True)
+def _kernels_as_they_were(monkeypatch):
+    """Compiling always is for good in a process, which tests share."""
+    monkeypatch.setattr("logstore.bench.__main__.compile_always", lambda: None)
+
 
 FAST = ("--mib", "1", "--repeats", "1", "--warmups", "0", "--no-peers")
 

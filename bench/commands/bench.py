@@ -1,0 +1,286 @@
+"""`logstore bench`: how fast this engine is here, on a log that is made or on a copy of yours."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from logstore.cli.options import Settings, command
+from logstore.cli.show.output import (
+    emit,
+    emit_json,
+    emit_lines,
+    format_count,
+    format_size,
+    note,
+    plural,
+)
+from logstore.cli.show.progress import ProgressBar
+from logstore.cli.show.tables import Cell, Styled, Table, can_print
+
+if TYPE_CHECKING:
+    from logstore.bench.commands.short import Measured
+
+_SIZE = re.compile(r"(\d+)\s*([kmgt]?)(i?b)?", re.IGNORECASE)
+_UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+SIZE_MIN = 1 << 16
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+STRATEGIES = ("offset", "timestamp", "header")
+BAR_WIDTH = 40
+PARTITIONS_SHOWN = 20
+BATCH_BYTES = 16 << 10
+
+_OF_GENERATED = ("size", "value_size", "survivors", "partitions", "codec", "in_memory")
+
+
+def to_size(ctx: click.Context, param: click.Parameter, value: str) -> int:
+    """Return the bytes of a SIZE option."""
+    match = _SIZE.fullmatch(value.strip())
+    if match is None:
+        raise click.BadParameter(f"{value!r} is no size such as 4096, 64MiB or 1g", ctx, param)
+    return int(match[1]) << _UNITS[match[2].lower()]
+
+
+def _log_size(ctx: click.Context, param: click.Parameter, value: str) -> int:
+    size = to_size(ctx, param, value)
+    if size < SIZE_MIN:
+        raise click.BadParameter(f"{value} is below {SIZE_MIN >> 10} KiB, the least", ctx, param)
+    return size
+
+
+@command(
+    "bench",
+    examples=[
+        "logstore bench",
+        "logstore bench --size 1GiB --value-size 1024 --partitions 2 --threads 2",
+        "logstore bench --codec zstd --in-memory",
+        "logstore bench ./copied-logs --strategy timestamp",
+    ],
+)
+@click.argument("directory", required=False, metavar="[DIR]")
+@click.option(
+    "--size",
+    default="128MiB",
+    callback=_log_size,
+    metavar="SIZE",
+    help="Bytes of the log that is made, as 64MiB or 1g, over all partitions.  [default: 128MiB]",
+)
+@click.option(
+    "--value-size",
+    default="100",
+    callback=to_size,
+    metavar="SIZE",
+    help="Bytes of a value, on average.  [default: 100]",
+)
+@click.option(
+    "--survivors",
+    type=click.IntRange(1, 99),
+    default=12,
+    metavar="PERCENT",
+    help="How many of the records are the last of their key.  [default: 12]",
+)
+@click.option(
+    "--partitions",
+    type=click.IntRange(min=1),
+    default=1,
+    metavar="N",
+    help="Partitions of the log that is made.  [default: 1]",
+)
+@click.option(
+    "--threads",
+    type=click.IntRange(min=1),
+    default=1,
+    metavar="N",
+    help="Clean so many partitions side by side.  [default: 1]",
+)
+@click.option(
+    "--strategy",
+    type=click.Choice(STRATEGIES),
+    help="compaction.strategy. Default: offset, or each topic's own.",
+)
+@click.option(
+    "--codec",
+    type=click.Choice(CODECS),
+    default="none",
+    help="Compression of the log that is made.  [default: none]",
+)
+@click.option("--in-memory", is_flag=True, help="Make the log in memory, not in temporary files.")
+@click.pass_context
+def bench(
+    ctx: click.Context,
+    settings: Settings,
+    directory: str | None,
+    size: int,
+    value_size: int,
+    survivors: int,
+    partitions: int,
+    threads: int,
+    strategy: str | None,
+    codec: str,
+    in_memory: bool,
+) -> int:
+    """Measure how fast this machine appends, cleans and reads a log.
+
+    Without DIR a log is made, in temporary files that are removed in the end, or in memory. With
+    DIR, a data directory such as one copied from a broker, a temporary copy of it is cleaned from
+    end to end, as if all its topics were compacted: nothing is ever written into DIR. Times are by
+    the clock on the wall. Beside Kafka itself a checkout measures with make bench.
+    """
+    config = settings.broker_config()
+    with ProgressBar() as bar:
+        cleaning = _cleaning_bars(bar)
+        if directory is not None:
+            _refuse_with_directory(ctx)
+            measured, about = _copied(settings, directory, threads, strategy, bar, cleaning, config)
+        else:
+            from logstore.bench.commands.short import measure_generated
+            from logstore.bench.micro.logs import LogShape
+
+            shape = LogShape(
+                value_size,
+                survivors / 100,
+                max(1, BATCH_BYTES // (value_size + 20)),
+                total_bytes=max(SIZE_MIN, size // partitions),
+                partitions=partitions,
+                codec=codec,
+                strategy=strategy or "offset",
+            )
+            measured = measure_generated(
+                shape,
+                in_memory=in_memory,
+                threads=threads,
+                broker_config=config,
+                progress=bar.update,
+                cleaning=cleaning,
+            )
+            about = {
+                "directory": None,
+                "in_memory": in_memory,
+                "value_bytes": value_size,
+                "survivors": survivors / 100,
+                "partitions": partitions,
+                "threads": threads,
+                "strategy": shape.strategy,
+                "codec": codec,
+            }
+    _print(settings, measured, about)
+    return 1 if any(each.reason == "uncleanable" for each in measured.report.not_cleaned) else 0
+
+
+def _refuse_with_directory(ctx: click.Context) -> None:
+    for param in ctx.command.params:
+        given = ctx.get_parameter_source(param.name or "") is ParameterSource.COMMANDLINE
+        if given and param.name in _OF_GENERATED:
+            raise click.UsageError(f"{param.opts[0]} is of a log that is made, not of one in DIR")
+
+
+def _copied(
+    settings: Settings,
+    directory: str,
+    threads: int,
+    strategy: str | None,
+    bar: ProgressBar,
+    cleaning: Any,
+    config: Any,
+) -> tuple[Measured, dict[str, Any]]:
+    from logstore.bench.commands.short import measure_copy
+    from logstore.cli.show.messages import Recovery, show_messages
+
+    show_messages(Recovery.MENDED)  # by the copy's opening; nothing of the original is recovered
+    note(f"a temporary copy of {directory} is cleaned, every topic as if it were compacted")
+    measured = measure_copy(
+        directory,
+        threads=threads,
+        strategy=strategy,
+        clock=settings.clock(),
+        broker_config=config,
+        copying=partial(_show_copy, bar) if bar.visible else None,
+        cleaning=cleaning,
+    )
+    about = {"directory": directory, "threads": threads, "strategy": strategy}
+    return measured, about
+
+
+def _show_copy(bar: ProgressBar, step: Any) -> None:
+    bar.update("copying", step.bytes_done, step.bytes_total, str(step.topic_partition))
+
+
+def _cleaning_bars(bar: ProgressBar) -> Any:
+    if not bar.visible:
+        return None
+    from logstore.cli.commands.clean import CleaningBars
+
+    return CleaningBars(bar)
+
+
+# -- output --------------------------------------------------------------------------------------
+
+
+def _print(settings: Settings, measured: Measured, about: dict[str, Any]) -> None:
+    from logstore.bench.commands.short import limits
+
+    if settings.output == "jsonl":
+        emit_lines(json.dumps(step.as_json()) for step in measured.steps)
+        return
+    bounds = limits()
+    if settings.output == "json":
+        emit_json({**about, **measured.as_json(), "limits_gb_per_s": bounds})
+        return
+    _show(measured, about)
+    machine = measured.as_json()["machine"]
+    emit(
+        f"\n{machine['processor']}, {plural(machine['cores'], 'core')}: copies memory at "
+        f"{bounds['memcpy']:.1f} GB/s, writes and syncs at {bounds['write_fsync']:.2f} GB/s"
+    )
+
+
+def _show(measured: Measured, about: dict[str, Any]) -> None:
+    rows = [
+        (step.name, step.mb_per_s, f"{format_count(step.records)} records, {_seconds(step)}")
+        for step in measured.steps
+    ]
+    passes = measured.report.to_json()["cleaned"]
+    if about["directory"] is not None or about["partitions"] > 1:
+        rows += [_partition_row(each) for each in passes[:PARTITIONS_SHOWN]]
+    emit_lines(bar_chart(rows))
+    hidden = len(passes) - PARTITIONS_SHOWN
+    if hidden > 0 and (about["directory"] is not None or about["partitions"] > 1):
+        emit(f"{plural(hidden, 'pass', 'passes')} more")
+    before = sum(each["bytes_read"] for each in passes)
+    after = sum(each["bytes_written"] for each in passes)
+    arrow = "→" if can_print("→") else "->"
+    emit(f"\ncleaned {format_size(before)} {arrow} {format_size(after)}")
+    for each in measured.report.not_cleaned:
+        emit(f"not cleaned: {each.topic}-{each.partition}: {each.text}")
+
+
+def _seconds(step: Any) -> str:
+    return f"{step.sample.wall_s:.2f} s, {step.sample.cpu_s:.2f} s of CPU"
+
+
+def _partition_row(item: dict[str, Any]) -> tuple[str, float, str]:
+    milliseconds = max(1, item["index_ms"] + item["clean_ms"])
+    detail = (
+        f"{format_count(item['messages_read'])} records, {item['index_ms']:,} ms mapping, "
+        f"{item['clean_ms']:,} ms rewriting"
+    )
+    name = f"  {item['topic']}-{item['partition']}"
+    return name, item["bytes_read"] / 1e3 / milliseconds, detail
+
+
+def bar_chart(rows: list[tuple[str, float, str]]) -> list[str]:
+    """Return lines of a bar for each (name, MB/s, detail), to one scale."""
+    glyph = "█" if can_print("█") else "#"
+    longest = max((speed for _, speed, _ in rows), default=0.0) or 1.0
+    table = Table(("", "", "MB/s", ""), right=("MB/s",))
+
+    def row(name: str, speed: float, detail: str) -> tuple[Cell, ...]:
+        cells = max(1, round(BAR_WIDTH * speed / longest))
+        return name, Styled(glyph * cells, "green"), f"{speed:,.0f}", Styled(detail, "dim")
+
+    return list(table.lines(row(*each) for each in rows))
