@@ -19,7 +19,6 @@ from logstore.broker.records import (
     RecordMetadata,
     new_record,
     read_records,
-    to_new_record,
 )
 from logstore.broker.setup import background_threads, directories_of, runtime_of
 from logstore.broker.writer import AppendedRange, BatchWriter
@@ -359,8 +358,7 @@ class Broker(Generic[ClockT]):
         """
         self._refuse_if_read_only("append")
         writer = self.batch_writer(topic, compression=compression, batch_records=batch_records)
-        for item in records:
-            writer.add(to_new_record(item), partition)
+        writer.add_all(records, partition)
         return writer.finish()
 
     def append_batches(

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from itertools import accumulate, islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.broker.open_batch import OpenBatch, estimated_size, limit_of
+from logstore.broker.records import to_new_record
 from logstore.errors import InvalidConfigurationError, UnknownTopicOrPartitionError
 from logstore.record.codecs import Codec
+from logstore.record.layout import HEADER_SIZE
+from logstore.record.records import SMALL_BATCH_RECORDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from logstore.broker.partitioner import Partitioner
-    from logstore.log.drafts import NewRecord
+    from logstore.broker.records import RecordLike
+    from logstore.log.drafts import AppendInfo, NewRecord
     from logstore.log.log import Log
+
+PAIRS_AT_A_TIME = 8192
+"""Records that are turned into columns at a time."""
 
 BATCH_BYTES = 16_384
 """Where a batch closes unless told otherwise: `batch.size` of Kafka's producer."""
@@ -107,6 +116,78 @@ class BatchWriter:
         if batch.add(record, size_bytes) or len(batch.items) == self._batch_records:
             self.flush(number)
 
+    def add_all(self, items: Iterable[RecordLike], partition: int | None = None) -> None:
+        """Take records as they come; the same batches, and errors, as with `add`.
+
+        Notes
+        -----
+        A list or tuple of many pairs of key and value, for one partition, goes by columns.
+        """
+        if isinstance(items, list | tuple) and len(items) > SMALL_BATCH_RECORDS:
+            start = 0
+            number = self._only_partition(partition)
+            if number is not None and not self._open:
+                start = self._add_pairs(items, number)
+            items = islice(items, start, None)
+        for item in items:
+            self.add(to_new_record(item), partition)
+
+    def _only_partition(self, partition: int | None) -> int | None:
+        """Return where all records go; None if keys decide, or there is no such partition."""
+        if partition is None:
+            return self.partitions[0] if len(self.partitions) == 1 else None
+        return partition if partition in self.partitions else None
+
+    def _add_pairs(self, items: Sequence[RecordLike], number: int) -> int:
+        """Append the batches that plain pairs of key and value fill; return how many they were.
+
+        What is left of the items begins a batch, ends the last one, or is no such pair.
+        """
+        from logstore.record.columns import (
+            BytesColumn,
+            encode_sections,
+            encodes_compiled,
+            row_sizes,
+        )
+
+        if not encodes_compiled(len(items)):
+            return 0
+        log = self._log_of(number)
+        done = 0
+        while pairs := _plain_pairs(items[done : done + PAIRS_AT_A_TIME]):
+            keys, values = map(BytesColumn.from_list, pairs)
+            is_last = done + len(keys) == len(items)
+            bounds = self._bounds(log, row_sizes(keys, values), whole=is_last)
+            if len(bounds) < 2:
+                break  # a batch larger than a look: one by one
+            sections = encode_sections(keys, values, bounds)
+            for first, last, section in zip(bounds, bounds[1:], sections, strict=False):
+                info = log.writer.append_section(
+                    section, last - first, keys.slice(first, last).null_rows, self._codec
+                )
+                self._note(number, info)
+            done += bounds[-1]
+        return done
+
+    def _bounds(self, log: Log, sizes: Iterable[int], *, whole: bool) -> list[int]:
+        """Return where batches begin and end; the last one may be short if they are the `whole`.
+
+        `sizes` has the bytes of each record's key and value.
+        """
+        batch_bytes = BATCH_BYTES if self._batch_records is None else None
+        room = limit_of(log.config, batch_bytes) - HEADER_SIZE
+        ends = list(accumulate(sizes, initial=0))
+        count = len(ends) - 1
+        bounds = [0]
+        while (first := bounds[-1]) < count:
+            last = max(bisect_right(ends, ends[first] + room) - 1, first + 1)
+            if self._batch_records is not None:
+                last = min(last, first + self._batch_records)
+            if last >= count and not whole:
+                break  # more may fit
+            bounds.append(min(last, count))
+        return bounds
+
     def partition_for(self, record: NewRecord, partition: int | None = None) -> int:
         """Return where a record goes; records without a key stay together in a batch."""
         if partition is not None:
@@ -126,7 +207,9 @@ class BatchWriter:
         batch = self._open.pop(number, None)
         if batch is None:
             return
-        info = batch.log.writer.append_records(batch.items, self._codec)
+        self._note(number, batch.log.writer.append_records(batch.items, self._codec))
+
+    def _note(self, number: int, info: AppendInfo) -> None:
         before = self._done.get(number)
         self._done[number] = AppendedRange(
             self.topic,
@@ -154,3 +237,15 @@ class BatchWriter:
         log = self._log_of(number)
         batch_bytes = BATCH_BYTES if self._batch_records is None else None
         return _OpenBatch(log, limit_of(log.config, batch_bytes))
+
+
+def _plain_pairs(
+    items: Sequence[RecordLike],
+) -> tuple[Sequence[bytes | None], Sequence[bytes | None]] | None:
+    """Return keys and values of items that are nothing but pairs of them; None if any is not."""
+    if set(map(type, items)) != {tuple} or set(map(len, items)) != {2}:
+        return None
+    keys, values = zip(*items, strict=True)
+    if not {*map(type, keys), *map(type, values)} <= {bytes, type(None)}:
+        return None
+    return keys, values

@@ -6,7 +6,7 @@ the topic's rules and gives the bytes of one batch with its offsets in place.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.errors import InvalidRecordError, InvalidTxnStateError
@@ -153,15 +153,8 @@ class RecordsDraft:
 
     def seal(self, codec: Codec, place: Placement) -> RecordBatch:
         """Validate and encode; see `ColumnsDraft.seal`."""
-        config, base, leader_epoch, now_ms = place
         records, timestamps = self._records, self._timestamps
-        first, largest = timestamps[0], max(timestamps)
-        if not timestamps_in_bounds(min(timestamps), largest, config, now_ms):
-            check_timestamps(timestamps, config, now_ms, _keyless(records))
-        if config.compact:
-            check_keys(_keyless(records), config)
-        stored = target_codec(config, codec)
-        append_time = config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
+        first = timestamps[0]
         if len(records) == 1:
             key, value, _, headers = records[0]
             section = encode_record(0, 0, key, value, encode_headers(headers))
@@ -170,20 +163,8 @@ class RecordsDraft:
                 (wrap_int64(timestamp - first), row, record[0], record[1], record[3])
                 for row, (record, timestamp) in enumerate(zip(records, timestamps, strict=True))
             )
-        batch = sealed_batch(
-            section,
-            codec=stored,
-            level=codec_level(config, stored),
-            base_offset=base,
-            last_offset_delta=len(records) - 1,
-            record_count=len(records),
-            base_timestamp=first,
-            max_timestamp=now_ms if append_time else largest,
-            timestamp_type=config.message_timestamp_type,
-            partition_leader_epoch=leader_epoch,
-        )
-        check_batch_size(len(batch.data), config)
-        return batch
+        times = _Times(first, min(timestamps), max(timestamps), timestamps)
+        return _sealed(section, times, lambda: _keyless(records), codec, place)
 
 
 def _keyless(records: Sequence[NewRecord]) -> list[int]:
@@ -226,11 +207,9 @@ class ColumnsDraft:
                 f"columns differ in length: {len(keys)} keys, {count} values,"
                 f" {len(timestamps)} timestamps, {len(headers)} headers"
             )
-        self._count = count
         self._keys = keys
         self._timestamps = timestamps
-        self._first_timestamp = int(timestamps[0])
-        self._section = encode_section(timestamps, keys, values, headers, self._first_timestamp)
+        self._section = encode_section(timestamps, keys, values, headers, int(timestamps[0]))
 
     def seal(self, codec: Codec, place: Placement) -> RecordBatch:
         """Validate, compress and put the header on.
@@ -247,28 +226,84 @@ class ColumnsDraft:
         InvalidRecordError, InvalidTimestampError, MessageSizeTooLargeError,
         RecordListTooLargeError
         """
-        config, base, leader_epoch, now_ms = place
-        null_rows = (self._keys.sizes < 0).nonzero()[0].tolist() if config.compact else []
-        largest = int(self._timestamps.max())
-        if not timestamps_in_bounds(int(self._timestamps.min()), largest, config, now_ms):
-            check_timestamps(self._timestamps.tolist(), config, now_ms, null_rows)
-        check_keys(null_rows, config)
-        append_time = config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
-        stored = target_codec(config, codec)
-        batch = sealed_batch(
+        stamps = self._timestamps
+        times = _Times(int(stamps[0]), int(stamps.min()), int(stamps.max()), stamps)
+        return _sealed(
             self._section,
-            codec=stored,
-            level=codec_level(config, stored),
-            base_offset=base,
-            last_offset_delta=self._count - 1,
-            record_count=self._count,
-            base_timestamp=self._first_timestamp,
-            max_timestamp=now_ms if append_time else largest,
-            timestamp_type=config.message_timestamp_type,
-            partition_leader_epoch=leader_epoch,
+            times,
+            self._keys.null_rows,
+            codec,
+            place,
         )
-        check_batch_size(len(batch.data), config)
-        return batch
+
+
+class SectionDraft:
+    """A section that is encoded, of records of one time, which is that of the append.
+
+    Parameters
+    ----------
+    section : memoryview
+        All timestamp deltas are 0.
+    count : int
+        Records in it, at least 1.
+    keyless : callable
+        Returns the indexes of the records whose key is null.
+    """
+
+    def __init__(
+        self, section: memoryview, count: int, keyless: Callable[[], Sequence[int]]
+    ) -> None:
+        self._section = section
+        self._count = count
+        self._keyless = keyless
+
+    def seal(self, codec: Codec, place: Placement) -> RecordBatch:
+        """Validate, compress and put the header on; see `ColumnsDraft.seal`."""
+        now_ms = place.now_ms
+        times = _Times(now_ms, now_ms, now_ms, [now_ms] * self._count)
+        return _sealed(self._section, times, self._keyless, codec, place)
+
+
+class _Times(NamedTuple):
+    """The timestamps of a batch: the first, the extremes, and all of them."""
+
+    first: int
+    lowest: int
+    largest: int
+    each: Sequence[int] | NDArray[np.int64]
+
+
+def _sealed(
+    section: bytes | memoryview,
+    times: _Times,
+    keyless: Callable[[], Sequence[int]],
+    codec: Codec,
+    place: Placement,
+) -> RecordBatch:
+    """Apply the topic's rules to an encoded section and put the header on; errors as `seal`."""
+    config, base, leader_epoch, now_ms = place
+    first, lowest, largest, timestamps = times
+    if not timestamps_in_bounds(lowest, largest, config, now_ms):
+        check_timestamps([int(each) for each in timestamps], config, now_ms, keyless())
+    if config.compact:
+        check_keys(keyless(), config)
+    count = len(timestamps)
+    append_time = config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
+    stored = target_codec(config, codec)
+    batch = sealed_batch(
+        section,
+        codec=stored,
+        level=codec_level(config, stored),
+        base_offset=base,
+        last_offset_delta=count - 1,
+        record_count=count,
+        base_timestamp=first,
+        max_timestamp=now_ms if append_time else largest,
+        timestamp_type=config.message_timestamp_type,
+        partition_leader_epoch=leader_epoch,
+    )
+    check_batch_size(len(batch.data), config)
+    return batch
 
 
 def draft_records(records: Sequence[NewRecord], now_ms: int) -> RecordsDraft | ColumnsDraft:

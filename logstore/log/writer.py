@@ -6,7 +6,7 @@ the lock they are sealed with the log's offsets and rules, and written to the ac
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from logstore.log.drafts import (
@@ -16,6 +16,7 @@ from logstore.log.drafts import (
     NewRecord,
     Placement,
     RecordsDraft,
+    SectionDraft,
     check_producers,
     draft_records,
     end_txn_batch,
@@ -113,7 +114,23 @@ class LogWriter:
             timestamps = np.full(len(values), now_ms, np.int64)
         return self._append(ColumnsDraft(keys, values, timestamps, headers), codec, now_ms)
 
-    def _append(self, draft: RecordsDraft | ColumnsDraft, codec: Codec, now_ms: int) -> AppendInfo:
+    def append_section(
+        self,
+        section: memoryview,
+        count: int,
+        keyless: Callable[[], Sequence[int]],
+        codec: Codec = Codec.NONE,
+    ) -> AppendInfo:
+        """Append one batch whose section is encoded, its records of the time of now.
+
+        Parameters are those of `SectionDraft`. Raises as `append_records` does.
+        """
+        now_ms = self._local.runtime.clock.now_ms()
+        return self._append(SectionDraft(section, count, keyless), codec, now_ms)
+
+    def _append(
+        self, draft: RecordsDraft | ColumnsDraft | SectionDraft, codec: Codec, now_ms: int
+    ) -> AppendInfo:
         local = self._local
         with local.lock:
             local.check_open()

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from logstore import jit
 from logstore.errors import InvalidRecordError
 from logstore.record import kernels
-from logstore.record.layout import MIN_RECORD_SIZE
+from logstore.record.layout import MAX_RECORD_OVERHEAD, MIN_RECORD_SIZE
 from logstore.record.records import Header, Record, RecordRow, decode_headers, encode_headers
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _NO_HEADERS = np.frombuffer(b"\0", np.uint8)
 _ROWS_AT_A_TIME = 1024
 
 _LISTED_SECONDS = 2e-6
-"""What `records.decode_records` takes for a record, about."""
+"""What `records.py` takes to decode or encode a record, about."""
 
 _DECODE_SECONDS = 30e-6
 _ENCODE_SECONDS = 45e-6
@@ -67,10 +67,15 @@ class BytesColumn:
     def from_list(cls, values: Iterable[bytes | None]) -> BytesColumn:
         """Copy byte strings and Nones into a new column. O(n + bytes)."""
         items = list(values)
-        sizes = np.fromiter(
-            (-1 if item is None else len(item) for item in items), np.int32, len(items)
-        )
-        joined = b"".join([item for item in items if item])
+        if None in items:
+            sizes = np.fromiter(
+                (-1 if item is None else len(item) for item in items), np.int32, len(items)
+            )
+            joined = b"".join([item for item in items if item])
+        else:
+            known = cast("list[bytes]", items)
+            sizes = np.fromiter(map(len, known), np.int32, len(items))
+            joined = b"".join(known)
         ends = np.cumsum(np.maximum(sizes, 0), dtype=np.int64)
         starts = np.zeros(len(items), np.int64)
         starts[1:] = ends[:-1]
@@ -85,6 +90,10 @@ class BytesColumn:
             return None
         start = int(self.starts[row])
         return self.data[start : start + size].tobytes()
+
+    def null_rows(self) -> list[int]:
+        """Return the rows that are null."""
+        return (self.sizes < 0).nonzero()[0].tolist()
 
     def slice(self, start: int, stop: int) -> BytesColumn:
         """Return rows [start, stop) over the same arena."""
@@ -291,3 +300,53 @@ def encode_section(
     )
     assert written == size, "encode_records and encoded_records_size must agree"
     return memoryview(out)  # type: ignore[arg-type]  # a NumPy array is a buffer
+
+
+def encode_sections(
+    keys: BytesColumn, values: BytesColumn, bounds: Sequence[int]
+) -> Iterator[memoryview]:
+    """Encode columns as the sections of several batches, whose records have one time a batch.
+
+    Parameters
+    ----------
+    keys, values : BytesColumn
+        n rows each; no record has headers.
+    bounds : sequence of int
+        Batch i has the rows [bounds[i], bounds[i + 1]).
+    """
+    count = len(keys)
+    headers = headers_column(None, count)
+    out = np.empty(len(keys.data) + len(values.data) + MAX_RECORD_OVERHEAD * count, np.uint8)
+    ends = np.empty(len(bounds) - 1, np.int64)
+    kernels.encode_sections(
+        np.array(bounds, np.int64),
+        np.zeros(count, np.int64),
+        _read_only(keys.data),
+        keys.starts,
+        keys.sizes,
+        _read_only(values.data),
+        values.starts,
+        values.sizes,
+        _read_only(headers.data),
+        headers.starts,
+        headers.sizes,
+        out,
+        ends,
+    )
+    sections = memoryview(out)  # type: ignore[arg-type]  # a NumPy array is a buffer
+    start = 0
+    for end in ends.tolist():
+        yield sections[start:end]
+        start = end
+
+
+def row_sizes(keys: BytesColumn, values: BytesColumn) -> list[int]:
+    """Return an upper bound of the bytes of each record without headers, encoded."""
+    sizes = np.maximum(keys.sizes, 0).astype(np.int64) + np.maximum(values.sizes, 0)
+    bounds: list[int] = (sizes + MAX_RECORD_OVERHEAD).tolist()
+    return bounds
+
+
+def encodes_compiled(count: int) -> bool:
+    """Tell whether a kernel is to encode so many records, rather than `records.encode_rows`."""
+    return jit.pays(kernels.encode_records, count * _LISTED_SECONDS)

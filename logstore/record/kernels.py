@@ -441,3 +441,49 @@ def encode_records(
         start = header_starts[index]
         position = copy_bytes(header_data, start, start + header_size, out, position)
     return position
+
+
+@kernel
+def encode_sections(
+    bounds: Int64s,
+    timestamp_deltas: Int64s,
+    key_data: Bytes,
+    key_starts: Int64s,
+    key_sizes: Int32s,
+    value_data: Bytes,
+    value_starts: Int64s,
+    value_sizes: Int32s,
+    header_data: Bytes,
+    header_starts: Int64s,
+    header_sizes: Int32s,
+    out: Bytes,
+    ends: Int64s,
+) -> None:
+    """Write the records sections of several batches one behind the other.
+
+    Parameters
+    ----------
+    bounds : (n + 1,) int64
+        Batch i has the rows [bounds[i], bounds[i + 1]), at least one; see `encode_records`.
+    ends : (n,) int64, out
+        Where the section of each batch ends in `out`.
+    """
+    position = 0
+    for batch in range(len(ends)):
+        first = bounds[batch]
+        last = bounds[batch + 1]
+        position += encode_records(
+            0,
+            timestamp_deltas[first:last],
+            key_data,
+            key_starts[first:last],
+            key_sizes[first:last],
+            value_data,
+            value_starts[first:last],
+            value_sizes[first:last],
+            header_data,
+            header_starts[first:last],
+            header_sizes[first:last],
+            out[position:],
+        )
+        ends[batch] = position

@@ -1,6 +1,7 @@
 """Columns of records: rows, arenas, and agreement with `records.py` at its edges."""
 
 import tracemalloc
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from logstore.record.columns import (
     BytesColumn,
     decode_section,
     encode_section,
+    encode_sections,
     headers_column,
 )
 from logstore.record.records import Record, encode_records
@@ -185,3 +187,17 @@ def test_writable_and_read_only_arenas_share_one_compilation():
     decode = len(kernels.decode_records.signatures)
     decode_section(section, 3, 0, 1000)
     assert len(kernels.decode_records.signatures) == decode
+
+
+def test_sections_of_several_batches_are_those_of_each():
+    """`encode_sections`, the kernel and what calls it."""
+    fields = [None, b"", b"k", b"value" * 30] * 3
+    column = BytesColumn.from_list(fields)
+    bounds = [0, 1, 5, 12]
+    sections = [bytes(section) for section in encode_sections(column, column, bounds)]
+    assert sections == [
+        encode_records(
+            [Record(row, 0, field, field) for row, field in enumerate(fields[first:last])], 0, 0
+        )
+        for first, last in pairwise(bounds)
+    ]
