@@ -173,11 +173,11 @@ class LogChooser:
                 if (decision := self._examine(log)) is not None
             }
             states = [decision.state for decision in decisions.values()]
-            self._max_dirty_ratio = max((each.cleanable_ratio for each in states), default=0.0)
+            self._max_dirty_ratio = max((state.cleanable_ratio for state in states), default=0.0)
             due = [log for log, decision in decisions.items() if decision.will_clean]
             if not due:
                 return None
-            delays = [each.max_compaction_delay_ms for each in states]
+            delays = [state.max_compaction_delay_ms for state in states]
             survey = Survey(max(delays), sum(delay > 0 for delay in delays), len(due))
             exact = self.kafka_exact
             due.sort(key=lambda log: selection_order(decisions[log], kafka_exact=exact))
@@ -225,7 +225,7 @@ class LogChooser:
                 moments.append(log.reader.steady(log.next_expiry_ms))
             except Exception as error:
                 self._marks.leave_alone(log, error)
-        return min((each for each in moments if each is not None), default=None)
+        return min((moment for moment in moments if moment is not None), default=None)
 
     def _next_moment_ms(self, log: Log) -> int | None:
         first_dirty = self.state_of(log).first_dirty_offset

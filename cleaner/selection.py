@@ -393,7 +393,7 @@ def next_moment_ms(log: Log, first_dirty: int, now_ms: int, *, kafka_exact: bool
     None if there is none. O(dirty segments).
     """
     roll_ms = None if kafka_exact else idle_roll_ms(log)
-    return next((each for each in _moments(log, first_dirty, roll_ms) if each > now_ms), None)
+    return next((moment for moment in _moments(log, first_dirty, roll_ms) if moment > now_ms), None)
 
 
 def _moments(log: Log, first_dirty: int, roll_ms: int | None) -> Iterator[int]:

@@ -194,7 +194,7 @@ class CleaningStates:
     def pause_idle(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Pause those of the partitions that nobody has, and return them."""
         with self._lock:
-            idle = [each for each in partitions if each not in self._states]
+            idle = [partition for partition in partitions if partition not in self._states]
             self._states.update(dict.fromkeys(idle, paused(1)))
         return idle
 

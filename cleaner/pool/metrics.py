@@ -65,16 +65,16 @@ def metrics_of(
 ) -> CleanerMetrics:
     """Read the gauges of a pool, or as far as they go without one."""
     passes = [worker.last_pass for worker in workers if worker.last_pass is not None]
-    written = sum(each.bytes_written for each in passes)
-    read = sum(each.bytes_read for each in passes)
+    written = sum(stats.bytes_written for stats in passes)
+    read = sum(stats.bytes_read for stats in passes)
     counts, sizes = manager.uncleanable_totals()
     return CleanerMetrics(
         # The reference truncates before it multiplies, and so shows 0 or 100 only (§15.5).
         max_buffer_utilization_percent=int(
-            100 * max((each.map_utilization for each in passes), default=0.0)
+            100 * max((stats.map_utilization for stats in passes), default=0.0)
         ),
         cleaner_recopy_percent=int(100 * written / max(read, 1)),
-        max_clean_time_secs=max((each.index_ms + each.clean_ms for each in passes), default=0)
+        max_clean_time_secs=max((stats.index_ms + stats.clean_ms for stats in passes), default=0)
         // 1000,
         max_compaction_delay_secs=max(
             (worker.last_survey.max_compaction_delay_ms for worker in workers), default=0

@@ -161,7 +161,7 @@ class CleanerPool:
         return replace(
             metrics,
             time_since_last_run_ms=min(
-                (metrics.time_since_last_run_ms, *(each.passed_ms(now_ms) for each in rounds))
+                (metrics.time_since_last_run_ms, *(missed.passed_ms(now_ms) for missed in rounds))
             ),
         )
 

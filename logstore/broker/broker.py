@@ -167,7 +167,7 @@ class Broker(Generic[ClockT]):
         self.close()
 
     def __repr__(self) -> str:
-        return f"Broker({', '.join(each.path for each in self.manager.directories)})"
+        return f"Broker({', '.join(directory.path for directory in self.manager.directories)})"
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(

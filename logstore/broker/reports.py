@@ -65,8 +65,12 @@ class CleanReport:
             "dry_run": self.dry_run,
             "cleaned": [stats.to_json() for stats in self.cleaned],
             "not_cleaned": [
-                {"topic": each.topic, "partition": each.partition, "reason": each.reason}
-                for each in self.not_cleaned
+                {
+                    "topic": partition.topic,
+                    "partition": partition.partition,
+                    "reason": partition.reason,
+                }
+                for partition in self.not_cleaned
             ],
             "passes_needed": {str(tp): count for tp, count in self.passes_needed.items()},
         }
@@ -192,7 +196,7 @@ class ExplainReport:
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON object of `logstore explain --format json`."""
-        return {"partitions": [each.to_json() for each in self.partitions]}
+        return {"partitions": [partition.to_json() for partition in self.partitions]}
 
 
 class DeleteRecordsResult(NamedTuple):

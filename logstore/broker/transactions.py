@@ -426,7 +426,7 @@ class TransactionCoordinator:
                 return None
             now_ms = self._runtime.clock.now_ms()
             known = self._load().by_id.values()
-            moments = [each.last_update_ms for each in known if each.state.is_idle]
+            moments = [metadata.last_update_ms for metadata in known if metadata.state.is_idle]
             return max(0, min(moments) + self.config.id_expiration_ms - now_ms) if moments else None
 
     def _abort_idle_ms(self) -> int | None:
@@ -441,7 +441,7 @@ class TransactionCoordinator:
 
     def _has_open(self) -> bool:
         known = () if self._stored is None else self._stored.by_id.values()
-        return any(each.state is TransactionState.ONGOING for each in known)
+        return any(metadata.state is TransactionState.ONGOING for metadata in known)
 
     def _expire_in_background(self) -> None:
         self.remove_expired()
@@ -628,7 +628,9 @@ class TransactionCoordinator:
                 continue
             largest = max(largest, *known, NO_PRODUCER_ID)
         stored = self._load().by_id.values()
-        return max(largest, max((each.producer_id for each in stored), default=NO_PRODUCER_ID))
+        return max(
+            largest, max((metadata.producer_id for metadata in stored), default=NO_PRODUCER_ID)
+        )
 
 
 def _not_mapped(

@@ -47,8 +47,8 @@ def confirmed(
     before: set[CheckFinding] = set()
     for number in range(1, LOOKS_MAX + 1):
         counts.restart()
-        found = [_calmed(each, counts) for each in look()]
-        odd = {each for each in found if each.severity != INFO}
+        found = [_calmed(row, counts) for row in look()]
+        odd = {row for row in found if row.severity != INFO}
         if number == LOOKS_MAX or not odd or (number > 1 and odd <= before):
             break
         before = odd

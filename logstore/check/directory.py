@@ -259,19 +259,19 @@ class Checker:
         checkpoints: dict[str, _Checkpoint] = {}
         for name in CHECKPOINTS:
             checkpoint = checkpoints[name] = _Checkpoint(self._fs.exists(f"{path}/{name}"))
-            for each in read_offsets(self._fs, f"{path}/{name}", self._limits.small_file_bytes):
-                checkpoint.take(each)
-                if isinstance(each, CheckFinding):
-                    yield each
-                elif each.topic_partition not in partitions:
+            for row in read_offsets(self._fs, f"{path}/{name}", self._limits.small_file_bytes):
+                checkpoint.take(row)
+                if isinstance(row, CheckFinding):
+                    yield row
+                elif row.topic_partition not in partitions:
                     # The cleaner's own is rewritten when it next stores an offset.
-                    is_stale = name == CLEANER_OFFSETS or each.topic_partition in going
+                    is_stale = name == CLEANER_OFFSETS or row.topic_partition in going
                     yield finding(
                         "checkpoint_unknown_partition",
                         f"{path}/{name}",
-                        each.position,
-                        offset=each.offset,
-                        found=str(each.topic_partition),
+                        row.position,
+                        offset=row.offset,
+                        found=str(row.topic_partition),
                         severity=INFO if is_stale else WARNING,
                     )
         for tp, directory in partitions.items():
@@ -326,8 +326,8 @@ class Checker:
         for name in CHECKPOINTS:
             path = f"{data_dir}/{name}"
             checkpoints[name] = _Checkpoint(self._fs.exists(path))
-            for each in read_offsets(self._fs, path, self._limits.small_file_bytes):
-                checkpoints[name].take(each)
+            for row in read_offsets(self._fs, path, self._limits.small_file_bytes):
+                checkpoints[name].take(row)
         return checkpoints
 
     def _one_partition(self, path: str, tp: TopicPartition | None) -> Iterator[CheckFinding]:
@@ -425,17 +425,17 @@ class Checker:
                 entries = read_snapshot(
                     self._fs, path, parsed.base_offset, self._limits.small_file_bytes
                 )
-                return (each for each in entries if isinstance(each, CheckFinding))
+                return (entry for entry in entries if isinstance(entry, CheckFinding))
             return self._segment_file(directory, path, parsed.base_offset)
         if parsed is not None and parsed.state in LEFTOVERS:
             check = LEFTOVERS[parsed.state]
             return iter([finding(check, path, offset=parsed.base_offset, severity=INFO)])
         if name == LEADER_EPOCHS:
             epochs = read_epochs(self._fs, path, self._limits.small_file_bytes)
-            return (each for each in epochs if not isinstance(each, EpochRow))
+            return (epoch for epoch in epochs if not isinstance(epoch, EpochRow))
         if name in CHECKPOINTS:
             rows = read_offsets(self._fs, path, self._limits.small_file_bytes)
-            return (each for each in rows if not isinstance(each, OffsetRow))
+            return (row for row in rows if not isinstance(row, OffsetRow))
         if name == TOPICS_FILE:
             return iter(self._topics(directory)[1])
         if name == MOVES_FILE:
@@ -454,9 +454,9 @@ class Checker:
         check = PartitionCheck(
             self._fs, directory, context, self.counts, self._limits, only_base_offset=base_offset
         )
-        for each in self._guarded(path, check.run()):
-            if each.path == path:
-                yield each
+        for row in self._guarded(path, check.run()):
+            if row.path == path:
+                yield row
 
     def _metadata_file(self, directory: str, path: str) -> Iterator[CheckFinding]:
         try:
@@ -507,7 +507,7 @@ def _is_compacted(
     if tp.topic in INTERNAL_COMPACTED_TOPICS:
         return True
     if (topic := topics.get(tp.topic)) is not None:
-        return _COMPACT in [each.strip() for each in topic.configs.get(_POLICY, "").split(",")]
+        return _COMPACT in [policy.strip() for policy in topic.configs.get(_POLICY, "").split(",")]
     return False if is_checkpointed else None
 
 

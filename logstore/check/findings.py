@@ -168,13 +168,13 @@ def limited(
     severity and check.
     """
     counts: dict[tuple[str, str], int] = {}
-    for each in findings:
-        kind = (each.severity, each.check)
+    for row in findings:
+        kind = (row.severity, row.check)
         totals[kind] = totals.get(kind, 0) + 1
-        key = (each.path, each.check)
+        key = (row.path, row.check)
         counts[key] = counts.get(key, 0) + 1
         if counts[key] <= LIMIT:
-            yield each
+            yield row
     for (path, check), count in counts.items():
         if count > LIMIT:
             more = f"{count - LIMIT} more of {check}"

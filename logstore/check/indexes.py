@@ -115,7 +115,7 @@ class _IndexCheck:
         return (
             len(window) == 2
             and self._rises(*window)
-            and not any(self._rises(entry, each) for each in window)
+            and not any(self._rises(entry, earlier) for earlier in window)
             and (last is None or self._rises(last, window[0]))
         )
 

@@ -112,9 +112,9 @@ class PartitionCheck:
 
     def run(self) -> Iterator[CheckFinding]:
         """Yield everything that is wrong."""
-        for each in self._run():
-            is_swapped = each.path in self._swapped
-            yield each._replace(path=f"{each.path}{SWAP_SUFFIX}") if is_swapped else each
+        for row in self._run():
+            is_swapped = row.path in self._swapped
+            yield row._replace(path=f"{row.path}{SWAP_SUFFIX}") if is_swapped else row
 
     def _run(self) -> Iterator[CheckFinding]:
         names = list(self._list())
@@ -126,7 +126,7 @@ class PartitionCheck:
         self._state.explain_gaps(sorted(logs))
         self._begin_history(min(logs, default=0) if self._only is None else self._only)
         if self._only is not None:
-            following = min((each for each in logs if each > self._only), default=None)
+            following = min((base for base in logs if base > self._only), default=None)
             yield from self._segment(self._only, following, [])
             return
         yield from names
@@ -135,7 +135,7 @@ class PartitionCheck:
         yield from epochs
         for base, following in pairwise([*sorted(logs), None]):
             assert base is not None
-            due = [each for each in snapshots if following is None or each < following]
+            due = [offset for offset in snapshots if following is None or offset < following]
             snapshots = snapshots[len(due) :]
             yield from self._segment(base, following, due)
         for offset in snapshots:

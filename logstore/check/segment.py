@@ -309,12 +309,12 @@ class SegmentCheck:
         marker: EndTxnMarker | None = None
         is_sound = True
         is_metadata = state.context.is_metadata
-        for each in verify_batch(batch, state.limits.batch_bytes, is_metadata=is_metadata):
-            if isinstance(each, CheckFinding):
+        for row in verify_batch(batch, state.limits.batch_bytes, is_metadata=is_metadata):
+            if isinstance(row, CheckFinding):
                 is_sound = False
-                yield each
+                yield row
             else:
-                marker = each
+                marker = row
         if header.is_control and marker is None and not is_sound:
             # It may have ended a transaction.
             self._is_certain = state.history.is_complete = False
@@ -393,11 +393,11 @@ class SegmentCheck:
             return
         if marker.is_abort:
             self._txn_index.abort(header.producer_id, header.last_offset)
-        for each in state.history.marker(header, marker, self._path, position):
-            if isinstance(each, AbortedTxn):
-                self._txn_index.expect(each)
+        for row in state.history.marker(header, marker, self._path, position):
+            if isinstance(row, AbortedTxn):
+                self._txn_index.expect(row)
             else:
-                yield each
+                yield row
 
     # -- the end -----------------------------------------------------------------------------
 

@@ -90,7 +90,7 @@ def read_table(
         yield finding("checkpoint_count", path, position, expected=len(lines) - 2, found=text)
     for position, text in lines[2:]:
         fields = _GAP.split(text.rstrip(" \t\v\f"))
-        if len(fields) == field_count and all(_is_natural(fields[each]) for each in numbers):
+        if len(fields) == field_count and all(_is_natural(fields[number]) for number in numbers):
             yield TableRow(position, fields)
         else:
             expected = f"{field_count} fields"

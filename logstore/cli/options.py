@@ -198,7 +198,7 @@ def checked_partition(broker: Broker, topic: str, partition: int | None) -> list
     """
     from logstore.errors import UnknownTopicOrPartitionError
 
-    names = [each.name for each in broker.topics()]
+    names = [known.name for known in broker.topics()]
     if topic not in names:
         raise UnknownTopicOrPartitionError(unknown_topic(topic, names))
     return [tp.partition for tp in broker.partitions(topic, partition)]
@@ -453,7 +453,7 @@ def choose(
     if topic is not None:
         checked_partition(broker, topic, partition)
     if overrides:
-        for name in [each.name for each in broker.topics()] if topic is None else [topic]:
+        for name in [known.name for known in broker.topics()] if topic is None else [topic]:
             broker.override_configs(name, overrides)
 
 

@@ -202,7 +202,7 @@ def _overruled(texts: Mapping[str, str]) -> frozenset[str]:
     return frozenset(
         synonym.key
         for row in TOPIC_KEYS.values()
-        for synonym in [each for each in row.synonyms if each.key in texts][1:]
+        for synonym in [found for found in row.synonyms if found.key in texts][1:]
         if synonym.ranges is not None
     )
 

@@ -47,7 +47,7 @@ OLD_BROKER_NAMES = (
     OldName("log.cleanup.interval.mins", "log.retention.check.interval.ms", "minutes, times 60000"),
 )
 
-_TODAY = {each.old: each.current for each in OLD_BROKER_NAMES}
+_TODAY = {name.old: name.current for name in OLD_BROKER_NAMES}
 
 
 def translate_policy(key: str, text: str, current: str, notes: list[str]) -> tuple[str, str]:

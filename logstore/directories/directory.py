@@ -518,7 +518,11 @@ class LogDirectory:
         """Remove the folders whose time has come, or all of them; return how many."""
         with self._removing:
             now_ms = self.runtime.clock.monotonic_ms()
-            due = [each for each in self._folder_deletions if force or each.due_ms <= now_ms]
+            due = [
+                deletion
+                for deletion in self._folder_deletions
+                if force or deletion.due_ms <= now_ms
+            ]
             for each in due:
                 remove_tree(self.runtime.fs, each.path)
                 self._folder_deletions.remove(each)

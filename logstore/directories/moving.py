@@ -60,7 +60,7 @@ def find_directory(directories: Sequence[LogDirectory], log_dir: str) -> LogDire
     for directory in directories:
         if directory.path == path:
             return directory
-    known = ", ".join(each.path for each in directories)
+    known = ", ".join(directory.path for directory in directories)
     raise LogDirNotFoundError(f"{log_dir} is none of the data directories, which are {known}")
 
 
@@ -248,11 +248,15 @@ class _HalfMove:
         self._tp = topic_partition
         self._move = move
         self._all = directories
-        self._target = next((each for each in directories if each.path == move.target), None)
+        self._target = next(
+            (directory for directory in directories if directory.path == move.target), None
+        )
         self._copies = [
-            each
-            for each in directories
-            if each is not source and each.is_online and topic_partition in each.partitions
+            directory
+            for directory in directories
+            if directory is not source
+            and directory.is_online
+            and topic_partition in directory.partitions
         ]
 
     def settle(self) -> None:
@@ -288,7 +292,7 @@ class _HalfMove:
     def _doubt(self) -> str | None:
         """Return why nobody knows whether the partition lives in the target by now."""
         target, where = self._target, self._move.target
-        offline = [each.path for each in self._all if not each.is_online]
+        offline = [directory.path for directory in self._all if not directory.is_online]
         if (target is None and offline) or (target is not None and not target.is_online):
             return f"it was being moved to {where}; offline is {', '.join(offline)}"
         if target is None and self._source.runtime.fs.is_dir(f"{where}/{self._tp}"):

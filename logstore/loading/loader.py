@@ -384,7 +384,7 @@ class LogLoader:
         )
         if recovery is not None:
             self._note_recovery(path, recovery)
-        bases = ", ".join(str(each.base_offset) for each in new)
+        bases = ", ".join(str(part.base_offset) for part in new)
         self.files.note(
             "split_segment", path, f"offsets more than 2^31-1 above its base; now at {bases}"
         )

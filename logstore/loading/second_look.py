@@ -133,7 +133,7 @@ class Views:
             parts = {name: parse_segment_file(name) for name in base.list_dir(folder)}
         except FileNotFoundError:
             raise UnknownTopicOrPartitionError(f"{folder} is gone") from None
-        logs = [each.base_offset for each in parts.values() if each and each.kind == LOG_SUFFIX]
+        logs = [part.base_offset for part in parts.values() if part and part.kind == LOG_SUFFIX]
         last = max(logs, default=0)
         found: dict[str, tuple[int, FileStat | None]] = {}
         for name, each in parts.items():

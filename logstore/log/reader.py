@@ -272,8 +272,8 @@ class LogReader:
             following = local.segments.higher(segment.base_offset)
             upper = local.log_end.offset if following is None else following.base_offset
         found: list[AbortedRange] = []
-        for each in local.segments.from_offset(segment.base_offset):
-            transactions, complete = each.collect_aborted_txns(start_offset, upper)
+        for later in local.segments.from_offset(segment.base_offset):
+            transactions, complete = later.collect_aborted_txns(start_offset, upper)
             found += [AbortedRange(t.producer_id, t.first_offset) for t in transactions]
             if complete:
                 break

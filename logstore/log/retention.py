@@ -211,7 +211,7 @@ def _predicate(
     if rule is RetentionRule.LOG_START:
         return _log_start_rule(bounds.log_start_offset)
     if rule is RetentionRule.SIZE:
-        return _size_rule(sum(each.size_bytes for each in segments), config.retention_bytes)
+        return _size_rule(sum(segment.size_bytes for segment in segments), config.retention_bytes)
     return _time_rule(config.retention_ms, now_ms)
 
 

@@ -104,10 +104,10 @@ def split_segment(
                 remove_cleaned(runtime.fs, directory, each.base_offset)
             remove_cleaned(runtime.fs, directory, base_offset)
         raise
-    assert sum(each.size_bytes for each in new) == end, "a split keeps every byte"
+    assert sum(part.size_bytes for part in new) == end, "a split keeps every byte"
     if before_cut is not None and end < segment.size_bytes:
         before_cut()
-    bases = [each.base_offset for each in new]
+    bases = [part.base_offset for part in new]
     logger.info("%s: split into segments %s", segment.log_path, bases)
     swap_segments(runtime.fs, directory, segments, new, [segment])
     if VERIFY:

@@ -134,7 +134,9 @@ class LogRegistry:
         # They are refused again when used, and keep their directory from being called clean.
         for tp in refused:
             self._homes[tp].half_opened.add(tp)
-        reasons = [each.offline_reason for each in self.directories if not each.is_online]
+        reasons = [
+            directory.offline_reason for directory in self.directories if not directory.is_online
+        ]
         if len(reasons) == len(self.directories):
             raise KafkaStorageError(
                 f"every data directory is offline: {'; '.join(map(str, reasons))}"

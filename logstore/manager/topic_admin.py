@@ -192,7 +192,9 @@ class TopicAdmin:
     def _delete(self, name: str, delay_ms: int) -> None:
         self._registry.remove_partitions(name, delay_ms)
         self._catalog.forget_override(name)
-        offline = [each.path for each in self._registry.directories if not each.is_online]
+        offline = [
+            directory.path for directory in self._registry.directories if not directory.is_online
+        ]
         if offline:
             raise KafkaStorageError(
                 f"topic '{name}' may have partitions in {', '.join(offline)}, which is offline:"

@@ -285,8 +285,8 @@ class ProducerStateManager:
             for entry in self._producers.values()
             if not self._is_expired(entry, now_ms)
         ]
-        moments = [each + self.producer_id_expiration_ms for each in last]
-        return min((each for each in moments if each > now_ms), default=None)
+        moments = [last_ms + self.producer_id_expiration_ms for last_ms in last]
+        return min((moment for moment in moments if moment > now_ms), default=None)
 
     def truncate_and_reload(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
         """Go back to the newest state known on disk within the log's bounds.

@@ -93,8 +93,8 @@ def _print(done: Run) -> None:
     emit(
         f"{made.topic}: {format_count(made.records)} records in "
         f"{plural(made.partitions, 'partition')}, {format_size(made.bytes)}; cleaned "
-        f"{format_size(sum(each['bytes_read'] for each in passes))} to "
-        f"{format_size(sum(each['bytes_written'] for each in passes))}"
+        f"{format_size(sum(stats['bytes_read'] for stats in passes))} to "
+        f"{format_size(sum(stats['bytes_written'] for stats in passes))}"
     )
     emit("")
     print_stages(done.seconds, made.records)

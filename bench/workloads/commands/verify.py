@@ -181,11 +181,11 @@ def _kinds(verdict: Verdict) -> Iterator[tuple[str, str, str]]:
 def _examples(verdict: Verdict) -> Iterator[tuple[str, str, str, str]]:
     from logstore.cli.show.output import display_bytes
 
-    for each in verdict.examples:
-        key = each["key"]
+    for example in verdict.examples:
+        key = example["key"]
         yield (
-            each["kind"],
-            f"{each['topic']}-{each['partition']}",
-            "" if each["offset"] is None else str(each["offset"]),
+            example["kind"],
+            f"{example['topic']}-{example['partition']}",
+            "" if example["offset"] is None else str(example["offset"]),
             display_bytes(None if key is None else bytes.fromhex(key)),
         )

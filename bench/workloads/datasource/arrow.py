@@ -87,19 +87,19 @@ def record_batch(
 
 def _together(topic: str, partition: int, parts: Sequence[Stored]) -> _Rows:
     columns = [part.columns for part in parts]
-    counts = [len(each) for each in columns]
+    counts = [len(column) for column in columns]
     data, extents = columns[0].data, columns[0].extents
     if len(parts) > 1:
-        sizes = np.array([len(each.data) for each in columns], np.int64)
-        data = np.concatenate([each.data for each in columns])
-        extents = np.concatenate([each.extents for each in columns])
+        sizes = np.array([len(column.data) for column in columns], np.int64)
+        data = np.concatenate([column.data for column in columns])
+        extents = np.concatenate([column.extents for column in columns])
         extents[:, _STARTS] += np.repeat(np.cumsum(sizes) - sizes, counts)[:, None]
     return _Rows(
         topic,
         partition,
         data,
-        np.concatenate([each.offsets for each in columns]),
-        np.concatenate([each.timestamps for each in columns]),
+        np.concatenate([column.offsets for column in columns]),
+        np.concatenate([column.timestamps for column in columns]),
         extents,
         counts,
         parts,
@@ -129,7 +129,7 @@ def _utf8(strings: pa.Array) -> pa.Array:
     try:
         return strings.cast(pa.string())
     except pa.ArrowInvalid:
-        texts = [each.decode("utf-8", "replace") for each in strings.to_pylist()]
+        texts = [text.decode("utf-8", "replace") for text in strings.to_pylist()]
         return pa.array(texts, pa.string())
 
 
@@ -236,10 +236,10 @@ def _headers(rows: _Rows, kind: pa.DataType) -> pa.Array:
         remaining[some] -= 1
         more = remaining[some] > 0
         some, place = some[more], place[more]
-    fields = [np.concatenate(each) for each in zip(*found, strict=True)]
+    fields = [np.concatenate(parts) for parts in zip(*found, strict=True)]
     fields = fields or [np.empty(0, np.int64)] * 5
     order = np.argsort(fields[0], kind="stable")
-    _, key_starts, key_sizes, value_starts, value_sizes = (each[order] for each in fields)
+    _, key_starts, key_sizes, value_starts, value_sizes = (field[order] for field in fields)
     pairs = pa.StructArray.from_arrays(
         [_utf8(_strings(data, key_starts, key_sizes)), _strings(data, value_starts, value_sizes)],
         fields=list(kind.value_type),
@@ -344,5 +344,5 @@ def _sizes(strings: pa.Array) -> pa.Array:
 
 def _as_varints(numbers: NDArray[np.int64]) -> pa.Array:
     distinct, rows = np.unique(numbers, return_inverse=True)
-    codes = pa.array([encode_varint(int(each)) for each in distinct], pa.binary())
+    codes = pa.array([encode_varint(int(delta)) for delta in distinct], pa.binary())
     return codes.take(pa.array(rows))

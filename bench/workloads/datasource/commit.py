@@ -97,7 +97,7 @@ class WriteJob:
         _sweep_leftovers(fs, path)
         if not overwrite and fs.is_dir(path):
             names = [parse_log_dir(name) for name in fs.list_dir(path)]
-            found = [each.topic_partition for each in names if each and not each.state]
+            found = [name.topic_partition for name in names if name and not name.state]
             _refuse_existing(TopicStore(fs, path), found, topics, path)
         make_dirs_durably(fs, path)
         job = cls(path, f"{path}/{JOB_DIR_PREFIX}{uuid.uuid4().hex}", overwrite)
@@ -140,11 +140,11 @@ class WriteJob:
         KafkaStorageError
             The data directory is in use by another process, or the disk failed.
         """
-        topics = [_identified(each, runtime.rng) for each in topics]
+        topics = [_identified(topic, runtime.rng) for topic in topics]
         partitions = by_partition(written)
-        wanted = {TopicPartition(each.name, n) for each in topics for n in each.partitions}
+        wanted = {TopicPartition(topic.name, n) for topic in topics for n in topic.partitions}
         assert wanted == partitions.keys(), "a topic's partitions are all written, and no others"
-        names = [each.name for each in topics]
+        names = [topic.name for topic in topics]
         _wait_for_lock(self.path)
         directory = LogDirectory(runtime, self.path, read_only=False)
         try:
@@ -152,12 +152,14 @@ class WriteJob:
             store = TopicStore(runtime.fs, self.path)
             if not self.overwrite:
                 _refuse_existing(store, directory.partitions, names, self.path)
-            store.put(replace(each, deleting=True) for each in topics)
+            store.put(replace(topic, deleting=True) for topic in topics)
             if producer_ids:
                 # What is expired no log remembers: a new producer might get such an id.
                 ProducerIds(runtime.fs, self.path, runtime.lock(), lambda: producer_ids - 1).take()
             _retire(directory, names)
-            ids = {each.name: decode_topic_id(each.id) for each in topics if each.id is not None}
+            ids = {
+                topic.name: decode_topic_id(topic.id) for topic in topics if topic.id is not None
+            }
             _move_in(directory, partitions, ids)
             store.put(topics)
             directory.delete_retired_folders(force=True)
@@ -219,13 +221,13 @@ def by_partition(written: Iterable[WrittenPartition]) -> dict[TopicPartition, Wr
         Two tasks wrote one partition.
     """
     found: dict[TopicPartition, WrittenPartition] = {}
-    for each in written:
-        tp = TopicPartition(each.topic, each.partition)
+    for task in written:
+        tp = TopicPartition(task.topic, task.partition)
         if tp in found:
             raise InvalidRecordError(
                 f"rows of {tp} came from several tasks: repartitionById(n, 'partition') is missing"
             )
-        found[tp] = each
+        found[tp] = task
     return found
 
 

@@ -29,7 +29,7 @@ def refuse_unknown(options: Mapping[str, str], known: Sequence[str], prefix: str
     InvalidConfigurationError
         One is unknown; the message has the nearest.
     """
-    names = {each.lower() for each in known}
+    names = {name.lower() for name in known}
     for option in options:
         is_free = bool(prefix) and option.lower().startswith(prefix)
         if option.lower() not in names and not is_free:
@@ -54,7 +54,7 @@ def names_of(text: str | None) -> list[str] | None:
     """Return the items of a comma-separated option; None if it is not given."""
     if text is None:
         return None
-    return [each.strip() for each in text.split(",") if each.strip()]
+    return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def number_of(option: str, text: str) -> int:

@@ -215,10 +215,10 @@ class LogstoreWriter(DataSourceArrowWriter):
             The data directory is in use by another process, or the disk failed.
         """
         written = [
-            each
+            partition
             for message in messages
             if isinstance(message, TaskMessage)
-            for each in message.partitions
+            for partition in message.partitions
         ]
         written = _all_partitions(self.job, self.options, written)
         numbers: dict[str, list[int]] = {}

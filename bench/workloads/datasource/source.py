@@ -138,8 +138,8 @@ class LogstoreDataSource(DataSource):
         """
         refuse_unknown(self.options, OPTIONS)
         own = self.schema()
-        if [(each.name, each.dataType) for each in schema] != [
-            (each.name, each.dataType) for each in own
+        if [(column.name, column.dataType) for column in schema] != [
+            (column.name, column.dataType) for column in own
         ]:
             raise InvalidConfigurationError(
                 "the schema is that of the data source; the option columns chooses from it"
@@ -279,7 +279,7 @@ def _offsets(options: Mapping[str, str], names: tuple[str, str], default: str) -
     text = one_of(options, *names)
     if text is None:
         return _Offsets(default, {})
-    name = next(each for each in names if options.get(each) is not None)
+    name = next(option for option in names if options.get(option) is not None)
     if not text.lstrip().startswith("{"):
         return _Offsets(text if text in _EDGES.values() else number_of(name, text), {})
     form = '{"topic": {"0": 23, "1": -1}}'
@@ -316,7 +316,7 @@ def _assigned(options: Mapping[str, str]) -> dict[str, list[int]] | None:
     form = '{"topic": [0, 1]}'
     assigned = {}
     for topic, numbers in json_of("assign", text, form).items():
-        if not isinstance(numbers, list) or not all(type(each) is int for each in numbers):
+        if not isinstance(numbers, list) or not all(type(number) is int for number in numbers):
             raise InvalidConfigurationError(f"assign: {text!r} is not of the form {form}")
         assigned[topic] = numbers
     return assigned

@@ -208,7 +208,7 @@ def _uncommitted(log: Log, start: int, end: int) -> tuple[Transaction, ...]:
     for segment in log.segments.from_offset(start):
         aborted, complete = segment.collect_aborted_txns(start, end)
         found += [
-            Transaction(each.producer_id, each.first_offset, each.last_offset) for each in aborted
+            Transaction(txn.producer_id, txn.first_offset, txn.last_offset) for txn in aborted
         ]
         if complete:
             break
@@ -294,7 +294,7 @@ class _Fates:
     def __init__(self, transactions: Sequence[Transaction]) -> None:
         # Those of one producer follow one another, an open one last.
         self._by_producer: dict[int, list[Transaction]] = {}
-        for each in sorted(transactions, key=lambda each: each.first):
+        for each in sorted(transactions, key=lambda transaction: transaction.first):
             self._by_producer.setdefault(each.producer_id, []).append(each)
 
     def uncommitted(self, batch: RecordBatch) -> bool | None:

@@ -352,7 +352,8 @@ def _unproven(
         yield TOMBSTONES
     both = [new[tp].config for tp in old.keys() & new.keys()]
     if not asked.judges_lags and any(
-        each.min_compaction_lag_ms > 0 or each.max_compaction_lag_ms < INT64_MAX for each in both
+        config.min_compaction_lag_ms > 0 or config.max_compaction_lag_ms < INT64_MAX
+        for config in both
     ):
         yield LAGS
     if any(asked.now_ms is None or not _is_by_age(new[tp]) for tp in _shortened(old, new)):

@@ -55,7 +55,7 @@ class Orders(NamedTuple):
     @classmethod
     def of(cls, rules: Mapping[tuple[str, int], Rules]) -> Orders:
         """Return those of some rules."""
-        return cls(tuple(dict.fromkeys(each.order for each in rules.values())))
+        return cls(tuple(dict.fromkeys(rule.order for rule in rules.values())))
 
     @property
     def versioned(self) -> bool:

@@ -98,19 +98,19 @@ class Verdict:
         """Return what verdicts on different partitions say together."""
         counts = Counter[str]()
         shown: list[dict[str, Any]] = []
-        for each in verdicts:
-            counts.update(each.violations)
+        for one in verdicts:
+            counts.update(one.violations)
         for kind in KINDS:
-            own = [e for each in verdicts for e in each.examples if e["kind"] == kind]
+            own = [e for verdict in verdicts for e in verdict.examples if e["kind"] == kind]
             shown += in_order(own)[:examples]
         return cls(
             {kind: counts[kind] for kind in KINDS if counts[kind]},
             shown,
-            sum(each.records_before for each in verdicts),
-            sum(each.records_after for each in verdicts),
-            tuple(dict.fromkeys(note for each in verdicts for note in each.notes)),
-            sum(each.gone_from_front for each in verdicts),
-            tuple(dict.fromkeys(name for each in verdicts for name in each.unproven)),
+            sum(verdict.records_before for verdict in verdicts),
+            sum(verdict.records_after for verdict in verdicts),
+            tuple(dict.fromkeys(note for verdict in verdicts for note in verdict.notes)),
+            sum(verdict.gone_from_front for verdict in verdicts),
+            tuple(dict.fromkeys(name for verdict in verdicts for name in verdict.unproven)),
         )
 
     @property

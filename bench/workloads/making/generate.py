@@ -154,10 +154,10 @@ def _generated(spec: Spec, made: list[MadePartition], seconds: dict[str, float])
     return Generated(
         spec.topic,
         spec.partitions,
-        sum(each.records for each in made),
-        sum(each.batches for each in made),
-        sum(each.markers for each in made),
-        sum(each.bytes for each in made),
+        sum(part.records for part in made),
+        sum(part.batches for part in made),
+        sum(part.markers for part in made),
+        sum(part.bytes for part in made),
         seconds,
     )
 
@@ -214,16 +214,16 @@ def _made_rows(
     began_ms = SystemClock().now_ms()
     rows = [
         {
-            "partition": each.written.partition,
-            "folder": each.written.folder,
-            "end_offset": each.written.end_offset,
-            "records": each.records,
-            "batches": each.batches,
-            "markers": each.markers,
-            "bytes": each.bytes,
+            "partition": partition.written.partition,
+            "folder": partition.written.folder,
+            "end_offset": partition.written.end_offset,
+            "records": partition.records,
+            "batches": partition.batches,
+            "markers": partition.markers,
+            "bytes": partition.bytes,
             "began_ms": began_ms,
         }
-        for each in write_partitions(spec, _received(parcels), job.task_dir())
+        for partition in write_partitions(spec, _received(parcels), job.task_dir())
     ]
     schema = pa.schema(
         [("partition", pa.int32()), ("folder", pa.string())]

@@ -148,10 +148,10 @@ class PartitionFiles:
         if not self._pending:
             return
         pending, self._pending = self._pending, []
-        groups = [pending] if self._fit_the_segment(pending) else [[each] for each in pending]
+        groups = [pending] if self._fit_the_segment(pending) else [[batch] for batch in pending]
         for group in groups:
             self._clock.set_ms(group[-1].at_ms)
-            data = b"".join([each.data for each in group])
+            data = b"".join([sealed.data for sealed in group])
             self._log.writer.append_batches(data, AppendOrigin.REPLICATION)
         assert self._log.log_end_offset == self._next_offset, "all batches were whole and taken"
 
@@ -166,8 +166,8 @@ class PartitionFiles:
             return False
         index, times = segment.offset_index, segment.time_index
         room = min(index.max_entries - index.entries, times.max_entries - times.entries)
-        size = sum(len(each.data) for each in pending)
-        latest = max(each.max_timestamp for each in pending)
+        size = sum(len(batch.data) for batch in pending)
+        latest = max(batch.max_timestamp for batch in pending)
         reason = segment.roll_reason(size, latest, self._next_offset - 1, pending[-1].at_ms)
         return reason is None and room > len(pending) + 1
 

@@ -104,10 +104,10 @@ class ParquetTarget:
     def _refuse_foreign(self) -> None:
         if not self._target.is_dir():
             raise InvalidConfigurationError(f"{self._target} is no directory")
-        for each in self._target.iterdir():
-            if each.name != SUCCESS and not each.name.endswith((".parquet", ".crc")):
+        for path in self._target.iterdir():
+            if path.name != SUCCESS and not path.name.endswith((".parquet", ".crc")):
                 raise InvalidConfigurationError(
-                    f"{self._target} holds {each.name}, which is no Parquet: it is not replaced"
+                    f"{self._target} holds {path.name}, which is no Parquet: it is not replaced"
                 )
 
 

@@ -125,7 +125,7 @@ def _create(
     broker: Broker, topic: str, partition: int | None, overrides: Mapping[str, str]
 ) -> bool:
     """Create the topic unless it is there; tell whether it was created."""
-    if any(each.name == topic for each in broker.topics()):
+    if any(known.name == topic for known in broker.topics()):
         return False
     broker.create_topic(topic, 1 if partition is None else partition + 1, overrides)
     return True
@@ -266,7 +266,7 @@ def _reason(error: Exception) -> str:
 
 
 def _report(settings: Settings, appended: list[AppendedRange], skipped: int) -> None:
-    items = [each._asdict() for each in appended]
+    items = [stored._asdict() for stored in appended]
     if settings.output == "json":
         emit_json({"appended": items, "skipped": skipped})
     elif settings.output == "jsonl":
@@ -279,15 +279,15 @@ def _report(settings: Settings, appended: list[AppendedRange], skipped: int) -> 
 
 def _show(appended: list[AppendedRange], skipped: int) -> None:
     # A handful of lines needs no table, and rich takes longer to load than they take to append.
-    for each in appended:
+    for stored in appended:
         span = (
-            f"offset {each.first_offset}"
-            if each.first_offset == each.last_offset
-            else f"offsets {each.first_offset}-{each.last_offset}"
+            f"offset {stored.first_offset}"
+            if stored.first_offset == stored.last_offset
+            else f"offsets {stored.first_offset}-{stored.last_offset}"
         )
         print(
-            f"{each.topic}-{each.partition}: {plural(each.records, 'record')} at {span}, "
-            f"{format_size(each.bytes)}"
+            f"{stored.topic}-{stored.partition}: {plural(stored.records, 'record')} at {span}, "
+            f"{format_size(stored.bytes)}"
         )
     if not appended:
         print("nothing appended")

@@ -76,7 +76,7 @@ def check(settings: Settings, path: str | None) -> int:
     note_writers(around)
     findings = confirmed(look, counts, lambda: bool(writers_of(around)), settings.clock())
     if path is not None:
-        findings = (each._replace(path=_as_given(each.path, path)) for each in findings)
+        findings = (finding._replace(path=_as_given(finding.path, path)) for finding in findings)
     with ProgressBar() as bar:
         if bar.visible:
             total = checker.log_bytes(paths)
@@ -109,15 +109,15 @@ def _print(settings: Settings, findings: list[CheckFinding], counts: CheckCounts
     """Print how often each check found something, then the findings, the gravest first."""
     from logstore.check.findings import SEVERITIES
 
-    findings.sort(key=lambda each: SEVERITIES.index(each.severity))
+    findings.sort(key=lambda finding: SEVERITIES.index(finding.severity))
     kinds = sorted(counts.findings, key=lambda kind: (SEVERITIES.index(kind[0]), kind[1]))
     if settings.as_table:
         if findings:
             _overview(kinds, counts)
-        emit_lines(_line(each) for each in findings)
+        emit_lines(_line(finding) for finding in findings)
         _summary(counts)
     elif settings.output == "jsonl":
-        emit_lines(json.dumps(each._asdict()) for each in findings)
+        emit_lines(json.dumps(finding._asdict()) for finding in findings)
     else:
         checks = [
             {"check": check, "severity": severity, "count": counts.findings[severity, check]}
@@ -126,7 +126,7 @@ def _print(settings: Settings, findings: list[CheckFinding], counts: CheckCounts
         emit_json(
             {
                 "checks": checks,
-                "findings": [each._asdict() for each in findings],
+                "findings": [finding._asdict() for finding in findings],
                 "segments": counts.segments,
                 "batches": counts.batches,
                 "records": counts.records,
@@ -179,7 +179,7 @@ def _summary(counts: CheckCounts) -> None:
         if (total := counts.total(name))
     ]
     if not (counts.total("error") or counts.total("warning")):
-        told = ["nothing found", *(f"but {each}" for each in told)]
+        told = ["nothing found", *(f"but {text}" for text in told)]
         emit(f"{looked_at}: {' '.join(told)}")
         return
     emit(f"{looked_at}: {', '.join(told)}")

@@ -146,7 +146,7 @@ def clean(
     _print(settings, report)
     if settings.as_table and out is not None:
         emit(f"\nthe cleaned copy is in {out}; the original was not touched")
-    reasons = {each.reason for each in report.not_cleaned}
+    reasons = {obstacle.reason for obstacle in report.not_cleaned}
     return 1 if UNCLEANABLE in reasons else 0
 
 
@@ -260,11 +260,11 @@ def _show(report: CleanReport) -> None:
         emit_lines(
             table.lines(
                 (
-                    f"{each.topic}-{each.partition}",
-                    REASONS.get(each.reason, each.reason),
-                    each.text,
+                    f"{obstacle.topic}-{obstacle.partition}",
+                    REASONS.get(obstacle.reason, obstacle.reason),
+                    obstacle.text,
                 )
-                for each in report.not_cleaned
+                for obstacle in report.not_cleaned
             )
         )
 

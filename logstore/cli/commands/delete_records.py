@@ -129,7 +129,7 @@ def delete_records(
             offsets = _offset_of(broker, topic, partition, before)
         outcomes = _delete(broker, offsets)
         _print(settings, outcomes)
-    return 1 if any(each.result.error is not None for each in outcomes) else 0
+    return 1 if any(outcome.result.error is not None for outcome in outcomes) else 0
 
 
 def _read_request(file: IO[bytes]) -> Mapping[TopicPartition, int]:
@@ -191,9 +191,9 @@ def _state(broker: Broker, tp: TopicPartition) -> State | None:
 
 def _print(settings: Settings, outcomes: Sequence[Outcome]) -> None:
     if settings.output == "json":
-        emit_json({"partitions": [_item(each) for each in outcomes]})
+        emit_json({"partitions": [_item(outcome) for outcome in outcomes]})
     elif settings.output == "jsonl":
-        emit_lines(json.dumps(_item(each)) for each in outcomes)
+        emit_lines(json.dumps(_item(outcome)) for outcome in outcomes)
     else:
         _show(outcomes)
     for each in outcomes:
@@ -210,7 +210,7 @@ def _item(outcome: Outcome) -> dict[str, Any]:
 
 
 def _show(outcomes: Iterable[Outcome]) -> None:
-    rows = [_row(each) for each in outcomes]
+    rows = [_row(outcome) for outcome in outcomes]
     if not rows:
         emit("the request names no partition")
         return

@@ -86,7 +86,7 @@ def dump(
     from logstore.inspect.dump import DumpOptions, dump_files
     from logstore.runtime import DiskFileSystem, ReadOnlyFileSystem
 
-    files = [*paths, *(name for each in listed for name in each.split(",") if name)]
+    files = [*paths, *(name for names in listed for name in names.split(",") if name)]
     if not files:
         raise click.UsageError("Missing argument 'FILE...'")
     for name in files:

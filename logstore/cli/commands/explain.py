@@ -114,8 +114,8 @@ def _explained(
 
 def _items(found: Iterable[PartitionExplanation], failures: Failures) -> Iterator[dict[str, Any]]:
     """Yield the partitions, then those that could not be opened, which are known by then."""
-    for each in found:
-        yield each.to_json()
+    for partition in found:
+        yield partition.to_json()
     for tp, error in failures:
         yield {**tp._asdict(), "error": error.kafka_error}
 
@@ -123,13 +123,15 @@ def _items(found: Iterable[PartitionExplanation], failures: Failures) -> Iterato
 def _lines(found: Iterable[PartitionExplanation], now_ms: int) -> Iterator[str]:
     """Yield the lines of one partition after another, as they are looked at."""
     is_first = True
-    for each in found:
+    for partition in found:
         if not is_first:
             yield ""
         is_first = False
-        yield _headline(each, now_ms)
+        yield _headline(partition, now_ms)
         table = Table(("", "condition", "holds", "because"), wrap=True)
-        yield from table.lines(_row(gate, each.decision, now_ms) for gate in each.decision.gates)
+        yield from table.lines(
+            _row(gate, partition.decision, now_ms) for gate in partition.decision.gates
+        )
     if is_first:
         yield "no partitions"
 

@@ -174,7 +174,7 @@ def _resolve(settings: Settings, target: str | None, partition: int | None) -> T
         if partition is not None:
             raise click.UsageError("--partition needs a topic")
         return Target(broker, tuple(broker.partitions()))
-    names = [each.name for each in broker.topics()]
+    names = [topic.name for topic in broker.topics()]
     if target in names:
         checked_partition(broker, target, partition)
         found = tuple(broker.partitions(target, partition))
@@ -228,8 +228,8 @@ def _resolve_path(settings: Settings, target: str, partition: int | None) -> Tar
         return Target(None, file=source_of_file(fs, path, limits.batch_bytes))
     named = parse_partition_dir(name)
     has_partitions = any(
-        parse_partition_dir(each) is not None and fs.is_dir(f"{path}/{each}")
-        for each in fs.list_dir(path)
+        parse_partition_dir(child) is not None and fs.is_dir(f"{path}/{child}")
+        for child in fs.list_dir(path)
     )
     if named is not None and (_has_segments(fs, path) or not has_partitions):
         broker = settings.open_broker(read_only=True, directories=[parent or "/"])

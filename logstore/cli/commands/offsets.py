@@ -113,10 +113,10 @@ def offsets(settings: Settings, topic: str, partition: int | None, target: Targe
         if settings.as_table:
             columns = ("partition", target.heading, *(["timestamp"] * target.leads_to_a_record))
             table = Table(columns, right=(target.heading,))
-            emit_lines(table.lines(_row(topic, each)[: len(columns)] for each in answers()))
+            emit_lines(table.lines(_row(topic, found)[: len(columns)] for found in answers()))
         else:
             emit_items(
-                (_item(topic, target, each) for each in answers()),
+                (_item(topic, target, found) for found in answers()),
                 output=settings.output,
                 name="offsets",
             )

@@ -165,8 +165,8 @@ def _print(settings: Settings, records: Iterator[ConsumerRecord]) -> None:
     if not settings.as_table:
         emit_items(
             (
-                record_json(each.topic, each.partition, each.timestamp_type, each)
-                for each in records
+                record_json(record.topic, record.partition, record.timestamp_type, record)
+                for record in records
             ),
             output=settings.output,
             name="records",
@@ -179,7 +179,7 @@ def _print(settings: Settings, records: Iterator[ConsumerRecord]) -> None:
     table = Table(
         ("partition", "offset", "timestamp", "key", "value", "headers"), right=("offset",)
     )
-    emit_lines(table.lines(_row(each) for each in itertools.chain((first,), records)))
+    emit_lines(table.lines(_row(record) for record in itertools.chain((first,), records)))
 
 
 def _row(record: ConsumerRecord) -> tuple[str, ...]:

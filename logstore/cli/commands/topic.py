@@ -103,7 +103,7 @@ def list_topics(settings: Settings) -> None:
         topics = broker.topics()
     if not settings.as_table:
         emit_items(
-            (json.dumps(_topic_json(each)) for each in topics),
+            (json.dumps(_topic_json(described)) for described in topics),
             output=settings.output,
             name="topics",
         )
@@ -117,12 +117,13 @@ def list_topics(settings: Settings) -> None:
     emit_lines(
         table.lines(
             (
-                Styled(each.name, "bold"),
-                str(len(each.partitions)),
-                "adopted" if each.adopted else "created",
-                ", ".join(f"{key}={value}" for key, value in each.configs.items()) or "defaults",
+                Styled(described.name, "bold"),
+                str(len(described.partitions)),
+                "adopted" if described.adopted else "created",
+                ", ".join(f"{key}={value}" for key, value in described.configs.items())
+                or "defaults",
             )
-            for each in topics
+            for described in topics
         )
     )
 

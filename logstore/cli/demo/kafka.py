@@ -74,7 +74,7 @@ class KafkaCase:
     def place(self, directory: Path) -> None:
         """Copy the directory as it was before Kafka's cleaning, with its modification times."""
         source = DATA / "before"
-        for path in sorted(each for each in source.rglob("*") if each.is_file()):
+        for path in sorted(file for file in source.rglob("*") if file.is_file()):
             target = directory / path.relative_to(source)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, target)  # not its mode: an installation may be read-only

@@ -136,7 +136,7 @@ def search_files(directory: Path, accounts: Accounts) -> Traces:
     seen: set[int] = set()
     files = size = 0
     where = None
-    for path in sorted(each for each in directory.rglob("*") if each.is_file()):
+    for path in sorted(file for file in directory.rglob("*") if file.is_file()):
         data = path.read_bytes()
         files += 1
         size += len(data)
@@ -149,5 +149,5 @@ def search_files(directory: Path, accounts: Accounts) -> Traces:
 
 def occurrences(directory: Path, needle: bytes) -> int:
     """Count how often some bytes stand in the files of a directory."""
-    paths = sorted(each for each in directory.rglob("*") if each.is_file())
+    paths = sorted(file for file in directory.rglob("*") if file.is_file())
     return sum(path.read_bytes().count(needle) for path in paths)

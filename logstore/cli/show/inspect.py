@@ -49,11 +49,11 @@ def show_many(summaries: Iterable[PartitionSummary], *, has_counts: bool) -> Non
 
     def rows() -> Iterator[list[Cell]]:
         nonlocal count, size_bytes
-        for each in chain((first,), summaries):
+        for summary in chain((first,), summaries):
             count += 1
-            size_bytes += each.size_bytes
-            findings.extend(each.recovery)
-            yield _overview_row(each, has_counts=has_counts)
+            size_bytes += summary.size_bytes
+            findings.extend(summary.recovery)
+            yield _overview_row(summary, has_counts=has_counts)
 
     columns = ["partition", "policy", "offsets", "records", "size", "segments", "dirty", "sections"]
     columns += ["live keys", "tombstones"] if has_counts else []
@@ -196,10 +196,10 @@ def _print_recovery(findings: Sequence[FindingSummary]) -> None:
     emit_lines(
         table.lines(
             (
-                Styled(each.action, "bold red" if each.action == CORRUPT_BATCH else "yellow"),
-                "/".join(each.path.rsplit("/", 2)[-2:]),
-                each.detail,
+                Styled(finding.action, "bold red" if finding.action == CORRUPT_BATCH else "yellow"),
+                "/".join(finding.path.rsplit("/", 2)[-2:]),
+                finding.detail,
             )
-            for each in findings
+            for finding in findings
         )
     )

@@ -152,7 +152,9 @@ def record_json(
 
     The same text as `json.dumps` of the object, in a third of the time.
     """
-    headers = json.dumps([header_json(each) for each in record.headers]) if record.headers else "[]"
+    headers = (
+        json.dumps([header_json(header) for header in record.headers]) if record.headers else "[]"
+    )
     more = "".join(f", {_quote(name)}: {json.dumps(value)}" for name, value in extra.items())
     return (
         f'{{"topic": {_quote(topic) if topic is not None else "null"}, '
