@@ -226,6 +226,18 @@ class EntryFile:
         self._last = row
         self._entries += 1
 
+    def _put_rows(self, data: bytes) -> None:
+        """Write encoded entries after the last one, in one write."""
+        if not data:
+            return
+        file = self._writing()
+        size = self.ENTRY.size
+        end = self._entries * size
+        file.write_at([data], end)
+        self._length = max(self._length, end + len(data))
+        self._last = self.ENTRY.unpack_from(data, len(data) - size)
+        self._entries += len(data) // size
+
     def _cut(self, entries: int) -> None:
         """Forget all but the first `entries` entries; their bytes are the caller's to remove."""
         file = self._writing()

@@ -11,11 +11,16 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from logstore.errors import InvalidOffsetError, SegmentOverflowError
 from logstore.index.entry_file import Column
 from logstore.index.sparse import SparseIndex
 from logstore.types import INT32_MAX, OffsetPosition
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 class OffsetIndex(SparseIndex):
@@ -67,6 +72,34 @@ class OffsetIndex(SparseIndex):
                 f"{self._path}: offset {offset} is not above the last one, {self.last_offset}"
             )
         self._put((relative_offset, position))
+
+    def append_rows(self, offsets: NDArray[np.int64], positions: NDArray[np.int64]) -> None:
+        """Add entries in one write; see `append`.
+
+        Raises
+        ------
+        SegmentOverflowError, InvalidOffsetError
+            As `append`, if any of the entries cannot be added; none was.
+        """
+        import numpy as np
+
+        if not len(offsets):
+            return
+        if self.entries + len(offsets) > self.max_entries:
+            raise SegmentOverflowError(f"{self._path}: no room for {len(offsets)} entries more")
+        self._relative_offset(int(offsets[0]))
+        self._relative_offset(int(offsets[-1]))
+        if positions.min() < 0 or positions.max() > INT32_MAX:
+            raise SegmentOverflowError(
+                f"{self._path}: position {positions.max()} is not within 2^31-1"
+            )
+        rises = bool((offsets[1:] > offsets[:-1]).all())
+        if not rises or (self._last is not None and offsets[0] <= self.last_offset):
+            raise InvalidOffsetError(
+                f"{self._path}: offsets from {offsets[0]} on do not rise above {self.last_offset}"
+            )
+        rows = np.column_stack([offsets - self._base_offset, positions])
+        self._put_rows(rows.astype(">i4").tobytes())
 
     def lookup(self, target_offset: int) -> OffsetPosition:
         """Find the greatest indexed offset not above `target_offset`.

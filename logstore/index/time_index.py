@@ -12,11 +12,16 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from logstore.errors import CorruptIndexError, InvalidOffsetError, SegmentOverflowError
 from logstore.index.entry_file import Column
 from logstore.index.sparse import SparseIndex
 from logstore.types import NO_TIMESTAMP, TimestampOffset
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 class TimeIndex(SparseIndex):
@@ -85,6 +90,49 @@ class TimeIndex(SparseIndex):
         if self._entries >= self.max_entries:
             raise SegmentOverflowError(f"{self._path}: no slot left after {self._entries}")
         self._put((timestamp, relative_offset))
+
+    def are_later(self, timestamps: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Tell which of timestamps that do not fall would add an entry, one after another."""
+        import numpy as np
+
+        before = np.empty_like(timestamps)
+        before[:1] = self.last_entry.timestamp
+        np.maximum(timestamps[:-1], self.last_entry.timestamp, out=before[1:])
+        return timestamps > before
+
+    def append_rows(self, rows: NDArray[np.int64]) -> None:
+        """Add entries in one write.
+
+        Parameters
+        ----------
+        rows : (n, 2) int64
+            Timestamps, each above the one before, and offsets, as `maybe_append` takes them.
+
+        Raises
+        ------
+        SegmentOverflowError, InvalidOffsetError
+            As `maybe_append`, of the first entry that cannot be added; none was.
+        """
+        import numpy as np
+
+        if not len(rows):
+            return
+        if self.entries + len(rows) > self.max_entries - 1:
+            raise SegmentOverflowError(f"{self._path}: no room for {len(rows)} entries more")
+        self._relative_offset(int(rows[0, 1]))
+        self._relative_offset(int(rows[-1, 1]))
+        last = self.last_entry
+        rises = bool((rows[1:, 0] > rows[:-1, 0]).all() and (rows[1:, 1] >= rows[:-1, 1]).all())
+        falls = self._last is not None and rows[0, 1] < last.offset
+        if not rises or falls or rows[0, 0] <= last.timestamp:
+            raise InvalidOffsetError(
+                f"{self._path}: timestamps or offsets from {tuple(rows[0].tolist())} on do not rise"
+                f" above {tuple(last)}"
+            )
+        entries = np.empty(len(rows), [("timestamp", ">i8"), ("offset", ">i4")])
+        entries["timestamp"] = rows[:, 0]
+        entries["offset"] = rows[:, 1] - self._base_offset
+        self._put_rows(entries.tobytes())
 
     def lookup(self, timestamp: int) -> TimestampOffset:
         """Find the entry of the greatest timestamp not above `timestamp`.

@@ -8,6 +8,7 @@ within the bytes that were published to them.
 from __future__ import annotations
 
 import logging
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -36,6 +37,9 @@ from logstore.segment.values import (
 from logstore.types import INT32_MAX, INT64_MAX, NO_TIMESTAMP, OffsetPosition, TimestampOffset
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from logstore.config.log_config import LogConfig
     from logstore.runtime import Clock, File, Runtime
     from logstore.runtime.fs import Buffer
@@ -192,9 +196,7 @@ class LogSegment(SegmentFiles):
             counter += size
             at += size
         try:
-            if position == 0:
-                self.resize_indexes()  # made now, as Kafka's are: without them loading recovers
-            self._writing().write_at(buffers, position)
+            self._write(buffers, position)
             for place, largest_so_far in entries:
                 if self.offset_index.is_full or self.time_index.is_full:
                     break  # the next append rolls
@@ -205,13 +207,96 @@ class LogSegment(SegmentFiles):
         except OSError:
             self._take_back(position, batches[0].last_offset if entries else None)
             raise
+        self._publish(position, batches[0].max_timestamp, at, counter, largest)
+        return position
+
+    def append_columns(self, extents: NDArray[np.int64], buffers: Sequence[Buffer]) -> int:
+        """Append whole batches in one write, and their entries in one write an index.
+
+        As `append` in all else.
+
+        Parameters
+        ----------
+        extents : (n, 3) int64
+            As `BatchExtent`, a row a batch.
+        """
+        position = self.size_bytes
+        if not len(extents):
+            return position
+        first_offset, first_timestamp, _ = extents[0].tolist()
+        last_offset = int(extents[-1, 0])
+        if not self.can_append_offset(last_offset):
+            raise SegmentOverflowError(
+                f"offset {last_offset} does not fit segment {self.base_offset}"
+            )
+        largest = self._max_timestamp
+        if largest is None:
+            largest = self.time_index.last_entry
+        starts = position + extents[:, 2].cumsum() - extents[:, 2]
+        size_bytes = int(starts[-1] + extents[-1, 2])
+        rows = self._rows_to_index(starts)
+        times = _largest_so_far(extents, largest)
+        try:
+            self._write(buffers, position)
+            self._append_entries(extents[rows, 0], starts[rows], times[rows])
+        except OSError:
+            self._take_back(position, first_offset if rows else None)
+            raise
+        counter = size_bytes - int(starts[rows[-1]]) if rows else size_bytes - position
+        if not rows:
+            counter += self._bytes_since_last_index_entry
+        self._publish(
+            position, first_timestamp, size_bytes, counter, TimestampOffset(*times[-1].tolist())
+        )
+        return position
+
+    def _rows_to_index(self, starts: NDArray[np.int64]) -> list[int]:
+        """Return which of batches get an entry, by where they begin. O(entries * log batches)."""
+        positions = starts.tolist()
+        interval = self.index_interval_bytes
+        row = bisect_right(positions, positions[0] + interval - self._bytes_since_last_index_entry)
+        rows = []
+        while row < len(positions):
+            rows.append(row)
+            row = bisect_right(positions, positions[row] + interval, row + 1)
+        return rows
+
+    def _append_entries(
+        self, offsets: NDArray[np.int64], positions: NDArray[np.int64], times: NDArray[np.int64]
+    ) -> None:
+        """Append to both sparse indexes as many entries as both have room for."""
+        is_later = self.time_index.are_later(times[:, 0])
+        # As many as fit before either is full; the next append rolls.
+        time_room = self.time_index.max_entries - 1 - self.time_index.entries
+        room = min(
+            self.offset_index.max_entries - self.offset_index.entries,
+            int((is_later.cumsum() - is_later < time_room).sum()),
+        )
+        self.offset_index.append_rows(offsets[:room], positions[:room])
+        self.time_index.append_rows(times[:room][is_later[:room]])
+        if self._rebuilt_index is not None:
+            self._rebuilt_index.append_rows(offsets[:room], positions[:room])
+
+    def _write(self, buffers: Sequence[Buffer], position: int) -> None:
         if position == 0:
-            self._rolling_based_timestamp = batches[0].max_timestamp
+            self.resize_indexes()  # made now, as Kafka's are: without them loading recovers
+        self._writing().write_at(buffers, position)
+
+    def _publish(
+        self,
+        position: int,
+        first_timestamp: int,
+        size_bytes: int,
+        counter: int,
+        largest: TimestampOffset,
+    ) -> None:
+        """Let readers see what was appended at a position."""
+        if position == 0:
+            self._rolling_based_timestamp = first_timestamp
         self._bytes_since_last_index_entry = counter
         # In this order for readers: what is the largest timestamp is also to be found.
-        self.size_bytes = at
+        self.size_bytes = size_bytes
         self._max_timestamp = largest
-        return position
 
     def _take_back(self, position: int, indexed_from: int | None) -> None:
         """Undo an append whose write failed halfway.
@@ -660,3 +745,16 @@ class LogSegment(SegmentFiles):
         assert self.max_timestamp_so_far.timestamp <= max(largest, NO_TIMESTAMP)
         for entry in self.offset_index:
             assert entry.position < max(self.size_bytes, 1)
+
+
+def _largest_so_far(extents: NDArray[np.int64], largest: TimestampOffset) -> NDArray[np.int64]:
+    """Return, a row a batch, the largest timestamp up to it and the offset that bears it first."""
+    import numpy as np
+
+    before = np.empty(len(extents) + 1, np.int64)
+    before[0] = largest.timestamp
+    np.maximum.accumulate(np.maximum(extents[:, 1], largest.timestamp), out=before[1:])
+    rises = before[1:] > before[:-1]
+    bearer = np.maximum.accumulate(np.where(rises, np.arange(len(extents)), -1))
+    offsets = np.where(bearer < 0, largest.offset, extents[bearer, 0])
+    return np.column_stack([before[1:], offsets])

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from logstore.checkpoint.atomic import read_bytes
 from logstore.config.log_config import LogConfig
 from logstore.loading.loader import open_log
@@ -153,6 +155,12 @@ def append(segment: LogSegment, *batches: bytes) -> int:
     """Append batches to a segment in one chunk; return its position."""
     extents = [BatchExtent.of(RecordBatch(data).header) for data in batches]
     return segment.append(extents, list(batches))
+
+
+def append_columns(segment: LogSegment, *batches: bytes) -> int:
+    """Do the same by columns."""
+    extents = [BatchExtent.of(RecordBatch(data).header) for data in batches]
+    return segment.append_columns(np.array(extents, np.int64), list(batches))
 
 
 @dataclass

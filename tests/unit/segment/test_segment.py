@@ -20,6 +20,7 @@ from tests.support.world.builders import (
     TP,
     abort,
     append,
+    append_columns,
     batch,
     commit,
     data_batch,
@@ -352,8 +353,9 @@ def faulty_segment(world, **config):
     return fs, LogSegment(runtime, world.directory, 0, config, create=True)
 
 
+@pytest.mark.parametrize("append", (append, append_columns))
 @pytest.mark.parametrize("kind", (".log", ".index", ".timeindex"))
-def test_a_failed_write_is_taken_back(world, kind):
+def test_a_failed_write_is_taken_back(world, kind, append):
     fs, segment = faulty_segment(world, index_interval_bytes=0)
     append(segment, batch(0, timestamp=5), batch(1, timestamp=3))
     state = (segment.size_bytes, segment.max_timestamp_so_far, list(segment.offset_index))
