@@ -12,6 +12,9 @@ from logstore.types import INT32_MAX
 if TYPE_CHECKING:
     from logstore.config.broker_config import BrokerConfig
 
+IO_BUFFER_BYTES_MIN = 1 << 20
+"""Least bytes that a pass of a broker reads at a time: below it the steps between cost more."""
+
 
 def keys_of(
     dedupe_buffer_bytes: int,
@@ -84,7 +87,9 @@ class CleanerConfig:
         return cls(
             dedupe_buffer_bytes=min(broker.log_cleaner_dedupe_buffer_size // threads, INT32_MAX),
             load_factor=broker.log_cleaner_io_buffer_load_factor,
-            io_buffer_bytes=max(broker.log_cleaner_io_buffer_size // threads // 2, 64 * 1024),
+            io_buffer_bytes=max(
+                broker.log_cleaner_io_buffer_size // threads // 2, IO_BUFFER_BYTES_MIN
+            ),
         )
 
     @property

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from logstore.cleaner.kernels.classify import RETAINED
 from logstore.cleaner.kernels.table import (
     COL_ATTRIBUTES,
-    COL_FIRST_RECORD,
+    COL_FIRST_KEPT,
     COL_FORM,
     COL_KEPT,
     COL_OUT_BASE_TIMESTAMP,
@@ -15,7 +14,6 @@ from logstore.cleaner.kernels.table import (
     COL_OUT_MAX_TIMESTAMP,
     COL_OUT_SIZE,
     COL_POSITION,
-    COL_RECORD_COUNT,
     COL_SECTION_END,
     COL_SIZE,
     COMPRESSED,
@@ -56,7 +54,7 @@ _ATTRIBUTES_BUT_HORIZON = CODEC_MASK | TIMESTAMP_TYPE_BIT | TRANSACTIONAL_BIT | 
 
 @kernel
 def write_kept_records(
-    data: Bytes, row: Int64s, codes: Bytes, record_starts: Int64s, out: Bytes, position: int
+    data: Bytes, row: Int64s, kept_starts: Int64s, out: Bytes, position: int
 ) -> int:
     """Write the kept records of one batch, timestamps relative to its new base.
 
@@ -64,11 +62,9 @@ def write_kept_records(
     """
     data = borrowed(data)
     out = borrowed(out)
-    first = row[COL_FIRST_RECORD]
-    for index in range(first, first + row[COL_RECORD_COUNT]):
-        if codes[index] != RETAINED:
-            continue
-        _, record = read_record(data, record_starts[index], row[COL_SECTION_END])
+    first = row[COL_FIRST_KEPT]
+    for index in range(first, first + row[COL_KEPT]):
+        _, record = read_record(data, kept_starts[index], row[COL_SECTION_END])
         timestamp_delta = record_timestamp(row, record) - row[COL_OUT_BASE_TIMESTAMP]
         tail = record.key_length_position
         size = varint_size(timestamp_delta) + varint_size(record.offset_delta)
@@ -110,14 +106,14 @@ def assemble_batches(
     data: Bytes,
     table: Int64s,
     first_row: int,
-    codes: Bytes,
-    record_starts: Int64s,
+    kept_starts: Int64s,
     out: Bytes,
     position: int,
 ) -> tuple[int, int, int]:
     """Write the surviving batches of the rows from the first on to `out` from `position` on.
 
-    `out` holds at least the sum of `COL_OUT_SIZE`, which becomes exact.
+    `out` holds at least the sum of `COL_OUT_SIZE`, which becomes exact. Neighbours that stay as
+    they are are copied at once.
 
     Returns
     -------
@@ -127,25 +123,29 @@ def assemble_batches(
     """
     data = borrowed(data)
     table = borrowed(table)
-    codes = borrowed(codes)
-    record_starts = borrowed(record_starts)
+    kept_starts = borrowed(kept_starts)
     out = borrowed(out)
+    run_start = run_end = np.int64(0)
     for index in range(first_row, len(table)):
         row = table[index]
         form = row[COL_FORM]
-        start = position
         if form == FORM_DROPPED:
             continue
         if form == FORM_VERBATIM:
-            position = copy_bytes(
-                data, row[COL_POSITION], row[COL_POSITION] + row[COL_SIZE], out, position
-            )
-        elif form == FORM_EMPTY:
+            if row[COL_POSITION] != run_end:
+                position = copy_bytes(data, run_start, run_end, out, position)
+                run_start = row[COL_POSITION]
+            run_end = row[COL_POSITION] + row[COL_SIZE]
+            continue
+        position = copy_bytes(data, run_start, run_end, out, position)
+        run_start = run_end
+        start = position
+        if form == FORM_EMPTY:
             position = write_header(data, row, out, start, start + HEADER_SIZE)
         else:
             if row[COL_ATTRIBUTES] & CODEC_MASK:
                 return COMPRESSED, index, position
-            end = write_kept_records(data, row, codes, record_starts, out, start + HEADER_SIZE)
+            end = write_kept_records(data, row, kept_starts, out, start + HEADER_SIZE)
             position = write_header(data, row, out, start, end)
         row[COL_OUT_SIZE] = position - start
-    return OK, len(table), position
+    return OK, len(table), copy_bytes(data, run_start, run_end, out, position)

@@ -9,16 +9,26 @@ from typing import NamedTuple
 
 import numpy as np
 
-from logstore.cleaner.kernels.offsets import map_get
-from logstore.cleaner.kernels.slots import STATE_LATEST_OFFSET, MapArrays, borrowed_map
+from logstore.cleaner.kernels.hashing import Keys, borrowed_keys, hash_keys
+from logstore.cleaner.kernels.offsets import get_offset
+from logstore.cleaner.kernels.slots import (
+    STATE_KEYLESS,
+    STATE_LATEST_OFFSET,
+    STATE_TOMBSTONES,
+    STATE_UNORDERED,
+    STATE_WINNERS_BASE,
+    MapArrays,
+    borrowed_map,
+)
 from logstore.cleaner.kernels.table import (
     COL_ATTRIBUTES,
     COL_BASE_OFFSET,
     COL_BASE_TIMESTAMP,
     COL_DISCARD,
-    COL_FIRST_RECORD,
+    COL_FIRST_KEPT,
     COL_FORM,
     COL_KEPT,
+    COL_LAST_OFFSET,
     COL_MAX_TIMESTAMP,
     COL_OUT_BASE_TIMESTAMP,
     COL_OUT_HORIZON,
@@ -33,6 +43,7 @@ from logstore.cleaner.kernels.table import (
     DAMAGED,
     DISCARD_ABORTED,
     DISCARD_EXPIRING,
+    DISCARD_NONE,
     FORM_DROPPED,
     FORM_EMPTY,
     FORM_REBUILT,
@@ -46,16 +57,19 @@ from logstore.cleaner.kernels.versions import (
     OFFSET,
     KernelStrategy,
     Order,
+    borrowed_strategy,
     is_beaten,
     record_version,
 )
+from logstore.cleaner.kernels.winners import count_winners, has_bit, is_winner
 from logstore.jit import Bytes, Int64s, borrowed, inline_kernel, kernel
-from logstore.record.kernels import OK, Int, RecordFields
+from logstore.record.kernels import OK, Int, RecordFields, read_varint
 from logstore.record.layout import (
     CONTROL_BIT,
     DELETE_HORIZON_BIT,
     HEADER_SIZE,
     TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
 )
 from logstore.record.varint import MAX_VARINT_BYTES, MAX_VARLONG_BYTES
 
@@ -66,6 +80,13 @@ ABORTED = 3
 CONTROL_EXPIRED = 4
 NULL_KEY = 5
 FATES = 6
+
+TALLY_READ = FATES
+TALLY_WRITTEN = FATES + 1
+TALLIES = FATES + 2
+
+GROUP_RECORDS = 256
+"""Records that are hashed and looked for together, as far as batches allow."""
 
 # A timestamp delta of one byte may become one of ten, and the length before it grow from one to 5.
 _GROWTH_MAX = MAX_VARLONG_BYTES - 1 + MAX_VARINT_BYTES - 1
@@ -79,6 +100,16 @@ class PassRules(NamedTuple):
     safe_ms: int  # what came before a horizon up to here has been compared
     now_ms: int  # clock of the pass
     new_horizon_ms: int  # delete horizon of a batch that gets one
+    by_winners: bool  # whether the map's winners may answer in the place of look-ups
+
+
+class Judging(NamedTuple):
+    """What `classify_batches` writes, or needs room for."""
+
+    codes: Bytes  # (n,): fates of the records that are looked up, one batch after another
+    kept_starts: Int64s  # (n,): where each kept record begins, one batch after another
+    keys: Keys  # room for GROUP_RECORDS, or those of the largest batch
+    tally: Int64s  # (TALLIES,): records by fate, read and written; added to
 
 
 class Kept(NamedTuple):
@@ -97,9 +128,14 @@ def record_fate(
     record: RecordFields,
     expired: bool,
     key_map: MapArrays,
+    low: np.uint64,
+    high: np.uint64,
     rules: PassRules,
 ) -> int:
-    """Tell what becomes of a record; `expired` if its batch has a horizon that has come."""
+    """Tell what becomes of a record; `expired` if its batch has a horizon that has come.
+
+    (low, high) is the hash of its key, if it has one.
+    """
     offset = row[COL_BASE_OFFSET] + record.offset_delta
     is_beyond = offset > key_map.state[STATE_LATEST_OFFSET]
     if row[COL_ATTRIBUTES] & CONTROL_BIT or is_beyond or offset == rules.keep_offset:
@@ -108,13 +144,13 @@ def record_fate(
         return NULL_KEY
     expired = expired and record.value_size < 0
     if rules.strategy.number == OFFSET:
-        if map_get(key_map, data, record.key_start, record.key_size) > offset:
+        if get_offset(key_map, low, high) > offset:
             return SUPERSEDED
     else:
         timestamp = record_timestamp(row, record)
         status, version = record_version(data, record, timestamp, rules.strategy)
         order = Order(status == FOUND, version, offset)
-        beaten, later_loser = is_beaten(key_map, data, record.key_start, record.key_size, order)
+        beaten, later_loser = is_beaten(key_map, low, high, order)
         if beaten:
             return SUPERSEDED
         # A winner goes after its losers, and only if none can be to come (§13.6).
@@ -123,40 +159,171 @@ def record_fate(
 
 
 @inline_kernel
+def is_told_by_winners(row: Int64s, key_map: MapArrays, rules: PassRules) -> bool:
+    """Tell whether the winners say of each record of a batch what `record_fate` would.
+
+    They do if all of them were put into the map, none has an offset that another one has, and
+    nothing but the look-up decides:
+
+    - the batch lies within the mapped range, from the first bit to the map's latest offset;
+    - it was mapped: it is no control batch, and no transaction could have it discarded;
+    - no record that was met had no key, as that is another fate;
+    - offsets rose in all batches;
+    - it has no delete horizon, by which tombstones expire;
+    - the record that stays whatever it is stands elsewhere.
+    """
+    state = key_map.state
+    first, last = row[COL_BASE_OFFSET], row[COL_LAST_OFFSET]
+    return (
+        rules.by_winners
+        and state[STATE_KEYLESS] == 0
+        and state[STATE_UNORDERED] == 0
+        and has_bit(key_map, first)
+        and has_bit(key_map, last)
+        and last <= state[STATE_LATEST_OFFSET]
+        and row[COL_ATTRIBUTES] & (CONTROL_BIT | TRANSACTIONAL_BIT | DELETE_HORIZON_BIT) == 0
+        and row[COL_DISCARD] == DISCARD_NONE
+        and not first <= rules.keep_offset <= last
+    )
+
+
+@inline_kernel
+def is_unread(row: Int64s, now_ms: int) -> bool:
+    """Tell whether all records of a batch go without being looked at."""
+    discard = row[COL_DISCARD]
+    expired = is_expired(row, now_ms)
+    return discard == DISCARD_ABORTED or (discard == DISCARD_EXPIRING and expired)
+
+
+@inline_kernel
+def is_expired(row: Int64s, now_ms: int) -> bool:
+    """Tell whether a batch has a delete horizon that has come."""
+    has_horizon = row[COL_ATTRIBUTES] & DELETE_HORIZON_BIT != 0
+    return has_horizon and now_ms >= row[COL_BASE_TIMESTAMP]  # type: ignore[no-any-return]
+
+
+@kernel
+def hash_group(
+    data: Bytes,
+    table: Int64s,
+    first_row: int,
+    key_map: MapArrays,
+    rules: PassRules,
+    keys: Keys,
+) -> int:
+    """Hash the keys of the batches from a row on that are looked up, and ask for their slots.
+
+    A record takes a place among the keys whether it has a key or not. Of a batch that is damaged
+    those behind the damage are left out. Returns the row after the last batch; one is taken at
+    least, others as long as there is room.
+    """
+    count = 0
+    end_row = len(table)
+    for index in range(first_row, len(table)):
+        row = table[index]
+        if is_unread(row, rules.now_ms) or is_told_by_winners(row, key_map, rules):
+            continue
+        if index > first_row and count + row[COL_RECORD_COUNT] > len(keys.starts):
+            end_row = index
+            break
+        position = row[COL_SECTION_START]
+        for place in range(count, count + row[COL_RECORD_COUNT]):
+            status, record = read_row_record(data, row, position)
+            if status != OK:
+                for rest in range(place, count + row[COL_RECORD_COUNT]):
+                    keys.starts[rest] = keys.sizes[rest] = 0
+                break
+            position = record.end
+            keys.starts[place] = record.key_start
+            keys.sizes[place] = max(record.key_size, 0)
+        count += row[COL_RECORD_COUNT]
+    hash_keys(data, keys, count, key_map)
+    return end_row
+
+
+@inline_kernel
+def with_record(kept: Kept, row: Int64s, record: RecordFields) -> Kept:
+    """Return what is kept of a batch with another record."""
+    timestamp = record_timestamp(row, record)
+    return Kept(
+        kept.records + 1,
+        kept.has_tombstone or record.value_size < 0,  # a control record without a value counts too
+        timestamp if kept.records == 0 else kept.first_timestamp,
+        max(kept.max_timestamp, timestamp),
+    )
+
+
+@inline_kernel
 def judge_records(
     data: Bytes,
     row: Int64s,
-    expired: bool,
     key_map: MapArrays,
     rules: PassRules,
-    codes: Bytes,
-    record_starts: Int64s,
+    judging: Judging,
+    first_hash: int,
+    first_code: int,
+    first_kept: Int,
 ) -> tuple[int, Kept]:
-    """Give each record of a batch its fate, and sum up what is kept; `OK` or `DAMAGED`."""
-    next_record = row[COL_FIRST_RECORD]
+    """Give each record of a batch its fate by looking it up, and sum up what is kept.
+
+    Returns (status, Kept), `OK` or `DAMAGED`. What the batch has of hashes, codes and starts of
+    kept records begins where the arguments say.
+    """
     position = row[COL_SECTION_START]
-    records = np.int64(0)
-    has_tombstone = False
-    first_timestamp = np.int64(0)
-    max_timestamp = np.int64(-1)
-    for _ in range(row[COL_RECORD_COUNT]):
+    kept = Kept(np.int64(0), False, np.int64(0), np.int64(-1))
+    expired = is_expired(row, rules.now_ms)
+    for number in range(row[COL_RECORD_COUNT]):
         status, record = read_row_record(data, row, position)
         if status != OK:
-            return DAMAGED, Kept(records, has_tombstone, first_timestamp, max_timestamp)
-        record_starts[next_record] = position
-        position = record.end
-        fate = record_fate(data, row, record, expired, key_map, rules)
-        codes[next_record] = fate
-        next_record += 1
+            return DAMAGED, kept
+        low, high = judging.keys.lows[first_hash + number], judging.keys.highs[first_hash + number]
+        fate = record_fate(data, row, record, expired, key_map, low, high, rules)
+        judging.codes[first_code + number] = fate
+        judging.tally[fate] += 1
         if fate == RETAINED:
-            timestamp = record_timestamp(row, record)
-            if records == 0:
-                first_timestamp = timestamp
-            max_timestamp = max(max_timestamp, timestamp)
-            has_tombstone |= record.value_size < 0  # a control record without a value counts too
-            records += 1
-    status = OK if position == row[COL_SECTION_END] else DAMAGED
-    return status, Kept(records, has_tombstone, first_timestamp, max_timestamp)
+            judging.kept_starts[first_kept + kept.records] = position
+            kept = with_record(kept, row, record)
+        position = record.end
+    return OK if position == row[COL_SECTION_END] else DAMAGED, kept
+
+
+@inline_kernel
+def pick_winners(
+    data: Bytes, row: Int64s, key_map: MapArrays, judging: Judging, first_kept: Int
+) -> tuple[int, Kept]:
+    """Sum up what is kept of a batch that `is_told_by_winners`; as `judge_records` does.
+
+    A batch of which nothing stays, or all of it, and none of that a tombstone, is not read.
+    Of a batch without gaps in its offsets only the kept records are taken apart.
+    """
+    count = row[COL_RECORD_COUNT]
+    first_bit = row[COL_BASE_OFFSET] - key_map.state[STATE_WINNERS_BASE]
+    bits = row[COL_LAST_OFFSET] - row[COL_BASE_OFFSET] + 1
+    winners = count_winners(key_map.winners, first_bit, first_bit + bits)
+    judging.tally[SUPERSEDED] += count - winners
+    judging.tally[RETAINED] += winners
+    kept = Kept(winners, False, np.int64(0), np.int64(-1))
+    if winners == 0 or (winners == count and key_map.state[STATE_TOMBSTONES] == 0):
+        return OK, kept
+    kept = Kept(np.int64(0), False, np.int64(0), np.int64(-1))
+    is_dense = bits == count
+    position = row[COL_SECTION_START]
+    for number in range(count):
+        if is_dense and not is_winner(key_map.winners, first_bit + number):
+            size, start = read_varint(data, position, row[COL_SECTION_END], MAX_VARINT_BYTES)
+            if start < 0 or size < 1 or size > row[COL_SECTION_END] - start:
+                return DAMAGED, kept
+            position = start + size
+            continue
+        status, record = read_row_record(data, row, position)
+        if status != OK:
+            return DAMAGED, kept
+        if is_winner(key_map.winners, first_bit + record.offset_delta):
+            judging.kept_starts[first_kept + kept.records] = position
+            kept = with_record(kept, row, record)
+        position = record.end
+    is_whole = position == row[COL_SECTION_END] and kept.records == winners
+    return OK if is_whole else DAMAGED, kept
 
 
 @inline_kernel
@@ -196,12 +363,7 @@ def choose_form(row: Int64s, kept: Kept, new_horizon_ms: int) -> None:
 
 @kernel
 def classify_batches(
-    data: Bytes,
-    table: Int64s,
-    key_map: MapArrays,
-    rules: PassRules,
-    codes: Bytes,
-    record_starts: Int64s,
+    data: Bytes, table: Int64s, key_map: MapArrays, rules: PassRules, judging: Judging
 ) -> tuple[int, int]:
     """Decide the fate of every record and the form of every batch of a chunk (§8).
 
@@ -212,10 +374,9 @@ def classify_batches(
     ----------
     key_map : MapArrays
         A map of offsets, or under a strategy with versions one of those.
-    codes : (n,) uint8, out
-        Fate of each record of the batches that are parsed, one batch after another.
-    record_starts : (n,) int64, out
-        Where each of them begins in `data`.
+    judging : Judging
+        `codes` has those of the batches whose `COL_PARSED` is not 0, if the rules let winners tell
+        nothing.
 
     Returns
     -------
@@ -225,22 +386,54 @@ def classify_batches(
     data = borrowed(data)
     table = borrowed(table)
     key_map = borrowed_map(key_map)
-    codes = borrowed(codes)
-    record_starts = borrowed(record_starts)
-    next_record = 0
+    judging = Judging(
+        borrowed(judging.codes),
+        borrowed(judging.kept_starts),
+        borrowed_keys(judging.keys),
+        borrowed(judging.tally),
+    )
+    rules = PassRules(
+        borrowed_strategy(rules.strategy),
+        rules.keep_offset,
+        rules.safe_ms,
+        rules.now_ms,
+        rules.new_horizon_ms,
+        rules.by_winners,
+    )
+    tally = judging.tally
+    hashed_until = 0
+    next_hash = 0
+    next_code = 0
+    next_kept = np.int64(0)
     for index in range(len(table)):
         row = table[index]
-        has_horizon = row[COL_ATTRIBUTES] & DELETE_HORIZON_BIT != 0
-        expired = has_horizon and rules.now_ms >= row[COL_BASE_TIMESTAMP]
-        row[COL_FIRST_RECORD] = next_record
+        count = row[COL_RECORD_COUNT]
+        row[COL_FIRST_KEPT] = next_kept
         row[COL_PARSED] = 0
         kept = Kept(np.int64(0), False, np.int64(0), np.int64(-1))
-        discard = row[COL_DISCARD]
-        if not (discard == DISCARD_ABORTED or (discard == DISCARD_EXPIRING and expired)):
-            row[COL_PARSED] = row[COL_RECORD_COUNT]
-            status, kept = judge_records(data, row, expired, key_map, rules, codes, record_starts)
-            if status != OK:
-                return DAMAGED, index
-            next_record += row[COL_RECORD_COUNT]
+        status = OK
+        if is_unread(row, rules.now_ms):
+            tally[ABORTED if row[COL_DISCARD] == DISCARD_ABORTED else CONTROL_EXPIRED] += count
+            # A batch that keeps its header is gone through even if all of it is discarded.
+            if row[COL_VERDICT] == VERDICT_RETAIN_EMPTY:
+                tally[TALLY_READ] += count
+        else:
+            row[COL_PARSED] = count
+            tally[TALLY_READ] += count
+            if is_told_by_winners(row, key_map, rules):
+                status, kept = pick_winners(data, row, key_map, judging, next_kept)
+            else:
+                if index >= hashed_until:
+                    hashed_until = hash_group(data, table, index, key_map, rules, judging.keys)
+                    next_hash = 0
+                status, kept = judge_records(
+                    data, row, key_map, rules, judging, next_hash, next_code, next_kept
+                )
+                next_hash += count
+                next_code += count
+        if status != OK:
+            return DAMAGED, index
+        tally[TALLY_WRITTEN] += kept.records
+        next_kept += kept.records
         choose_form(row, kept, rules.new_horizon_ms)
     return OK, len(table)

@@ -1,17 +1,27 @@
-"""Filling a map from a chunk's records (cleaner-semantics §5, §13.5)."""
+"""Filling a map from a chunk's records (cleaner-semantics §5, §13.5).
+
+A block of keys is taken from the chunk and hashed, and the slots where each will be looked for are
+asked for from memory; then the block is put. The wait for one slot is the wait for all of them.
+"""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from logstore.cleaner.kernels.offsets import map_put
+import numpy as np
+
+from logstore.cleaner.kernels.hashing import LANES, Keys, borrowed_keys, hash_keys
+from logstore.cleaner.kernels.offsets import put_offset
 from logstore.cleaner.kernels.slots import (
     STATE_ENTRIES,
+    STATE_KEYLESS,
     STATE_LATEST_OFFSET,
     STATE_LIMIT,
     STATE_MALFORMED,
     STATE_MESSAGES,
     STATE_MIN_VERSION,
+    STATE_TOMBSTONES,
+    STATE_UNORDERED,
     STATE_UNVERSIONED,
     MapArrays,
     borrowed_map,
@@ -38,12 +48,16 @@ from logstore.cleaner.kernels.versions import (
     TIMESTAMP,
     KernelStrategy,
     Order,
+    borrowed_strategy,
+    put_order,
     record_version,
-    version_put,
 )
-from logstore.jit import Bytes, Int64s, borrowed, kernel
+from logstore.jit import Bytes, Int64s, borrowed, inline_kernel, kernel
 from logstore.record.kernels import OK
 from logstore.record.layout import CONTROL_BIT
+
+BLOCK_KEYS = LANES
+"""Keys of a block: so many lines of slots stay in the nearest cache until they are put."""
 
 
 class Build(NamedTuple):
@@ -55,8 +69,87 @@ class Build(NamedTuple):
     insert: bool  # whether unknown keys get an entry, and what is met is counted
 
 
+class KeyBlock(NamedTuple):
+    """Room for the keys of a block; each array has a place for `BLOCK_KEYS` of them."""
+
+    keys: Keys
+    offsets: Int64s
+    rows: Int64s  # row of the chunk's table
+    messages: Int64s  # messages of the chunk before the record
+    versions: Int64s  # of strategies that have versions, like the next
+    found: Int64s  # FOUND, MISSING or MALFORMED
+
+    @classmethod
+    def empty(cls) -> KeyBlock:
+        """Return room for a block."""
+        offsets, rows, messages, versions, found = np.empty((5, BLOCK_KEYS), np.int64)
+        return cls(Keys.room_for(BLOCK_KEYS), offsets, rows, messages, versions, found)
+
+
+@inline_kernel
+def borrowed_block(block: KeyBlock) -> KeyBlock:
+    """Return the same room over `borrowed` arrays."""
+    return KeyBlock(
+        borrowed_keys(block.keys),
+        borrowed(block.offsets),
+        borrowed(block.rows),
+        borrowed(block.messages),
+        borrowed(block.versions),
+        borrowed(block.found),
+    )
+
+
 @kernel
-def map_batches(data: Bytes, table: Int64s, key_map: MapArrays, build: Build) -> tuple[int, int]:
+def put_block(
+    data: Bytes,
+    table: Int64s,
+    key_map: MapArrays,
+    build: Build,
+    block: KeyBlock,
+    count: int,
+    messages: np.int64,
+) -> int:
+    """Put the first `count` keys of a block; `OK`, or `MAP_FULL` with the state as it is then.
+
+    `messages` were counted before the chunk.
+    """
+    table = borrowed(table)
+    key_map = borrowed_map(key_map)
+    block = borrowed_block(block)
+    state = key_map.state
+    insert = build.insert
+    number = build.strategy.number
+    hash_keys(data, block.keys, count, key_map)
+    for index in range(count):
+        offset = block.offsets[index]
+        low, high = block.keys.lows[index], block.keys.highs[index]
+        fits = not insert or state[STATE_ENTRIES] < state[STATE_LIMIT]
+        if fits and number == OFFSET:
+            fits = put_offset(key_map, low, high, offset)
+        elif fits:
+            order = Order(block.found[index] == FOUND, block.versions[index], offset)
+            fits = put_order(key_map, low, high, order, insert)
+        if not fits:
+            # The last offset the map speaks for: of the record before, or of the batch before.
+            row = block.rows[index]
+            if insert and row > 0 and table[row - 1, COL_LAST_OFFSET] >= build.start_offset:
+                latest = max(state[STATE_LATEST_OFFSET], table[row - 1, COL_LAST_OFFSET])
+                state[STATE_LATEST_OFFSET] = latest
+            state[STATE_MESSAGES] = messages + block.messages[index]
+            return MAP_FULL
+        if insert:
+            state[STATE_LATEST_OFFSET] = offset
+            if block.found[index] != FOUND:
+                state[STATE_UNVERSIONED] += 1
+                if block.found[index] == MALFORMED:
+                    state[STATE_MALFORMED] += 1
+    return OK
+
+
+@kernel
+def map_batches(
+    data: Bytes, table: Int64s, key_map: MapArrays, build: Build, block: KeyBlock
+) -> tuple[int, int]:
     """Let the keyed records of a chunk compete for their keys, in offset order (§5, §13.5).
 
     Control batches and discarded ones map nothing but count and move the latest offset; a control
@@ -73,50 +166,68 @@ def map_batches(data: Bytes, table: Int64s, key_map: MapArrays, build: Build) ->
     data = borrowed(data)
     table = borrowed(table)
     key_map = borrowed_map(key_map)
+    block = borrowed_block(block)
     state = key_map.state
-    strategy = build.strategy
+    strategy = borrowed_strategy(build.strategy)
     insert = build.insert
+    before = state[STATE_MESSAGES]
+    messages = np.int64(0)
+    count = 0
     for index in range(len(table)):
         row = table[index]
-        count = row[COL_RECORD_COUNT]
         is_too_old = (
             not insert
             and strategy.number == TIMESTAMP
             and row[COL_MAX_TIMESTAMP] <= state[STATE_MIN_VERSION]
         )
         if row[COL_ATTRIBUTES] & CONTROL_BIT:
-            state[STATE_MESSAGES] += 1
-        elif row[COL_DISCARD] != DISCARD_NONE or is_too_old:
-            state[STATE_MESSAGES] += count
-        else:
-            position = row[COL_SECTION_START]
-            for _ in range(count):
-                status, record = read_row_record(data, row, position)
-                if status != OK:
-                    return DAMAGED, index
-                position = record.end
-                offset = row[COL_BASE_OFFSET] + record.offset_delta
-                if record.key_size >= 0 and build.start_offset <= offset < build.end_offset:
-                    if insert and state[STATE_ENTRIES] >= state[STATE_LIMIT]:
-                        return MAP_FULL, index
-                    key_start, key_size = record.key_start, record.key_size
-                    if strategy.number == OFFSET:
-                        fits = map_put(key_map, data, key_start, key_size, offset)
-                        found = FOUND
-                    else:
+            messages += 1
+            continue
+        if row[COL_DISCARD] != DISCARD_NONE or is_too_old:
+            messages += row[COL_RECORD_COUNT]
+            continue
+        position = row[COL_SECTION_START]
+        previous = np.int64(-1)
+        is_damaged = False
+        for _ in range(row[COL_RECORD_COUNT]):
+            status, record = read_row_record(data, row, position)
+            if status != OK:
+                is_damaged = True
+                break
+            position = record.end
+            offset = row[COL_BASE_OFFSET] + record.offset_delta
+            if offset <= previous:
+                state[STATE_UNORDERED] = 1
+            previous = offset
+            if build.start_offset <= offset < build.end_offset:
+                if record.key_size < 0:
+                    state[STATE_KEYLESS] += 1
+                else:
+                    block.keys.starts[count] = record.key_start
+                    block.keys.sizes[count] = record.key_size
+                    block.offsets[count] = offset
+                    block.rows[count] = index
+                    block.messages[count] = messages
+                    block.found[count] = FOUND
+                    if strategy.number != OFFSET:
                         timestamp = record_timestamp(row, record)
                         found, version = record_version(data, record, timestamp, strategy)
-                        order = Order(found == FOUND, version, offset)
-                        fits = version_put(key_map, data, key_start, key_size, order, insert)
-                    if not fits:
-                        return MAP_FULL, index
-                    if insert and found != FOUND:
-                        state[STATE_UNVERSIONED] += 1
-                        if found == MALFORMED:
-                            state[STATE_MALFORMED] += 1
-                state[STATE_MESSAGES] += 1
-            if position != row[COL_SECTION_END]:
-                return DAMAGED, index
-        if insert and row[COL_LAST_OFFSET] >= build.start_offset:
-            state[STATE_LATEST_OFFSET] = row[COL_LAST_OFFSET]
+                        block.found[count] = found
+                        block.versions[count] = version
+                    state[STATE_TOMBSTONES] += record.value_size < 0
+                    count += 1
+                    if count == BLOCK_KEYS:
+                        if put_block(data, table, key_map, build, block, count, before) != OK:
+                            return MAP_FULL, index
+                        count = 0
+            messages += 1
+        if is_damaged or position != row[COL_SECTION_END]:
+            if put_block(data, table, key_map, build, block, count, before) != OK:
+                return MAP_FULL, index
+            return DAMAGED, index
+    if put_block(data, table, key_map, build, block, count, before) != OK:
+        return MAP_FULL, len(table) - 1
+    state[STATE_MESSAGES] = before + messages
+    if insert and len(table) and table[len(table) - 1, COL_LAST_OFFSET] >= build.start_offset:
+        state[STATE_LATEST_OFFSET] = table[len(table) - 1, COL_LAST_OFFSET]
     return OK, len(table)

@@ -18,17 +18,16 @@ from logstore.cleaner.kernels.slots import (
     open_slot,
     siphash128,
 )
-from logstore.jit import Bytes, kernel
+from logstore.cleaner.kernels.winners import note_loser, note_winner
+from logstore.jit import Bytes, inline_kernel, kernel
 
 SLOT_WORDS = 2
 _LAST = SLOT_WORDS - 1
 
 
-@kernel
-def map_get(key_map: MapArrays, data: Bytes, start: int, size: int) -> np.int64:
-    """Return the offset mapped for a key, -1 if there is none. O(1) expected."""
-    key_map = borrowed_map(key_map)
-    low, high = siphash128(data, start, size, key_map.k0, key_map.k1)
+@inline_kernel
+def get_offset(key_map: MapArrays, low: np.uint64, high: np.uint64) -> np.int64:
+    """Return the offset mapped for a key's hash, -1 if there is none."""
     tag = (high >> np.uint64(OFFSET_BITS)) << np.uint64(OFFSET_BITS)
     slot, found = find_slot(key_map.slots, low, tag, _LAST, TAG_MASK)
     if not found:
@@ -36,31 +35,46 @@ def map_get(key_map: MapArrays, data: Bytes, start: int, size: int) -> np.int64:
     return absolute_offset(key_map, slot, _LAST)
 
 
-@kernel
-def map_put(key_map: MapArrays, data: Bytes, start: int, size: int, offset: int) -> bool:
-    """Map a key to `offset`, whatever was there; latest offset follows.
+@inline_kernel
+def put_offset(key_map: MapArrays, low: np.uint64, high: np.uint64, offset: np.int64) -> bool:
+    """Map a key's hash to `offset`, whatever was there; the latest offset stays.
 
     An insertion shifts what lies above it up to the next free slot. False, and nothing changed,
     when the offset does not fit or no slot is free.
     """
-    key_map = borrowed_map(key_map)
     slots = key_map.slots
     state = key_map.state
     relative = offset - state[STATE_BASE]
     if relative < 0 or relative > MAX_OFFSET_SPAN:
         return False
-    low, high = siphash128(data, start, size, key_map.k0, key_map.k1)
     tag = (high >> np.uint64(OFFSET_BITS)) << np.uint64(OFFSET_BITS)
     slot, found = find_slot(slots, low, tag, _LAST, TAG_MASK)
-    word = tag | np.uint64(relative + 1)
     if found:
-        slots[slot, _LAST] = word
-        state[STATE_LATEST_OFFSET] = offset
-        return True
-    if not open_slot(slots, slot, _LAST):
+        note_loser(key_map, absolute_offset(key_map, slot, _LAST))
+    else:
+        if not open_slot(slots, slot, _LAST):
+            return False
+        slots[slot, 0] = low
+        state[STATE_ENTRIES] += 1
+    slots[slot, _LAST] = tag | np.uint64(relative + 1)
+    note_winner(key_map, offset)
+    return True
+
+
+@kernel
+def map_get(key_map: MapArrays, data: Bytes, start: int, size: int) -> np.int64:
+    """Return the offset mapped for a key, -1 if there is none. O(1) expected."""
+    key_map = borrowed_map(key_map)
+    low, high = siphash128(data, start, size, key_map.k0, key_map.k1)
+    return get_offset(key_map, low, high)
+
+
+@kernel
+def map_put(key_map: MapArrays, data: Bytes, start: int, size: int, offset: int) -> bool:
+    """Map a key to `offset`; latest offset follows. See `put_offset`."""
+    key_map = borrowed_map(key_map)
+    low, high = siphash128(data, start, size, key_map.k0, key_map.k1)
+    if not put_offset(key_map, low, high, np.int64(offset)):
         return False
-    slots[slot, 0] = low
-    slots[slot, _LAST] = word
-    state[STATE_ENTRIES] += 1
-    state[STATE_LATEST_OFFSET] = offset
+    key_map.state[STATE_LATEST_OFFSET] = offset
     return True

@@ -22,7 +22,11 @@ STATE_BASE = 4
 STATE_MIN_VERSION = 5
 STATE_UNVERSIONED = 6
 STATE_MALFORMED = 7
-STATE_WORDS = 8
+STATE_KEYLESS = 8
+STATE_TOMBSTONES = 9
+STATE_UNORDERED = 10
+STATE_WINNERS_BASE = 11
+STATE_WORDS = 12
 
 OFFSET_BITS = 40
 MAX_OFFSET_SPAN = 2**OFFSET_BITS - 2
@@ -35,6 +39,7 @@ class MapArrays(NamedTuple):
 
     slots: UInt64s
     state: Int64s  # (STATE_WORDS,) int64
+    winners: UInt64s  # (n,) uint64, a bit an offset from STATE_WINNERS_BASE on; see `winners`
     k0: np.uint64  # the key of the hash
     k1: np.uint64
 
@@ -42,7 +47,13 @@ class MapArrays(NamedTuple):
 @inline_kernel
 def borrowed_map(key_map: MapArrays) -> MapArrays:
     """Return a map over `borrowed` arrays."""
-    return MapArrays(borrowed(key_map.slots), borrowed(key_map.state), key_map.k0, key_map.k1)
+    return MapArrays(
+        borrowed(key_map.slots),
+        borrowed(key_map.state),
+        borrowed(key_map.winners),
+        key_map.k0,
+        key_map.k1,
+    )
 
 
 @inline_kernel
@@ -52,14 +63,14 @@ def absolute_offset(key_map: MapArrays, slot: np.int64, last: int) -> np.int64:
     return np.int64(relative + key_map.state[STATE_BASE])
 
 
-@kernel
+@inline_kernel
 def _rotate(word: np.uint64, bits: int) -> np.uint64:
     """Rotate a word to the left."""
     return (word << np.uint64(bits)) | (word >> np.uint64(64 - bits))
 
 
-@kernel
-def _sip_round(
+@inline_kernel
+def sip_round(
     v0: np.uint64, v1: np.uint64, v2: np.uint64, v3: np.uint64
 ) -> tuple[np.uint64, np.uint64, np.uint64, np.uint64]:
     """Mix the four words of the state once."""
@@ -76,6 +87,17 @@ def _sip_round(
     return v0, v1, v2, v3
 
 
+@inline_kernel
+def sip_words(k0: np.uint64, k1: np.uint64) -> tuple[np.uint64, np.uint64, np.uint64, np.uint64]:
+    """Return the state of SipHash-128 under a key before the first word."""
+    return (
+        k0 ^ np.uint64(0x736F6D6570736575),
+        k1 ^ np.uint64(0x646F72616E646F6D) ^ np.uint64(0xEE),
+        k0 ^ np.uint64(0x6C7967656E657261),
+        k1 ^ np.uint64(0x7465646279746573),
+    )
+
+
 @kernel
 def siphash128(
     data: Bytes, start: int, size: int, k0: np.uint64, k1: np.uint64
@@ -84,16 +106,13 @@ def siphash128(
 
     Returns (low, high), both uint64. O(size), 8 bytes a round.
     """
-    v0 = k0 ^ np.uint64(0x736F6D6570736575)
-    v1 = k1 ^ np.uint64(0x646F72616E646F6D) ^ np.uint64(0xEE)
-    v2 = k0 ^ np.uint64(0x6C7967656E657261)
-    v3 = k1 ^ np.uint64(0x7465646279746573)
+    v0, v1, v2, v3 = sip_words(k0, k1)
     position = start
     end = start + size
     while position + 8 <= end:
         word = load_u64(data, position)
         v3 ^= word
-        v0, v1, v2, v3 = _sip_round(v0, v1, v2, v3)
+        v0, v1, v2, v3 = sip_round(v0, v1, v2, v3)
         v0 ^= word
         position += 8
     word = np.uint64(size & 0xFF) << np.uint64(56)
@@ -103,16 +122,23 @@ def siphash128(
         shift += np.uint64(8)
         position += 1
     v3 ^= word
-    v0, v1, v2, v3 = _sip_round(v0, v1, v2, v3)
+    v0, v1, v2, v3 = sip_round(v0, v1, v2, v3)
     v0 ^= word
     v2 ^= np.uint64(0xEE)
     for _ in range(3):
-        v0, v1, v2, v3 = _sip_round(v0, v1, v2, v3)
+        v0, v1, v2, v3 = sip_round(v0, v1, v2, v3)
     low = v0 ^ v1 ^ v2 ^ v3
     v1 ^= np.uint64(0xDD)
     for _ in range(3):
-        v0, v1, v2, v3 = _sip_round(v0, v1, v2, v3)
+        v0, v1, v2, v3 = sip_round(v0, v1, v2, v3)
     return low, v0 ^ v1 ^ v2 ^ v3
+
+
+@inline_kernel
+def home_slot(slots: UInt64s, low: np.uint64) -> np.int64:
+    """Return the slot from which on a hash is searched for."""
+    home_slots = np.uint64(len(slots) - SLACK_SLOTS)
+    return np.int64(((low >> np.uint64(32)) * home_slots) >> np.uint64(32))
 
 
 @kernel
@@ -123,8 +149,7 @@ def find_slot(
 
     `last` is the column of the word that has the offset and, under `tag_mask`, the tag.
     """
-    home_slots = np.uint64(len(slots) - SLACK_SLOTS)
-    slot = np.int64(((low >> np.uint64(32)) * home_slots) >> np.uint64(32))
+    slot = home_slot(slots, low)
     offset_mask = np.uint64(MAX_OFFSET_SPAN + 1)
     while slot < len(slots):
         word = slots[slot, last]

@@ -7,13 +7,14 @@ Positions are bytes from the start of `data`, ends exclusive.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from logstore.jit import Bytes, Int64s, borrowed, inline_kernel, kernel
 from logstore.record.kernels import (
     OK,
+    Int,
     RecordFields,
     crc32c,
     read_i16,
@@ -26,6 +27,7 @@ from logstore.record.layout import (
     BASE_OFFSET_POSITION,
     BASE_TIMESTAMP_POSITION,
     BATCH_LENGTH_POSITION,
+    CODEC_MASK,
     CONTROL_BIT,
     CRC_POSITION,
     HEADER_SIZE,
@@ -36,6 +38,7 @@ from logstore.record.layout import (
     MAGIC_POSITION,
     MAX_TIMESTAMP_POSITION,
     MIN_BATCH_LENGTH,
+    MIN_RECORD_SIZE,
     PRODUCER_EPOCH_POSITION,
     PRODUCER_ID_POSITION,
     RECORD_COUNT_POSITION,
@@ -61,9 +64,9 @@ COL_KEPT = 14  # out: records kept
 COL_OUT_BASE_TIMESTAMP = 15  # out: baseTimestamp of a rebuilt batch
 COL_OUT_MAX_TIMESTAMP = 16  # out: maxTimestamp of the batch as written
 COL_OUT_SIZE = 17  # out: upper bound after classify, exact after assemble
-COL_FIRST_RECORD = 18  # out: index of the batch's first record in the record arrays
+COL_FIRST_KEPT = 18  # out: index of the batch's first kept record among those of the chunk
 COL_OUT_HORIZON = 19  # out: 1 if a rebuilt batch carries a delete horizon
-COL_PARSED = 20  # out: records that have a code; 0 when all were discarded unread
+COL_PARSED = 20  # out: records that were judged; 0 when all were discarded unread
 COL_PRODUCER_EPOCH = 21
 COL_CONTROL = 22  # one of CONTROL_*, once the control batches were read
 TABLE_COLUMNS = 23
@@ -90,61 +93,113 @@ FORM_EMPTY = 3
 DAMAGED = 1
 MAP_FULL = 2
 COMPRESSED = 3
+MISPLACED = 4  # its offsets do not belong where it stands
+
+# What `scan_batches` sums up.
+SUM_ATTRIBUTES = 0  # bits that any batch has
+SUM_PRODUCERS = 1  # batches of producers that have an id
+SUM_RECORDS = 2
+SUM_LARGEST = 3  # records of the batch that has most
+SUM_UNFIT = 4  # first row with more records than its bytes can hold, -1 if none has
+SUMS = 5
 
 _CONTROL_KEY_SIZE_MIN = 4
 _CONTROL_TYPE_POSITION = 2  # in the key, after its version
 
 
+class Place(NamedTuple):
+    """Which offsets belong to a chunk."""
+
+    next_offset: int  # the least that its first batch may begin with
+    last_offset: int  # the greatest that any may end with
+
+
 @kernel
-def scan_batches(data: Bytes, start: int, end: int, check_crc: bool, table: Int64s) -> Any:
-    """Walk the whole batches of `data[start:end]` into `table`, verifying each.
+def scan_batches(
+    data: Bytes, end: int, check_crc: bool, place: Place, table: Int64s, sums: Int64s
+) -> Any:
+    """Walk the whole batches of `data[:end]` into `table`, verifying each.
 
     Parameters
     ----------
     check_crc : bool
-        Whether to compare the stored CRC-32C; lengths, magic, record count and that the
-        offsets do not run backwards (or past 2^63) are always checked.
+        Whether to compare the stored CRC-32C; lengths, magic, record count and offsets are always
+        checked.
+    place : Place
+        Offsets rise from batch to batch within it.
     table : (rows, TABLE_COLUMNS) int64, out
+    sums : (SUMS,) int64, out
+        Over the rows that were filled.
 
     Returns
     -------
     (status, rows, position)
-        Rows filled, and the position after the last whole batch. `DAMAGED` if the batch at
-        that position is; `OK` if the chunk ends there, perhaps inside a batch, or the table
-        is full. O(bytes) with CRCs, else O(batches).
+        Rows filled, and the position after the last whole batch. `DAMAGED` or `MISPLACED` if the
+        batch at that position is; `OK` if the chunk ends there, perhaps inside a batch, or the
+        table is full. O(bytes) with CRCs, else O(batches).
     """
+    data = borrowed(data)
     rows = 0
-    position = start
+    position = 0
+    next_offset = np.int64(place.next_offset)
+    attributes_or = producers = records = largest = np.int64(0)
+    unfit = -1
+    status = OK
     while rows < len(table) and end - position >= HEADER_SIZE_UP_TO_MAGIC:
         length = read_i32(data, position + BATCH_LENGTH_POSITION)
-        if length < MIN_BATCH_LENGTH:
-            return DAMAGED, rows, position
         size = length + LOG_OVERHEAD
-        if data[position + MAGIC_POSITION] != MAGIC or size < HEADER_SIZE:
-            return DAMAGED, rows, position
+        if (
+            length < MIN_BATCH_LENGTH
+            or data[position + MAGIC_POSITION] != MAGIC
+            or size < HEADER_SIZE
+        ):
+            status = DAMAGED
+            break
         if size > end - position:
             break
         base_offset = read_i64(data, position + BASE_OFFSET_POSITION)
         last_offset_delta = read_i32(data, position + LAST_OFFSET_DELTA_POSITION)
-        if base_offset < 0 or last_offset_delta < 0 or base_offset > INT64_MAX - last_offset_delta:
-            return DAMAGED, rows, position
         record_count = read_i32(data, position + RECORD_COUNT_POSITION)
-        if record_count < 0:
-            return DAMAGED, rows, position
+        # All bits that have a meaning are in the low byte.
+        attributes = np.int64(data[position + ATTRIBUTES_POSITION + 1])
+        if (
+            base_offset < 0
+            or last_offset_delta < 0
+            or base_offset > INT64_MAX - last_offset_delta
+            or record_count < 0
+        ):
+            status = DAMAGED
+            break
         if check_crc:
             stored = np.int64(np.uint32(read_i32(data, position + CRC_POSITION)))
             if crc32c(data, position + ATTRIBUTES_POSITION, position + size) != stored:
-                return DAMAGED, rows, position
+                status = DAMAGED
+                break
+        last_offset = base_offset + last_offset_delta
+        if base_offset < next_offset or last_offset > place.last_offset:
+            status = MISPLACED
+            break
+        next_offset = last_offset + 1
+        producer_id = read_i64(data, position + PRODUCER_ID_POSITION)
+        attributes_or |= attributes
+        producers += producer_id >= 0
+        records += record_count
+        largest = max(largest, record_count)
+        if (
+            unfit < 0
+            and attributes & CODEC_MASK == 0
+            and record_count * MIN_RECORD_SIZE > size - HEADER_SIZE
+        ):
+            unfit = rows
         row = table[rows]
         row[COL_POSITION] = position
         row[COL_SIZE] = size
         row[COL_BASE_OFFSET] = base_offset
-        row[COL_LAST_OFFSET] = base_offset + last_offset_delta
-        # All bits that have a meaning are in the low byte.
-        row[COL_ATTRIBUTES] = np.int64(data[position + ATTRIBUTES_POSITION + 1])
+        row[COL_LAST_OFFSET] = last_offset
+        row[COL_ATTRIBUTES] = attributes
         row[COL_BASE_TIMESTAMP] = read_i64(data, position + BASE_TIMESTAMP_POSITION)
         row[COL_MAX_TIMESTAMP] = read_i64(data, position + MAX_TIMESTAMP_POSITION)
-        row[COL_PRODUCER_ID] = read_i64(data, position + PRODUCER_ID_POSITION)
+        row[COL_PRODUCER_ID] = producer_id
         row[COL_RECORD_COUNT] = record_count
         row[COL_SECTION_START] = position + HEADER_SIZE
         row[COL_SECTION_END] = position + size
@@ -154,11 +209,16 @@ def scan_batches(data: Bytes, start: int, end: int, check_crc: bool, table: Int6
         row[COL_CONTROL] = CONTROL_NONE
         rows += 1
         position += size
-    return OK, rows, position
+    sums[SUM_ATTRIBUTES] = attributes_or
+    sums[SUM_PRODUCERS] = producers
+    sums[SUM_RECORDS] = records
+    sums[SUM_LARGEST] = largest
+    sums[SUM_UNFIT] = unfit
+    return status, rows, position
 
 
 @inline_kernel
-def read_row_record(data: Bytes, row: Int64s, position: int) -> tuple[int, RecordFields]:
+def read_row_record(data: Bytes, row: Int64s, position: Int) -> tuple[int, RecordFields]:
     """Take the record at `position` of a row's section apart; its offset lies in the batch.
 
     Returns (status, RecordFields): `OK` or `DAMAGED`. The loop over a row's records begins at

@@ -24,7 +24,8 @@ from logstore.cleaner.kernels.slots import (
     open_slot,
     siphash128,
 )
-from logstore.jit import Bytes, UInt64s, inline_kernel, kernel
+from logstore.cleaner.kernels.winners import note_loser, note_winner
+from logstore.jit import Bytes, UInt64s, borrowed, inline_kernel, kernel
 from logstore.record.kernels import read_i64, read_varint
 from logstore.record.varint import MAX_VARINT_BYTES, MAX_VARLONG_BYTES
 
@@ -66,6 +67,12 @@ class KernelStrategy(NamedTuple):
     def has_versions(self) -> bool:
         """Whether anything but the offset counts."""
         return self.number != OFFSET
+
+
+@inline_kernel
+def borrowed_strategy(strategy: KernelStrategy) -> KernelStrategy:
+    """Return a strategy over a `borrowed` array."""
+    return KernelStrategy(strategy.number, borrowed(strategy.header))
 
 
 class Order(NamedTuple):
@@ -176,11 +183,11 @@ def _write_entry(
     slots[slot, _LAST] = word
 
 
-@kernel
-def version_put(
-    key_map: MapArrays, data: Bytes, start: int, size: int, order: Order, insert: bool
+@inline_kernel
+def put_order(
+    key_map: MapArrays, low: np.uint64, high: np.uint64, order: Order, insert: bool
 ) -> bool:
-    """Let a record compete for its key: first all that are inserted, in offset order.
+    """Let a record compete for its key's hash: first all that are inserted, in offset order.
 
     Of two records the one of lower order loses; if it has the higher offset, the winner's entry is
     marked LATER_LOSER. The mark goes when a record above all of them wins, which only one that is
@@ -189,20 +196,18 @@ def version_put(
     Parameters
     ----------
     insert : bool
-        Whether an unknown key gets an entry, and the latest offset moves, also if it lost.
+        Whether an unknown key gets an entry, and versions are compared with the smallest one.
 
     Returns
     -------
     bool
         False, and nothing changed, when the offset does not fit or no slot is free.
     """
-    key_map = borrowed_map(key_map)
     slots = key_map.slots
     state = key_map.state
     relative = order.offset - state[STATE_BASE]
     if relative < 0 or relative > MAX_OFFSET_SPAN:
         return False
-    low, high = siphash128(data, start, size, key_map.k0, key_map.k1)
     tag = (high >> np.uint64(_TAG_SHIFT)) << np.uint64(_TAG_SHIFT)
     slot, found = find_slot(slots, low, tag, _LAST, _TAG_MASK)
     if found:
@@ -211,6 +216,8 @@ def version_put(
             is_marked = slots[slot, _LAST] & np.uint64(LATER_LOSER) != np.uint64(0)
             later_loser = other.offset > order.offset or (is_marked and not insert)
             _write_entry(slots, slot, tag, relative, order, later_loser)
+            note_loser(key_map, other.offset)
+            note_winner(key_map, order.offset)
         elif order.offset > other.offset:
             slots[slot, _LAST] |= np.uint64(LATER_LOSER)
     elif insert:
@@ -219,17 +226,15 @@ def version_put(
         slots[slot, 0] = low
         _write_entry(slots, slot, tag, relative, order, False)
         state[STATE_ENTRIES] += 1
+        note_winner(key_map, order.offset)
     if insert:
-        state[STATE_LATEST_OFFSET] = order.offset
         state[STATE_MIN_VERSION] = min(state[STATE_MIN_VERSION], order.version)
     return True
 
 
-@kernel
-def version_get(key_map: MapArrays, data: Bytes, start: int, size: int) -> tuple[Order, bool]:
-    """Return the order of a key's winner and whether it has a later loser; offset -1 if unknown."""
-    key_map = borrowed_map(key_map)
-    low, high = siphash128(data, start, size, key_map.k0, key_map.k1)
+@inline_kernel
+def get_order(key_map: MapArrays, low: np.uint64, high: np.uint64) -> tuple[Order, bool]:
+    """Return the order of a hash's winner and whether it has a later loser; offset -1 if none."""
     tag = (high >> np.uint64(_TAG_SHIFT)) << np.uint64(_TAG_SHIFT)
     slot, found = find_slot(key_map.slots, low, tag, _LAST, _TAG_MASK)
     if not found:
@@ -238,12 +243,37 @@ def version_get(key_map: MapArrays, data: Bytes, start: int, size: int) -> tuple
     return _entry(key_map, slot), is_marked
 
 
-@kernel
+@inline_kernel
 def is_beaten(
-    key_map: MapArrays, data: Bytes, start: int, size: int, order: Order
+    key_map: MapArrays, low: np.uint64, high: np.uint64, order: Order
 ) -> tuple[bool, bool]:
     """Return whether a record is below its key's entry, and whether that has a later loser."""
-    winner, later_loser = version_get(key_map, data, start, size)
+    winner, later_loser = get_order(key_map, low, high)
     if winner.offset < 0:
         return False, False
     return is_above(winner, order), later_loser
+
+
+@kernel
+def version_put(
+    key_map: MapArrays, data: Bytes, start: int, size: int, order: Order, insert: bool
+) -> bool:
+    """Let a record compete for its key; latest offset follows with `insert`, also if it lost.
+
+    See `put_order`.
+    """
+    key_map = borrowed_map(key_map)
+    low, high = siphash128(data, start, size, key_map.k0, key_map.k1)
+    if not put_order(key_map, low, high, order, insert):
+        return False
+    if insert:
+        key_map.state[STATE_LATEST_OFFSET] = order.offset
+    return True
+
+
+@kernel
+def version_get(key_map: MapArrays, data: Bytes, start: int, size: int) -> tuple[Order, bool]:
+    """Return the order of a key's winner and whether it has a later loser; offset -1 if unknown."""
+    key_map = borrowed_map(key_map)
+    low, high = siphash128(data, start, size, key_map.k0, key_map.k1)
+    return get_order(key_map, low, high)

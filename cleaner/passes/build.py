@@ -20,9 +20,15 @@ if TYPE_CHECKING:
 
 
 def new_map(
-    log: Log, config: CleanerConfig, strategy: Strategy, start_offset: int, end_offset: int
+    log: Log,
+    config: CleanerConfig,
+    strategy: Strategy,
+    start_offset: int,
+    end_offset: int,
+    *,
+    with_winners: bool = False,
 ) -> KeyMap:
-    """Return an empty map for the keys of [start, end).
+    """Return an empty map for the keys of [start, end), perhaps with a bit for each offset.
 
     Raises
     ------
@@ -32,14 +38,23 @@ def new_map(
     memory, load = config.dedupe_buffer_bytes, config.load_factor
     keys = max(0, end_offset - start_offset)
     rng = log.runtime.rng
+    winners_end = end_offset if with_winners else start_offset
     if not strategy.has_versions:
-        return OffsetMap(memory, load, base_offset=start_offset, max_entries=keys, rng=rng)
+        return OffsetMap(
+            memory, load, base_offset=start_offset, max_entries=keys, rng=rng,
+            winners_from=start_offset, winners_end=winners_end,
+        )  # fmt: skip
     # Clean records, which lie below the start, may take an entry over.
     base_offset = log.segments.first.base_offset
-    return VersionMap(memory, load, base_offset=base_offset, max_entries=keys + 1, rng=rng)
+    return VersionMap(
+        memory, load, base_offset=base_offset, max_entries=keys + 1, rng=rng,
+        winners_from=start_offset, winners_end=winners_end,
+    )  # fmt: skip
 
 
-def _map_chunk(chunk: Chunk, key_map: KeyMap, build: kernels.Build) -> bool:
+def _map_chunk(
+    chunk: Chunk, key_map: KeyMap, build: kernels.Build, block: kernels.KeyBlock
+) -> bool:
     """Let a chunk's records compete; False if the map was full before the chunk ended.
 
     Raises
@@ -47,7 +62,7 @@ def _map_chunk(chunk: Chunk, key_map: KeyMap, build: kernels.Build) -> bool:
     CorruptRecordError, UnsupportedFormatError
         A batch is damaged.
     """
-    status, row = kernels.map_batches(chunk.data, chunk.table, key_map.arrays, build)
+    status, row = kernels.map_batches(chunk.data, chunk.table, key_map.arrays, build, block)
     if status == kernels.DAMAGED:
         chunk.refuse(row)
     return status != kernels.MAP_FULL
@@ -89,6 +104,7 @@ class MapBuild:
         self._map = key_map
         self._reader = reader
         self._strategy = kernel_strategy(strategy or Strategy())
+        self._block = kernels.KeyBlock.empty()
         self.bytes_read = 0
         self.full = False
 
@@ -133,7 +149,7 @@ class MapBuild:
             for chunk in self._reader.chunks(segment, end, position):
                 yield chunk.size_bytes
                 transactions.judge(chunk)
-                if not _map_chunk(chunk, key_map, build):
+                if not _map_chunk(chunk, key_map, build, self._block):
                     self._stop()
                     return
                 self.bytes_read += chunk.size_bytes
@@ -164,7 +180,7 @@ class MapBuild:
         build = kernels.Build(self._strategy, offset, self._start, insert=True)
         for chunk in self._reader.chunks(segment, end, position):
             transactions.judge(chunk)
-            _map_chunk(chunk, self._map, build)
+            _map_chunk(chunk, self._map, build, self._block)
             if chunk.last_offset >= offset:
                 break
         self._map.state.forget_counts()
@@ -198,6 +214,7 @@ class SeedPass:
         self._map = key_map
         self._reader = reader
         self._strategy = kernel_strategy(strategy)
+        self._block = kernels.KeyBlock.empty()
         self.bytes_read = 0
         self.verified: set[int] = set()
         self._messages_before = key_map.state.messages
@@ -243,7 +260,7 @@ class SeedPass:
             for chunk in self._reader.chunks(segment, end):
                 yield chunk.size_bytes
                 transactions.judge(chunk)
-                _map_chunk(chunk, self._map, build)
+                _map_chunk(chunk, self._map, build, self._block)
                 self.bytes_read += chunk.size_bytes
                 if chunk.last_offset >= self._end - 1:
                     break

@@ -18,6 +18,7 @@ from logstore.errors import CorruptRecordError, InvalidRecordError
 from logstore.record.batch import RecordBatch, decode_stored
 from logstore.record.codecs import Codec, decompress
 from logstore.record.control import decode_control_key
+from logstore.record.header import BatchHeader
 from logstore.record.kernels import read_i32
 from logstore.record.layout import (
     BATCH_LENGTH_POSITION,
@@ -56,9 +57,11 @@ class Chunk:
         Where the chunk begins in the segment's file.
     size_bytes : int
         Bytes of its whole batches.
+    sums : (SUMS,) int64
+        What the batches have in common, and no less than they add up to; see `kernels`.
     """
 
-    __slots__ = ("data", "position", "segment", "size_bytes", "table")
+    __slots__ = ("data", "position", "segment", "size_bytes", "sums", "table")
 
     def __init__(
         self,
@@ -67,7 +70,9 @@ class Chunk:
         size_bytes: int,
         data: NDArray[np.uint8],
         table: NDArray[np.int64],
+        sums: NDArray[np.int64],
     ) -> None:
+        self.sums = sums
         self.segment = segment
         self.position = position
         self.size_bytes = size_bytes
@@ -80,6 +85,11 @@ class Chunk:
         return len(self.table)
 
     @property
+    def first_offset(self) -> int:
+        """First offset of its first batch."""
+        return int(self.table[0, kernels.COL_BASE_OFFSET])
+
+    @property
     def last_offset(self) -> int:
         """Last offset of its last batch."""
         return int(self.table[-1, kernels.COL_LAST_OFFSET])
@@ -88,6 +98,15 @@ class Chunk:
     def record_count(self) -> int:
         """Records of all its batches."""
         return int(self.table[:, kernels.COL_RECORD_COUNT].sum())
+
+    def may_have(self, attributes: int) -> bool:
+        """Tell whether any of its batches may have one of some attribute bits."""
+        return bool(self.sums[kernels.SUM_ATTRIBUTES] & attributes)
+
+    @property
+    def has_producers(self) -> bool:
+        """Whether any of its batches may be one of a producer that has an id."""
+        return bool(self.sums[kernels.SUM_PRODUCERS])
 
     def refuse(self, row: int) -> NoReturn:
         """Raise the error of a batch that a kernel could not read."""
@@ -144,14 +163,23 @@ class ChunkReader:
         position = start
         next_offset = segment.base_offset
         while position < segment.size_bytes:
-            chunk = self._read(segment, position, verify)
-            _check_offsets(chunk, next_offset, end_offset)
+            chunk = self._read(
+                segment, position, kernels.Place(next_offset, end_offset - 1), verify
+            )
+            if not segment.can_append_offset(chunk.last_offset):
+                raise OverflowedSegmentError(
+                    f"{segment.log_path}: offset {chunk.last_offset} is more than 31 bits above "
+                    "the base",
+                    base_offset=segment.base_offset,
+                )
             yield chunk
             next_offset = chunk.last_offset + 1
             position += chunk.size_bytes
         self._shrink()
 
-    def _read(self, segment: LogSegment, position: int, verify: bool) -> Chunk:
+    def _read(
+        self, segment: LogSegment, position: int, place: kernels.Place, verify: bool
+    ) -> Chunk:
         wanted = min(self._io_buffer_bytes, segment.size_bytes - position)
         while True:
             view = memoryview(self._buffer)[:wanted]  # type: ignore[arg-type]  # a buffer
@@ -159,9 +187,15 @@ class ChunkReader:
             rows_max = min(count, self._io_buffer_bytes) // HEADER_SIZE + 1
             if len(self._table) < rows_max:
                 self._table = np.empty((rows_max, kernels.TABLE_COLUMNS), np.int64)
-            status, rows, end = kernels.scan_batches(self._buffer, 0, count, verify, self._table)
+            sums = np.empty(kernels.SUMS, np.int64)
+            status, rows, end = kernels.scan_batches(
+                self._buffer, count, verify, place, self._table, sums
+            )
             if rows:
-                return self._finish(segment, position, int(end), self._table[:rows])
+                chunk = Chunk(segment, position, int(end), self._buffer, self._table[:rows], sums)
+                return self._finish(chunk)
+            if status == kernels.MISPLACED:
+                raise self._misplaced(segment, position, place)
             if status != kernels.OK or count < wanted:
                 raise_damage(segment, position)
             wanted = self._grow(segment, position, count)
@@ -181,33 +215,61 @@ class ChunkReader:
         if len(self._buffer) > self._io_buffer_bytes:
             self._buffer = np.empty(self._io_buffer_bytes, np.uint8)
 
-    def _finish(
-        self, segment: LogSegment, position: int, size_bytes: int, table: NDArray[np.int64]
-    ) -> Chunk:
-        attributes = table[:, kernels.COL_ATTRIBUTES]
-        # A bare header left by compaction has nothing to unfold, whatever codec it names.
-        bare = (table[:, kernels.COL_SIZE] == HEADER_SIZE) & (
-            table[:, kernels.COL_RECORD_COUNT] == 0
+    def _misplaced(
+        self, segment: LogSegment, position: int, place: kernels.Place
+    ) -> CorruptRecordError:
+        """Return the error of the batch that the buffer begins with."""
+        header = BatchHeader.unpack_from(self._buffer[:HEADER_SIZE].tobytes())
+        return CorruptRecordError(
+            f"a batch of offsets {header.base_offset} to {header.last_offset} stands where "
+            f"offsets from {place.next_offset} up to {place.last_offset + 1} belong",
+            path=segment.log_path,
+            position=position,
+            check="offsets",
+            expected=place.last_offset + 1,
+            found=header.last_offset,
         )
-        compressed = np.flatnonzero((attributes & CODEC_MASK != 0) & ~bare)
-        data = self._buffer
-        if len(compressed):
-            data, rows = self._decompress(segment, position, size_bytes, table, compressed)
-            if rows < len(table):
-                size_bytes = int(table[rows, kernels.COL_POSITION])
-                table = table[:rows]
-        chunk = Chunk(segment, position, size_bytes, data, table)
-        seconds = chunk.rows * _BATCH_SECONDS + chunk.record_count * _RECORD_SECONDS
-        jit.pays(kernels.scan_batches, seconds)
-        sections = table[:, kernels.COL_SECTION_END] - table[:, kernels.COL_SECTION_START]
-        unfit = np.flatnonzero(table[:, kernels.COL_RECORD_COUNT] * MIN_RECORD_SIZE > sections)
-        if len(unfit):
-            chunk.end_before(int(unfit[0]))
-        if (attributes[: chunk.rows] & CONTROL_BIT).any():
+
+    def _finish(self, chunk: Chunk) -> Chunk:
+        """Decompress what is compressed, and read what control batches say.
+
+        A chunk ends before a batch that counts more records than it can hold: room will be taken
+        for them.
+        """
+        if chunk.sums[kernels.SUM_UNFIT] >= 0:
+            chunk.end_before(int(chunk.sums[kernels.SUM_UNFIT]))
+        records = int(chunk.sums[kernels.SUM_RECORDS])
+        jit.pays(kernels.scan_batches, chunk.rows * _BATCH_SECONDS + records * _RECORD_SECONDS)
+        if chunk.may_have(CODEC_MASK):
+            table = chunk.table
+            # A bare header left by compaction has nothing to unfold, whatever codec it names.
+            bare = (table[:, kernels.COL_SIZE] == HEADER_SIZE) & (
+                table[:, kernels.COL_RECORD_COUNT] == 0
+            )
+            compressed = np.flatnonzero(
+                (table[:, kernels.COL_ATTRIBUTES] & CODEC_MASK != 0) & ~bare
+            )
+            if len(compressed):
+                self._unfold(chunk, compressed)
+        if chunk.may_have(CONTROL_BIT):
             status, row = kernels.read_control_types(chunk.data, chunk.table)
             if status != kernels.OK:
                 chunk.end_before(row)
         return chunk
+
+    def _unfold(self, chunk: Chunk, compressed: NDArray[np.intp]) -> None:
+        """Append the sections of compressed batches behind a chunk's bytes, or end it early."""
+        data, rows = self._decompress(
+            chunk.segment, chunk.position, chunk.size_bytes, chunk.table, compressed
+        )
+        chunk.data = data
+        if rows < len(chunk.table):
+            chunk.end_before(rows)
+        table = chunk.table
+        sections = table[:, kernels.COL_SECTION_END] - table[:, kernels.COL_SECTION_START]
+        unfit = np.flatnonzero(table[:, kernels.COL_RECORD_COUNT] * MIN_RECORD_SIZE > sections)
+        if len(unfit):
+            chunk.end_before(int(unfit[0]))
 
     def _decompress(
         self,
@@ -257,34 +319,6 @@ def end_of(segment: LogSegment, log: Log) -> int:
     """Return where a segment's offsets end, exclusive: at the next segment, or the log's end."""
     following = log.segments.higher(segment.base_offset)
     return log.log_end_offset if following is None else following.base_offset
-
-
-def _check_offsets(chunk: Chunk, next_offset: int, end_offset: int) -> None:
-    """Refuse batches that do not rise from `next_offset` on, or reach `end_offset`."""
-    first = chunk.table[:, kernels.COL_BASE_OFFSET]
-    last = chunk.table[:, kernels.COL_LAST_OFFSET]
-    segment = chunk.segment
-    misplaced = (last >= end_offset) | (first < next_offset)
-    misplaced[1:] |= first[1:] <= last[:-1]
-    rows = np.flatnonzero(misplaced)
-    if len(rows):
-        row = int(rows[0])
-        if row == 0:
-            raise CorruptRecordError(
-                f"a batch of offsets {first[0]} to {last[0]} stands where offsets from "
-                f"{next_offset} up to {end_offset} belong",
-                path=segment.log_path,
-                position=chunk.position,
-                check="offsets",
-                expected=end_offset,
-                found=int(last[0]),
-            )
-        chunk.end_before(row)
-    if not segment.can_append_offset(chunk.last_offset):
-        raise OverflowedSegmentError(
-            f"{segment.log_path}: offset {chunk.last_offset} is more than 31 bits above the base",
-            base_offset=segment.base_offset,
-        )
 
 
 def raise_damage(segment: LogSegment, position: int) -> NoReturn:

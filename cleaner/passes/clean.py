@@ -106,7 +106,9 @@ def clean_pass(
     log_end_offset = log.log_end_offset  # after the clock: what is older than now lies below
     started_ns = clock.monotonic_ns()
     strategy = Strategy.of(log.config)
-    key_map = new_map(log, config, strategy, first_dirty_offset, upper_bound_offset)
+    key_map = new_map(
+        log, config, strategy, first_dirty_offset, upper_bound_offset, with_winners=observer is None
+    )
     reader = ChunkReader(config.io_buffer_bytes)
     build = MapBuild(log, first_dirty_offset, upper_bound_offset, key_map, reader, strategy)
     total = sum(s.size_bytes for s in log.segments.between(first_dirty_offset, upper_bound_offset))

@@ -45,7 +45,11 @@ _FATES_BY_SECTION = {selection.ACTIVE: ACTIVE, selection.UNCLEANABLE: NOT_YET_CL
 _CODE = {name: code for code, name in enumerate(FATES)}
 _NOTHING = np.empty(0, np.uint8)
 _NO_MAP = kernels.MapArrays(
-    np.zeros((1, OffsetMap.SLOT_WORDS), np.uint64), MapState().words, np.uint64(0), np.uint64(0)
+    np.zeros((1, OffsetMap.SLOT_WORDS), np.uint64),
+    MapState().words,
+    np.zeros(0, np.uint64),
+    np.uint64(0),
+    np.uint64(0),
 )
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from logstore.cleaner.config import keys_of
 from logstore.cleaner.errors import OffsetMapFullError
 from logstore.cleaner.kernels import MapArrays, offsets, slots
+from logstore.cleaner.kernels.winners import WORD_BITS
 from logstore.cleaner.strategy import OFFSET_ENTRY_BYTES
 from logstore.runtime import Random
 from logstore.types import INT64_MAX, NO_OFFSET
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _PHYSICAL_LOAD = 0.6
+
+WINNERS_MAX = 8 * 8 * 1024 * 1024
+"""Offsets that have a bit among the winners: 8 MiB of bits at most."""
 
 
 class _Word:
@@ -59,6 +63,12 @@ class MapState:
         Records put without a version, and those of them whose header is not of the expected form.
     min_version : int
         The smallest of the versions that were ever put.
+    keyless, tombstones : int
+        Records without a key that were met, and records put without a value.
+    unordered : int
+        1 if offsets did not rise within a batch, else 0.
+    winners_base : int
+        Offset of the first bit of the winners.
     """
 
     __slots__ = ("words",)
@@ -71,6 +81,10 @@ class MapState:
     unversioned = _Word(slots.STATE_UNVERSIONED)
     malformed = _Word(slots.STATE_MALFORMED)
     min_version = _Word(slots.STATE_MIN_VERSION)
+    keyless = _Word(slots.STATE_KEYLESS)
+    tombstones = _Word(slots.STATE_TOMBSTONES)
+    unordered = _Word(slots.STATE_UNORDERED)
+    winners_base = _Word(slots.STATE_WINNERS_BASE)
 
     def __init__(self, limit: int = 0, base_offset: int = 0) -> None:
         self.words: NDArray[np.int64] = np.zeros(slots.STATE_WORDS, np.int64)
@@ -88,6 +102,7 @@ class MapState:
     def forget_counts(self) -> None:
         """Count records from 0 on again; the entries stay."""
         self.messages = self.unversioned = self.malformed = 0
+        self.keyless = self.tombstones = self.unordered = 0
 
 
 class KeyMap:
@@ -103,6 +118,9 @@ class KeyMap:
         No offset below is ever put; offsets are stored relative to it, in 40 bits.
     max_entries : int, optional
         An upper bound of the distinct keys to come, so that small jobs take little memory.
+    winners_from, winners_end : int, optional
+        Of which offsets a bit is kept that says whether their record wins; see `kernels.winners`.
+        No more than the first `WINNERS_MAX` of them have one; by default none has.
     rng : Random, optional
         Source of the hash key; without one every run hashes alike.
 
@@ -123,6 +141,8 @@ class KeyMap:
         *,
         base_offset: int = 0,
         max_entries: int | None = None,
+        winners_from: int = 0,
+        winners_end: int = 0,
         rng: Random | None = None,
     ) -> None:
         self.capacity = memory_bytes // self.ENTRY_BYTES
@@ -134,10 +154,13 @@ class KeyMap:
             (max(1, homes) + slots.SLACK_SLOTS, self.SLOT_WORDS), np.uint64
         )
         self.state = MapState(self.limit, base_offset)
+        self.state.winners_base = winners_from
+        winner_words = -(-min(max(0, winners_end - winners_from), WINNERS_MAX) // WORD_BITS)
         key = 0 if rng is None else rng.getrandbits(128)
         self.arrays = MapArrays(
             self.slots,
             self.state.words,
+            np.zeros(winner_words, np.uint64),
             np.uint64(key & 0xFFFFFFFFFFFFFFFF),
             np.uint64(key >> 64),
         )
@@ -162,6 +185,7 @@ class KeyMap:
     def clear(self) -> None:
         """Forget everything."""
         self.slots.fill(0)
+        self.arrays.winners.fill(0)
         self.state.clear()
 
     def _check(self) -> None:

@@ -24,7 +24,6 @@ from logstore.cleaner.strategy import Strategy
 from logstore.record.codecs import Codec, compress
 from logstore.record.layout import CODEC_MASK, HEADER_SIZE
 from logstore.segment.segment import LogSegment
-from logstore.segment.values import BatchExtent
 from logstore.types import INT64_MAX, NO_OFFSET
 
 if TYPE_CHECKING:
@@ -36,6 +35,10 @@ Observer = Callable[["KeyMap", Chunk, NDArray[np.uint8]], None]
 
 Chunk and codes are valid during the call only.
 """
+
+
+OUT_BYTES = 2 * 1024 * 1024
+"""Bytes that wait for a write, as long as no chunk asks for more."""
 
 
 class Rules(NamedTuple):
@@ -55,11 +58,15 @@ class Rules(NamedTuple):
     keep_offset: int = NO_OFFSET
     safe_ms: int = 0
 
-    def for_kernels(self, now_ms: int, new_horizon_ms: int) -> kernels.PassRules:
+    def for_kernels(
+        self, now_ms: int, new_horizon_ms: int, *, by_winners: bool = False
+    ) -> kernels.PassRules:
         """Return the rules of a pass as kernels take them; see `kernels.PassRules`."""
         strategy = kernel_strategy(self.strategy)
         keep_offset = self.keep_offset if strategy.has_versions else NO_OFFSET
-        return kernels.PassRules(strategy, keep_offset, self.safe_ms, now_ms, new_horizon_ms)
+        return kernels.PassRules(
+            strategy, keep_offset, self.safe_ms, now_ms, new_horizon_ms, by_winners
+        )
 
 
 class Rewriter:
@@ -82,10 +89,8 @@ class Rewriter:
 
     Attributes
     ----------
-    bytes_read, bytes_written, messages_read, messages_written : int
+    bytes_read, bytes_written : int
         Totals over all groups.
-    fates : (FATES,) int64
-        Records by fate.
     """
 
     def __init__(
@@ -110,17 +115,38 @@ class Rewriter:
         self._upper_bound_offset = upper_bound_offset
         # Saturates where Kafka overflows into a negative horizon (§8.4).
         new_horizon_ms = min(now_ms + log.config.delete_retention_ms, INT64_MAX)
-        self._rules = (rules or Rules()).for_kernels(now_ms, new_horizon_ms)
-        self._codes = np.empty(0, np.uint8)
-        self._record_starts = np.empty(0, np.int64)
-        self._out = np.empty(0, np.uint8)
+        # An observer is told each record's fate, and by which record it is superseded.
+        self._rules = (rules or Rules()).for_kernels(
+            now_ms, new_horizon_ms, by_winners=observer is None
+        )
+        self._judging = kernels.Judging(
+            np.empty(0, np.uint8),
+            np.empty(0, np.int64),
+            kernels.Keys.room_for(kernels.GROUP_RECORDS),
+            np.zeros(kernels.TALLIES, np.int64),
+        )
+        self._out = np.empty(OUT_BYTES, np.uint8)
+        self._filled = 0
+        self._extents: list[NDArray[np.int64]] = []
         self._transactions = TransactionState()
         self._aborted = AbortedTransactions(log)
-        self.fates = np.zeros(kernels.FATES, np.int64)
         self.bytes_read = 0
         self.bytes_written = 0
-        self.messages_read = 0
-        self.messages_written = 0
+
+    @property
+    def fates(self) -> NDArray[np.int64]:
+        """Records by fate."""
+        return self._judging.tally[: kernels.FATES]
+
+    @property
+    def messages_read(self) -> int:
+        """Records of the batches that were gone through."""
+        return int(self._judging.tally[kernels.TALLY_READ])
+
+    @property
+    def messages_written(self) -> int:
+        """Records that were kept."""
+        return int(self._judging.tally[kernels.TALLY_WRITTEN])
 
     def steps(self, group: Sequence[LogSegment], destination: LogSegment | None) -> Iterator[int]:
         """Rewrite a group; yield the bytes of each chunk before it is filtered.
@@ -148,52 +174,62 @@ class Rewriter:
                 self._transactions.judge(chunk)
                 keep_last_batches(chunk, producers)
                 self._filter(chunk, destination)
+        self._flush(destination)
 
     def _filter(self, chunk: Chunk, destination: LogSegment | None) -> None:
         table = chunk.table
-        last_of_round = table[:, kernels.COL_LAST_OFFSET] == self._upper_bound_offset - 1
-        table[last_of_round, kernels.COL_VERDICT] = kernels.VERDICT_RETAIN_EMPTY
-        self._reserve_records(chunk.record_count)
+        if chunk.first_offset < self._upper_bound_offset <= chunk.last_offset + 1:
+            last_of_round = table[:, kernels.COL_LAST_OFFSET] == self._upper_bound_offset - 1
+            table[last_of_round, kernels.COL_VERDICT] = kernels.VERDICT_RETAIN_EMPTY
+        self._reserve_records(chunk)
         status, row = kernels.classify_batches(
-            chunk.data, table, self._map.arrays, self._rules, self._codes, self._record_starts
+            chunk.data, table, self._map.arrays, self._rules, self._judging
         )
         if status == kernels.DAMAGED:
             chunk.refuse(row)
         if self._observer is not None:
-            self._observer(self._map, chunk, self._codes)
-        size = self._assemble(chunk)
-        self._count(chunk, size)
+            self._observer(self._map, chunk, self._judging.codes)
+        self.bytes_written += self._assemble(chunk, destination)
+        self.bytes_read += chunk.size_bytes
         if destination is not None:
-            if size:
-                destination.append(_extents(table), [memoryview(self._out)[:size]])  # type: ignore[arg-type]
             for transaction in self._transactions.kept_aborts:
                 destination.txn_index.append(transaction)
         self._transactions.kept_aborts.clear()
 
-    def _reserve_records(self, count: int) -> None:
-        if count > len(self._codes):
-            self._codes = np.empty(count, np.uint8)
-            self._record_starts = np.empty(count, np.int64)
+    def _reserve_records(self, chunk: Chunk) -> None:
+        """Make room for as many records as the batches of a chunk have."""
+        judging = self._judging
+        total = int(chunk.sums[kernels.SUM_RECORDS])
+        largest = int(chunk.sums[kernels.SUM_LARGEST])
+        if total > len(judging.codes):
+            judging = judging._replace(
+                codes=np.empty(total, np.uint8), kept_starts=np.empty(total, np.int64)
+            )
+        if largest > len(judging.keys.starts):
+            judging = judging._replace(keys=kernels.Keys.room_for(largest))
+        self._judging = judging
 
-    def _assemble(self, chunk: Chunk) -> int:
-        """Write the chunk's survivors to the output buffer; return their bytes."""
+    def _assemble(self, chunk: Chunk, destination: LogSegment | None) -> int:
+        """Write the chunk's survivors behind what waits to be written; return their bytes."""
         table = chunk.table
         bound = int(table[:, kernels.COL_OUT_SIZE].sum())
+        if self._filled + bound > len(self._out):
+            self._flush(destination)
         if bound > len(self._out):
             self._out = np.empty(bound, np.uint8)
-        row = position = 0
+        row = 0
+        start = position = self._filled
         while True:
             status, row, position = kernels.assemble_batches(
                 chunk.data,
                 table,
                 row,
-                self._codes,
-                self._record_starts,
+                self._judging.kept_starts,
                 self._out,
                 position,
             )
             if status == kernels.OK:
-                return int(position)
+                break
             body = self._compressed_body(chunk, row)
             end = position + HEADER_SIZE + len(body)
             left = int(table[row + 1 :, kernels.COL_OUT_SIZE].sum())
@@ -206,29 +242,28 @@ class Rewriter:
             table[row, kernels.COL_OUT_SIZE] = end - position
             position = end
             row += 1
+        self._filled = int(position)
+        if position > start:
+            self._extents.append(_extents(table))
+        return self._filled - start
+
+    def _flush(self, destination: LogSegment | None) -> None:
+        """Append what waits to be written; without a destination forget it."""
+        if destination is not None and self._filled:
+            extents = np.concatenate(self._extents)
+            destination.append_columns(extents, [memoryview(self._out)[: self._filled]])  # type: ignore[arg-type]
+        self._filled = 0
+        self._extents.clear()
+        if len(self._out) > OUT_BYTES:
+            self._out = np.empty(OUT_BYTES, np.uint8)
 
     def _compressed_body(self, chunk: Chunk, row: int) -> bytes:
         """Return the kept records of a batch, compressed by its own codec again."""
         columns = chunk.table[row]
         section = np.empty(int(columns[kernels.COL_OUT_SIZE]), np.uint8)
-        end = kernels.write_kept_records(
-            chunk.data, columns, self._codes, self._record_starts, section, 0
-        )
+        end = kernels.write_kept_records(chunk.data, columns, self._judging.kept_starts, section, 0)
         codec = Codec(int(columns[kernels.COL_ATTRIBUTES]) & CODEC_MASK)
         return compress(codec, section[:end].tobytes())
-
-    def _count(self, chunk: Chunk, written: int) -> None:
-        table = chunk.table
-        parsed = int(table[:, kernels.COL_PARSED].sum())
-        self.fates += np.bincount(self._codes[:parsed], minlength=kernels.FATES)
-        unread = table[:, kernels.COL_RECORD_COUNT] - table[:, kernels.COL_PARSED]
-        np.add.at(self.fates, fates_unread(table), unread)
-        self.bytes_read += chunk.size_bytes
-        self.bytes_written += written
-        # A batch that keeps its header is gone through even if all of it is discarded.
-        walked = table[:, kernels.COL_VERDICT] == kernels.VERDICT_RETAIN_EMPTY
-        self.messages_read += parsed + int(unread[walked].sum())
-        self.messages_written += int(table[:, kernels.COL_KEPT].sum())
 
 
 def fates_unread(table: NDArray[np.int64]) -> NDArray[np.uint8]:
@@ -237,8 +272,9 @@ def fates_unread(table: NDArray[np.int64]) -> NDArray[np.uint8]:
     return np.where(aborted, np.uint8(kernels.ABORTED), np.uint8(kernels.CONTROL_EXPIRED))
 
 
-def _extents(table: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> list[BatchExtent]:
+def _extents(table: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the extents of the batches that were written."""
     written = table[table[:, kernels.COL_FORM] != kernels.FORM_DROPPED]
     columns = (kernels.COL_LAST_OFFSET, kernels.COL_OUT_MAX_TIMESTAMP, kernels.COL_OUT_SIZE)
-    return [BatchExtent(*row) for row in written[:, columns].tolist()]
+    extents: NDArray[np.int64] = np.ascontiguousarray(written[:, columns])
+    return extents

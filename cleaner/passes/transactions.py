@@ -59,6 +59,8 @@ class TransactionState:
         Data of aborted transactions go at once. A marker goes, a horizon later, once no data of
         its transaction was met.
         """
+        if not chunk.may_have(TRANSACTIONAL_BIT | CONTROL_BIT):
+            return
         table = chunk.table
         attributes = table[:, kernels.COL_ATTRIBUTES]
         concerned = np.flatnonzero(attributes & (TRANSACTIONAL_BIT | CONTROL_BIT))
@@ -149,10 +151,14 @@ def keep_last_batches(chunk: Chunk, producers: Mapping[int, LastRecord]) -> None
     producers : mapping
         Producers by id, as the log knew them when the group was begun.
     """
-    table = chunk.table
-    rows = np.flatnonzero(table[:, kernels.COL_PRODUCER_ID] >= 0)
-    if not producers or not len(rows):
+    if not producers or not chunk.has_producers:
         return
+    table = chunk.table
+    last_offsets = [known.last_data_offset for known in producers.values()]
+    # Only a batch that ends where one of them does may be its last, or a control batch.
+    may_be_last = np.isin(table[:, kernels.COL_LAST_OFFSET], last_offsets)
+    may_be_last |= table[:, kernels.COL_CONTROL] != kernels.CONTROL_NONE
+    rows = np.flatnonzero(may_be_last & (table[:, kernels.COL_PRODUCER_ID] >= 0))
     columns = [
         kernels.COL_PRODUCER_ID,
         kernels.COL_PRODUCER_EPOCH,

@@ -271,7 +271,7 @@ _BROKER_ROWS = (
         "log.cleaner.io.buffer.size",
         Kind.INT,
         512 << 10,
-        "Bytes for the I/O buffers of all cleaner threads; none gets less than 64 KiB, and a "
+        "Bytes for the I/O buffers of all cleaner threads; none gets less than 1 MiB, and a "
         "larger batch is read whole all the same.",
         AT_LEAST_0,
     ),

@@ -363,6 +363,10 @@ def _load_be_i32(array: Bytes, position: int) -> np.int64:
     return np.int64(int.from_bytes(array[position : position + 4].tobytes(), "big", signed=True))
 
 
+def _popcount(word: np.uint64) -> int:
+    return int(word).bit_count()
+
+
 def _prefetch(array: Any, row: int) -> None:
     pass
 
@@ -449,7 +453,10 @@ load_be_i64 = cast("Callable[[Bytes, int], np.int64]", Instruction("load_be_i64"
 load_be_i32 = cast("Callable[[Bytes, int], np.int64]", Instruction("load_be_i32", _load_be_i32))
 """For kernels: load 4 bytes at any position as a big-endian int32, in an int64; see `load_u64`."""
 
-prefetch = cast("Callable[[UInt64s, int], None]", Instruction("prefetch", _prefetch))
+popcount = cast("Callable[[np.uint64], int]", Instruction("popcount", _popcount))
+"""For kernels: count the bits of a word that are set."""
+
+prefetch = cast("Callable[[UInt64s, int | np.int64], None]", Instruction("prefetch", _prefetch))
 """For kernels: ask for the cache line where a row of an array begins, any row; returns at once."""
 
 copy_u8 = cast("Callable[[Bytes, int, Bytes, int, int], None]", Instruction("copy_u8", _copy_u8))

@@ -171,6 +171,16 @@ def load_be_i32(typing_context: Any, array: Any, position: Any) -> Any:
 
 
 @intrinsic
+def popcount(typing_context: Any, word: Any) -> Any:
+    """Count the bits of a uint64 that are set."""
+
+    def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
+        return builder.ctpop(arguments[0])
+
+    return types.int64(types.uint64), generate
+
+
+@intrinsic
 def prefetch(typing_context: Any, array: Any, row: Any) -> Any:
     """Ask for the cache line of a row of a C-contiguous array, and do not wait for it."""
 

@@ -211,7 +211,7 @@ def write_varint(out: Bytes, position: int, value: Int) -> int:
 
 
 @kernel
-def copy_bytes(source: Bytes, start: int, end: int, out: Bytes, position: int) -> int:
+def copy_bytes(source: Bytes, start: Int, end: Int, out: Bytes, position: int) -> int:
     """Copy `source[start:end]` to `out`, which is another array, at `position`.
 
     Returns the position after it.
@@ -221,8 +221,8 @@ def copy_bytes(source: Bytes, start: int, end: int, out: Bytes, position: int) -
         # By index, so that NUMBA_BOUNDSCHECK=1 sees both ends.
         out[position] = source[start]
         out[position + size - 1] = source[end - 1]
-        copy_u8(source, start, out, position, size)
-    return position + size
+        copy_u8(source, start, out, position, size)  # type: ignore[arg-type]  # numba's int is one
+    return position + size  # type: ignore[return-value]
 
 
 @kernel
@@ -256,7 +256,7 @@ def check_headers(data: Bytes, position: int, end: int) -> Any:
 
 
 @inline_kernel
-def read_record(data: Bytes, position: int, end: int) -> tuple[int, RecordFields]:
+def read_record(data: Bytes, position: Any, end: int) -> tuple[int, RecordFields]:
     """Take the record at `position`, below `end`, apart and check it.
 
     Returns

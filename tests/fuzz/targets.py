@@ -355,9 +355,9 @@ def _judge(
     rules: Rules,
 ) -> str:
     """Classify and assemble all batches of a table; every byte is what the oracle says."""
-    status, row, codes, starts = classify(extended, table, key_map, 1500, 2500, rules)
+    status, row, _, starts = classify(extended, table, key_map, 1500, 2500, rules)
     assert (status, row) == (kernels.OK, len(taken))
-    outputs = assemble(extended, table, codes, starts)
+    outputs = assemble(extended, table, starts)
     for index, (each, output) in enumerate(zip(taken, outputs, strict=True)):
         try:
             sentence = cleaner_oracle.judge(each, mapping, 1500, 2500)

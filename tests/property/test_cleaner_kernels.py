@@ -227,7 +227,7 @@ def test_classify_and_assemble_batches_do_what_the_oracle_says(
     assert table[:, kernels.COL_KEPT].tolist() == [
         RecordBatch(each.output).header.record_count if each.output else 0 for each in sentences
     ]
-    outputs = assemble(data, table, codes, starts)
+    outputs = assemble(data, table, starts)
     for output, sentence, batch in zip(outputs, sentences, batches, strict=True):
         if sentence.form == "rebuilt" and batch.header.codec_id:
             assert output == bytes(RecordBatch(sentence.output).section())
@@ -252,9 +252,9 @@ def test_no_kernel_reads_or_writes_beyond_hostile_batches(batches, data):
     status, row = build(array(raw), table, 0, a_map)
     assert status in (kernels.OK, kernels.DAMAGED, kernels.MAP_FULL)
     assert len(a_map) <= 90
-    status, row, codes, starts = classify(array(raw), table, a_map, NOW_MS, NOW_MS + 1)
+    status, row, _, starts = classify(array(raw), table, a_map, NOW_MS, NOW_MS + 1)
     if status == kernels.DAMAGED:
         table = table[:row]
-    outputs = assemble(array(raw), table, codes, starts)
+    outputs = assemble(array(raw), table, starts)
     for output, kept in zip(outputs, table[:, kernels.COL_KEPT], strict=True):
         assert bool(output) == bool(kept)

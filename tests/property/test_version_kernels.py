@@ -248,7 +248,7 @@ def test_seed_classify_and_assemble_do_what_the_oracle_says(
     fates = [FATE_NAMES[code] for code in codes[: table[:, kernels.COL_PARSED].sum()]]
     assert fates == [fate for sentence in sentences for fate in sentence.fates]
     assert [FORMS[form] for form in table[:, kernels.COL_FORM]] == [s.form for s in sentences]
-    outputs = assemble(data, table, codes, starts)
+    outputs = assemble(data, table, starts)
     for output, sentence, batch in zip(outputs, sentences, batches, strict=True):
         if sentence.form == "rebuilt" and batch.header.codec_id:
             assert output == bytes(RecordBatch(sentence.output).section())
@@ -261,17 +261,15 @@ def test_seed_classify_and_assemble_do_what_the_oracle_says(
 )
 def test_is_beaten_says_whether_a_key_has_a_higher_order(order, winner, lifted, key):
     version_map = map_with()
-    beaten = version_kernels.is_beaten(
-        version_map.arrays, array(key), 0, len(key), kernel_order(order)
-    )
+    hash_key = version_map.arrays.k0, version_map.arrays.k1
+    words = [np.uint64(each) for each in kernels.siphash128(array(key), 0, len(key), *hash_key)]
+    beaten = version_kernels.is_beaten(version_map.arrays, *words, kernel_order(order))
     assert tuple(beaten) == (False, False), "an unknown key beats nobody"
     version_map.put(key, winner)
     if lifted:
         version_map.put(key, Order(False, 0, 10))
         winner = max(winner, Order(False, 0, 10))
-    beaten = version_kernels.is_beaten(
-        version_map.arrays, array(key), 0, len(key), kernel_order(order)
-    )
+    beaten = version_kernels.is_beaten(version_map.arrays, *words, kernel_order(order))
     assert tuple(beaten) == (order < winner, lifted and winner.present)
 
 
@@ -300,10 +298,10 @@ def test_no_version_kernel_reads_beyond_hostile_batches(batches, by, insert, dat
         assert status in (kernels.OK, kernels.DAMAGED, kernels.MAP_FULL)
     assert len(version_map) <= 90
     rules = Rules(strategy, keep_offset=5, safe_ms=NOW_MS)
-    status, row, codes, starts = classify(array(raw), table, version_map, NOW_MS, NOW_MS + 1, rules)
+    status, row, _, starts = classify(array(raw), table, version_map, NOW_MS, NOW_MS + 1, rules)
     if status == kernels.DAMAGED:
         table = table[:row]
-    outputs = assemble(array(raw), table, codes, starts)
+    outputs = assemble(array(raw), table, starts)
     for output, kept in zip(outputs, table[:, kernels.COL_KEPT], strict=True):
         assert bool(output) == bool(kept)
 

@@ -20,10 +20,16 @@ def array(data: bytes) -> np.ndarray:
     return np.frombuffer(bytearray(data), np.uint8)
 
 
-def scan(data: bytes, *, check_crc: bool = True, rows: int = 200):
+ANYWHERE = kernels.Place(0, INT64_MAX)
+
+
+def scan(data: bytes, *, check_crc: bool = True, rows: int = 200, place: kernels.Place = ANYWHERE):
     """Status, table of the whole batches, and the position after them."""
     table = np.empty((rows, kernels.TABLE_COLUMNS), np.int64)
-    status, found, position = kernels.scan_batches(array(data), 0, len(data), check_crc, table)
+    sums = np.empty(kernels.SUMS, np.int64)
+    status, found, position = kernels.scan_batches(
+        array(data), len(data), check_crc, place, table, sums
+    )
     return status, table[:found], position
 
 
@@ -42,7 +48,7 @@ def build(data: np.ndarray, table: np.ndarray, first_dirty: int, offset_map: Off
     """Run `map_batches` by offset over all rows."""
     by = kernel_strategy(Strategy())
     whole = kernels.Build(by, first_dirty, INT64_MAX, insert=True)
-    return kernels.map_batches(data, table, offset_map.arrays, whole)
+    return kernels.map_batches(data, table, offset_map.arrays, whole, kernels.KeyBlock.empty())
 
 
 def compete(
@@ -57,7 +63,17 @@ def compete(
 ):
     """Run `map_batches` by version over all rows."""
     part = kernels.Build(kernel_strategy(strategy), start, end, insert=insert)
-    return kernels.map_batches(data, table, version_map.arrays, part)
+    return kernels.map_batches(data, table, version_map.arrays, part, kernels.KeyBlock.empty())
+
+
+def room(count: int) -> kernels.Judging:
+    """Room for the verdicts on so many records; what nothing is written to tells itself."""
+    return kernels.Judging(
+        np.full(count, 255, np.uint8),
+        np.full(count, -1, np.int64),
+        kernels.Keys.room_for(max(count, 1)),
+        np.zeros(kernels.TALLIES, np.int64),
+    )
 
 
 def classify(
@@ -67,21 +83,20 @@ def classify(
     now_ms: int,
     new_horizon_ms: int,
     rules: Rules | None = None,
+    *,
+    by_winners: bool = False,
+    tally: np.ndarray | None = None,
 ):
-    """Run `classify_batches`; status, row, and the arrays it filled."""
-    count = int(table[:, kernels.COL_RECORD_COUNT].sum())
-    codes = np.full(count, 255, np.uint8)
-    record_starts = np.full(count, -1, np.int64)
-    rules = (rules or Rules()).for_kernels(now_ms, new_horizon_ms)
-    status, row = kernels.classify_batches(
-        data, table, offset_map.arrays, rules, codes, record_starts
-    )
-    return status, row, codes, record_starts
+    """Run `classify_batches`; status, row, codes and starts of kept records."""
+    judging = room(int(table[:, kernels.COL_RECORD_COUNT].sum()))
+    if tally is not None:
+        judging = judging._replace(tally=tally)
+    rules = (rules or Rules()).for_kernels(now_ms, new_horizon_ms, by_winners=by_winners)
+    status, row = kernels.classify_batches(data, table, offset_map.arrays, rules, judging)
+    return status, row, judging.codes, judging.kept_starts
 
 
-def assemble(
-    data: np.ndarray, table: np.ndarray, codes: np.ndarray, record_starts: np.ndarray
-) -> list[bytes]:
+def assemble(data: np.ndarray, table: np.ndarray, kept_starts: np.ndarray) -> list[bytes]:
     """What each row leaves; a compressed batch to be rebuilt gives its plain section instead."""
     out = np.full(int(table[:, kernels.COL_OUT_SIZE].sum()), 0xAA, np.uint8)
     row = position = 0
@@ -89,7 +104,7 @@ def assemble(
     while row < len(table):
         first, start = row, position
         status, row, position = kernels.assemble_batches(
-            data, table, row, codes, record_starts, out, position
+            data, table, row, kept_starts, out, position
         )
         at = start
         for done in range(first, row):
@@ -99,7 +114,7 @@ def assemble(
         assert at == position
         if status == kernels.COMPRESSED:
             section = np.empty(int(table[row, kernels.COL_OUT_SIZE]), np.uint8)
-            end = kernels.write_kept_records(data, table[row], codes, record_starts, section, 0)
+            end = kernels.write_kept_records(data, table[row], kept_starts, section, 0)
             outputs[row] = section[:end].tobytes()
             assert end <= len(section) - HEADER_SIZE
             row += 1

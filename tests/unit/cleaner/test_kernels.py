@@ -133,7 +133,7 @@ def control(key: bytes | None, offset: int = 0, value: bytes | None = bytes(6)) 
 
 
 def test_read_control_types_of_every_kind() -> None:
-    empty = oracle.empty_batch(RecordBatch(control(bytes(4), 3)).header)
+    empty = oracle.empty_batch(RecordBatch(control(bytes(4), 14)).header)
     keys = ("00000000", "00000001", "00000003", "7fff0001", "00000100", "0000ffff", "0000000001")
     data = ONE + b"".join(control(bytes.fromhex(key), 7 + at) for at, key in enumerate(keys))
     _, table, _ = scan(data + empty)
@@ -295,7 +295,7 @@ def test_each_form_of_a_batch() -> None:
     forms = [FORMS[form] for form in table[:, kernels.COL_FORM]]
     assert forms == ["rebuilt", "verbatim", "dropped", "empty", "rebuilt"]
     assert table[:, kernels.COL_KEPT].tolist() == [1, 1, 0, 0, 2]
-    outputs = assemble(array(data), table, codes, starts)
+    outputs = assemble(array(data), table, starts)
     batches = [RecordBatch(output) if output else None for output in outputs]
     assert [each is None or each.is_valid() for each in batches] == [True] * 5
     assert [r.key for r in batches[0].records()] == [b"b"]
@@ -311,12 +311,12 @@ def test_a_control_record_without_a_value_gets_a_horizon_and_is_never_dropped() 
     data = control(bytes.fromhex("00000003"), value=None)
     _, table, _ = scan(data)
     _, _, codes, starts = classify(array(data), table, offset_map(), 5000, 9000)
-    (stamped,) = assemble(array(data), table, codes, starts)
+    (stamped,) = assemble(array(data), table, starts)
     assert RecordBatch(stamped).header.delete_horizon_ms == 9000
     _, table, _ = scan(stamped)
     _, _, codes, starts = classify(array(stamped), table, offset_map(), 9000, 9999)
     assert codes.tolist() == [kernels.RETAINED]
-    assert assemble(array(stamped), table, codes, starts) == [stamped]
+    assert assemble(array(stamped), table, starts) == [stamped]
 
 
 def test_write_kept_records_keeps_offsets_and_moves_timestamps() -> None:
@@ -324,9 +324,9 @@ def test_write_kept_records_keeps_offsets_and_moves_timestamps() -> None:
     _, table, _ = scan(data)
     a_map = offset_map()
     build(array(data), table, 0, a_map)
-    _, _, codes, starts = classify(array(data), table, a_map, 0, 0)
+    _, _, _, starts = classify(array(data), table, a_map, 0, 0)
     out = np.zeros(200, np.uint8)
-    end = kernels.write_kept_records(array(data), table[0], codes, starts, out, 3)
+    end = kernels.write_kept_records(array(data), table[0], starts, out, 3)
     kept = RecordBatch(data).records()[1:]
     assert table[0, kernels.COL_OUT_BASE_TIMESTAMP] == 1001
     assert out[3:end].tobytes() == encode_records(kept, 0, 1001)
@@ -360,6 +360,6 @@ def test_assemble_batches_hands_a_compressed_batch_back() -> None:
     table[:, kernels.COL_FORM] = kernels.FORM_REBUILT
     table[0, kernels.COL_ATTRIBUTES] = 1
     out = np.zeros(200, np.uint8)
-    codes, starts = np.zeros(9, np.uint8), np.zeros(9, np.int64)
-    found = kernels.assemble_batches(array(data), table, 0, codes, starts, out, 5)
+    starts = np.zeros(9, np.int64)
+    found = kernels.assemble_batches(array(data), table, 0, starts, out, 5)
     assert found == (kernels.COMPRESSED, 0, 5)

@@ -87,7 +87,7 @@ def test_crc32c_of_every_short_slice():
 
 @pytest.mark.parametrize("part", (jit.CRC_SHORT, jit.CRC_LONG))
 def test_crc32c_of_ranges_that_are_taken_three_parts_at_a_time(part):
-    """Just below, at and above one round of three parts, two of them, and both sizes together."""
+    """`_crc_of_three`: just below, at and above one round, two of them, and both sizes together."""
     data = random.Random(5).randbytes(6 * part + 3 * jit.CRC_SHORT + 20)
     for around in (3 * part, 6 * part, 6 * part + 3 * jit.CRC_SHORT):
         for size in range(around - 9, around + 10):

@@ -1,0 +1,144 @@
+"""Hashing many keys: the rounds of SipHash side by side where keys are equally long.
+
+One key's rounds wait for one another; those of its neighbours need not, and the compiler puts them
+into one wide register.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from logstore.cleaner.kernels.slots import MapArrays, home_slot, sip_round, sip_words, siphash128
+from logstore.jit import Bytes, Int64s, UInt64s, borrowed, inline_kernel, kernel, load_u64, prefetch
+
+LANES = 256
+"""Keys whose rounds go side by side; their state stays in the nearest cache."""
+
+
+class Keys(NamedTuple):
+    """Some keys and their hashes."""
+
+    starts: Int64s  # where each begins
+    sizes: Int64s
+    lows: UInt64s
+    highs: UInt64s
+    lanes: UInt64s  # (5, LANES): room
+
+    @classmethod
+    def room_for(cls, count: int) -> Keys:
+        """Return room for so many keys."""
+        starts, sizes = np.empty((2, count), np.int64)
+        lows, highs = np.empty((2, count), np.uint64)
+        return cls(starts, sizes, lows, highs, np.empty((5, LANES), np.uint64))
+
+
+@inline_kernel
+def borrowed_keys(keys: Keys) -> Keys:
+    """Return the same over `borrowed` arrays."""
+    return Keys(
+        borrowed(keys.starts),
+        borrowed(keys.sizes),
+        borrowed(keys.lows),
+        borrowed(keys.highs),
+        borrowed(keys.lanes),
+    )
+
+
+@kernel
+def _begin(
+    v0: UInt64s, v1: UInt64s, v2: UInt64s, v3: UInt64s, k0: np.uint64, k1: np.uint64, count: int
+) -> None:
+    """Set the state of each lane to that of a key (k0, k1)."""
+    w0, w1, w2, w3 = sip_words(k0, k1)
+    for lane in range(count):
+        v0[lane] = w0
+        v1[lane] = w1
+        v2[lane] = w2
+        v3[lane] = w3
+
+
+@kernel
+def _absorb(v0: UInt64s, v1: UInt64s, v2: UInt64s, v3: UInt64s, words: UInt64s, count: int) -> None:
+    """Mix a word into each lane."""
+    for lane in range(count):
+        word = words[lane]
+        w0, w1, w2, w3 = sip_round(v0[lane], v1[lane], v2[lane], v3[lane] ^ word)
+        v0[lane] = w0 ^ word
+        v1[lane] = w1
+        v2[lane] = w2
+        v3[lane] = w3
+
+
+@kernel
+def _finish(
+    v0: UInt64s, v1: UInt64s, v2: UInt64s, v3: UInt64s, mark: np.uint64, out: UInt64s, count: int
+) -> None:
+    """Mix each lane three times and give out a word of its hash; `mark` goes into v2 before."""
+    for lane in range(count):
+        w0, w1, w2, w3 = v0[lane], v1[lane], v2[lane] ^ mark, v3[lane]
+        for _ in range(3):
+            w0, w1, w2, w3 = sip_round(w0, w1, w2, w3)
+        out[lane] = w0 ^ w1 ^ w2 ^ w3
+        v0[lane] = w0
+        v1[lane] = w1 ^ np.uint64(0xDD)
+        v2[lane] = w2
+        v3[lane] = w3
+
+
+@kernel
+def _hash_equally_long(
+    data: Bytes, keys: Keys, first: int, end: int, size: int, key_map: MapArrays
+) -> None:
+    """Hash up to `LANES` keys of `size` bytes."""
+    v0, v1, v2, v3, words = (
+        keys.lanes[0],
+        keys.lanes[1],
+        keys.lanes[2],
+        keys.lanes[3],
+        keys.lanes[4],
+    )
+    count = end - first
+    _begin(v0, v1, v2, v3, key_map.k0, key_map.k1, count)
+    whole = size - size % 8
+    for at in range(0, whole, 8):
+        for lane in range(count):
+            words[lane] = load_u64(data, keys.starts[first + lane] + at)
+        _absorb(v0, v1, v2, v3, words, count)
+    for lane in range(count):
+        word = np.uint64(size & 0xFF) << np.uint64(56)
+        for byte in range(whole, size):
+            shift = np.uint64(8 * (byte - whole))
+            word |= np.uint64(data[keys.starts[first + lane] + byte]) << shift
+        words[lane] = word
+    _absorb(v0, v1, v2, v3, words, count)
+    _finish(v0, v1, v2, v3, np.uint64(0xEE), keys.lows[first:end], count)
+    _finish(v0, v1, v2, v3, np.uint64(0), keys.highs[first:end], count)
+
+
+@kernel
+def hash_keys(data: Bytes, keys: Keys, count: int, key_map: MapArrays) -> None:
+    """Hash the first `count` keys, and ask for the slots where they are or will be.
+
+    As `siphash128`, each. O(bytes).
+    """
+    data = borrowed(data)
+    keys = borrowed_keys(keys)
+    for first in range(0, count, LANES):
+        end = min(first + LANES, count)
+        size = keys.sizes[first]
+        is_uniform = True
+        for index in range(first, end):
+            is_uniform &= keys.sizes[index] == size
+        if is_uniform:
+            _hash_equally_long(data, keys, first, end, size, key_map)
+        else:
+            for index in range(first, end):
+                low, high = siphash128(
+                    data, keys.starts[index], keys.sizes[index], key_map.k0, key_map.k1
+                )
+                keys.lows[index] = low
+                keys.highs[index] = high
+        for index in range(first, end):
+            prefetch(key_map.slots, home_slot(key_map.slots, keys.lows[index]))

@@ -1,0 +1,66 @@
+"""One bit for each mapped offset: whether its record wins, of those of its key that were mapped.
+
+The map's builder sets the bit of the record that a key's entry stands for and clears that of the
+one it displaces. So the rewrite need not hash what was mapped, nor look it up: a bit says what a
+look-up would. Bits count from `STATE_WINNERS_BASE` on; offsets before it or behind the last bit
+have none.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from logstore.cleaner.kernels.slots import STATE_WINNERS_BASE, MapArrays
+from logstore.jit import UInt64s, inline_kernel, kernel, popcount
+
+WORD_BITS = 64
+
+
+@inline_kernel
+def has_bit(key_map: MapArrays, offset: np.int64) -> bool:
+    """Tell whether there is a bit for an offset."""
+    bit = offset - key_map.state[STATE_WINNERS_BASE]
+    return 0 <= bit < WORD_BITS * len(key_map.winners)  # type: ignore[no-any-return]
+
+
+@inline_kernel
+def note_winner(key_map: MapArrays, offset: np.int64) -> None:
+    """Set the bit of the record that wins now, if it has one."""
+    if has_bit(key_map, offset):
+        bit = np.uint64(offset - key_map.state[STATE_WINNERS_BASE])
+        mask = np.uint64(1) << (bit & np.uint64(63))
+        key_map.winners[np.int64(bit >> np.uint64(6))] |= mask
+
+
+@inline_kernel
+def note_loser(key_map: MapArrays, offset: np.int64) -> None:
+    """Clear the bit of the record that won so far, if it has one."""
+    if has_bit(key_map, offset):
+        bit = np.uint64(offset - key_map.state[STATE_WINNERS_BASE])
+        mask = np.uint64(1) << (bit & np.uint64(63))
+        key_map.winners[np.int64(bit >> np.uint64(6))] &= ~mask
+
+
+@inline_kernel
+def is_winner(winners: UInt64s, bit: np.int64) -> bool:
+    """Tell whether a bit is set."""
+    position = np.uint64(bit)
+    word = winners[np.int64(position >> np.uint64(6))]
+    return (word >> (position & np.uint64(63))) & np.uint64(1) != np.uint64(0)  # type: ignore[no-any-return]
+
+
+@kernel
+def count_winners(winners: UInt64s, first: np.int64, end: np.int64) -> np.int64:
+    """Count the bits that are set in [first, end). O(bits / 64)."""
+    found = np.int64(0)
+    all_bits = ~np.uint64(0)
+    word = first >> 6
+    last = (end - 1) >> 6
+    mask = all_bits << np.uint64(first & 63)
+    while word <= last:
+        if word == last:
+            mask &= all_bits >> np.uint64(63 - ((end - 1) & 63))
+        found += popcount(winners[word] & mask)
+        mask = all_bits
+        word += 1
+    return found

@@ -1,0 +1,265 @@
+"""Winners say what look-ups say: the bits of a map against the rule, for any batches.
+
+Kernels: `has_bit`, `note_winner`, `note_loser`, `is_winner`, `count_winners`, `is_told_by_winners`,
+`pick_winners`, `hash_group`, `with_record`, `is_unread`, `is_expired`, `put_block`, `put_offset`,
+`get_offset`, `put_order`, `get_order`, `home_slot`, `hash_keys`, `sip_round`, `sip_words`,
+`borrowed_block`, `borrowed_keys`, `borrowed_strategy`.
+"""
+
+import random
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given
+
+from logstore.cleaner import kernels
+from logstore.cleaner.kernels import classify as judging
+from logstore.cleaner.kernels.winners import count_winners, is_winner
+from logstore.cleaner.passes.offset_map import KeyMap, OffsetMap
+from logstore.cleaner.passes.rewrite import Rules
+from logstore.cleaner.passes.version_map import VersionMap
+from logstore.cleaner.strategy import Strategy
+from logstore.record.batch import RecordBatch, build_batch, seal_batch
+from logstore.record.records import Record, encode_records
+from logstore.record.varint import encode_varint
+from tests.support.world.chunk_strategies import NOW_MS, loaded
+from tests.support.world.kernel_calls import array, assemble, build, classify, compete
+
+BY = {
+    "offset": Strategy(),
+    "timestamp": Strategy("timestamp"),
+    "header": Strategy("header", "v"),
+    "varlong": Strategy("header", "v", "varlong"),
+}
+
+oddities = st.sets(
+    st.sampled_from(
+        ["keyless", "tombstone", "control", "transactional", "horizon", "unordered", "sparse"]
+    )
+)
+rarely = st.sampled_from([False, False, False, True])
+versions = st.one_of(st.integers(-2, 2), st.sampled_from([-(2**63), 2**63 - 1]))
+
+
+@st.composite
+def dirty_batches(draw):
+    """Batches of few keys, odd in the ways that were drawn for all of them, mostly in none."""
+    odd = draw(oddities) if draw(st.booleans()) else frozenset()
+    batches = []
+    offset = draw(st.sampled_from([0, 63, 64, 2**33 + 5]))
+    for _ in range(draw(st.integers(1, 8))):
+        is_odd = {each: each in odd and draw(rarely) for each in sorted(odd)}
+        count = draw(st.sampled_from([1, 1, 2, 5, 9]))
+        gaps = [draw(st.integers(0, 2)) if is_odd.get("sparse") else 0 for _ in range(count)]
+        offsets = [offset + at + sum(gaps[: at + 1]) for at in range(count)]
+        if is_odd.get("unordered"):
+            offsets = draw(st.lists(st.sampled_from(offsets), min_size=count, max_size=count))
+        records = []
+        for each in offsets:
+            key = draw(st.sampled_from([b"a", b"b", b"c", b"dd" * 9, b"e" * 8]))
+            value = None if is_odd.get("tombstone") and draw(rarely) else b"value"
+            version = draw(versions)
+            header = draw(
+                st.sampled_from(
+                    [
+                        (),
+                        (("v", version.to_bytes(8, "big", signed=True)),),
+                        (("v", encode_varint(version)),),
+                    ]
+                )
+            )
+            if is_odd.get("keyless") and draw(rarely):
+                key = None
+            records.append(Record(each, draw(st.integers(0, 6)), key, value, header))
+        last = max(offsets) + draw(st.sampled_from([0, 0, 0, 2, 70]))
+        data = _sealed(records, offset, last, is_odd, draw)
+        batches.append(RecordBatch(data))
+        offset = last + 1 + draw(st.sampled_from([0, 0, 0, 1]))
+    return batches
+
+
+def _sealed(records, base, last, is_odd, draw):
+    flags = {
+        "is_control": bool(is_odd.get("control")),
+        "is_transactional": bool(is_odd.get("transactional")),
+    }
+    horizon = NOW_MS + draw(st.integers(-1, 1)) if is_odd.get("horizon") else None
+    if not is_odd.get("unordered"):
+        return build_batch(
+            records, base_offset=base, last_offset=last, delete_horizon_ms=horizon, **flags
+        )
+    return seal_batch(
+        encode_records(records, base, 0),
+        base_offset=base,
+        last_offset_delta=last - base,
+        record_count=len(records),
+        base_timestamp=0,
+        max_timestamp=max(record.timestamp for record in records),
+        **flags,
+    )
+
+
+def new_map(strategy: Strategy, base: int, winners_from: int, winners_end: int) -> KeyMap:
+    kind = VersionMap if strategy.has_versions else OffsetMap
+    return kind(
+        32 * 1000, 0.9, base_offset=base, winners_from=winners_from, winners_end=winners_end
+    )
+
+
+@given(
+    batches=dirty_batches(),
+    by=st.sampled_from(["offset", "offset", *BY]),
+    skipped=st.sampled_from([0, 0, 0, 3, 12]),
+    limit=st.sampled_from([1000, 1000, 2, 3]),
+    bits=st.sampled_from([2**20, 2**20, 1, 7, 64]),
+    aborted=st.sets(st.integers(0, 7)),
+    retained=st.sets(st.integers(0, 7)),
+    unlike=rarely,
+    keep=st.integers(-1, 30),
+)
+def test_winners_say_what_look_ups_say(
+    batches, by, skipped, limit, bits, aborted, retained, unlike, keep
+):
+    """Also of a map that fills up, of ranges that begin or end inside a batch, of few bits."""
+    strategy = BY[by]
+    data, table = loaded(batches)
+    base = batches[0].header.base_offset
+    start, end = base + skipped, batches[-1].header.last_offset + 1
+    for number, batch in enumerate(batches):
+        if number in aborted and batch.header.is_transactional and not batch.header.is_control:
+            table[number, kernels.COL_DISCARD] = kernels.DISCARD_ABORTED
+    a_map = new_map(strategy, base, start, min(end, start + bits))
+    a_map.state.limit = limit
+    a_map.latest_offset = start - 1
+    if strategy.has_versions:
+        status, _ = compete(data, table, start, end, a_map, strategy)
+        if status == kernels.OK:
+            compete(data, table, base, start, a_map, strategy, insert=False)
+    else:
+        build(data, table, start, a_map)
+    if unlike:  # the rewrite may have learnt of other transactions than the map's builder
+        table[:, kernels.COL_DISCARD] = kernels.DISCARD_NONE
+    for number in retained & set(range(len(batches))):
+        table[number, kernels.COL_VERDICT] = kernels.VERDICT_RETAIN_EMPTY
+    rules = Rules(strategy, keep_offset=base + keep, safe_ms=NOW_MS)
+    results = []
+    for by_winners in (False, True):
+        judged = table.copy()
+        tally = np.zeros(kernels.TALLIES, np.int64)
+        status, row, _, starts = classify(
+            data, judged, a_map, NOW_MS, NOW_MS + 5, rules, by_winners=by_winners, tally=tally
+        )
+        assert (status, row) == (kernels.OK, len(batches))
+        outputs = assemble(data, judged, starts)
+        columns = [kernels.COL_FORM, kernels.COL_KEPT, kernels.COL_PARSED, kernels.COL_OUT_SIZE]
+        max_timestamps = [
+            int(each[kernels.COL_OUT_MAX_TIMESTAMP])
+            for each in judged
+            if each[kernels.COL_FORM] != kernels.FORM_DROPPED
+        ]
+        results.append((outputs, judged[:, columns].tolist(), max_timestamps, tally.tolist()))
+    assert results[1] == results[0]
+    a_map._check()
+
+
+@given(bits=st.lists(st.booleans(), min_size=1, max_size=300), data=st.data())
+def test_count_winners_counts_the_bits_of_a_range(bits, data):
+    words = np.packbits(bits + [False] * (-len(bits) % 64), bitorder="little").view(np.uint64)
+    first = data.draw(st.integers(0, len(bits) - 1))
+    end = data.draw(st.integers(first + 1, len(bits)))
+    assert count_winners(words, np.int64(first), np.int64(end)) == sum(bits[first:end])
+    assert [bool(is_winner(words, np.int64(bit))) for bit in range(len(bits))] == bits
+
+
+# --- many keys at once ------------------------------------------------------------------------
+
+
+@given(
+    sizes=st.one_of(
+        st.tuples(st.integers(0, 40), st.integers(1, 300)).map(lambda drawn: [drawn[0]] * drawn[1]),
+        st.lists(st.integers(0, 20), min_size=1, max_size=40),
+        st.lists(st.integers(7, 9), min_size=250, max_size=260),
+    ),
+    seed=st.integers(0, 2**64 - 1),
+)
+def test_hash_keys_is_siphash_of_each(sizes, seed):
+    """Of equally long keys side by side, in blocks or less than one; of others one by one."""
+    rng = random.Random(seed)
+    data = array(rng.randbytes(sum(sizes) + 3))
+    a_map = OffsetMap(24 * 100, rng=rng)
+    keys = kernels.Keys.room_for(len(sizes) + 1)
+    keys.lows[-1] = keys.highs[-1] = 7
+    keys.sizes[:-1] = sizes
+    keys.starts[:-1] = 3 + np.cumsum(sizes) - sizes
+    kernels.hash_keys(data, keys, len(sizes), a_map.arrays)
+    k0, k1 = a_map.arrays.k0, a_map.arrays.k1
+    for start, size, low, high in zip(*(each[:-1].tolist() for each in keys[:4]), strict=True):
+        found = kernels.siphash128(data, start, size, k0, k1)
+        assert (low, high) == tuple(map(int, found))
+    assert keys.lows[-1] == keys.highs[-1] == 7
+
+
+# --- what is read -----------------------------------------------------------------------------
+
+
+def plain(*keys: bytes, base: int = 0, value: bytes | None = b"v") -> RecordBatch:
+    records = [Record(base + at, 1000 + at, key, value) for at, key in enumerate(keys)]
+    return RecordBatch(build_batch(records))
+
+
+def judged_by_winners(*batches: RecordBatch):
+    data, table = loaded(batches)
+    a_map = new_map(Strategy(), 0, 0, 1000)
+    assert build(data, table, 0, a_map)[0] == kernels.OK
+    # Who looks a key up finds none, and who reads a record finds it damaged.
+    a_map.slots.fill(0)
+    return data, table, a_map
+
+
+def test_batches_that_winners_tell_all_of_are_not_read() -> None:
+    data, table, a_map = judged_by_winners(
+        plain(b"a", b"b"), plain(b"a", b"b", base=2), plain(b"c", b"d", base=4)
+    )
+    data[table[0, kernels.COL_SECTION_START] :][:20] = 0xFF
+    data[table[2, kernels.COL_SECTION_START] :][:20] = 0xFF
+    status, _, codes, _ = classify(data, table, a_map, 0, 0, by_winners=True)
+    assert status == kernels.OK
+    assert set(codes.tolist()) == {255}, "nothing was looked up"
+    forms = [kernels.FORM_DROPPED, judging.FORM_VERBATIM, judging.FORM_VERBATIM]
+    assert table[:, kernels.COL_FORM].tolist() == forms
+
+
+def test_of_a_batch_that_winners_tell_parts_of_only_those_are_taken_apart() -> None:
+    data, table, a_map = judged_by_winners(plain(b"a", b"b", b"c"), plain(b"a", b"c", base=3))
+    first = int(table[0, kernels.COL_SECTION_START])
+    data[first + 2 : first + 4] = 0xFF  # a's varints: not even its offset is asked for
+    status, _, _, starts = classify(data, table, a_map, 0, 0, by_winners=True)
+    assert status == kernels.OK
+    assert table[:, kernels.COL_KEPT].tolist() == [1, 2]
+    outputs = assemble(data, table, starts)
+    assert [record.key for record in RecordBatch(outputs[0]).records()] == [b"b"]
+
+
+@pytest.mark.parametrize("at", (0, 1, 2))
+def test_damage_between_mapping_and_rewriting_is_noticed(at: int) -> None:
+    """A length that leads out of the batch, or past its end, in a batch of which a part stays."""
+    data, table, a_map = judged_by_winners(plain(b"a", b"b", b"c"), plain(b"a", b"c", base=3))
+    first = int(table[0, kernels.COL_SECTION_START])
+    record_size = (int(table[0, kernels.COL_SECTION_END]) - first) // 3
+    for length in (0x7E, 0x01, 0x00, 0x02):
+        hurt = data.copy()
+        hurt[first + at * record_size] = length
+        status = classify(hurt, table.copy(), a_map, 0, 0, by_winners=True)[:2]
+        assert status == (kernels.DAMAGED, 0), length
+
+
+def test_hashes_of_a_batch_larger_than_a_group_have_room() -> None:
+    keys = [b"%d" % number for number in range(3 * kernels.GROUP_RECORDS)]
+    batches = [plain(b"0"), plain(*keys, base=1), plain(*keys[:5], base=1000)]
+    data, table = loaded(batches)
+    a_map = new_map(Strategy(), 0, 0, 0)
+    build(data, table, 0, a_map)
+    status, _, _, _ = classify(data, table, a_map, 0, 0)
+    assert status == kernels.OK
+    assert table[:, kernels.COL_KEPT].tolist() == [0, len(keys) - 5, 5]
