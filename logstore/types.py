@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import enum
 import re
+import struct
 from typing import NamedTuple
 
 NO_OFFSET = -1
@@ -100,3 +101,12 @@ def decode_topic_id(text: str) -> bytes:
             f"{text!r} is no topic id: {TOPIC_ID_LENGTH} characters of URL-safe base64 expected"
         )
     return base64.urlsafe_b64decode(text + "==")
+
+
+def java_hash(text: str) -> int:
+    """Return `String.hashCode()` of Java: over UTF-16 code units, 32 bits, signed."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    value = 0
+    for (unit,) in struct.iter_unpack(">H", units):
+        value = (31 * value + unit) & 0xFFFFFFFF
+    return value - (1 << 32) if value >= 1 << 31 else value

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-import struct
 from typing import TypeVar
 
 from logstore.errors import InvalidRecordError, MessageError
 from logstore.messages import Message, decode_versioned, encode_versioned
+from logstore.types import java_hash
 
 M = TypeVar("M", bound=Message)
-
-
-def java_hash(text: str) -> int:
-    """Return `String.hashCode()` of Java: over UTF-16 code units, 32 bits, signed."""
-    units = text.encode("utf-16-be", "surrogatepass")
-    value = 0
-    for (unit,) in struct.iter_unpack(">H", units):
-        value = (31 * value + unit) & 0xFFFFFFFF
-    return value - (1 << 32) if value >= 1 << 31 else value
 
 
 def partition_for(text: str, partitions: int) -> int:

@@ -25,6 +25,7 @@ from logstore.errors import (
 )
 from logstore.index import OffsetIndex, TimeIndex, TransactionIndex
 from logstore.inspect.batches import describe_batch
+from logstore.inspect.decoders import DECODERS, raft_control_text
 from logstore.names import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -52,6 +53,11 @@ DEFAULT_LIMITS = ReadLimits()
 _EXIT_DAMAGED = 1
 _EXIT_IO = KafkaStorageError.exit_code
 
+RAFT_SNAPSHOT_SUFFIX = ".checkpoint"
+RAFT_BOOTSTRAP = "bootstrap.checkpoint"
+"""A Raft log's snapshot, and the one that a new cluster begins with; batches as in a log."""
+
+_RAFT_SNAPSHOT = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 _SLASHES = re.compile("/+")
 _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 _REPLACEMENT = "\ufffd".encode()
@@ -86,6 +92,9 @@ class DumpOptions:
         Show records too, not batches only; `print_data_log` implies it.
     print_data_log : bool
         Show keys and values, decoded as UTF-8.
+    decoder : str, optional
+        Show keys and values as records of this topic, one of Kafka's own
+        (`logstore.inspect.decoders.DECODERS`).
     verify_index_only : bool
         Verify indexes without showing their entries.
     index_sanity_check : bool
@@ -104,6 +113,7 @@ class DumpOptions:
 
     deep_iteration: bool = False
     print_data_log: bool = False
+    decoder: str | None = None
     verify_index_only: bool = False
     index_sanity_check: bool = False
     skip_record_metadata: bool = False
@@ -111,6 +121,11 @@ class DumpOptions:
     max_bytes: int = UNLIMITED
     limits: ReadLimits = DEFAULT_LIMITS
     working_dir: str = ""
+
+    @property
+    def prints_data(self) -> bool:
+        """Whether keys and values are shown: a decoder sets it too."""
+        return self.print_data_log or self.decoder is not None
 
 
 @dataclass(slots=True)
@@ -157,8 +172,8 @@ def dump_files(
     fs : FileSystem
         Only read; a `ReadOnlyFileSystem` will do.
     paths : iterable of str
-        `.log`, `.index`, `.timeindex`, `.txnindex` or `.snapshot` files; others are named as
-        unknown.
+        `.log`, `.index`, `.timeindex`, `.txnindex`, `.snapshot` or `.checkpoint` files; others are
+        named as unknown.
     options : DumpOptions, optional
 
     Notes
@@ -187,6 +202,7 @@ class _Dump:
         _, dot, ending = path.rpartition("/")[2].rpartition(".")
         dump = {
             LOG_SUFFIX: self._log,
+            RAFT_SNAPSHOT_SUFFIX: self._log,
             INDEX_SUFFIX: self._index,
             TIME_INDEX_SUFFIX: self._time_index,
             TXN_INDEX_SUFFIX: self._txn_index,
@@ -206,8 +222,8 @@ class _Dump:
 
     def _log(self, path: str) -> Iterator[DumpLine]:
         options = self._options
-        deep = options.deep_iteration or options.print_data_log
-        yield DumpLine(f"Log starting offset: {_base_offset(path)}")
+        deep = options.deep_iteration or options.prints_data
+        yield DumpLine(_first_line(path))
         file = self._fs.open(path)
         try:
             end = min(file.size(), options.max_bytes)
@@ -390,6 +406,18 @@ class _Dump:
 # -- lines -------------------------------------------------------------------------------------
 
 
+def _first_line(path: str) -> str:
+    name = path.rpartition("/")[2]
+    if not name.endswith(RAFT_SNAPSHOT_SUFFIX):
+        return f"Log starting offset: {_base_offset(path)}"
+    if name == RAFT_BOOTSTRAP:
+        return "KRaft bootstrap snapshot"
+    named = _RAFT_SNAPSHOT.fullmatch(name)
+    if named is None:
+        raise InvalidRecordError(f"{path}: the name is no offset and epoch of a snapshot")
+    return f"Snapshot end offset: {int(named[1])}, epoch: {int(named[2])}"
+
+
 def _batch_line(batch: RecordBatch, at: BatchAt) -> str:
     _ = batch.codec  # raises if there is none of that number: Kafka prints no line then
     facts = describe_batch(batch, at.position)
@@ -422,12 +450,23 @@ def _record_line(header: BatchHeader, record: Record, options: DumpOptions) -> s
         if header.is_control:
             parts.append(_control_part(record))
         prefix = " "
-    if options.print_data_log and not header.is_control:
-        if record.key is not None:
-            parts.append(f"{prefix}key: {_decoded(record.key)}")
-        if record.value is not None:
-            parts.append(f" payload: {_decoded(record.value)}")
+    if options.prints_data and not header.is_control:
+        key, payload = _texts(record, options.decoder)
+        if key is not None:
+            parts.append(f"{prefix}key: {key}")
+        if payload is not None:
+            parts.append(f" payload: {payload}")
     return "".join(parts)
+
+
+def _texts(record: Record, decoder: str | None) -> tuple[str | None, str | None]:
+    if decoder is not None:
+        return DECODERS[decoder](record)
+    key, value = record.key, record.value
+    return (
+        None if key is None else _decoded(key),
+        None if value is None else _decoded(value),
+    )
 
 
 def _control_part(record: Record) -> str:
@@ -438,6 +477,9 @@ def _control_part(record: Record) -> str:
             f" coordinatorEpoch: {marker.coordinator_epoch}"
         )
     key = decode_control_key(record.key)
+    raft = raft_control_text(key.control_type, record.value or b"")
+    if raft is not None:
+        return f" {raft}"
     return f" controlType: {key.control_type.name}({key.type_id})"
 
 

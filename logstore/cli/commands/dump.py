@@ -23,6 +23,7 @@ _PENDING_LINES = 512
     examples=[
         "logstore dump kafka-logs/users-0/00000000000000000000.log",
         "logstore dump kafka-logs/users-0/*.log --print-data-log",
+        "logstore dump kafka-logs/__consumer_offsets-7/*.log --offsets-decoder",
         "logstore dump kafka-logs/users-0/*.index --verify-index-only",
         "logstore dump --deep-iteration --files users-0/00000000000000000000.log,"
         "users-0/00000000000000000000.timeindex",
@@ -41,6 +42,19 @@ _PENDING_LINES = 512
 )
 @click.option(
     "--print-data-log", is_flag=True, help="Show keys and values, decoded as UTF-8, unescaped."
+)
+@click.option("--offsets-decoder", is_flag=True, help="Decode records of __consumer_offsets.")
+@click.option(
+    "--transaction-log-decoder", is_flag=True, help="Decode records of __transaction_state."
+)
+@click.option(
+    "--cluster-metadata-decoder", is_flag=True, help="Decode records of __cluster_metadata."
+)
+@click.option(
+    "--remote-log-metadata-decoder", is_flag=True, help="Decode records of __remote_log_metadata."
+)
+@click.option(
+    "--share-group-state-decoder", is_flag=True, help="Decode records of __share_group_state."
 )
 @click.option(
     "--verify-index-only", is_flag=True, help="Verify indexes without showing their entries."
@@ -69,13 +83,18 @@ def dump(
     listed: tuple[str, ...],
     deep_iteration: bool,
     print_data_log: bool,
+    offsets_decoder: bool,
+    transaction_log_decoder: bool,
+    cluster_metadata_decoder: bool,
+    remote_log_metadata_decoder: bool,
+    share_group_state_decoder: bool,
     verify_index_only: bool,
     index_sanity_check: bool,
     max_message_size: int,
     max_bytes: int,
     skip_record_metadata: bool,
 ) -> int:
-    """Show .log, .index, .timeindex, .txnindex and .snapshot files as kafka-dump-log does.
+    """Show .log, .checkpoint, index and .snapshot files as kafka-dump-log does.
 
     The text is Kafka's to the letter, for people and scripts that know it; what it finds
     wrong with indexes and offsets comes on standard error, after all files. An index that was
@@ -83,9 +102,19 @@ def dump(
     judges; `inspect --batches` gives JSON.
     """
     from logstore.config.limits import ReadLimits
+    from logstore.inspect.decoders import DECODERS
     from logstore.inspect.dump import DumpOptions, dump_files
     from logstore.runtime import DiskFileSystem, ReadOnlyFileSystem
 
+    chosen = (
+        offsets_decoder,
+        transaction_log_decoder,
+        cluster_metadata_decoder,
+        remote_log_metadata_decoder,
+        share_group_state_decoder,
+    )
+    # Of several, the first counts, as in Kafka's tool.
+    decoder = next((topic for topic, wanted in zip(DECODERS, chosen, strict=True) if wanted), None)
     files = [*paths, *(name for names in listed for name in names.split(",") if name)]
     if not files:
         raise click.UsageError("Missing argument 'FILE...'")
@@ -99,6 +128,7 @@ def dump(
     options = DumpOptions(
         deep_iteration=deep_iteration,
         print_data_log=print_data_log,
+        decoder=decoder,
         verify_index_only=verify_index_only,
         index_sanity_check=index_sanity_check,
         skip_record_metadata=skip_record_metadata,

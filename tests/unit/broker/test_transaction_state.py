@@ -18,9 +18,9 @@ from logstore.broker.transaction_state import (
     encode_key,
     encode_value,
 )
-from logstore.coordination.records import java_hash, partition_for
+from logstore.coordination.records import partition_for
 from logstore.errors import InvalidRecordError, UnsupportedFormatError
-from logstore.types import TopicPartition
+from logstore.types import TopicPartition, java_hash
 
 PARTITIONS = frozenset(
     (TopicPartition("a", 0), TopicPartition("a", 3), TopicPartition("bé", 2**31 - 1))

@@ -12,6 +12,7 @@ from logstore.record.header import BatchHeader
 from logstore.record.records import Record
 from logstore.runtime import DiskFileSystem, ReadOnlyFileSystem
 from tests.support.interop import dump_tool
+from tests.support.interop.decoded_records import FLAGS
 from tests.support.world.builders import (
     World,
     abort,
@@ -31,6 +32,9 @@ OPTIONS = {
     "--index-sanity-check": "index_sanity_check",
     "--skip-record-metadata": "skip_record_metadata",
 }
+
+
+TOPIC_OF = {flag: topic for topic, flag in FLAGS.items()}
 
 
 class Dumped:
@@ -77,6 +81,8 @@ def test_text_is_that_of_kafkas_tool(case, monkeypatch):
     for flag, value in zip(flags, [*flags, ""][1:], strict=True):
         if flag in OPTIONS:
             values[OPTIONS[flag]] = True
+        elif flag in TOPIC_OF:
+            values["decoder"] = TOPIC_OF[flag]
         elif flag == "--max-bytes":
             values["max_bytes"] = int(value)
     monkeypatch.chdir(ROOT)

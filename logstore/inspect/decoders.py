@@ -1,0 +1,304 @@
+"""The texts of kafka-dump-log's decoders, for records of Kafka's own topics.
+
+Each takes a record and returns key and payload as the tool prints them, None where it prints none.
+What the tool of Kafka 3.9.2 does not know yet, as Kafka 4's kinds of records, is decoded here too.
+The reason behind `skipping.` is ours: Kafka's is the text of a Java exception.
+Source: Kafka's DumpLogSegments, TransactionLog, and the classes of tiered logs.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from decimal import Decimal
+from typing import Any
+
+from logstore.errors import LogStoreError
+from logstore.inspect.internal_topics import (
+    CLUSTER_METADATA_TOPIC,
+    REMOTE_LOG_METADATA_TOPIC,
+    SHARE_GROUP_STATE_TOPIC,
+    UnknownKindError,
+    coordinator_record,
+    framed_record,
+)
+from logstore.messages import Message, decode, to_json, types
+from logstore.names import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from logstore.record.control import CURRENT_VERSION, ControlType
+from logstore.record.records import Record
+from logstore.types import TopicPartition, java_hash
+
+Texts = tuple[str | None, str | None]
+
+DELETE = "<DELETE>"
+
+_ESCAPE = re.compile(r"\\\\|\\u[0-9a-f]{4}")
+"""A backslash, or a character by its number, in JSON."""
+
+TRANSACTION_STATES = (
+    "Empty",
+    "Ongoing",
+    "PrepareCommit",
+    "PrepareAbort",
+    "CompleteCommit",
+    "CompleteAbort",
+    "Dead",
+    "PrepareEpochFence",
+)
+SEGMENT_STATES = (
+    "COPY_SEGMENT_STARTED",
+    "COPY_SEGMENT_FINISHED",
+    "DELETE_SEGMENT_STARTED",
+    "DELETE_SEGMENT_FINISHED",
+)
+DELETION_STATES = (
+    "DELETE_PARTITION_MARKED",
+    "DELETE_PARTITION_STARTED",
+    "DELETE_PARTITION_FINISHED",
+)
+
+
+def offsets_texts(record: Record) -> Texts:
+    """Return a record of `__consumer_offsets` as `--offsets-decoder` prints it."""
+    return _coordinator_texts(GROUP_OFFSETS_TOPIC, record)
+
+
+def share_group_state_texts(record: Record) -> Texts:
+    """Return a record of `__share_group_state` as `--share-group-state-decoder` prints it."""
+    return _coordinator_texts(SHARE_GROUP_STATE_TOPIC, record)
+
+
+def _coordinator_texts(topic: str, record: Record) -> Texts:
+    try:
+        found = coordinator_record(topic, record.key, record.value)
+        key = {"type": str(found.key_version), "data": found.key_json()}
+        if found.value is None:
+            return java_json(key), DELETE
+        value = {"version": str(found.value_version), "data": found.value_json()}
+    except UnknownKindError as error:
+        return f"Unknown record type {error.kind} at offset {record.offset}, skipping.", None
+    except LogStoreError as error:
+        return f"Error at offset {record.offset}, skipping. {error}", None
+    return java_json(key), java_json(value)
+
+
+def transaction_log_texts(record: Record) -> Texts:
+    """Return a record of `__transaction_state` as `--transaction-log-decoder` prints it."""
+    try:
+        found = coordinator_record(TRANSACTION_STATE_TOPIC, record.key, record.value)
+    except UnknownKindError as error:
+        return f"unknown::version={error.kind}", None
+    except LogStoreError as error:
+        return f"Error at offset {record.offset}, skipping. {error}", None
+    assert isinstance(found.key, types.TransactionLogKey)
+    key = f"transaction_metadata::transactionalId={found.key.transactional_id}"
+    if found.value is None:
+        return key, DELETE
+    state = found.value
+    assert isinstance(state, types.TransactionLogValue)
+    named = _named(TRANSACTION_STATES, state.transaction_status)
+    batches = (
+        [TopicPartition(topic.topic, number) for number in topic.partition_ids]
+        for topic in state.transaction_partitions or ()
+    )
+    partitions = ",".join(map(str, scala_set(batches)))
+    return key, (
+        f"producerId:{state.producer_id},producerEpoch:{state.producer_epoch},state={named},"
+        f"partitions=[{partitions}],"
+        f"txnLastUpdateTimestamp={state.transaction_last_update_timestamp_ms},"
+        f"txnTimeoutMs={state.transaction_timeout_ms}"
+    )
+
+
+def cluster_metadata_texts(record: Record) -> Texts:
+    """Return a record of `__cluster_metadata` as `--cluster-metadata-decoder` prints it."""
+    try:
+        found = framed_record(CLUSTER_METADATA_TOPIC, record.value)
+    except LogStoreError as error:
+        return None, f"Error at {record.offset}, skipping. {error}"
+    data = to_json(found.message, found.version)
+    return None, java_json({"type": found.record_type, "version": found.version, "data": data})
+
+
+def remote_log_metadata_texts(record: Record) -> Texts:
+    """Return a record of `__remote_log_metadata` as `--remote-log-metadata-decoder` prints it."""
+    try:
+        found = framed_record(REMOTE_LOG_METADATA_TOPIC, record.value)
+    except LogStoreError as error:
+        return None, f"Error at offset {record.offset}, skipping. {error}"
+    return None, _remote_log_text(found.message)
+
+
+DECODERS: Mapping[str, Callable[[Record], Texts]] = {
+    GROUP_OFFSETS_TOPIC: offsets_texts,
+    TRANSACTION_STATE_TOPIC: transaction_log_texts,
+    CLUSTER_METADATA_TOPIC: cluster_metadata_texts,
+    REMOTE_LOG_METADATA_TOPIC: remote_log_metadata_texts,
+    SHARE_GROUP_STATE_TOPIC: share_group_state_texts,
+}
+"""By topic."""
+
+
+# -- control records of a Raft log ---------------------------------------------------------------
+
+RAFT_CONTROLS: Mapping[ControlType, tuple[str, type[Message]]] = {
+    ControlType.SNAPSHOT_HEADER: ("SnapshotHeader", types.SnapshotHeaderRecord),
+    ControlType.SNAPSHOT_FOOTER: ("SnapshotFooter", types.SnapshotFooterRecord),
+    ControlType.KRAFT_VERSION: ("KRaftVersion", types.KRaftVersionRecord),
+    ControlType.KRAFT_VOTERS: ("KRaftVoters", types.VotersRecord),
+}
+
+
+def raft_control_text(control_type: ControlType, value: bytes) -> str | None:
+    """Return a control record of a Raft log as the tool prints it; None for other kinds.
+
+    Raises
+    ------
+    MessageError
+    """
+    if control_type not in RAFT_CONTROLS:
+        return None
+    title, kind = RAFT_CONTROLS[control_type]
+    message: Message = decode(kind, CURRENT_VERSION, value)
+    return f"{title} {java_json(to_json(message, CURRENT_VERSION))}"
+
+
+# -- metadata of tiered logs ---------------------------------------------------------------------
+
+
+def _remote_log_text(message: Message) -> str:
+    match message:
+        case types.RemoteLogSegmentMetadataRecord():
+            return (
+                f"RemoteLogSegmentMetadata{{remoteLogSegmentId={_segment_id(message)},"
+                f" startOffset={message.start_offset}, endOffset={message.end_offset},"
+                f" brokerId={message.broker_id}, maxTimestampMs={message.max_timestamp_ms},"
+                f" eventTimestampMs={message.event_timestamp_ms},"
+                f" segmentLeaderEpochs={_epochs(message)},"
+                f" segmentSizeInBytes={message.segment_size_in_bytes},"
+                f" customMetadata={_custom(message.custom_metadata)},"
+                f" state={_named(SEGMENT_STATES, message.remote_log_segment_state)}}}"
+            )
+        case types.RemoteLogSegmentMetadataUpdateRecord():
+            return (
+                f"RemoteLogSegmentMetadataUpdate{{remoteLogSegmentId={_segment_id(message)},"
+                f" customMetadata={_custom(message.custom_metadata)},"
+                f" state={_named(SEGMENT_STATES, message.remote_log_segment_state)},"
+                f" eventTimestampMs={message.event_timestamp_ms}, brokerId={message.broker_id}}}"
+            )
+        case types.RemotePartitionDeleteMetadataRecord():
+            state = _named(DELETION_STATES, message.remote_partition_delete_state)
+            return (
+                "RemotePartitionDeleteMetadata{"
+                f"topicPartition={_partition(message.topic_id_partition)}, state={state},"
+                f" eventTimestampMs={message.event_timestamp_ms}, brokerId={message.broker_id}}}"
+            )
+        case types.RemoteLogSegmentMetadataSnapshotRecord():
+            return (
+                f"RemoteLogSegmentMetadataSnapshot{{segmentId={message.segment_id},"
+                f" startOffset={message.start_offset}, endOffset={message.end_offset},"
+                f" maxTimestampMs={message.max_timestamp_ms},"
+                f" segmentLeaderEpochs={_epochs(message)},"
+                f" segmentSizeInBytes={message.segment_size_in_bytes},"
+                f" customMetadata={_custom(message.custom_metadata)},"
+                f" state={_named(SEGMENT_STATES, message.remote_log_segment_state)}}}"
+            )
+    raise AssertionError(f"no metadata of tiered logs: {message}")
+
+
+def _segment_id(
+    message: types.RemoteLogSegmentMetadataRecord | types.RemoteLogSegmentMetadataUpdateRecord,
+) -> str:
+    segment = message.remote_log_segment_id
+    where = _partition(segment.topic_id_partition)
+    return f"RemoteLogSegmentId{{topicIdPartition={where}, id={segment.id}}}"
+
+
+def _partition(
+    named: types.RemoteLogSegmentMetadataRecord.TopicIdPartitionEntry
+    | types.RemoteLogSegmentMetadataUpdateRecord.TopicIdPartitionEntry
+    | types.RemotePartitionDeleteMetadataRecord.TopicIdPartitionEntry,
+) -> str:
+    return f"{named.id}:{named.name}-{named.partition}"
+
+
+def _epochs(
+    message: types.RemoteLogSegmentMetadataRecord | types.RemoteLogSegmentMetadataSnapshotRecord,
+) -> str:
+    epochs = {each.leader_epoch: each.offset for each in message.segment_leader_epochs}
+    return "{" + ", ".join(f"{epoch}={epochs[epoch]}" for epoch in sorted(epochs)) + "}"
+
+
+def _custom(data: bytes | bytearray | memoryview | None) -> str:
+    return "Optional.empty" if data is None else f"Optional[CustomMetadata{{{len(data)} bytes}}]"
+
+
+def _named(names: tuple[str, ...], number: int) -> str:
+    """Return the name of a state; Java's null stands for a number that has none."""
+    return names[number] if 0 <= number < len(names) else "null"
+
+
+# -- Java's and Scala's ways ---------------------------------------------------------------------
+
+
+def java_json(value: Any) -> str:  # noqa: ANN401  # whatever JSON has
+    """Return JSON as Kafka's library for it writes it: no blanks, letters as they are."""
+    match value:
+        case dict():
+            return "{" + ",".join(f"{_text(k)}:{java_json(v)}" for k, v in value.items()) + "}"
+        case list():
+            return "[" + ",".join(map(java_json, value)) + "]"
+        case str():
+            return _text(value)
+        case float():
+            return java_double(value)
+    return json.dumps(value)
+
+
+def _text(value: str) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return _ESCAPE.sub(lambda found: found[0][:2] + found[0][2:].upper(), text)
+
+
+def java_double(value: float) -> str:
+    """Return `Double.toString`: the shortest digits, with an exponent outside 0.001 to 10^7."""
+    if value != value or value in (float("inf"), float("-inf")):
+        return '"NaN"' if value != value else f'"{"-" if value < 0 else ""}Infinity"'
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        text = format(Decimal(repr(value)), "f")
+        return text if "." in text else f"{text}.0"
+    shortest = Decimal(repr(value)).normalize()
+    if len(shortest.as_tuple().digits) == 1:
+        shortest = Decimal(f"{value:.1e}")  # Java looks among two digits for the nearest
+    sign, digits, _ = shortest.as_tuple()
+    first, *rest = map(str, digits)
+    fraction = "".join(rest).rstrip("0") or "0"
+    return f"{'-' if sign else ''}{first}.{fraction}E{shortest.adjusted()}"
+
+
+def scala_set(batches: Iterable[Iterable[TopicPartition]]) -> list[TopicPartition]:
+    """Return partitions in the order in which Scala's mutable set of them has them.
+
+    Kafka's coordinator adds them topic by topic; the table grows by what comes at once, and its
+    slots, then the hashes in a slot, make the order. Source: `scala.collection.mutable.HashSet` of
+    Scala 2.13.
+    """
+    slots = 16
+    known: dict[TopicPartition, int] = {}
+    for batch in batches:
+        added = dict.fromkeys(batch)
+        wanted = int((len(added) + 1) / 0.75)
+        slots = max(slots, 1 << max(wanted - 1, 4).bit_length())
+        for each in added:
+            # Of five and more, which are a set of another class, each is put in without a look.
+            if len(added) <= 4 and len(known) + 1 >= slots * 3 // 4:
+                slots *= 2
+            known[each] = _scala_hash(each)
+    return sorted(known, key=lambda each: (known[each] & (slots - 1), known[each]))
+
+
+def _scala_hash(each: TopicPartition) -> int:
+    value = (31 * (31 + each.partition) + java_hash(each.topic)) & 0xFFFFFFFF
+    value ^= value >> 16
+    return value - (1 << 32) if value >= 1 << 31 else value
