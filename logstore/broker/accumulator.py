@@ -7,9 +7,10 @@ whoever fills it or asks for it; only one that lingers is sent by the scheduler.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import TYPE_CHECKING
 
 from logstore.broker.futures import FutureRecordMetadata, ProducedMetadata
 from logstore.broker.open_batch import OpenBatch, estimated_size, limit_of
@@ -40,25 +41,43 @@ SENDER_TASK = "kafka-producer-network-thread"
 """Kafka's name of what sends a batch that has lingered."""
 
 
-class _Waiting(NamedTuple):
-    """A record on its way, and the future that was given for it."""
-
-    record: NewRecord
-    size_bytes: int
-    serialized_sizes: tuple[int, int, int]
-    future: FutureRecordMetadata
-
-
-class _OpenBatch(OpenBatch[_Waiting]):
-    __slots__ = ("due_ns", "opened_ns", "topic_partition")
+class _OpenBatch(OpenBatch[FutureRecordMetadata]):
+    __slots__ = ("due_ns", "opened_ns", "send_now", "topic_partition")
 
     def __init__(
-        self, topic_partition: TopicPartition, limit_bytes: int, opened_ns: int, linger_ms: float
+        self,
+        topic_partition: TopicPartition,
+        limit_bytes: int,
+        opened_ns: int,
+        linger_ms: float,
+        send: Callable[[_OpenBatch], None],
     ) -> None:
         super().__init__(limit_bytes)
         self.topic_partition = topic_partition
         self.opened_ns = opened_ns
         self.due_ns = opened_ns + round(linger_ms * 1_000_000)
+        self.send_now = partial(send, self)
+
+
+class _Locked:
+    """The lock of a producer; who gives it back tells those who wait for what was settled."""
+
+    __slots__ = ("_lock", "settled")
+
+    def __init__(self, lock: AbstractContextManager[bool]) -> None:
+        self._lock = lock
+        self.settled: list[FutureRecordMetadata] = []
+
+    def __enter__(self) -> None:
+        self._lock.__enter__()
+
+    def __exit__(self, *error: object) -> None:
+        settled = self.settled
+        if settled:
+            self.settled = []
+        self._lock.__exit__(None, None, None)
+        for future in settled:
+            future.call_back()
 
 
 class RecordAccumulator:
@@ -93,22 +112,14 @@ class RecordAccumulator:
         self._metrics = metrics
         self._lock = runtime.lock()
         self._open: dict[TopicPartition, _OpenBatch] = {}
-        self._settled: list[FutureRecordMetadata] = []
+        self._locked = _Locked(self._lock)
         self._scheduler: Scheduler = runtime.scheduler
         self._own_scheduler: Scheduler | None = None
         self._is_armed = False
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self) -> AbstractContextManager[None]:
         """Hold the lock; then, without it, tell those who wait for what was settled meanwhile."""
-        try:
-            with self._lock:
-                yield
-        finally:
-            with self._lock:
-                settled, self._settled = self._settled, []
-            for future in settled:
-                future.call_back()
+        return self._locked
 
     def is_waiting(self, topic_partition: TopicPartition) -> bool:
         """Tell whether the partition has an open batch."""
@@ -119,19 +130,21 @@ class RecordAccumulator:
         batch = self._open.get(topic_partition)
         return batch is not None and batch.has_room(estimated_size(record))
 
-    def add(self, topic_partition: TopicPartition, record: NewRecord) -> FutureRecordMetadata:
+    def add(
+        self, topic_partition: TopicPartition, record: NewRecord, size_bytes: int
+    ) -> FutureRecordMetadata:
         """Put a record into the partition's batch, and append the batches that this completes.
+
+        `size_bytes` is its `estimated_size`.
 
         Returns
         -------
         FutureRecordMetadata
             Whatever happens to the record, nothing is raised.
         """
-        size_bytes = estimated_size(record)
         batch = self._batch_with_room(topic_partition, size_bytes)
-        future = FutureRecordMetadata(self._lock, lambda: self._send_if_open(batch))
-        waiting = _Waiting(record, size_bytes, _serialized_sizes(record), future)
-        if batch.add(waiting, size_bytes) or self._config.linger_ms == 0:
+        future = FutureRecordMetadata(self._lock, batch.send_now, record, size_bytes)
+        if batch.add(future, size_bytes) or self._config.linger_ms == 0:
             self._send([batch])
         return future
 
@@ -160,7 +173,9 @@ class RecordAccumulator:
             batch = None
         if batch is None:
             now_ns = self._clock.monotonic_ns()
-            batch = _OpenBatch(tp, self._limit_bytes(tp), now_ns, self._config.linger_ms)
+            batch = _OpenBatch(
+                tp, self._limit_bytes(tp), now_ns, self._config.linger_ms, self._send_if_open
+            )
             self._open[tp] = batch
             if self._config.linger_ms > 0:
                 self._arm(now_ns)
@@ -220,11 +235,11 @@ class RecordAccumulator:
         for batch in batches:
             self._append(batch.topic_partition, batch.items)
 
-    def _append(self, tp: TopicPartition, waiting: Sequence[_Waiting]) -> None:
+    def _append(self, tp: TopicPartition, waiting: Sequence[FutureRecordMetadata]) -> None:
         try:
             if self._session is not None:
                 self._session.raise_if_failed()
-            info = self._write(tp, [each.record for each in waiting])
+            info = self._write(tp, [each.waiting for each in waiting])
         except (MessageSizeTooLargeError, RecordListTooLargeError) as error:
             if len(waiting) == 1:
                 self._fail(tp, waiting, error)
@@ -262,7 +277,9 @@ class RecordAccumulator:
                 session.sent(tp, len(records))
                 return info
 
-    def _fail(self, tp: TopicPartition, waiting: Sequence[_Waiting], error: LogStoreError) -> None:
+    def _fail(
+        self, tp: TopicPartition, waiting: Sequence[FutureRecordMetadata], error: LogStoreError
+    ) -> None:
         """Settle the futures of a batch that was refused, and draw the consequence."""
         logger.info("%s: a batch of %d records was refused: %s", tp, len(waiting), error)
         if self._session is not None:
@@ -282,25 +299,30 @@ class RecordAccumulator:
             for each in batch.items:
                 self._settle(each, error)
 
-    def _settle(self, waiting: _Waiting, outcome: ProducedMetadata | LogStoreError) -> None:
-        waiting.future.settle(outcome)
-        self._settled.append(waiting.future)
+    def _settle(
+        self, future: FutureRecordMetadata, outcome: ProducedMetadata | LogStoreError
+    ) -> None:
+        future.settle(outcome)
+        self._locked.settled.append(future)
 
     def _metadata(
-        self, tp: TopicPartition, waiting: _Waiting, info: AppendInfo | None, row: int
+        self, tp: TopicPartition, future: FutureRecordMetadata, info: AppendInfo | None, row: int
     ) -> ProducedMetadata:
-        assert waiting.record.timestamp is not None, "set when the record was sent"
-        offset, timestamp = NO_OFFSET, waiting.record.timestamp
+        record = future.waiting
+        assert record.timestamp is not None, "set when the record was sent"
+        offset, timestamp = NO_OFFSET, record.timestamp
         if info is not None and self._config.acks != 0:
             offset = info.first_offset + row
             if info.log_append_time != NO_TIMESTAMP:
                 timestamp = info.log_append_time
-        return ProducedMetadata(*tp, tp, offset, timestamp, None, *waiting.serialized_sizes)
+        return ProducedMetadata(*tp, tp, offset, timestamp, None, *_serialized_sizes(record))
 
 
 def _serialized_sizes(record: NewRecord) -> tuple[int, int, int]:
     """Return the bytes of key, value and headers; -1 for what there is none of."""
-    headers = sum(len(name.encode()) + len(value or b"") for name, value in record.headers)
+    headers = 0
+    if record.headers:
+        headers = sum(len(name.encode()) + len(value or b"") for name, value in record.headers)
     return (
         -1 if record.key is None else len(record.key),
         -1 if record.value is None else len(record.value),

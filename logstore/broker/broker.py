@@ -449,8 +449,6 @@ class Broker(Generic[ClockT]):
         if partition is not None:
             return partition
         numbers = self.manager.catalog.topic(topic).partitions
-        if len(numbers) == 1:
-            return numbers[0]
         if record.key is None:
             return self._partitioner.for_null_keys(numbers)
         return self._partitioner.of_key(record.key, numbers)

@@ -10,9 +10,12 @@ import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from logstore.types import TopicPartition
+
+if TYPE_CHECKING:
+    from logstore.log.drafts import NewRecord
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +55,10 @@ class FutureRecordMetadata:
         The producer's; guards the outcome and the lists of callbacks.
     send_now : callable
         Sends the record's batch if that was not done yet.
+    record : NewRecord
+        What waits; given up once the outcome is known.
+    size_bytes : int
+        An upper bound of what it takes in its batch.
 
     Attributes
     ----------
@@ -63,16 +70,35 @@ class FutureRecordMetadata:
         Why it was not.
     """
 
-    __slots__ = ("_callbacks", "_errbacks", "_lock", "_send_now", "exception", "is_done", "value")
+    __slots__ = (
+        "_callbacks",
+        "_errbacks",
+        "_lock",
+        "_record",
+        "_send_now",
+        "_size_bytes",
+        "exception",
+        "is_done",
+        "value",
+    )
 
-    def __init__(self, lock: AbstractContextManager[object], send_now: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        lock: AbstractContextManager[object],
+        send_now: Callable[[], None],
+        record: NewRecord | None = None,
+        size_bytes: int = 0,
+    ) -> None:
         self.is_done = False
         self.value: ProducedMetadata | None = None
         self.exception: Exception | None = None
         self._lock = lock
         self._send_now: Callable[[], None] | None = send_now
-        self._callbacks: list[Callable[[ProducedMetadata], object]] = []
-        self._errbacks: list[Callable[[Exception], object]] = []
+        self._record = record
+        self._size_bytes = size_bytes
+        # Few have any; a list for each of many futures would take as long as all the rest.
+        self._callbacks: tuple[Callable[[ProducedMetadata], object], ...] = ()
+        self._errbacks: tuple[Callable[[Exception], object], ...] = ()
 
     def __repr__(self) -> str:
         outcome = "waiting" if not self.is_done else self.exception or self.value
@@ -121,7 +147,7 @@ class FutureRecordMetadata:
         callback = partial(function, *args, **kwargs) if args or kwargs else function
         with self._lock:
             if not self.is_done:
-                self._callbacks.append(callback)
+                self._callbacks += (callback,)
                 return self
         if self.value is not None:
             _call(callback, self.value)
@@ -132,7 +158,7 @@ class FutureRecordMetadata:
         errback = partial(function, *args, **kwargs) if args or kwargs else function
         with self._lock:
             if not self.is_done:
-                self._errbacks.append(errback)
+                self._errbacks += (errback,)
                 return self
         if self.exception is not None:
             _call(errback, self.exception)
@@ -143,6 +169,17 @@ class FutureRecordMetadata:
         self.add_callback(function, *args, **kwargs)
         return self.add_errback(function, *args, **kwargs)
 
+    @property
+    def waiting(self) -> NewRecord:
+        """The record, as long as its outcome is not known; for the producer."""
+        assert self._record is not None, "an outcome is final"
+        return self._record
+
+    @property
+    def size_bytes(self) -> int:
+        """An upper bound of what the record takes in its batch; for the producer."""
+        return self._size_bytes
+
     def settle(self, outcome: ProducedMetadata | Exception) -> None:
         """Note the outcome; for the producer, which holds the lock."""
         assert not self.is_done, "an outcome is final"
@@ -150,13 +187,13 @@ class FutureRecordMetadata:
             self.exception = outcome
         else:
             self.value = outcome
-        self._send_now = None
+        self._send_now = self._record = None
         self.is_done = True
 
     def call_back(self) -> None:
         """Tell those who wait; for the producer, once it has given the lock back."""
         callbacks, errbacks = self._callbacks, self._errbacks
-        self._callbacks, self._errbacks = [], []
+        self._callbacks, self._errbacks = (), ()
         if self.exception is not None:
             for errback in errbacks:
                 _call(errback, self.exception)

@@ -36,6 +36,8 @@ class Partitioner:
 
     def of_key(self, key: bytes, partitions: Sequence[int]) -> int:
         """Return the partition of a key among `partitions`."""
+        if len(partitions) == 1:
+            return partitions[0]
         return partitions[(murmur2(key) & 0x7FFFFFFF) % len(partitions)]
 
     def for_null_keys(self, partitions: Sequence[int]) -> int:

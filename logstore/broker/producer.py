@@ -173,18 +173,18 @@ class Producer:
             self._timestamp(timestamp_ms),
             tuple(headers),
         )
-        size_bytes = HEADER_SIZE + estimated_size(record)
-        if size_bytes > self.config.max_request_size:
+        size_bytes = estimated_size(record)
+        if HEADER_SIZE + size_bytes > self.config.max_request_size:
             raise MessageSizeTooLargeError(
-                f"a record of up to {size_bytes} bytes is larger than max_request_size"
-                f" {self.config.max_request_size}"
+                f"a record of up to {HEADER_SIZE + size_bytes} bytes is larger than"
+                f" max_request_size {self.config.max_request_size}"
             )
         with self._accumulator.locked():
             self._check_open()
             if self._session is not None:
                 self._session.check_can_send()
             number = self._partition(topic, partition, key, value, record)
-            return self._accumulator.add(TopicPartition(topic, number), record)
+            return self._accumulator.add(TopicPartition(topic, number), record, size_bytes)
 
     def flush(self, timeout: float | None = None) -> None:
         """Send what waits; every future given so far is done on return.

@@ -3,6 +3,7 @@
 import pytest
 
 from logstore import Broker, VirtualClock
+from logstore.broker import partitioner as broker_partitioner
 from logstore.log.validate import check_timestamps
 from logstore.record import batch as batch_module
 from logstore.record.header import BatchHeader
@@ -54,3 +55,15 @@ def test_a_read_makes_no_record_but_those_it_gives(broker, monkeypatch):
     verified = counting(monkeypatch, batch_module, "crc32c")
     assert len(list(broker.read("t", offset=1))) == 200
     assert len(verified) == 1
+
+
+def test_a_record_that_is_sent_is_measured_once(broker, monkeypatch):
+    from logstore.broker import accumulator, producer
+
+    producing = broker.producer(linger_ms=1000, batch_size=1 << 20)
+    measured = counting(monkeypatch, producer, "estimated_size")
+    monkeypatch.setattr(accumulator, "estimated_size", lambda _: pytest.fail("measured again"))
+    hashed = counting(monkeypatch, broker_partitioner, "murmur2")
+    futures = [producing.send("t", b"v", key=b"%d" % number) for number in range(9)]
+    assert (len(measured), len(hashed)) == (9, 0)  # one partition: whatever the hash
+    assert [future.get().offset for future in futures] == list(range(1, 10))
