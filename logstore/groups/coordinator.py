@@ -586,9 +586,7 @@ class GroupCoordinator:
 
     def _join_new(self, group: Group, request: JoinRequest, on_done: JoinCallback) -> str | None:
         instance_id = request.group_instance_id
-        number = uuid.UUID(int=self._runtime.rng.getrandbits(128), version=4)
-        name = request.client_id if instance_id is None else instance_id
-        member_id = f"{name}-{number}"
+        member_id = self._new_member_id(group, request)
         if instance_id is not None:
             known = group.static_members.get(instance_id)
             if known is not None:
@@ -604,6 +602,16 @@ class GroupCoordinator:
             return None
         self._add_member(group, member_id, request, on_done)
         return None
+
+    def _new_member_id(self, group: Group, request: JoinRequest) -> str:
+        """Return an id that nobody has, though a broker of the same seed gave it out before."""
+        instance_id = request.group_instance_id
+        name = request.client_id if instance_id is None else instance_id
+        while True:
+            number = uuid.UUID(int=self._runtime.rng.getrandbits(128), version=4)
+            member_id = f"{name}-{number}"
+            if member_id not in group.members and member_id not in group.pending_members:
+                return member_id
 
     def _join_again(self, group: Group, request: JoinRequest, on_done: JoinCallback) -> str | None:
         member_id = request.member_id

@@ -336,9 +336,8 @@ class Group:
         names = [name for name, _ in protocols]
         if self.state is GroupState.EMPTY:
             return bool(protocol_type) and bool(names)
-        return self.protocol_type == protocol_type and any(
-            name in self._candidates() for name in names
-        )
+        candidates = self._candidates() if self.members else set(names)
+        return self.protocol_type == protocol_type and not candidates.isdisjoint(names)
 
     def chosen_protocol(self) -> str:
         """Return the protocol that most members prefer, of those that all know."""

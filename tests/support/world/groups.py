@@ -40,10 +40,12 @@ class GroupBench:
     def reopen(self):
         """Let the process end without a word, and another one begin."""
         self.kill()
+        self.seed += 1000
         self.open()
 
     def restart(self):
         self.broker.close()
+        self.seed += 1000
         self.open()
 
     def member(self, group="g", **options) -> Client:

@@ -513,3 +513,14 @@ def test_the_same_seed_writes_the_same_bytes():
         return [batch.data for batch in log.reader.batches(0)]
 
     assert story() == story() != []
+
+
+def test_a_group_that_everybody_left_before_its_first_rebalance_takes_others():
+    bench = GroupBench(**{"group.initial.rebalance.delay.ms": 3000})
+    first, second = bench.member(), bench.member()
+    first.join()
+    bench.groups.leave("g", [LeavingMember(bench.groups.describe("g").members[0].member_id)])
+    assert bench.state() == "PreparingRebalance"
+    assert second.join() is None
+    bench.clock.advance(ms=6000)
+    assert second.joined.error is None

@@ -1,0 +1,273 @@
+"""Random histories of one consumer group: members that join, read, commit, fall silent and crash.
+
+Each member does what a client does, step by step, and believes what it was last told; some sleep
+through their session and go on as if nothing had happened. The model knows how far each
+partition was committed.
+"""
+
+from __future__ import annotations
+
+import random
+
+from logstore.groups.consumer_protocol import (
+    Assignment,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+)
+from logstore.groups.offsets import OffsetAndMetadata
+from logstore.types import TopicPartition
+from tests.support.world.groups import Client, GroupBench
+
+PARTITIONS = tuple(TopicPartition("t", number) for number in range(5))
+TRY_AGAIN = ("REBALANCE_IN_PROGRESS", "MEMBER_ID_REQUIRED", "NOT_COORDINATOR")
+REJOIN = ("UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "FENCED_INSTANCE_ID")
+
+
+class Model:
+    """What must hold of all that members were told."""
+
+    def __init__(self):
+        self.committed: dict[TopicPartition, int] = {}
+
+    def commit(self, offsets):
+        """No offset goes back: who read on began where the one before it ended."""
+        for tp, offset in offsets.items():
+            assert offset >= self.committed.get(tp, 0), (tp, offset)
+            self.committed[tp] = offset
+
+
+class Worker(Client):
+    """A member with a mind of its own."""
+
+    def __init__(self, history, instance=None):
+        self.history = history
+        rng = history.rng
+        super().__init__(
+            history.bench,
+            topics=("t",),
+            instance=instance,
+            session_ms=rng.choice((6000, 10_000, 30_000)),
+            rebalance_ms=rng.choice((6000, 20_000, 60_000)),
+            requires_member_id=rng.random() < 0.5,
+            can_skip_assignment=rng.random() < 0.5,
+        )
+        self.phase = "outside"
+        self.positions: dict[TopicPartition, int] = {}
+
+    def step(self):
+        """Do what comes next, if it can be done without waiting."""
+        getattr(self, f"when_{self.phase}")()
+
+    def when_outside(self):
+        self.phase = "joining"
+        self.join()
+
+    def when_joining(self):
+        if self.joined is None:
+            return
+        if self.joined.error is None:
+            self.phase = "syncing"
+            self.sync(self.assign() if self.is_leader and not self.joined.skip_assignment else {})
+        else:
+            self.start_anew(self.joined.error)
+
+    def assign(self):
+        """Deal the partitions out, to each member that wants the topic."""
+        shares = {member.member_id: [] for member in self.joined.members}
+        assert all(decode_subscription(each.metadata).topics for each in self.joined.members)
+        ids = list(shares)
+        start = self.history.rng.randrange(len(ids)) if ids else 0
+        for number, tp in enumerate(PARTITIONS):
+            if ids:
+                shares[ids[(start + number) % len(ids)]].append(tp)
+        return {
+            member_id: encode_assignment(Assignment(tuple(share)))
+            for member_id, share in shares.items()
+        }
+
+    def when_syncing(self):
+        if self.synced is None:
+            return
+        if self.synced.error is not None:
+            self.start_anew(self.synced.error)
+            return
+        partitions = decode_assignment(self.synced.assignment).partitions
+        committed = self.bench.groups.committed(self.group)
+        self.positions = {tp: committed[tp].offset if tp in committed else 0 for tp in partitions}
+        self.phase = "reading"
+
+    def when_reading(self):
+        if self.history.rng.random() < 0.6:
+            self.read_and_commit()
+        if self.phase == "reading" and (error := self.beat()) is not None:
+            self.start_anew(error)
+
+    def read_and_commit(self):
+        for tp in self.positions:
+            self.positions[tp] += self.history.rng.randrange(3)
+        offsets = {tp: OffsetAndMetadata(offset) for tp, offset in self.positions.items()}
+        errors = self.commit(offsets)
+        good = {tp: self.positions[tp] for tp, error in errors.items() if error is None}
+        self.history.model.commit(good)
+        bad = {error for error in errors.values() if error is not None}
+        if bad:
+            self.start_anew(bad.pop())
+
+    def start_anew(self, error):
+        self.phase = "outside"
+        self.positions = {}
+        if error in REJOIN:
+            self.member_id, self.generation = "", -1
+        else:
+            assert error in ("REBALANCE_IN_PROGRESS", "MEMBER_ID_REQUIRED", "NOT_COORDINATOR"), (
+                error
+            )
+
+
+class History:
+    """One group, a few workers and a clock, as a seed has it."""
+
+    def __init__(self, seed):
+        self.rng = random.Random(seed)
+        delay_ms = self.rng.choice((0, 0, 3000))
+        self.bench = GroupBench(seed=seed, **{"group.initial.rebalance.delay.ms": delay_ms})
+        self.bench.broker.create_topic("t", len(PARTITIONS))
+        self.model = Model()
+        self.workers: list[Worker] = []
+        self.asleep: list[Worker] = []
+
+    def live(self, steps=60):
+        """Live a random life; return the bytes that it leaves in the groups' log."""
+        for _ in range(steps):
+            self.rng.choice(ACTIONS)(self)
+            for worker in self.workers:
+                if self.rng.random() < 0.8:
+                    worker.step()
+            self.check_owners()
+        return self.come_to_rest()
+
+    def add(self):
+        if len(self.workers) < 5:
+            used = {each.instance for each in self.workers}
+            free = [name for name in "ab" if name not in used]
+            instance = self.rng.choice(free) if free and self.rng.random() < 0.3 else None
+            self.workers.append(Worker(self, instance))
+
+    def replace(self):
+        """Let a second process of a static member come: the first is fenced, and goes."""
+        static = [each for each in self.workers if each.instance is not None]
+        if static:
+            old = self.rng.choice(static)
+            self.workers.remove(old)
+            self.asleep.append(old)
+            self.workers.append(Worker(self, old.instance))
+
+    def leave(self):
+        if self.workers:
+            worker = self.workers.pop(self.rng.randrange(len(self.workers)))
+            if worker.member_id:
+                worker.leave()
+
+    def crash(self):
+        if self.workers:
+            self.asleep.append(self.workers.pop(self.rng.randrange(len(self.workers))))
+
+    def wake(self):
+        """Let one that was silent go on; nobody else bears its instance id meanwhile."""
+        names = {each.instance for each in self.workers} - {None}
+        sleepers = [each for each in self.asleep if each.instance not in names]
+        if sleepers and len(self.workers) < 5:
+            worker = self.rng.choice(sleepers)
+            self.asleep.remove(worker)
+            if worker.phase == "reading":
+                worker.read_and_commit()
+            self.workers.append(worker)
+
+    def late(self):
+        """Let one that was replaced, or is silent, commit what it had read, and no more."""
+        reading = [each for each in self.asleep if each.phase == "reading"]
+        if reading:
+            self.rng.choice(reading).read_and_commit()
+
+    def wait(self):
+        self.bench.clock.advance(ms=self.rng.choice((1, 500, 2000, 5000, 9000)))
+
+    def restart(self):
+        self.rng.choice((GroupBench.restart, GroupBench.reopen))(self.bench)
+        for worker in (*self.workers, *self.asleep):
+            if (worker.phase == "joining" and worker.joined is None) or (
+                worker.phase == "syncing" and worker.synced is None
+            ):
+                worker.phase = "outside"  # the connection broke: it asks again
+
+    def check_owners(self):
+        """No partition has two readers who are members of the generation in force."""
+        group = self.bench.groups._groups.get("g")
+        for_sure = [
+            tp
+            for worker in (*self.workers, *self.asleep)
+            if worker.phase == "reading"
+            and group is not None
+            and worker.generation == group.generation_id
+            and group.check_member(worker.member_id, worker.instance) is None
+            for tp in worker.positions
+        ]
+        assert len(set(for_sure)) == len(for_sure), for_sure
+
+    def check_offsets(self):
+        committed = self.bench.groups.committed("g")
+        assert {tp: each.offset for tp, each in committed.items()} == self.model.committed
+
+    def has_strangers(self):
+        """Tell whether members are counted that are gone, or are not read yet."""
+        known = {worker.member_id for worker in self.workers if worker.phase == "reading"}
+        members = {each.member_id for each in self.bench.groups.describe("g").members}
+        return members != known or len(known) != len(self.workers)
+
+    def come_to_rest(self):
+        """Everybody who is left gets a share: all partitions, none of them twice.
+
+        Returns the bytes of the groups' log.
+        """
+        self.check_offsets()
+        quiet = 0
+        for _ in range(150):
+            for worker in self.workers:
+                worker.step()
+            self.bench.clock.advance(ms=1000)
+            is_stable = self.bench.state() == "Stable" and not self.has_strangers()
+            quiet = quiet + 1 if is_stable or not self.workers else 0
+            if quiet == 3 and self.workers:
+                break
+        described = self.bench.groups.describe("g")
+        if not self.workers:
+            assert described.state in ("Empty", "Dead")
+        else:
+            assert described.state == "Stable", described
+            assert {each.member_id for each in described.members} == {
+                worker.member_id for worker in self.workers
+            }
+            assert all(worker.phase == "reading" for worker in self.workers)
+            shares = [tp for worker in self.workers for tp in worker.positions]
+            assert sorted(shares) == sorted(PARTITIONS)
+        self.check_offsets()
+        self.bench.reopen()
+        self.check_offsets()
+        log = self.bench.broker.log("__consumer_offsets")
+        data = b"".join(batch.data for batch in log.reader.batches(0))
+        self.bench.kill()
+        return data
+
+
+ACTIONS = (
+    *(History.wait,) * 8,
+    *(History.add,) * 4,
+    *(History.crash,) * 2,
+    *(History.wake,) * 2,
+    History.leave,
+    History.replace,
+    History.late,
+    History.restart,
+    History.check_offsets,
+)
