@@ -13,8 +13,10 @@ from logstore.log.reader import ListedOffset
 from logstore.topics.store import Topic
 
 if TYPE_CHECKING:
+    from logstore.broker.consumer import Consumer
     from logstore.broker.fates import PartitionFates, RecordFate
     from logstore.broker.futures import FutureRecordMetadata
+    from logstore.broker.positions import ConsumedRecord
     from logstore.broker.producer import Producer
     from logstore.broker.reports import (
         AlterReplicaLogDirsResult,
@@ -38,6 +40,8 @@ __all__ = [
     "CleanerMetrics",
     "CleanerStats",
     "ConfigValue",
+    "ConsumedRecord",
+    "Consumer",
     "ConsumerGroupMetadata",
     "ConsumerRecord",
     "DeleteRecordsResult",
@@ -65,6 +69,8 @@ _HOMES = (
     "logstore.broker.reports",
     "logstore.groups.offsets",
     "logstore.broker.producer",
+    "logstore.broker.consumer",
+    "logstore.broker.positions",
 )
 """Modules of the names that a broker can do without, what is loaded quickly first."""
 

@@ -43,6 +43,7 @@ from logstore.topics.store import Topic
 from logstore.types import TopicPartition
 
 if TYPE_CHECKING:
+    from logstore.broker.consumer import Consumer
     from logstore.broker.fates import PartitionFates
     from logstore.broker.producer import Producer
     from logstore.broker.reports import (
@@ -142,6 +143,7 @@ class Broker(Generic[ClockT]):
         self._coordinator: TransactionCoordinator | None = None
         self._groups: GroupCoordinator | None = None
         self._producers: list[Producer] = []
+        self._consumers: list[Consumer] = []
         self.manager.lifetime.add(self)
         if background and not read_only:
             self._start()
@@ -192,6 +194,8 @@ class Broker(Generic[ClockT]):
         if self._cleaner is not None and not self.manager.lifetime.is_over:
             self._cleaner.check_not_telling()
         try:
+            for consumer in self._consumers.copy():
+                consumer.close()
             for producer in self._producers.copy():
                 producer.close()
         finally:
@@ -422,6 +426,16 @@ class Broker(Generic[ClockT]):
         producer = Producer(self.runtime, self.manager, self.coordinator, configs, closed)
         self._producers.append(producer)
         return producer
+
+    def consumer(self, *topics: str, **configs: Any) -> Consumer:
+        """Return a consumer of kafka-python's shape; see `Consumer`. It closes with the broker."""
+        from logstore.broker.consumer import Consumer
+
+        self._refuse_if_read_only("consume with a group and positions")
+        closed = self._consumers.remove
+        consumer = Consumer(self.runtime, self.manager, self.groups, topics, configs, closed)
+        self._consumers.append(consumer)
+        return consumer
 
     @property
     def coordinator(self) -> TransactionCoordinator:

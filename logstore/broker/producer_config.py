@@ -6,14 +6,19 @@ and of those before it, is accepted and means nothing here; any other name is re
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from logstore.config.suggest import nearest
+from logstore.broker.client_config import (
+    NETWORK_CONFIGS,
+    DataFunction,
+    check_names,
+    data_function,
+    number,
+)
 from logstore.errors import InvalidConfigurationError
 from logstore.record.codecs import Codec
 from logstore.types import INT32_MAX
@@ -43,60 +48,17 @@ DEFAULTS: dict[str, Any] = {
 }
 """Names that are obeyed."""
 
-WITHOUT_MEANING = frozenset(
-    (
-        "allow_auto_create_topics",
-        "api_version",
-        "api_version_auto_timeout_ms",
-        "bootstrap_servers",
-        "bootstrap_timeout_ms",
-        "bootstrap_topics_filter",
-        "buffer_memory",
-        "client_dns_lookup",
-        "connections_max_idle_ms",
-        "delivery_timeout_ms",
-        "kafka_client",
-        "max_block_ms",
-        "metadata_max_age_ms",
-        "metric_reporters",
-        "metrics_num_samples",
-        "metrics_sample_window_ms",
-        "proxy_url",
-        "receive_buffer_bytes",
-        "receive_message_max_bytes",
-        "reconnect_backoff_max_ms",
-        "reconnect_backoff_ms",
-        "request_timeout_ms",
-        "retry_backoff_ms",
-        "sasl_kerberos_domain_name",
-        "sasl_kerberos_name",
-        "sasl_kerberos_service_name",
-        "sasl_mechanism",
-        "sasl_oauth_token_provider",
-        "sasl_plain_password",
-        "sasl_plain_username",
-        "security_protocol",
-        "selector",
-        "send_buffer_bytes",
-        "sock_chunk_buffer_count",
-        "sock_chunk_bytes",
-        "socket_options",
-        "socks5_proxy",
-        "ssl_cafile",
-        "ssl_certfile",
-        "ssl_check_hostname",
-        "ssl_ciphers",
-        "ssl_context",
-        "ssl_crlfile",
-        "ssl_keyfile",
-        "ssl_password",
-    )
-)
+WITHOUT_MEANING = NETWORK_CONFIGS | {
+    "buffer_memory",
+    "delivery_timeout_ms",
+    "max_block_ms",
+    "bootstrap_topics_filter",
+}
 """Names of kafka-python's that mean nothing in one process."""
 
 _client_numbers = itertools.count(1)
 
-Serialize = Callable[[str, list[tuple[str, bytes]], Any], Any]
+Serialize = DataFunction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,12 +107,7 @@ class ProducerConfig:
             A name is unknown (the message has the nearest), a value cannot be obeyed, or two
             contradict each other.
         """
-        for name in configs:
-            if name not in DEFAULTS and name not in WITHOUT_MEANING:
-                meant = nearest(name, [*DEFAULTS, *sorted(WITHOUT_MEANING)])
-                raise InvalidConfigurationError(
-                    f"unknown producer configuration {name!r}; the nearest is {meant!r}"
-                )
+        check_names("producer", configs, DEFAULTS, WITHOUT_MEANING)
         values = {**DEFAULTS, **configs}
         transactional_id = values["transactional_id"]
         if transactional_id is not None and (
@@ -161,20 +118,20 @@ class ProducerConfig:
         serializers = (values["key_serializer"], values["value_serializer"])
         return cls(
             client_id=values["client_id"] or f"logstore-producer-{next(_client_numbers)}",
-            serialize_key=_serializer("key_serializer", serializers[0]),
-            serialize_value=_serializer("value_serializer", serializers[1]),
+            serialize_key=data_function("key_serializer", serializers[0], "serialize"),
+            serialize_value=data_function("value_serializer", serializers[1], "serialize"),
             close_serializers=tuple(
                 each.close for each in serializers if callable(getattr(each, "close", None))
             ),
             enable_idempotence=_is_idempotent(configs, values, acks),
             transactional_id=transactional_id,
-            transaction_timeout_ms=int(_number("transaction_timeout_ms", values, 1, INT32_MAX)),
+            transaction_timeout_ms=int(number("transaction_timeout_ms", values, 1, INT32_MAX)),
             acks=acks,
             codec=_codec(values["compression_type"]),
-            batch_size=int(_number("batch_size", values, 0, INT32_MAX)),
-            linger_ms=_number("linger_ms", values, 0, INT32_MAX),
+            batch_size=int(number("batch_size", values, 0, INT32_MAX)),
+            linger_ms=number("linger_ms", values, 0, INT32_MAX),
             partitioner=_partitioner(values["partitioner"]),
-            max_request_size=int(_number("max_request_size", values, 0, INT32_MAX)),
+            max_request_size=int(number("max_request_size", values, 0, INT32_MAX)),
             metrics_enabled=bool(values["metrics_enabled"]),
         )
 
@@ -191,9 +148,9 @@ def _is_idempotent(configs: Mapping[str, Any], values: Mapping[str, Any], acks: 
     conflicts = []
     if acks != ACKS_ALL:
         conflicts.append(f"acks={acks}")
-    if _number("retries", values, 0) == 0:
+    if number("retries", values, 0) == 0:
         conflicts.append("retries=0")
-    if _number(in_flight, values, 1) > IN_FLIGHT_MAX:
+    if number(in_flight, values, 1) > IN_FLIGHT_MAX:
         conflicts.append(f"{in_flight}={values[in_flight]}")
     if not conflicts:
         return True
@@ -219,33 +176,6 @@ def _codec(name: object) -> Codec:
     if not isinstance(name, str):
         raise InvalidConfigurationError(f"compression_type is a name or None, not {name!r}")
     return Codec.from_name(name)
-
-
-def _number(
-    name: str, values: Mapping[str, Any], lowest: int, highest: float = float("inf")
-) -> float:
-    value = values[name]
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidConfigurationError(f"{name} is a number, not {value!r}")
-    if not lowest <= value <= highest:
-        raise InvalidConfigurationError(f"{name} is out of range: {value}")
-    return value
-
-
-def _serializer(name: str, given: Any) -> Serialize | None:  # noqa: ANN401  # kafka-python takes three shapes
-    """Bring the three shapes of a serializer to one: callable, `serialize` of two or of three."""
-    if given is None:
-        return None
-    method = getattr(given, "serialize", None)
-    if method is None:
-        if not callable(given):
-            raise InvalidConfigurationError(f"{name} is not callable: {given!r}")
-        return lambda _topic, _headers, data: given(data)
-    try:
-        inspect.signature(method).bind("topic", [], None)
-    except TypeError:
-        return lambda topic, _headers, data: method(topic, data)
-    return lambda topic, headers, data: method(topic, headers, data)
 
 
 def _partitioner(given: Any) -> Any:  # noqa: ANN401  # see ProducerConfig

@@ -201,7 +201,7 @@ class LogReader:
         self, start_offset: int, max_bytes: int, isolation: Isolation, min_one_message: bool
     ) -> FetchResult:
         self._check_range(start_offset)
-        upper = self._upper_offset(isolation)
+        upper = self.upper_offset(isolation)
         found = _NOTHING
         if start_offset < upper:
             found = self._find(start_offset, upper, max_bytes, isolation, min_one_message)
@@ -234,7 +234,8 @@ class LogReader:
             return FetchResult(found.data, incomplete, aborted, segment.log_path, found.position)
         return _NOTHING
 
-    def _upper_offset(self, isolation: Isolation) -> int:
+    def upper_offset(self, isolation: Isolation) -> int:
+        """Return the exclusive end of what may be read: high watermark, last stable or log end."""
         if isolation is Isolation.READ_COMMITTED:
             return self._offsets.last_stable_offset
         if isolation is Isolation.LOG_END:
@@ -428,10 +429,19 @@ class LogReader:
                 self._local.lifetime.check()
                 yield batch, columns
 
-    def _visible(
-        self, start_offset: int, end_offset: int | None, isolation: Isolation
-    ) -> Iterator[RecordBatch]:
-        """Yield the batches of data that a reader may see, their CRCs verified."""
+    def fetched(
+        self,
+        start_offset: int,
+        end_offset: int | None = None,
+        *,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+    ) -> Iterator[tuple[RecordBatch, bool]]:
+        """Yield every batch that overlaps [start, end), and whether a reader may see its records.
+
+        It may not see those of control batches, nor, with `READ_COMMITTED`, of aborted
+        transactions. Every batch's CRC is verified. For consumers, whose position moves over what
+        they do not see; raises as `records`.
+        """
         aborted_producers: set[int] = set()
         entered: set[AbortedRange] = set()
         for batch, aborted in self._fetch(start_offset, end_offset, isolation):
@@ -443,10 +453,18 @@ class LogReader:
                     aborted_producers.add(transaction.producer_id)
             if header.is_control:
                 self._end_transaction(batch, aborted_producers)
-                continue
-            if header.is_transactional and header.producer_id in aborted_producers:
-                continue
-            yield batch
+                yield batch, False
+            else:
+                is_aborted = header.is_transactional and header.producer_id in aborted_producers
+                yield batch, not is_aborted
+
+    def _visible(
+        self, start_offset: int, end_offset: int | None, isolation: Isolation
+    ) -> Iterator[RecordBatch]:
+        """Yield the batches of data that a reader may see, their CRCs verified."""
+        for batch, is_visible in self.fetched(start_offset, end_offset, isolation=isolation):
+            if is_visible:
+                yield batch
 
     @property
     def _decompression_limit(self) -> int:

@@ -14,7 +14,7 @@ import logstore
 import logstore.broker
 import logstore.testing
 from logstore import Broker, LogStoreError, VirtualClock, errors
-from logstore.broker.producer_config import DEFAULTS
+from logstore.broker import consumer_config, producer_config
 from logstore.testing import FaultyFileSystem
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -89,6 +89,7 @@ def things():
         yield {
             "broker": broker,
             "clock": broker.clock,
+            "consumer": broker.consumer(),
             "fs": FaultyFileSystem(),
             "future": producer.send("topic", b"value"),
             "producer": producer,
@@ -105,7 +106,7 @@ def test_every_public_name_is_on_the_page(package):
     assert set(package.__all__) - named == set()
 
 
-@pytest.mark.parametrize("name", ("broker", "producer"))
+@pytest.mark.parametrize("name", ("broker", "producer", "consumer"))
 def test_every_public_method_is_on_the_page(things, name):
     public = {f"{name}.{each}" for each in dir(things[name]) if not each.startswith("_")}
     assert public - entry_names() == set()
@@ -123,8 +124,9 @@ def test_every_signature_on_the_page_is_the_code_s(things):
             assert entry == signature(name, value)
 
 
-def test_every_config_that_a_producer_obeys_is_on_the_page():
-    assert [name for name in DEFAULTS if f"`{name}`" not in PYTHON] == []
+@pytest.mark.parametrize("config", (producer_config, consumer_config), ids=lambda c: c.__name__)
+def test_every_config_that_a_client_obeys_is_on_the_page(config):
+    assert [name for name in config.DEFAULTS if f"`{name}`" not in PYTHON] == []
 
 
 # --- errors ----------------------------------------------------------------------------------

@@ -1,0 +1,115 @@
+"""Configurations in kafka-python's shape: what producers, consumers and admins have in common."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from logstore.config.suggest import nearest
+from logstore.errors import InvalidConfigurationError
+
+NETWORK_CONFIGS = frozenset(
+    (
+        "allow_auto_create_topics",
+        "api_version",
+        "api_version_auto_timeout_ms",
+        "bootstrap_servers",
+        "bootstrap_timeout_ms",
+        "client_dns_lookup",
+        "connections_max_idle_ms",
+        "kafka_client",
+        "metadata_max_age_ms",
+        "metric_reporters",
+        "metrics_num_samples",
+        "metrics_sample_window_ms",
+        "proxy_url",
+        "receive_buffer_bytes",
+        "receive_message_max_bytes",
+        "reconnect_backoff_max_ms",
+        "reconnect_backoff_ms",
+        "request_timeout_ms",
+        "retry_backoff_ms",
+        "sasl_kerberos_domain_name",
+        "sasl_kerberos_name",
+        "sasl_kerberos_service_name",
+        "sasl_mechanism",
+        "sasl_oauth_token_provider",
+        "sasl_plain_password",
+        "sasl_plain_username",
+        "security_protocol",
+        "selector",
+        "send_buffer_bytes",
+        "sock_chunk_buffer_count",
+        "sock_chunk_bytes",
+        "socket_options",
+        "socks5_proxy",
+        "ssl_cafile",
+        "ssl_certfile",
+        "ssl_check_hostname",
+        "ssl_ciphers",
+        "ssl_context",
+        "ssl_crlfile",
+        "ssl_keyfile",
+        "ssl_password",
+    )
+)
+"""Names of kafka-python's that are about connections: accepted, and without a meaning here."""
+
+DataFunction = Callable[[str, list[tuple[str, bytes]], Any], Any]
+"""A serializer or deserializer: topic, headers and data in, data out."""
+
+
+def check_names(
+    who: str, configs: Mapping[str, Any], known: Collection[str], idle: Collection[str]
+) -> None:
+    """Refuse a name that kafka-python does not know, with the nearest that it does.
+
+    Raises
+    ------
+    InvalidConfigurationError
+    """
+    for name in configs:
+        if name not in known and name not in idle:
+            meant = nearest(name, [*known, *sorted(idle)])
+            raise InvalidConfigurationError(
+                f"unknown {who} configuration {name!r}; the nearest is {meant!r}"
+            )
+
+
+def number(
+    name: str, values: Mapping[str, Any], lowest: int, highest: float = float("inf")
+) -> float:
+    """Return a number in a range.
+
+    Raises
+    ------
+    InvalidConfigurationError
+    """
+    value = values[name]
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidConfigurationError(f"{name} is a number, not {value!r}")
+    if not lowest <= value <= highest:
+        raise InvalidConfigurationError(f"{name} is out of range: {value}")
+    return value
+
+
+def data_function(name: str, given: Any, method_name: str) -> DataFunction | None:  # noqa: ANN401  # kafka-python takes three shapes
+    """Bring the three shapes to one: callable, a method of two arguments or of three.
+
+    Raises
+    ------
+    InvalidConfigurationError
+    """
+    if given is None:
+        return None
+    method = getattr(given, method_name, None)
+    if method is None:
+        if not callable(given):
+            raise InvalidConfigurationError(f"{name} is not callable: {given!r}")
+        return lambda _topic, _headers, data: given(data)
+    try:
+        inspect.signature(method).bind("topic", [], None)
+    except TypeError:
+        return lambda topic, _headers, data: method(topic, data)
+    return lambda topic, headers, data: method(topic, headers, data)
