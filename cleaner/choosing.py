@@ -1,4 +1,4 @@
-"""Which log is cleaned next: each log measured and decided about, the most urgent taken."""
+"""The choice of the log that is cleaned next: each is measured and decided about."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Survey(NamedTuple):
-    """What one selection saw of all logs that it looked at.
+    """One selection's view of all logs that it looked at.
 
     Attributes
     ----------

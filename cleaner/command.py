@@ -30,7 +30,7 @@ ProgressListener = Callable[["TopicPartition", "PassProgress"], None]
 
 @dataclass(slots=True)
 class CleanOutcome:
-    """What a `clean` did: every pass, and the binding gate of partitions left alone.
+    """The outcome of a `clean`: every pass, and the binding gate of partitions left alone.
 
     `passes_needed` counts, for each partition that was cleaned, the passes that it took, or in a
     dry run would take: then only the first of them is in `passes`.

@@ -1,4 +1,4 @@
-"""What a cleaner needs to know besides each log's own configuration."""
+"""Memory of a cleaner: its share of the broker's buffers, and the keys that fit into it."""
 
 from __future__ import annotations
 

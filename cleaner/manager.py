@@ -1,6 +1,6 @@
-"""The cleaner's hold on the partitions of a broker: for passes, for retention, or kept from both.
+"""The cleaner of a broker: it runs passes and retention, and gives way to who wants a partition.
 
-What a pass comes to is seen to here. Who runs passes is said elsewhere (`pool` for the background,
+Outcomes of passes are seen to here; passes are run elsewhere (`pool` for the background,
 `command` for those who ask).
 """
 

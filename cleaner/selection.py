@@ -1,4 +1,4 @@
-"""Which log is due for cleaning, and why the others are not (cleaner-semantics §2).
+"""The decision whether a log is due for cleaning, gate by gate (cleaner-semantics §2).
 
 Pure: from a log's state and a moment to values that can be shown. The cleaner executes them,
 `explain` prints them.
@@ -181,7 +181,7 @@ class CleaningDecision:
 
 
 class Circumstances(NamedTuple):
-    """What is known of a partition besides its log.
+    """The circumstances of a partition besides its log.
 
     Attributes
     ----------

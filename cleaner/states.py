@@ -1,4 +1,4 @@
-"""Who has a partition: a cleaning, one that is being stopped, or somebody who keeps it from both.
+"""Cleaning state per partition: in progress, being stopped, or paused.
 
     none ──begin──► in progress ──done──► none
                          │ abort_and_pause

@@ -21,7 +21,7 @@ FATE_NAMES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanerStats:
-    """What one pass over one partition read, kept and wrote.
+    """The numbers of one pass over one partition: read, kept, written.
 
     Attributes
     ----------

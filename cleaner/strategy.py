@@ -1,4 +1,4 @@
-"""Which record of a key wins: by offset, by timestamp, or by a version in a header (KIP-280).
+"""Strategies: which record of a key wins, by offset, timestamp or version header (KIP-280).
 
 Pure: from a topic's configuration to a value; from a record to its order. The kernels do the same
 for a chunk at a time. Source: cleaner-semantics §13.

@@ -1,4 +1,4 @@
-"""Partitions that are left alone because work on them failed."""
+"""Uncleanable partitions: left alone because work on them failed."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ LEADER_EPOCHS = "leader-epoch-checkpoint"
 LOCK_FILE = ".lock"
 
 PRODUCER_IDS_FILE = "logstore-producer-ids.json"
-"""What tells a data directory which producer ids were given out."""
+"""The file that says which producer ids were given out."""
 
 METADATA_LOG_DIR = "__cluster_metadata-0"
 """A KRaft node's own log beside the partitions; never one of them."""

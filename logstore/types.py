@@ -46,7 +46,7 @@ class TopicPartition(NamedTuple):
 
 
 class TimestampType(enum.IntEnum):
-    """Who set a batch's timestamps; the value is bit 3 of the batch attributes."""
+    """The setter of a batch's timestamps; the value is bit 3 of the batch attributes."""
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
@@ -58,7 +58,7 @@ class TimestampType(enum.IntEnum):
 
 
 class AppendOrigin(enum.Enum):
-    """Who appends: decides which checks of storage-format §12 apply."""
+    """The origin of an append: decides which checks of storage-format §12 apply."""
 
     CLIENT = "client"
     COORDINATOR = "coordinator"

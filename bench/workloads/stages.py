@@ -1,4 +1,4 @@
-"""How long each stage of a job took."""
+"""Stages of a job and how long each took."""
 
 from __future__ import annotations
 

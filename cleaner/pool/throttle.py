@@ -1,4 +1,4 @@
-"""How fast cleaners may read and write: Kafka's one limit for both, and KAFKA-631's two.
+"""Throttles of cleaners: Kafka's one limit for reading and writing, and KAFKA-631's two.
 
 A throttle looks at windows of 300 ms: when one is over and more bytes went by than its share, the
 cleaners sleep until the rate is right again. One throttle serves all cleaner threads.

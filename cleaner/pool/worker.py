@@ -1,7 +1,7 @@
-"""What one cleaner thread does, as a generator of pauses (cleaner-semantics §11).
+"""One cleaner thread, as a generator of pauses (cleaner-semantics §11).
 
 Choose a log, clean it in one pass, run retention over the compacted logs; sleep when nothing was
-due. Whoever drives it decides in which thread and at what time the next step is taken.
+due. Its driver decides in which thread and at what time the next step is taken.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the broker answers about many partitions at once: results as values, one a partition.
+"""Requests about many partitions at once, with results as values, one a partition.
 
 A partition that existed when it began and is deleted meanwhile is passed over by what goes
 through all of them.

@@ -98,7 +98,7 @@ class Broker(Generic[ClockT]):
         its intervals, and the pool of cleaners: in threads, or with a `VirtualClock` inside
         `clock.advance(...)`. Without it nothing happens that is not asked for.
     on_load : callable, optional
-        Told of every partition that is opened because its directory was not closed in good order.
+        Told of every partition that is opened because its directory was not closed cleanly.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What the next cleaning does to every record of a partition: the values of `inspect --fate`.
+"""Fates: what the next cleaning does to each record of a partition, as `inspect --fate` tells.
 
 `logstore.cleaner.passes.fate` decides; here its columns become records.
 """
@@ -24,7 +24,7 @@ _OTHER_CONTROL = "other"
 
 
 class RecordFate(NamedTuple):
-    """What the next cleaning does to a record.
+    """The fate of one record in the next cleaning.
 
     Attributes
     ----------

@@ -37,10 +37,10 @@ class ConsumerRecord(NamedTuple):
 
 
 Headers = Iterable[Header] | Mapping[str, bytes | None]
-"""What is taken as headers: pairs in order, names may repeat; or by name."""
+"""Headers as they are taken: pairs in order, names may repeat; or by name."""
 
 RecordLike = NewRecord | tuple[Any, ...] | Mapping[str, Any] | ConsumerRecord
-"""What `append_many` takes: (key, value[, timestamp[, headers]]), or the same by name."""
+"""A record as `append_many` takes it: (key, value[, timestamp[, headers]]), or the same by name."""
 
 
 def to_new_record(item: RecordLike) -> NewRecord:

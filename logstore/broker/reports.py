@@ -26,7 +26,7 @@ class NotCleaned:
 
 @dataclass(frozen=True, slots=True)
 class CleanReport:
-    """What `clean` did.
+    """The outcome of `clean`.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class CleanReport:
 
 @dataclass(frozen=True, slots=True)
 class RetainReport:
-    """What `retain` did, or with `dry_run` would do.
+    """The decisions of `retain`, executed or, with `dry_run`, not.
 
     Attributes
     ----------
@@ -190,7 +190,7 @@ class PartitionExplanation:
 
 @dataclass(frozen=True, slots=True)
 class ExplainReport:
-    """What `explain` found, one item a partition."""
+    """The answer of `explain`, one item a partition."""
 
     partitions: tuple[PartitionExplanation, ...]
 
@@ -200,7 +200,7 @@ class ExplainReport:
 
 
 class DeleteRecordsResult(NamedTuple):
-    """What became of one partition of a delete-records request.
+    """The result for one partition of a delete-records request.
 
     `low_watermark` is the log start afterwards, -1 with an error; `error` is its name in Kafka's
     protocol, None if there was none, and `message` says more.
@@ -212,7 +212,7 @@ class DeleteRecordsResult(NamedTuple):
 
 
 class AlterReplicaLogDirsResult(NamedTuple):
-    """What became of one partition that was to be moved to another data directory.
+    """The result for one partition that was to be moved to another data directory.
 
     `error` is its name in Kafka's protocol, None if there was none, and `message` says more.
     """

@@ -1,4 +1,4 @@
-"""What a broker is made on: directories, files, clock and background work."""
+"""Set-up of a broker: directories, files, clock and background work."""
 
 from __future__ import annotations
 

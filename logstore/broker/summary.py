@@ -37,7 +37,7 @@ class SegmentSummary(NamedTuple):
 
 
 class FindingSummary(NamedTuple):
-    """What opening the partition found and would mend."""
+    """A finding of opening the partition, and what it would mend."""
 
     action: str
     path: str

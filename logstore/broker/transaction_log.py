@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionConfig:
-    """What Kafka's broker lets one set about transactions.
+    """Settings about transactions, as Kafka's broker has them.
 
     Attributes
     ----------
@@ -91,7 +91,7 @@ class TransactionConfig:
 
 @dataclass(slots=True)
 class StoredTransactions:
-    """What the topic holds.
+    """The contents of the topic.
 
     Attributes
     ----------

@@ -80,7 +80,7 @@ VALID_PREVIOUS_STATES = {
 
 
 class ProducerIdAndEpoch(NamedTuple):
-    """Who writes: a producer id, and which incarnation of it."""
+    """A producer: its id, and which incarnation of it."""
 
     producer_id: int
     producer_epoch: int
@@ -88,7 +88,7 @@ class ProducerIdAndEpoch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TransactionMetadata:
-    """What is known of one transactional id.
+    """The state of one transactional id.
 
     Attributes
     ----------

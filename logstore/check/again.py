@@ -21,7 +21,7 @@ PAUSE_SECONDS = 0.05
 """Between two looks; more than the steps of a swap are apart."""
 
 IN_PROGRESS = frozenset({"leftover_cleaned", "leftover_swap", "leftover_deleted", "leftover_tmp"})
-"""What a process at work has lying about: told, but no warning."""
+"""Files that a process at work has lying about: told, but no warning."""
 
 
 def confirmed(

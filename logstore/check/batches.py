@@ -1,4 +1,4 @@
-"""What must hold inside one batch whose CRC is right."""
+"""Checks inside one batch whose CRC is right."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NO_SEQUENCE = (NO_SEQUENCE, 0)
 
 
 class _Records(NamedTuple):
-    """What is asked of decoded records; `wrong_offset` is the first that does not rise."""
+    """Answers about decoded records; `wrong_offset` is the first that does not rise."""
 
     size: int
     last_offset: int

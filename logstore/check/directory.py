@@ -76,7 +76,7 @@ _POLICY = "cleanup.policy"
 
 
 class _Checkpoint:
-    """What an offset checkpoint says of each partition; if it has faults, less than it did."""
+    """An offset checkpoint, by partition; if it has faults, less than it did."""
 
     def __init__(self, exists: bool) -> None:
         self.exists = exists
@@ -292,7 +292,7 @@ class Checker:
         yield from self._topic_id(directory, tp.topic, bounds.topic_id)
         for name, checkpoint in checkpoints.items():
             if (row := checkpoint.rows.get(tp)) is not None:
-                # What was not flushed may be gone after an unclean stop.
+                # Records that were not flushed may be gone after an unclean stop.
                 is_certain = name != REPLICATION_OFFSETS or context.is_clean
                 severity = ERROR if is_certain else WARNING
                 yield from _judge_offset(f"{data_dir}/{name}", row, bounds, severity)

@@ -1,4 +1,4 @@
-"""What the verifier yields, and the name of every check (docs/CHECKS.md tells them at length)."""
+"""Findings of the verifier, and the name of every check (docs/CHECKS.md tells them at length)."""
 
 from __future__ import annotations
 

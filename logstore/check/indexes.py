@@ -20,7 +20,7 @@ _CHUNK_ENTRIES = 2048
 
 
 class SegmentPlace(NamedTuple):
-    """What an index needs to know of its segment.
+    """The segment, as far as its indexes must know it.
 
     Attributes
     ----------
@@ -30,7 +30,7 @@ class SegmentPlace(NamedTuple):
         Base of the next segment; None for the last one.
     may_be_padded : bool
         Whether zeros after the last entry are as they should be: the segment is the active one
-        and was not closed in good order.
+        and was not closed cleanly.
     """
 
     base_offset: int

@@ -44,7 +44,7 @@ class _PlannedFiles(PartitionFiles):
 
 
 class PartitionBounds(NamedTuple):
-    """What walking a partition found out.
+    """The bounds of a partition, found by walking it.
 
     Attributes
     ----------
@@ -105,7 +105,7 @@ class PartitionCheck:
 
     @property
     def bounds(self) -> PartitionBounds:
-        """What was found out, once `run` has ended."""
+        """The bounds, once `run` has ended."""
         state = self._state
         end = state.end_offset if state.end_is_known and self._has_ended else None
         return PartitionBounds(min(self._listing.logs, default=None), end, self._topic_id)

@@ -1,4 +1,4 @@
-"""What the batches of a partition say of producers, followed from batch to batch.
+"""Producers of a partition as its batches tell of them, followed from batch to batch.
 
 A second opinion: written apart from `logstore.producers.state`, whose files it judges.
 """

@@ -40,7 +40,7 @@ class Unreadable(NamedTuple):
 
 
 _Step = Generator[ScannedBatch | Unreadable | CheckFinding, None, int | None]
-"""What one step of a walk yields; it returns the next position, None where the walk ends."""
+"""One step of a walk; it returns the next position, None where the walk ends."""
 
 
 class SegmentScan:

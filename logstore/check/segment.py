@@ -29,12 +29,12 @@ _PROGRESS_BYTES = 1 << 20
 
 
 class PartitionContext(NamedTuple):
-    """What the data directory says of a partition.
+    """A partition, as the data directory tells of it.
 
     Attributes
     ----------
     is_clean : bool
-        Whether the directory was closed in good order.
+        Whether the directory was closed cleanly.
     first_dirty_offset : int or None
         Of the cleaner checkpoint; None if it does not name the partition.
     is_compacted : bool or None
@@ -59,9 +59,9 @@ class PartitionContext(NamedTuple):
 
 @dataclass(slots=True)
 class CheckCounts:
-    """What was looked at, and how many findings there are by severity and check.
+    """Counts of what was looked at, and how many findings there are by severity and check.
 
-    `progress` hears of a path and of all bytes read so far.
+    `progress` is told a path and all bytes read so far.
     """
 
     segments: int = 0
@@ -89,7 +89,7 @@ class CheckCounts:
 
 @dataclass(slots=True)
 class PartitionState:
-    """What is carried from segment to segment of one partition.
+    """State carried from segment to segment of one partition.
 
     Attributes
     ----------

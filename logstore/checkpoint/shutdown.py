@@ -1,4 +1,4 @@
-"""The mark of a directory that was closed in good order (storage-format §10)."""
+"""The mark of a directory that was closed cleanly (storage-format §10)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NO_BROKER_EPOCH = -1
 
 
 def is_clean_shutdown(fs: FileSystem, log_dir: str) -> bool:
-    """Tell whether the last process to use the directory closed it in good order."""
+    """Tell whether the last process to use the directory closed it cleanly."""
     return fs.exists(f"{log_dir}/{CLEAN_SHUTDOWN}")
 
 

@@ -1,4 +1,4 @@
-"""Where the program starts: nothing but this is imported before Ctrl-C is taken care of.
+"""The entry of the program: nothing but this is imported before Ctrl-C is taken care of.
 
 While the program loads, Ctrl-C ends it as it ends a program of the shell: by the signal (130 for a
 shell), without a traceback. From then on it is an exception, and commands clean up after

@@ -1,4 +1,4 @@
-"""What every command shares: its options, the settings they make, the look of its help."""
+"""Options that every command shares, the settings they make, the look of the help."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class Settings(NamedTuple):
     ) -> Broker:
         """Open the data directories.
 
-        Those that were not closed in good order are recovered, with a bar where a terminal
+        Those that were not closed cleanly are recovered, with a bar where a terminal
         watches; what recovery finds is told on standard error.
 
         Parameters

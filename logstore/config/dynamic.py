@@ -1,4 +1,4 @@
-"""Which broker settings may change while the broker runs, and what the change makes of them.
+"""Broker settings that may change while the broker runs, and what a change makes of them.
 
 Kafka's dynamic broker configurations, as far as this engine knows the keys: the cleaner's own
 settings, the defaults for topics under the first of their names, and whether batches of
@@ -28,7 +28,7 @@ CLEANER_KEYS = (
     "log.cleaner.io.buffer.load.factor",
     "log.cleaner.backoff.ms",
 )
-"""What cleaners take up at once: their threads are stopped and begun anew."""
+"""Keys that cleaners take up at once: their threads are stopped and begun anew."""
 
 _TOPIC_SYNONYMS = {row.synonyms[0].key: row for row in TOPIC_KEYS.values() if row.synonyms}
 

@@ -1,4 +1,4 @@
-"""What a configuration key is: its type, range and synonyms, and how its values are read.
+"""Configuration keys: type, range and synonyms, and how values are read.
 
 The keys themselves are the rows of `topic_keys` and `broker_keys`.
 """
@@ -76,7 +76,7 @@ class ConfigKey(NamedTuple):
 
     @property
     def range_text(self) -> str:
-        """What is allowed, in words."""
+        """The allowed values, in words."""
         if self.kind is Kind.BOOLEAN:
             return "true or false"
         if self.values:

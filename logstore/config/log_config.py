@@ -88,7 +88,7 @@ class LogConfig:
 
     @property
     def winner_keys(self) -> tuple[str, str, str]:
-        """What decides which record of a key wins a compaction; equal values decide alike."""
+        """The settings that decide which record of a key wins; equal ones decide alike."""
         return (
             self.compaction_strategy,
             self.compaction_strategy_header,

@@ -166,7 +166,7 @@ def altered_overrides(
     old_names: list[str] = []
     for name in unset:
         key, _ = translate_policy(name.strip(), "", "cleanup.policy", old_names)
-        # What is stored can be taken out again, whoever stored it.
+        # A stored key can be taken out again, whoever stored it.
         if key not in TOPIC_KEYS and key not in overrides:
             raise _unknown_topic_key(key)
         if key in changes:

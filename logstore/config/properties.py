@@ -54,7 +54,7 @@ def _joined(text: str) -> str:
             parts.append(piece[:-1])
             continue
         whole = "".join([*parts, piece])
-        # What begins so only once it is joined is a key, no comment.
+        # A line that begins so only once it is joined is a key, no comment.
         lines.append(f"\\{whole}" if parts and whole.startswith(("#", "!")) else whole)
         parts.clear()
     return "\n".join([*lines, "".join(parts)])

@@ -1,4 +1,4 @@
-"""What Kafka's later releases changed about the keys."""
+"""Changes that Kafka's later releases made to the keys."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from logstore.types import HOUR_MS
 
 
 class ReleaseChange(NamedTuple):
-    """What a later release of Kafka changed about a key; None where it left things as they were.
+    """A change of a key in a later release of Kafka; None where it left things as they were.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What a topic may override: key, type, default, range, broker synonyms, meaning.
+"""Topic keys: type, default, range, broker synonyms, meaning.
 
 The broker synonyms give the default of every topic and stand in Kafka's order of precedence.
 Ranges are data, since Kafka's releases differ in them: the rows are those of Kafka 3.9.

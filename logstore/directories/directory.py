@@ -81,7 +81,7 @@ class LogDirectory:
     Attributes
     ----------
     clean : bool
-        Whether the last process closed it in good order.
+        Whether the last process closed it cleanly.
     fresh : bool
         Whether it held no partition when this process came.
     partitions : set of TopicPartition
@@ -204,7 +204,7 @@ class LogDirectory:
                 self.path,
                 ", ".join(foreign),
             )
-        # What is said of a partition that is gone does not hold for one that takes its name.
+        # Entries of a partition that is gone do not hold for one that takes its name.
         gone = (self.recovery_points.keys() | self.log_starts.keys()) - self.partitions
         for tp in gone:
             self.recovery_points.pop(tp, None)
@@ -252,7 +252,7 @@ class LogDirectory:
             raise KafkaStorageError(f"{topic_partition} cannot be opened: {reason}")
 
     def is_at_rest(self, topic_partition: TopicPartition) -> bool:
-        """Tell whether a partition that is not open was closed in good order."""
+        """Tell whether a partition that is not open was closed cleanly."""
         left_well = self.clean or self.fresh or topic_partition in self._at_rest
         return left_well and topic_partition not in self.half_opened
 
@@ -465,7 +465,7 @@ class LogDirectory:
         self._high_watermarks.pop(topic_partition, None)
 
     def adopt(self, topic_partition: TopicPartition, offsets: Mapping[str, int]) -> None:
-        """Take in a partition that was closed in good order and whose folder is about to come.
+        """Take in a partition that was closed cleanly and whose folder is about to come.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""What the offset index and the time index share: files preallocated to their maximum size.
+"""Sparse indexes, of offsets and of times: files preallocated to their maximum size.
 
 While it is open for writing, the file has the length of all the entries it may ever hold, zero
 filled; the trimmed length is that of the entries there are. A file that is found is taken to be

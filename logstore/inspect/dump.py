@@ -130,7 +130,7 @@ class DumpOptions:
 
 @dataclass(slots=True)
 class _Reports:
-    """What is told after all files, by absolute path."""
+    """Reports that come after all files, by absolute path."""
 
     index_mismatches: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     time_mismatches: dict[str, list[tuple[int, int]]] = field(default_factory=dict)

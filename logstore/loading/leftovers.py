@@ -1,4 +1,4 @@
-"""What a crash left in a partition's directory: finished or undone from the names of the files.
+"""Leftovers of a crash in a partition's directory, finished or undone from the files' names.
 
 The first stages of a load (storage-format §11, steps 1 to 4), and the view of the directory that
 all stages share: what there is, what was changed, what is to be told. Running a stage twice
@@ -54,7 +54,7 @@ class PartitionFiles:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What was noted so far, in order."""
+        """The findings so far, in order."""
         return tuple(self._findings)
 
     def listed(

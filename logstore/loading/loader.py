@@ -148,7 +148,7 @@ class LogLoader:
             self.epochs,
             log_start_offset=log_start,
             log_end_offset=end_offset,
-            # What lies below the log start need not be durable.
+            # Records below the log start need not be durable.
             recovery_point=max(recovery_point, log_start),
             findings=self.files.findings,
         )
@@ -480,7 +480,7 @@ class LogLoader:
         """Return the log end offset.
 
         Where an earlier segment is known to reach beyond the active one, a new one starts above
-        both, lest an offset be given away twice; and where the end of the active one is damaged.
+        both, so that no offset is given away twice; and where the end of the active one is damaged.
         """
         end_offset = self._walked_end(self.segments.active)
         if end_offset is None:
@@ -572,7 +572,7 @@ class LogLoader:
     def _note_snapshots(self, state: ProducerStateManager) -> None:
         """Note the snapshots that were damaged.
 
-        Others that are deleted are no finding: every restart in good order leaves some behind.
+        Others that are deleted are no finding: every clean restart leaves some behind.
         """
         for error in state.damaged_snapshots:
             self.files.note("removed_snapshot", str(error.path), error.message)
@@ -607,7 +607,7 @@ def open_log(
     Parameters
     ----------
     clean : bool
-        Whether the last owner closed in good order; then contents are not read, but for the
+        Whether the last owner closed cleanly; then contents are not read, but for the
         first 17 bytes of each segment and the batches behind the last index entry.
     recovery_point, log_start_offset : int
         From the checkpoints of the data directory; 0 if absent.
@@ -629,7 +629,7 @@ def open_log(
         one, or back afterwards: its base offset must be damaged. Its file was left as it is.
     CorruptRecordError
         A sound batch contradicts its producer's open transaction, or the last batches of a log
-        that was closed in good order are damaged, and not cut short; nothing was changed in its
+        that was closed cleanly are damaged, and not cut short; nothing was changed in its
         file.
     KafkaStorageError, OSError
         The disk failed.

@@ -1,6 +1,6 @@
 """Views of a partition that another process writes: taken again until they hold together.
 
-Who only reads takes no lock, so names and bytes may change between two looks: a swap of cleaned
+A reader takes no lock, so names and bytes may change between two looks: a swap of cleaned
 segments, a roll, retention, an append that is half written. What such a view calls missing or
 damaged may be neither. Therefore a view counts only if the finished files were the same before
 and after it was taken and nothing in it is odd; otherwise it is taken anew, some times, since a
@@ -49,7 +49,7 @@ def pause_after(look: int, clock: Clock) -> None:
 
 
 class Views:
-    """What is seen of the partitions of a data directory that another process may write.
+    """Views of the partitions of a data directory that another process may write.
 
     Parameters
     ----------

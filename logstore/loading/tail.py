@@ -1,4 +1,4 @@
-"""What stands behind the last whole batch of a log that was closed in good order.
+"""The tail of a log that was closed cleanly: what stands behind its last whole batch.
 
 A copy that is not whole ends inside a batch. Records appended behind its bytes would be
 acknowledged and never found again, so such an end is cut, and nothing but it. A length that is

@@ -1,4 +1,4 @@
-"""What opening a log did: one finding for each file that it mended, removed or judged."""
+"""Findings of opening a log: one for each file that it mended, removed or judged."""
 
 from __future__ import annotations
 

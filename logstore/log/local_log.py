@@ -1,7 +1,7 @@
 """The files of a partition's log: segments, their removal and replacement, and durability.
 
 Leader epochs and producer snapshots stand in the same folder, and are kept in step with the
-segments. What readers may see of all that is a matter of `logstore.log.offsets`.
+segments. How far readers may see is a matter of `logstore.log.offsets`.
 """
 
 from __future__ import annotations
@@ -244,7 +244,7 @@ class LocalLog:
     def go_on_in(self, copy: LocalLog) -> None:
         """Go on with the files of another one, opened over a copy of this one's.
 
-        To be called while this one is `at_rest`. Who is in the middle of reading the old files
+        To be called while this one is `at_rest`. A reader in the middle of the old files
         looks again.
         """
         old = self.segments.view

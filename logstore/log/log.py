@@ -143,7 +143,7 @@ class Log:
     @property
     @lasting
     def producer_state(self) -> ProducerStateManager:
-        """What is known of its producers."""
+        """The state of its producers."""
         return self.local.producer_state
 
     @property
@@ -262,7 +262,7 @@ class Log:
         """Roll if the last batch lies below the log start, though the log goes on beyond.
 
         A cleaner removed what came after it, and a truncation to an offset in between made its
-        segment the active one. Who opens the files goes by the batches and would not believe in
+        segment the active one. An opening goes by the batches and would not believe in
         the log start, nor that what is left was deleted: the name of a new segment tells it.
         """
         active = self.active_segment

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class CheckpointOffsets(NamedTuple):
-    """What the checkpoints of the data directory say of a log.
+    """Offsets of a log for the checkpoints of its data directory.
 
     Attributes
     ----------

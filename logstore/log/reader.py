@@ -47,7 +47,7 @@ LATEST_TIERED_TIMESTAMP = -5
 
 
 class Isolation(Enum):
-    """What a reader may see."""
+    """The records that a reader may see."""
 
     READ_UNCOMMITTED = "read_uncommitted"
     READ_COMMITTED = "read_committed"

@@ -35,7 +35,7 @@ _CHUNK_BYTES = 1 << 20
 
 
 class SegmentRecovery(NamedTuple):
-    """What recovering a segment found.
+    """The outcome of recovering a segment.
 
     Attributes
     ----------

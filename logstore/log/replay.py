@@ -30,7 +30,7 @@ def rebuild_producer_state(
     state : ProducerStateManager
         Changed in place; snapshots are deleted and written as Kafka does.
     clean : bool
-        The log was closed in good order: without any snapshot nobody wrote with a producer id.
+        The log was closed cleanly: without any snapshot nobody wrote with a producer id.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Which segments retention removes, and why the others stay (storage-format §13.1).
+"""Retention: the segments that it removes, and why the others stay (storage-format §13.1).
 
 Pure: from a log's state to a value that can be shown. The log executes it; `retain --dry-run`
 prints it.
@@ -31,7 +31,7 @@ class RetentionRule(StrEnum):
 
 
 class SegmentVerdict(NamedTuple):
-    """What retention makes of one segment.
+    """The verdict of retention on one segment.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class SegmentVerdict(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RetentionDecision:
-    """What one retention run does to a log.
+    """One retention run over a log, decided.
 
     Attributes
     ----------
@@ -98,7 +98,7 @@ class LogBounds(NamedTuple):
 
 
 class _Verdict(NamedTuple):
-    """What one rule says of one segment."""
+    """The answer of one rule about one segment."""
 
     goes: bool
     text: str
@@ -316,7 +316,7 @@ def _with_expiry(
     ):
         return verdict
     verdict = verdict._replace(expires_at_ms=expires_at)
-    # What no cleaning has been through was not merged.
+    # A segment that no cleaning has been through was not merged.
     if not config.compact or segment.base_offset >= first_dirty_offset:
         return verdict
     oldest = INT64_MAX

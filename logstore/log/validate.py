@@ -1,4 +1,4 @@
-"""What an append must satisfy before it may touch the log (storage-format §12).
+"""Validation of appends, before they may touch the log (storage-format §12).
 
 Pure functions: they raise a `RequestError`, or return what the log is to write.
 """

@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 class LoadProgress(NamedTuple):
-    """How far the opening of directories that were not closed in good order has come.
+    """How far the opening of directories that were not closed cleanly has come.
 
     `done` and `total` count partitions; `topic_partition` is the one just opened.
     """

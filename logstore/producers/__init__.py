@@ -1,1 +1,1 @@
-"""What a partition knows of its producers: entries, rules, state, snapshots."""
+"""Producers of a partition: entries, rules, state, snapshots."""

@@ -1,4 +1,4 @@
-"""What a batch must satisfy towards what is known of its producer (storage-format §9.1).
+"""Rules for the next batch of a producer, by what is known of it (storage-format §9.1).
 
 Pure: from a producer's state and a batch's header to an error, a duplicate, or nothing. What a
 replica writes is a fact that a leader has checked; only clients and coordinators are held to the

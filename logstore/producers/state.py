@@ -1,4 +1,4 @@
-"""What a partition knows of its producers: sequences, epochs and transactions.
+"""Producer state of a partition: sequences, epochs and transactions.
 
 For each producer id: the epochs of producer and coordinator, when it was last active, where its
 open transaction began, and its last five batches. From that follow duplicate detection, the

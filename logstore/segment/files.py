@@ -127,7 +127,7 @@ class SegmentFiles:
             if file is None or (write and not self._is_writable):
                 if self._is_closed:
                     raise OSError(errno.EBADF, "closed for good", self.log_path)
-                # Who reads from the one that was open goes on, and closes it with the last use.
+                # A reader of the one that was open goes on, and closes it with the last use.
                 file = self._file = self._fs.open(self.log_path, write=write)
                 self._is_writable = write
         OPEN_FILES.opened(self)

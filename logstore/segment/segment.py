@@ -551,7 +551,7 @@ class LogSegment(SegmentFiles):
         """
         index = self.offset_index
         with self._mending:
-            # What another reader has made meanwhile serves, unless that was cut since.
+            # An index that another reader has made meanwhile serves, unless it was cut since.
             if self._rebuilt_index is not None and lie not in self._rebuilt_index:
                 return self._rebuilt_index
             logger.warning(

@@ -48,7 +48,7 @@ class BatchPosition(NamedTuple):
 
 
 class BatchExtent(NamedTuple):
-    """What a segment must know of a batch to append it.
+    """The extent of a batch: what a segment must know to append it.
 
     `last_offset` is inclusive and keys the offset index entry, `max_timestamp` is in ms.
     """

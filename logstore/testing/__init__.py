@@ -1,4 +1,4 @@
-"""What users import into their tests: a file system that fails, crashes and forgets.
+"""Helpers for the tests of users: a file system that fails, crashes and forgets.
 
 It stands beside the engine and not in it: nothing that runs in production imports it.
 """

@@ -1,4 +1,4 @@
-"""What a crash leaves of files and names that were not durable.
+"""Crashes: what is left of files and names that were not durable.
 
 The model is described in `logstore.testing.faultfs`, which records the changes that wait here
 for their sync.
@@ -19,7 +19,7 @@ SECTOR_SIZE = 512
 
 
 class Contents(Enum):
-    """What a crash leaves of contents that were not synced."""
+    """The contents that a crash leaves of those that were not synced."""
 
     DROPPED = "dropped"
     KEPT = "kept"
@@ -29,7 +29,7 @@ class Contents(Enum):
 
 
 class Names(Enum):
-    """What a crash leaves of names whose directory was not synced."""
+    """The names that a crash leaves of those whose directory was not synced."""
 
     UNDONE = "undone"
     KEPT = "kept"
@@ -39,7 +39,7 @@ class Names(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CrashMode:
-    """What becomes of pending changes; see the module."""
+    """The fate of pending changes; see the module."""
 
     contents: Contents = Contents.DROPPED
     names: Names = Names.UNDONE

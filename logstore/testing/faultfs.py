@@ -84,7 +84,7 @@ class SimulatedCrash(BaseException):
 
 
 class Kind(Enum):
-    """What an operation does; from OPEN on nothing is changed, recorded or counted."""
+    """The kinds of operation; from OPEN on nothing is changed, recorded or counted."""
 
     CREATE = "create"
     WRITE = "write"

@@ -1,4 +1,4 @@
-"""What topics there are and how they are configured: stored ones, and those found as folders."""
+"""The topics of a broker and their configuration: stored ones, and those found as folders."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class TopicCatalog:
         self.broker_config = broker_config
         self._overrides: dict[str, Overrides] = {}
         self._folder_ids: dict[str, str | None] = {}
-        # What a topic's configs came to last: each of its partitions asks for it.
+        # The last effective config of a topic: each of its partitions asks for it.
         self._effective: dict[str, tuple[Mapping[str, str], BrokerConfig, LogConfig]] = {}
 
     def topics(self) -> list[Topic]:

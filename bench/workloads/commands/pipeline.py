@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a run made and found.
+    """The outcome of a run: what it made and found.
 
     Attributes
     ----------

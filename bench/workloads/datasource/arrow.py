@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _MICROS = 1000
 _DIGEST_SECONDS = 20e-6
-"""What a digest takes where kernels run as Python, about."""
+"""About what a digest takes where kernels run as Python."""
 _TIMESTAMP_MAX_MS = np.iinfo(np.int64).max // _MICROS
 _STARTS = [
     kernels.EXTENT_START,

@@ -52,7 +52,7 @@ LEFTOVER_AGE_MS = 24 * 60 * 60 * 1000
 
 @dataclass(frozen=True)
 class WrittenPartition:
-    """A partition in a folder of its own, closed in good order; `end_offset` is its log end."""
+    """A partition in a folder of its own, closed cleanly; `end_offset` is its log end."""
 
     topic: str
     partition: int
@@ -154,7 +154,7 @@ class WriteJob:
                 _refuse_existing(store, directory.partitions, names, self.path)
             store.put(replace(topic, deleting=True) for topic in topics)
             if producer_ids:
-                # What is expired no log remembers: a new producer might get such an id.
+                # No log remembers an expired id: a new producer might get it.
                 ProducerIds(runtime.fs, self.path, runtime.lock(), lambda: producer_ids - 1).take()
             _retire(directory, names)
             ids = {
@@ -206,7 +206,7 @@ def new_log(runtime: Runtime, folder: str, tp: TopicPartition, configs: Mapping[
 
 
 def closed(log: Log) -> WrittenPartition:
-    """Close a log in good order and tell what it is."""
+    """Close a log cleanly and tell what it is."""
     tp, end_offset = log.topic_partition, log.log_end_offset
     log.close()
     return WrittenPartition(tp.topic, tp.partition, log.directory, end_offset)

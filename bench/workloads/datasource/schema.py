@@ -41,4 +41,4 @@ MORE_COLUMNS = StructType(
         StructField("headersDigest", LongType()),
     ]
 )
-"""What only those get who name it."""
+"""Columns for those alone who name them."""

@@ -114,7 +114,7 @@ _TYPES: dict[str, tuple[type[DataType], ...]] = {
 
 @dataclass
 class TaskMessage(WriterCommitMessage):
-    """What a task wrote."""
+    """The outcome of a task that wrote."""
 
     partitions: tuple[WrittenPartition, ...]
 
@@ -319,7 +319,7 @@ class PartitionWriter:
             self._append_batches(final=False)
 
     def finish(self) -> WrittenPartition:
-        """Append what is left and close the log in good order."""
+        """Append what is left and close the log cleanly."""
         self._append_batches(final=True)
         return closed(self._log)
 

@@ -1,4 +1,4 @@
-"""What one task reads of a partition, planned so that the task need not open the log.
+"""Splits of a partition: what one task reads, planned so that it need not open the log.
 
 The planner opens a log once and has recovery computed. What it found of each segment (the file,
 where to begin and where what counts ends) goes with the split; the task reads those bytes and
@@ -372,7 +372,7 @@ def _walk(handle: int, file: SegmentFile) -> Iterator[RecordBatch]:
             position += batch.header.size_bytes
         if position == start:
             if size == file.end - position:
-                return  # a torn tail, which a log that was closed in good order may have
+                return  # a torn tail, which a log that was closed cleanly may have
             wanted *= 4
         else:
             wanted = FETCH_BYTES

@@ -38,10 +38,10 @@ _KEY = ["topic", "partition", "key"]
 _AT_WINNER = ("fingerprint", "winner", "horizon")
 _COUNTED = ("is_must", "is_there", "is_old", "is_front")
 
-# What a record says of its key and partition, in the bits of `seen`.
+# Bits of `seen`: what a record says of its key and partition.
 _DOUBT, _EARLY, _DISPLACED, _OVERDUE, _NOT_OVERDUE, _STRANGE = (1 << bit for bit in range(6))
 
-# What the winner says of itself, in the bits of `winner`.
+# Bits of `winner`: what the winner says of itself.
 _MAY, _MUST, _ASKS_HORIZON = 1, 2, 4
 
 
@@ -149,7 +149,7 @@ def _old(old: DataFrame, orders: Orders, *, fates: bool, horizons: bool) -> Data
         .withColumn("must", ~F.col("front") & F.coalesce(F.col("always") == REQUIRED, F.lit(False)))
     )
     front, tail, must, tombstone = (F.col(n) for n in ("front", "tail", "must", "tombstone"))
-    # What is below the log start is gone, and what must be there anyway is in the sum.
+    # Records below the log start are gone; those that must be there anyway are in the sum.
     free = ~front & F.col("always").isNull()
     says = of_winner()
     last = F.coalesce(F.col("versioned"), F.lit(False)) & (F.col("offset") == F.col("log_end") - 1)

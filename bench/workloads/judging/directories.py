@@ -39,7 +39,7 @@ _COMPARED = (
 )
 
 TOMBSTONES, LAGS, RETENTION = "tombstones", "lags", "retention"
-"""What a verdict may have to leave unproven."""
+"""Things that a verdict may have to leave unproven."""
 
 
 class _Partition(NamedTuple):
@@ -74,7 +74,7 @@ class _Partition(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
-    """What the caller said of the cleaning."""
+    """The cleaning, as the caller tells of it."""
 
     strategy: str | None
     header: str | None

@@ -1,4 +1,4 @@
-"""How the kinds of violation that one row cannot tell apart are told apart."""
+"""Kinds of violation that one row cannot tell apart, told apart by the records around."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the oracle compares of a record, in columns of fixed width, beside the rules it follows."""
+"""Rows of the oracle: what it compares of a record, in columns of fixed width, and its rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a cleaning was asked to do, and how far it came: what the oracle must be told."""
+"""Rules of a cleaning: what it was asked to do and how far it came, as the oracle is told."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from logstore.errors import InvalidConfigurationError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What the cleaning was asked to do.
+    """A cleaning as it was asked for.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class Rules:
 
 
 class Cleaned(NamedTuple):
-    """What was cleaned of one partition.
+    """The cleaned range of one partition.
 
     Attributes
     ----------

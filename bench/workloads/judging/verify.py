@@ -65,7 +65,7 @@ EXAMPLES = 10
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What was found.
+    """The verdict on a cleaning.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What the oracle counts, in words; needs no Spark."""
+"""Violations that the oracle counts, in words; needs no Spark."""
 
 from __future__ import annotations
 
@@ -34,4 +34,4 @@ KINDS: Mapping[str, str] = {
     "max_lag_broken": "a record stays uncleaned, and all of its tail is older than "
     "max.compaction.lag.ms",
 }
-"""What a verdict may count."""
+"""Kinds of violation that a verdict may count."""

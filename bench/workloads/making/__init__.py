@@ -1,1 +1,1 @@
-"""What a workload is, and how Spark makes it: spec, blocks, parcels, the files of a topic."""
+"""Workloads and how Spark makes them: spec, blocks, parcels, the files of a topic."""

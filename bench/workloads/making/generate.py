@@ -35,7 +35,7 @@ SPLITS_PER_CORE = 4
 """So that a core which is done early finds more to do."""
 
 ARROW_BYTES = 32 << 20
-"""What the JVM hands a writing task at a time."""
+"""Bytes that the JVM hands a writing task at a time."""
 
 _PARCELS = "partition int, block bigint, part int, entries binary, batches binary"
 _MADE = (
@@ -46,7 +46,7 @@ _MADE = (
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """What was made.
+    """The topic that was made.
 
     Attributes
     ----------

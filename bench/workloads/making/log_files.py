@@ -93,7 +93,7 @@ class PartitionFiles:
                 self._end_transaction(producer, at_ms, commit=kind == COMMIT)
 
     def finish(self) -> MadePartition:
-        """Close the log in good order."""
+        """Close the log cleanly."""
         self._append_pending()
         size = self._log.size_bytes
         written = closed(self._log)

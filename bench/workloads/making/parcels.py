@@ -1,4 +1,4 @@
-"""What a block brings to each partition: sealed batches and markers, in order of arrival.
+"""Parcels: what a block brings to each partition, sealed batches and markers in order of arrival.
 
 A parcel is a few large byte strings, so that a shuffle moves few rows of compressed bytes and not
 millions of records. What depends on earlier blocks is left open in its batches: offsets, and the

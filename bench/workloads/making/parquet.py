@@ -27,7 +27,7 @@ _REPEATED = ["key", "topic", "partition", "timestampType", "headers.list.element
 """Columns of few different values, which alone are worth a dictionary."""
 
 SUCCESS = "_SUCCESS"
-"""What Spark leaves in a directory that it has written to the end."""
+"""The file that Spark leaves in a directory that it has written to the end."""
 
 
 class ParquetTarget:

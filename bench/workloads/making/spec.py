@@ -1,4 +1,4 @@
-"""What a workload is: a declarative TOML file, checked before anything starts.
+"""Specs of workloads: a declarative TOML file, checked before anything starts.
 
 `Spec` and its tables name every key with its default, range and meaning; a preset is a set of
 values that a file may build upon. The table `configs` has Kafka's topic configurations by their own
@@ -46,7 +46,7 @@ LOGNORMAL = "lognormal"
 
 _RECORD_OVERHEAD_MAX = 1 + 5 + 10 + 5 + 5 + 5 + 1
 _CODEC_SHARE_MAX, _CODEC_BYTES_MAX = 128, 4096
-"""What a codec adds to bytes that it cannot compress: one in so many, and so many."""
+"""Bytes that a codec adds to those that it cannot compress: one in so many, and so many."""
 
 WORDS = "words"
 RANDOM = "random"
@@ -180,7 +180,7 @@ class Versions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Producers:
-    """Who writes: each producer fills a batch a partition and sends it when full (KIP-280's race).
+    """The producers: each fills a batch a partition and sends it when full (KIP-280's race).
 
     So two updates of a key by two producers can arrive in the other order.
     """
@@ -336,7 +336,7 @@ class Spec:
 
     @property
     def topic_configs(self) -> dict[str, str]:
-        """What is stored with the topic: `configs`, and room for the largest batch if it needs it.
+        """The configs of the topic: `configs`, and room for the largest batch if it needs it.
 
         Who sets `max.message.bytes` has it as it is.
         """

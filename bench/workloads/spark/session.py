@@ -27,7 +27,7 @@ from logstore.bench.workloads.spark.java import find_java, temporary_java_home
 from logstore.bench.workloads.spark.jvm import start_jvm
 
 ROOT = Path(logstore.__file__).resolve().parents[1]
-"""What the workers need on their path to import `logstore`."""
+"""The path that workers need to import `logstore`."""
 
 ARROW_ROWS = 65_536
 """Rows of an Arrow batch that the JVM hands to Python."""
@@ -59,7 +59,7 @@ COLLECTOR = "-XX:+UseParallelGC"
 less, which nobody waits for here, and takes more time for it."""
 
 DAEMON = "logstore.bench.workloads.spark.daemon"
-"""What forks Python workers on this machine."""
+"""The daemon that forks Python workers on this machine."""
 
 _LOG4J = """rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr

@@ -26,7 +26,7 @@ class Before(NamedTuple):
 
 
 class State(NamedTuple):
-    """What a partition held at a moment.
+    """A partition at one moment.
 
     Attributes
     ----------

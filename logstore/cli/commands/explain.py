@@ -44,7 +44,7 @@ CONDITIONS = {
     "dirty_ratio": "dirty enough",
     "max_compaction_lag": "or overdue",
 }
-"""What each gate asks for, in words."""
+"""The gates in words."""
 
 EITHER = ("dirty_ratio", "max_compaction_lag")
 """Of these gates one is enough."""

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 class Target(NamedTuple):
-    """What to look at: partitions of an open broker, or one file.
+    """The target: partitions of an open broker, or one file.
 
     `is_one` tells that a single partition was asked for, `is_topic` that a topic was.
     """

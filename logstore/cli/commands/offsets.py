@@ -26,7 +26,7 @@ NONE = -1
 
 
 class Target(NamedTuple):
-    """What is asked: a number of ListOffsets, and how the user said it.
+    """The question: a number of ListOffsets, and how the user said it.
 
     `time` is one of `WORDS`, or Unix ms.
     """
@@ -36,7 +36,7 @@ class Target(NamedTuple):
 
     @property
     def heading(self) -> str:
-        """What the answer is, as a heading of its column."""
+        """The heading of the answer's column."""
         if isinstance(self.time, int):
             return f"first offset since {format_time(self.time)}"
         return "offset of max timestamp" if self.leads_to_a_record else f"{self.time} offset"

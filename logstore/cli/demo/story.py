@@ -61,7 +61,7 @@ class StoryClock(SystemClock):
 
 
 class Written(NamedTuple):
-    """What writing a chapter took."""
+    """The size of a chapter, and the time to write it."""
 
     records: int
     size_bytes: int
@@ -178,7 +178,7 @@ class Story:
         self.clock.move_to(self.accounts.start_ms + round(day * DAY_MS))
 
     def close(self) -> None:
-        """Close the broker in good order."""
+        """Close the broker cleanly."""
         self.broker.close()
 
 

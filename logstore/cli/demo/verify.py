@@ -1,4 +1,4 @@
-"""How the demo checks its own result: from what was written alone, never from the cleaner.
+"""The demo checks its own result: from what was written alone, never from the cleaner.
 
 What must be left is computed by the definition of compaction with a dict; what is left is read
 like any consumer reads it, and like anybody reads files.
@@ -26,7 +26,7 @@ ROWS_AT_ONCE = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a check compared, and the first thing it found wrong; None if nothing."""
+    """A check: what it compared, and the first thing it found wrong; None if nothing."""
 
     records: int
     keys: int
@@ -109,7 +109,7 @@ def offsets_left(broker: Broker, topic: str) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, slots=True)
 class Traces:
-    """What a search of files for accounts found.
+    """The outcome of a search of files for accounts.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""How the demo looks: short paragraphs, pictures of the segments, small tables."""
+"""The look of the demo: short paragraphs, pictures of the segments, small tables."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a person sees: text, tables, pictures of partitions, progress, messages; and JSON."""
+"""Output for people: text, tables, pictures of partitions, progress, messages; and JSON."""

@@ -1,4 +1,4 @@
-"""What `inspect --fate` prints: the next cleaning, record by record."""
+"""Output of `inspect --fate`: the next cleaning, record by record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the engine logs while a command runs, as lines on standard error."""
+"""Messages that the engine logs while a command runs, as lines on standard error."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _RECOVERY = ("logstore.loading.loader", "logstore.loading.leftovers")
 
 
 class Recovery(Enum):
-    """What becomes of the findings of recovery while a command runs."""
+    """The fate of recovery's findings while a command runs."""
 
     MENDED = auto()
     """Told: they are performed, and nobody can look them up afterwards."""

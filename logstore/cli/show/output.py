@@ -1,4 +1,4 @@
-"""What commands print: JSON, notes, numbers; and bytes as text."""
+"""Printing for commands: JSON, notes, numbers; and bytes as text."""
 
 from __future__ import annotations
 
