@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.fuzz import check_targets, clean_target, log_targets, targets
+from tests.fuzz import check_targets, clean_target, log_targets, message_targets, targets
 from tests.fuzz.contract import Target
 from tests.fuzz.mutate import mutate
 
@@ -22,6 +22,7 @@ TARGETS: dict[str, Target] = {
     **log_targets.TARGETS,
     **clean_target.TARGETS,
     **check_targets.TARGETS,
+    **message_targets.TARGETS,
 }
 
 Signature = tuple[str, str]

@@ -19,6 +19,7 @@ from logstore.errors import (
     InvalidConfigurationError,
     InvalidRecordError,
     LogStoreError,
+    MessageError,
     UnsupportedFormatError,
 )
 
@@ -40,6 +41,7 @@ OUTCOMES: dict[type[LogStoreError], str] = {
     CorruptSnapshotError: "corrupt_snapshot",
     CorruptCheckpointError: "corrupt_checkpoint",
     InvalidConfigurationError: "invalid_config",
+    MessageError: "message_error",
 }
 
 OK = "ok"

@@ -321,6 +321,24 @@ def _streams(rng: random.Random, data: bytes, seeds: Sequence[bytes]) -> bytes:
     return bytes(raw[:SIZE_MAX])
 
 
+def _messages(rng: random.Random, data: bytes, seeds: Sequence[bytes]) -> bytes:
+    """A message behind its first line: numbers, lengths and varints anywhere."""
+    raw = bytearray(data)
+    for _ in range(rng.choice((1, 1, 2, 4))):
+        start = raw.find(b"\n") + 1
+        roll = rng.random()
+        if roll < 0.35:
+            set_number(rng, raw, rng.randint(start, len(raw)), rng.choice((1, 2, 4, 8)))
+        elif roll < 0.6:
+            put_varint(rng, raw, start, len(raw))
+        elif roll < 0.65:
+            other = rng.choice(seeds)
+            raw[:start] = other[: other.find(b"\n") + 1]
+        else:
+            rng.choice(ANYWHERE)(rng, raw)
+    return bytes(raw[:SIZE_MAX])
+
+
 SHAPES: dict[str, Callable[[random.Random, bytes, Sequence[bytes]], bytes]] = {
     "batches": _batches,
     "section": _sections,
@@ -328,6 +346,7 @@ SHAPES: dict[str, Callable[[random.Random, bytes, Sequence[bytes]], bytes]] = {
     "entries": _entries,
     "snapshot": _snapshots,
     "text": _text,
+    "message": _messages,
 }
 
 

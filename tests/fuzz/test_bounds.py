@@ -9,20 +9,27 @@ import sys
 import textwrap
 import tracemalloc
 from collections import deque
+from contextlib import suppress
+from functools import partial
+from random import Random
 
 import pytest
 
+from logstore import messages
 from logstore.cleaner.config import CleanerConfig
 from logstore.config.broker_config import BrokerConfig
 from logstore.config.log_config import LogConfig
 from logstore.config.overrides import effective_config
-from logstore.errors import CorruptRecordError, InvalidRecordError
+from logstore.errors import CorruptRecordError, InvalidRecordError, MessageError
+from logstore.messages import Message, schema, types
+from logstore.messages.schema import definitions
 from logstore.record.batch import RecordBatch, build_batch, decode_stored, seal_batch
 from logstore.record.codecs import XERIAL_HEADER, Codec, compress, decompress
 from logstore.record.records import Record, encode_record
 from tests.fuzz.mutate import repair_batches
 from tests.support.world.builders import batch, log_name, memory_world
 from tests.support.world.cleaning import run_pass
+from tests.support.world.random_messages import random_message
 
 MIB = 1 << 20
 KEY = "logstore.decompression.max.bytes"
@@ -244,6 +251,7 @@ CHILD = """
     from tests.fuzz.test_bounds import bomb, with_codec
     from tests.support.world.builders import batch, log_name, memory_world
     from tests.support.world.cleaning import run_pass
+from tests.support.world.random_messages import random_message
 
     MIB = 1 << 20
     bombs = {codec: with_codec(bomb(codec, 96 * MIB), codec) for codec in (Codec.GZIP, Codec.ZSTD)}
@@ -291,3 +299,24 @@ def test_a_process_with_little_memory_refuses_bombs_and_lives() -> None:
         timeout=120,
     )
     assert done.stdout == "bounded\n", done.stderr
+
+
+# --- messages -----------------------------------------------------------------------------------
+
+
+def read_or_refused(kind: type[Message], version: int, data: bytes) -> None:
+    with suppress(MessageError):
+        messages.decode(kind, version, data)
+
+
+@pytest.mark.parametrize("name", list(definitions())[::3])
+def test_a_length_of_two_gibibytes_takes_no_memory(name: str) -> None:
+    """Places of a message claim as much as a length can; what that costs is measured."""
+    rng = Random(name)
+    kind, version = getattr(types, name), schema(name).latest
+    data = messages.encode_bytes(random_message(rng, name, version, elements_max=1), version)
+    read_or_refused(kind, version, data)  # compiled now, not while memory is counted
+    for at in sorted(rng.sample(range(len(data)), k=min(len(data), 16))):
+        for claim in (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff\x07", b"\x7f\xff"):
+            hostile = data[:at] + claim + data[at + len(claim) :]
+            assert peak_of(partial(read_or_refused, kind, version, hostile)) < MIB
