@@ -8,7 +8,16 @@ import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
-from logstore.bench.micro import clean_lines, coding, doors, idle, key_map, limits, starting
+from logstore.bench.micro import (
+    clean_lines,
+    coding,
+    doors,
+    idle,
+    key_map,
+    limits,
+    resources,
+    starting,
+)
 from logstore.bench.micro.setting import Job, Setting
 from logstore.bench.report.machine import load_average, machine, versions
 from logstore.bench.report.result import Line, Result
@@ -17,7 +26,7 @@ from logstore.bench.report.terminal import short
 
 def all_jobs() -> list[Job]:
     """Return every job, in the order of the table."""
-    parts = (clean_lines, doors, coding, key_map, starting, idle, limits)
+    parts = (clean_lines, resources, doors, coding, key_map, starting, idle, limits)
     return [job for part in parts for job in part.jobs()]
 
 

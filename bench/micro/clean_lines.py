@@ -6,11 +6,18 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from logstore.bench.measuring import Run, Sample, in_turn
-from logstore.bench.micro.cleaning import clean_here, clean_there, compare, copy_of
+from logstore.bench.micro.cleaning import (
+    clean_here,
+    clean_there,
+    compare,
+    compare_unpacked,
+    copy_of,
+)
 from logstore.bench.micro.figures import speeds
-from logstore.bench.micro.logs import KIB, MIB, LogShape, make_log
+from logstore.bench.micro.logs import GIB, KIB, MIB, LogShape, make_log
 from logstore.bench.micro.setting import Job, Setting
 from logstore.bench.report.result import Line
 from logstore.bench.rivals.kafka import KafkaPeer
@@ -52,34 +59,45 @@ def warmed_kafka(setting: Setting) -> KafkaPeer | None:
     return kafka
 
 
-def clean_line(name: str, title: str, shape: LogShape, setting: Setting) -> Iterator[Line]:
+def clean_line(
+    name: str, title: str, shape: LogShape, setting: Setting, *, part: int = 1, total_bytes: int = 0
+) -> Iterator[Line]:
     """Measure the cleaning of one log here and by Kafka, and compare what they left.
+
+    Parameters
+    ----------
+    part : int
+        The log is so many times smaller than others: it takes long to make.
+    total_bytes : int
+        Its size, if not the setting's.
 
     Raises
     ------
     Difference
-        The two do not leave the same bytes.
+        The two do not leave the same bytes; of compressed batches, the same records.
     """
-    shape = replace(shape, total_bytes=setting.total_bytes)
+    shape = replace(shape, total_bytes=total_bytes or setting.total_bytes // part)
     home = setting.scratch / name.replace("/", "-")
     shutil.rmtree(home, ignore_errors=True)
-    setting.say(f"{name}: making a log of {shape.total_bytes >> 20} MiB")
+    setting.say(f"{name}: making a log of {shape.total_bytes / MIB:.0f} MiB")
+    reports: list[dict] = []
+    compared: list[int] = []
+    has_peer = shape.strategy == "offset"
+    judge = compare if shape.codec == "none" else compare_unpacked
+
+    def here() -> Sample:
+        cleaned = clean_here(copy_of(home / "log", home / "here"))
+        reports.append(cleaned.report)
+        return cleaned.sample
+
+    def there() -> Sample:
+        sample, _ = clean_there(kafka, copy_of(home / "log", home / "there"), shape)
+        compared.append(judge(home / "here", home / "there"))
+        return sample
+
     try:
         log_bytes = make_log(shape, home / "log")
-        kafka = warmed_kafka(setting) if shape.strategy == "offset" else None
-        reports: list[dict] = []
-
-        def here() -> Sample:
-            cleaned = clean_here(copy_of(home / "log", home / "here"))
-            reports.append(cleaned.report)
-            return cleaned.sample
-
-        def there() -> Sample:
-            sample, _ = clean_there(kafka, copy_of(home / "log", home / "there"), shape)
-            compared.append(compare(home / "here", home / "there"))
-            return sample
-
-        compared: list[int] = []
+        kafka = warmed_kafka(setting) if has_peer else None
         contestants: dict[str, Run] = {"here": here}
         if kafka is not None:
             contestants["there"] = there
@@ -96,7 +114,7 @@ def clean_line(name: str, title: str, shape: LogShape, setting: Setting) -> Iter
         higher_is_better=True,
         here=speeds(log_bytes, samples["here"]),
         peer=speeds(log_bytes, samples["there"]) if "there" in samples else None,
-        peer_name=setting.kafka_name if shape.strategy == "offset" else "Kafka has one strategy",
+        peer_name=setting.kafka_name if has_peer else "Kafka 3.9 has the strategy offset alone",
         facts={
             "log_bytes": log_bytes,
             "records": read,
@@ -107,7 +125,64 @@ def clean_line(name: str, title: str, shape: LogShape, setting: Setting) -> Iter
     )
 
 
+SIZES = {"64MiB": 64 * MIB, "256MiB": 256 * MIB, "1GiB": GIB, "4GiB": 4 * GIB, "8GiB": 8 * GIB}
+VALUES = {"100B": 100, "1KiB": KIB, "10KiB": 10 * KIB}
+CODECS = ("gzip", "snappy", "lz4", "zstd")
+BATCH_BYTES = 16 * KIB
+
+
+def shape_of(value_bytes: int, survivors: float, **others: Any) -> LogShape:
+    """Return the shape of a log in batches of 16 KiB."""
+    batch_records = max(1, BATCH_BYTES // (value_bytes + 20))
+    return LogShape(value_bytes, survivors, batch_records, **others)
+
+
 def jobs() -> Iterator[Job]:
-    """Yield the cleaning lines, the five logs first."""
+    """Yield the cleaning lines: the five logs, other kinds of logs, every axis by itself."""
     for name, (title, shape) in FIVE_LOGS.items():
         yield Job((name,), True, partial(clean_line, name, title, shape))
+    yield from _kinds()
+    yield from _axes()
+    yield from _tails_and_sizes()
+
+
+def _kinds() -> Iterator[Job]:
+    """Yield what is slow to make, at a quarter of the size: codecs, mixed logs, strategies."""
+    for value, size in list(VALUES.items())[:2]:
+        for codec in CODECS:
+            name, title = f"codec/{codec}-{value}", f"{value} values, {codec}, 12 % survive"
+            shape = shape_of(size, 0.12, codec=codec)
+            yield Job((name,), value == "100B", partial(clean_line, name, title, shape, part=4))
+        name = f"mixed/{value}"
+        title = f"{value} values, headers, tombstones, transactions, keys of 4 to 64 bytes"
+        shape = shape_of(size, 0.12, mixed=True)
+        yield Job((name,), value == "100B", partial(clean_line, name, title, shape, part=4))
+        for strategy in ("timestamp", "header"):
+            name, title = f"strategy/{strategy}-{value}", f"{value} values, strategy {strategy}"
+            shape = shape_of(size, 0.12, strategy=strategy)
+            yield Job((name,), False, partial(clean_line, name, title, shape, part=4))
+
+
+def _axes() -> Iterator[Job]:
+    for value, size in VALUES.items():
+        for survivors in (2, 10, 50, 90):
+            for batch in ("one", "16KiB"):
+                name = f"axes/{value}-{survivors}-{batch}"
+                title = f"{value} values, {survivors} % survive, {batch} batches"
+                shape = shape_of(size, survivors / 100)
+                if batch == "one":
+                    title = f"{value} values, {survivors} % survive, one-record batches"
+                    shape = replace(shape, batch_records=1)
+                yield Job((name,), False, partial(clean_line, name, title, shape))
+
+
+def _tails_and_sizes() -> Iterator[Job]:
+    for value, size in list(VALUES.items())[:2]:
+        name = f"tail/{value}"
+        title = f"{value} values, a clean section ten times as large as the dirty one"
+        shape = shape_of(size, 0.12, clean_tail=10)
+        yield Job((name,), False, partial(clean_line, name, title, shape))
+    for label, total in SIZES.items():
+        name, title = f"size/{label}", f"1 KiB values, 15 % survive, {label}"
+        shape = shape_of(KIB, 0.15)
+        yield Job((name,), False, partial(clean_line, name, title, shape, total_bytes=total))

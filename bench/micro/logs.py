@@ -83,7 +83,8 @@ class LogShape:
     strategy : str
         `compaction.strategy` of the topic: offset, timestamp, or header with its versions.
     clean_tail : int
-        So many times as large as the dirty section is what was cleaned before.
+        So many times as large as the dirty section is what was cleaned before: records that all
+        have keys of their own.
     """
 
     value_bytes: int
@@ -124,6 +125,11 @@ class LogShape:
         """Records of a partition."""
         return max(8, self.total_bytes // self.record_bytes)
 
+    @property
+    def clean_records(self) -> int:
+        """Records of the section that was cleaned before."""
+        return self.records * self.clean_tail // (self.clean_tail + 1)
+
 
 def key_count(records: int, survivors: float) -> int:
     """Return over how many keys to draw so that `survivors` of the records are a key's last.
@@ -152,7 +158,7 @@ class _Partition:
         self._shape = shape
         self._random = np.random.Generator(np.random.Philox(key=[shape.seed, number]))
         self._pool = _words(shape.seed) if shape.codec != "none" else _noise(shape.seed)
-        self._keys = key_count(shape.records, shape.survivors)
+        self._keys = key_count(shape.records - shape.clean_records, shape.survivors)
         self._codec = Codec.from_name(shape.codec)
         self._batch_number = 0
         self.next_offset = 0
@@ -162,14 +168,17 @@ class _Partition:
         shape, made = self._shape, 0
         size = max(1, min(PIECE_BYTES, shape.segment_bytes // 4) // shape.record_bytes)
         while made < shape.records:
-            count = min(size, shape.records - made)
+            end = shape.clean_records if made < shape.clean_records else shape.records
+            count = min(size, end - made)
             base_offset = self.next_offset
-            yield base_offset, self._piece(count)
+            yield base_offset, self._piece(count, made)
             made += count
 
-    def _piece(self, count: int) -> bytes:
+    def _piece(self, count: int, made: int) -> bytes:
         shape, random = self._shape, self._random
         ranks = (self._keys * random.random(count) ** 2).astype(np.int64)
+        if made < shape.clean_records:
+            ranks = np.arange(made, made + count)
         keys = self._keys_of(ranks)
         sizes = random.integers(0, 2 * shape.value_bytes + 1, count, dtype=np.int32)
         starts = random.integers(0, POOL_BYTES - 2 * shape.value_bytes - 1, count)
@@ -343,6 +352,8 @@ def make_log(shape: LogShape, data_dir: Path) -> int:
             broker.roll(TOPIC, number)
             active = NewRecord(b"key-active", b"1", CLEANED_AT_MS)
             broker.log(TOPIC, number).writer.append_records([active])
+    if shape.clean_tail:
+        _mark_clean(shape, data_dir)
     return written
 
 
@@ -350,7 +361,8 @@ def _write_segments(shape: LogShape, number: int, folder: Path) -> int:
     written = size = 0
     file = None
     for base_offset, data in pieces_of(shape, number):
-        if file is None or size + len(data) > shape.segment_bytes:
+        is_dirty = base_offset == shape.clean_records > 0
+        if file is None or is_dirty or size + len(data) > shape.segment_bytes:
             if file is not None:
                 file.close()
             file = (folder / f"{base_offset:020}.log").open("wb")
@@ -363,7 +375,10 @@ def _write_segments(shape: LogShape, number: int, folder: Path) -> int:
     return written
 
 
-def mark_clean(data_dir: Path, offsets: dict[TopicPartition, int]) -> None:
-    """Say what was cleaned before: the first dirty offset of partitions."""
+def _mark_clean(shape: LogShape, data_dir: Path) -> None:
+    """Say what was cleaned before: the first dirty offset of each partition."""
+    offsets = {
+        TopicPartition(TOPIC, number): shape.clean_records for number in range(shape.partitions)
+    }
     fs = DiskFileSystem(FixedWallClock(CLEANED_AT_MS))
     OffsetCheckpoint(fs, f"{data_dir}/{CLEANER_OFFSETS}").write(offsets)

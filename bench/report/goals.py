@@ -38,6 +38,17 @@ GOALS = {
     "clean/1KiB-15": Goal(3.5, 5),
     "clean/1KiB-2": Goal(2.5, 4),
     "clean/10KiB-18": Goal(2, 3),
+    **{
+        f"codec/{codec}-{value}": Goal(1, 1.5)
+        for codec in ("gzip", "snappy", "lz4", "zstd")
+        for value in ("100B", "1KiB")
+    },
+    "mixed/100B": Goal(8, 12),
+    "mixed/1KiB": Goal(3, 5),
+    "threads/2": Goal(1.6, 1.9),
+    "memory/64MiB": _figure(16),
+    "memory/256MiB": _figure(16),
+    "memory/1GiB": _figure(16),
     "doors/append": _figure(8, 4),
     "doors/append-disk": _figure(12, 8),
     "doors/append_many": _figure(300, 100),

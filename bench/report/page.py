@@ -12,6 +12,10 @@ from logstore.bench.report.terminal import number
 
 GROUPS = {
     "clean": "Cleaning, file to file",
+    "codec": "Cleaning compressed batches",
+    "mixed": "Cleaning mixed logs",
+    "strategy": "Other strategies",
+    "axes": "Cleaning, axis by axis",
     "tail": "Cleaning beside a clean tail",
     "size": "Cleaning by size of the log",
     "threads": "Two threads",

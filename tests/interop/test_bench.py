@@ -5,6 +5,7 @@ import pytest
 from logstore.bench.micro.clean_lines import FIVE_LOGS, clean_line
 from logstore.bench.micro.logs import MIB
 from logstore.bench.micro.setting import Setting
+from logstore.bench.suite import chosen, measure
 from tests.interop.conftest import unavailable
 from tests.support.interop import KAFKA_3, Unavailable, build
 
@@ -28,3 +29,23 @@ def test_both_cleaners_leave_the_same_bytes_of_the_five_logs(setting, name):
     assert line.peer_name == "Kafka 3.9.2"
     assert line.ratio > 0
     assert len(line.peer.judged) == 1
+
+
+OTHERS = ("codec/*-100B", "mixed/*", "tail/100B", "axes/100B-50-one", "axes/1KiB-90-16KiB")
+
+
+@pytest.mark.interop
+@pytest.mark.parametrize("pattern", OTHERS)
+def test_both_cleaners_agree_on_every_kind_of_log(setting, pattern):
+    lines = list(measure(chosen([pattern], full=True), setting))
+    assert lines
+    for line in lines:
+        assert line.facts["identical_bytes"] > 0
+        assert line.ratio > 0
+
+
+@pytest.mark.interop
+def test_both_maps_take_the_same_keys(setting):
+    lines = list(measure(chosen(["map/*"], full=False), setting))
+    assert len(lines) == 6
+    assert all(line.ratio > 0 for line in lines)

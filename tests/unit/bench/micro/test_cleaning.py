@@ -1,14 +1,23 @@
 """The cleaning lines: copies, and a comparison that fails where a byte differs."""
 
 import os
+from dataclasses import replace
 
 import pytest
 
 from logstore.bench.micro import clean_lines
 from logstore.bench.micro.clean_lines import clean_line
-from logstore.bench.micro.cleaning import Difference, clean_here, compare, copy_of
+from logstore.bench.micro.cleaning import (
+    Difference,
+    clean_here,
+    compare,
+    compare_unpacked,
+    copy_of,
+)
 from logstore.bench.micro.logs import MIB, LogShape, make_log
 from logstore.bench.micro.setting import Setting
+from logstore.record.codecs import Codec, compress, decompress
+from logstore.record.header import BatchHeader
 
 SHAPE = LogShape(100, 0.2, 10, total_bytes=MIB)
 
@@ -64,6 +73,57 @@ def test_a_comparison_fails_where_a_file_is_longer_or_missing(log, tmp_path):
     path.unlink()
     with pytest.raises(Difference, match=f"only one of .* has .*{path.name}"):
         compare(here, there)
+
+
+@pytest.fixture(scope="module")
+def compressed(tmp_path_factory):
+    path = tmp_path_factory.mktemp("bench") / "log"
+    make_log(replace(SHAPE, codec="zstd", total_bytes=MIB // 4), path)
+    return path
+
+
+def test_compressed_batches_are_the_same_if_they_unfold_to_the_same(compressed, tmp_path):
+    here, there = pair(compressed, tmp_path)
+    path = min(there.rglob("*.log"))
+    batches, position = [], 0
+    data = path.read_bytes()
+    while position < len(data):
+        header = BatchHeader.unpack_from(data, position)
+        section = decompress(Codec.ZSTD, data[position + 61 : position + header.size_bytes])
+        body = compress(Codec.ZSTD, section, 19)  # another library's bytes
+        batches.append(header._replace(batch_length=49 + len(body), crc=1).pack() + body)
+        position += header.size_bytes
+    path.write_bytes(b"".join(batches))
+    assert path.read_bytes() != data
+    assert compare_unpacked(here, there) > path.stat().st_size
+
+
+@pytest.mark.parametrize("change", ("header", "record", "fewer"))
+def test_compressed_batches_that_say_something_else_differ(compressed, tmp_path, change):
+    here, there = pair(compressed, tmp_path)
+    path = min(there.rglob("*.log"))
+    data = path.read_bytes()
+    header = BatchHeader.unpack_from(data)
+    section = bytearray(decompress(Codec.ZSTD, data[61 : header.size_bytes]))
+    if change == "header":
+        first = header._replace(max_timestamp=header.max_timestamp + 1)
+        path.write_bytes(first.pack() + data[61:])
+    elif change == "record":
+        section[-1] ^= 1
+        body = compress(Codec.ZSTD, section)
+        first = header._replace(batch_length=49 + len(body))
+        path.write_bytes(first.pack() + body + data[header.size_bytes :])
+    else:
+        path.write_bytes(data[header.size_bytes :])
+    with pytest.raises(Difference, match=f"the batch of offset {header.base_offset} differs"):
+        compare_unpacked(here, there)
+
+
+def test_a_segment_more_is_a_difference_too(compressed, tmp_path):
+    here, there = pair(compressed, tmp_path)
+    max(there.rglob("*.log")).unlink()
+    with pytest.raises(Difference, match="other segments"):
+        compare_unpacked(here, there)
 
 
 def test_a_line_has_a_sample_a_repeat_and_nothing_is_left_behind(tmp_path):

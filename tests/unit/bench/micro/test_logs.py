@@ -106,6 +106,20 @@ def test_a_mixed_log_has_headers_tombstones_transactions_and_keys_of_many_sizes(
     assert any(batch.header.is_control for batch in batches)
 
 
+def test_a_clean_tail_has_each_key_once_and_the_dirty_section_begins_a_segment(tmp_path):
+    shape = replace(SMALL, clean_tail=10)
+    make_log(shape, tmp_path / "log")
+    with opened(tmp_path / "log") as broker:
+        records = list(broker.read(TOPIC))
+        log = broker.log(TOPIC)
+        assert shape.clean_records in [segment.base_offset for segment in log.segments.view]
+        (summary,) = broker.explain(TOPIC).partitions
+    clean, dirty = records[: shape.clean_records], records[shape.clean_records :]
+    assert len({record.key for record in clean}) == len(clean)
+    assert len(clean) / len(dirty) == pytest.approx(10, rel=0.02)
+    assert summary.cleanable_ratio == pytest.approx(1 / 11, rel=0.05)
+
+
 @pytest.mark.parametrize("codec", ("gzip", "snappy", "lz4", "zstd"))
 def test_a_compressed_log_is_smaller(tmp_path, codec):
     plain = make_log(SMALL, tmp_path / "plain")

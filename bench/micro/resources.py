@@ -1,0 +1,112 @@
+"""Lines about what a cleaning takes of the machine: memory whatever the size, and two cores."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from logstore.bench.measuring import Sample, in_turn
+from logstore.bench.micro.clean_lines import SIZES
+from logstore.bench.micro.cleaning import MAP_BYTES, clean_here, copy_of
+from logstore.bench.micro.figures import by_the_wall, speeds
+from logstore.bench.micro.logs import KIB, MIB, TOPIC, LogShape, make_log
+from logstore.bench.micro.setting import Job, Setting
+from logstore.bench.micro.starting import WORKER, worker
+from logstore.bench.report.result import Figures, Line
+from logstore.cleaner.passes.offset_map import OffsetMap
+
+WARM_UP = LogShape(KIB, 0.15, 16, total_bytes=MIB)
+
+
+def _memory(setting: Setting, *, label: str, total_bytes: int) -> Iterator[Line]:
+    home = setting.scratch / "memory"
+    shape = LogShape(KIB, 0.15, 16, total_bytes=min(total_bytes, 4 * setting.total_bytes))
+    make_log(WARM_UP, home / "warm")
+    make_log(shape, home / "log")
+    grown, over = [], []
+    for _ in range(setting.repeats):
+        warm, copy = copy_of(home / "warm", home / "a"), copy_of(home / "log", home / "b")
+        answer = worker("memory", str(warm), str(copy), str(MAP_BYTES))
+        key_map = OffsetMap(MAP_BYTES, max_entries=shape.records)
+        grown.append(answer["grown_bytes"] / MIB)
+        over.append((answer["grown_bytes"] - key_map.slots.nbytes - shape.records // 8) / MIB)
+    shutil.rmtree(home)
+    yield Line(
+        name=f"memory/{label}",
+        title=f"memory that cleaning {label} takes beside the map and a bit for each dirty offset",
+        unit="MiB",
+        higher_is_better=False,
+        here=Figures([max(0.0, each) for each in over]),
+        facts={"grown_mib": [round(each, 1) for each in grown], "records": shape.records},
+    )
+
+
+def _threads(setting: Setting) -> Iterator[Line]:
+    """Measure two partitions with one thread, with two, and with a process for each."""
+    home = setting.scratch / "threads"
+    whole = LogShape(100, 0.12, 100, total_bytes=setting.total_bytes // 2, partitions=2)
+    half = LogShape(100, 0.12, 100, total_bytes=setting.total_bytes // 2)
+    make_log(WARM_UP, home / "warm")
+    make_log(half, home / "half")
+    log_bytes = make_log(whole, home / "log")
+
+    def by_threads(threads: int) -> Sample:
+        return clean_here(copy_of(home / "log", home / "copy"), threads=threads).sample
+
+    contestants = {
+        "one": partial(by_threads, 1),
+        "two": partial(by_threads, 2),
+        "processes": partial(_two_processes, home),
+    }
+    samples = in_turn(contestants, repeats=setting.repeats, warmups=setting.warmups)
+    shutil.rmtree(home)
+    figures = {name: by_the_wall(speeds(log_bytes, each)) for name, each in samples.items()}
+    yield Line(
+        name="threads/2",
+        title=f"two partitions of {TOPIC} with two threads, beside one thread, by the wall",
+        unit="MB/s",
+        higher_is_better=True,
+        here=figures["two"],
+        peer=figures["one"],
+        peer_name="one thread",
+        facts={
+            "two_processes": round(figures["processes"].median / figures["one"].median, 3),
+            "log_bytes": log_bytes,
+        },
+    )
+
+
+def _two_processes(home: Path) -> Sample:
+    """Clean two logs in two processes that begin at once: what the machine lets two cores do."""
+    running = [
+        subprocess.Popen(
+            [
+                *(*WORKER, "clean"),
+                str(copy_of(home / "warm", home / f"warm-{number}")),
+                str(copy_of(home / "half", home / f"half-{number}")),
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for number in range(2)
+    ]
+    for each in running:
+        assert each.stdout.readline() == "ready\n"
+    for each in running:
+        each.stdin.write("go\n")
+        each.stdin.flush()
+    answers = [json.loads(each.communicate()[0]) for each in running]
+    return Sample(sum(each["cpu_s"] for each in answers), max(each["wall_s"] for each in answers))
+
+
+def jobs() -> Iterator[Job]:
+    """Yield threads, then memory by the size of the log."""
+    yield Job(("threads/2",), True, _threads)
+    for label in ("64MiB", "256MiB", "1GiB"):
+        measure = partial(_memory, label=label, total_bytes=SIZES[label])
+        yield Job((f"memory/{label}",), label == "256MiB", measure)
