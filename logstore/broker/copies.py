@@ -256,8 +256,8 @@ def _checkpoints(
             except CorruptCheckpointError as error:
                 logger.warning("%s; the copy goes without it", error)
                 continue
-            own = {tp: at for tp, at in offsets.items() if homes.get(tp) is directory}
-            found[name] = found.get(name, {}) | own
+            entries = {tp: at for tp, at in offsets.items() if homes.get(tp) is directory}
+            found[name] = found.get(name, {}) | entries
     return found
 
 

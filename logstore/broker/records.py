@@ -131,7 +131,7 @@ def read_records(
     this place; None lets the failure through. What was yielded is not yielded again: a new look
     begins behind it, or at a log start that has moved beyond.
     """
-    given = failures = 0
+    yielded = failures = 0
     if max_records is not None and max_records <= 0:
         return
     new, topic, partition = tuple.__new__, *log.topic_partition
@@ -158,8 +158,8 @@ def read_records(
                             headers,
                         ),
                     )
-                    offset, failures, given = at + 1, 0, given + 1
-                    if given == max_records:
+                    offset, failures, yielded = at + 1, 0, yielded + 1
+                    if yielded == max_records:
                         return
         except TRANSIENT:
             failures += 1

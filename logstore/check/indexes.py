@@ -438,7 +438,7 @@ class TxnIndexCheck:
     def finish(
         self,
         fs: FileSystem,
-        place: SegmentPlace,
+        segment: SegmentPlace,
         *,
         missing_end: int,
         log_start_offset: int,
@@ -463,7 +463,7 @@ class TxnIndexCheck:
             Whether transactions that began before the batches walked are known.
         """
         try:
-            yield from self._present(fs, place, missing_end, is_certain, is_complete)
+            yield from self._present(fs, segment, missing_end, is_certain, is_complete)
         except OSError as error:
             yield unreadable(self.path, error)
             return
@@ -482,7 +482,7 @@ class TxnIndexCheck:
     def _present(
         self,
         fs: FileSystem,
-        place: SegmentPlace,
+        segment: SegmentPlace,
         missing_end: int,
         is_certain: bool,
         is_complete: bool,
@@ -505,7 +505,7 @@ class TxnIndexCheck:
                     version,
                     txn,
                     last_offset,
-                    place,
+                    segment,
                     missing_end,
                     is_certain,
                     is_complete,
@@ -531,7 +531,7 @@ class TxnIndexCheck:
         version: int,
         txn: AbortedTxn,
         last_offset: int | None,
-        place: SegmentPlace,
+        segment: SegmentPlace,
         missing_end: int,
         is_certain: bool,
         is_complete: bool,
@@ -548,10 +548,10 @@ class TxnIndexCheck:
             yield wrong("txn_index_version", VERSION, version)
         elif last_offset is not None and offset <= last_offset:
             yield wrong("txn_index_order", last_offset + 1, offset)
-        elif offset < place.base_offset or (
-            place.end_offset is not None and offset >= place.end_offset
+        elif offset < segment.base_offset or (
+            segment.end_offset is not None and offset >= segment.end_offset
         ):
-            yield wrong("txn_index_entry", place.base_offset, offset)
+            yield wrong("txn_index_entry", segment.base_offset, offset)
         elif not is_certain:
             return
         elif self._aborts.get(offset) != txn.producer_id:

@@ -64,13 +64,13 @@ class Root(Group):
 
     def short_helps(self, ctx: click.Context) -> list[tuple[str, str]]:
         """Return (name, one-line help); registered commands are not imported for it."""
-        own = [(name, text) for name, (_, text) in self.lazy.items()]
+        listed = [(name, text) for name, (_, text) in self.lazy.items()]
         others = [
             (name, REGISTERED.get(name, f"From {package}."))
             for name, package in registered()
             if name not in self.lazy
         ]
-        return own + others
+        return listed + others
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import a command, own or registered."""
@@ -185,10 +185,10 @@ def registered() -> list[tuple[str, str]]:
     load than all of this program's help, comes in when one of them is called.
     """
     found: dict[str, str] = {}
-    for place in dict.fromkeys(sys.path):
-        for metadata in _metadata_dirs(place):
+    for folder in dict.fromkeys(sys.path):
+        for metadata in _metadata_dirs(folder):
             try:
-                with open(f"{place}/{metadata}/entry_points.txt", encoding="utf-8") as file:  # noqa: PTH123  # see _exists
+                with open(f"{folder}/{metadata}/entry_points.txt", encoding="utf-8") as file:  # noqa: PTH123  # see _exists
                     text = file.read()
             except (OSError, UnicodeDecodeError):
                 continue
@@ -198,9 +198,9 @@ def registered() -> list[tuple[str, str]]:
     return sorted(found.items())
 
 
-def _metadata_dirs(place: str) -> list[str]:
+def _metadata_dirs(folder: str) -> list[str]:
     try:
-        return [name for name in os.listdir(place or ".") if name.endswith(_METADATA_SUFFIXES)]  # noqa: PTH208
+        return [name for name in os.listdir(folder or ".") if name.endswith(_METADATA_SUFFIXES)]  # noqa: PTH208
     except OSError:
         return []
 

@@ -45,11 +45,11 @@ def to_pairs(
 ) -> tuple[tuple[str, str], ...]:
     """Return the pairs of a repeated KEY=VALUE; a `.ms` key may be given as `7d` or `12h`."""
     pairs = []
-    for given in values:
-        key, sign, text = given.partition("=")
+    for pair in values:
+        key, sign, text = pair.partition("=")
         key = key.strip()
         if not sign or not key:
-            raise click.BadParameter(f"{given!r} is not KEY=VALUE", ctx, param)
+            raise click.BadParameter(f"{pair!r} is not KEY=VALUE", ctx, param)
         if key.endswith(".ms") and text.strip()[-1:].isalpha():
             try:
                 text = str(parse_duration(text))
@@ -277,12 +277,12 @@ def _settings(ctx: click.Context, values: Mapping[str, Any]) -> Settings:
     if above is None:
         found = os.environ.get(DATA_DIR_VARIABLE, "")
         above = Settings(tuple(path for path in found.split(os.pathsep) if path))
-    given = {
+    options = {
         name: value
         for name, value in values.items()
         if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
     }
-    settings = above._replace(**given)
+    settings = above._replace(**options)
     ctx.meta[_SHARED_KEY] = settings
     return settings
 
@@ -329,13 +329,13 @@ def write_options(
     command: click.Command, ctx: click.Context, formatter: click.HelpFormatter
 ) -> None:
     """Write the sections of own and shared options of a help text."""
-    own: list[tuple[str, str]] = []
+    specific: list[tuple[str, str]] = []
     shared: list[tuple[str, str]] = []
     for param in command.get_params(ctx):
         record = param.get_help_record(ctx)
         if record is not None and isinstance(param, click.Option):
-            (shared if isinstance(param, SharedOption) else own).append(record)
-    for heading, rows in (("Options", own), ("Shared options", shared)):
+            (shared if isinstance(param, SharedOption) else specific).append(record)
+    for heading, rows in (("Options", specific), ("Shared options", shared)):
         if rows:
             with formatter.section(heading):
                 formatter.write_dl(rows, col_max=28)

@@ -216,11 +216,11 @@ class _Resolved(NamedTuple):
 
 
 def _resolve(overrides: Mapping[str, object], broker: BrokerConfig) -> dict[str, _Resolved]:
-    own = parse_overrides(overrides)[0].parsed
+    parsed = parse_overrides(overrides)[0].parsed
     resolved = {}
     for key, row in TOPIC_KEYS.items():
-        if key in own:
-            resolved[key] = _Resolved(own[key], ORIGIN_TOPIC, None)
+        if key in parsed:
+            resolved[key] = _Resolved(parsed[key], ORIGIN_TOPIC, None)
         elif key in broker.topic_defaults:
             value, broker_key = broker.topic_defaults[key]
             resolved[key] = _Resolved(value, ORIGIN_BROKER, broker_key)

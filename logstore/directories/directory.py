@@ -396,9 +396,9 @@ class LogDirectory:
         """Let the last cleaned offset of a topic's partitions count as dirty again."""
         with self._checkpointing:
             stored = self._read(CLEANER_OFFSETS)
-            own = {tp: max(0, end - 1) for tp, end in stored.items() if tp.topic == topic}
-            if own:
-                self._rewrite(CLEANER_OFFSETS, own)
+            lowered = {tp: max(0, end - 1) for tp, end in stored.items() if tp.topic == topic}
+            if lowered:
+                self._rewrite(CLEANER_OFFSETS, lowered)
 
     def _update(
         self,
@@ -483,9 +483,9 @@ class LogDirectory:
             self.recovery_points[topic_partition] = offsets.get(RECOVERY_POINTS, 0)
             self.log_starts[topic_partition] = offsets.get(LOG_START_OFFSETS, 0)
             for name in CHECKPOINTS:
-                own = {topic_partition: offsets[name]} if name in offsets else {}
-                if own or topic_partition in self._read(name):
-                    self._rewrite(name, own, replaced=(topic_partition,))
+                entries = {topic_partition: offsets[name]} if name in offsets else {}
+                if entries or topic_partition in self._read(name):
+                    self._rewrite(name, entries, replaced=(topic_partition,))
 
     def note_move(self, topic_partition: TopicPartition, move: Move | None) -> None:
         """Note that a partition is moved, or, with None, that nothing is left of it; durably."""

@@ -258,10 +258,10 @@ def _read(fs: FileSystem, path: str, max_bytes: int) -> tuple[EpochEntry, ...]:
 
 def _first_fall(entries: tuple[EpochEntry, ...]) -> int:
     """Return the place of the first entry that does not rise above the one before, else 0."""
-    for place in range(1, len(entries)):
-        before, entry = entries[place - 1], entries[place]
+    for slot in range(1, len(entries)):
+        before, entry = entries[slot - 1], entries[slot]
         if entry.epoch <= before.epoch or entry.start_offset <= before.start_offset:
-            return place
+            return slot
     return 0
 
 

@@ -155,10 +155,10 @@ def recover_segment(
     segment.offset_index.reset()
     segment.time_index.reset()
     segment.txn_index.reset()
-    for place, largest in scan.entries:
+    for entry, largest in scan.entries:
         if segment.offset_index.is_full or segment.time_index.is_full:
             break  # smaller indexes than the first writer's; reads scan the rest
-        segment.offset_index.append(*place)
+        segment.offset_index.append(*entry)
         segment.time_index.maybe_append(*largest)
     for aborted in scan.aborted:
         segment.txn_index.append(aborted)
@@ -264,8 +264,8 @@ class _Scan:
                     self.largest = TimestampOffset(max_timestamp, last)
                 if chunk_start + start - self._last_index_position > interval:
                     self._last_index_position = chunk_start + start
-                    place = OffsetPosition(last, chunk_start + start)
-                    self.entries.append((place, self.largest))
+                    entry = OffsetPosition(last, chunk_start + start)
+                    self.entries.append((entry, self.largest))
                 if epoch > newest_epoch:
                     newest_epoch = self._epoch = epoch
                     self.epochs.append((epoch, first))

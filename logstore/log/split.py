@@ -154,6 +154,6 @@ def _hand_over(aborted: Iterable[AbortedTxn], segments: Sequence[LogSegment]) ->
     """Enter each aborted transaction where its marker stands; of none below the first base."""
     bases = [segment.base_offset for segment in segments]
     for transaction in aborted:
-        place = bisect_right(bases, transaction.last_offset)
-        if place:
-            segments[place - 1].txn_index.append(transaction)
+        slot = bisect_right(bases, transaction.last_offset)
+        if slot:
+            segments[slot - 1].txn_index.append(transaction)

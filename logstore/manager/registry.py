@@ -365,8 +365,8 @@ class LogRegistry:
     def _close_directory(
         self, directory: LogDirectory, offsets: Mapping[TopicPartition, CheckpointOffsets]
     ) -> None:
-        own = [tp for tp in self._logs if self._homes[tp] is directory]
-        good = {tp: offsets[tp] for tp in own if tp in offsets}
+        partitions = [tp for tp in self._logs if self._homes[tp] is directory]
+        good = {tp: offsets[tp] for tp in partitions if tp in offsets}
         clean = False
         try:
             if directory.is_online and not self._read_only:
@@ -374,7 +374,7 @@ class LogRegistry:
                 directory.write_high_watermarks(good)
                 directory.write_log_starts(good)
                 directory.delete_retired_folders(force=True)
-                clean = len(good) == len(own) and not directory.half_opened
+                clean = len(good) == len(partitions) and not directory.half_opened
         finally:
             directory.close(clean=clean)
 

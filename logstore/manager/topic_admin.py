@@ -70,7 +70,7 @@ class TopicAdmin:
             raise TopicAlreadyExistsError(f"topic '{name}' already exists")
         if partitions < 1:
             raise InvalidTopicError(f"a topic needs at least 1 partition, not {partitions}")
-        own, _ = altered_overrides({}, configs, (), self._catalog.broker_config)
+        overrides, _ = altered_overrides({}, configs, (), self._catalog.broker_config)
         copied = self._registry.partitions_of(name)
         topic_id: str | None = None
         for tp in copied:
@@ -80,7 +80,7 @@ class TopicAdmin:
         numbers = sorted({tp.partition for tp in copied} | set(range(partitions)))
         with self._storing():
             topic_id = topic_id or self._new_id()
-            topic = self._store.create(name, numbers, own, topic_id)
+            topic = self._store.create(name, numbers, overrides, topic_id)
         self._config_changed(name)
         self._open_logs(name, numbers)
         return topic

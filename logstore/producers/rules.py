@@ -114,19 +114,19 @@ def _check_epoch(where: TopicPartition, entry: ProducerEntry, header: BatchHeade
 
 
 def _check_sequence(where: TopicPartition, entry: ProducerEntry, header: BatchHeader) -> None:
-    known, given = entry.producer_epoch, header.base_sequence
+    known, sequence = entry.producer_epoch, header.base_sequence
     if known == NO_PRODUCER_EPOCH:
         return
     if header.producer_epoch != known:
-        if given != 0:
+        if sequence != 0:
             raise OutOfOrderSequenceNumberError(
                 f"{where}: the new epoch {header.producer_epoch} of producer"
-                f" {header.producer_id} begins with sequence {given}, not 0"
+                f" {header.producer_id} begins with sequence {sequence}, not 0"
             )
         return
     last = entry.last_sequence
-    if given != last + 1 and not (given == 0 and last == INT32_MAX):
+    if sequence != last + 1 and not (sequence == 0 and last == INT32_MAX):
         raise OutOfOrderSequenceNumberError(
-            f"{where}: sequence {given} of producer {header.producer_id} in epoch {known} does"
+            f"{where}: sequence {sequence} of producer {header.producer_id} in epoch {known} does"
             f" not follow {last}"
         )

@@ -197,13 +197,13 @@ class LogSegment(SegmentFiles):
             at += size
         try:
             self._write(buffers, position)
-            for place, largest_so_far in entries:
+            for entry, largest_so_far in entries:
                 if self.offset_index.is_full or self.time_index.is_full:
                     break  # the next append rolls
-                self.offset_index.append(*place)
+                self.offset_index.append(*entry)
                 self.time_index.maybe_append(*largest_so_far)
                 if self._rebuilt_index is not None:
-                    self._rebuilt_index.append(*place)
+                    self._rebuilt_index.append(*entry)
         except OSError:
             self._take_back(position, batches[0].last_offset if entries else None)
             raise

@@ -111,8 +111,8 @@ class TopicCatalog:
         InvalidConfigurationError, UnknownTopicOrPartitionError
             Nothing was changed.
         """
-        own, (laid, _) = self.topic(topic).configs, parse_overrides(configs)
-        effective_config(parse_overrides(own)[0] | laid, self.broker_config)
+        stored, (laid, _) = self.topic(topic).configs, parse_overrides(configs)
+        effective_config(parse_overrides(stored)[0] | laid, self.broker_config)
         self._overrides[topic] = laid
 
     def reconfigure(self, broker_config: BrokerConfig) -> None:
@@ -138,8 +138,8 @@ class TopicCatalog:
 
     def overrides(self, topic: str) -> Mapping[str, str]:
         """Return the topic's own configs, with those of `override` laid over them."""
-        own, laid = self.topic(topic).configs, self._overrides.get(topic)
-        return own if laid is None else parse_overrides(own)[0] | laid
+        stored, laid = self.topic(topic).configs, self._overrides.get(topic)
+        return stored if laid is None else parse_overrides(stored)[0] | laid
 
     def config(self, topic: str) -> LogConfig:
         """Return a topic's effective configuration."""

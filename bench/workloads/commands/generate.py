@@ -143,23 +143,23 @@ def spec_of(name: str, values: Sequence[str]) -> Spec:
         raise click.UsageError(
             f"{name!r} is neither a file nor a preset; presets are {', '.join(PRESETS)}"
         )
-    for given in values:
-        _put(tree, given)
+    for pair in values:
+        _put(tree, pair)
     return from_mapping(tree)
 
 
-def _put(tree: dict[str, Any], given: str) -> None:
+def _put(tree: dict[str, Any], pair: str) -> None:
     """Lay KEY=VALUE over what the file says; KEY may lead into a table."""
-    key, sign, text = given.partition("=")
+    key, sign, text = pair.partition("=")
     *tables, last = key.strip().split(".")
     if not sign or not last:
-        raise click.UsageError(f"--set {given!r} is not KEY=VALUE")
+        raise click.UsageError(f"--set {pair!r} is not KEY=VALUE")
     if tables[:1] == ["configs"]:
         tables, last = ["configs"], key.strip().partition(".")[2]
     for name in tables:
         tree = tree.setdefault(name, {})
         if not isinstance(tree, dict):
-            raise click.UsageError(f"--set {given!r}: {name} is no table")
+            raise click.UsageError(f"--set {pair!r}: {name} is no table")
     tree[last] = _value(text.strip())
 
 

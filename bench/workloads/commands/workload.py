@@ -133,10 +133,10 @@ class SparkOptions(NamedTuple):
             if death is not None:
                 raise death from error
             # Of a task, in what Spark tells of it.
-            own = own_error(str(error)) or missing_module(str(error))
-            if own is None:
+            cause = own_error(str(error)) or missing_module(str(error))
+            if cause is None:
                 raise
-            raise own from error
+            raise cause from error
         finally:
             stop_session(spark)
 
@@ -157,9 +157,9 @@ def own_error(text: str) -> LogStoreError | None:
     kind = getattr(errors, name, None)
     if not isinstance(kind, type) or not issubclass(kind, errors.LogStoreError):
         return None
-    own = errors.LogStoreError(message)
-    own.kafka_error, own.exit_code = kind.kafka_error, kind.exit_code
-    return own
+    told = errors.LogStoreError(message)
+    told.kafka_error, told.exit_code = kind.kafka_error, kind.exit_code
+    return told
 
 
 def missing_module(text: str) -> LogStoreError | None:

@@ -223,19 +223,19 @@ def _headers(rows: _Rows, kind: pa.DataType) -> pa.Array:
     data, starts = rows.data, rows.extents[:, kernels.EXTENT_HEADERS]
     remaining = np.zeros(len(starts), np.int64)
     some = np.flatnonzero(rows.extents[:, kernels.EXTENT_END] - starts > 1)
-    remaining[some], place = _varints(data, starts[some])
+    remaining[some], position = _varints(data, starts[some])
     offsets = np.concatenate(([0], np.cumsum(remaining)))
     null = remaining == 0
-    some, place = some[~null[some]], place[~null[some]]
+    some, position = some[~null[some]], position[~null[some]]
     found: list[tuple[NDArray[np.int64], ...]] = []
     while len(some):
-        key_sizes, key_starts = _varints(data, place)
+        key_sizes, key_starts = _varints(data, position)
         value_sizes, value_starts = _varints(data, key_starts + key_sizes)
         found.append((some, key_starts, key_sizes, value_starts, value_sizes))
-        place = value_starts + np.maximum(value_sizes, 0)
+        position = value_starts + np.maximum(value_sizes, 0)
         remaining[some] -= 1
         more = remaining[some] > 0
-        some, place = some[more], place[more]
+        some, position = some[more], position[more]
     fields = [np.concatenate(parts) for parts in zip(*found, strict=True)]
     fields = fields or [np.empty(0, np.int64)] * 5
     order = np.argsort(fields[0], kind="stable")

@@ -44,10 +44,10 @@ def one_of(options: Mapping[str, str], *names: str) -> str | None:
     InvalidConfigurationError
         Two of the synonyms are.
     """
-    given = [name for name in names if options.get(name) is not None]
-    if len(given) > 1:
-        raise InvalidConfigurationError(f"{' and '.join(given)} say the same: give one of them")
-    return options[given[0]] if given else None
+    named = [name for name in names if options.get(name) is not None]
+    if len(named) > 1:
+        raise InvalidConfigurationError(f"{' and '.join(named)} say the same: give one of them")
+    return options[named[0]] if named else None
 
 
 def names_of(text: str | None) -> list[str] | None:

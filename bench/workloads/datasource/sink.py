@@ -142,12 +142,12 @@ class WriteOptions:
         topic = options.get("topic")
         if topic is not None:
             validate_topic_name(topic)
-        given = {
+        overrides = {
             key.removeprefix(_CONFIG_PREFIX): value
             for key, value in options.items()
             if key.startswith(_CONFIG_PREFIX)
         }
-        configs, _ = altered_overrides({}, given, ())
+        configs, _ = altered_overrides({}, overrides, ())
         return cls(
             topic,
             _positive("partitions", options.get("partitions")),
@@ -195,11 +195,11 @@ class LogstoreWriter(DataSourceArrowWriter):
         task_dir = self.job.task_dir()  # fails, as all below it does, once the job was aborted
         writers: dict[TopicPartition, PartitionWriter] = {}
         for rows in iterator:
-            for tp, own in _by_partition(rows, self.options):
+            for tp, part in _by_partition(rows, self.options):
                 if tp not in writers:
                     log = new_log(runtime, f"{task_dir}/{tp}", tp, self.options.configs)
                     writers[tp] = PartitionWriter(log, self.options)
-                writers[tp].add(own)
+                writers[tp].add(part)
         return TaskMessage(tuple(writers[tp].finish() for tp in sorted(writers)))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -224,7 +224,9 @@ class LogstoreWriter(DataSourceArrowWriter):
         numbers: dict[str, list[int]] = {}
         for tp in sorted(by_partition(written)):
             numbers.setdefault(tp.topic, []).append(tp.partition)
-        topics = [Topic(name, tuple(own), self.options.configs) for name, own in numbers.items()]
+        topics = [
+            Topic(name, tuple(found), self.options.configs) for name, found in numbers.items()
+        ]
         self.job.commit(self.options.runtime(), topics, written)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -267,10 +269,10 @@ def _by_partition(
         topic_column = _without_nulls(rows, "topic")
         topics = topic_column.unique().to_pylist()
     for topic in topics:
-        own = rows if len(topics) == 1 else rows.filter(pc.equal(topic_column, topic))
+        chosen = rows if len(topics) == 1 else rows.filter(pc.equal(topic_column, topic))
         numbers = [0]
         if "partition" in names:
-            numbers_column = _without_nulls(own, "partition")
+            numbers_column = _without_nulls(chosen, "partition")
             numbers = numbers_column.unique().to_pylist()
         for number in numbers:
             tp = TopicPartition(topic, number)
@@ -279,7 +281,7 @@ def _by_partition(
                     f"a row for {tp}, but there are {options.partitions or INT32_MAX} partitions"
                 )
             alone = len(numbers) == 1
-            yield tp, own if alone else own.filter(pc.equal(numbers_column, number))
+            yield tp, chosen if alone else chosen.filter(pc.equal(numbers_column, number))
 
 
 def _without_nulls(rows: pa.RecordBatch, name: str) -> pa.Array:

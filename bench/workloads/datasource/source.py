@@ -137,9 +137,9 @@ class LogstoreDataSource(DataSource):
             Somebody gave a schema of his own.
         """
         refuse_unknown(self.options, OPTIONS)
-        own = self.schema()
+        columns = self.schema()
         if [(column.name, column.dataType) for column in schema] != [
-            (column.name, column.dataType) for column in own
+            (column.name, column.dataType) for column in columns
         ]:
             raise InvalidConfigurationError(
                 "the schema is that of the data source; the option columns chooses from it"

@@ -203,19 +203,19 @@ def verify_directories(
     if require_cleaned:
         verdicts.append(_untouched(old, new, examples))
     if rules:
-        by_header = any(own.strategy == HEADER for own in rules.values())
+        by_header = any(rule.strategy == HEADER for rule in rules.values())
         columns = (*_COMPARED, *(["headers"] if by_header else []))
         cleaned = {tuple(tp): _cleaned(old[tp], new[tp], asked) for tp in rules}
         by_offset = {
             tuple(tp): (cleaned[tuple(tp)].log_start_offset, cleaned[tuple(tp)].end_offset)
-            for tp, own in rules.items()
-            if own.strategy == OFFSET
+            for tp, rule in rules.items()
+            if rule.strategy == OFFSET
         }
         verdicts.append(
             verify(
                 scan(spark, paths[0], _options(rules, columns)),
                 scan_in_order(spark, paths[1], _options(rules, _COMPARED, order="stored")),
-                {tuple(tp): own for tp, own in rules.items()},
+                {tuple(tp): rule for tp, rule in rules.items()},
                 cleaned,
                 begun={tuple(tp): _begin(old[tp]) for tp in rules},
                 order=scan(spark, paths[1], _options(rules, _ORDER_COLUMNS, order="stored")),

@@ -88,23 +88,23 @@ def ranges_of(
     orders = Orders.of(rules)
     nothing = (None, None)
     rows = []
-    for place, (start, end, log_end, retention_ms) in cleaned.items():
-        own = rules[place]
+    for partition, (start, end, log_end, retention_ms) in cleaned.items():
+        rule = rules[partition]
         stamps = (None, None)
-        if own.since_ms is not None:
+        if rule.since_ms is not None:
             stamps = tuple(
-                _within_int64(ms + own.delete_retention_ms) for ms in (own.since_ms, own.now_ms)
+                _within_int64(ms + rule.delete_retention_ms) for ms in (rule.since_ms, rule.now_ms)
             )
         lags = (
-            _limit(own.now_ms, own.min_compaction_lag_ms or None),
-            _limit(own.now_ms, own.max_compaction_lag_ms),
-            _limit(own.now_ms, retention_ms),
+            _limit(rule.now_ms, rule.min_compaction_lag_ms or None),
+            _limit(rule.now_ms, rule.max_compaction_lag_ms),
+            _limit(rule.now_ms, retention_ms),
         )
         rows.append(
             (
-                *place, own.strategy != OFFSET, orders.rules.index(own.order),
-                start, end, log_end, *begun.get(place, nothing),
-                *stamps, own.since_ms, own.now_ms, *lags,
+                *partition, rule.strategy != OFFSET, orders.rules.index(rule.order),
+                start, end, log_end, *begun.get(partition, nothing),
+                *stamps, rule.since_ms, rule.now_ms, *lags,
             )
         )  # fmt: skip
     return small_table(frame.sparkSession, rows, _SCHEMA)

@@ -101,8 +101,8 @@ class Verdict:
         for one in verdicts:
             counts.update(one.violations)
         for kind in KINDS:
-            own = [e for verdict in verdicts for e in verdict.examples if e["kind"] == kind]
-            shown += in_order(own)[:examples]
+            rows = [e for verdict in verdicts for e in verdict.examples if e["kind"] == kind]
+            shown += in_order(rows)[:examples]
         return cls(
             {kind: counts[kind] for kind in KINDS if counts[kind]},
             shown,

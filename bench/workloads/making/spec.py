@@ -407,22 +407,24 @@ def parse(text: str) -> Spec:
 
 def from_mapping(tree: Mapping[str, Any]) -> Spec:
     """Build a workload from what `parse` reads; the same errors."""
-    own = dict(tree)
-    name = own.pop("preset", None)
+    values = dict(tree)
+    name = values.pop("preset", None)
     if name is not None:
         if not isinstance(name, str) or name not in PRESETS:
             raise InvalidConfigurationError(
                 f"unknown preset {name!r}; there are {', '.join(PRESETS)}"
                 f"{nearest(str(name), PRESETS)}"
             )
-        own = _over(PRESETS[name], own)
-    own = {
+        values = _over(PRESETS[name], values)
+    values = {
         key: _table(TABLES[key], value, f"{key}.") if key in TABLES else value
-        for key, value in own.items()
+        for key, value in values.items()
     }
-    _refuse_idle(tree, own)
-    own["configs"], _ = altered_overrides(DEFAULT_CONFIGS, _configs(own.get("configs", {})), ())
-    spec: Spec = _table(Spec, own, "")
+    _refuse_idle(tree, values)
+    values["configs"], _ = altered_overrides(
+        DEFAULT_CONFIGS, _configs(values.get("configs", {})), ()
+    )
+    spec: Spec = _table(Spec, values, "")
     return spec
 
 
@@ -445,12 +447,12 @@ def _refuse_idle(tree: Mapping[str, Any], own: Mapping[str, Any]) -> None:
         )
 
 
-def _configs(given: Any) -> dict[str, object]:
+def _configs(table: Any) -> dict[str, object]:
     """Return a table of configurations, told apart by their dots whether quoted or not."""
-    if not isinstance(given, Mapping):
-        raise InvalidConfigurationError(f"configs is a table, not {given!r}")
+    if not isinstance(table, Mapping):
+        raise InvalidConfigurationError(f"configs is a table, not {table!r}")
     found: dict[str, object] = {}
-    for key, value in given.items():
+    for key, value in table.items():
         if isinstance(value, Mapping):  # segment.bytes without quotes is a table to TOML
             found |= {f"{key}.{below}": each for below, each in _configs(value).items()}
         else:
@@ -458,9 +460,9 @@ def _configs(given: Any) -> dict[str, object]:
     return found
 
 
-def _over(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+def _over(base: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
     merged = dict(base)
-    for key, value in own.items():
+    for key, value in values.items():
         below = merged.get(key)
         merged[key] = (
             {**below, **value} if isinstance(below, dict) and isinstance(value, dict) else value
@@ -468,19 +470,19 @@ def _over(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def _table(kind: type, given: Any, place: str) -> Any:
-    """Return a table's dataclass of checked values; `place` is what its keys begin with."""
-    if not isinstance(given, Mapping):
-        raise InvalidConfigurationError(f"{place.rstrip('.')} is a table, not {given!r}")
+def _table(kind: type, table: Any, prefix: str) -> Any:
+    """Return a table's dataclass of checked values; its keys begin with `prefix`."""
+    if not isinstance(table, Mapping):
+        raise InvalidConfigurationError(f"{prefix.rstrip('.')} is a table, not {table!r}")
     known = {each.name: each for each in fields(kind)}
     names = [*known, "preset"] if kind is Spec else list(known)
     values = {}
-    for key, value in given.items():
+    for key, value in table.items():
         if key not in known:
-            raise InvalidConfigurationError(f"unknown key {place}{key}{nearest(key, names)}")
+            raise InvalidConfigurationError(f"unknown key {prefix}{key}{nearest(key, names)}")
         allowed = known[key].metadata.get("allowed")
         if allowed is not None and key != "configs":
-            value = _checked(place + key, value, known[key], allowed)
+            value = _checked(prefix + key, value, known[key], allowed)
         values[key] = value
     return kind(**values)
 

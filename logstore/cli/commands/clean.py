@@ -191,9 +191,9 @@ def _copy(
 
 def _is_within(path: str, directory: str) -> bool:
     """Tell whether a path is a directory or lies in it, links followed."""
-    place = os.path.realpath(path)
+    resolved = os.path.realpath(path)
     above = os.path.realpath(directory)
-    return os.path.commonpath([place, above]) == above
+    return os.path.commonpath([resolved, above]) == above
 
 
 def _show_copy(bar: ProgressBar, step: CopyProgress) -> None:

@@ -54,32 +54,32 @@ def parse_request(data: bytes) -> dict[TopicPartition, int]:
     offsets: dict[TopicPartition, int] = {}
     places: dict[TopicPartition, str] = {}
     for number, item in enumerate(partitions):
-        place = f"partitions[{number}]"
+        path = f"partitions[{number}]"
         if not isinstance(item, dict):
-            raise DeleteRequestError(f"{place}: an object is expected, not {_shown(item)}")
-        topic = _member(item, "topic", f"{place}.")
+            raise DeleteRequestError(f"{path}: an object is expected, not {_shown(item)}")
+        topic = _member(item, "topic", f"{path}.")
         if not isinstance(topic, str):
-            raise DeleteRequestError(f"{place}.topic: a name is expected, not {_shown(topic)}")
-        tp = TopicPartition(topic, _integer(item, "partition", place, bits=32))
+            raise DeleteRequestError(f"{path}.topic: a name is expected, not {_shown(topic)}")
+        tp = TopicPartition(topic, _integer(item, "partition", path, bits=32))
         if tp in places:
-            raise DeleteRequestError(f"{place}: {tp} is listed before, as {places[tp]}")
-        places[tp] = place
-        offsets[tp] = _integer(item, "offset", place, bits=64)
+            raise DeleteRequestError(f"{path}: {tp} is listed before, as {places[tp]}")
+        places[tp] = path
+        offsets[tp] = _integer(item, "offset", path, bits=64)
     return offsets
 
 
-def _member(container: Mapping[str, Any], name: str, place: str) -> Any:  # noqa: ANN401  # any JSON
+def _member(container: Mapping[str, Any], name: str, path: str) -> Any:  # noqa: ANN401  # any JSON
     if name not in container:
-        raise DeleteRequestError(f"{place}{name} is missing")
+        raise DeleteRequestError(f"{path}{name} is missing")
     return container[name]
 
 
-def _integer(item: Mapping[str, Any], name: str, place: str, *, bits: int) -> int:
-    value = _member(item, name, f"{place}.")
+def _integer(item: Mapping[str, Any], name: str, path: str, *, bits: int) -> int:
+    value = _member(item, name, f"{path}.")
     if type(value) is not int:
-        raise DeleteRequestError(f"{place}.{name}: a whole number is expected, not {_shown(value)}")
+        raise DeleteRequestError(f"{path}.{name}: a whole number is expected, not {_shown(value)}")
     if not -(1 << bits - 1) <= value < 1 << bits - 1:
-        raise DeleteRequestError(f"{place}.{name}: {value} is no number of {bits} bits")
+        raise DeleteRequestError(f"{path}.{name}: {value} is no number of {bits} bits")
     return value
 
 

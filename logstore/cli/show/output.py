@@ -71,8 +71,8 @@ def note(text: str) -> None:
 def emit_failure(topic_partition: TopicPartition, message: str, kafka_error: str) -> None:
     """Tell on standard error what went wrong with one partition among others."""
     name = str(topic_partition)
-    place = "" if name in message else f"{name}: "
-    tell(f"error: {place}{one_line(message)} ({kafka_error})")
+    prefix = "" if name in message else f"{name}: "
+    tell(f"error: {prefix}{one_line(message)} ({kafka_error})")
 
 
 def one_line(text: str) -> str:

@@ -107,8 +107,8 @@ class Table:
         except Exception as error:  # raised below, once the rows before it are out
             failure = error
         widths = [
-            max(len(heading), max((len(_text(row[place])) for row in first), default=0))
-            for place, heading in enumerate(self._columns)
+            max(len(heading), max((len(_text(row[column])) for row in first), default=0))
+            for column, heading in enumerate(self._columns)
         ]
         total = output_width()
         room = total - sum(widths[:-1]) - len(GAP) * (len(widths) - 1)
@@ -138,14 +138,14 @@ class Table:
 
     def _line(self, row: Sequence[Cell], widths: Sequence[int]) -> str:
         parts = []
-        for place, (cell, width, right) in enumerate(zip(row, widths, self._right, strict=True)):
+        for column, (cell, width, right) in enumerate(zip(row, widths, self._right, strict=True)):
             text, style = cell if isinstance(cell, Styled) else (cell, "")
             blanks = " " * (width - len(text))
             painted = paint(text, style)
             if right:
                 parts.append(blanks + painted)
             else:
-                parts.append(painted if place == len(widths) - 1 else painted + blanks)
+                parts.append(painted if column == len(widths) - 1 else painted + blanks)
         return GAP.join(parts).rstrip()
 
 
