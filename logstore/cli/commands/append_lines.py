@@ -12,7 +12,7 @@ from logstore.log.drafts import NewRecord
 from logstore.record.records import Header
 from logstore.types import INT32_MAX, INT64_MAX, NO_TIMESTAMP
 
-_IGNORED = frozenset({"offset", "topic", "timestamp_type"})
+_IGNORED = frozenset({"offset", "topic", "timestamp_type", "decoded"})
 _KNOWN = frozenset(
     {"key", "value", "key_base64", "value_base64", "headers", "timestamp", "partition"}
 )

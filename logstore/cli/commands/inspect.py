@@ -18,8 +18,8 @@ from logstore.cli.options import (
     topic_overrides,
     unknown_topic,
 )
+from logstore.cli.show.decoded import decoded_member, displayed, raw_option
 from logstore.cli.show.output import (
-    display_bytes,
     emit,
     emit_items,
     emit_json,
@@ -94,6 +94,7 @@ class Target(NamedTuple):
     is_flag=True,
     help="List what the next cleaning does to each record, and which one supersedes it.",
 )
+@raw_option
 @config_option("A topic configuration to look with; repeatable.")
 def inspect(
     settings: Settings,
@@ -103,6 +104,7 @@ def inspect(
     batches: bool,
     records: bool,
     fate: bool,
+    raw: bool,
     configs: tuple[tuple[str, str], ...],
 ) -> int:
     """Show what is in a data directory, a topic, a partition directory or a .log file.
@@ -143,7 +145,7 @@ def inspect(
         if fate:
             return _print_fates(settings, found)
         if records:
-            _print_records(settings, found)
+            _print_records(settings, found, raw=raw)
         elif batches or found.file is not None:
             _print_batches(settings, found)
         else:
@@ -406,7 +408,7 @@ def _batch_row(item: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _print_records(settings: Settings, target: Target) -> None:
+def _print_records(settings: Settings, target: Target, *, raw: bool) -> None:
     from logstore.inspect.files import StoredRecord, stored_records
 
     def found() -> Iterator[tuple[BatchSource, StoredRecord]]:
@@ -422,10 +424,9 @@ def _print_records(settings: Settings, target: Target) -> None:
                 str(stored.batch.header.base_offset),
                 str(stored.position),
                 "control" if stored.batch.header.is_control else "",
-                display_bytes(stored.record.key),
-                display_bytes(stored.record.value),
+                *_displayed(source, stored, raw=raw),
             )
-            for _, stored in found()
+            for source, stored in found()
         )
         _emit_table(
             ("offset", "timestamp", "batch", "position", "kind", "key", "value"),
@@ -434,13 +435,24 @@ def _print_records(settings: Settings, target: Target) -> None:
         )
         return
     emit_items(
-        (_record_item(source, stored) for source, stored in found()),
+        (_record_item(source, stored, raw=raw) for source, stored in found()),
         output=settings.output,
         name="records",
     )
 
 
-def _record_item(source: BatchSource, stored: Any) -> str:  # noqa: ANN401  # a StoredRecord
+def _decodable_topic(source: BatchSource, stored: Any) -> str | None:  # noqa: ANN401  # a StoredRecord
+    """Return the topic of a record that may be decoded; None of control records, which are not."""
+    if source.topic_partition is None or stored.batch.header.is_control:
+        return None
+    return source.topic_partition.topic
+
+
+def _displayed(source: BatchSource, stored: Any, *, raw: bool) -> tuple[str, str]:  # noqa: ANN401  # as above
+    return displayed(_decodable_topic(source, stored), stored.record, raw=raw)
+
+
+def _record_item(source: BatchSource, stored: Any, *, raw: bool) -> str:  # noqa: ANN401  # as above
     header = stored.batch.header
     topic, partition = source.topic_partition or (None, None)
     return record_json(
@@ -451,6 +463,7 @@ def _record_item(source: BatchSource, stored: Any) -> str:  # noqa: ANN401  # a 
         batch_base_offset=header.base_offset,
         position=stored.position,
         is_control=header.is_control,
+        **decoded_member(_decodable_topic(source, stored), stored.record, raw=raw),
     )
 
 

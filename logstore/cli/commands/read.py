@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from logstore.cli.options import Settings, checked_partition, command, partition_option
+from logstore.cli.show.decoded import decoded_member, displayed, raw_option
 from logstore.cli.show.output import (
     display_bytes,
     display_text,
@@ -105,6 +106,7 @@ def to_key(ctx: click.Context, param: click.Parameter, value: str | None) -> byt
     help="Only the winning record of each key, as compaction chooses it; deleted keys and "
     "records without a key are left out. Holds one record a key in memory.",
 )
+@raw_option
 def read(
     settings: Settings,
     topic: str,
@@ -115,11 +117,13 @@ def read(
     isolation: str,
     key: bytes | None,
     latest_per_key: bool,
+    raw: bool,
 ) -> None:
     """Read records of TOPIC in offset order.
 
     Offsets that compaction removed are passed over; an offset outside the log is an error that
-    names both its bounds. Control records are not shown (see: inspect --records).
+    names both its bounds. Control records are not shown (see: inspect --records). Records of
+    Kafka's own topics are decoded: in tables in the place of their bytes, in JSON beside them.
     """
     with settings.open_broker(read_only=True) as broker:
         numbers = checked_partition(broker, topic, partition)
@@ -140,7 +144,7 @@ def read(
                     yield from found
 
         chosen = records() if max_records is None else itertools.islice(records(), max_records)
-        _print(settings, chosen)
+        _print(settings, chosen, raw=raw)
 
 
 def _latest(
@@ -161,11 +165,17 @@ def _first_offset(broker: Broker, topic: str, partition: int, start: Start) -> i
     return log.log_end_offset if start.is_latest else log.log_start_offset
 
 
-def _print(settings: Settings, records: Iterator[ConsumerRecord]) -> None:
+def _print(settings: Settings, records: Iterator[ConsumerRecord], *, raw: bool) -> None:
     if not settings.as_table:
         emit_items(
             (
-                record_json(record.topic, record.partition, record.timestamp_type, record)
+                record_json(
+                    record.topic,
+                    record.partition,
+                    record.timestamp_type,
+                    record,
+                    **decoded_member(record.topic, record, raw=raw),
+                )
                 for record in records
             ),
             output=settings.output,
@@ -179,16 +189,15 @@ def _print(settings: Settings, records: Iterator[ConsumerRecord]) -> None:
     table = Table(
         ("partition", "offset", "timestamp", "key", "value", "headers"), right=("offset",)
     )
-    emit_lines(table.lines(_row(record) for record in itertools.chain((first,), records)))
+    emit_lines(table.lines(_row(record, raw=raw) for record in itertools.chain((first,), records)))
 
 
-def _row(record: ConsumerRecord) -> tuple[str, ...]:
+def _row(record: ConsumerRecord, *, raw: bool) -> tuple[str, ...]:
     return (
         f"{record.topic}-{record.partition}",
         str(record.offset),
         format_time(record.timestamp),
-        display_bytes(record.key),
-        display_bytes(record.value),
+        *displayed(record.topic, record, raw=raw),
         ", ".join(_header_text(header) for header in record.headers),
     )
 

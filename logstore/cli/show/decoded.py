@@ -1,0 +1,47 @@
+"""Records of Kafka's own topics beside their bytes, for commands that list records."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import click
+
+from logstore.cli.show.output import display_bytes, display_text
+
+raw_option = click.option(
+    "--raw", is_flag=True, help="Of Kafka's own topics, such as __consumer_offsets, bytes alone."
+)
+
+
+class KeyAndValue(Protocol):
+    """A record, as far as it is decoded."""
+
+    @property
+    def key(self) -> bytes | None: ...  # noqa: D102
+
+    @property
+    def value(self) -> bytes | None: ...  # noqa: D102
+
+
+def decoded_member(topic: str | None, record: KeyAndValue, *, raw: bool) -> dict[str, Any]:
+    """Return what a record's JSON has besides its bytes: `decoded`, or nothing."""
+    if raw or topic is None or not topic.startswith("__"):
+        return {}
+    from logstore.inspect.internal_topics import decoded
+
+    found = decoded(topic, record.key, record.value)
+    return {} if found is None else {"decoded": found}
+
+
+def displayed(topic: str | None, record: KeyAndValue, *, raw: bool) -> tuple[str, str]:
+    """Return key and value for a table: decoded where they can be, else the bytes."""
+    found = decoded_member(topic, record, raw=raw).get("decoded", {"error": ""})
+    if "error" in found:
+        return display_bytes(record.key), display_bytes(record.value)
+    from logstore.inspect.decoders import java_json
+
+    key, value = found["key"], found["value"]
+    return (
+        display_bytes(record.key) if key is None else display_text(java_json(key)),
+        display_bytes(record.value) if value is None else display_text(java_json(value)),
+    )

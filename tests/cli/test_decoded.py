@@ -1,0 +1,88 @@
+"""Records of Kafka's own topics in `read` and `inspect --records`: decoded beside their bytes."""
+
+import json
+import shutil
+
+import pytest
+
+from tests.support.interop.decoded_records import RECORDED
+
+OFFSETS = "__consumer_offsets"
+
+
+@pytest.fixture
+def copied(tmp_path):
+    for topic in (OFFSETS, "__transaction_state", "__remote_log_metadata"):
+        shutil.copytree(RECORDED / f"{topic}-0", tmp_path / f"{topic}-0")
+    return tmp_path
+
+
+def records(shown):
+    return [json.loads(line) for line in shown.stdout.splitlines()]
+
+
+def read(run, directory, topic, *arguments):
+    return run("read", topic, "--data-dir", directory, "--partition", "0", *arguments)
+
+
+def test_read_decodes_offsets(run, copied):
+    found = records(read(run, copied, OFFSETS, "--format", "jsonl"))
+    first, *_ = found
+    assert first["decoded"]["key"].keys() == {"group", "topic", "partition"}
+    assert first["decoded"]["value"] is None
+    assert first["decoded"]["type"] == "OffsetCommit"
+    assert "key_base64" in first or "key" in first
+    kinds = {each["decoded"].get("type") for each in found}
+    assert {"GroupMetadata", "ConsumerGroupMetadata", None} <= kinds
+    assert "no records of kind 99" in found[-1]["decoded"]["error"]
+
+
+@pytest.mark.parametrize(
+    ("topic", "name"),
+    (("__transaction_state", "TransactionLog"), ("__remote_log_metadata", "Remote")),
+)
+def test_read_decodes_other_topics(run, copied, topic, name):
+    found = records(read(run, copied, topic, "--format", "jsonl"))
+    assert any(each["decoded"].get("type", "").startswith(name) for each in found)
+
+
+def test_raw_is_bytes_alone(run, copied):
+    found = records(read(run, copied, OFFSETS, "--format", "jsonl", "--raw"))
+    assert not any("decoded" in each for each in found)
+    (whole,) = records(read(run, copied, OFFSETS, "--format", "json", "--raw"))
+    assert whole["records"] == found
+
+
+def test_tables_show_what_is_decoded(run, copied):
+    shown = read(run, copied, OFFSETS, "--max-records", "3").stdout
+    assert '{"group":' in shown
+    assert '{"group":' not in read(run, copied, OFFSETS, "--max-records", "3", "--raw").stdout
+
+
+def test_what_was_read_can_be_appended_again(run, copied, tmp_path):
+    lines = read(run, copied, OFFSETS, "--format", "jsonl").stdout
+    target = tmp_path / "copy"
+    run("topic", "create", "copied", "--data-dir", target)
+    run("append", "copied", "--data-dir", target, input=lines)
+    again = records(read(run, target, "copied", "--format", "jsonl"))
+    wanted = records(read(run, copied, OFFSETS, "--format", "jsonl", "--raw"))
+    for each in (*again, *wanted):
+        del each["topic"]
+    assert again == wanted
+
+
+def test_inspect_decodes_a_folder_and_a_file(run, copied):
+    folder = copied / f"{OFFSETS}-0"
+    for target in (folder, next(folder.glob("*.log"))):
+        found = records(run("inspect", target, "--records", "--format", "jsonl"))
+        assert found[0]["decoded"]["key"].keys() == {"group", "topic", "partition"}
+        raw = records(run("inspect", target, "--records", "--format", "jsonl", "--raw"))
+        assert [each.pop("decoded") and each for each in found] == raw
+        assert '{"group":' in run("inspect", target, "--records").stdout
+
+
+def test_records_of_other_topics_stay_as_they_are(run, tmp_path):
+    run("topic", "create", "__own", "--data-dir", tmp_path)
+    run("append", "__own", "--data-dir", tmp_path, input='{"key": "a", "value": "b"}\n')
+    (found,) = records(read(run, tmp_path, "__own", "--format", "jsonl"))
+    assert "decoded" not in found
