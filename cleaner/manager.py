@@ -72,11 +72,11 @@ class LogCleanerManager:
     checkpoints : CleanerCheckpoints
         Up to where each partition is clean.
     states : CleaningStates
-        Who has a partition.
+        The state of each partition.
     marks : UncleanablePartitions
         Those that are left alone.
     chooser : LogChooser
-        What is due, and why the rest is not.
+        The choice of what is due, and why the rest is not.
     config : CleanerConfig
         Memory of a pass in a pool thread.
     changed : Signal
@@ -138,7 +138,7 @@ class LogCleanerManager:
         Parameters
         ----------
         state : CleanableState
-            What to clean, as a decision has it.
+            The range to clean, as a decision has it.
         number : int
             Which pass over the log it is in this run, from 1.
         taken : bool

@@ -193,7 +193,7 @@ class Circumstances(NamedTuple):
     uncleanable : str, optional
         Why an earlier cleaning failed for good; also a forced one keeps away then.
     paused : str, optional
-        Who has the partition now.
+        The state of the partition now.
     kafka_exact : bool
         Idle active segments are not rolled (`logstore.kafka.exact`).
     """
@@ -221,7 +221,7 @@ def cleanable_state(
     Parameters
     ----------
     checkpoint : int or None
-        What the cleaner checkpoint says, None if nothing.
+        The entry of the cleaner checkpoint, None if there is none.
     ignore_lag : bool
         Leave `min.compaction.lag.ms` out of the limit (a forced clean).
     view : LogView, optional

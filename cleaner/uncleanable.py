@@ -26,7 +26,7 @@ class UncleanablePartition(NamedTuple):
     log_dir : str
         Data directory it lives in.
     reason : str
-        What was wrong with it.
+        The reason, in words.
     since_ms : int
         When that was found, Unix ms.
     """

@@ -41,7 +41,7 @@ class CleanerWorker:
     last_pass : CleanerStats or None
         Of the last pass that came to its end.
     last_survey : Survey
-        What the last selection that found a log saw of all of them.
+        The view of all logs of the last selection that found one.
     passes : int
         Passes that came to their end.
     is_quiet : bool

@@ -142,7 +142,7 @@ class PartitionExplanation:
     max_compaction_delay_ms : int
         By how much the oldest dirty data exceeds `max.compaction.lag.ms`.
     first_dirty_offset, first_uncleanable_offset : int
-        What lies between them is to be cleaned.
+        The range to clean lies between them.
     decision : CleaningDecision
         All of that as the next selection would take it.
     """

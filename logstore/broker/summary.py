@@ -54,7 +54,7 @@ class PartitionSummary(NamedTuple):
     live_keys, tombstones : int or None
         Keys whose winning record has a value, and records without one; None unless counted.
     recovery : tuple of FindingSummary
-        What opening the directory for writing would do, and damage that it would not touch.
+        The work of an opening for writing, and damage that it would not touch.
     """
 
     topic: str

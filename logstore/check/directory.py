@@ -104,7 +104,7 @@ class Checker:
     counts : CheckCounts, optional
         Raised on the way.
     limits : ReadLimits
-        What is larger is a finding, and not read.
+        A larger file or batch is a finding, and not read.
 
     Notes
     -----
@@ -158,7 +158,7 @@ class Checker:
     def log_bytes(self, paths: Sequence[str]) -> int:
         """Return the bytes of all `.log` files in or below some directories, or of a file.
 
-        What the disk refuses counts nothing here; verifying tells of it.
+        A file that the disk refuses counts nothing here; verifying tells of it.
         """
         total = 0
         for path in paths:

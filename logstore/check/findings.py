@@ -122,7 +122,7 @@ class CheckFinding(NamedTuple):
     check : str
         A name of `CHECKS`.
     expected, found : int, str or None
-        What was compared.
+        The values that were compared.
     severity : str
         `error` (data or its lookup is wrong), `warning` (unusual, and perhaps a trace of damage)
         or `info` (nothing is wrong, or the next opening mends it).

@@ -80,7 +80,7 @@ class PartitionCheck:
     counts : CheckCounts
         Raised on the way.
     limits : ReadLimits
-        What is larger is a finding, and not read.
+        A larger file or batch is a finding, and not read.
     only_base_offset : int, optional
         Look at this segment alone, and at no small file.
     """

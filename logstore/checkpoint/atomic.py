@@ -30,7 +30,7 @@ def read_bytes(
         The most that it may hold (`logstore.small.file.max.bytes`): a damaged one would take
         all memory.
     error : type, optional
-        What to raise of one that is damaged.
+        The error of one that is damaged.
 
     Raises
     ------

@@ -48,7 +48,7 @@ class BrokerConfig:
     topic_defaults : Mapping of str to TopicDefault
         By topic key: what the broker sets for all topics.
     notes : tuple of str
-        What a user should be told about the properties: old names, unknown and ignored keys.
+        Notes for the user about the properties: old names, unknown and ignored keys.
 
     Raises
     ------

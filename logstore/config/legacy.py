@@ -60,7 +60,7 @@ def translate_policy(key: str, text: str, current: str, notes: list[str]) -> tup
     current : str
         Today's name of the policy: cleanup.policy, or log.cleanup.policy for a broker.
     notes : list of str
-        What was translated is added.
+        Takes a note on each translation.
     """
     if key == OLD_POLICY_KEY:
         notes.append(f"{OLD_POLICY_KEY} is an old name of {current}")

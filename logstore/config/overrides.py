@@ -45,7 +45,7 @@ class Overrides(Mapping[str, str]):
     Attributes
     ----------
     parsed : Mapping of str to Value
-        What the engine goes by; nobody parses them again.
+        The values that the engine goes by; nobody parses them again.
     """
 
     __slots__ = ("parsed",)
@@ -147,7 +147,7 @@ def altered_overrides(
         Topic keys that go back to the broker's value or the default; one that the topic does
         not override is no mistake.
     broker : BrokerConfig, optional
-        What the result is checked together with.
+        The settings that the result is checked together with.
 
     Returns
     -------

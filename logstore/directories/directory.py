@@ -232,7 +232,7 @@ class LogDirectory:
         Parameters
         ----------
         what : str
-            What failed then: "cannot write checkpoints".
+            The failure in words: "cannot write checkpoints".
         topic_partition : TopicPartition, optional
             Of which it is, to be named in the place of the directory.
         """
@@ -533,7 +533,7 @@ class LogDirectory:
     def close(self, *, clean: bool) -> None:
         """Give up the directory; `clean` marks it as closed cleanly.
 
-        Whoever writes a checkpoint or removes folders comes to an end first, and nobody does
+        A thread that writes a checkpoint or removes folders ends first, and none does
         afterwards.
         """
         if self._lifetime.is_over:

@@ -117,7 +117,7 @@ class TransactionIndex(EntryFile):
         """
         first = 0
         if fetch_offset < upper_bound_offset:
-            # What ended before the range is not in it, and cannot complete the search either:
+            # One that ended before the range is not in it, and cannot complete the search either:
             # after an abort no more than the offsets up to its marker are stable.
             first, _, _ = self._search(self.LAST_OFFSET, fetch_offset)
         txns: list[AbortedTxn] = []

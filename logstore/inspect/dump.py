@@ -106,9 +106,9 @@ class DumpOptions:
     max_bytes : int
         Bytes read of each `.log`; `UNLIMITED` by default.
     limits : ReadLimits
-        What is larger is a failure.
+        A larger file or batch is a failure.
     working_dir : str
-        What a relative path is relative to; reports name absolute paths.
+        The folder that relative paths begin in; reports name absolute paths.
     """
 
     deep_iteration: bool = False
@@ -178,7 +178,7 @@ def dump_files(
 
     Notes
     -----
-    What cannot be dumped is a line of `Stream.FAILURE`; what follows it is dumped all the same.
+    A file that cannot be dumped is a line of `Stream.FAILURE`; the others are dumped all the same.
     Memory: one batch, and a pair of numbers for each thing reported.
     """
     dump = _Dump(fs, options or DumpOptions())

@@ -215,7 +215,7 @@ class LogLoader:
     def _judge_tail(self, segment: LogSegment) -> None:
         """Cut the end of the active segment if it is torn, and nothing but that.
 
-        What is appended behind it could not be read. The same holds of what else no walk leads to;
+        Records appended behind it could not be read. The same holds of what else no walk leads to;
         that stays, since it may hold records, and appends go into a new segment.
 
         Raises
@@ -554,7 +554,7 @@ class LogLoader:
                 state.take_snapshot()
             replay_batches(segment, state, state.map_end_offset, offset)
         state.map_end_offset = offset
-        # What a longer state left here is gone by now, and a cleaned segment ends below its
+        # Snapshots of a longer state are gone by now, and a cleaned segment ends below its
         # successor's base: only this keeps the snapshot that stood at the base.
         state.take_snapshot()
         return state

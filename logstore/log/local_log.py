@@ -227,8 +227,8 @@ class LocalLog:
     ) -> None:
         """Close every file as it is: the partition is about to be deleted, or lives elsewhere.
 
-        What it removed before goes with its folder; only readers in the middle of it still hold it.
-        Whoever uses the log from here on meets an error of this kind.
+        Segments removed before go with the folder; only readers in the middle of one still hold it.
+        Any use of the log from here on raises an error of this kind.
         """
         with self.lock:
             self.close_files()

@@ -58,13 +58,13 @@ class Log:
     local : LocalLog
         Its files.
     offsets : LogOffsets
-        What readers may see of them.
+        How far readers may see.
     writer : LogWriter
     reader : LogReader
     lifetime : Lifetime
         Over once the log is closed, or gone with its topic.
     findings : tuple of Finding
-        What opening it found.
+        The findings of its opening.
     """
 
     def __init__(

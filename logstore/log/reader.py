@@ -373,7 +373,7 @@ class LogReader:
     ) -> Iterator[tuple[RecordBatch, Sequence[RecordRow]]]:
         """Yield the same as `records`, some hundreds at a time, as plain rows.
 
-        Whoever hands them out one by one asks `lifetime.check` before each.
+        A caller that hands them out one by one asks `lifetime.check` before each.
         """
         next_offset = start_offset
         for batch in self._visible(start_offset, end_offset, isolation):

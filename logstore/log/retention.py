@@ -139,7 +139,7 @@ def decide_retention(
     rules : sequence of RetentionRule
         Those to ask, in order. Without `delete` in the policy only the log start rule is.
     first_dirty_offset : int
-        What the cleaner has been through lies below; only for the note on merging.
+        The cleaned section lies below; only for the note on merging.
 
     Notes
     -----

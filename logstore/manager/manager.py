@@ -42,7 +42,7 @@ class LogManager:
     """All logs of a broker.
 
     Any thread may call: topics and partitions change under one lock, records under each log's.
-    Whatever works through a manager is a member of its `lifetime`: once it is closed, all of that
+    All that works through a manager is a member of its `lifetime`: once it is closed, all of that
     raises `IllegalStateError`. Logs are opened when first asked for; a directory that was not
     closed cleanly is opened as a whole, since the marker it gets in the end speaks for all of it.
 
@@ -251,7 +251,7 @@ class LogManager:
     def close(self) -> None:
         """Flush and close every log, write the checkpoints, mark the directories clean.
 
-        What other threads are doing comes to its end first, or is refused; nothing is written
+        Work of other threads comes to its end first, or is refused; nothing is written
         once the directories are given up. A second call, also of a thread that comes meanwhile,
         returns when that is done.
 

@@ -83,7 +83,7 @@ class LogRegistry:
         ------
         UnknownTopicOrPartitionError
         UnsupportedFormatError, CorruptionError, KafkaStorageError
-            What opening found; the last also if the disk failed earlier.
+            Found by opening; the last also if the disk failed earlier.
         InconsistentTopicIdError
             Its folder bears the id of another topic; nothing was changed.
         """
@@ -274,7 +274,7 @@ class LogRegistry:
     def remove_partitions(self, topic: str, delay_ms: int) -> None:
         """Forget the partitions of a topic; their folders go after `delay_ms`.
 
-        What lives in a directory that is offline stays.
+        Partitions in a directory that is offline stay.
 
         Raises
         ------

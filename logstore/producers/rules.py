@@ -34,7 +34,7 @@ def check_data(
     where : TopicPartition
         For messages.
     entry : ProducerEntry or None
-        What is known of the producer; None if nothing.
+        The state of the producer; None if it is not known.
 
     Returns
     -------

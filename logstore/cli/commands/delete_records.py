@@ -31,7 +31,7 @@ class State(NamedTuple):
     Attributes
     ----------
     log_start_offset : int
-        What readers see begins here.
+        The first offset that readers see.
     first_base_offset, first_end_offset : int
         Of the first segment; inclusive and exclusive.
     """

@@ -50,7 +50,7 @@ class Teller:
     Attributes
     ----------
     problems : list of str
-        What the checks found wrong.
+        The findings of the checks.
     """
 
     def __init__(self, out: Path, records: int, seed: int, start_ms: int, *, quiet: bool) -> None:

@@ -114,7 +114,7 @@ class Traces:
     Attributes
     ----------
     files, size_bytes : int
-        What was searched.
+        The files that were searched.
     accounts : int
         Accounts of which a key or an e-mail address was found.
     closed : int

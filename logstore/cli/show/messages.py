@@ -31,7 +31,7 @@ class Recovery(Enum):
 class MessageHandler(logging.Handler):
     """Prints warnings as `warning: …`, and in the end what recovery came to.
 
-    What is compiled is a note: whoever waits wants to know for what. Standard error is looked up
+    Compiling is a note, since somebody waits for it. Standard error is looked up
     at each message, since a test may have replaced it.
     """
 
