@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from logstore.cleaner.kernels import MapArrays
-from logstore.cleaner.kernels.offsets import map_get, map_put
-from logstore.jit import Bytes, Int32s, Int64s, kernel
+from logstore.cleaner.kernels.hashing import LANES, Keys, hash_keys
+from logstore.cleaner.kernels.offsets import get_offset, put_offset
+from logstore.jit import Bytes, Int32s, Int64s, inline_kernel, kernel
 from logstore.record import layout
 from logstore.record.kernels import crc32c, encode_records, encoded_records_size, write_be
 
@@ -88,19 +89,41 @@ def crc_of_blocks(data: Bytes, size: int) -> int:
     return found
 
 
+@inline_kernel
+def _take_block(keys: Keys, data_size: int, first: int, size: int) -> int:
+    """Note where the next keys of `size` bytes are, at most a block; return how many."""
+    count = min(LANES, data_size // size - first)
+    for index in range(count):
+        keys.starts[index] = (first + index) * size
+        keys.sizes[index] = size
+    return count
+
+
 @kernel
-def put_keys(key_map: MapArrays, keys: Bytes, size: int) -> int:
-    """Map keys of `size` bytes, one after another, to 0, 1, …; return how many were taken."""
+def put_keys(key_map: MapArrays, data: Bytes, size: int, keys: Keys) -> int:
+    """Map keys of `size` bytes, one after another, to 0, 1, …; return how many were taken.
+
+    By blocks, as a chunk's records are mapped; `keys` is room for `LANES` of them.
+    """
     taken = 0
-    for number in range(len(keys) // size):
-        taken += map_put(key_map, keys, number * size, size, number)
+    for first in range(0, len(data) // size, LANES):
+        count = _take_block(keys, len(data), first, size)
+        hash_keys(data, keys, count, key_map)
+        for index in range(count):
+            taken += put_offset(key_map, keys.lows[index], keys.highs[index], first + index)
     return taken
 
 
 @kernel
-def get_keys(key_map: MapArrays, keys: Bytes, size: int) -> int:
-    """Look keys of `size` bytes up, one after another; return how many are there."""
+def get_keys(key_map: MapArrays, data: Bytes, size: int, keys: Keys) -> int:
+    """Look keys of `size` bytes up, one after another; return how many are there.
+
+    By blocks, as the records of a clean section are looked up; `keys` as in `put_keys`.
+    """
     found = 0
-    for number in range(len(keys) // size):
-        found += map_get(key_map, keys, number * size, size) >= 0
+    for first in range(0, len(data) // size, LANES):
+        count = _take_block(keys, len(data), first, size)
+        hash_keys(data, keys, count, key_map)
+        for index in range(count):
+            found += get_offset(key_map, keys.lows[index], keys.highs[index]) >= 0
     return found

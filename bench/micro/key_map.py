@@ -14,6 +14,8 @@ from logstore.bench.micro.kernels import get_keys, put_keys
 from logstore.bench.micro.logs import MIB
 from logstore.bench.micro.setting import Job, Setting
 from logstore.bench.report.result import Figures, Line
+from logstore.cleaner.kernels.hashing import LANES
+from logstore.cleaner.kernels.hashing import Keys as BlockOfKeys
 from logstore.cleaner.passes.offset_map import OffsetMap
 
 KEY_BYTES = 16
@@ -53,6 +55,7 @@ def _lines(setting: Setting, *, name: str) -> Iterator[Line]:
     setting.say(f"map: {map_bytes >> 20} MiB, {name} % of the keys distinct")
     keys = keys_of(map_bytes, DISTINCT[name])
     key_map = OffsetMap(map_bytes, LOAD)
+    room = BlockOfKeys.room_for(LANES)
     here: dict[str, list[Sample]] = {part: [] for part in PARTS}
     there: dict[str, list[Sample]] = {part: [] for part in PARTS}
     kafka = setting.kafka()
@@ -63,13 +66,13 @@ def _lines(setting: Setting, *, name: str) -> Iterator[Line]:
         key_map.clear()
         samples = {}
         with Stopwatch() as watch:
-            taken = put_keys(key_map.arrays, keys.puts, KEY_BYTES)
+            taken = put_keys(key_map.arrays, keys.puts, KEY_BYTES, room)
         samples["put"] = watch.sample
         with Stopwatch() as watch:
-            found = get_keys(key_map.arrays, keys.puts, KEY_BYTES)
+            found = get_keys(key_map.arrays, keys.puts, KEY_BYTES, room)
         samples["hit"] = watch.sample
         with Stopwatch() as watch:
-            wrong = get_keys(key_map.arrays, keys.absent, KEY_BYTES)
+            wrong = get_keys(key_map.arrays, keys.absent, KEY_BYTES, room)
         samples["miss"] = watch.sample
         assert (taken, found, wrong) == (keys.count, keys.count, 0)
         answer = kafka.map(puts, absent, map_bytes) if kafka is not None else None

@@ -17,7 +17,7 @@ from logstore.bench.micro.logs import KIB, MIB, TOPIC, LogShape, make_log
 from logstore.bench.micro.setting import Job, Setting
 from logstore.bench.micro.starting import WORKER, worker
 from logstore.bench.report.result import Figures, Line
-from logstore.cleaner.passes.offset_map import OffsetMap
+from logstore.cleaner.passes.offset_map import WINNERS_MAX, OffsetMap
 
 WARM_UP = LogShape(KIB, 0.15, 16, total_bytes=MIB)
 
@@ -32,8 +32,9 @@ def _memory(setting: Setting, *, label: str, total_bytes: int) -> Iterator[Line]
         warm, copy = copy_of(home / "warm", home / "a"), copy_of(home / "log", home / "b")
         answer = worker("memory", str(warm), str(copy), str(MAP_BYTES))
         key_map = OffsetMap(MAP_BYTES, max_entries=shape.records)
+        bits = min(shape.records // 8, WINNERS_MAX // 8)
         grown.append(answer["grown_bytes"] / MIB)
-        over.append((answer["grown_bytes"] - key_map.slots.nbytes - shape.records // 8) / MIB)
+        over.append((answer["grown_bytes"] - key_map.slots.nbytes - bits) / MIB)
     shutil.rmtree(home)
     yield Line(
         name=f"memory/{label}",

@@ -5,6 +5,7 @@ import numpy as np
 
 from logstore.bench.micro.kernels import crc_of_blocks, get_keys, put_keys
 from logstore.bench.micro.key_map import KEY_BYTES, keys_of
+from logstore.cleaner.kernels.hashing import LANES, Keys
 from logstore.cleaner.passes.offset_map import OffsetMap
 
 
@@ -19,9 +20,19 @@ def test_crc_of_blocks_is_that_of_each_whole_block():
 def test_keys_are_put_in_order_and_found():
     keys = np.frombuffer(b"aaaabbbbaaaacccc", np.uint8).copy()
     key_map = OffsetMap(1 << 10)
-    assert put_keys(key_map.arrays, keys, 4) == 4
+    room = Keys.room_for(LANES)
+    assert put_keys(key_map.arrays, keys, 4, room) == 4
     assert [key_map.get(key) for key in (b"aaaa", b"bbbb", b"cccc", b"dddd")] == [2, 1, 3, -1]
-    assert get_keys(key_map.arrays, np.frombuffer(b"bbbbxxxxcccc", np.uint8).copy(), 4) == 2
+    assert get_keys(key_map.arrays, np.frombuffer(b"bbbbxxxxcccc", np.uint8).copy(), 4, room) == 2
+
+
+def test_more_keys_than_a_block_are_put_and_found():
+    keys = keys_of(24 * 1000, 0.9)
+    key_map = OffsetMap(24 * 1000)
+    room = Keys.room_for(LANES)
+    assert put_keys(key_map.arrays, keys.puts, KEY_BYTES, room) == keys.count > 2 * LANES
+    assert get_keys(key_map.arrays, keys.puts, KEY_BYTES, room) == keys.count
+    assert get_keys(key_map.arrays, keys.absent, KEY_BYTES, room) == 0
 
 
 def test_keys_fill_the_map_to_its_load():
