@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from logstore.broker import (
+        AdminClient,
         AlterReplicaLogDirsResult,
         AppendedRange,
         AppendInfo,
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
         CleanerMetrics,
         CleanerStats,
         CleanReport,
+        ConfigResource,
         ConfigValue,
         ConsumedRecord,
         Consumer,
@@ -27,9 +29,12 @@ if TYPE_CHECKING:
         ExplainReport,
         FutureRecordMetadata,
         ListedOffset,
+        MemberToRemove,
         NewRecord,
+        NewTopic,
         OffsetAndMetadata,
         OffsetAndTimestamp,
+        OffsetSpec,
         PartitionFates,
         Producer,
         RecordFate,
@@ -90,6 +95,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AdminClient",
     "AlterReplicaLogDirsResult",
     "AppendInfo",
     "AppendedRange",
@@ -99,6 +105,7 @@ __all__ = [
     "CleanerMetrics",
     "CleanerStats",
     "CommitFailedError",
+    "ConfigResource",
     "ConfigValue",
     "ConsumedRecord",
     "Consumer",
@@ -135,14 +142,17 @@ __all__ = [
     "LogDirNotFoundError",
     "LogStoreError",
     "MemberIdRequiredError",
+    "MemberToRemove",
     "MessageSizeTooLargeError",
     "NewRecord",
+    "NewTopic",
     "NoOffsetForPartitionError",
     "NonEmptyGroupError",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "OffsetMetadataTooLargeError",
     "OffsetOutOfRangeError",
+    "OffsetSpec",
     "OutOfOrderSequenceNumberError",
     "PartitionFates",
     "PolicyViolationError",

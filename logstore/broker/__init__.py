@@ -13,6 +13,13 @@ from logstore.log.reader import ListedOffset
 from logstore.topics.store import Topic
 
 if TYPE_CHECKING:
+    from logstore.broker.admin_client import (
+        AdminClient,
+        ConfigResource,
+        MemberToRemove,
+        NewTopic,
+        OffsetSpec,
+    )
     from logstore.broker.consumer import Consumer
     from logstore.broker.fates import PartitionFates, RecordFate
     from logstore.broker.futures import FutureRecordMetadata
@@ -31,6 +38,7 @@ if TYPE_CHECKING:
     from logstore.groups.offsets import ConsumerGroupMetadata, OffsetAndMetadata
 
 __all__ = [
+    "AdminClient",
     "AlterReplicaLogDirsResult",
     "AppendInfo",
     "AppendedRange",
@@ -39,6 +47,7 @@ __all__ = [
     "CleanReport",
     "CleanerMetrics",
     "CleanerStats",
+    "ConfigResource",
     "ConfigValue",
     "ConsumedRecord",
     "Consumer",
@@ -48,9 +57,12 @@ __all__ = [
     "ExplainReport",
     "FutureRecordMetadata",
     "ListedOffset",
+    "MemberToRemove",
     "NewRecord",
+    "NewTopic",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
+    "OffsetSpec",
     "PartitionFates",
     "Partitioner",
     "Producer",
@@ -71,6 +83,7 @@ _HOMES = (
     "logstore.broker.producer",
     "logstore.broker.consumer",
     "logstore.broker.positions",
+    "logstore.broker.admin_client",
 )
 """Modules of the names that a broker can do without, what is loaded quickly first."""
 

@@ -43,6 +43,7 @@ from logstore.topics.store import Topic
 from logstore.types import TopicPartition
 
 if TYPE_CHECKING:
+    from logstore.broker.admin_client import AdminClient
     from logstore.broker.consumer import Consumer
     from logstore.broker.fates import PartitionFates
     from logstore.broker.producer import Producer
@@ -436,6 +437,13 @@ class Broker(Generic[ClockT]):
         consumer = Consumer(self.runtime, self.manager, self.groups, topics, configs, closed)
         self._consumers.append(consumer)
         return consumer
+
+    def admin(self, **configs: Any) -> AdminClient:
+        """Return an admin client of kafka-python's shape; see `AdminClient`."""
+        from logstore.broker.admin_client import AdminClient
+
+        self._refuse_if_read_only("administer")
+        return AdminClient(self.manager, self.groups, configs)
 
     @property
     def coordinator(self) -> TransactionCoordinator:

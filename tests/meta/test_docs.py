@@ -88,6 +88,7 @@ def things():
         producer = broker.producer()
         yield {
             "broker": broker,
+            "admin": broker.admin(),
             "clock": broker.clock,
             "consumer": broker.consumer(),
             "fs": FaultyFileSystem(),
@@ -106,7 +107,7 @@ def test_every_public_name_is_on_the_page(package):
     assert set(package.__all__) - named == set()
 
 
-@pytest.mark.parametrize("name", ("broker", "producer", "consumer"))
+@pytest.mark.parametrize("name", ("broker", "producer", "consumer", "admin"))
 def test_every_public_method_is_on_the_page(things, name):
     public = {f"{name}.{each}" for each in dir(things[name]) if not each.startswith("_")}
     assert public - entry_names() == set()

@@ -1,0 +1,840 @@
+"""An admin client of kafka-python's shape, in the broker's process.
+
+Methods, arguments and results are those of `KafkaAdminClient` of kafka-python 3: what it gives as
+the fields of a response comes as the same fields here. Where it gives an error class, or `'OK'` or
+a class's name, there stands Kafka's name of the error, or None. Its own argument classes are taken,
+and so are these.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from logstore.broker import admin
+from logstore.broker.client_config import NETWORK_CONFIGS, check_names
+from logstore.broker.reports import OffsetAndTimestamp
+from logstore.config.broker_keys import BROKER_KEYS
+from logstore.config.keys import render
+from logstore.config.overrides import altered_overrides, describe
+from logstore.config.topic_keys import TOPIC_KEYS
+from logstore.errors import (
+    KAFKA_CODES,
+    GroupIdNotFoundError,
+    IllegalStateError,
+    InvalidConfigurationError,
+    InvalidPartitionsError,
+    InvalidReplicationFactorError,
+    LogStoreError,
+    NonEmptyGroupError,
+    RequestError,
+    TopicAlreadyExistsError,
+    UnknownTopicOrPartitionError,
+)
+from logstore.groups.consumer_protocol import (
+    CONSUMER_PROTOCOL_TYPE,
+    decode_assignment,
+    decode_subscription,
+)
+from logstore.groups.offsets import OffsetAndMetadata, checked_offsets
+from logstore.groups.requests import GroupDescription, LeavingMember
+from logstore.log.reader import (
+    EARLIEST_LOCAL_TIMESTAMP,
+    EARLIEST_TIMESTAMP,
+    LATEST_TIERED_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    MAX_TIMESTAMP,
+    Isolation,
+)
+from logstore.names import INTERNAL_COMPACTED_TOPICS, validate_topic_name
+from logstore.types import NO_OFFSET, NO_TIMESTAMP, TopicPartition
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    from logstore.groups.coordinator import GroupCoordinator
+    from logstore.manager.manager import LogManager
+    from logstore.topics.store import Topic
+
+BROKER_ID = 0
+"""The only broker's, and the controller's."""
+
+CLUSTER_ID = "logstore"
+DEFAULT_PARTITIONS = 1
+
+SOURCES = {
+    "topic": "DYNAMIC_TOPIC_CONFIG",
+    "broker": "STATIC_BROKER_CONFIG",
+    "default": "DEFAULT_CONFIG",
+}
+MODIFIED = ("DYNAMIC_TOPIC_CONFIG", "DYNAMIC_BROKER_CONFIG")
+
+_SET, _DELETE, _APPEND, _SUBTRACT = range(4)
+_OPERATIONS = {"SET": _SET, "DELETE": _DELETE, "APPEND": _APPEND, "SUBTRACT": _SUBTRACT}
+
+_GROUP_ERRORS: dict[str, type[LogStoreError]] = {
+    kind.kafka_error: kind for kind in (GroupIdNotFoundError, NonEmptyGroupError)
+}
+
+
+class OffsetSpec(enum.IntEnum):
+    """Which offset of a partition is meant; a number from 0 on is a time in Unix ms."""
+
+    LATEST = LATEST_TIMESTAMP
+    EARLIEST = EARLIEST_TIMESTAMP
+    MAX_TIMESTAMP = MAX_TIMESTAMP
+    EARLIEST_LOCAL = EARLIEST_LOCAL_TIMESTAMP
+    LATEST_TIERED = LATEST_TIERED_TIMESTAMP
+
+
+class NewTopic(NamedTuple):
+    """A topic to create; -1 are the broker's defaults."""
+
+    name: str
+    num_partitions: int = -1
+    replication_factor: int = -1
+    replica_assignments: Mapping[int, list[int]] | None = None
+    topic_configs: Mapping[str, str] | None = None
+
+
+class ConfigResource(NamedTuple):
+    """What has a configuration: a topic by name, or the broker by id.
+
+    Attributes
+    ----------
+    resource_type : str
+        `topic` or `broker`.
+    configs : mapping or list of str, optional
+        Keys that are asked for, or keys and values to set.
+    """
+
+    resource_type: str
+    name: str
+    configs: Any = None
+
+
+class MemberToRemove(NamedTuple):
+    """A member to take out of its group, by its id or, if it is static, its instance id."""
+
+    member_id: str | None = None
+    group_instance_id: str | None = None
+    reason: str | None = None
+
+
+class AdminClient:
+    """Administers a broker; made by `Broker.admin()`.
+
+    Parameters
+    ----------
+    manager : LogManager
+    coordinator : GroupCoordinator
+    configs : mapping
+        kafka-python's, none of which means anything in one process.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        A config that is not kafka-python's.
+    """
+
+    def __init__(
+        self, manager: LogManager, coordinator: GroupCoordinator, configs: Mapping[str, Any]
+    ) -> None:
+        check_names("admin", configs, ("client_id",), NETWORK_CONFIGS | {"metrics_enabled"})
+        self._manager = manager
+        self._coordinator = coordinator
+        self._closed = False
+        manager.lifetime.add(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End its use; the broker goes on."""
+        self._closed = True
+
+    # -- topics --------------------------------------------------------------------------------
+
+    def list_topics(self) -> list[str]:
+        """Return the names of all topics, the broker's own included."""
+        return [topic.name for topic in self._topics()]
+
+    def describe_topics(self, topics: Iterable[str] | None = None) -> list[dict[str, Any]]:
+        """Return topics with their partitions, all by default; `error_code` 3 for unknown ones."""
+        if topics is None:
+            return [self._described(topic) for topic in self._topics()]
+        known = {topic.name: topic for topic in self._topics()}
+        return [
+            self._described(known[name]) if name in known else _unknown_topic(name)
+            for name in topics
+        ]
+
+    def create_topics(
+        self,
+        new_topics: object,
+        timeout_ms: float | None = None,
+        validate_only: bool = False,
+        raise_errors: bool = True,
+        wait_for_metadata: bool = False,
+    ) -> dict[str, Any]:
+        """Create topics, by name, by `NewTopic`, or as a mapping of names to their options.
+
+        Options are `num_partitions`, `replication_factor`, `assignments` and `configs`.
+
+        Raises
+        ------
+        TopicAlreadyExistsError, InvalidTopicError, InvalidPartitionsError,
+        InvalidReplicationFactorError, InvalidConfigurationError
+            Unless `raise_errors` is False; the topics before stay, and those after are created.
+        """
+        self._check_open()
+        wanted = _new_topics(new_topics)
+
+        def create(new: NewTopic) -> dict[str, Any]:
+            count = self._partition_count(new)
+            if validate_only:
+                self._check_new(new)
+                created: Topic | None = None
+            else:
+                created = self._manager.topics.create(new.name, count, new.topic_configs or {})
+            return {
+                "topic_id": None if created is None else created.id,
+                "num_partitions": count,
+                "replication_factor": 1,
+            }
+
+        results = _each(wanted, create, raise_errors=raise_errors)
+        return {"topics": [{"name": new.name, **found} for new, found in results]}
+
+    def delete_topics(
+        self, topics: Iterable[str], timeout_ms: float | None = None, raise_errors: bool = True
+    ) -> dict[str, Any]:
+        """Delete topics by name.
+
+        Raises
+        ------
+        UnknownTopicOrPartitionError
+            Unless `raise_errors` is False.
+        """
+        self._check_open()
+
+        def delete(name: str) -> dict[str, Any]:
+            topic_id = self._manager.catalog.topic(name).id
+            self._manager.topics.delete(name)
+            return {"topic_id": topic_id}
+
+        results = _each(_names(topics), delete, raise_errors=raise_errors)
+        return {"topics": [{"name": name, **found} for name, found in results]}
+
+    def create_partitions(
+        self,
+        topic_partitions: Mapping[str, Any],
+        timeout_ms: float | None = None,
+        validate_only: bool = False,
+        raise_errors: bool = True,
+    ) -> dict[str, Any]:
+        """Let topics have more partitions: a mapping of names to totals.
+
+        Raises
+        ------
+        UnknownTopicOrPartitionError, InvalidPartitionsError
+            Unless `raise_errors` is False.
+        """
+        self._check_open()
+
+        def create(name: str) -> dict[str, Any]:
+            wanted = topic_partitions[name]
+            if isinstance(wanted, Mapping):
+                wanted = wanted["count"]
+            total = getattr(wanted, "total_count", wanted)
+            now = len(self._manager.catalog.topic(name).partitions)
+            if type(total) is not int or total <= now:
+                raise InvalidPartitionsError(
+                    f"topic '{name}' has {now} partitions; it cannot have {total!r} then"
+                )
+            if not validate_only:
+                self._manager.topics.create_partitions(name, total)
+            return {}
+
+        results = _each(list(topic_partitions), create, raise_errors=raise_errors)
+        return {"results": [{"name": name, **found} for name, found in results]}
+
+    # -- configurations ------------------------------------------------------------------------
+
+    def describe_configs(
+        self,
+        config_resources: Iterable[Any],
+        include_synonyms: bool = False,
+        config_filter: str = "modified",
+    ) -> dict[str, dict[str, dict[str, dict[str, Any]]]]:
+        """Return what is configured, by type (`topic`, `broker`), name and key.
+
+        Parameters
+        ----------
+        config_filter : str
+            `modified`, the default; `all`, `default`, `static`, or `dynamic` (what can be altered).
+
+        Raises
+        ------
+        UnknownTopicOrPartitionError
+        """
+        self._check_open()
+        found: dict[str, dict[str, dict[str, dict[str, Any]]]] = {}
+        for resource in config_resources:
+            kind, name = _resource(resource)
+            rows = self._configs_of(kind, name)
+            asked = resource.configs
+            found.setdefault(kind, {})[name] = {
+                key: row
+                for key, row in rows.items()
+                if (asked is None or key in asked) and _is_wanted(row, str(config_filter))
+            }
+        return found
+
+    def alter_configs(
+        self,
+        config_resources: Iterable[Any],
+        validate_only: bool = False,
+        raise_on_unknown: bool = True,
+        incremental: bool | None = None,
+    ) -> dict[str, dict[str, str | None]]:
+        """Set and unset keys: values, or `(operation, value)` with SET, DELETE, APPEND, SUBTRACT.
+
+        The error of each resource, or None; the message is logged nowhere and told by
+        `Broker.alter_configs`, which raises.
+        """
+        self._check_open()
+        found: dict[str, dict[str, str | None]] = {}
+        for resource in config_resources:
+            kind, name = _resource(resource)
+            results = found.setdefault(kind, {})
+            try:
+                self._alter(kind, name, resource.configs, validate_only=validate_only)
+                results[name] = None
+            except LogStoreError as error:
+                results[name] = error.kafka_error
+        return found
+
+    def reset_configs(
+        self,
+        config_resources: Iterable[Any],
+        validate_only: bool = False,
+        raise_on_unknown: bool = True,
+        incremental: bool | None = None,
+    ) -> dict[str, dict[str, str | None]]:
+        """Give keys back to the broker's defaults, all of a resource that names none."""
+        resources = []
+        for resource in config_resources:
+            kind, name = _resource(resource)
+            keys = resource.configs or self._modified(kind, name)
+            configs = dict.fromkeys(keys, (_DELETE, None))
+            resources.append(ConfigResource(kind, name, configs))
+        return self.alter_configs(resources, validate_only=validate_only)
+
+    # -- groups --------------------------------------------------------------------------------
+
+    def list_groups(
+        self,
+        broker_ids: Iterable[int] | None = None,
+        states_filter: Iterable[str] | None = None,
+        types_filter: Iterable[str] | None = None,
+    ) -> list[dict[str, Any]]:
+        """Return all groups: `group_id`, `protocol_type`, `group_state`, `group_type`."""
+        self._check_open()
+        states, types = (_filter(each) for each in (states_filter, types_filter))
+        return [
+            {
+                "group_id": each.group_id,
+                "protocol_type": each.protocol_type,
+                "group_state": each.state,
+                "group_type": each.group_type,
+            }
+            for each in self._coordinator.list_groups(states, types)
+        ]
+
+    def describe_groups(
+        self,
+        group_ids: Iterable[str],
+        group_coordinator_id: int | None = None,
+        include_authorized_operations: bool = False,
+    ) -> dict[str, dict[str, Any]]:
+        """Return groups with their members, what these want and what they have."""
+        self._check_open()
+        found = (self._coordinator.describe(each) for each in _names(group_ids))
+        return {each.group_id: _described_group(each) for each in found}
+
+    def delete_groups(
+        self, group_ids: Iterable[str], group_coordinator_id: int | None = None
+    ) -> dict[str, str | None]:
+        """Delete groups without members; the error of each, or None."""
+        self._check_open()
+        return self._coordinator.delete(_names(group_ids))
+
+    def remove_group_members(
+        self, group_id: str, members: Iterable[Any], group_coordinator_id: int | None = None
+    ) -> dict[str, str | None]:
+        """Take members out of a group; the error by member id, or else by instance id."""
+        self._check_open()
+        leaving = [LeavingMember(each.member_id or "", each.group_instance_id) for each in members]
+        result = self._coordinator.leave(group_id, leaving)
+        if result.error is not None:
+            raise RequestError(f"members of group '{group_id}': {result.error}")
+        return {
+            each.member_id or each.group_instance_id or "": each.error for each in result.members
+        }
+
+    def list_group_offsets(
+        self, group_specs: object
+    ) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]:
+        """Return committed offsets of a group, of several, or as a mapping to their partitions.
+
+        A partition without one has the offset -1, if it was asked for.
+        """
+        self._check_open()
+        specs: Mapping[str, Any]
+        if isinstance(group_specs, Mapping):
+            specs = group_specs
+        else:
+            names = [group_specs] if isinstance(group_specs, str) else group_specs
+            specs = dict.fromkeys(_names(names))
+        found = {}
+        for group_id, partitions in specs.items():
+            asked = None if partitions is None else [TopicPartition(*tp) for tp in partitions]
+            found[group_id] = {
+                tp: each.committed or OffsetAndMetadata(NO_OFFSET)
+                for tp, each in self._coordinator.fetch(group_id, asked).items()
+            }
+        return found
+
+    def alter_group_offsets(
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        group_coordinator_id: int | None = None,
+    ) -> dict[TopicPartition, str | None]:
+        """Commit offsets for a group that has no members; the error of each partition, or None."""
+        self._check_open()
+        return self._coordinator.commit(group_id, checked_offsets(offsets))
+
+    def reset_group_offsets(
+        self,
+        group_id: str,
+        offset_specs: Mapping[TopicPartition, int],
+        group_coordinator_id: int | None = None,
+    ) -> dict[TopicPartition, dict[str, Any]]:
+        """Commit an `OffsetSpec`, or an offset as an int, kept within the log, for each partition.
+
+        Gives `error`, a name or None, and the `offset` that was committed.
+        """
+        self._check_open()
+        stored = self._coordinator.committed(group_id)
+        wanted = {}
+        for each, spec in offset_specs.items():
+            tp = TopicPartition(*each)
+            log = self._manager.log(tp)
+            offset = int(spec)
+            if isinstance(spec, enum.Enum) or type(spec) is not int:
+                listed = log.reader.offset_for_timestamp(offset)
+                offset = NO_OFFSET if listed is None else listed.offset
+            if not 0 <= offset <= log.high_watermark:
+                offset = log.high_watermark
+            before = stored.get(tp, OffsetAndMetadata(0))
+            wanted[tp] = before._replace(offset=max(offset, log.log_start_offset))
+        errors = self._coordinator.commit(group_id, wanted)
+        return {tp: {"error": errors[tp], "offset": wanted[tp].offset} for tp in wanted}
+
+    def delete_group_offsets(
+        self,
+        group_id: str,
+        partitions: Iterable[TopicPartition],
+        group_coordinator_id: int | None = None,
+    ) -> dict[TopicPartition, str | None]:
+        """Delete offsets of topics that no member reads; the error of each partition, or None.
+
+        Raises
+        ------
+        GroupIdNotFoundError, NonEmptyGroupError
+        """
+        self._check_open()
+        deleted = self._coordinator.delete_offsets(
+            group_id, [TopicPartition(*tp) for tp in partitions]
+        )
+        if deleted.error is not None:
+            kind = _GROUP_ERRORS.get(deleted.error, RequestError)
+            raise kind(f"offsets of group '{group_id}' cannot be deleted: {deleted.error}")
+        return dict(deleted.partitions)
+
+    # -- records, partitions, the broker -------------------------------------------------------
+
+    def delete_records(
+        self,
+        records_to_delete: Mapping[TopicPartition, int],
+        timeout_ms: float | None = None,
+        partition_leader_id: int | None = None,
+    ) -> dict[TopicPartition, dict[str, Any]]:
+        """Delete the records below an offset in each partition (KIP-107); -1: all there are.
+
+        Raises
+        ------
+        OffsetOutOfRangeError, PolicyViolationError, UnknownTopicOrPartitionError
+            Of the first partition that was refused; the others are deleted from all the same.
+        """
+        self._check_open()
+        wanted = {TopicPartition(*tp): offset for tp, offset in records_to_delete.items()}
+
+        def delete(tp: TopicPartition) -> dict[str, Any]:
+            low_watermark = self._manager.delete_records(tp, wanted[tp])
+            return {"partition_index": tp.partition, "low_watermark": low_watermark}
+
+        results = _each(list(wanted), delete, raise_errors=True)
+        return {tp: {**found, "error_code": 0} for tp, found in results}
+
+    def list_partition_offsets(
+        self,
+        topic_partition_specs: Mapping[TopicPartition, int],
+        isolation_level: object = "read_uncommitted",
+        timeout_ms: float | None = None,
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        """Return the offset that an `OffsetSpec` or a time means in each partition; -1: none."""
+        self._check_open()
+        level = str(getattr(isolation_level, "name", isolation_level)).lower()
+        isolation = Isolation(level)
+        found = {}
+        for each, spec in topic_partition_specs.items():
+            tp = TopicPartition(*each)
+            reader = self._manager.log(tp).reader
+            listed = reader.offset_for_timestamp(int(spec))
+            if listed is None:
+                found[tp] = OffsetAndTimestamp(NO_OFFSET, NO_TIMESTAMP, -1)
+                continue
+            offset = listed.offset
+            if int(spec) == LATEST_TIMESTAMP:
+                offset = reader.upper_offset(isolation)
+            found[tp] = OffsetAndTimestamp(offset, listed.timestamp, listed.leader_epoch)
+        return found
+
+    def describe_cluster(self) -> dict[str, Any]:
+        """Return the cluster: one broker, which is its controller, without a listener."""
+        self._check_open()
+        broker = {
+            "broker_id": BROKER_ID,
+            "host": "localhost",
+            "port": -1,
+            "rack": None,
+            "is_fenced": False,
+        }
+        return {"cluster_id": CLUSTER_ID, "controller_id": BROKER_ID, "brokers": [broker]}
+
+    def describe_log_dirs(
+        self, topic_partitions: object = None, brokers: Iterable[int] | None = None
+    ) -> list[dict[str, Any]]:
+        """Return the data directories and the bytes of each partition in them.
+
+        Parameters
+        ----------
+        topic_partitions : mapping or list, optional
+            Partition numbers by topic, or topics; all by default.
+        """
+        self._check_open()
+        wanted = self._wanted(topic_partitions)
+        log_dirs = []
+        for directory in self._manager.directories:
+            topics: dict[str, list[dict[str, Any]]] = {}
+            for tp in sorted(wanted & set(directory.partitions)):
+                size = self._manager.log(tp).size_bytes
+                topics.setdefault(tp.topic, []).append(
+                    {
+                        "partition_index": tp.partition,
+                        "partition_size": size,
+                        "offset_lag": 0,
+                        "is_future_key": False,
+                    }
+                )
+            log_dirs.append(
+                {
+                    "error_code": 0,
+                    "log_dir": directory.path,
+                    "topics": [
+                        {"name": name, "partitions": found} for name, found in topics.items()
+                    ],
+                    "total_bytes": -1,
+                    "usable_bytes": -1,
+                }
+            )
+        return [{"broker": BROKER_ID, "log_dirs": log_dirs}]
+
+    def alter_replica_log_dirs(
+        self, replica_assignments: Mapping[Any, str | PathLike[str]]
+    ) -> dict[Any, str | None]:
+        """Move partitions, as (topic, partition, broker id), to other data directories."""
+        self._check_open()
+        by_partition = {TopicPartition(*each[:2]): each for each in replica_assignments}
+        moved = admin.alter_replica_log_dirs(
+            self._manager, {tp: replica_assignments[each] for tp, each in by_partition.items()}
+        )
+        return {by_partition[tp]: result.error for tp, result in moved.items()}
+
+    # -- inside --------------------------------------------------------------------------------
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise IllegalStateError("the admin client is closed")
+
+    def _topics(self) -> list[Topic]:
+        self._check_open()
+        return self._manager.catalog.topics()
+
+    def _described(self, topic: Topic) -> dict[str, Any]:
+        return {
+            "error_code": 0,
+            "name": topic.name,
+            "topic_id": topic.id,
+            "is_internal": topic.name in INTERNAL_COMPACTED_TOPICS,
+            "partitions": [
+                {
+                    "error_code": 0,
+                    "partition_index": number,
+                    "leader_id": BROKER_ID,
+                    "leader_epoch": self._manager.log(
+                        TopicPartition(topic.name, number)
+                    ).local.leader_epoch,
+                    "replica_nodes": [BROKER_ID],
+                    "isr_nodes": [BROKER_ID],
+                    "offline_replicas": [],
+                }
+                for number in topic.partitions
+            ],
+        }
+
+    def _partition_count(self, new: NewTopic) -> int:
+        assignments = new.replica_assignments or {}
+        if any(list(replicas) != [BROKER_ID] for replicas in assignments.values()):
+            raise InvalidReplicationFactorError(
+                f"topic '{new.name}': replicas are on broker {BROKER_ID} alone"
+            )
+        if new.replication_factor not in (-1, 1):
+            raise InvalidReplicationFactorError(
+                f"topic '{new.name}': {new.replication_factor} replicas, but there is one broker"
+            )
+        count = len(assignments) or new.num_partitions
+        if count == -1:
+            count = DEFAULT_PARTITIONS
+        if count < 1:
+            raise InvalidPartitionsError(f"topic '{new.name}' cannot have {count} partitions")
+        return count
+
+    def _check_new(self, new: NewTopic) -> None:
+        validate_topic_name(new.name)
+        if new.name in self.list_topics():
+            raise TopicAlreadyExistsError(f"topic '{new.name}' already exists")
+        altered_overrides({}, new.topic_configs or {}, (), self._manager.broker_config)
+
+    def _configs_of(self, kind: str, name: str) -> dict[str, dict[str, Any]]:
+        config = self._manager.broker_config
+        if kind == "topic":
+            self._manager.catalog.topic(name)
+            rows = describe(self._manager.catalog.overrides(name), config)
+            return {
+                key: _config_row(row.value, SOURCES[row.origin], TOPIC_KEYS[key].kind.name, row.doc)
+                for key, row in rows.items()
+            }
+        return {
+            key: _config_row(
+                render(value),
+                "DEFAULT_CONFIG" if value == row.default else "STATIC_BROKER_CONFIG",
+                row.kind.name,
+                row.doc,
+                read_only=True,
+            )
+            for key, row in BROKER_KEYS.items()
+            if (value := getattr(config, row.attribute, None)) is not None
+        }
+
+    def _modified(self, kind: str, name: str) -> list[str]:
+        rows = self._configs_of(kind, name)
+        return [key for key, row in rows.items() if row["config_source"] in MODIFIED]
+
+    def _alter(self, kind: str, name: str, configs: object, *, validate_only: bool) -> None:
+        if kind != "topic":
+            raise InvalidConfigurationError(
+                "settings of the broker change with Broker.alter_broker_configs"
+            )
+        if not isinstance(configs, Mapping):
+            raise InvalidConfigurationError(f"configs are a mapping, not {configs!r}")
+        topic = self._manager.catalog.topic(name)
+        values, unset = _operations(configs, topic.configs, self._configs_of(kind, name))
+        if validate_only:
+            altered_overrides(topic.configs, values, unset, self._manager.broker_config)
+        else:
+            self._manager.topics.alter(name, values, unset)
+
+    def _wanted(self, given: object) -> set[TopicPartition]:
+        if isinstance(given, Mapping):
+            return {TopicPartition(name, each) for name, found in given.items() for each in found}
+        everything = self._manager.catalog.partitions()
+        if given is None:
+            return set(everything)
+        names = set(_names(given))
+        return {tp for tp in everything if tp.topic in names}
+
+
+def _each(
+    items: Collection[Any], do: Callable[[Any], dict[str, Any]], *, raise_errors: bool
+) -> list[tuple[Any, dict[str, Any]]]:
+    """Do something for each item; one that is refused keeps from no other."""
+    results = []
+    first: LogStoreError | None = None
+    for item in items:
+        try:
+            found = {**do(item), "error_code": 0, "error_message": None}
+        except LogStoreError as error:
+            first = first or error
+            found = {"error_code": error.code, "error_message": str(error)}
+        results.append((item, found))
+    if first is not None and raise_errors:
+        raise first
+    return results
+
+
+def _new_topics(given: object) -> list[NewTopic]:
+    if isinstance(given, Mapping):
+        options = {"num_partitions", "replication_factor", "assignments", "configs"}
+        for name, found in given.items():
+            check_names(f"topic '{name}'", found, options, ())
+        return [
+            NewTopic(
+                name,
+                found.get("num_partitions", -1),
+                found.get("replication_factor", -1),
+                found.get("assignments"),
+                found.get("configs"),
+            )
+            for name, found in given.items()
+        ]
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise TypeError(f"new topics are a list or a mapping, not {given!r}")
+    return [
+        NewTopic(each)
+        if isinstance(each, str)
+        else NewTopic(*(getattr(each, field) for field in NewTopic._fields))
+        for each in given
+    ]
+
+
+def _names(given: object) -> list[str]:
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise TypeError(f"a list of names is wanted, not {given!r}")
+    return list(given)
+
+
+def _unknown_topic(name: str) -> dict[str, Any]:
+    code = KAFKA_CODES[UnknownTopicOrPartitionError.kafka_error]
+    return {
+        "error_code": code,
+        "name": name,
+        "topic_id": None,
+        "is_internal": False,
+        "partitions": [],
+    }
+
+
+def _resource(given: Any) -> tuple[str, str]:  # noqa: ANN401  # kafka-python's class, or this one
+    kind = given.resource_type
+    kind = str(getattr(kind, "name", kind)).lower()
+    if kind not in ("topic", "broker"):
+        raise InvalidConfigurationError(f"a resource is a topic or a broker, not {kind!r}")
+    return kind, str(given.name)
+
+
+def _config_row(
+    value: str, source: str, kind: str, doc: str, *, read_only: bool = False
+) -> dict[str, Any]:
+    return {
+        "value": value,
+        "read_only": read_only,
+        "is_sensitive": False,
+        "config_source": source,
+        "config_type": kind,
+        "documentation": doc,
+        "synonyms": [],
+    }
+
+
+def _is_wanted(row: Mapping[str, Any], config_filter: str) -> bool:
+    source = row["config_source"]
+    wanted = {
+        "all": True,
+        "dynamic": not row["read_only"],
+        "modified": source in MODIFIED,
+        "default": source not in MODIFIED,
+        "static": source == "STATIC_BROKER_CONFIG",
+    }
+    name = config_filter.rpartition(".")[2].lower()
+    if name not in wanted:
+        raise InvalidConfigurationError(f"config_filter is one of {', '.join(wanted)}, not {name}")
+    return bool(wanted[name])
+
+
+def _operations(
+    configs: Mapping[str, Any], own: Mapping[str, str], rows: Mapping[str, Mapping[str, Any]]
+) -> tuple[dict[str, Any], list[str]]:
+    """Return the values to set and the keys to unset; lists are appended to as they are now."""
+    values: dict[str, Any] = {}
+    unset = []
+    for key, given in configs.items():
+        operation, value = given if isinstance(given, tuple) else (_SET, given)
+        if isinstance(operation, str):
+            operation = _OPERATIONS.get(operation.upper())
+        if operation == _SET:
+            values[key] = value
+        elif operation == _DELETE:
+            unset.append(key)
+        elif operation in (_APPEND, _SUBTRACT):
+            if key not in rows or rows[key]["config_type"] != "LIST":
+                raise InvalidConfigurationError(f"{key} is no list, which APPEND would add to")
+            now = [each for each in own.get(key, rows[key]["value"]).split(",") if each]
+            changed = [each for each in str(value).split(",") if each]
+            left = [each for each in now if each not in changed]
+            values[key] = ",".join([*left, *changed] if operation == _APPEND else left)
+        else:
+            raise InvalidConfigurationError(
+                f"{key}: an operation is one of {', '.join(_OPERATIONS)}, not {given!r}"
+            )
+    return values, unset
+
+
+def _filter(given: Iterable[Any] | None) -> list[str]:
+    return [str(getattr(each, "value", each)) for each in given or ()]
+
+
+def _described_group(group: GroupDescription) -> dict[str, Any]:
+    is_consumers = group.protocol_type == CONSUMER_PROTOCOL_TYPE
+    members = []
+    for member in group.members:
+        wants: object = member.metadata
+        has: object = member.assignment
+        if is_consumers and member.metadata:
+            wants = decode_subscription(member.metadata)
+            has = decode_assignment(member.assignment)
+        members.append(
+            {
+                "member_id": member.member_id,
+                "group_instance_id": member.group_instance_id,
+                "client_id": member.client_id,
+                "client_host": member.client_host,
+                "member_metadata": wants,
+                "member_assignment": has,
+            }
+        )
+    return {
+        "group_id": group.group_id,
+        "group_state": group.state,
+        "protocol_type": group.protocol_type,
+        "protocol_data": group.protocol,
+        "members": members,
+        "error": group.error,
+    }
