@@ -226,7 +226,7 @@ def _partition(
 def _epochs(
     message: types.RemoteLogSegmentMetadataRecord | types.RemoteLogSegmentMetadataSnapshotRecord,
 ) -> str:
-    epochs = {each.leader_epoch: each.offset for each in message.segment_leader_epochs}
+    epochs = {entry.leader_epoch: entry.offset for entry in message.segment_leader_epochs}
     return "{" + ", ".join(f"{epoch}={epochs[epoch]}" for epoch in sorted(epochs)) + "}"
 
 
@@ -290,15 +290,18 @@ def scala_set(batches: Iterable[Iterable[TopicPartition]]) -> list[TopicPartitio
         added = dict.fromkeys(batch)
         wanted = int((len(added) + 1) / 0.75)
         slots = max(slots, 1 << max(wanted - 1, 4).bit_length())
-        for each in added:
+        for topic_partition in added:
             # Of five and more, which are a set of another class, each is put in without a look.
             if len(added) <= 4 and len(known) + 1 >= slots * 3 // 4:
                 slots *= 2
-            known[each] = _scala_hash(each)
-    return sorted(known, key=lambda each: (known[each] & (slots - 1), known[each]))
+            known[topic_partition] = _scala_hash(topic_partition)
+    return sorted(
+        known,
+        key=lambda entry: (known[entry] & (slots - 1), known[entry]),
+    )
 
 
-def _scala_hash(each: TopicPartition) -> int:
-    value = (31 * (31 + each.partition) + java_hash(each.topic)) & 0xFFFFFFFF
+def _scala_hash(topic_partition: TopicPartition) -> int:
+    value = (31 * (31 + topic_partition.partition) + java_hash(topic_partition.topic)) & 0xFFFFFFFF
     value ^= value >> 16
     return value - (1 << 32) if value >= 1 << 31 else value

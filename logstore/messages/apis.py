@@ -71,10 +71,10 @@ def apis() -> dict[int, Api]:
         for head in heads
         if head.key is not None
     )
-    return {each.key: each for each in sorted(found, key=lambda each: each.key)}
+    return {api.key: api for api in sorted(found, key=lambda api: api.key)}
 
 
 @cache
 def apis_by_name() -> dict[str, Api]:
     """Return all APIs by names as `Fetch`."""
-    return {each.name: each for each in apis().values()}
+    return {api.name: api for api in apis().values()}

@@ -162,37 +162,37 @@ def to_json(message: Message, version: int) -> dict[str, Any]:
 
 def _struct_json(found: Schema, message: Message, version: int) -> dict[str, Any]:
     told: dict[str, Any] = {}
-    for each in found.structs[message.struct_name]:
-        if version not in each.versions:
+    for field in found.structs[message.struct_name]:
+        if version not in field.versions:
             continue
-        value = getattr(message, each.attribute)
-        if version in each.tagged and _is_default(found, each, value):
+        value = getattr(message, field.attribute)
+        if version in field.tagged and _is_default(found, field, value):
             continue
-        if each.element == "records" and value is not None:
-            told[f"{each.json_name}SizeInBytes"] = size_of(value)
-        elif each.is_array and value is not None:
-            told[each.json_name] = [_element_json(found, each, one, version) for one in value]
+        if field.element == "records" and value is not None:
+            told[f"{field.json_name}SizeInBytes"] = size_of(value)
+        elif field.is_array and value is not None:
+            told[field.json_name] = [_element_json(found, field, one, version) for one in value]
         else:
-            told[each.json_name] = _element_json(found, each, value, version)
+            told[field.json_name] = _element_json(found, field, value, version)
     return told
 
 
-def _element_json(found: Schema, each: Field, value: Any, version: int) -> Any:  # noqa: ANN401  # of whatever type the field has
+def _element_json(found: Schema, field: Field, value: Any, version: int) -> Any:  # noqa: ANN401  # of whatever type the field has
     if value is None:
         return None
-    if each.is_struct:
+    if field.is_struct:
         return _struct_json(found, value, version)
-    if each.element == "bytes":
+    if field.element == "bytes":
         return base64.b64encode(value).decode("ascii")
     return value
 
 
-def _is_default(found: Schema, each: Field, value: object) -> bool:
-    if each.default_is_null:
+def _is_default(found: Schema, field: Field, value: object) -> bool:
+    if field.default_is_null:
         return value is None
-    if each.is_array:
+    if field.is_array:
         return value == []
-    if each.is_struct:
-        default = classes(found.name)[each.element]()
-        return value == default or (value is None and not each.null)
-    return value == each.default
+    if field.is_struct:
+        default = classes(found.name)[field.element]()
+        return value == default or (value is None and not field.null)
+    return value == field.default

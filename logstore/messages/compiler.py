@@ -11,9 +11,10 @@ Names in the sources: `data` the bytes, `p` the position, `end` their number, `w
 
 from __future__ import annotations
 
+import dataclasses
 import struct
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from logstore.messages.schema import PRIMITIVES, Field, Schema, schema
@@ -85,7 +86,7 @@ def _make_classes(found: Schema) -> Mapping[str, type[Message]]:
             struct_name,
             (Message,),
             {
-                "__slots__": tuple(each.attribute for each in fields),
+                "__slots__": tuple(field.attribute for field in fields),
                 "__init__": _constructor(fields, namespace),
                 "__qualname__": name if own else f"{name}.{struct_name}",
                 "__module__": "logstore.messages.types",
@@ -102,9 +103,9 @@ def _make_classes(found: Schema) -> Mapping[str, type[Message]]:
 
 def _constructor(fields: tuple[Field, ...], namespace: dict[str, Any]) -> Any:  # noqa: ANN401  # a function that exec makes
     parameters, lines = [], []
-    for each in fields:
-        name, default = each.attribute, default_expression(each)
-        fresh = default != "None" and (each.is_array or each.is_struct)
+    for field in fields:
+        name, default = field.attribute, default_expression(field)
+        fresh = default != "None" and (field.is_array or field.is_struct)
         parameters.append(f"{name}={'NEW' if fresh else default}")
         value = f"{default} if {name} is NEW else {name}" if fresh else name
         lines.append(f"    self.{name} = {value}")
@@ -115,20 +116,20 @@ def _constructor(fields: tuple[Field, ...], namespace: dict[str, Any]) -> Any:  
     return found["__init__"]
 
 
-def default_expression(each: Field) -> str:
+def default_expression(field: Field) -> str:
     """Return the source of a field's default; a list or a structure is a new one each time."""
-    if each.default_is_null:
+    if field.default_is_null:
         return "None"
-    if each.is_array:
+    if field.is_array:
         return "[]"
-    if each.is_struct:
-        return "None" if _left_out_when_none(each) else f"made['{each.element}']()"
-    return repr(each.default)
+    if field.is_struct:
+        return "None" if _left_out_when_none(field) else f"made['{field.element}']()"
+    return repr(field.default)
 
 
-def _left_out_when_none(each: Field) -> bool:
+def _left_out_when_none(field: Field) -> bool:
     """Whether None stands for a tagged structure that has its defaults."""
-    return each.is_struct and not each.is_array and bool(each.tagged) and not each.null
+    return field.is_struct and not field.is_array and bool(field.tagged) and not field.null
 
 
 # -- sources -------------------------------------------------------------------------------------
@@ -173,8 +174,8 @@ class _Source:
     schema: Schema
     version: int
     names: dict[str, Any]
-    lines: list[str] = field(default_factory=list)
-    marks: dict[int, list[tuple[int, str]]] = field(default_factory=dict)
+    lines: list[str] = dataclasses.field(default_factory=list)
+    marks: dict[int, list[tuple[int, str]]] = dataclasses.field(default_factory=dict)
     depth: int = 1
     count: int = 0
 
@@ -203,46 +204,46 @@ class _Source:
         (call,) = found.values()
         return Compiled(call, self.marks, text)
 
-    def is_flexible(self, each: Field | None = None) -> bool:
-        return self.version in self.schema.flexible and not (each and each.inflexible)
+    def is_flexible(self, field: Field | None = None) -> bool:
+        return self.version in self.schema.flexible and not (field and field.inflexible)
 
     def fields(self, struct_name: str) -> Iterator[Field]:
         """Yield the fields of this version that are not tagged."""
-        for each in self.schema.structs[struct_name]:
-            if self.version in each.versions and self.version not in each.tagged:
-                yield each
+        for field in self.schema.structs[struct_name]:
+            if self.version in field.versions and self.version not in field.tagged:
+                yield field
 
     def tagged(self, struct_name: str) -> list[Field]:
         found = [e for e in self.schema.structs[struct_name] if self.version in e.tagged]
-        return sorted(found, key=lambda each: each.tag)
+        return sorted(found, key=lambda field: field.tag)
 
 
 def minimal_size(found: Schema, struct_name: str, version: int) -> int:
     """Return the bytes that the smallest structure of this name takes in a version."""
     flexible = version in found.flexible
     size = int(flexible)
-    for each in found.structs[struct_name]:
-        if version in each.versions and version not in each.tagged:
-            size += _minimal_field(found, each, version, flexible and not each.inflexible)
+    for field in found.structs[struct_name]:
+        if version in field.versions and version not in field.tagged:
+            size += _minimal_field(found, field, version, flexible and not field.inflexible)
     return size
 
 
-def _minimal_field(found: Schema, each: Field, version: int, flexible: bool) -> int:
-    if each.is_array:
+def _minimal_field(found: Schema, field: Field, version: int, flexible: bool) -> int:
+    if field.is_array:
         return 1 if flexible else 4
-    return _minimal_element(found, each, version, flexible, nullable=version in each.null)
+    return _minimal_element(found, field, version, flexible, nullable=version in field.null)
 
 
 def _minimal_element(
-    found: Schema, each: Field, version: int, flexible: bool, *, nullable: bool
+    found: Schema, field: Field, version: int, flexible: bool, *, nullable: bool
 ) -> int:
-    if each.element in PRIMITIVES:
-        return PRIMITIVES[each.element][1]
-    if each.is_struct:
-        return 1 if nullable else minimal_size(found, each.element, version)
+    if field.element in PRIMITIVES:
+        return PRIMITIVES[field.element][1]
+    if field.is_struct:
+        return 1 if nullable else minimal_size(found, field.element, version)
     if flexible:
         return 1
-    return 2 if each.element == "string" else 4
+    return 2 if field.element == "string" else 4
 
 
 # -- decoding ------------------------------------------------------------------------------------
@@ -277,7 +278,7 @@ def compile_decoder(name: str, version: int) -> Compiled:
     }
     source = _Source(found, version, names)
     source.emit("end = len(data)")
-    if any(each.is_blob for fields in found.structs.values() for each in fields):
+    if any(field.is_blob for fields in found.structs.values() for field in fields):
         source.emit("view = memoryview(data)")
     _decode_struct(source, "o", name, "")
     source.emit("return o, p")
@@ -314,63 +315,63 @@ class _Run:
 def _decode_struct(source: _Source, var: str, struct_name: str, path: str) -> None:
     source.emit(f"{var} = new(C{struct_name})")
     run = _Run(source)
-    for each in source.schema.structs[struct_name]:
-        if source.version not in each.versions or source.version in each.tagged:
-            source.emit(f"{var}.{each.attribute} = {default_expression(each)}")
-    for each in source.fields(struct_name):
-        _decode_field(source, run, f"{var}.{each.attribute}", each, _join(path, each))
+    for field in source.schema.structs[struct_name]:
+        if source.version not in field.versions or source.version in field.tagged:
+            source.emit(f"{var}.{field.attribute} = {default_expression(field)}")
+    for field in source.fields(struct_name):
+        _decode_field(source, run, f"{var}.{field.attribute}", field, _join(path, field))
     run.flush()
     if source.is_flexible():
         _decode_tags(source, var, struct_name, path)
 
 
-def _join(path: str, each: Field) -> str:
-    return f"{path}.{each.name}" if path else each.name
+def _join(path: str, field: Field) -> str:
+    return f"{path}.{field.name}" if path else field.name
 
 
-def _decode_field(source: _Source, run: _Run, target: str, each: Field, path: str) -> None:
-    nullable = source.version in each.null
-    if each.is_array:
-        _decode_array(source, run, target, each, path, nullable=nullable)
-    elif each.element in PRIMITIVES:
-        run.add(PRIMITIVES[each.element][0], target, path)
-    elif each.is_struct:
+def _decode_field(source: _Source, run: _Run, target: str, field: Field, path: str) -> None:
+    nullable = source.version in field.null
+    if field.is_array:
+        _decode_array(source, run, target, field, path, nullable=nullable)
+    elif field.element in PRIMITIVES:
+        run.add(PRIMITIVES[field.element][0], target, path)
+    elif field.is_struct:
         run.flush()
         if nullable:
-            _decode_nullable_struct(source, target, each, path)
+            _decode_nullable_struct(source, target, field, path)
         else:
             var = source.name("o")
-            _decode_struct(source, var, each.element, path)
+            _decode_struct(source, var, field.element, path)
             source.emit(f"{target} = {var}")
     else:
-        _decode_bytes(source, run, target, each, path, nullable=nullable)
+        _decode_bytes(source, run, target, field, path, nullable=nullable)
 
 
-def _null_byte(source: _Source, each: Field) -> int:
+def _null_byte(source: _Source, field: Field) -> int:
     """Return the byte that stands for a structure that is null; 1 stands before one that is not."""
     # Kafka's generator writes a byte, -1 for null; in tagged fields it writes a varint, 0 for null.
-    return 0 if source.version in each.tagged else 255
+    return 0 if source.version in field.tagged else 255
 
 
-def _decode_nullable_struct(source: _Source, target: str, each: Field, path: str) -> None:
+def _decode_nullable_struct(source: _Source, target: str, field: Field, path: str) -> None:
     number, var = source.name("n"), source.name("o")
     source.emit(f"{number} = data[p]", path)
     source.emit("p += 1")
-    source.emit(f"if {number} == {_null_byte(source, each)}:")
+    source.emit(f"if {number} == {_null_byte(source, field)}:")
     source.emit(f"    {target} = None")
     source.emit(f"elif {number} == 1:")
     source.depth += 1
-    _decode_struct(source, var, each.element, path)
+    _decode_struct(source, var, field.element, path)
     source.emit(f"{target} = {var}")
     source.depth -= 1
     source.emit("else:")
     source.emit(f"    p -= 1; raise Malformed(f'{{{number}}} tells neither null nor not')", path)
 
 
-def _decode_length(source: _Source, run: _Run, each: Field, path: str, code: str) -> str:
+def _decode_length(source: _Source, run: _Run, field: Field, path: str, code: str) -> str:
     """Read a length; -1 is null."""
     number = source.name("n")
-    if source.is_flexible(each):
+    if source.is_flexible(field):
         run.flush()
         source.emit(f"{number} = data[p]", path)
         source.emit("p += 1")
@@ -383,10 +384,10 @@ def _decode_length(source: _Source, run: _Run, each: Field, path: str, code: str
 
 
 def _decode_bytes(
-    source: _Source, run: _Run, target: str, each: Field, path: str, *, nullable: bool
+    source: _Source, run: _Run, target: str, field: Field, path: str, *, nullable: bool
 ) -> None:
-    is_text = each.element == "string"
-    number = _decode_length(source, run, each, path, "h" if is_text else "i")
+    is_text = field.element == "string"
+    number = _decode_length(source, run, field, path, "h" if is_text else "i")
     stop = source.name("e")
     source.emit(f"{stop} = p + {number}")
     source.emit(f"if {number} < 0:")
@@ -395,12 +396,12 @@ def _decode_bytes(
     source.emit("else:")
     source.depth += 1
     source.emit(f"if {stop} > end: raise Malformed(f'{{{number}}} bytes, {{end - p}} left')", path)
-    if is_text and source.is_flexible(each):
+    if is_text and source.is_flexible(field):
         too_long = f"a string of {{{number}}} bytes"
         source.emit(f"if {number} > {INT16_MAX}: raise Malformed(f'{too_long}')", path)
     if is_text:
         source.emit(f"{target} = str(data[p:{stop}], 'utf-8')", path)
-    elif each.is_blob:
+    elif field.is_blob:
         source.emit(f"{target} = view[p:{stop}]")
     else:
         source.emit(f"{target} = bytes(data[p:{stop}])")
@@ -420,11 +421,11 @@ def _null_or_malformed(source: _Source, number: str, null: str | None, path: str
 
 
 def _decode_array(
-    source: _Source, run: _Run, target: str, each: Field, path: str, *, nullable: bool
+    source: _Source, run: _Run, target: str, field: Field, path: str, *, nullable: bool
 ) -> None:
-    number = _decode_length(source, run, each, path, "i")
-    flexible = source.is_flexible(each)
-    least = _minimal_element(source.schema, each, source.version, flexible, nullable=False)
+    number = _decode_length(source, run, field, path, "i")
+    flexible = source.is_flexible(field)
+    least = _minimal_element(source.schema, field, source.version, flexible, nullable=False)
     least = max(least, 1)
     source.emit(f"if {number} < 0:")
     _null_or_malformed(source, number, f"{target} = None" if nullable else None, path)
@@ -433,28 +434,28 @@ def _decode_array(
     bound = f"{number} * {least}" if least > 1 else number
     short = f"{{{number}}} elements, {{end - p}} bytes left"
     source.emit(f"if {bound} > end - p: raise Malformed(f'{short}')", path)
-    code, size = PRIMITIVES.get(each.element, ("", 0))
+    code, size = PRIMITIVES.get(field.element, ("", 0))
     if code and code != "16s":
         source.emit(f"{target} = list(unpack(f'>{{{number}}}{code}', data, p))")
         source.emit(f"p += {number} * {size}" if size > 1 else f"p += {number}")
     else:
-        _decode_elements(source, target, each, path, number)
+        _decode_elements(source, target, field, path, number)
     source.depth -= 1
 
 
-def _decode_elements(source: _Source, target: str, each: Field, path: str, number: str) -> None:
+def _decode_elements(source: _Source, target: str, field: Field, path: str, number: str) -> None:
     found, var = source.name("l"), source.name("o")
     source.emit(f"{target} = {found} = []")
     source.emit(f"for _ in range({number}):")
     source.depth += 1
-    if each.is_struct:
-        _decode_struct(source, var, each.element, path)
-    elif each.element == "uuid":
+    if field.is_struct:
+        _decode_struct(source, var, field.element, path)
+    elif field.element == "uuid":
         run = _Run(source)
         run.add("16s", var, path)
         run.flush()
     else:
-        _decode_bytes(source, _Run(source), var, each, path, nullable=False)
+        _decode_bytes(source, _Run(source), var, field, path, nullable=False)
     source.emit(f"{found}.append({var})")
     source.depth -= 1
 
@@ -476,14 +477,14 @@ def _decode_tags(source: _Source, var: str, struct_name: str, path: str) -> None
     source.emit(f"{stop} = p + {size}")
     source.emit(f"if {stop} > end: raise Malformed(f'{{{size}}} bytes, {{end - p}} left')", here)
     keyword = "if"
-    for each in source.tagged(struct_name):
-        source.emit(f"{keyword} {tag} == {each.tag}:")
+    for field in source.tagged(struct_name):
+        source.emit(f"{keyword} {tag} == {field.tag}:")
         source.depth += 1
         run = _Run(source)
-        _decode_field(source, run, f"{var}.{each.attribute}", each, _join(path, each))
+        _decode_field(source, run, f"{var}.{field.attribute}", field, _join(path, field))
         run.flush()
         wrong = f"a tagged field of {{{size}}} bytes is not as long"
-        source.emit(f"if p != {stop}: raise Malformed(f'{wrong}')", _join(path, each))
+        source.emit(f"if p != {stop}: raise Malformed(f'{wrong}')", _join(path, field))
         source.depth -= 1
         keyword = "elif"
     if keyword == "if":
@@ -570,69 +571,69 @@ class _Pack:
 
 
 def _encode_struct(source: _Source, var: str, struct_name: str, path: str) -> None:
-    for each in source.schema.structs[struct_name]:
-        if source.version not in each.versions and not each.ignorable:
+    for field in source.schema.structs[struct_name]:
+        if source.version not in field.versions and not field.ignorable:
             lost = f"version {source.version} has no field for it"
-            differs = _differs(each, f"{var}.{each.attribute}", struct_name)
-            source.emit(f"if {differs}: raise Malformed('{lost}')", _join(path, each))
+            differs = _differs(field, f"{var}.{field.attribute}", struct_name)
+            source.emit(f"if {differs}: raise Malformed('{lost}')", _join(path, field))
     run = _Pack(source)
-    for each in source.fields(struct_name):
-        _encode_field(source, run, f"{var}.{each.attribute}", each, _join(path, each))
+    for field in source.fields(struct_name):
+        _encode_field(source, run, f"{var}.{field.attribute}", field, _join(path, field))
     run.flush()
     if source.is_flexible():
         _encode_tags(source, var, struct_name, path)
 
 
-def _differs(each: Field, value: str, struct_name: str) -> str:
+def _differs(field: Field, value: str, struct_name: str) -> str:
     """Return the condition that a field has not its default."""
-    if each.default_is_null:
+    if field.default_is_null:
         return f"{value} is not None"
-    if each.is_array:
-        return f"({value} is None or {value})" if each.null else value
-    if each.is_struct:
-        default = f"D{each.element}"
-        if _left_out_when_none(each):
+    if field.is_array:
+        return f"({value} is None or {value})" if field.null else value
+    if field.is_struct:
+        default = f"D{field.element}"
+        if _left_out_when_none(field):
             return f"{value} is not None and {value} != {default}"
         return f"{value} != {default}"
-    return f"{value} != {each.default!r}"
+    return f"{value} != {field.default!r}"
 
 
-def _encode_field(source: _Source, run: _Pack, value: str, each: Field, path: str) -> None:
-    nullable = source.version in each.null
-    if each.is_array:
-        _encode_array(source, run, value, each, path, nullable=nullable)
-    elif each.element in PRIMITIVES:
-        code = PRIMITIVES[each.element][0]
+def _encode_field(source: _Source, run: _Pack, value: str, field: Field, path: str) -> None:
+    nullable = source.version in field.null
+    if field.is_array:
+        _encode_array(source, run, value, field, path, nullable=nullable)
+    elif field.element in PRIMITIVES:
+        code = PRIMITIVES[field.element][0]
         run.add(code, f"id_bytes({value})" if code == "16s" else value, path)
-    elif each.is_struct:
-        _encode_one_struct(source, run, value, each, path, nullable=nullable)
+    elif field.is_struct:
+        _encode_one_struct(source, run, value, field, path, nullable=nullable)
     else:
-        _encode_bytes(source, run, value, each, path, nullable=nullable)
+        _encode_bytes(source, run, value, field, path, nullable=nullable)
 
 
 def _encode_one_struct(
-    source: _Source, run: _Pack, value: str, each: Field, path: str, *, nullable: bool
+    source: _Source, run: _Pack, value: str, field: Field, path: str, *, nullable: bool
 ) -> None:
     run.flush()
     var = source.name("o")
     source.emit(f"{var} = {value}")
     if not nullable:
-        if _left_out_when_none(each):
-            source.emit(f"if {var} is None: {var} = D{each.element}")
-        _encode_struct(source, var, each.element, path)
+        if _left_out_when_none(field):
+            source.emit(f"if {var} is None: {var} = D{field.element}")
+        _encode_struct(source, var, field.element, path)
         return
-    source.emit(f"if {var} is None: w.append({_null_byte(source, each)})")
+    source.emit(f"if {var} is None: w.append({_null_byte(source, field)})")
     source.emit("else:")
     source.depth += 1
     source.emit("w += b'\\x01'")
-    _encode_struct(source, var, each.element, path)
+    _encode_struct(source, var, field.element, path)
     source.depth -= 1
 
 
 def _encode_length(
-    source: _Source, run: _Pack, each: Field, number: str, path: str, code: str
+    source: _Source, run: _Pack, field: Field, number: str, path: str, code: str
 ) -> None:
-    if source.is_flexible(each):
+    if source.is_flexible(field):
         run.flush()
         source.emit(f"w += V[{number} + 1] if {number} < 127 else uvarint({number} + 1)", path)
     else:
@@ -641,12 +642,12 @@ def _encode_length(
 
 
 def _encode_bytes(
-    source: _Source, run: _Pack, value: str, each: Field, path: str, *, nullable: bool
+    source: _Source, run: _Pack, value: str, field: Field, path: str, *, nullable: bool
 ) -> None:
-    is_text = each.element == "string"
+    is_text = field.element == "string"
     number, found = source.name("n"), source.name("b")
     raw = f"{value}.encode()" if is_text else value
-    size = f"size_of({found})" if each.is_blob else f"len({found})"
+    size = f"size_of({found})" if field.is_blob else f"len({found})"
     if nullable:
         source.emit(f"if {value} is None: {found} = b''; {number} = -1", path)
         source.emit("else:")
@@ -658,8 +659,8 @@ def _encode_bytes(
         source.emit(f"if {number} > {INT16_MAX}: raise Malformed(f'{too_long}')", path)
     if nullable:
         source.depth -= 1
-    _encode_length(source, run, each, number, path, "h" if is_text else "i")
-    if each.is_blob:
+    _encode_length(source, run, field, number, path, "h" if is_text else "i")
+    if field.is_blob:
         source.emit(f"if {number} < {INLINE_BYTES} and type({found}) is not list:")
         source.emit(f"    w += {found}", path)
         source.emit(f"else: w = put_blob(w, out, {found})", path)
@@ -668,7 +669,7 @@ def _encode_bytes(
 
 
 def _encode_array(
-    source: _Source, run: _Pack, value: str, each: Field, path: str, *, nullable: bool
+    source: _Source, run: _Pack, value: str, field: Field, path: str, *, nullable: bool
 ) -> None:
     number, found = source.name("n"), source.name("l")
     source.emit(f"{found} = {value}")
@@ -677,8 +678,8 @@ def _encode_array(
         source.emit(f"else: {number} = len({found})", path)
     else:
         source.emit(f"{number} = len({found})", path)
-    _encode_length(source, run, each, number, path, "i")
-    code, _ = PRIMITIVES.get(each.element, ("", 0))
+    _encode_length(source, run, field, number, path, "i")
+    code, _ = PRIMITIVES.get(field.element, ("", 0))
     if code and code != "16s":
         source.emit(f"w += pack(f'>{{len({found})}}{code}', *{found})", path)
         return
@@ -686,14 +687,14 @@ def _encode_array(
     source.emit(f"for {var} in {found}:")
     source.depth += 1
     inner = _Pack(source)
-    if each.is_struct:
-        _encode_struct(source, var, each.element, path)
+    if field.is_struct:
+        _encode_struct(source, var, field.element, path)
         if source.lines[-1].endswith(":"):
             source.emit("pass")
-    elif each.element == "uuid":
+    elif field.element == "uuid":
         source.emit(f"w += id_bytes({var})", path)
     else:
-        _encode_bytes(source, inner, var, each, path, nullable=False)
+        _encode_bytes(source, inner, var, field, path, nullable=False)
     inner.flush()
     source.depth -= 1
 
@@ -703,21 +704,21 @@ def _encode_tags(source: _Source, var: str, struct_name: str, path: str) -> None
     if not tagged:
         source.emit("w += b'\\0'")
         return
-    conditions = [_differs(each, f"{var}.{each.attribute}", struct_name) for each in tagged]
+    conditions = [_differs(field, f"{var}.{field.attribute}", struct_name) for field in tagged]
     anything = " or ".join(conditions)
     source.emit(f"if {anything}:")
     source.depth += 1
     rest, count, sections = source.name("w"), source.name("n"), source.name("l")
     source.emit(f"{rest} = w; {sections} = bytearray(); {count} = 0")
-    for each, condition in zip(tagged, conditions, strict=True):
+    for field, condition in zip(tagged, conditions, strict=True):
         source.emit(f"if {condition}:")
         source.depth += 1
         source.emit("w = bytearray()")
         run = _Pack(source)
-        assert not each.is_blob, f"{each.name}: the size of a blob is not in w"
-        _encode_field(source, run, f"{var}.{each.attribute}", each, _join(path, each))
+        assert not field.is_blob, f"{field.name}: the size of a blob is not in w"
+        _encode_field(source, run, f"{var}.{field.attribute}", field, _join(path, field))
         run.flush()
-        source.emit(f"{sections} += uvarint({each.tag}); {sections} += uvarint(len(w))")
+        source.emit(f"{sections} += uvarint({field.tag}); {sections} += uvarint(len(w))")
         source.emit(f"{sections} += w; {count} += 1")
         source.depth -= 1
     source.emit(f"w = {rest}; w += uvarint({count}); w += {sections}")

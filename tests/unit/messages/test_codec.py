@@ -37,6 +37,7 @@ def test_what_was_written_is_read_again_and_nothing_shorter_or_longer(name):
         again, end = decode_at(kind, version, b"\x07" + data, 1)
         assert encode_bytes(again, version) == data
         assert end == len(data) + 1
+        assert decode(kind, version, memoryview(data)) == decode(kind, version, data)
         assert to_json(again, version) == to_json(message, version)
         with pytest.raises(MessageError, match="1 bytes behind the message"):
             decode(kind, version, data + b"\0")
