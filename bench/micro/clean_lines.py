@@ -120,6 +120,8 @@ def clean_line(
             "records": read,
             "survivors": round(sum(each["messages_written"] for each in passes) / read, 4),
             "passes": len(passes),
+            "mapping_ms": sum(each["index_ms"] for each in passes),
+            "rewriting_ms": sum(each["clean_ms"] for each in passes),
             "identical_bytes": compared[-1] if compared else None,
         },
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
 from typing import Any, NamedTuple
@@ -47,6 +48,13 @@ def _aiokafka() -> tuple[Any, Any]:
 
 
 def _kafka_python() -> tuple[Any, Any]:
+    with warnings.catch_warnings():
+        # What it loads its schemas with is deprecated since Python 3.11.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return _kafka_python_coders()
+
+
+def _kafka_python_coders() -> tuple[Any, Any]:
     from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 
     return DefaultRecordBatchBuilder, DefaultRecordBatch
