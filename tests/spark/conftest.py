@@ -54,3 +54,11 @@ def interpreted(spark):
 def impatient(monkeypatch):
     """Let a commit that finds the data directory in use say so at once."""
     monkeypatch.setattr("logstore.bench.workloads.datasource.commit.LOCK_WAIT_SECONDS", 0.0)
+
+
+def pytest_collection_modifyitems(items):
+    """Let the tests that need a session come first, so that one worker starts one JVM for all.
+
+    Workers that steal take what is last in another's list.
+    """
+    items.sort(key=lambda item: "session_of_all" not in getattr(item, "fixturenames", ()))
