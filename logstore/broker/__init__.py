@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING, Any
 from logstore.broker.broker import Broker
 from logstore.broker.partitioner import Partitioner, murmur2
 from logstore.broker.records import ConsumerRecord, RecordMetadata
-from logstore.broker.writer import AppendedRange, BatchWriter
 from logstore.config.overrides import ConfigValue
-from logstore.log.drafts import AppendInfo, NewRecord
-from logstore.log.reader import ListedOffset
+from logstore.record.records import NewRecord
 from logstore.topics.store import Topic
 
 if TYPE_CHECKING:
@@ -33,9 +31,12 @@ if TYPE_CHECKING:
         OffsetAndTimestamp,
         RetainReport,
     )
+    from logstore.broker.writer import AppendedRange, BatchWriter
     from logstore.cleaner.pool.metrics import CleanerMetrics
     from logstore.cleaner.stats import CleanerStats
     from logstore.groups.offsets import ConsumerGroupMetadata, OffsetAndMetadata
+    from logstore.log.drafts import AppendInfo
+    from logstore.log.reader import ListedOffset
 
 __all__ = [
     "AdminClient",
@@ -74,6 +75,9 @@ __all__ = [
 ]
 
 _HOMES = (
+    "logstore.log.drafts",
+    "logstore.log.reader",
+    "logstore.broker.writer",
     "logstore.broker.fates",
     "logstore.cleaner.stats",
     "logstore.cleaner.pool.metrics",

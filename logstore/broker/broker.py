@@ -21,16 +21,11 @@ from logstore.broker.records import (
     read_records,
 )
 from logstore.broker.setup import background_threads, directories_of, runtime_of
-from logstore.broker.writer import AppendedRange, BatchWriter
 from logstore.config.broker_config import BrokerConfig
 from logstore.config.overrides import ConfigValue, describe
 from logstore.errors import InvalidConfigurationError, UnknownTopicOrPartitionError
-from logstore.log.drafts import NewRecord
-from logstore.log.log import Log
-from logstore.log.reader import Isolation, ListedOffset
-from logstore.manager.housekeeping import Housekeeping
 from logstore.manager.manager import LogManager
-from logstore.record.codecs import Codec
+from logstore.record.records import NewRecord
 from logstore.runtime import (
     Clock,
     DiskFileSystem,
@@ -56,12 +51,15 @@ if TYPE_CHECKING:
         RetainReport,
     )
     from logstore.broker.transactions import TransactionCoordinator
+    from logstore.broker.writer import AppendedRange, BatchWriter
     from logstore.cleaner.command import ProgressListener
     from logstore.cleaner.manager import LogCleanerManager
     from logstore.cleaner.pool.metrics import CleanerMetrics
     from logstore.cleaner.pool.pool import CleanerPool
     from logstore.groups.coordinator import GroupCoordinator
     from logstore.log.drafts import AppendInfo
+    from logstore.log.log import Log
+    from logstore.log.reader import ListedOffset
     from logstore.manager.opening import LoadListener
 
 
@@ -153,6 +151,7 @@ class Broker(Generic[ClockT]):
         from logstore.cleaner.manager import LogCleanerManager
         from logstore.cleaner.pool.pool import CleanerPool
         from logstore.groups.coordinator import GroupCoordinator
+        from logstore.manager.housekeeping import Housekeeping
 
         cleaner = LogCleanerManager(self.runtime, self.manager, self.broker_config)
         self._cleaner = cleaner
@@ -329,7 +328,13 @@ class Broker(Generic[ClockT]):
         self._refuse_if_read_only("append")
         record = new_record(key, value, timestamp, headers)
         tp = TopicPartition(topic, self._partition_for(topic, record, partition))
-        info = self.manager.log(tp).writer.append_records([record], Codec.from_name(compression))
+        writer = self.manager.log(tp).writer
+        if compression == "none":
+            info = writer.append_records([record])
+        else:
+            from logstore.record.codecs import Codec
+
+            info = writer.append_records([record], Codec.from_name(compression))
         return RecordMetadata(topic, tp.partition, info.first_offset, info.max_timestamp)
 
     def append_many(
@@ -406,6 +411,9 @@ class Broker(Generic[ClockT]):
 
         Its batches must be finished, with `BatchWriter.finish`, before the broker closes.
         """
+        from logstore.broker.writer import BatchWriter
+        from logstore.record.codecs import Codec
+
         self._refuse_if_read_only("append")
         writer = BatchWriter(
             topic,
@@ -508,11 +516,14 @@ class Broker(Generic[ClockT]):
         """
         log = self.manager.log(TopicPartition(topic, partition))
         reopen = partial(self.manager.registry.reopen, log.topic_partition)
+        from logstore.log.reader import Isolation
+
         return read_records(log, offset, until, max_records, Isolation(isolation), key, reopen)
 
     def table(self, topic: str, *, isolation: str = "read_committed") -> dict[bytes, bytes]:
         """Return the value of each key that is not deleted, under the topic's strategy."""
         from logstore.broker.table import values_per_key
+        from logstore.log.reader import Isolation
 
         config = self.manager.catalog.config(topic)
         logs = [self.manager.log(tp) for tp in self.partitions(topic)]

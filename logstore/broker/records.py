@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logstore.errors import InvalidRecordError
 from logstore.loading.second_look import TRANSIENT
-from logstore.log.drafts import NewRecord
-from logstore.log.log import Log
-from logstore.log.reader import Isolation
-from logstore.record.records import Header
+from logstore.record.records import Header, NewRecord
 from logstore.types import TimestampType
+
+if TYPE_CHECKING:
+    from logstore.log.log import Log
+    from logstore.log.reader import Isolation
 
 
 class RecordMetadata(NamedTuple):

@@ -32,7 +32,6 @@ from logstore.errors import (
     KafkaStorageError,
     UnknownTopicOrPartitionError,
 )
-from logstore.loading.loader import open_log
 from logstore.loading.second_look import LOOKS_MAX, Views
 from logstore.names import (
     BROKER_DIRS,
@@ -267,6 +266,8 @@ class LogDirectory:
 
         Read-only and beside a process that writes it is opened again while it changes.
         """
+        from logstore.loading.loader import open_log
+
         folder = self.partition_path(topic_partition)
 
         def keep_reached_offset(offset: int) -> None:

@@ -28,7 +28,7 @@ from logstore.record.control import (
 from logstore.record.layout import TIMESTAMP_TYPE_BIT
 from logstore.record.records import (
     SMALL_BATCH_RECORDS,
-    Header,
+    NewRecord,
     Record,
     encode_headers,
     encode_record,
@@ -36,6 +36,8 @@ from logstore.record.records import (
 )
 from logstore.record.varint import wrap_int64
 from logstore.types import INT64_MAX, NO_TIMESTAMP, AppendOrigin, TimestampType
+
+__all__ = ["AppendInfo", "NewRecord"]
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,15 +50,6 @@ if TYPE_CHECKING:
     from logstore.record.columns import BytesColumn
     from logstore.record.header import BatchHeader
     from logstore.segment.values import RollReason
-
-
-class NewRecord(NamedTuple):
-    """A record to append; a timestamp of None means the log's clock."""
-
-    key: bytes | None
-    value: bytes | None
-    timestamp: int | None = None
-    headers: tuple[Header, ...] = ()
 
 
 class AppendInfo(NamedTuple):

@@ -37,6 +37,15 @@ RecordRow = tuple[int, int, bytes | None, bytes | None, tuple[Header, ...]]
 """The fields of a `Record`, as a plain tuple."""
 
 
+class NewRecord(NamedTuple):
+    """A record to append; a timestamp of None means the log's clock."""
+
+    key: bytes | None
+    value: bytes | None
+    timestamp: int | None = None
+    headers: tuple[Header, ...] = ()
+
+
 def encode_headers(headers: Sequence[Header]) -> bytes:
     """Return the header count and the headers, as they end a record."""
     if not headers:

@@ -171,34 +171,40 @@ def batch_totals(file: File, path: str, end: int | None = None) -> BatchTotals:
         end = file.size()
     unpack = _HEADER_FACTS.unpack_from
     header_size, overhead = layout.HEADER_SIZE, layout.LOG_OVERHEAD
-    least_length = layout.HEADER_LENGTH
+    least_length, least_record = layout.HEADER_LENGTH, layout.MIN_RECORD_SIZE
+    expected, codec_mask = layout.MAGIC, layout.CODEC_MASK
     batches = records = position = length = 0
     last_offset = -1
     largest = NO_TIMESTAMP
-    block = b""
-    block_start = 0
-    while end - position >= header_size:
-        inside = position - block_start
-        if inside + header_size > len(block):
-            # Large batches are stepped over, small ones read through a block at a time.
-            wanted = _SUM_READ_AHEAD if length < _LARGE_BATCH else header_size
-            block = file.read(position, min(wanted, end - position))
-            block_start, inside = position, 0
-            if len(block) < header_size:
-                break
-        base_offset, length, magic, attributes, delta, max_timestamp, count = unpack(block, inside)
-        if magic != layout.MAGIC or length < least_length or length + overhead > end - position:
+    is_odd = False
+    while end - position >= header_size and not is_odd:
+        # Large batches are stepped over, small ones read through a block at a time.
+        wanted = _SUM_READ_AHEAD if length < _LARGE_BATCH else header_size
+        block = file.read(position, min(wanted, end - position))
+        inside = 0
+        last_inside = len(block) - header_size
+        if last_inside < 0:
             break
-        batches += 1
-        if count == delta + 1 and 0 < count * layout.MIN_RECORD_SIZE <= length - least_length:
-            records += count
-        else:
-            codec = attributes & layout.CODEC_MASK
-            records += possible_record_count(count, delta, length + overhead, codec)
-        last_offset = base_offset + delta
-        if max_timestamp > largest:
-            largest = max_timestamp
-        position += length + overhead
+        left = end - position
+        while inside <= last_inside:
+            base_offset, length, magic, attributes, delta, max_timestamp, count = unpack(
+                block, inside
+            )
+            size = length + overhead
+            if magic != expected or length < least_length or size > left - inside:
+                is_odd = True
+                break
+            batches += 1
+            if count == delta + 1 and 0 < count * least_record <= length - least_length:
+                records += count
+            else:
+                codec = attributes & codec_mask
+                records += possible_record_count(count, delta, size, codec)
+            last_offset = base_offset + delta
+            if max_timestamp > largest:
+                largest = max_timestamp
+            inside += size
+        position += inside
     # The end of the file, or something odd: the walk that knows every rule judges it.
     for at in walk_headers(file, path, position, end):
         batches += 1
