@@ -139,7 +139,8 @@ class MessageError(RequestError):
         The message, as Kafka's definitions name it.
     version : int
     field : str
-        The names from the message down to the field, with points; empty behind the last one.
+        The names from the message down to the field, with points; empty behind the last one. Of
+        neighbouring numbers that are written at once all are named.
     position : int or None
         Where in the bytes the field begins; None of a message that was to be written.
     """

@@ -17,6 +17,7 @@ from logstore.messages import (
     to_json,
     types,
 )
+from logstore.messages.compiler import uvarint
 from logstore.messages.schema import definitions
 from tests.support.world.random_messages import random_message
 
@@ -166,6 +167,19 @@ def test_malformed_bytes_name_field_and_position(version, data, field, position,
     assert error.position == position
     assert reason in str(error)
     assert f"DeleteRecordsRequest.{field}, version {version} at byte {position}: " in str(error)
+
+
+def test_a_compact_string_is_as_short_as_any_other():
+    """Its length could be larger; Kafka refuses that, too."""
+    text = b"x" * 32768
+    for size, refused in ((32767, False), (32768, True)):
+        data = uvarint(size + 1) + text[:size] + b"\0" * 4 + b"\1\0\0"
+        if refused:
+            with pytest.raises(MessageError, match="a string of 32768 bytes") as caught:
+                decode(types.HeartbeatRequest, 4, data)
+            assert caught.value.field == "GroupId"
+        else:
+            assert len(decode(types.HeartbeatRequest, 4, data).group_id) == size
 
 
 def test_the_first_number_that_does_not_fit_is_named():
