@@ -384,9 +384,7 @@ def test_output_encoding_without_blocks_and_arrows(tmp_path):
         assert done.stdout.isascii()
 
 
-@pytest.mark.parametrize(
-    "arguments", (("--help",), ("topic", "list"), ("topic", "describe", "golden"))
-)
+@pytest.mark.parametrize("arguments", (("--help",), ("topic", "list")))
 def test_what_opens_no_log_loads_nothing_of_logs(arguments):
     loaded = modules_after(*arguments, data_dir=GOLDEN / "segments" / "data")
     rooms = {name.split(".")[1] for name in loaded if name.startswith("logstore.")}
