@@ -94,6 +94,25 @@ def test_a_clean_restart_walks_the_end_of_the_log_once(world, monkeypatch):
     assert log.log_end_offset == 20
 
 
+def test_what_a_rebuilt_index_cuts_off_is_not_the_end_that_was_walked(world):
+    """The walk goes by headers; recovery, which a damaged index asks for, by the bytes."""
+    log = world.log(index_interval_bytes=60)
+    fill(log, 5)
+    path = log.active_segment.log_path
+    log.close()
+    data = bytearray(read_bytes(world.fs, path))
+    data[-1] ^= 1
+    file = world.fs.open(path, write=True)
+    file.write_at([bytes(data)], 0)
+    file.close()
+    damaged = world.fs.open(path.removesuffix(".log") + ".txnindex", create=True)
+    damaged.append([b"abc"])
+    damaged.close()
+    log = world.log(index_interval_bytes=60)
+    assert actions_of(log) == ["rebuilt_index", "truncated_tail"]
+    assert (log.log_end_offset, offsets_in(log)) == (4, [0, 1, 2, 3])
+
+
 def test_appends_go_on_in_the_segment_they_left(world):
     """Indexes have room again; the roll clock starts at the first batch's time."""
     log = world.log(segment_ms=1000)
