@@ -15,10 +15,10 @@ _RECORDS = 400
 
 @command("warmup", examples=["logstore warmup"])
 def warmup(settings: Settings) -> None:
-    """Compile the kernels, so that the first append or cleaning does not wait for it.
+    """Compile the kernels, so that no large append, read or cleaning waits for it.
 
-    The compiled code is kept beside the installation, or in the user's cache if that is not
-    writable, and serves until the program or its libraries change.
+    The compiled code is kept beside the installation, in ~/.cache/logstore if that is read-only, or
+    where NUMBA_CACHE_DIR says. It serves all processes until the program or its libraries change.
     """
     from logstore import jit
     from logstore.broker import Broker
