@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from logstore.bench.measuring import Run, Sample, in_turn
@@ -131,6 +133,8 @@ SIZES = {"64MiB": 64 * MIB, "256MiB": 256 * MIB, "1GiB": GIB, "4GiB": 4 * GIB, "
 VALUES = {"100B": 100, "1KiB": KIB, "10KiB": 10 * KIB}
 CODECS = ("gzip", "snappy", "lz4", "zstd")
 BATCH_BYTES = 16 * KIB
+MEMORY_FILES = Path("/dev/shm")
+"""Linux's file system in memory; elsewhere such lines are made on the disk."""
 
 
 def shape_of(value_bytes: int, survivors: float, **others: Any) -> LogShape:
@@ -144,6 +148,7 @@ def jobs() -> Iterator[Job]:
     for name, (title, shape) in FIVE_LOGS.items():
         yield Job((name,), True, partial(clean_line, name, title, shape))
     yield from _kinds()
+    yield from _in_memory()
     yield from _axes()
     yield from _tails_and_sizes()
 
@@ -163,6 +168,32 @@ def _kinds() -> Iterator[Job]:
             name, title = f"strategy/{strategy}-{value}", f"{value} values, strategy {strategy}"
             shape = shape_of(size, 0.12, strategy=strategy)
             yield Job((name,), False, partial(clean_line, name, title, shape, part=4))
+
+
+def _in_memory() -> Iterator[Job]:
+    """Yield logs on a file system in memory, where no disk hides what the kernels take."""
+    for value, survivors, batch in (
+        *(
+            ("100B", 10, "16KiB"),
+            ("100B", 90, "16KiB"),
+            ("1KiB", 10, "16KiB"),
+            ("1KiB", 90, "16KiB"),
+        ),
+        *(("100B", 10, "one"), ("100B", 90, "one")),
+    ):
+        shape = shape_of(VALUES[value], survivors / 100)
+        if batch == "one":
+            shape = replace(shape, batch_records=1)
+        name = f"tmpfs/{value}-{survivors}-{batch}"
+        title = f"{value} values, {survivors} % survive, {batch} batches, files in memory"
+        yield Job((name,), False, partial(_line_in_memory, name, title, shape))
+
+
+def _line_in_memory(name: str, title: str, shape: LogShape, setting: Setting) -> Iterator[Line]:
+    place = MEMORY_FILES if MEMORY_FILES.is_dir() else setting.scratch
+    warmed_kafka(setting)  # before the setting is copied, so that there is one of it
+    with tempfile.TemporaryDirectory(prefix="logstore-bench-", dir=place) as scratch:
+        yield from clean_line(name, title, shape, replace(setting, scratch=Path(scratch)))
 
 
 def _axes() -> Iterator[Job]:

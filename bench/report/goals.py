@@ -45,6 +45,11 @@ GOALS = {
     },
     "mixed/100B": Goal(8, 12),
     "mixed/1KiB": Goal(3, 5),
+    **{
+        f"tmpfs/{name}": Goal(12, 15)
+        for name in ("100B-10-16KiB", "100B-90-16KiB", "100B-10-one", "100B-90-one")
+    },
+    **{f"tmpfs/{name}": Goal(4, 6) for name in ("1KiB-10-16KiB", "1KiB-90-16KiB")},
     "threads/2": Goal(1.6, 1.9),
     "memory/64MiB": _figure(16),
     "memory/256MiB": _figure(16),

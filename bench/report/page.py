@@ -15,6 +15,7 @@ GROUPS = {
     "codec": "Cleaning compressed batches",
     "mixed": "Cleaning mixed logs",
     "strategy": "Other strategies",
+    "tmpfs": "Cleaning, files in memory",
     "axes": "Cleaning, axis by axis",
     "tail": "Cleaning beside a clean tail",
     "size": "Cleaning by size of the log",

@@ -1,6 +1,8 @@
 """The measuring core: turns, warm-ups, and what a stopwatch counts."""
 
 import gc
+import threading
+import time
 
 from logstore.bench.measuring import Sample, Stopwatch, in_turn, no_collection, timed
 
@@ -21,19 +23,21 @@ def test_contestants_take_turns_and_warm_ups_do_not_count():
     assert samples == {"a": [Sample(3, 0), Sample(5, 0)], "b": [Sample(4, 0), Sample(6, 0)]}
 
 
-def test_a_stopwatch_counts_the_cpu_of_every_thread():
-    import threading
+def test_a_stopwatch_counts_the_cpu_of_every_thread_and_no_more():
+    spent = []
 
     def work():
-        sum(range(2_000_000))
+        began = time.thread_time()
+        sum(range(200_000))
+        spent.append(time.thread_time() - began)
 
-    with Stopwatch() as idle:
-        pass
+    before = time.process_time()
     with Stopwatch() as watch:
         thread = threading.Thread(target=work)
         thread.start()
         thread.join()
-    assert watch.sample.cpu_s > idle.sample.cpu_s
+    around = time.process_time() - before
+    assert 0 < spent[0] <= watch.sample.cpu_s <= around
     assert watch.sample.wall_s > 0
 
 
