@@ -1,7 +1,7 @@
 """Errors as values: each can be copied, and sent to another process, with its fields."""
 
 import copy
-import importlib
+import importlib.util
 import inspect
 import pickle
 import pkgutil
@@ -62,7 +62,10 @@ def filled(kind):
 
 def test_the_classes_are_found():
     names = {each.__name__ for each in CLASSES}
-    assert {"OffsetOutOfRangeError", "OverflowedSegmentError", "FileChangedError"} <= names
+    expected = {"OffsetOutOfRangeError", "OverflowedSegmentError"}
+    if importlib.util.find_spec("pyspark") is not None:
+        expected.add("FileChangedError")  # of the data source
+    assert expected <= names
     assert len(names) > 40
 
 
