@@ -147,7 +147,6 @@ class Compiled:
 
     call: Callable[..., Any]
     marks: Mapping[int, list[tuple[int, str]]]
-    source: str
 
     def place(self, error: BaseException) -> tuple[str, int | None]:
         """Return the field, and the position if there is one, at which a call failed."""
@@ -202,7 +201,7 @@ class _Source:
                 self.names[f"{name}u"], self.names[f"{name}p"] = packer.unpack_from, packer.pack
         exec(compile(text, where, "exec"), self.names, found)
         (call,) = found.values()
-        return Compiled(call, self.marks, text)
+        return Compiled(call, self.marks)
 
     def is_flexible(self, field: Field | None = None) -> bool:
         return self.version in self.schema.flexible and not (field and field.inflexible)
