@@ -138,6 +138,12 @@ class Kernel(Generic[P, R]):
             self._plain = cast("Callable[P, R]", _plain_twin(self._function))
         return self._plain
 
+    def entry_for(self, *args: object) -> Callable[..., R] | None:
+        """Return what was compiled for arguments of these kinds, and takes no others; or None."""
+        if self._outer is None:
+            return None
+        return cast("Callable[..., R]", self._outer.entry_for(*args))
+
     def _choose(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if MODE != PYTHON and self.group.is_hot:
             from logstore.jit.machine import KernelDispatcher
@@ -156,6 +162,44 @@ class Kernel(Generic[P, R]):
 
             self._inner = InnerDispatcher(self._function, inline=self._is_inline)
         return self._inner._numba_type_
+
+
+class Bound(Generic[R]):
+    """A kernel and the last of its arguments, to be called over and over with the first of them.
+
+    numba looks at every array in every named tuple of every call, which takes longer than a small
+    kernel runs; here that is done once.
+
+    Parameters
+    ----------
+    function : kernel
+        What runs.
+    arguments : any
+        The last of its arguments, always these.
+    """
+
+    __slots__ = ("_arguments", "_entry", "_kernel", "_kinds")
+
+    def __init__(self, function: Callable[..., R], *arguments: object) -> None:
+        self._kernel = cast("Kernel[..., R]", function)
+        self._arguments = arguments
+        self._kinds: list[object] = []
+        self._entry: Callable[..., R] | None = None
+
+    def __call__(self, *arrays: NDArray[Any]) -> R:
+        """Run the kernel with arrays as its first arguments."""
+        entry = self._entry
+        # What was compiled for other kinds of arrays would take these for those.
+        if entry is not None and [_kind_of(each) for each in arrays] == self._kinds:
+            return entry(*arrays, *self._arguments)
+        result = self._kernel(*arrays, *self._arguments)
+        self._entry = self._kernel.entry_for(*arrays, *self._arguments)
+        self._kinds = [_kind_of(each) for each in arrays]
+        return result
+
+
+def _kind_of(array: NDArray[Any]) -> tuple[object, int, int]:
+    return array.dtype, array.ndim, array.flags.num
 
 
 class Instruction:

@@ -40,6 +40,11 @@ class KernelDispatcher(CPUDispatcher):
         if cache_dir() is not None:
             self._cache = _KernelCache(function, files)
 
+    def entry_for(self, *args: Any) -> Any:
+        """Return the compiled function for arguments of these types; None if there is none."""
+        found: Any = self.overloads.get(tuple(map(self.typeof_pyval, args)))
+        return None if found is None else found.entry_point
+
     def compile(self, signature: Any) -> Any:
         """Compile for a signature, or load what was compiled before."""
         with self._files.being_made(), _no_garbage():

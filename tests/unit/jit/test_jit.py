@@ -248,3 +248,50 @@ def test_the_command_line_says_what_it_compiles(capsys):
         stop_messages()
     jit.logger.info("nobody hears of this")
     assert capsys.readouterr() == ("", "note: compiling the kernels of toy, about 5 s\n")
+
+
+# --- bound to its last arguments ----------------------------------------------------------------
+
+
+def least_of(data, factor):
+    least = data[0]
+    for value in data:
+        least = min(least, value)
+    return least * factor
+
+
+def test_a_bound_kernel_gives_what_the_kernel_gives(room):
+    bound = jit.Bound(room(least_of), 3)
+    assert bound(np.array([5, 4, 9], np.int64)) == 12
+    assert bound(np.array([-1, 4], np.int64)) == -3
+
+
+@WITHOUT_COMPILER
+def test_a_bound_kernel_looks_at_kinds_of_arguments_once(room, monkeypatch):
+    kernel = room(least_of)
+    jit.compile_always()
+    bound = jit.Bound(kernel, 3)
+    assert bound(np.array([5, 4, 9], np.int64)) == 12
+    monkeypatch.setattr(kernel, "_run", lambda *_: pytest.fail("looked again"))
+    assert bound(np.array([7], np.int64)) == 21
+
+
+@WITHOUT_COMPILER
+@pytest.mark.parametrize(
+    "other",
+    (
+        np.array([200, 3], np.uint8),
+        np.array([2.5, 7.0]),
+        np.arange(9, dtype=np.int64)[4::2],
+        np.frombuffer(bytes(range(8)), np.int64),
+    ),
+    ids=("narrower", "fractions", "with gaps", "read-only"),
+)
+def test_arrays_of_another_kind_never_meet_what_was_compiled_for_the_first(room, other):
+    kernel = room(least_of)
+    jit.compile_always()
+    bound = jit.Bound(kernel, 3)
+    one = np.array([5, 4, 9], np.int64)
+    for _ in range(2):
+        assert bound(one) == 12
+        assert bound(other) == other.min() * 3
