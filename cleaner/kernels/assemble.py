@@ -9,6 +9,7 @@ from logstore.cleaner.kernels.table import (
     COL_FIRST_KEPT,
     COL_FORM,
     COL_KEPT,
+    COL_LAST_OFFSET,
     COL_OUT_BASE_TIMESTAMP,
     COL_OUT_HORIZON,
     COL_OUT_MAX_TIMESTAMP,
@@ -47,6 +48,7 @@ from logstore.record.layout import (
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
 )
+from logstore.segment.kernels import EXTENT_LAST_OFFSET, EXTENT_MAX_TIMESTAMP, EXTENT_SIZE
 from logstore.types import NO_TIMESTAMP
 
 _ATTRIBUTES_BUT_HORIZON = CODEC_MASK | TIMESTAMP_TYPE_BIT | TRANSACTIONAL_BIT | CONTROL_BIT
@@ -109,28 +111,41 @@ def assemble_batches(
     kept_starts: Int64s,
     out: Bytes,
     position: int,
-) -> tuple[int, int, int]:
+    extents: Int64s,
+    filled: int,
+) -> tuple[int, int, int, int]:
     """Write the surviving batches of the rows from the first on to `out` from `position` on.
 
     `out` holds at least the sum of `COL_OUT_SIZE`, which becomes exact. Neighbours that stay as
     they are are copied at once.
 
+    Parameters
+    ----------
+    extents : (n, EXTENT_COLUMNS) int64, out
+        From row `filled` on: last offset, largest timestamp and size of each batch written.
+
     Returns
     -------
-    (status, row, position)
+    (status, row, position, filled)
         `OK` with the number of rows; `COMPRESSED` with the row of a rebuilt batch that needs its
-        codec: the caller writes that one and goes on behind it.
+        codec: the caller writes that one and goes on behind it, its extent being there.
     """
     data = borrowed(data)
     table = borrowed(table)
     kept_starts = borrowed(kept_starts)
     out = borrowed(out)
+    extents = borrowed(extents)
     run_start = run_end = np.int64(0)
     for index in range(first_row, len(table)):
         row = table[index]
         form = row[COL_FORM]
         if form == FORM_DROPPED:
             continue
+        extent = extents[filled]
+        filled += 1
+        extent[EXTENT_LAST_OFFSET] = row[COL_LAST_OFFSET]
+        extent[EXTENT_MAX_TIMESTAMP] = row[COL_OUT_MAX_TIMESTAMP]
+        extent[EXTENT_SIZE] = row[COL_SIZE]
         if form == FORM_VERBATIM:
             if row[COL_POSITION] != run_end:
                 position = copy_bytes(data, run_start, run_end, out, position)
@@ -144,8 +159,9 @@ def assemble_batches(
             position = write_header(data, row, out, start, start + HEADER_SIZE)
         else:
             if row[COL_ATTRIBUTES] & CODEC_MASK:
-                return COMPRESSED, index, position
+                return COMPRESSED, index, position, filled
             end = write_kept_records(data, row, kept_starts, out, start + HEADER_SIZE)
             position = write_header(data, row, out, start, end)
-        row[COL_OUT_SIZE] = position - start
-    return OK, len(table), copy_bytes(data, run_start, run_end, out, position)
+        extent[EXTENT_SIZE] = row[COL_OUT_SIZE] = position - start
+    position = copy_bytes(data, run_start, run_end, out, position)
+    return OK, len(table), position, filled

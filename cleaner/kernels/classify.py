@@ -83,7 +83,8 @@ FATES = 6
 
 TALLY_READ = FATES
 TALLY_WRITTEN = FATES + 1
-TALLIES = FATES + 2
+TALLY_BOUND = FATES + 2  # of the last chunk: bytes that assembling it takes at most
+TALLIES = FATES + 3
 
 GROUP_RECORDS = 256
 """Records that are hashed and looked for together, as far as batches allow."""
@@ -109,7 +110,7 @@ class Judging(NamedTuple):
     codes: Bytes  # (n,): fates of the records that are looked up, one batch after another
     kept_starts: Int64s  # (n,): where each kept record begins, one batch after another
     keys: Keys  # room for GROUP_RECORDS, or those of the largest batch
-    tally: Int64s  # (TALLIES,): records by fate, read and written; added to
+    tally: Int64s  # (TALLIES,): records by fate, read and written, added to; TALLY_BOUND
 
 
 class Kept(NamedTuple):
@@ -405,6 +406,7 @@ def classify_batches(
     next_hash = 0
     next_code = 0
     next_kept = np.int64(0)
+    bound = np.int64(0)
     for index in range(len(table)):
         row = table[index]
         count = row[COL_RECORD_COUNT]
@@ -436,4 +438,6 @@ def classify_batches(
         tally[TALLY_WRITTEN] += kept.records
         next_kept += kept.records
         choose_form(row, kept, rules.new_horizon_ms)
+        bound += row[COL_OUT_SIZE]
+    tally[TALLY_BOUND] = bound
     return OK, len(table)

@@ -7,7 +7,7 @@ Positions are bytes from the start of `data`, ends exclusive.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -107,16 +107,15 @@ _CONTROL_KEY_SIZE_MIN = 4
 _CONTROL_TYPE_POSITION = 2  # in the key, after its version
 
 
-class Place(NamedTuple):
-    """Which offsets belong to a chunk."""
-
-    next_offset: int  # the least that its first batch may begin with
-    last_offset: int  # the greatest that any may end with
-
-
 @kernel
 def scan_batches(
-    data: Bytes, end: int, check_crc: bool, place: Place, table: Int64s, sums: Int64s
+    data: Bytes,
+    end: int,
+    check_crc: bool,
+    least_offset: int,
+    greatest_offset: int,
+    table: Int64s,
+    sums: Int64s,
 ) -> Any:
     """Walk the whole batches of `data[:end]` into `table`, verifying each.
 
@@ -125,8 +124,8 @@ def scan_batches(
     check_crc : bool
         Whether to compare the stored CRC-32C; lengths, magic, record count and offsets are always
         checked.
-    place : Place
-        Offsets rise from batch to batch within it.
+    least_offset, greatest_offset : int
+        What the first batch may begin with and the last one end with; between, offsets rise.
     table : (rows, TABLE_COLUMNS) int64, out
     sums : (SUMS,) int64, out
         Over the rows that were filled.
@@ -141,7 +140,7 @@ def scan_batches(
     data = borrowed(data)
     rows = 0
     position = 0
-    next_offset = np.int64(place.next_offset)
+    next_offset = np.int64(least_offset)
     attributes_or = producers = records = largest = np.int64(0)
     unfit = -1
     status = OK
@@ -176,7 +175,7 @@ def scan_batches(
                 status = DAMAGED
                 break
         last_offset = base_offset + last_offset_delta
-        if base_offset < next_offset or last_offset > place.last_offset:
+        if base_offset < next_offset or last_offset > greatest_offset:
             status = MISPLACED
             break
         next_offset = last_offset + 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from logstore import jit
 from logstore.cleaner import kernels
 from logstore.cleaner.errors import OffsetMapFullError
 from logstore.cleaner.passes.chunks import Chunk, ChunkReader, end_of
@@ -52,9 +53,12 @@ def new_map(
     )  # fmt: skip
 
 
-def _map_chunk(
-    chunk: Chunk, key_map: KeyMap, build: kernels.Build, block: kernels.KeyBlock
-) -> bool:
+def _mapping(key_map: KeyMap, build: kernels.Build) -> jit.Bound[tuple[int, int]]:
+    """Return what fills a map from the bytes and the table of a chunk."""
+    return jit.Bound(kernels.map_batches, key_map.arrays, build, kernels.KeyBlock.empty())
+
+
+def _map_chunk(chunk: Chunk, mapping: jit.Bound[tuple[int, int]]) -> bool:
     """Let a chunk's records compete; False if the map was full before the chunk ended.
 
     Raises
@@ -62,7 +66,7 @@ def _map_chunk(
     CorruptRecordError, UnsupportedFormatError
         A batch is damaged.
     """
-    status, row = kernels.map_batches(chunk.data, chunk.table, key_map.arrays, build, block)
+    status, row = mapping(chunk.data, chunk.table)
     if status == kernels.DAMAGED:
         chunk.refuse(row)
     return status != kernels.MAP_FULL
@@ -104,7 +108,6 @@ class MapBuild:
         self._map = key_map
         self._reader = reader
         self._strategy = kernel_strategy(strategy or Strategy())
-        self._block = kernels.KeyBlock.empty()
         self.bytes_read = 0
         self.full = False
 
@@ -143,13 +146,14 @@ class MapBuild:
         transactions = TransactionState()
         transactions.add_aborted(self._aborted.between(self._start, self._end))
         build = kernels.Build(self._strategy, self._start, self._end, insert=True)
+        mapping = _mapping(key_map, build)
         for segment in self._log.segments.between(self._start, self._end):
             end = end_of(segment, self._log)
             position = segment.indexed_position(self._start)
             for chunk in self._reader.chunks(segment, end, position):
                 yield chunk.size_bytes
                 transactions.judge(chunk)
-                if not _map_chunk(chunk, key_map, build, self._block):
+                if not _map_chunk(chunk, mapping):
                     self._stop()
                     return
                 self.bytes_read += chunk.size_bytes
@@ -177,10 +181,12 @@ class MapBuild:
         transactions = TransactionState()
         transactions.add_aborted(self._aborted.between(offset, self._start))
         end, position = end_of(segment, self._log), segment.indexed_position(offset)
-        build = kernels.Build(self._strategy, offset, self._start, insert=True)
+        mapping = _mapping(
+            self._map, kernels.Build(self._strategy, offset, self._start, insert=True)
+        )
         for chunk in self._reader.chunks(segment, end, position):
             transactions.judge(chunk)
-            _map_chunk(chunk, self._map, build, self._block)
+            _map_chunk(chunk, mapping)
             if chunk.last_offset >= offset:
                 break
         self._map.state.forget_counts()
@@ -214,7 +220,6 @@ class SeedPass:
         self._map = key_map
         self._reader = reader
         self._strategy = kernel_strategy(strategy)
-        self._block = kernels.KeyBlock.empty()
         self.bytes_read = 0
         self.verified: set[int] = set()
         self._messages_before = key_map.state.messages
@@ -250,7 +255,9 @@ class SeedPass:
             A batch is damaged.
         """
         latest_offset = self._map.latest_offset
-        build = kernels.Build(self._strategy, self._start, self._end, insert=False)
+        mapping = _mapping(
+            self._map, kernels.Build(self._strategy, self._start, self._end, insert=False)
+        )
         for segment in self._segments:
             end = end_of(segment, self._log)
             # One state a segment: where others are passed over, so are their markers.
@@ -260,7 +267,7 @@ class SeedPass:
             for chunk in self._reader.chunks(segment, end):
                 yield chunk.size_bytes
                 transactions.judge(chunk)
-                _map_chunk(chunk, self._map, build, self._block)
+                _map_chunk(chunk, mapping)
                 self.bytes_read += chunk.size_bytes
                 if chunk.last_offset >= self._end - 1:
                     break

@@ -163,9 +163,7 @@ class ChunkReader:
         position = start
         next_offset = segment.base_offset
         while position < segment.size_bytes:
-            chunk = self._read(
-                segment, position, kernels.Place(next_offset, end_offset - 1), verify
-            )
+            chunk = self._read(segment, position, next_offset, end_offset, verify)
             if not segment.can_append_offset(chunk.last_offset):
                 raise OverflowedSegmentError(
                     f"{segment.log_path}: offset {chunk.last_offset} is more than 31 bits above "
@@ -178,7 +176,7 @@ class ChunkReader:
         self._shrink()
 
     def _read(
-        self, segment: LogSegment, position: int, place: kernels.Place, verify: bool
+        self, segment: LogSegment, position: int, next_offset: int, end_offset: int, verify: bool
     ) -> Chunk:
         wanted = min(self._io_buffer_bytes, segment.size_bytes - position)
         while True:
@@ -189,13 +187,13 @@ class ChunkReader:
                 self._table = np.empty((rows_max, kernels.TABLE_COLUMNS), np.int64)
             sums = np.empty(kernels.SUMS, np.int64)
             status, rows, end = kernels.scan_batches(
-                self._buffer, count, verify, place, self._table, sums
+                self._buffer, count, verify, next_offset, end_offset - 1, self._table, sums
             )
             if rows:
                 chunk = Chunk(segment, position, int(end), self._buffer, self._table[:rows], sums)
                 return self._finish(chunk)
             if status == kernels.MISPLACED:
-                raise self._misplaced(segment, position, place)
+                raise self._misplaced(segment, position, next_offset, end_offset)
             if status != kernels.OK or count < wanted:
                 raise_damage(segment, position)
             wanted = self._grow(segment, position, count)
@@ -216,17 +214,17 @@ class ChunkReader:
             self._buffer = np.empty(self._io_buffer_bytes, np.uint8)
 
     def _misplaced(
-        self, segment: LogSegment, position: int, place: kernels.Place
+        self, segment: LogSegment, position: int, next_offset: int, end_offset: int
     ) -> CorruptRecordError:
         """Return the error of the batch that the buffer begins with."""
         header = BatchHeader.unpack_from(self._buffer[:HEADER_SIZE].tobytes())
         return CorruptRecordError(
             f"a batch of offsets {header.base_offset} to {header.last_offset} stands where "
-            f"offsets from {place.next_offset} up to {place.last_offset + 1} belong",
+            f"offsets from {next_offset} up to {end_offset} belong",
             path=segment.log_path,
             position=position,
             check="offsets",
-            expected=place.last_offset + 1,
+            expected=end_offset,
             found=header.last_offset,
         )
 

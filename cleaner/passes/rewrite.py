@@ -7,11 +7,13 @@ were compressed before, and appends to the destination.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from logstore import jit
 from logstore.cleaner import kernels
 from logstore.cleaner.passes.chunks import Chunk, ChunkReader, end_of
 from logstore.cleaner.passes.transactions import (
@@ -23,6 +25,7 @@ from logstore.cleaner.passes.version_map import kernel_strategy
 from logstore.cleaner.strategy import Strategy
 from logstore.record.codecs import Codec, compress
 from logstore.record.layout import CODEC_MASK, HEADER_SIZE
+from logstore.segment.kernels import EXTENT_COLUMNS, EXTENT_SIZE, find_index_entries
 from logstore.segment.segment import LogSegment
 from logstore.types import INT64_MAX, NO_OFFSET
 
@@ -125,9 +128,11 @@ class Rewriter:
             kernels.Keys.room_for(kernels.GROUP_RECORDS),
             np.zeros(kernels.TALLIES, np.int64),
         )
+        self._judge = self._bound()
         self._out = np.empty(OUT_BYTES, np.uint8)
         self._filled = 0
-        self._extents: list[NDArray[np.int64]] = []
+        self._extents = np.empty((1024, EXTENT_COLUMNS), np.int64)
+        self._extents_filled = 0
         self._transactions = TransactionState()
         self._aborted = AbortedTransactions(log)
         self.bytes_read = 0
@@ -182,9 +187,7 @@ class Rewriter:
             last_of_round = table[:, kernels.COL_LAST_OFFSET] == self._upper_bound_offset - 1
             table[last_of_round, kernels.COL_VERDICT] = kernels.VERDICT_RETAIN_EMPTY
         self._reserve_records(chunk)
-        status, row = kernels.classify_batches(
-            chunk.data, table, self._map.arrays, self._rules, self._judging
-        )
+        status, row = self._judge(chunk.data, table)
         if status == kernels.DAMAGED:
             chunk.refuse(row)
         if self._observer is not None:
@@ -207,26 +210,38 @@ class Rewriter:
             )
         if largest > len(judging.keys.starts):
             judging = judging._replace(keys=kernels.Keys.room_for(largest))
-        self._judging = judging
+        if judging is not self._judging:
+            self._judging = judging
+            self._judge = self._bound()
+
+    def _bound(self) -> jit.Bound[tuple[int, int]]:
+        """Return what judges the bytes and the table of a chunk."""
+        return jit.Bound(kernels.classify_batches, self._map.arrays, self._rules, self._judging)
 
     def _assemble(self, chunk: Chunk, destination: LogSegment | None) -> int:
         """Write the chunk's survivors behind what waits to be written; return their bytes."""
         table = chunk.table
-        bound = int(table[:, kernels.COL_OUT_SIZE].sum())
+        bound = int(self._judging.tally[kernels.TALLY_BOUND])
         if self._filled + bound > len(self._out):
             self._flush(destination)
         if bound > len(self._out):
             self._out = np.empty(bound, np.uint8)
+        if self._extents_filled + len(table) > len(self._extents):
+            extents = np.empty((2 * (self._extents_filled + len(table)), EXTENT_COLUMNS), np.int64)
+            extents[: self._extents_filled] = self._extents[: self._extents_filled]
+            self._extents = extents
         row = 0
         start = position = self._filled
         while True:
-            status, row, position = kernels.assemble_batches(
+            status, row, position, self._extents_filled = kernels.assemble_batches(
                 chunk.data,
                 table,
                 row,
                 self._judging.kept_starts,
                 self._out,
                 position,
+                self._extents,
+                self._extents_filled,
             )
             if status == kernels.OK:
                 break
@@ -239,21 +254,20 @@ class Rewriter:
                 self._out = grown
             self._out[end - len(body) : end] = np.frombuffer(body, np.uint8)
             kernels.write_header(chunk.data, table[row], self._out, position, end)
-            table[row, kernels.COL_OUT_SIZE] = end - position
+            self._extents[self._extents_filled - 1, EXTENT_SIZE] = end - position
             position = end
             row += 1
         self._filled = int(position)
-        if position > start:
-            self._extents.append(_extents(table))
         return self._filled - start
 
     def _flush(self, destination: LogSegment | None) -> None:
         """Append what waits to be written; without a destination forget it."""
         if destination is not None and self._filled:
-            extents = np.concatenate(self._extents)
-            destination.append_columns(extents, [memoryview(self._out)[: self._filled]])  # type: ignore[arg-type]
-        self._filled = 0
-        self._extents.clear()
+            if jit.pays(kernels.assemble_batches, 0):  # numba is there, and the work is large
+                jit.pays(find_index_entries, inf)
+            waiting = memoryview(self._out)[: self._filled]  # type: ignore[arg-type]  # a buffer
+            destination.append_columns(self._extents[: self._extents_filled], [waiting])
+        self._filled = self._extents_filled = 0
         if len(self._out) > OUT_BYTES:
             self._out = np.empty(OUT_BYTES, np.uint8)
 
@@ -270,11 +284,3 @@ def fates_unread(table: NDArray[np.int64]) -> NDArray[np.uint8]:
     """Return the fate, by row, of records that were discarded without being parsed."""
     aborted = table[:, kernels.COL_DISCARD] == kernels.DISCARD_ABORTED
     return np.where(aborted, np.uint8(kernels.ABORTED), np.uint8(kernels.CONTROL_EXPIRED))
-
-
-def _extents(table: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the extents of the batches that were written."""
-    written = table[table[:, kernels.COL_FORM] != kernels.FORM_DROPPED]
-    columns = (kernels.COL_LAST_OFFSET, kernels.COL_OUT_MAX_TIMESTAMP, kernels.COL_OUT_SIZE)
-    extents: NDArray[np.int64] = np.ascontiguousarray(written[:, columns])
-    return extents

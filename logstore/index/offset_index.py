@@ -73,33 +73,36 @@ class OffsetIndex(SparseIndex):
             )
         self._put((relative_offset, position))
 
-    def append_rows(self, offsets: NDArray[np.int64], positions: NDArray[np.int64]) -> None:
+    def append_rows(self, rows: NDArray[np.int64]) -> None:
         """Add entries in one write; see `append`.
+
+        Parameters
+        ----------
+        rows : (n, 2) int64
+            Offsets and positions.
 
         Raises
         ------
         SegmentOverflowError, InvalidOffsetError
             As `append`, if any of the entries cannot be added; none was.
         """
-        import numpy as np
-
-        if not len(offsets):
+        if not len(rows):
             return
-        if self.entries + len(offsets) > self.max_entries:
-            raise SegmentOverflowError(f"{self._path}: no room for {len(offsets)} entries more")
-        self._relative_offset(int(offsets[0]))
-        self._relative_offset(int(offsets[-1]))
-        if positions.min() < 0 or positions.max() > INT32_MAX:
+        if self.entries + len(rows) > self.max_entries:
+            raise SegmentOverflowError(f"{self._path}: no room for {len(rows)} entries more")
+        (first, position), (last, last_position) = rows[0].tolist(), rows[-1].tolist()
+        self._relative_offset(first)
+        self._relative_offset(last)
+        if not 0 <= position <= last_position <= INT32_MAX:
             raise SegmentOverflowError(
-                f"{self._path}: position {positions.max()} is not within 2^31-1"
+                f"{self._path}: positions {position} to {last_position} are not within 2^31-1"
             )
-        rises = bool((offsets[1:] > offsets[:-1]).all())
-        if not rises or (self._last is not None and offsets[0] <= self.last_offset):
+        rise = bool((rows[1:, 0] > rows[:-1, 0]).all())
+        if not rise or (self._last is not None and first <= self.last_offset):
             raise InvalidOffsetError(
-                f"{self._path}: offsets from {offsets[0]} on do not rise above {self.last_offset}"
+                f"{self._path}: offsets from {first} on do not rise above {self.last_offset}"
             )
-        rows = np.column_stack([offsets - self._base_offset, positions])
-        self._put_rows(rows.astype(">i4").tobytes())
+        self._put_rows((rows - (self._base_offset, 0)).astype(">i4").tobytes())
 
     def lookup(self, target_offset: int) -> OffsetPosition:
         """Find the greatest indexed offset not above `target_offset`.

@@ -8,11 +8,11 @@ within the bytes that were published to them.
 from __future__ import annotations
 
 import logging
-from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from logstore import jit
 from logstore.errors import (
     CorruptRecordError,
     InvalidOffsetError,
@@ -55,6 +55,9 @@ __all__ = [
 ]
 
 logger = logging.getLogger(__name__)
+
+_BATCH_SECONDS = 10e-6
+"""What `find_index_entries` takes of a batch in Python, about."""
 
 COPY_BYTES = 1 << 20
 """Bytes that `append_from_file` copies at a time; a larger batch is copied alone."""
@@ -217,14 +220,18 @@ class LogSegment(SegmentFiles):
 
         Parameters
         ----------
-        extents : (n, 3) int64
-            As `BatchExtent`, a row a batch.
+        extents : (n, EXTENT_COLUMNS) int64
+            As `BatchExtent`, a row a batch; see `kernels`.
         """
+        import numpy as np
+
+        from logstore.segment import kernels
+
         position = self.size_bytes
         if not len(extents):
             return position
         first_offset, first_timestamp, _ = extents[0].tolist()
-        last_offset = int(extents[-1, 0])
+        last_offset = int(extents[-1, kernels.EXTENT_LAST_OFFSET])
         if not self.can_append_offset(last_offset):
             raise SegmentOverflowError(
                 f"offset {last_offset} does not fit segment {self.base_offset}"
@@ -232,39 +239,28 @@ class LogSegment(SegmentFiles):
         largest = self._max_timestamp
         if largest is None:
             largest = self.time_index.last_entry
-        starts = position + extents[:, 2].cumsum() - extents[:, 2]
-        size_bytes = int(starts[-1] + extents[-1, 2])
-        rows = self._rows_to_index(starts)
-        times = _largest_so_far(extents, largest)
+        jit.pays(kernels.find_index_entries, len(extents) * _BATCH_SECONDS)
+        counters = np.array([self._bytes_since_last_index_entry, *largest], np.int64)
+        entries = np.empty((len(extents), kernels.ENTRY_COLUMNS), np.int64)
+        rows, size_bytes = kernels.find_index_entries(
+            extents, position, self.index_interval_bytes, counters, entries
+        )
         try:
             self._write(buffers, position)
-            self._append_entries(extents[rows, 0], starts[rows], times[rows])
+            self._append_entries(entries[:rows])
         except OSError:
             self._take_back(position, first_offset if rows else None)
             raise
-        counter = size_bytes - int(starts[rows[-1]]) if rows else size_bytes - position
-        if not rows:
-            counter += self._bytes_since_last_index_entry
-        self._publish(
-            position, first_timestamp, size_bytes, counter, TimestampOffset(*times[-1].tolist())
-        )
+        counter, timestamp, offset = counters.tolist()
+        largest = TimestampOffset(timestamp, offset)
+        self._publish(position, first_timestamp, int(size_bytes), counter, largest)
         return position
 
-    def _rows_to_index(self, starts: NDArray[np.int64]) -> list[int]:
-        """Return which of batches get an entry, by where they begin. O(entries * log batches)."""
-        positions = starts.tolist()
-        interval = self.index_interval_bytes
-        row = bisect_right(positions, positions[0] + interval - self._bytes_since_last_index_entry)
-        rows = []
-        while row < len(positions):
-            rows.append(row)
-            row = bisect_right(positions, positions[row] + interval, row + 1)
-        return rows
-
-    def _append_entries(
-        self, offsets: NDArray[np.int64], positions: NDArray[np.int64], times: NDArray[np.int64]
-    ) -> None:
+    def _append_entries(self, entries: NDArray[np.int64]) -> None:
         """Append to both sparse indexes as many entries as both have room for."""
+        if not len(entries):
+            return
+        places, times = entries[:, :2], entries[:, 2:]
         is_later = self.time_index.are_later(times[:, 0])
         # As many as fit before either is full; the next append rolls.
         time_room = self.time_index.max_entries - 1 - self.time_index.entries
@@ -272,10 +268,10 @@ class LogSegment(SegmentFiles):
             self.offset_index.max_entries - self.offset_index.entries,
             int((is_later.cumsum() - is_later < time_room).sum()),
         )
-        self.offset_index.append_rows(offsets[:room], positions[:room])
+        self.offset_index.append_rows(places[:room])
         self.time_index.append_rows(times[:room][is_later[:room]])
         if self._rebuilt_index is not None:
-            self._rebuilt_index.append_rows(offsets[:room], positions[:room])
+            self._rebuilt_index.append_rows(places[:room])
 
     def _write(self, buffers: Sequence[Buffer], position: int) -> None:
         if position == 0:
@@ -745,16 +741,3 @@ class LogSegment(SegmentFiles):
         assert self.max_timestamp_so_far.timestamp <= max(largest, NO_TIMESTAMP)
         for entry in self.offset_index:
             assert entry.position < max(self.size_bytes, 1)
-
-
-def _largest_so_far(extents: NDArray[np.int64], largest: TimestampOffset) -> NDArray[np.int64]:
-    """Return, a row a batch, the largest timestamp up to it and the offset that bears it first."""
-    import numpy as np
-
-    before = np.empty(len(extents) + 1, np.int64)
-    before[0] = largest.timestamp
-    np.maximum.accumulate(np.maximum(extents[:, 1], largest.timestamp), out=before[1:])
-    rises = before[1:] > before[:-1]
-    bearer = np.maximum.accumulate(np.where(rises, np.arange(len(extents)), -1))
-    offsets = np.where(bearer < 0, largest.offset, extents[bearer, 0])
-    return np.column_stack([before[1:], offsets])

@@ -1,4 +1,7 @@
-"""Appending by columns writes the files that appending batch by batch writes."""
+"""Appending by columns writes the files that appending batch by batch writes.
+
+Kernels: `find_index_entries`.
+"""
 
 from __future__ import annotations
 
@@ -120,10 +123,10 @@ def offset_index() -> OffsetIndex:
 def test_rows_that_an_offset_index_refuses_leave_it_as_it_was(offsets, positions, error):
     index = offset_index()
     with pytest.raises(error):
-        index.append_rows(offsets, positions)
+        index.append_rows(np.column_stack([offsets, positions]))
     assert list(index) == [(12, 100)]
-    index.append_rows(rows(13, 10 + INT32_MAX), rows(200, INT32_MAX))
-    index.append_rows(rows(), rows())
+    index.append_rows(np.array([(13, 200), (10 + INT32_MAX, INT32_MAX)], np.int64))
+    index.append_rows(np.empty((0, 2), np.int64))
     assert list(index)[1:] == [(13, 200), (10 + INT32_MAX, INT32_MAX)]
     index._check()
 

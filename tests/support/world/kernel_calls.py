@@ -20,15 +20,12 @@ def array(data: bytes) -> np.ndarray:
     return np.frombuffer(bytearray(data), np.uint8)
 
 
-ANYWHERE = kernels.Place(0, INT64_MAX)
-
-
-def scan(data: bytes, *, check_crc: bool = True, rows: int = 200, place: kernels.Place = ANYWHERE):
+def scan(data: bytes, *, check_crc: bool = True, rows: int = 200):
     """Status, table of the whole batches, and the position after them."""
     table = np.empty((rows, kernels.TABLE_COLUMNS), np.int64)
     sums = np.empty(kernels.SUMS, np.int64)
     status, found, position = kernels.scan_batches(
-        array(data), len(data), check_crc, place, table, sums
+        array(data), len(data), check_crc, 0, INT64_MAX, table, sums
     )
     return status, table[:found], position
 
@@ -99,12 +96,13 @@ def classify(
 def assemble(data: np.ndarray, table: np.ndarray, kept_starts: np.ndarray) -> list[bytes]:
     """What each row leaves; a compressed batch to be rebuilt gives its plain section instead."""
     out = np.full(int(table[:, kernels.COL_OUT_SIZE].sum()), 0xAA, np.uint8)
-    row = position = 0
+    extents = np.full((len(table), 3), -1, np.int64)
+    row = position = filled = 0
     outputs: dict[int, bytes] = {}
     while row < len(table):
         first, start = row, position
-        status, row, position = kernels.assemble_batches(
-            data, table, row, kept_starts, out, position
+        status, row, position, filled = kernels.assemble_batches(
+            data, table, row, kept_starts, out, position, extents, filled
         )
         at = start
         for done in range(first, row):
@@ -118,6 +116,11 @@ def assemble(data: np.ndarray, table: np.ndarray, kept_starts: np.ndarray) -> li
             outputs[row] = section[:end].tobytes()
             assert end <= len(section) - HEADER_SIZE
             row += 1
+    written = table[table[:, kernels.COL_FORM] != kernels.FORM_DROPPED]
+    columns = [kernels.COL_LAST_OFFSET, kernels.COL_OUT_MAX_TIMESTAMP]
+    assert extents[:filled, :2].tolist() == written[:, columns].tolist()
+    if not (table[:, kernels.COL_ATTRIBUTES] & CODEC_MASK).any():
+        assert extents[:filled, 2].tolist() == [len(each) for each in outputs.values() if each]
     return [outputs[each] for each in range(len(table))]
 
 

@@ -361,5 +361,6 @@ def test_assemble_batches_hands_a_compressed_batch_back() -> None:
     table[0, kernels.COL_ATTRIBUTES] = 1
     out = np.zeros(200, np.uint8)
     starts = np.zeros(9, np.int64)
-    found = kernels.assemble_batches(array(data), table, 0, starts, out, 5)
-    assert found == (kernels.COMPRESSED, 0, 5)
+    extents = np.zeros((2, 3), np.int64)
+    found = kernels.assemble_batches(array(data), table, 0, starts, out, 5, extents, 0)
+    assert found == (kernels.COMPRESSED, 0, 5, 1)

@@ -17,7 +17,7 @@ from logstore.producers.entry import LastRecord
 from logstore.record.batch import RecordBatch, build_batch
 from logstore.record.codecs import Codec
 from logstore.record.records import Record
-from logstore.types import AbortedTxn
+from logstore.types import INT64_MAX, AbortedTxn
 from tests.support.oracles.cleaner_oracle import empty_batch
 from tests.support.world.builders import abort, batch, commit, data_batch, memory_world
 from tests.support.world.cleaning import (
@@ -31,7 +31,7 @@ from tests.support.world.cleaning import (
     run_pass,
     run_passes,
 )
-from tests.support.world.kernel_calls import ANYWHERE, array
+from tests.support.world.kernel_calls import array
 
 NONE, ABORTED, EXPIRING = (
     kernels.DISCARD_NONE,
@@ -44,7 +44,7 @@ def chunk_of(*batches: bytes) -> Chunk:
     """A chunk as its reader hands it on."""
     data = b"".join(batches)
     table, sums = np.empty((len(batches), kernels.TABLE_COLUMNS), np.int64), np.empty(5, np.int64)
-    kernels.scan_batches(array(data), len(data), True, ANYWHERE, table, sums)
+    kernels.scan_batches(array(data), len(data), True, 0, INT64_MAX, table, sums)
     status, _ = kernels.read_control_types(array(data), table)
     assert status == kernels.OK
     return Chunk(None, 0, len(data), array(data), table, sums)
