@@ -1,16 +1,41 @@
 """The decoders of `dump` beside Kafka's own tool: random records of its own topics."""
 
+import os
+import subprocess
 from random import Random
 
 import pytest
 
 from logstore.inspect.dump import DumpOptions, dump_files
+from logstore.inspect.internal_topics import SHARE_GROUP_STATE_TOPIC
 from logstore.runtime import DiskFileSystem, ReadOnlyFileSystem
 from tests.support.interop.decoded_records import FLAGS, SEGMENT, pairs, segment_of
 from tests.support.interop.dump_tool import kafka_dump
-from tests.support.interop.judge import REQUIRED, Unavailable
+from tests.support.interop.judge import KAFKA_4, REQUIRED, Unavailable, build
+
+DUMP_TOOL_CLASSES = "-Djudge.dump.classpath="
 
 pytestmark = pytest.mark.interop
+
+
+def test_share_groups_are_told_as_by_the_tool_of_kafka_4(kafka4, tmp_path, monkeypatch):
+    """The tool of 3.9.2 does not know them yet."""
+    (classes,) = (
+        part.partition("=")[2] for part in build(KAFKA_4) if part.startswith(DUMP_TOOL_CLASSES)
+    )
+    (tmp_path / SEGMENT).write_bytes(segment_of(list(pairs(SHARE_GROUP_STATE_TOPIC, Random(1)))))
+    tool = ("java", "-cp", classes, "org.apache.kafka.tools.DumpLogSegments")
+    said = subprocess.run(
+        [*tool, "--share-group-state-decoder", "--files", SEGMENT],
+        cwd=tmp_path,
+        env=os.environ | {"LC_ALL": "C.UTF-8"},
+        capture_output=True,
+        check=True,
+    )
+    monkeypatch.chdir(tmp_path)
+    options = DumpOptions(decoder=SHARE_GROUP_STATE_TOPIC)
+    lines = dump_files(ReadOnlyFileSystem(DiskFileSystem()), [SEGMENT], options)
+    assert [line.text for line in lines] == said.stdout.decode().split("\n")[:-1]
 
 
 @pytest.mark.parametrize("topic", FLAGS)

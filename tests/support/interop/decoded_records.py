@@ -15,6 +15,7 @@ from random import Random
 from logstore.inspect.internal_topics import (
     CLUSTER_METADATA_TOPIC,
     REMOTE_LOG_METADATA_TOPIC,
+    SHARE_GROUP_STATE_TOPIC,
     framed_kinds,
 )
 from logstore.messages import Message, encode_bytes, encode_versioned, schema, types
@@ -81,6 +82,7 @@ def pairs(topic: str, rng: Random) -> Iterator[Pair]:
         TRANSACTION_STATE_TOPIC: _transaction_pairs,
         CLUSTER_METADATA_TOPIC: _cluster_pairs,
         REMOTE_LOG_METADATA_TOPIC: _remote_pairs,
+        SHARE_GROUP_STATE_TOPIC: _share_pairs,
     }[topic](rng)
 
 
@@ -139,6 +141,15 @@ def _transaction_pairs(rng: Random) -> Iterator[Pair]:
             transaction_start_timestamp_ms=rng.randint(0, 1 << 41),
         )
         yield key, encode_versioned(value, number % 2)
+    yield b"\0\5abc", b"\0\0"
+
+
+def _share_pairs(rng: Random) -> Iterator[Pair]:
+    for number, kind in ((0, "ShareSnapshot"), (1, "ShareUpdate")):
+        for _ in range(6):
+            key = encode_versioned(random_message(rng, f"{kind}Key", number), number)
+            yield key, None
+            yield key, encode_versioned(random_message(rng, f"{kind}Value", 0), 0)
     yield b"\0\5abc", b"\0\0"
 
 

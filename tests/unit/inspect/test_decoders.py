@@ -117,6 +117,12 @@ def test_metadata_of_a_cluster():
 def test_share_groups():
     key = encode_versioned(types.ShareUpdateKey(group_id="g", partition=2), 1)
     assert decoded("__share_group_state", key, None)["type"] == "ShareUpdate"
+    texts = DECODERS["__share_group_state"](Record(7, 0, key, None))
+    zero = "A" * 22
+    key_text = f'{{"type":"1","data":{{"groupId":"g","topicId":"{zero}","partition":2}}}}'
+        '{"type":"1","data":{"groupId":"g","topicId":"AAAAAAAAAAAAAAAAAAAAAA","partition":2}}'
+    )
+    assert texts == (key_text, "<DELETE>")
 
 
 def test_topics_of_others_are_not_decoded():
