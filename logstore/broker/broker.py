@@ -5,7 +5,7 @@ A facade that composes the log manager and the cleaner; it holds no rule of its 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from os import PathLike
@@ -33,11 +33,14 @@ from logstore.runtime import (
     MemoryFileSystem,
     SystemClock,
     ThreadScheduler,
+    VirtualClock,
 )
 from logstore.topics.store import Topic
 from logstore.types import TopicPartition
 
 if TYPE_CHECKING:
+    from datetime import datetime, timedelta
+
     from logstore.broker.admin_client import AdminClient
     from logstore.broker.consumer import Consumer
     from logstore.broker.fates import PartitionFates
@@ -50,6 +53,7 @@ if TYPE_CHECKING:
         OffsetAndTimestamp,
         RetainReport,
     )
+    from logstore.broker.snapshots import Snapshot
     from logstore.broker.transactions import TransactionCoordinator
     from logstore.broker.writer import AppendedRange, BatchWriter
     from logstore.cleaner.command import ProgressListener
@@ -200,6 +204,71 @@ class Broker(Generic[ClockT]):
                 producer.close()
         finally:
             self.manager.close()
+
+    # -- time in hand --------------------------------------------------------------------
+
+    def run_until(
+        self,
+        condition: Callable[[], bool] | datetime | int,
+        timeout: timedelta | float | None = None,
+    ) -> bool:
+        """Let time pass, and whatever falls due on the way be done, until something holds.
+
+        Parameters
+        ----------
+        condition : callable, datetime or int
+            What is to hold, asked after each moment at which something was done; or a wall time,
+            as a datetime with a time zone or in Unix ms.
+        timeout : timedelta or ms, optional
+            After which to give up; by default never.
+
+        Returns
+        -------
+        bool
+            False if it did not come to hold in time.
+
+        Raises
+        ------
+        Deadlock
+            In virtual time, if nothing is due any more that could bring it about.
+        """
+        from logstore.broker.waiting import run_until
+
+        return run_until(self.runtime, condition, timeout)
+
+    def next_event(self) -> int | None:
+        """Move virtual time to the next moment at which something is due, and let it be done.
+
+        Returns
+        -------
+        int or None
+            The new wall time in Unix ms; None, and time stays, if nothing is due.
+        """
+        from logstore.broker.waiting import next_event
+
+        return next_event(self.runtime)
+
+    def snapshot(self) -> Snapshot[Broker[VirtualClock]]:
+        """Return what a broker in memory holds now, and its time, to go on from again and again.
+
+        Raises
+        ------
+        InvalidConfigurationError
+            It is not in memory, or not on a virtual clock.
+        """
+        from logstore.broker.snapshots import Snapshot
+
+        return Snapshot(
+            Broker[VirtualClock],
+            self.runtime,
+            [directory.path for directory in self.manager.directories],
+            self.broker_config,
+            background=self._pool is not None,
+        )
+
+    def fork(self) -> Broker[VirtualClock]:
+        """Return another broker that goes on from here, on a clock of its own; see `Snapshot`."""
+        return self.snapshot().broker()
 
     # -- topics --------------------------------------------------------------------------
 

@@ -11,9 +11,16 @@ from logstore.runtime.clock import (
     ShiftedClock,
     SystemClock,
     VirtualClock,
+    wall_ms_of,
 )
 from logstore.runtime.deterministic import DeterministicScheduler
-from logstore.runtime.environment import Random, Runtime, background_scheduler, random_source
+from logstore.runtime.environment import (
+    Random,
+    Runtime,
+    background_scheduler,
+    is_repeatable,
+    random_source,
+)
 from logstore.runtime.exclusive import one_at_a_time
 from logstore.runtime.fs import (
     DiskFileSystem,
@@ -69,6 +76,7 @@ __all__ = [
     "background_scheduler",
     "clear_folder",
     "directory_of",
+    "is_repeatable",
     "make_dirs_durably",
     "one_at_a_time",
     "open_anew",
@@ -76,4 +84,5 @@ __all__ = [
     "random_source",
     "read_pieces",
     "remove_tree",
+    "wall_ms_of",
 ]

@@ -75,7 +75,14 @@ def _check_wall_ms(wall_ms: float) -> None:
         )
 
 
-def _wall_ms_of(moment: datetime) -> int:
+def wall_ms_of(moment: datetime) -> int:
+    """Return a moment with a time zone in Unix milliseconds.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        It has no time zone.
+    """
     if moment.tzinfo is None:
         raise InvalidConfigurationError(
             f"{moment!r} has no time zone: datetime(…, tzinfo=timezone.utc) says which moment it is"
@@ -221,7 +228,7 @@ class VirtualClock:
 
     def __init__(self, start_ms: int | datetime = VIRTUAL_EPOCH_MS) -> None:
         if isinstance(start_ms, datetime):
-            start_ms = _wall_ms_of(start_ms)
+            start_ms = wall_ms_of(start_ms)
         _check_wall_ms(start_ms)
         self._wall_ns = start_ms * 1_000_000
         self._monotonic_ns = self._wall_ns
@@ -291,6 +298,12 @@ class VirtualClock:
             self._advance_ns(step_ns)
         else:
             self._wall_ns += step_ns
+
+    def copy(self) -> VirtualClock:
+        """Return another clock that stands where this one does, and serves nobody."""
+        twin = VirtualClock()
+        twin._wall_ns, twin._monotonic_ns = self._wall_ns, self._monotonic_ns
+        return twin
 
     # -- for schedulers ------------------------------------------------------------------
 

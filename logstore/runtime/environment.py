@@ -71,3 +71,8 @@ def background_scheduler(clock: Clock) -> Scheduler:
     )
     scheduler.start()
     return scheduler
+
+
+def is_repeatable(rng: random.Random) -> bool:
+    """Tell whether a source of randomness has a state, and is not the machine's."""
+    return not isinstance(rng, random.SystemRandom)

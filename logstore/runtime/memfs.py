@@ -290,9 +290,15 @@ class MemoryFileSystem:
         self._children: dict[str, set[str]] = {"": set(), "/": set()}
         self._locks = LockTable()
 
-    def fork(self) -> MemoryFileSystem:
-        """Return an independent copy, nothing locked; sealed blocks are shared: it costs little."""
-        twin = MemoryFileSystem(self._clock)
+    def fork(self, clock: Clock | None = None) -> MemoryFileSystem:
+        """Return an independent copy, nothing locked; sealed blocks are shared: it costs little.
+
+        Parameters
+        ----------
+        clock : Clock, optional
+            Dates the copy's files; this one's by default.
+        """
+        twin = MemoryFileSystem(self._clock if clock is None else clock)
         twin._files = {path: contents.copy() for path, contents in list(self._files.items())}
         twin._children = {path: set(names) for path, names in list(self._children.items())}
         return twin

@@ -8,6 +8,7 @@ from logstore import (
     Broker,
     CommitFailedError,
     Consumer,
+    CorruptRecordError,
     FencedInstanceIdError,
     IllegalStateError,
     InvalidConfigurationError,
@@ -176,6 +177,24 @@ def test_what_is_not_decided_and_what_was_aborted(level):
     assert consumer.poll() == {}
     assert consumer.position(T0) == consumer.end_offsets([T0])[T0] == 6
     assert consumer.highwater(T0) == 6
+
+
+def test_a_damaged_batch_is_named_and_the_position_stands_before_it():
+    bench = Bench(broker_config={"offsets.topic.num.partitions": 1})
+    bench.broker.create_topic("t")
+    producer = bench.transactional()
+    producer.begin_transaction()
+    producer.send("t", b"aborted")
+    producer.abort_transaction()
+    segment = bench.log().active_segment
+    position = segment.size_bytes
+    bench.broker.append("t", b"damaged")
+    bench.fs.open(segment.log_path, write=True).write_at([b"\xff"], position + 70)
+    consumer = reader(bench.broker, isolation_level="read_committed")
+    for _ in range(2):
+        with pytest.raises(CorruptRecordError, match=r"00000\.log"):
+            consumer.poll()
+        assert consumer.position(T0) == 2
 
 
 # -- where to begin ---------------------------------------------------------------------------

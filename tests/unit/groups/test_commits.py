@@ -161,6 +161,19 @@ def test_what_others_wrote_is_seen(bench):
     assert bench.groups.committed("g") == {T0: OffsetAndMetadata(7)}
 
 
+def test_what_others_wrote_just_before_a_commit_is_seen(bench):
+    from logstore.groups.records import encode_key, encode_value
+
+    bench.groups.commit("g", {T0: FIVE})
+    assert bench.groups.committed("g") == {T0: FIVE}
+    store = bench.groups._store
+    log = bench.broker.log(GROUP_OFFSETS_TOPIC)
+    log.writer.append_records([NewRecord(encode_key("h", T1), encode_value(FIVE, 0))])
+    store.write_offsets("g", {T0: OffsetAndMetadata(6)})
+    assert bench.groups.committed("h") == {T1: FIVE}
+    assert bench.groups.committed("g") == {T0: OffsetAndMetadata(6)}
+
+
 def test_a_damaged_group_is_refused_and_the_others_are_served(bench):
     from logstore.groups.records import encode_group_key
 
@@ -254,6 +267,7 @@ def test_offsets_that_a_transaction_is_about_to_replace_stay(bench):
     producer.send_offsets_to_transaction({T0: OffsetAndMetadata(6)}, "g")
     bench.clock.advance(hours=1)
     assert bench.groups.remove_expired() == []
+    assert bench.groups.committed("g") == {T0: FIVE}
     producer.abort_transaction()
     assert bench.groups.remove_expired() == ["g"]
 
