@@ -151,12 +151,13 @@ class RecordsDraft:
         if len(records) == 1:
             key, value, _, headers = records[0]
             section = encode_record(0, 0, key, value, encode_headers(headers))
+            times = _Times(first, first, first, timestamps)
         else:
             section = encode_rows(
                 (wrap_int64(timestamp - first), row, record[0], record[1], record[3])
                 for row, (record, timestamp) in enumerate(zip(records, timestamps, strict=True))
             )
-        times = _Times(first, min(timestamps), max(timestamps), timestamps)
+            times = _Times(first, min(timestamps), max(timestamps), timestamps)
         return _sealed(section, times, lambda: _keyless(records), codec, place)
 
 
@@ -304,6 +305,9 @@ def draft_records(records: Sequence[NewRecord], now_ms: int) -> RecordsDraft | C
 
     Timestamps that are no 64-bit numbers fit no column; a `RecordsDraft` refuses them.
     """
+    if len(records) == 1:
+        timestamp = records[0].timestamp
+        return RecordsDraft(records, (now_ms if timestamp is None else timestamp,))
     timestamps = [now_ms if r.timestamp is None else r.timestamp for r in records]
     fits = min(timestamps) >= NO_TIMESTAMP and max(timestamps) <= INT64_MAX
     if len(records) <= SMALL_BATCH_RECORDS or not fits:
@@ -377,7 +381,10 @@ def check_producers(
     InvalidRecordError, CorruptRecordError
         A control record is malformed.
     """
-    if all(batch.header.producer_id < 0 for batch in batches):
+    for batch in batches:
+        if batch.header.producer_id >= 0:
+            break
+    else:
         return NO_PRODUCERS
     markers = [end_txn_marker_of(batch) for batch in batches]
     if origin is not AppendOrigin.REPLICATION:

@@ -68,13 +68,19 @@ class LogOffsets:
         local = self._local
         with local.lock:
             producer_state = local.producer_state
-            high_watermark = min(max(offset, self.log_start_offset), local.log_end.offset)
+            high_watermark, end = offset, local.log_end.offset
+            if high_watermark < self.log_start_offset:
+                high_watermark = self.log_start_offset
+            if high_watermark > end:
+                high_watermark = end
             unstable = None
             if producer_state.has_transactions:
                 producer_state.on_high_watermark_updated(high_watermark)
                 unstable = producer_state.first_unstable_offset(high_watermark)
-            stable = high_watermark if unstable is None else max(unstable, self.log_start_offset)
-            self.last_stable_offset = min(stable, high_watermark)
+            stable = high_watermark
+            if unstable is not None:
+                stable = min(max(unstable, self.log_start_offset), high_watermark)
+            self.last_stable_offset = stable
             self.high_watermark = high_watermark
             local.changed.emit()
 
