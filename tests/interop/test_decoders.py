@@ -6,12 +6,18 @@ from random import Random
 
 import pytest
 
-from logstore.inspect.dump import DumpOptions, dump_files
-from logstore.inspect.internal_topics import SHARE_GROUP_STATE_TOPIC
+from logstore.inspect.dump import DumpOptions, Stream, dump_files
+from logstore.inspect.internal_topics import (
+    CLUSTER_METADATA_TOPIC,
+    SHARE_GROUP_STATE_TOPIC,
+)
+from logstore.names import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from logstore.runtime import DiskFileSystem, ReadOnlyFileSystem
+from tests.interop.conftest import unavailable
 from tests.support.interop.decoded_records import FLAGS, SEGMENT, pairs, segment_of
 from tests.support.interop.dump_tool import kafka_dump
-from tests.support.interop.judge import KAFKA_4, REQUIRED, Unavailable, build
+from tests.support.interop.judge import KAFKA_3, KAFKA_4, REQUIRED, Unavailable, build
+from tests.support.interop.real_broker import RealBroker
 
 DUMP_TOOL_CLASSES = "-Djudge.dump.classpath="
 
@@ -54,3 +60,32 @@ def test_the_text_is_that_of_kafkas_tool(topic, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     lines = dump_files(ReadOnlyFileSystem(DiskFileSystem()), [name], DumpOptions(decoder=topic))
     assert [line.text for line in lines] == said.output.split("\n")[:-1]
+
+
+def test_what_kafkas_own_coordinators_and_controller_wrote(scratch, monkeypatch):
+    try:
+        broker = RealBroker.of(KAFKA_3, scratch)
+    except Unavailable as error:
+        unavailable(error)
+    try:
+        broker.start()
+        broker.traffic(seed=3, rounds=12)
+        broker.stop()
+    finally:
+        broker.kill()
+    monkeypatch.chdir(broker.data_dir)
+    fs = ReadOnlyFileSystem(DiskFileSystem())
+    for topic in (GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, CLUSTER_METADATA_TOPIC):
+        found = sorted(
+            str(path.relative_to(broker.data_dir))
+            for pattern in ("*.log", "*.checkpoint")
+            for path in broker.data_dir.glob(f"{topic}-*/{pattern}")
+            if path.stat().st_size
+        )
+        if topic == CLUSTER_METADATA_TOPIC:
+            found.append("bootstrap.checkpoint")
+        said = kafka_dump([FLAGS[topic]], found, broker.data_dir)
+        lines = dump_files(fs, found, DumpOptions(decoder=topic))
+        told = [line.text for line in lines if line.stream is Stream.OUTPUT]
+        assert told == said.output.split("\n")[:-1]
+        assert sum("payload: " in text for text in told) > 10
