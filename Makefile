@@ -129,7 +129,7 @@ workload: $(ALL) ## generate, clean and verify 10 million records on Spark: SPEC
 bench: $(DEV) ## speed beside Kafka's cleaner in the same run, minutes: BENCH_ARGS="--only 'clean/100B*' --mib 64"
 	@$(BIN)/python -m logstore.bench $(BENCH_ARGS)
 
-bench-full: $(DEV) ## the same along every axis, an hour or two: BENCH_ARGS
+bench-full: $(DEV) ## the same along every axis, hours: BENCH_ARGS
 	@$(BIN)/python -m logstore.bench --full $(BENCH_ARGS)
 
 docs: $(DEV) ## write again what docs/ has from the code: commands, keys, floors
@@ -137,6 +137,7 @@ docs: $(DEV) ## write again what docs/ has from the code: commands, keys, floors
 	@PYTHONPATH=. $(BIN)/python tests/support/docs/config_docs.py
 	@PYTHONPATH=. $(BIN)/python tests/support/docs/workload_docs.py
 	@PYTHONPATH=. $(BIN)/python tests/support/docs/floors.py
+	@PYTHONPATH=. $(BIN)/python tests/support/docs/performance_docs.py
 
 # --- upkeep -----------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ PROGRAM = (sys.executable, "-m", "logstore")
 WORKER = (sys.executable, "-m", "logstore.bench.micro.worker")
 
 INSPECTED_BATCHES = 64 * KIB
-DUMPED_BYTES = 16 * MIB
+DUMPED_BYTES = 4 * MIB
 
 
 def process(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Run:
