@@ -102,7 +102,11 @@ def new_map(strategy: Strategy, base: int, winners_from: int, winners_end: int) 
     )
 
 
-@pytest.mark.parametrize("odd", ([], *([each] for each in ODDITIES), ODDITIES), ids="-".join)
+@pytest.mark.parametrize(
+    "odd",
+    ([], *([each] for each in ODDITIES), ["horizon", "tombstone"], ODDITIES),
+    ids="-".join,
+)
 @given(
     data=st.data(),
     by=st.sampled_from(["offset", "offset", *BY]),
@@ -226,6 +230,26 @@ def test_batches_that_winners_tell_all_of_are_not_read() -> None:
     assert set(codes.tolist()) == {255}, "nothing was looked up"
     forms = [kernels.FORM_DROPPED, judging.FORM_VERBATIM, judging.FORM_VERBATIM]
     assert table[:, kernels.COL_FORM].tolist() == forms
+
+
+@pytest.mark.parametrize(("base", "looked_up"), ((55, False), (56, True), (63, True), (64, True)))
+def test_a_batch_that_ends_behind_the_last_bit_is_looked_up(base: int, looked_up: bool) -> None:
+    data, table = loaded([plain(*(b"%d" % number for number in range(9)), base=base)])
+    a_map = new_map(Strategy(), 0, 0, 64)
+    build(data, table, 0, a_map)
+    status, _, codes, _ = classify(data, table, a_map, 0, 0, by_winners=True)
+    assert (status, table[0, kernels.COL_KEPT]) == (kernels.OK, 9)
+    assert codes.tolist() == [kernels.RETAINED if looked_up else 255] * 9
+
+
+@pytest.mark.parametrize(("start", "looked_up"), ((10, False), (11, True), (18, True)))
+def test_a_batch_that_begins_before_the_first_bit_is_looked_up(start: int, looked_up: bool) -> None:
+    data, table = loaded([plain(*(b"%d" % number for number in range(9)), base=10)])
+    a_map = new_map(Strategy(), 0, start, 100)
+    build(data, table, start, a_map)
+    status, _, codes, _ = classify(data, table, a_map, 0, 0, by_winners=True)
+    assert (status, table[0, kernels.COL_KEPT]) == (kernels.OK, 9)
+    assert codes.tolist() == [kernels.RETAINED if looked_up else 255] * 9
 
 
 def test_of_a_batch_that_winners_tell_parts_of_only_those_are_taken_apart() -> None:
