@@ -92,7 +92,7 @@ def _encode(
     headers: bytes,
 ) -> None:
     stamp = b"\x00" if timestamp_delta == 0 else encode_varint(timestamp_delta)
-    place = _SIZES[offset_delta] if offset_delta < 1024 else encode_varint(offset_delta)
+    place = _SIZES[offset_delta] if 0 <= offset_delta < 1024 else encode_varint(offset_delta)
     if key is None:
         key_size, key = b"\x01", b""
     else:

@@ -49,7 +49,7 @@ def test_columns_give_what_records_give(records, odd, configs, batch_records, pa
     if odd is not None:
         records = [*records[: odd[0]], odd[1], *records[odd[0] :]]
     options = {"batch_records": batch_records, "partition": partition}
-    before, writer_module.PAIRS_AT_A_TIME = writer_module.PAIRS_AT_A_TIME, 150
+    before, writer_module.PAIRS_AT_A_TIME = writer_module.PAIRS_AT_A_TIME, 40
     try:
         assert outcome(records, configs, **options) == outcome(iter(records), configs, **options)
     finally:
@@ -77,3 +77,15 @@ def test_who_goes_by_columns(records, sections, monkeypatch):
     )
     outcome(records, {})
     assert len(calls) == sections
+
+
+def test_what_waits_already_comes_first():
+    records = [(b"%d" % number, b"v") for number in range(100)]
+    with Broker(clock=VirtualClock(), seed=0) as broker:
+        broker.create_topic("t")
+        writer = broker.batch_writer("t")
+        writer.add_all(records[:1])
+        writer.add_all(records[1:])
+        (told,) = writer.finish()
+        assert told.records == 100
+        assert [record.key for record in broker.read("t")] == [key for key, _ in records]

@@ -67,6 +67,7 @@ def test_common_records_go_the_quick_way():
         encode_record(0, 0, b"k", b"v", encode_headers([("h", None)])),
         encode_record(2**40, 0, b"k", b"v"),
         encode_record(0, 2**20, b"k", b"v"),
+        encode_record(0, -1, b"k", b"v"),
     ):
         assert _decode_plain(other, 0, len(other)) is None
 
