@@ -19,6 +19,7 @@ from logstore.bench.workloads.judging import verify as oracle
 from logstore.bench.workloads.judging.verify import Cleaned, Rules, verify
 from logstore.bench.workloads.judging.violations import KINDS
 from logstore.errors import InvalidConfigurationError
+from tests.support.world.frames import frame_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("interpreted")]
 
@@ -142,7 +143,7 @@ def cleaned(rows, strategy, end=END, log_end=LOG_END):
 
 
 def frame(spark, rows):
-    made = spark.createDataFrame([row.cells() for row in rows], SCHEMA)
+    made = frame_of(spark, [row.cells() for row in rows], SCHEMA)
     return made.selectExpr("*", "timestamp_millis(ms) AS timestamp").drop("ms")
 
 

@@ -5,6 +5,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from logstore.bench.workloads.judging.verify import Begin, Cleaned, Rules, Verdict, verify
+from tests.support.world.frames import frame_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("interpreted")]
 
@@ -27,7 +28,7 @@ def record(offset, version, value=b"v", *, aborted=False, horizon=None, key=b"k"
 
 def frame(spark, by_partition):
     rows = [("t", number, *each) for number, rows in enumerate(by_partition) for each in rows]
-    made = spark.createDataFrame(rows, SCHEMA).coalesce(1)
+    made = frame_of(spark, rows, SCHEMA).coalesce(1)
     return made.selectExpr("*", "timestamp_millis(ms) AS timestamp").drop("ms")
 
 

@@ -9,6 +9,7 @@ pytest.importorskip("pyspark")
 from logstore import Broker, VirtualClock
 from logstore.bench.workloads.datasource.kernels import digest_strings
 from logstore.bench.workloads.judging.verify import Begin, Cleaned, Rules, verify
+from tests.support.world.frames import frame_of
 
 NOW = 1_700_000_000_000
 SINCE = NOW - 1_000
@@ -47,7 +48,7 @@ CASES = {
 
 
 def frame(spark, rows):
-    made = spark.createDataFrame(rows, SCHEMA).coalesce(1)
+    made = frame_of(spark, rows, SCHEMA).coalesce(1)
     return made.selectExpr("*", "timestamp_millis(ms) AS timestamp").drop("ms")
 
 

@@ -1,0 +1,37 @@
+"""Spark frames of a few rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import ArrayType, DataType, StructType
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def frame_of(spark: SparkSession, rows: Iterable[Sequence[object]], schema: str) -> DataFrame:
+    """Return a frame whose rows the JVM has.
+
+    One made of Python objects asks Python for them anew in each job of each query over it. Not for
+    times: they would need a zone here.
+    """
+    kinds = StructType.fromDDL(schema)
+    cells = [
+        {field.name: _plain(value, field.dataType) for value, field in zip(row, kinds, strict=True)}
+        for row in rows
+    ]
+    table = pa.Table.from_pylist(cells, schema=to_arrow_schema(kinds))
+    return spark.createDataFrame(table, kinds)
+
+
+def _plain(value: Any, kind: DataType) -> Any:
+    """Return a value as Arrow takes it: structs as dictionaries."""
+    if value is not None and isinstance(kind, ArrayType):
+        return [_plain(each, kind.elementType) for each in value]
+    if value is not None and isinstance(kind, StructType):
+        return dict(zip(kind.names, value, strict=True))
+    return value
