@@ -209,14 +209,15 @@ _BROKER_ROWS = (
         "group.initial.rebalance.delay.ms",
         Kind.INT,
         0,
-        "Time in ms that the first rebalance of an empty group waits for more members. Kafka "
-        "waits 3000 unless told otherwise; its own test brokers, and this one, do not.",
+        "Time in ms that the first rebalance of an empty group waits for more members; Kafka "
+        "waits 3000 by default, its own test brokers do not.",
     ),
     ConfigKey(
         "group.max.size",
         Kind.INT,
         INT32_MAX,
         "Most members that a group may have; more are refused (KIP-389).",
+        AT_LEAST_1,
     ),
     ConfigKey(
         "log.dir.failure.timeout.ms",
