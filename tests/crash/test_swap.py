@@ -169,7 +169,7 @@ def test_s197_a_pass_that_failed_can_be_repeated(whole):
     """A write to `.cleaned` fails: the partition is offline; a new start removes the rest."""
     _, journal = whole
     fs = FaultyFileSystem(journal.clock)
-    fs.add_fault(Fault(28, Kind.WRITE, suffix=".log" + CLEANED_SUFFIX, skip=1, written=7))
+    fs.add_fault(Fault(28, Kind.WRITE, suffix=".log" + CLEANED_SUFFIX, written=7))
     session = Session(fs, journal, go_on=True)
     two_into_one(session)
     assert len(journal.failures) == 1
