@@ -29,17 +29,20 @@ def ratio_plot(lines: Sequence[Line], title: str) -> str:
     """Draw how many times as fast as its peer each line is, with its goals as marks."""
     drawn = [line for line in lines if line.ratio is not None]
     figure, axes = _figure(len(drawn), title)
+    axes.set_xscale("log", base=2)
+    at_the_right = axes.get_yaxis_transform()  # x as a share of the width, y by rows
     for row, line in enumerate(drawn):
         ratio, goal = line.ratio, line.goal
-        axes.barh(row, ratio, color=COLOURS[line.verdict], height=0.6)
-        axes.text(ratio, row, f" {ratio:.2f}×", va="center")
+        axes.barh(row, ratio - 1, left=1, color=COLOURS[line.verdict], height=0.6)
+        axes.text(1.01, row, f"{ratio:.2f}×", va="center", transform=at_the_right)
         if goal is not None and goal.is_ratio:
             axes.plot([goal.least] * 2, [row - 0.4, row + 0.4], color="black", linewidth=1.5)
             if goal.stretch is not None:
                 marks = {"color": "black", "linewidth": 1, "linestyle": ":"}
                 axes.plot([goal.stretch] * 2, [row - 0.4, row + 0.4], **marks)
-    axes.axvline(1, color=PEER_COLOUR, linewidth=1)
-    axes.set_xlabel("times as fast as the peer; bar: goal, dots: stretch")
+    axes.axvline(1, color="black", linewidth=1)
+    axes.xaxis.set_major_formatter(lambda ratio, _: f"{ratio:g}×")
+    axes.set_xlabel("times as fast as the peer, on a scale that doubles; bar: goal, dots: stretch")
     return _finish(figure, axes, [line.name for line in drawn])
 
 
@@ -84,7 +87,7 @@ def _finish(figure: Figure, axes: Axes, names: Sequence[str]) -> str:
 
     axes.set_yticks(range(len(names)), names)
     axes.invert_yaxis()
-    axes.margins(x=0.12)
+    axes.margins(x=0.12, y=0.01)
     file = io.StringIO()
     with mpl.rc_context(STYLE):
         figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})

@@ -17,8 +17,8 @@ TARGET = ROOT / "docs" / "PERFORMANCE.md"
 PLOT = ROOT / "docs" / "performance.svg"
 BEGIN, END = "<!-- result: written by `make docs` -->\n", "<!-- end of result -->\n"
 
-PLOTTED = ("clean", "codec", "mixed", "threads", "coding", "map", "crc")
-"""Groups of the one plot: those with peers."""
+PLOTTED = ("clean", "codec", "mixed", "threads", "map")
+"""Groups of the one plot: what cleaning is made of."""
 
 
 def newest() -> tuple[Path, Result]:
