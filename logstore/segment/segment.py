@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from logstore import jit
 from logstore.errors import (
     CorruptRecordError,
     InvalidOffsetError,
@@ -225,6 +224,7 @@ class LogSegment(SegmentFiles):
         """
         import numpy as np
 
+        from logstore import jit
         from logstore.segment import kernels
 
         position = self.size_bytes
