@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         RecordFate,
         RecordMetadata,
         RetainReport,
+        Snapshot,
         Topic,
     )
     from logstore.errors import (
@@ -164,6 +165,7 @@ __all__ = [
     "RecordMetadata",
     "RetainReport",
     "ShiftedClock",
+    "Snapshot",
     "SystemClock",
     "TimestampType",
     "Topic",

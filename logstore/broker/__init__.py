@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         OffsetAndTimestamp,
         RetainReport,
     )
+    from logstore.broker.snapshots import Snapshot
     from logstore.broker.writer import AppendedRange, BatchWriter
     from logstore.cleaner.pool.metrics import CleanerMetrics
     from logstore.cleaner.stats import CleanerStats
@@ -70,6 +71,7 @@ __all__ = [
     "RecordFate",
     "RecordMetadata",
     "RetainReport",
+    "Snapshot",
     "Topic",
     "murmur2",
 ]
@@ -79,6 +81,7 @@ _HOMES = (
     "logstore.log.reader",
     "logstore.broker.writer",
     "logstore.broker.fates",
+    "logstore.broker.snapshots",
     "logstore.cleaner.stats",
     "logstore.cleaner.pool.metrics",
     "logstore.broker.futures",
