@@ -248,14 +248,18 @@ def _walked(steps, met, expected: oracle.Walk, sizes) -> str:
 
 
 def _scan(data: bytes) -> None:
-    """`scan_batches` finds the strictly sound ones among the batches of a buffer."""
+    """`scan_batches` finds the strictly sound ones in a buffer, as long as their offsets rise."""
     walked = oracle.walk(data, is_file=False)
     for check_crc in (True, False):
         wanted = []
+        stopped = kernels.DAMAGED
         for each in walked.batches:
             sized = len(each.data) >= 61 and each.base_offset >= 0 and each.delta >= 0
             fits = each.last_offset <= oracle.INT64_MAX and each.record_count >= 0
             if not (sized and fits and (each.is_sound or not check_crc)):
+                break
+            if wanted and each.base_offset <= wanted[-1].last_offset:
+                stopped = kernels.MISPLACED
                 break
             wanted.append(each)
         status, table, position = scan(data, check_crc=check_crc, rows=len(data) // 61 + 1)
@@ -267,7 +271,7 @@ def _scan(data: bytes) -> None:
         assert position == end
         whole = len(wanted) == len(walked.batches)
         if not whole or (walked.ending == "corrupt" and len(data) - end >= 17):
-            assert status == kernels.DAMAGED
+            assert status == stopped
         elif walked.ending == "end" and (len(data) - end < 17 or data[end + 16] == 2):
             size = int.from_bytes(data[end + 8 : end + 12], "big") + 12
             assert status == (

@@ -251,7 +251,6 @@ CHILD = """
     from tests.fuzz.test_bounds import bomb, with_codec
     from tests.support.world.builders import batch, log_name, memory_world
     from tests.support.world.cleaning import run_pass
-from tests.support.world.random_messages import random_message
 
     MIB = 1 << 20
     bombs = {codec: with_codec(bomb(codec, 96 * MIB), codec) for codec in (Codec.GZIP, Codec.ZSTD)}
