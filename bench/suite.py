@@ -51,7 +51,7 @@ def chosen(only: Sequence[str], *, full: bool) -> list[Job]:
 
 def measure(jobs: Sequence[Job], setting: Setting) -> Iterator[Line]:
     """Run jobs one after another."""
-    # What is said of a log that was not closed is of those made here, and of no use.
+    # Logs made here are not closed; warnings about that are of no use.
     logger = logging.getLogger("logstore")
     before, logger.level = logger.level, logging.ERROR
     try:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from logstore.log.log import Log
 
 FOR_GOOD = (CorruptionError, UnsupportedFormatError, SegmentOverflowError, InvalidOffsetError)
-"""What a further attempt would meet again; the log serves on, but is not cleaned any more."""
+"""Errors that a further attempt would meet again; the log serves on, but is left uncleaned."""
 
 
 class Ending(Enum):
@@ -64,7 +64,7 @@ _STORED = (Ending.OVERFLOWED, Ending.DAMAGED, Ending.FAILED, Ending.CLOSED)
 
 
 class Outcome(NamedTuple):
-    """What came of a pass.
+    """Outcome of a pass.
 
     Attributes
     ----------

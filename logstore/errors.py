@@ -398,7 +398,7 @@ class NoOffsetForPartitionError(LogStoreError):
 
 
 class KafkaTimeoutError(LogStoreError):
-    """What was waited for did not come in time."""
+    """The wait ended before the event came."""
 
     kafka_error = "REQUEST_TIMED_OUT"
 

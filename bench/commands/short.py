@@ -71,7 +71,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Measured:
-    """What a run found: its steps in order, and every pass of the cleaner."""
+    """Findings of a run: its steps in order, and every pass of the cleaner."""
 
     steps: list[Step]
     report: CleanReport

@@ -42,7 +42,7 @@ class Difference(Exception):
 
 
 class Cleaned(NamedTuple):
-    """What a run of this engine's cleaner did."""
+    """Result of a run of this engine's cleaner."""
 
     sample: Sample
     report: dict[str, Any]

@@ -50,7 +50,7 @@ RECORD_OVERHEAD = 9
 """About what a record takes beside key and value."""
 
 SEAL_SECONDS = 50e-6
-"""What sealing a record takes as plain Python, about."""
+"""Cost of sealing a record as plain Python, about."""
 
 TOMBSTONE_SHARE = 0.05
 TRANSACTION_EVERY = 10
@@ -61,7 +61,7 @@ _HEADERS = ((), (("trace", b"0123456789abcdef"),), (("kind", b"update"), ("note"
 
 @dataclass(frozen=True)
 class LogShape:
-    """What a log is like.
+    """Shape of a log.
 
     Attributes
     ----------

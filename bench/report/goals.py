@@ -1,4 +1,4 @@
-"""What the project wants of its speed: a goal and a stretch goal for lines, by name.
+"""Goals of the project's speed: a goal and a stretch goal for lines, by name.
 
 Ratios are against the peer in the same run, so that they mean the same on every machine;
 bounds of costs are those of an idle machine of 2024 or later.
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Goal:
-    """What a line should reach.
+    """Goal of a line.
 
     Attributes
     ----------

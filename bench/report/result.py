@@ -17,12 +17,12 @@ from logstore.bench.report.goals import GOALS, Goal
 SCHEMA_VERSION = 1
 
 MISSED, REACHED, STRETCH, UNJUDGED = "missed", "reached", "stretch", "unjudged"
-"""What became of a line's goal; without a goal, or without the peer it needs, it is unjudged."""
+"""Verdict on a line's goal; without a goal, or without the peer it needs, it is unjudged."""
 
 
 @dataclass(frozen=True)
 class Figures:
-    """What one contestant reached in one line, sample by sample, in the line's unit.
+    """Samples of one contestant in one line, in the line's unit.
 
     Attributes
     ----------
@@ -102,7 +102,7 @@ class Line:
 
     @property
     def goal(self) -> Goal | None:
-        """What the project wants of the line."""
+        """Goal of the line; None if it has none."""
         return GOALS.get(self.name)
 
     @property

@@ -49,7 +49,7 @@ def _aiokafka() -> tuple[Any, Any]:
 
 def _kafka_python() -> tuple[Any, Any]:
     with warnings.catch_warnings():
-        # What it loads its schemas with is deprecated since Python 3.11.
+        # It loads its schemas by a function that is deprecated since Python 3.11.
         warnings.simplefilter("ignore", DeprecationWarning)
         return _kafka_python_coders()
 

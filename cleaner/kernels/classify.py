@@ -105,7 +105,7 @@ class PassRules(NamedTuple):
 
 
 class Judging(NamedTuple):
-    """What `classify_batches` writes, or needs room for."""
+    """Output and scratch space of `classify_batches`."""
 
     codes: Bytes  # (n,): fates of the records that are looked up, one batch after another
     kept_starts: Int64s  # (n,): where each kept record begins, one batch after another
@@ -114,7 +114,7 @@ class Judging(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """What stays of a batch's records."""
+    """The part of a batch that stays."""
 
     records: Int
     has_tombstone: bool

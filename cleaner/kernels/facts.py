@@ -1,4 +1,4 @@
-"""What a pass does to each record, in rows for people to look at; cleaning does without it."""
+"""Fate of each record in a pass, in rows for people to look at; cleaning does without it."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ BLOCK_KEYS = LANES
 
 
 class Build(NamedTuple):
-    """What of a log goes into a map, and by which rule."""
+    """The part of a log that goes into a map, and by which rule."""
 
     strategy: KernelStrategy
     start_offset: int

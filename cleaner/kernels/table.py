@@ -95,7 +95,7 @@ MAP_FULL = 2
 COMPRESSED = 3
 MISPLACED = 4  # its offsets do not belong where it stands
 
-# What `scan_batches` sums up.
+# Sums of `scan_batches`.
 SUM_ATTRIBUTES = 0  # bits that any batch has
 SUM_PRODUCERS = 1  # batches of producers that have an id
 SUM_RECORDS = 2

@@ -76,7 +76,7 @@ def borrowed_strategy(strategy: KernelStrategy) -> KernelStrategy:
 
 
 class Order(NamedTuple):
-    """What records of a key are compared by."""
+    """Place of a record among those of its key."""
 
     present: bool  # whether it has a version
     version: np.int64

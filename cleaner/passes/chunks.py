@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _BATCH_SECONDS = 50e-6
 _RECORD_SECONDS = 100e-6
-"""What mapping or rewriting takes where kernels run as Python, about."""
+"""Cost of mapping or rewriting a record where kernels run as Python, about."""
 
 UNFOLDED_BYTES = 16 * 1024 * 1024
 """Decompressed bytes after which a chunk ends early; one batch may always exceed it."""

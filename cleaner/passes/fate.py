@@ -1,4 +1,4 @@
-"""What the next pass does to each record of a log, told by the pass itself.
+"""Fate of each record of a log in the next pass, told by the pass itself.
 
 A pass without a destination runs over the log and is watched (`clean_pass`'s observer), so that
 what is told here is what the cleaner decides, and no rule stands twice. What the pass leaves alone

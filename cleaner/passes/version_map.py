@@ -44,7 +44,7 @@ def kernel_order(order: Order) -> versions.Order:
 
 
 class VersionEntry(NamedTuple):
-    """What is known of a key: its winner, and whether a record of a higher offset lost to it."""
+    """State of a key: its winner, and whether a record of a higher offset lost to it."""
 
     order: Order
     later_loser: bool

@@ -99,7 +99,7 @@ class NewTopic(NamedTuple):
 
 
 class ConfigResource(NamedTuple):
-    """What has a configuration: a topic by name, or the broker by id.
+    """A thing with a configuration: a topic by name, or the broker by id.
 
     Attributes
     ----------

@@ -64,7 +64,7 @@ _COMMIT_ERRORS: dict[str, type[LogStoreError]] = {
 
 
 class CommitFuture:
-    """What became of a `commit_async`, which is done on return: kafka-python's futures.
+    """Outcome of a `commit_async`, which is done on return: kafka-python's futures.
 
     Attributes
     ----------
@@ -156,7 +156,7 @@ class Consumer:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        # What was being worked on when an error came was perhaps not done.
+        # Records that were being worked on when an error came were perhaps not done.
         self.close(autocommit=kind is None)
 
     def __repr__(self) -> str:
@@ -639,7 +639,7 @@ class Consumer:
             if records:
                 found[tp] = records
                 left -= len(records)
-        # Who was read goes to the end, so that no partition starves another.
+        # A partition that was read goes to the end, so that none starves another.
         for tp in found:
             self._positions[tp] = self._positions.pop(tp)
         return found

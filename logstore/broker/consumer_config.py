@@ -69,7 +69,7 @@ _INSTANCE_ID = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerConfig:
-    """What a consumer goes by; times in ms.
+    """Configuration of a consumer; times in ms.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What became of a record that was sent: kafka-python's futures.
+"""Outcome of a record that was sent: kafka-python's futures.
 
 A producer here sends in the thread of whoever calls it, so that a future is done as soon as its
 batch was sent; `get` sends the batch if it still waits for more records.

@@ -59,7 +59,7 @@ _FATAL: dict[str, type[RequestError]] = {
         InvalidSessionTimeoutError,
     )
 }
-"""What a member is refused for and cannot mend by asking again."""
+"""Refusals that a member cannot mend by asking again."""
 
 
 class Phase(enum.Enum):
@@ -142,7 +142,7 @@ class Membership:
 
     @property
     def metadata(self) -> ConsumerGroupMetadata:
-        """Who this member is, for transactions."""
+        """Identity of this member, for transactions."""
         return ConsumerGroupMetadata(
             self.group_id, self.generation_id, self.member_id, self._config.group_instance_id
         )

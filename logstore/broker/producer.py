@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 
 class _Cluster:
-    """What kafka-python's partitioners ask of the cluster's metadata."""
+    """Cluster metadata as kafka-python's partitioners ask for it."""
 
     def __init__(self, manager: LogManager) -> None:
         self._manager = manager

@@ -63,7 +63,7 @@ Serialize = DataFunction
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerConfig:
-    """What a producer goes by.
+    """Configuration of a producer.
 
     Attributes
     ----------

@@ -79,7 +79,7 @@ class ProducerIds:
             return producer_id
 
     def _reserve(self) -> None:
-        # What could not be read may still be written, so no failure takes the directory offline.
+        # A file that could not be read may still be written: no failure takes a directory offline.
         with StorageGuard(None, self.path, "cannot reserve producer ids"):
             first = self._read()
             if self._reserved_end is None:

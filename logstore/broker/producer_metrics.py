@@ -1,4 +1,4 @@
-"""What a producer counts, under the names of Kafka's `producer-metrics`."""
+"""Counts of a producer, under the names of Kafka's `producer-metrics`."""
 
 from __future__ import annotations
 

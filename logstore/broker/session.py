@@ -1,4 +1,4 @@
-"""Who a producer is to the logs: its id and epoch, its sequences, its transaction.
+"""A producer as the logs see it: its id and epoch, its sequences, its transaction.
 
 What a refused batch does to it, as in Kafka's clients since KIP-360:
 
@@ -48,7 +48,7 @@ EPOCH_ERRORS = (OutOfOrderSequenceNumberError, InvalidProducerEpochError)
 
 
 class SessionState(enum.Enum):
-    """What a producer may do next; only the first two concern one without a transactional id."""
+    """State of a producer; only the first two concern one without a transactional id."""
 
     UNINITIALIZED = "not initialized"
     READY = "outside a transaction"

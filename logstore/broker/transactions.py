@@ -600,7 +600,7 @@ class TransactionCoordinator:
         except UnknownTopicOrPartitionError:
             return  # deleted meanwhile
         except (InvalidProducerEpochError, TransactionCoordinatorFencedError) as error:
-            # Whoever knows a newer producer or coordinator has had this transaction ended.
+            # A log that knows a newer producer or coordinator has had this transaction ended.
             logger.error("%s: the marker of %s is out of date: %s", tp, producer, error)  # noqa: TRY400  # known, not a surprise
             return
         log.local.flush()

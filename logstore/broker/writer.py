@@ -29,7 +29,7 @@ BATCH_BYTES = 16_384
 
 
 class AppendedRange(NamedTuple):
-    """What one run stored in one partition; offsets are inclusive."""
+    """Records that one run stored in one partition; offsets are inclusive."""
 
     topic: str
     partition: int
@@ -228,7 +228,7 @@ class BatchWriter:
 
     @property
     def appended(self) -> list[AppendedRange]:
-        """What was stored so far, one range a partition."""
+        """Records stored so far, one range a partition."""
         return [self._done[number] for number in sorted(self._done)]
 
     def _new_batch(self, number: int) -> _OpenBatch:

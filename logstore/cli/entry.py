@@ -25,6 +25,6 @@ def main() -> None:
     try:
         program()
     finally:
-        # What is left is the interpreter's own end, which would tell of an interrupt at length.
+        # Only the interpreter's own end is left, which would tell of an interrupt at length.
         if _HEEDS_INTERRUPTS:
             _signal.signal(_signal.SIGINT, _signal.SIG_DFL)

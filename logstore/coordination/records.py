@@ -1,4 +1,4 @@
-"""What the coordinators of transactions and groups have in common about their records."""
+"""Records of the coordinators of transactions and groups: their common rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Kafka's broker lets one set about groups and their offsets."""
+"""Settings of groups and their offsets, as Kafka's broker has them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What members of consumer groups tell each other: subscriptions and assignments.
+"""Messages between members of consumer groups: subscriptions and assignments.
 
 Version 3 of each is written, as Kafka 3.9's clients do. Later versions only append fields: of one
 that is not known, what is known is read. Source: KIP-429, KIP-792, KIP-881; the clients'
@@ -28,7 +28,7 @@ M = TypeVar("M", bound=Message)
 
 
 class Subscription(NamedTuple):
-    """What a member wants, and what it has.
+    """Subscription of a member, and the partitions it owns.
 
     Attributes
     ----------
@@ -46,7 +46,7 @@ class Subscription(NamedTuple):
 
 
 class Assignment(NamedTuple):
-    """What a member gets."""
+    """Assignment of a member."""
 
     partitions: tuple[TopicPartition, ...]
     user_data: bytes | None = None

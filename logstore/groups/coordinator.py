@@ -79,7 +79,7 @@ _STORE_ERRORS = {
     "UNKNOWN_TOPIC_OR_PARTITION": "COORDINATOR_NOT_AVAILABLE",
     "KAFKA_STORAGE_ERROR": "NOT_COORDINATOR",
 }
-"""What a client is told of a record that could not be written; Kafka's answers."""
+"""Answers to a client whose record could not be written; Kafka's."""
 
 _MEMBER_ERRORS: dict[str, type[LogStoreError]] = {
     "UNKNOWN_MEMBER_ID": UnknownMemberIdError,

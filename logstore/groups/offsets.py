@@ -31,7 +31,7 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class ConsumerGroupMetadata(NamedTuple):
-    """Who sends offsets, as kafka-python says it; a group's id is enough."""
+    """Sender of offsets, as kafka-python says it; a group's id is enough."""
 
     group_id: str
     generation_id: int = NO_GENERATION

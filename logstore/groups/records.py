@@ -29,7 +29,7 @@ NOT_TOLD = -1
 
 
 class StoredOffset(NamedTuple):
-    """What a record says of an offset.
+    """Content of an offset's record.
 
     Attributes
     ----------
@@ -46,7 +46,7 @@ class StoredOffset(NamedTuple):
 
 
 class StoredMember(NamedTuple):
-    """What a record says of a member; timeouts in ms."""
+    """Member of a group's record; timeouts in ms."""
 
     member_id: str
     group_instance_id: str | None
@@ -59,7 +59,7 @@ class StoredMember(NamedTuple):
 
 
 class StoredGroup(NamedTuple):
-    """What a record says of a group; `state_ms` is when its state last changed, -1 if unknown."""
+    """Content of a group's record; `state_ms` is when its state last changed, -1 if unknown."""
 
     protocol_type: str
     generation: int

@@ -1,4 +1,4 @@
-"""What members ask of the coordinator and what it answers, as plain values.
+"""Requests of members and answers of the coordinator, as plain values.
 
 An `error` is Kafka's name of it, or None. Source: the messages of JoinGroup, SyncGroup, LeaveGroup,
 OffsetFetch, DescribeGroups and ListGroups, without what only the wire needs.
@@ -98,7 +98,7 @@ class LeavingMember(NamedTuple):
 
 
 class LeftMember(NamedTuple):
-    """What became of a member that was to leave."""
+    """Outcome for a member that was to leave."""
 
     member_id: str
     group_instance_id: str | None
@@ -106,7 +106,7 @@ class LeftMember(NamedTuple):
 
 
 class LeaveResult(NamedTuple):
-    """What became of members that were to leave, in their order."""
+    """Outcomes for members that were to leave, in their order."""
 
     error: str | None
     members: tuple[LeftMember, ...] = ()
@@ -151,7 +151,7 @@ class GroupListing(NamedTuple):
 
 
 class DeletedOffsets(NamedTuple):
-    """What became of offsets that were to be deleted; nothing by partition with an error above."""
+    """Outcomes for offsets that were to be deleted; none by partition with an error above."""
 
     error: str | None
     partitions: Mapping[TopicPartition, str | None] = {}

@@ -63,7 +63,7 @@ class _Held(NamedTuple):
 
 
 class OffsetsPartition:
-    """What one partition of the topic says, up to `next_offset` of its log.
+    """Content of one partition of the topic, up to `next_offset` of its log.
 
     Attributes
     ----------

@@ -38,10 +38,10 @@ A = TypeVar("A")
 logger = logging.getLogger(__name__)
 
 COMPILE_SECONDS = 0.1
-"""What compiling a kernel costs, about, with its share of those that it calls."""
+"""Cost of compiling a kernel, about, with its share of those that it calls."""
 
 LOAD_SECONDS = 0.5
-"""What importing numba and loading compiled kernels costs, about."""
+"""Cost of importing numba and loading compiled kernels, about."""
 
 AUTO, COMPILED, PYTHON = "auto", "compiled", "python"
 
@@ -73,7 +73,7 @@ class _Group:
 
     @property
     def compile_seconds(self) -> float:
-        """What compiling all of them takes, about."""
+        """Cost of compiling all of them, about."""
         return len(self.kernels) * COMPILE_SECONDS
 
 
@@ -156,7 +156,7 @@ class Kernel(Generic[P, R]):
 
     @property
     def _numba_type_(self) -> Any:
-        """What it is to a kernel that calls it and is being compiled."""
+        """Type of it in a kernel that calls it and is being compiled."""
         if self._inner is None:
             from logstore.jit.machine import InnerDispatcher
 
@@ -189,7 +189,7 @@ class Bound(Generic[R]):
     def __call__(self, *arrays: NDArray[Any]) -> R:
         """Run the kernel with arrays as its first arguments."""
         entry = self._entry
-        # What was compiled for other kinds of arrays would take these for those.
+        # A form compiled for other kinds of arrays would take these for those.
         if entry is not None and [_kind_of(each) for each in arrays] == self._kinds:
             return entry(*arrays, *self._arguments)
         result = self._kernel(*arrays, *self._arguments)
@@ -203,7 +203,7 @@ def _kind_of(array: NDArray[Any]) -> tuple[object, int, int]:
 
 
 class Instruction:
-    """What kernels do that is not said in Python.
+    """An operation of kernels that cannot be said in Python.
 
     Parameters
     ----------
@@ -238,7 +238,7 @@ class Instruction:
 
     @property
     def _numba_type_(self) -> Any:
-        """What it is to a kernel that is being compiled."""
+        """Type of it in a kernel that is being compiled."""
         from logstore.jit.machine import type_of
 
         found = type_of(self.name)

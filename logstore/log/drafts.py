@@ -1,4 +1,4 @@
-"""What is appended: records, columns or ready-made batches, on their way to the bytes of a log.
+"""Drafts of appends: records, columns or ready-made batches, on their way to a log's bytes.
 
 A draft holds what can be prepared without the log's lock; sealing it, under the lock, applies
 the topic's rules and gives the bytes of one batch with its offsets in place.
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 
 class AppendInfo(NamedTuple):
-    """What an append did.
+    """Result of an append.
 
     Attributes
     ----------
@@ -350,7 +350,7 @@ def end_txn_batch(
 
 
 class ProducerCheck(NamedTuple):
-    """What checking the producers of an append gave.
+    """Result of checking the producers of an append.
 
     `markers` has the marker of each batch, None for a data batch, and is empty if no batch has a
     producer; `duplicate` is the batch that a client sends again.

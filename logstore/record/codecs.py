@@ -476,7 +476,7 @@ def _zstd_compressor(level: int | None) -> zstandard.ZstdCompressor:
 
 
 class _ZstdFrame(NamedTuple):
-    """What a frame tells of itself without being decompressed; sizes in bytes."""
+    """Facts that a frame tells without being decompressed; sizes in bytes."""
 
     end: int
     size_max: int  # such blocks decompress to no more

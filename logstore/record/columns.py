@@ -26,11 +26,11 @@ _NO_HEADERS = np.frombuffer(b"\0", np.uint8)
 _ROWS_AT_A_TIME = 1024
 
 _LISTED_SECONDS = 2e-6
-"""What `records.py` takes to decode or encode a record, about."""
+"""Cost of a record in `records.py`, decoded or encoded, about."""
 
 _DECODE_SECONDS = 30e-6
 _ENCODE_SECONDS = 45e-6
-"""What a record takes where kernels run as Python, about."""
+"""Cost of a record where kernels run as Python, about."""
 
 _DECODE_ERRORS = {
     kernels.PREMATURE_END: "premature end: fewer records than the header counts",

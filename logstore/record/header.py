@@ -69,7 +69,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def timestamp_type(self) -> TimestampType:
-        """Who set the timestamps."""
+        """Origin of the timestamps: a producer, or the append."""
         return TimestampType(bool(self.attributes & layout.TIMESTAMP_TYPE_BIT))
 
     @property

@@ -46,7 +46,7 @@ class BatchAt(NamedTuple):
 
 
 class BatchTotals(NamedTuple):
-    """What the batches of a file add up to.
+    """Sums over the batches of a file.
 
     `last_offset` is inclusive, and -1 like `max_timestamp` (ms) where there is no batch;
     `end_position` is the position after the last whole batch.

@@ -22,7 +22,7 @@ VIRTUAL_EPOCH_MS = 1_704_067_200_000
 
 
 class Clock(Protocol):
-    """What the engine knows of time."""
+    """Time, as the engine asks for it."""
 
     @property
     def follows_system(self) -> bool:
@@ -189,7 +189,7 @@ class ShiftedClock(SystemClock):
 
 
 class TimeListener(Protocol):
-    """Who has something to do at moments of virtual time: a deterministic scheduler."""
+    """Work at moments of virtual time: a deterministic scheduler."""
 
     def next_due_ns(self) -> int | None:
         """Return the monotonic moment of what comes next, maybe past; None if nothing does."""

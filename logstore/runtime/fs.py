@@ -34,14 +34,14 @@ from logstore.runtime.locks import (
 from logstore.types import INT64_MAX
 
 Buffer = bytes | bytearray | memoryview
-"""What can be written: any contiguous run of bytes."""
+"""Bytes to write: any contiguous run."""
 
 IOV_MAX = 1024
 """Most buffers one vectored write may carry on Linux."""
 
 
 class FileKind(Enum):
-    """What stands under a name, links not followed."""
+    """Kind of entry under a name, links not followed."""
 
     FILE = "file"
     DIRECTORY = "directory"
@@ -50,11 +50,11 @@ class FileKind(Enum):
 
 
 class NotRegularFileError(OSError):
-    """What was to be opened is a pipe, a socket, a device, or a link that is to be written."""
+    """The file to open is a pipe, a socket, a device, or a link that is to be written."""
 
 
 class FileStat(NamedTuple):
-    """What the engine asks of a file: length in bytes and modification time in Unix ms."""
+    """Facts about a file: length in bytes and modification time in Unix ms."""
 
     size: int
     mtime_ms: int
@@ -210,7 +210,7 @@ PARTING_SUFFIX = ".tmp"
 _BLOCK_BYTES = 1 << 20
 
 _LINKS_NOT = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS})
-"""What `link` fails with on another file system, on one without links, and at the last link."""
+"""Errors of `link` on another file system, on one without links, and at the last link."""
 
 
 def _kind_of(entry: os.DirEntry[str]) -> FileKind:

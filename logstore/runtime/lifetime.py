@@ -144,7 +144,7 @@ def _refuse(member: Any) -> None:  # noqa: ANN401  # see `add`
 
 
 class _Refused:
-    """What all classes of refused members have in common."""
+    """Common part of all classes of refused members."""
 
     __slots__ = ()
 

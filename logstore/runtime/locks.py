@@ -221,7 +221,7 @@ os.register_at_fork(after_in_child=_forget_in_child)
 
 
 class LockTable:
-    """Who holds what in one file system in memory; a copy of that starts with a new table."""
+    """Locks held in one file system in memory; a copy of that starts with a new table."""
 
     def __init__(self) -> None:
         self._held: set[int] = set()

@@ -22,7 +22,7 @@ _ZERO_BLOCK = bytes(BLOCK_SIZE)
 
 
 class Contents(Protocol):
-    """What a `MemoryFile` is a handle on."""
+    """Content that a `MemoryFile` is a handle on."""
 
     mtime_ms: int
 

@@ -305,7 +305,7 @@ class OverlayFileSystem:
 
     @property
     def base(self) -> FileSystem:
-        """What shows through."""
+        """The file system that shows through."""
         return self._base
 
     def hold(self, path: str) -> None:

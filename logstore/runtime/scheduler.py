@@ -69,7 +69,7 @@ _schedulers: WeakSet[QueueScheduler] = WeakSet()
 
 
 class Deadlock(AssertionError):
-    """What is waited for cannot come: nothing is left to run, or it runs for ever."""
+    """The awaited event cannot come: nothing is left to run, or it runs for ever."""
 
 
 _Key = tuple[int, float, int, int]
@@ -337,7 +337,7 @@ class QueueScheduler:
             period_ns = task._period_ns
             assert period_ns is not None, "only periodic tasks sleep"
             if self._running:
-                # What comes after that task at its moment is still to come.
+                # Tasks after that one at its moment are still to come.
                 current = next(reversed(self._running))
                 due_ns = _moment_from(task._ran_ns, period_ns, current._due_ns)
                 if self._key_of(task, due_ns, due_ns - period_ns) < current._key:

@@ -56,7 +56,7 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 _BATCH_SECONDS = 10e-6
-"""What `find_index_entries` takes of a batch in Python, about."""
+"""Cost of a batch in `find_index_entries` as Python, about."""
 
 COPY_BYTES = 1 << 20
 """Bytes that `append_from_file` copies at a time; a larger batch is copied alone."""

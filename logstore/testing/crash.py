@@ -122,7 +122,7 @@ class NameChange(NamedTuple):
 
     @property
     def place(self) -> tuple[int, str]:
-        """What orders it after other changes: those of the same name in the same directory."""
+        """The name in its directory; changes of one place keep their order."""
         return id(self.directory), self.name
 
     def apply(self, names: dict[str, Node]) -> None:

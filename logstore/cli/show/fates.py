@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from logstore.cleaner.passes.clean import PassProgress
     from logstore.types import TopicPartition
 
-# What stays is green and what goes yellow, what no cleaning looks at has a section's colour.
+# Green stays, yellow goes; records that no cleaning looks at have their section's colour.
 _STYLES = {
     "retained": "green",
     "superseded": "yellow",
