@@ -244,7 +244,11 @@ def _show(measured: Measured, about: dict[str, Any]) -> None:
         (step.name, step.mb_per_s, f"{format_count(step.records)} records, {_seconds(step)}")
         for step in measured.steps
     ]
-    passes = measured.report.to_json()["cleaned"]
+    # With several threads passes end in any order.
+    passes = sorted(
+        measured.report.to_json()["cleaned"],
+        key=lambda each: (each["topic"], each["partition"], each["pass"]),
+    )
     if about["directory"] is not None or about["partitions"] > 1:
         rows += [_partition_row(each) for each in passes[:PARTITIONS_SHOWN]]
     emit_lines(bar_chart(rows))

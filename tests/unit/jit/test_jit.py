@@ -30,13 +30,19 @@ def sum_of(data):
 
 
 @pytest.fixture
-def room(monkeypatch):
-    """Return a maker of kernels of a room of their own, in a process that compiles when it pays."""
+def room(monkeypatch, tmp_path):
+    """Return a maker of kernels of a room of their own, in a process that compiles when it pays.
+
+    Their compiled form is kept apart: no module of that name could be imported to load it again.
+    """
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    files.cache_dir.cache_clear()
     monkeypatch.setattr(jit, "MODE", jit.AUTO)
     monkeypatch.setattr(jit, "_groups", {})
-    return lambda function=sum_of: jit.kernel(
+    yield lambda function=sum_of: jit.kernel(
         FunctionType(function.__code__, {**globals(), "__name__": "toy.kernels"})
     )
+    files.cache_dir.cache_clear()
 
 
 # --- as Python, or compiled -------------------------------------------------------------------
