@@ -219,10 +219,6 @@ class Group:
 
     # -- state -----------------------------------------------------------------------------
 
-    def is_in(self, *states: GroupState) -> bool:
-        """Tell whether the state is one of some."""
-        return self.state in states
-
     @property
     def can_rebalance(self) -> bool:
         """Whether a rebalance may begin."""

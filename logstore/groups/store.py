@@ -124,11 +124,6 @@ class OffsetsPartition:
             if each.value is not None
         }
 
-    def offset_of(self, group_id: str, topic_partition: TopicPartition) -> StoredOffset | None:
-        """Return the offset that holds for one partition; raises as `offsets_of`."""
-        held = self._offsets.get(group_id, {}).get(topic_partition)
-        return None if held is None or held.value is None else decode_value(held.value)
-
     def has_offsets(self, group_id: str) -> bool:
         """Tell whether a group has offsets, those of open transactions included."""
         held = self._offsets.get(group_id, {}).values()
