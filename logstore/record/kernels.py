@@ -13,16 +13,11 @@ import google_crc32c
 import numpy as np
 
 from logstore.jit import (
-    CRC_LONG,
-    CRC_SHIFTS,
-    CRC_SHORT,
     Bytes,
     Int32s,
     Int64s,
     borrowed,
     copy_u8,
-    crc32c_u8,
-    crc32c_u64,
     inline_kernel,
     kernel,
     kernel_like,
@@ -30,6 +25,7 @@ from logstore.jit import (
     load_be_i64,
     load_u64,
 )
+from logstore.jit.crc32c import CRC_LONG, CRC_SHIFTS, CRC_SHORT, crc32c_u8, crc32c_u64
 from logstore.record.varint import MAX_VARINT_BYTES, MAX_VARLONG_BYTES
 
 Int = int | np.int64

@@ -10,7 +10,7 @@ from itertools import islice
 
 import pytest
 
-from logstore import jit
+from logstore.jit import policy
 from tests.fuzz import campaign, distil
 from tests.fuzz.campaign import TARGETS, Findings, corpus_of, mutants
 from tests.fuzz.contract import Target
@@ -60,7 +60,7 @@ def test_the_same_seed_gives_the_same_mutants() -> None:
 
 def test_no_kernel_gets_the_counters_of_the_coverage() -> None:
     """They cannot be compiled, so that not one input of a long run would be tried."""
-    kernels = {each.__module__ for group in jit._groups.values() for each in group.kernels}
+    kernels = {each.__module__ for group in policy.groups.values() for each in group.kernels}
     targets_run = {
         name
         for name in kernels

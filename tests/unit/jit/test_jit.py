@@ -15,11 +15,12 @@ from logstore import jit
 from logstore.bench.workloads.datasource import kernels as datasource_kernels
 from logstore.cleaner import kernels as cleaner_kernels
 from logstore.cli.show.messages import Recovery, show_messages, stop_messages
-from logstore.jit import files
+from logstore.jit import files, policy
+from logstore.jit.twins import Twofold
 from logstore.record import kernels as record_kernels
 
 ROOT = Path(__file__).resolve().parents[3]
-WITHOUT_COMPILER = pytest.mark.skipif(jit.MODE == jit.PYTHON, reason="nothing is compiled")
+WITHOUT_COMPILER = pytest.mark.skipif(policy.MODE == policy.PYTHON, reason="nothing is compiled")
 
 
 def sum_of(data):
@@ -37,8 +38,8 @@ def room(monkeypatch, tmp_path):
     """
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     files.cache_dir.cache_clear()
-    monkeypatch.setattr(jit, "MODE", jit.AUTO)
-    monkeypatch.setattr(jit, "_groups", {})
+    monkeypatch.setattr(policy, "MODE", policy.AUTO)
+    monkeypatch.setattr(policy, "groups", {})
     yield lambda function=sum_of: jit.kernel(
         FunctionType(function.__code__, {**globals(), "__name__": "toy.kernels"})
     )
@@ -59,7 +60,7 @@ def test_small_work_adds_up_until_compiling_would_have_taken_as_long(room, monke
     caplog.set_level(logging.INFO, "logstore.jit")
     kernel = room()
     monkeypatch.setattr(files.KernelFiles, "exist", lambda self: False)
-    monkeypatch.setattr(jit, "COMPILE_SECONDS", 5.0)
+    monkeypatch.setattr(policy, "COMPILE_SECONDS", 5.0)
     answers = [jit.pays(kernel, 1.0) for _ in range(8)]
     assert answers == [False] * 5 + [True] * 3
     assert [record.getMessage() for record in caplog.records] == [
@@ -72,14 +73,14 @@ def test_what_was_compiled_before_is_loaded_sooner_and_without_a_word(room, monk
     caplog.set_level(logging.INFO, "logstore.jit")
     kernel = room()
     monkeypatch.setattr(files.KernelFiles, "exist", lambda self: True)
-    monkeypatch.setattr(jit, "COMPILE_SECONDS", 5.0)
+    monkeypatch.setattr(policy, "COMPILE_SECONDS", 5.0)
     assert [jit.pays(kernel, 0.3) for _ in range(3)] == [False, True, True]
     assert caplog.records == []
 
 
 def test_nothing_looks_for_files_before_it_may_matter(room, monkeypatch):
     monkeypatch.setattr(files.KernelFiles, "exist", lambda self: pytest.fail("looked"))
-    assert not jit.pays(room(), jit.LOAD_SECONDS)
+    assert not jit.pays(room(), policy.LOAD_SECONDS)
 
 
 def test_rooms_are_compiled_apart(room, monkeypatch):
@@ -99,7 +100,7 @@ def test_all_is_compiled_when_that_is_asked_for(room):
 
 
 def test_nothing_is_compiled_where_numba_is_switched_off(room, monkeypatch):
-    monkeypatch.setattr(jit, "MODE", jit.PYTHON)
+    monkeypatch.setattr(policy, "MODE", policy.PYTHON)
     kernel = room()
     assert not jit.pays(kernel, 1e9)
     jit.compile_always()
@@ -122,7 +123,7 @@ def test_variables_decide(variables, mode, monkeypatch):
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert jit._mode() == mode
+    assert policy._mode() == mode
 
 
 def test_twins_call_twins_all_the_way_down():
@@ -130,7 +131,7 @@ def test_twins_call_twins_all_the_way_down():
     plain = record_kernels.read_record.plain
     assert type(plain) is FunctionType
     for name in plain.__code__.co_names:
-        assert not isinstance(plain.__globals__.get(name), jit.Kernel | jit.Instruction), name
+        assert not isinstance(plain.__globals__.get(name), Twofold), name
 
 
 # --- what a kernel is made of -----------------------------------------------------------------
@@ -160,9 +161,9 @@ def test_a_fingerprint_tells_what_a_kernel_calls_and_names():
             outer(inner=jit.load_u64),
         )
     ]
-    assert len({jit.fingerprint(kernel) for kernel in kernels}) == len(kernels)
+    assert len({kernel.files.fingerprint for kernel in kernels}) == len(kernels)
     again = jit.Kernel(outer(inner=inner), plain=None, inline=False)
-    assert jit.fingerprint(again) == jit.fingerprint(kernels[0])
+    assert again.files.fingerprint == kernels[0].files.fingerprint
 
 
 def test_every_kernel_of_the_project_has_a_fingerprint_of_its_own():
@@ -249,10 +250,10 @@ def test_processes_share_what_one_of_them_compiles(tmp_path):
 def test_the_command_line_says_what_it_compiles(capsys):
     show_messages(Recovery.COMPUTED)
     try:
-        jit.logger.info("compiling the kernels of toy, about %d s", 5)
+        policy.logger.info("compiling the kernels of toy, about %d s", 5)
     finally:
         stop_messages()
-    jit.logger.info("nobody hears of this")
+    policy.logger.info("nobody hears of this")
     assert capsys.readouterr() == ("", "note: compiling the kernels of toy, about 5 s\n")
 
 

@@ -6,8 +6,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from logstore import jit
 from logstore.errors import InvalidRecordError
+from logstore.jit import policy
 from logstore.record import kernels
 from logstore.record.columns import (
     BytesColumn,
@@ -19,7 +19,7 @@ from logstore.record.columns import (
 from logstore.record.records import Record, encode_records
 from tests.support.world import golden
 
-NO_JIT = jit.MODE == jit.PYTHON
+NO_JIT = policy.MODE == policy.PYTHON
 VALUES = [b"a", None, b"", b"long" * 100, None]
 RECORDS = [
     Record(5, 1000, b"k1", b"v1"),

@@ -13,7 +13,7 @@ import google_crc32c
 import numpy as np
 import pytest
 
-from logstore import jit
+from logstore.jit import crc32c
 from logstore.record import kernels
 from logstore.record.records import encode_headers, encode_record
 from logstore.record.varint import encode_varint
@@ -85,22 +85,22 @@ def test_crc32c_of_every_short_slice():
             assert kernels.crc32c(array(data), start, end) == google_crc32c.value(data[start:end])
 
 
-@pytest.mark.parametrize("part", (jit.CRC_SHORT, jit.CRC_LONG))
+@pytest.mark.parametrize("part", (crc32c.CRC_SHORT, crc32c.CRC_LONG))
 def test_crc32c_of_ranges_that_are_taken_three_parts_at_a_time(part):
     """`_crc_of_three`: just below, at and above one round, two of them, and both sizes together."""
-    data = random.Random(5).randbytes(6 * part + 3 * jit.CRC_SHORT + 20)
-    for around in (3 * part, 6 * part, 6 * part + 3 * jit.CRC_SHORT):
+    data = random.Random(5).randbytes(6 * part + 3 * crc32c.CRC_SHORT + 20)
+    for around in (3 * part, 6 * part, 6 * part + 3 * crc32c.CRC_SHORT):
         for size in range(around - 9, around + 10):
             found = kernels.crc32c(array(data), 3, 3 + size)
             assert found == google_crc32c.value(data[3 : 3 + size]), size
 
 
 def test_crc_shifts_are_what_zero_bytes_do():
-    for table, size in enumerate((jit.CRC_LONG, jit.CRC_SHORT)):
+    for table, size in enumerate((crc32c.CRC_LONG, crc32c.CRC_SHORT)):
         for register in (1, 0x80000000, 0xDEADBEEF):
             byte = register
             for _ in range(size):
-                byte = (byte >> 8) ^ int(jit.CRC_TABLES[0, byte & 0xFF])
+                byte = (byte >> 8) ^ int(crc32c.CRC_TABLES[0, byte & 0xFF])
             assert kernels._shifted_crc(table, np.uint64(register)) == byte
 
 
@@ -108,7 +108,7 @@ def test_both_byte_steps_agree():
     """The processor's instruction, if it has one, and the tables."""
     register = np.uint64(0xFFFFFFFF)
     for byte in b"123456789":
-        register = np.uint64(jit.crc32c_u8_by_tables(register, np.uint8(byte)))
+        register = np.uint64(crc32c.crc32c_u8_by_tables(register, np.uint8(byte)))
     assert int(register) ^ 0xFFFFFFFF == 0xE3069283
 
 
@@ -124,12 +124,12 @@ def test_integers_are_read_big_endian_and_signed_at_any_position(position):
 
 def test_both_word_steps_agree():
     """The processor's instruction, if it has one, and the tables."""
-    assert jit.CRC_TABLES.shape == (8, 256)
+    assert crc32c.CRC_TABLES.shape == (8, 256)
     data = bytes(range(64))
     register = 0xFFFFFFFF
     for position in range(0, 64, 8):
         word = np.uint64(int.from_bytes(data[position : position + 8], "little"))
-        register = int(jit.crc32c_u64_by_tables(np.uint64(register), word))
+        register = int(crc32c.crc32c_u64_by_tables(np.uint64(register), word))
         assert register ^ 0xFFFFFFFF == google_crc32c.value(data[: position + 8])
         assert kernels.crc32c(array(data), 0, position + 8) == register ^ 0xFFFFFFFF
 

@@ -1,0 +1,103 @@
+"""Compiling kernels, and loading what was compiled before. Imports numba."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from numba.core import types
+from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
+from numba.core.registry import CPUDispatcher
+
+from logstore.jit.files import KernelFiles, cache_dir
+
+if TYPE_CHECKING:
+    from types import FunctionType
+
+
+class KernelDispatcher(CPUDispatcher):
+    """Compiles a kernel for each kind of arguments that Python calls it with, or loads that.
+
+    One process at a time compiles a kernel; the others load what it made.
+    """
+
+    def __init__(self, function: FunctionType, files: KernelFiles) -> None:
+        super().__init__(function, targetoptions=_options(no_cfunc_wrapper=True))
+        self._files = files
+        if cache_dir() is not None:
+            self._cache = _KernelCache(function, files)
+
+    def entry_for(self, *args: Any) -> Any:
+        """Return the compiled function for arguments of these types; None if there is none."""
+        found: Any = self.overloads.get(tuple(map(self.typeof_pyval, args)))
+        return None if found is None else found.entry_point
+
+    def compile(self, signature: Any) -> Any:
+        """Compile for a signature, or load what was compiled before."""
+        with self._files.being_made(), _no_garbage():
+            return super().compile(signature)
+
+
+class InnerDispatcher(CPUDispatcher):
+    """Compiles a kernel for other kernels.
+
+    Nothing of it is kept, since those have it inside; and it gets no door for Python.
+    """
+
+    def __init__(self, function: FunctionType, *, inline: bool) -> None:
+        options = _options(no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=inline)
+        super().__init__(function, targetoptions=options)
+
+    def get_call_template(self, args: Any, kws: Any) -> Any:
+        """Compile once for all constants that it is called with: LLVM folds them as it inlines."""
+        args = [types.unliteral(each) for each in args]
+        return super().get_call_template(args, {name: types.unliteral(kws[name]) for name in kws})
+
+
+def _options(**options: bool) -> dict[str, bool | None]:
+    return {"nopython": True, "nogil": True, "boundscheck": None, **options}
+
+
+@contextmanager
+def _no_garbage() -> Iterator[None]:
+    """Keep the collector away: what a compiler makes lives on, and it would walk it ever again."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+class _Locator(_CacheLocator):
+    """Tells numba where the files of a kernel are, and of what it is made."""
+
+    def __init__(self, files: KernelFiles) -> None:
+        self._files = files
+
+    def get_cache_path(self) -> str:
+        return str(cache_dir())
+
+    def get_source_stamp(self) -> str:
+        return self._files.fingerprint
+
+    def get_disambiguator(self) -> str:
+        return self._files.fingerprint
+
+
+class _KernelCacheImpl(CompileResultCacheImpl):
+    def __init__(self, function: FunctionType, files: KernelFiles) -> None:
+        self._lineno = function.__code__.co_firstlineno
+        self._locator = _Locator(files)
+        self._filename_base = files.index.removesuffix(".nbi")
+
+
+class _KernelCache(FunctionCache):
+    """numba's cache of one function, under our names and with our idea of what is out of date."""
+
+    def __init__(self, function: FunctionType, files: KernelFiles) -> None:
+        self._impl_class: Any = lambda function: _KernelCacheImpl(function, files)
+        super().__init__(function)

@@ -1,0 +1,93 @@
+"""CRC-32C in kernels: the processor's instruction, or tables where it has none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+
+from logstore.jit.instructions import Instruction
+from logstore.jit.kernel import kernel
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_CRC32C_POLYNOMIAL = np.uint32(0x82F63B78)
+
+
+def _crc_tables() -> NDArray[np.uint32]:
+    """Return the (8, 256) tables of the slicing-by-8 method."""
+    tables = np.zeros((8, 256), np.uint32)
+    registers = np.arange(256, dtype=np.uint32)
+    for _ in range(8):
+        odd = registers & np.uint32(1) == 1
+        registers = (registers >> np.uint32(1)) ^ np.where(odd, _CRC32C_POLYNOMIAL, np.uint32(0))
+    tables[0] = registers
+    for row in range(1, 8):
+        previous = tables[row - 1]
+        tables[row] = (previous >> np.uint32(8)) ^ tables[0][previous & np.uint32(0xFF)]
+    return tables
+
+
+CRC_TABLES = _crc_tables()
+
+
+def _crc_shift_tables(size: int) -> NDArray[np.uint32]:
+    """Return (4, 256) tables: what each byte of a register becomes behind `size` zero bytes.
+
+    `size` is a power of 2. Source: Mark Adler's description of the method; a register moves as the
+    sum of its bits does, so that the step over one byte, squared, is the step over two.
+    """
+    bits = np.uint32(1) << np.arange(32, dtype=np.uint32)
+    step = (bits >> np.uint32(8)) ^ CRC_TABLES[0, bits & np.uint32(0xFF)]
+    for _ in range(size.bit_length() - 1):
+        step = _moved(step, step)
+    registers = np.arange(256, dtype=np.uint32)
+    return np.array([_moved(step, registers << np.uint32(8 * byte)) for byte in range(4)])
+
+
+def _moved(step: NDArray[np.uint32], registers: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """Return where a step, given by what becomes of each bit, moves registers."""
+    result = np.zeros_like(registers)
+    for bit in range(32):
+        is_set = (registers >> np.uint32(bit)) & np.uint32(1)
+        result ^= is_set * step[bit]
+    return result
+
+
+CRC_LONG = 1024
+CRC_SHORT = 128
+CRC_SHIFTS = np.array([_crc_shift_tables(CRC_LONG), _crc_shift_tables(CRC_SHORT)])
+"""(2, 4, 256): for registers that `CRC_LONG` or `CRC_SHORT` bytes follow."""
+
+
+@kernel
+def crc32c_u64_by_tables(crc: np.uint64, word: np.uint64) -> np.uint64:
+    """Advance a CRC-32C register by 8 bytes where the processor has no instruction for it."""
+    mixed = crc ^ word
+    result = np.uint32(0)
+    for byte in range(8):
+        shift = np.uint64(8 * byte)
+        result ^= CRC_TABLES[7 - byte, np.int64((mixed >> shift) & np.uint64(0xFF))]
+    return np.uint64(result)
+
+
+@kernel
+def crc32c_u8_by_tables(crc: np.uint64, byte: np.uint8) -> np.uint64:
+    """Advance a CRC-32C register by a byte where the processor has no instruction for it."""
+    slot = np.int64((crc ^ np.uint64(byte)) & np.uint64(0xFF))
+    return (crc >> np.uint64(8)) ^ np.uint64(CRC_TABLES[0, slot])
+
+
+crc32c_u64 = cast(
+    "Callable[[np.uint64, np.uint64], np.uint64]",
+    Instruction("crc32c_u64", crc32c_u64_by_tables, crc32c_u64_by_tables),
+)
+"""For kernels: advance a CRC-32C register by the 8 bytes of a little-endian word."""
+
+crc32c_u8 = cast(
+    "Callable[[np.uint64, np.uint8], np.uint64]",
+    Instruction("crc32c_u8", crc32c_u8_by_tables, crc32c_u8_by_tables),
+)
+"""For kernels: advance a CRC-32C register by a byte."""

@@ -1,0 +1,170 @@
+"""Kernels: functions over arrays, run as Python or compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import update_wrapper
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
+
+import numpy as np
+
+from logstore.jit import policy
+from logstore.jit.twins import Twofold, fingerprint, parts_of, plain_twin
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from logstore.jit.files import KernelFiles
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Kernel(Twofold, Generic[P, R]):
+    """A function over arrays, to be called from Python or from other kernels.
+
+    Parameters
+    ----------
+    function : function
+        What runs, both ways. It takes and gives numbers, arrays and named tuples of those; what it
+        calls by name are other kernels, instructions, and what numba knows.
+    plain : callable, optional
+        What runs instead as plain Python: a library's way to the same result.
+    inline : bool
+        Whether LLVM puts it into those that call it, wherever that is.
+    """
+
+    def __init__(
+        self, function: Callable[P, R], *, plain: Callable[P, R] | None, inline: bool
+    ) -> None:
+        update_wrapper(self, function)
+        self._function = cast("FunctionType", function)
+        self._plain: Callable[P, R] | None = plain
+        self._is_inline = inline
+        self._outer: Any = None
+        self._inner: Any = None
+        self._files: KernelFiles | None = None
+        self.group = policy.group_of(function.__module__)
+        self.group.kernels.append(self)
+        self._run: Callable[P, R] = self._choose
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run it, compiled if its group is hot."""
+        return self._run(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<kernel {self._function.__module__}.{self._function.__qualname__}>"
+
+    @property
+    def signatures(self) -> list[Any]:
+        """Types of arguments for which it was compiled, or loaded, to be called from Python."""
+        return [] if self._outer is None else list(self._outer.signatures)
+
+    @property
+    def files(self) -> KernelFiles:
+        """Where its compiled form is kept."""
+        if self._files is None:
+            from logstore.jit.files import KernelFiles
+
+            self._files = KernelFiles(self._function, fingerprint(self._function))
+        return self._files
+
+    @property
+    def plain(self) -> Callable[P, R]:
+        """The same as plain Python, all the way down."""
+        if self._plain is None:
+            self._plain = cast("Callable[P, R]", plain_twin(self._function))
+        return self._plain
+
+    def parts(self, seen: set[FunctionType]) -> Iterator[object]:
+        """Yield what its compiled form is made of."""
+        yield self._is_inline
+        yield from parts_of(self._function, seen)
+
+    def entry_for(self, *args: object) -> Callable[..., R] | None:
+        """Return what was compiled for arguments of these kinds, and takes no others; or None."""
+        if self._outer is None:
+            return None
+        return cast("Callable[..., R]", self._outer.entry_for(*args))
+
+    def _choose(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        if self.group.is_hot:
+            from logstore.jit.compiler import KernelDispatcher
+
+            self._outer = KernelDispatcher(self._function, self.files)
+            self._run = self._outer
+            return self._run(*args, **kwargs)
+        with np.errstate(over="ignore"):  # integers wrap, as compiled ones do
+            return self.plain(*args, **kwargs)
+
+    @property
+    def _numba_type_(self) -> Any:
+        """Type of it in a kernel that calls it and is being compiled."""
+        if self._inner is None:
+            from logstore.jit.compiler import InnerDispatcher
+
+            self._inner = InnerDispatcher(self._function, inline=self._is_inline)
+        return self._inner._numba_type_
+
+
+class Bound(Generic[R]):
+    """A kernel and the last of its arguments, to be called over and over with the first of them.
+
+    numba looks at every array in every named tuple of every call, which takes longer than a small
+    kernel runs; here that is done once.
+
+    Parameters
+    ----------
+    function : kernel
+        What runs.
+    arguments : any
+        The last of its arguments, always these.
+    """
+
+    __slots__ = ("_arguments", "_entry", "_kernel", "_kinds")
+
+    def __init__(self, function: Callable[..., R], *arguments: object) -> None:
+        self._kernel = cast("Kernel[..., R]", function)
+        self._arguments = arguments
+        self._kinds: list[object] = []
+        self._entry: Callable[..., R] | None = None
+
+    def __call__(self, *arrays: NDArray[Any]) -> R:
+        """Run the kernel with arrays as its first arguments."""
+        entry = self._entry
+        # A form compiled for other kinds of arrays would take these for those.
+        if entry is not None and [_kind_of(each) for each in arrays] == self._kinds:
+            return entry(*arrays, *self._arguments)
+        result = self._kernel(*arrays, *self._arguments)
+        self._entry = self._kernel.entry_for(*arrays, *self._arguments)
+        self._kinds = [_kind_of(each) for each in arrays]
+        return result
+
+
+def _kind_of(array: NDArray[Any]) -> tuple[object, int, int]:
+    return array.dtype, array.ndim, array.flags.num
+
+
+def kernel(function: Callable[P, R]) -> Callable[P, R]:
+    """Make a function a kernel: compiled when that pays, then running without the GIL.
+
+    The signature stays visible to mypy. Kernels validate nothing: callers check, allocate and
+    name the result. Overflow wraps and bounds are unchecked, as in C, unless
+    `NUMBA_BOUNDSCHECK=1`.
+    """
+    return cast("Callable[P, R]", Kernel(function, plain=None, inline=False))
+
+
+def inline_kernel(function: Callable[P, R]) -> Callable[P, R]:
+    """Make a small `kernel`, compiled into those that call it, once a record, at each call."""
+    return cast("Callable[P, R]", Kernel(function, plain=None, inline=True))
+
+
+def kernel_like(plain: Callable[P, R]) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Make a `kernel` whose plain twin is another function, a library's for instance."""
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        return cast("Callable[P, R]", Kernel(function, plain=plain, inline=False))
+
+    return decorate
