@@ -1,18 +1,23 @@
-"""Helpers for the tests of users: a file system that fails, crashes and forgets.
+"""What tests of users import: disks that fail, assertions, logs with holes, the pytest plugin.
 
-It stands beside the engine and not in it: nothing that runs in production imports it.
+It stands above the broker: nothing that runs in production imports it. The public names are loaded
+when first used, so that a pytest run that has the plugin and does not use it pays nothing.
 """
 
-from logstore.testing.faultfs import (
-    Contents,
-    CrashMode,
-    Fault,
-    FaultyFileSystem,
-    Kind,
-    Names,
-    Operation,
-    SimulatedCrash,
-)
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from logstore.runtime.crash import Contents, CrashMode, Names
+    from logstore.runtime.faultfs import (
+        Fault,
+        FaultyFileSystem,
+        Kind,
+        Operation,
+        SimulatedCrash,
+    )
 
 __all__ = [
     "Contents",
@@ -24,3 +29,21 @@ __all__ = [
     "Operation",
     "SimulatedCrash",
 ]
+
+_HOMES = ("logstore.runtime.faultfs",)
+"""Modules of the public names."""
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401  # any public name
+    """Load a public name from its module (PEP 562)."""
+    if name in __all__:
+        for home in _HOMES:
+            module = importlib.import_module(home)
+            if hasattr(module, name):
+                value = globals()[name] = getattr(module, name)
+                return value
+    raise AttributeError(f"module 'logstore.testing' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,6 +1,6 @@
 """The steps that a log and its model take together, and what must agree after each of them.
 
-A crash of the machine in memory keeps what `logstore.testing.crash` says: contents and names that
+A crash of the machine in memory keeps what `logstore.runtime.crash` says: contents and names that
 were not synced may be dropped, kept, torn or scattered. On the disk nothing is lost but the order:
 the log is dropped as it is, its indexes full of zeros, perhaps with half a batch at the end.
 """

@@ -1,6 +1,6 @@
 """Crashes: what is left of files and names that were not durable.
 
-The model is described in `logstore.testing.faultfs`, which records the changes that wait here
+The model is described in `logstore.runtime.faultfs`, which records the changes that wait here
 for their sync.
 """
 

@@ -51,10 +51,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from logstore.runtime.clock import Clock, SystemClock
-from logstore.runtime.fs import Buffer, File, FileKind, FileStat
-from logstore.runtime.locks import FileLock, LockTable
-from logstore.runtime.memfs import MemoryBytes, MemoryFile, MemoryFileSystem, fail, split_path
-from logstore.testing.crash import (
+from logstore.runtime.crash import (
     Change,
     Contents,
     CrashMode,
@@ -66,6 +63,9 @@ from logstore.testing.crash import (
     Node,
     crash_image,
 )
+from logstore.runtime.fs import Buffer, File, FileKind, FileStat
+from logstore.runtime.locks import FileLock, LockTable
+from logstore.runtime.memfs import MemoryBytes, MemoryFile, MemoryFileSystem, fail, split_path
 
 __all__ = [
     "Contents",
