@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from logstore.broker.futures import FutureRecordMetadata, ProducedMetadata
 from logstore.broker.open_batch import OpenBatch, estimated_size, limit_of
-from logstore.broker.produce import check_for_clients
 from logstore.broker.producer_batch import build_producer_batch
 from logstore.errors import (
     InvalidRecordError,
@@ -25,6 +24,7 @@ from logstore.errors import (
 )
 from logstore.log.drafts import AppendInfo, NewRecord
 from logstore.runtime import background_scheduler
+from logstore.transactions.produce import check_for_clients
 from logstore.types import NO_OFFSET, NO_TIMESTAMP, TopicPartition
 
 if TYPE_CHECKING:

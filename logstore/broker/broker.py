@@ -54,7 +54,6 @@ if TYPE_CHECKING:
         RetainReport,
     )
     from logstore.broker.snapshots import Snapshot
-    from logstore.broker.transactions import TransactionCoordinator
     from logstore.broker.writer import AppendedRange, BatchWriter
     from logstore.cleaner.command import ProgressListener
     from logstore.cleaner.manager import LogCleanerManager
@@ -65,6 +64,7 @@ if TYPE_CHECKING:
     from logstore.log.log import Log
     from logstore.log.reader import ListedOffset
     from logstore.manager.opening import LoadListener
+    from logstore.transactions.coordinator import TransactionCoordinator
 
 
 if TYPE_CHECKING:
@@ -467,7 +467,7 @@ class Broker(Generic[ClockT]):
         RequestError, CorruptRecordError, UnsupportedFormatError
             The log is unchanged in any case.
         """
-        from logstore.broker.produce import append_as_client
+        from logstore.transactions.produce import append_as_client
 
         self._refuse_if_read_only("append")
         tp = TopicPartition(topic, partition)
@@ -526,7 +526,7 @@ class Broker(Generic[ClockT]):
     def coordinator(self) -> TransactionCoordinator:
         """The transaction coordinator over this broker's logs."""
         if self._coordinator is None:
-            from logstore.broker.transactions import TransactionCoordinator
+            from logstore.transactions.coordinator import TransactionCoordinator
 
             self._refuse_if_read_only("coordinate transactions")
             self._coordinator = TransactionCoordinator(

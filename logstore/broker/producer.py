@@ -31,10 +31,10 @@ from logstore.types import INT64_MAX, NO_TIMESTAMP, TopicPartition
 if TYPE_CHECKING:
     from logstore.broker.futures import FutureRecordMetadata
     from logstore.broker.producer_config import Serialize
-    from logstore.broker.transactions import TransactionCoordinator
     from logstore.groups.offsets import OffsetAndMetadata
     from logstore.manager.manager import LogManager
     from logstore.runtime import Runtime
+    from logstore.transactions.coordinator import TransactionCoordinator
 
 logger = logging.getLogger(__name__)
 

@@ -20,8 +20,6 @@ import enum
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from logstore.broker.produce import append_as_client
-from logstore.broker.transaction_state import ProducerIdAndEpoch
 from logstore.errors import (
     IllegalStateError,
     InvalidProducerEpochError,
@@ -32,13 +30,15 @@ from logstore.errors import (
     ProducerFencedError,
     TransactionAbortedError,
 )
+from logstore.transactions.produce import append_as_client
+from logstore.transactions.state import ProducerIdAndEpoch
 from logstore.types import INT16_MAX, INT32_MAX, TopicPartition
 
 if TYPE_CHECKING:
-    from logstore.broker.transactions import TransactionCoordinator
     from logstore.groups.offsets import ConsumerGroupMetadata, OffsetAndMetadata
     from logstore.log.drafts import AppendInfo
     from logstore.manager.manager import LogManager
+    from logstore.transactions.coordinator import TransactionCoordinator
 
 FATAL_ERRORS = (ProducerFencedError, InvalidProducerIdMappingError, InvalidTxnStateError)
 """After which a transactional producer can only be closed."""

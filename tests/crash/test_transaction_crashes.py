@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from logstore.broker import Broker, OffsetAndMetadata
-from logstore.broker.transactions import TransactionConfig, TransactionCoordinator
 from logstore.config.broker_config import BrokerConfig
 from logstore.names import GROUP_OFFSETS_TOPIC
 from logstore.runtime import VirtualClock
 from logstore.testing import FaultyFileSystem, SimulatedCrash
+from logstore.transactions.coordinator import TransactionConfig, TransactionCoordinator
 from logstore.types import TopicPartition
 from tests.crash.harness import KEPT, Profile, fingerprint, modes
 

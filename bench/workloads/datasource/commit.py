@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from logstore.broker.producer_ids import ProducerIds
 from logstore.checkpoint.offsets import RECOVERY_POINTS, REPLICATION_OFFSETS
 from logstore.checkpoint.topic_id import write_partition_metadata
 from logstore.config.broker_config import BrokerConfig
@@ -36,6 +35,7 @@ from logstore.runtime import (
 )
 from logstore.topics.ids import random_topic_id
 from logstore.topics.store import Topic, TopicStore
+from logstore.transactions.producer_ids import ProducerIds
 from logstore.types import TopicPartition, decode_topic_id
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 import pytest
 
 from logstore import Broker, InvalidProducerEpochError, OutOfOrderSequenceNumberError, VirtualClock
-from logstore.broker.transaction_state import ProducerIdAndEpoch
+from logstore.transactions.state import ProducerIdAndEpoch
 from logstore.types import INT16_MAX, INT32_MAX, TopicPartition
 from tests.support.world.edited_batches import with_offset_and_epoch
 from tests.support.world.transactions import Bench, stamps

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from logstore.broker.producer_ids import ProducerIds
 from logstore.checkpoint.offsets import CLEANER_OFFSETS, LOG_START_OFFSETS, RECOVERY_POINTS
 from logstore.checkpoint.topic_id import PARTITION_METADATA, read_partition_metadata
 from logstore.directories.move_notes import MOVES_FILE
@@ -13,6 +12,7 @@ from logstore.errors import CorruptCheckpointError
 from logstore.names import LEADER_EPOCHS, PRODUCER_IDS_FILE, SNAPSHOT_SUFFIX, file_name
 from logstore.runtime import DiskFileSystem, MemoryFileSystem, VirtualClock
 from logstore.topics import TOPICS_FILE
+from logstore.transactions.producer_ids import ProducerIds
 from logstore.types import TopicPartition
 from tests.support.world.data_home import Home, fill, offsets
 

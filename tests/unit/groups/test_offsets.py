@@ -9,7 +9,6 @@ from dataclasses import replace
 
 import pytest
 
-from logstore.broker.transaction_state import decode_value as decode_transaction
 from logstore.config.broker_config import BrokerConfig
 from logstore.errors import (
     IllegalStateError,
@@ -28,6 +27,7 @@ from logstore.groups.offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from logstore.groups.records import decode_key, decode_value, encode_key, encode_value
 from logstore.log import NewRecord
 from logstore.names import GROUP_OFFSETS_TOPIC
+from logstore.transactions.state import decode_value as decode_transaction
 from logstore.types import TopicPartition
 from tests.support.world.transactions import Bench, markers, stamps
 

@@ -5,7 +5,6 @@ from random import Random
 
 import pytest
 
-from logstore.broker.transaction_state import TransactionState
 from logstore.inspect.decoders import (
     DECODERS,
     TRANSACTION_STATES,
@@ -17,6 +16,7 @@ from logstore.inspect.internal_topics import decoded
 from logstore.messages import encode_versioned, types
 from logstore.messages.compiler import uvarint
 from logstore.record.records import Record
+from logstore.transactions.state import TransactionState
 from logstore.types import TopicPartition
 from tests.support.interop.decoded_records import FLAGS, pairs
 

@@ -5,11 +5,11 @@ import json
 
 import pytest
 
-from logstore.broker.producer_ids import PRODUCER_IDS_FILE, ProducerIds
 from logstore.checkpoint.atomic import read_bytes
 from logstore.errors import CorruptCheckpointError, KafkaStorageError, RequestError
 from logstore.runtime import Runtime, VirtualClock, make_dirs_durably
 from logstore.testing import Fault, FaultyFileSystem, Kind
+from logstore.transactions.producer_ids import PRODUCER_IDS_FILE, ProducerIds
 from logstore.types import INT64_MAX
 
 PATH = f"/data/{PRODUCER_IDS_FILE}"

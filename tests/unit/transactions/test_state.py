@@ -10,7 +10,9 @@ import random
 
 import pytest
 
-from logstore.broker.transaction_state import (
+from logstore.coordination.records import partition_for
+from logstore.errors import InvalidRecordError, UnsupportedFormatError
+from logstore.transactions.state import (
     TransactionMetadata,
     TransactionState,
     decode_key,
@@ -18,8 +20,6 @@ from logstore.broker.transaction_state import (
     encode_key,
     encode_value,
 )
-from logstore.coordination.records import partition_for
-from logstore.errors import InvalidRecordError, UnsupportedFormatError
 from logstore.types import TopicPartition, java_hash
 
 PARTITIONS = frozenset(

@@ -11,16 +11,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from logstore.broker.transaction_state import ProducerIdAndEpoch
 from logstore.errors import InvalidTopicError
 from logstore.names import INTERNAL_COMPACTED_TOPICS
 from logstore.record import layout
 from logstore.record.header import BatchHeader
+from logstore.transactions.state import ProducerIdAndEpoch
 
 if TYPE_CHECKING:
-    from logstore.broker.transactions import TransactionCoordinator
     from logstore.log.drafts import AppendInfo
     from logstore.manager.manager import LogManager
+    from logstore.transactions.coordinator import TransactionCoordinator
     from logstore.types import TopicPartition
 
 

@@ -11,17 +11,17 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from logstore.broker.transaction_state import (
+from logstore.coordination.topic import CoordinatorTopic
+from logstore.errors import LogStoreError
+from logstore.log.drafts import NewRecord
+from logstore.names import TRANSACTION_STATE_TOPIC
+from logstore.transactions.state import (
     TransactionMetadata,
     decode_key,
     decode_value,
     encode_key,
     encode_value,
 )
-from logstore.coordination.topic import CoordinatorTopic
-from logstore.errors import LogStoreError
-from logstore.log.drafts import NewRecord
-from logstore.names import TRANSACTION_STATE_TOPIC
 
 if TYPE_CHECKING:
     from logstore.config.broker_config import BrokerConfig

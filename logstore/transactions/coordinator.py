@@ -24,14 +24,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from logstore.broker.producer_ids import ProducerIds
-from logstore.broker.transaction_log import StoredTransactions, TransactionConfig, TransactionLog
-from logstore.broker.transaction_state import (
-    ProducerIdAndEpoch,
-    TransactionMetadata,
-    TransactionState,
-    encode_key,
-)
 from logstore.errors import (
     InvalidProducerEpochError,
     InvalidProducerIdMappingError,
@@ -45,6 +37,14 @@ from logstore.errors import (
 )
 from logstore.groups.coordinator import GroupCoordinator
 from logstore.names import TRANSACTION_STATE_TOPIC
+from logstore.transactions.log import StoredTransactions, TransactionConfig, TransactionLog
+from logstore.transactions.producer_ids import ProducerIds
+from logstore.transactions.state import (
+    ProducerIdAndEpoch,
+    TransactionMetadata,
+    TransactionState,
+    encode_key,
+)
 from logstore.types import INT16_MAX, NO_PRODUCER_ID, TopicPartition
 
 if TYPE_CHECKING:

@@ -10,13 +10,6 @@ from logstore import (
     UnknownTopicOrPartitionError,
     VirtualClock,
 )
-from logstore.broker.transaction_state import (
-    ProducerIdAndEpoch,
-    TransactionState,
-    decode_key,
-    decode_value,
-)
-from logstore.broker.transactions import LAST_EPOCH
 from logstore.errors import (
     InvalidProducerIdMappingError,
     InvalidRecordError,
@@ -24,6 +17,13 @@ from logstore.errors import (
     ProducerFencedError,
 )
 from logstore.names import TRANSACTION_STATE_TOPIC
+from logstore.transactions.coordinator import LAST_EPOCH
+from logstore.transactions.state import (
+    ProducerIdAndEpoch,
+    TransactionState,
+    decode_key,
+    decode_value,
+)
 from tests.support.world.transactions import Bench, markers
 
 T0 = TopicPartition("t", 0)

@@ -2,14 +2,14 @@
 
 import pytest
 
-from logstore.broker.producer_ids import PRODUCER_IDS_FILE
-from logstore.broker.transaction_state import encode_key
 from logstore.coordination.records import partition_for
 from logstore.errors import KafkaStorageError, ProducerFencedError
 from logstore.log import NewRecord
 from logstore.names import TRANSACTION_STATE_TOPIC
 from logstore.runtime import DiskFileSystem, MemoryFileSystem, VirtualClock
 from logstore.testing import SimulatedCrash
+from logstore.transactions.producer_ids import PRODUCER_IDS_FILE
+from logstore.transactions.state import encode_key
 from logstore.types import TopicPartition
 from tests.support.world.builders import batch, data_batch, log_name
 from tests.support.world.faulty import FaultyFileSystem, never
