@@ -16,6 +16,10 @@ LogStoreError                         every error this library raises on purpose
 │   ├─ GroupMaxSizeReachedError       ├─ NonEmptyGroupError        ├─ GroupIdNotFoundError
 │   ├─ GroupSubscribedToTopicError    ├─ UnstableOffsetCommitError ├─ InvalidReplicationFactorError
 │   ├─ CoordinatorNotAvailableError   ├─ InvalidPartitionsError    ├─ LogDirNotFoundError
+│   ├─ CoordinatorLoadInProgressError ├─ NotCoordinatorError       ├─ LeaderNotAvailableError
+│   ├─ NotLeaderForPartitionError     ├─ RequestTimedOutError      ├─ NetworkExceptionError
+│   ├─ NotEnoughReplicasError         ├─ NotEnoughReplicasAfterAppendError
+│   ├─ TopicAuthorizationFailedError  ├─ GroupAuthorizationFailedError
 │   └─ MessageError
 ├─ CommitFailedError                  the group went on without the member that commits
 ├─ NoOffsetForPartitionError          nothing says where to begin reading
@@ -78,6 +82,41 @@ _NAMES_BY_CODE = """
 """
 KAFKA_CODES = {"UNKNOWN_SERVER_ERROR": -1, **{n: i for i, n in enumerate(_NAMES_BY_CODE.split())}}
 """The number of every error of Kafka's protocol by its name, as of Kafka 3.9."""
+
+
+RETRIABLE_ERRORS = frozenset(
+    [
+        "CORRUPT_MESSAGE",
+        "UNKNOWN_TOPIC_OR_PARTITION",
+        "LEADER_NOT_AVAILABLE",
+        "NOT_LEADER_OR_FOLLOWER",
+        "REQUEST_TIMED_OUT",
+        "REPLICA_NOT_AVAILABLE",
+        "NETWORK_EXCEPTION",
+        "COORDINATOR_LOAD_IN_PROGRESS",
+        "COORDINATOR_NOT_AVAILABLE",
+        "NOT_COORDINATOR",
+        "NOT_ENOUGH_REPLICAS",
+        "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
+        "NOT_CONTROLLER",
+        "CONCURRENT_TRANSACTIONS",
+        "KAFKA_STORAGE_ERROR",
+        "FETCH_SESSION_ID_NOT_FOUND",
+        "INVALID_FETCH_SESSION_EPOCH",
+        "LISTENER_NOT_FOUND",
+        "FENCED_LEADER_EPOCH",
+        "UNKNOWN_LEADER_EPOCH",
+        "OFFSET_NOT_AVAILABLE",
+        "PREFERRED_LEADER_NOT_AVAILABLE",
+        "ELIGIBLE_LEADERS_NOT_AVAILABLE",
+        "UNSTABLE_OFFSET_COMMIT",
+        "THROTTLING_QUOTA_EXCEEDED",
+        "UNKNOWN_TOPIC_ID",
+        "INCONSISTENT_TOPIC_ID",
+        "FETCH_SESSION_TOPIC_ID_ERROR",
+    ]
+)
+"""Those after which Kafka's clients ask again: its RetriableExceptions."""
 
 
 class LogStoreError(Exception):
@@ -315,6 +354,66 @@ class CoordinatorNotAvailableError(RequestError):
     """The group is just being deleted; asked again, it is a new one."""
 
     kafka_error = "COORDINATOR_NOT_AVAILABLE"
+
+
+class CoordinatorLoadInProgressError(RequestError):
+    """The coordinator reads what it is to know; asked again later, it answers."""
+
+    kafka_error = "COORDINATOR_LOAD_IN_PROGRESS"
+
+
+class NotCoordinatorError(RequestError):
+    """Another broker coordinates the group, or the transaction."""
+
+    kafka_error = "NOT_COORDINATOR"
+
+
+class LeaderNotAvailableError(RequestError):
+    """The partition has no leader just now."""
+
+    kafka_error = "LEADER_NOT_AVAILABLE"
+
+
+class NotLeaderForPartitionError(RequestError):
+    """Another broker leads the partition."""
+
+    kafka_error = "NOT_LEADER_OR_FOLLOWER"
+
+
+class RequestTimedOutError(RequestError):
+    """The broker did not answer in time, and may have done what it was asked or not."""
+
+    kafka_error = "REQUEST_TIMED_OUT"
+
+
+class NetworkExceptionError(RequestError):
+    """The connection broke before the answer, and the request may have been done or not."""
+
+    kafka_error = "NETWORK_EXCEPTION"
+
+
+class NotEnoughReplicasError(RequestError):
+    """Fewer replicas are in sync than `min.insync.replicas`; nothing was written."""
+
+    kafka_error = "NOT_ENOUGH_REPLICAS"
+
+
+class NotEnoughReplicasAfterAppendError(RequestError):
+    """Written, but to fewer replicas than `min.insync.replicas`."""
+
+    kafka_error = "NOT_ENOUGH_REPLICAS_AFTER_APPEND"
+
+
+class TopicAuthorizationFailedError(RequestError):
+    """The client may not do that to the topic."""
+
+    kafka_error = "TOPIC_AUTHORIZATION_FAILED"
+
+
+class GroupAuthorizationFailedError(RequestError):
+    """The client may not do that to the group."""
+
+    kafka_error = "GROUP_AUTHORIZATION_FAILED"
 
 
 class InvalidPartitionsError(RequestError):

@@ -1,0 +1,477 @@
+"""Fault rules: which calls fail, how often, and with what.
+
+A door (of requests, or of files) describes each call by a `Call` and asks its `Faults` which rules
+strike. Rules are asked in the order in which they were made, and each counts the calls that are
+its own, so that the same calls meet the same faults always. A rule has an error, a delay or both.
+The error comes instead of the call, or, with `after`, instead of its answer: the call was done, and
+who made it does not hear so, as when a connection breaks.
+
+Doors that can wait for the delay themselves use `Faults.through`; others take the rules that
+strike from `Faults.strike` and do as these say.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Callable, Collection, Iterator
+from datetime import timedelta
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, Self, TypeVar
+
+from logstore.config.suggest import nearest
+from logstore.errors import (
+    KAFKA_CODES,
+    CorruptRecordError,
+    InvalidConfigurationError,
+    LogStoreError,
+    OffsetOutOfRangeError,
+    RequestError,
+)
+from logstore.names import LOG_SUFFIX
+from logstore.types import NO_OFFSET, TopicPartition
+
+if TYPE_CHECKING:
+    from logstore.runtime import Clock
+
+T = TypeVar("T")
+
+KAFKA_ERRORS = frozenset(KAFKA_CODES) - {"NONE"}
+DISK_ERRORS = frozenset(errno.errorcode.values())
+
+
+class Call(NamedTuple):
+    """One call as a rule's `when` is told it; what it has not is None, or empty.
+
+    Attributes
+    ----------
+    kind : str
+        As in `fail(kind)`.
+    partitions : tuple of TopicPartition
+        Those it is about; of a file that of its folder.
+    group_id, client_id : str or None
+    path, target : str or None
+        Of a file, and of a rename its new name.
+    """
+
+    kind: str
+    partitions: tuple[TopicPartition, ...] = ()
+    group_id: str | None = None
+    client_id: str | None = None
+    path: str | None = None
+    target: str | None = None
+
+    @property
+    def topic(self) -> str | None:
+        """The topic of its first partition."""
+        return self.partitions[0].topic if self.partitions else None
+
+    @property
+    def partition(self) -> int | None:
+        """The number of its first partition."""
+        return self.partitions[0].partition if self.partitions else None
+
+
+class Kind(NamedTuple):
+    """One kind of call that rules can be made for.
+
+    Attributes
+    ----------
+    is_disk : bool
+        Whether it fails with an `errno`; else with an error of Kafka's.
+    changes : bool
+        Whether it can be done and its answer be lost.
+    on_disk : str or None
+        For requests, what their disk does for them with `.log` files: this kind is meant where
+        one is to fail with an `errno`.
+    """
+
+    name: str
+    is_disk: bool = False
+    changes: bool = False
+    on_disk: str | None = None
+
+
+class FaultRule:
+    """One rule; made by `Faults.add`, and in force until `remove`, or the end of its `with`.
+
+    Attributes
+    ----------
+    kind : str
+    error : str or None
+        Kafka's name, or that of an `errno`; None if calls are only late.
+    delay_ms : int
+    nth : int
+        The first of its calls that it strikes, counted from 1.
+    times : int or None
+        How many it strikes from there on; None is all.
+    topic, partition : str, int or None
+        Only calls about it.
+    when : callable or None
+        Tells of a `Call` whether it is one of these.
+    after : bool
+        Whether the call is done first.
+    calls : int
+        Its calls so far.
+    hits : int
+        Those it has struck.
+
+    Notes
+    -----
+    Any thread may call. `when` is called with a lock held: it is to look at the call alone.
+    """
+
+    def __init__(
+        self,
+        kind: Kind,
+        *,
+        error: str | None,
+        delay_ms: int,
+        nth: int,
+        times: int | None,
+        topic: str | None,
+        partition: int | None,
+        when: Callable[[Call], bool] | None,
+        after: bool,
+        remove: Callable[[FaultRule], None],
+    ) -> None:
+        self.kind = kind.name
+        self.is_disk = kind.is_disk
+        self.error = error
+        self.delay_ms = delay_ms
+        self.nth = nth
+        self.times = times
+        self.topic = topic
+        self.partition = partition
+        self.when = when
+        self.after = after
+        self.calls = 0
+        self.hits = 0
+        self._remove = remove
+
+    def __repr__(self) -> str:
+        said = [repr(self.kind)]
+        if self.topic is not None:
+            said.append(f"topic={self.topic!r}")
+        if self.partition is not None:
+            said.append(f"partition={self.partition}")
+        if self.when is not None:
+            said.append(f"when={getattr(self.when, '__name__', self.when)}")
+        if self.nth > 1 or self.times == 1:
+            said.append(f"nth={self.nth}")
+        if self.times not in (None, 1):
+            said.append(f"times={self.times}")
+        if self.error is not None:
+            said.append(f"error={self.error!r}")
+        if self.delay_ms:
+            said.append(f"delay={self.delay_ms}")
+        if self.after:
+            said.append("after=True")
+        return f"<fail({', '.join(said)}): {self.hits} of {self.calls} calls>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
+
+    def remove(self) -> None:
+        """Strike no more; its counts stay. A second call does nothing."""
+        self._remove(self)
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether it has struck as often as it is to."""
+        return self.times is not None and self.hits >= self.times
+
+    def strikes(self, call: Call) -> bool:
+        """Tell whether it strikes this call, and count it; the lock of its `Faults` is held."""
+        if call.kind != self.kind or not self._is_about(call):
+            return False
+        self.calls += 1
+        if self.calls < self.nth or self.is_spent:
+            return False
+        self.hits += 1
+        return True
+
+    def _is_about(self, call: Call) -> bool:
+        if self.topic is not None or self.partition is not None:
+            for topic, partition in call.partitions:
+                if self.topic in (None, topic) and self.partition in (None, partition):
+                    break
+            else:
+                return False
+        return self.when is None or bool(self.when(call))
+
+    def fail(self, call: Call) -> NoReturn:
+        """Raise its error, which it has, for a call that it struck."""
+        raise self.exception(call)
+
+    def exception(self, call: Call) -> Exception:
+        """Return its error, which it has, as an exception for a call that it struck."""
+        assert self.error is not None, "a rule that only delays raises nothing"
+        if self.is_disk:
+            code = getattr(errno, self.error)
+            return OSError(code, os.strerror(code), call.path)
+        about = ", ".join(map(str, call.partitions)) or call.group_id or call.client_id
+        what = f"{call.kind} of {about}" if about else call.kind
+        how = "was done, and its answer lost" if self.after else "was refused"
+        return kafka_exception(self.error, f"{what} {how} by a fault rule: {self.error}")
+
+
+class Faults(Collection[FaultRule]):
+    """The rules of one door or broker, in the order in which they were made.
+
+    Parameters
+    ----------
+    kinds : iterable of Kind
+        What rules can be made for.
+    clock : Clock
+        On which delays are waited for.
+
+    Notes
+    -----
+    Any thread may call.
+    """
+
+    def __init__(self, kinds: Collection[Kind], clock: Clock) -> None:
+        self._kinds = {kind.name: kind for kind in kinds}
+        self._clock = clock
+        self._lock = threading.Lock()
+        # Replaced and never changed, so that doors look at it without the lock.
+        self._rules: tuple[FaultRule, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self._rules)
+
+    def __iter__(self) -> Iterator[FaultRule]:
+        return iter(self._rules)
+
+    def __contains__(self, rule: object) -> bool:
+        return rule in self._rules
+
+    def __getitem__(self, index: int) -> FaultRule:
+        return self._rules[index]
+
+    def __repr__(self) -> str:
+        return f"[{', '.join(map(repr, self._rules))}]"
+
+    def add(
+        self,
+        kind: str,
+        *,
+        error: str | int | type[Exception] | None = None,
+        delay: timedelta | float | None = None,
+        nth: int | None = None,
+        times: int | None = None,
+        topic: str | TopicPartition | None = None,
+        partition: int | None = None,
+        when: Callable[[Call], bool] | None = None,
+        after: bool = False,
+    ) -> FaultRule:
+        """Let calls of a kind fail, or be late.
+
+        Parameters
+        ----------
+        kind : str
+            Of those given to the constructor.
+        error : str, int or exception class, optional
+            Kafka's name of an error, or a class of `logstore.errors` or of kafka-python's errors;
+            for a disk the name or number of an `errno`, `EIO` by default unless it is only late.
+        delay : timedelta or ms, optional
+            Time that passes first.
+        nth : int, optional
+            The first call that is struck, counted from 1 among those that topic, partition and
+            `when` let pass: that one alone, unless `times` says how many.
+        times : int, optional
+            How many are struck; without `nth` from the first on. By default all.
+        topic : str or TopicPartition, optional
+            Only calls about it.
+        partition : int, optional
+            Only calls about partitions of this number.
+        when : callable, optional
+            Told a `Call`; True if it is one of those meant.
+        after : bool
+            Do the call first, then lose its answer.
+
+        Raises
+        ------
+        InvalidConfigurationError
+            No such kind or error (the message has the nearest), or nothing that would happen.
+        """
+        row = self._kinds.get(kind)
+        if row is None:
+            meant = nearest(str(kind), self._kinds)
+            raise InvalidConfigurationError(
+                f"nothing fails by the name {kind!r}; the nearest is {meant!r}, and there are"
+                f" {', '.join(self._kinds)}"
+            )
+        if isinstance(topic, TopicPartition):
+            topic, partition = topic
+        if row.on_disk is not None and _is_errno(error):
+            row, when = self._kinds[row.on_disk], _of_log_files(when)
+        delay_ms = _checked_delay_ms(delay)
+        name = None if error is None else _error_name(row, error)
+        if name is None and row.is_disk and delay is None:
+            name = "EIO"
+        if name is None and delay is None:
+            raise InvalidConfigurationError(
+                f"fail({kind!r}) wants the error, as error='REQUEST_TIMED_OUT', or a delay"
+            )
+        if after and not row.changes:
+            raise InvalidConfigurationError(
+                f"{kind} cannot be done and its answer be lost: it changes nothing, or is a file's"
+            )
+        for what, number in (("nth", nth), ("times", times)):
+            if number is not None and (type(number) is not int or number < 1):
+                raise InvalidConfigurationError(f"{what} is an int from 1 on, not {number!r}")
+        if when is not None and not callable(when):
+            raise InvalidConfigurationError(f"when is told a call, and is no function: {when!r}")
+        rule = FaultRule(
+            row,
+            error=name,
+            delay_ms=delay_ms,
+            nth=1 if nth is None else nth,
+            times=1 if times is None and nth is not None else times,
+            topic=topic,
+            partition=partition,
+            when=when,
+            after=after,
+            remove=self._remove,
+        )
+        with self._lock:
+            self._rules = (*self._rules, rule)
+        return rule
+
+    def clear(self) -> None:
+        """Let everything succeed again."""
+        with self._lock:
+            self._rules = ()
+
+    def _remove(self, rule: FaultRule) -> None:
+        with self._lock:
+            self._rules = tuple(each for each in self._rules if each is not rule)
+
+    def strike(self, call: Call) -> list[FaultRule]:
+        """Return the rules that strike a call, which counts it: those up to the first error.
+
+        A door does as they say, in their order: it waits for `delay_ms`, and answers the error
+        instead of the call, or, if it is `after`, instead of what the call gave.
+        """
+        struck = []
+        with self._lock:
+            for rule in self._rules:
+                if rule.strikes(call):
+                    struck.append(rule)
+                    if rule.error is not None:
+                        break
+        return struck
+
+    def through(self, call: Call, action: Callable[[], T]) -> T:
+        """Do a call as the rules let it; delays pass on the clock.
+
+        Raises
+        ------
+        LogStoreError, OSError
+            What a rule has for it; of Kafka's errors one that `is_injected`.
+        """
+        struck = self.strike(call)
+        for rule in struck:
+            if not rule.after:
+                self._obey(rule, call)
+        result = action()
+        for rule in struck:
+            if rule.after:
+                self._obey(rule, call)
+        return result
+
+    def _obey(self, rule: FaultRule, call: Call) -> None:
+        if rule.delay_ms:
+            self._clock.sleep(rule.delay_ms / 1000)
+        if rule.error is not None:
+            rule.fail(call)
+
+
+def is_injected(error: BaseException) -> bool:
+    """Tell whether an error is that of a rule, which may pass when the call is made again."""
+    return "is_injected" in vars(error)
+
+
+def kafka_exception(name: str, message: str) -> LogStoreError:
+    """Return an injected error of Kafka's, by its name: its class's, else a `RequestError`."""
+    kind = _classes_by_name().get(name)
+    if kind is OffsetOutOfRangeError:
+        error: LogStoreError = OffsetOutOfRangeError(
+            message, offset=NO_OFFSET, log_start_offset=NO_OFFSET, log_end_offset=NO_OFFSET
+        )
+    else:
+        error = (RequestError if kind is None else kind)(message)
+    if kind is None:
+        vars(error).update(kafka_error=name, code=KAFKA_CODES[name])
+    vars(error)["is_injected"] = True
+    return error
+
+
+def _classes_by_name() -> dict[str, type[LogStoreError]]:
+    """Return the class of each error that has one, the most general one where several have."""
+    found: dict[str, type[LogStoreError]] = {"CORRUPT_MESSAGE": CorruptRecordError}
+    for root in (RequestError, LogStoreError):
+        kinds: list[type[LogStoreError]] = [root]
+        for kind in kinds:
+            found.setdefault(kind.kafka_error, kind)
+            kinds.extend(kind.__subclasses__())
+    return found
+
+
+def _is_errno(error: object) -> bool:
+    return error in DISK_ERRORS or (type(error) is int and error in errno.errorcode)
+
+
+def _of_log_files(when: Callable[[Call], bool] | None) -> Callable[[Call], bool]:
+    def of_log_files(call: Call) -> bool:
+        is_log = call.path is not None and call.path.endswith(LOG_SUFFIX)
+        return is_log and (when is None or when(call))
+
+    return of_log_files
+
+
+def _checked_delay_ms(delay: timedelta | float | None) -> int:
+    if delay is None:
+        return 0
+    ms = delay / timedelta(milliseconds=1) if isinstance(delay, timedelta) else delay
+    if not 0 < ms < float("inf"):
+        raise InvalidConfigurationError(f"a delay is a timedelta or ms above 0, not {delay!r}")
+    return -int(-ms // 1)
+
+
+def _error_name(kind: Kind, error: object) -> str:
+    """Understand an error of a rule.
+
+    Raises
+    ------
+    InvalidConfigurationError
+    """
+    names = DISK_ERRORS if kind.is_disk else KAFKA_ERRORS
+    if kind.is_disk and type(error) is int and error in errno.errorcode:
+        return errno.errorcode[error]
+    if not kind.is_disk and isinstance(error, type):
+        # kafka-python calls the number so.
+        found = getattr(error, "kafka_error", _NAMES_BY_CODE.get(getattr(error, "errno", 0)))
+        if found in names:
+            return str(found)
+    if isinstance(error, str):
+        if error in names:
+            return error
+        if error in DISK_ERRORS:
+            raise InvalidConfigurationError(
+                f"{kind.name} is not answered with a disk's {error}: let 'write' or 'read' fail"
+            )
+        whose = "a disk's" if kind.is_disk else "Kafka's"
+        raise InvalidConfigurationError(
+            f"{error!r} is no error of {whose}; the nearest is {nearest(error, sorted(names))!r}"
+        )
+    wanted = "an errno" if kind.is_disk else "Kafka's name of an error, or its class"
+    raise InvalidConfigurationError(f"{kind.name} fails with {wanted}, not {error!r}")
+
+
+_NAMES_BY_CODE: dict[object, str] = {code: name for name, code in KAFKA_CODES.items()}
