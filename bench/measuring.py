@@ -40,7 +40,11 @@ class Stopwatch:
 
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """Keep Python's collector of cycles from running, as `timeit` does."""
+    """Keep Python's collector of cycles from running, as `timeit` does.
+
+    Compiling does so too (`logstore.jit.compiler`), with lines of its own: nothing that is measured
+    here may be loaded before.
+    """
     was_enabled = gc.isenabled()
     gc.collect()
     gc.disable()

@@ -7,7 +7,6 @@ were compressed before, and appends to the destination.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -263,8 +262,7 @@ class Rewriter:
     def _flush(self, destination: LogSegment | None) -> None:
         """Append what waits to be written; without a destination forget it."""
         if destination is not None and self._filled:
-            if jit.pays(kernels.assemble_batches, 0):  # numba is there, and the work is large
-                jit.pays(find_index_entries, inf)
+            jit.follow(find_index_entries, kernels.assemble_batches)
             waiting = memoryview(self._out)[: self._filled]  # type: ignore[arg-type]  # a buffer
             destination.append_columns(self._extents[: self._extents_filled], [waiting])
         self._filled = self._extents_filled = 0

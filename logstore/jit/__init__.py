@@ -30,7 +30,7 @@ from logstore.jit.instructions import (
     prefetch,
 )
 from logstore.jit.kernel import Bound, Kernel, inline_kernel, kernel, kernel_like
-from logstore.jit.policy import compile_always, pays
+from logstore.jit.policy import compile_always, follow, pays
 
 __all__ = [
     "Bound",
@@ -42,6 +42,7 @@ __all__ = [
     "borrowed",
     "compile_always",
     "copy_u8",
+    "follow",
     "inline_kernel",
     "kernel",
     "kernel_like",

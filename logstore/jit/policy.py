@@ -112,6 +112,20 @@ def pays(function: Callable[..., Any], seconds: float) -> bool:
     return group.is_hot
 
 
+def follow(function: Callable[..., Any], leader: Callable[..., Any]) -> None:
+    """Let the kernels of one room be compiled, or loaded, if those of another one are.
+
+    For work that comes with the other's: it is large too, and numba is there already.
+
+    Parameters
+    ----------
+    function, leader : kernel
+        Each stands for all kernels of its room.
+    """
+    if cast("Entry", leader).group.is_hot:
+        cast("Entry", function).group.is_hot = True
+
+
 def compile_always() -> None:
     """Let all kernels be compiled, or loaded, when they are called, whatever the work is."""
     global MODE

@@ -92,6 +92,16 @@ def test_rooms_are_compiled_apart(room, monkeypatch):
 
 
 @WITHOUT_COMPILER
+def test_a_room_follows_one_that_is_compiled_and_no_other(room):
+    leader = room()
+    follower = jit.kernel(FunctionType(sum_of.__code__, {**globals(), "__name__": "other.kernels"}))
+    jit.follow(follower, leader)
+    assert not jit.pays(follower, 0)
+    jit.pays(leader, 100)
+    jit.follow(follower, leader)
+    assert jit.pays(follower, 0)
+
+
 def test_all_is_compiled_when_that_is_asked_for(room):
     kernel = room()
     jit.compile_always()
