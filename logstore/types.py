@@ -29,6 +29,9 @@ _TOPIC_ID = re.compile(rf"[A-Za-z0-9_-]{{{TOPIC_ID_LENGTH}}}")
 LINE_END = re.compile(r"\r\n|\n|\r")
 """Where Java's readers end a line, whatever system wrote it; `str.splitlines` knows more ends."""
 
+SMALL_FILE_MAX_BYTES = 64 << 20
+"""Default of `logstore.small.file.max.bytes`, for those too who have no configuration."""
+
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
 DAY_MS = 24 * HOUR_MS

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from logstore.config.broker_keys import SMALL_FILE_MAX_BYTES
 from logstore.errors import CorruptCheckpointError, CorruptionError
 from logstore.runtime.fs import FileKind, FileSystem, NotRegularFileError, open_anew
+from logstore.types import SMALL_FILE_MAX_BYTES
 
 UNREADABLE = "readable file"
 """As the check that failed: what stands under a name was not even read."""

@@ -10,10 +10,9 @@ from contextlib import AbstractContextManager, nullcontext
 
 from logstore.checkpoint.atomic import read_bytes
 from logstore.checkpoint.rows import parse_number, rows_of, write_rows
-from logstore.config.broker_keys import SMALL_FILE_MAX_BYTES
 from logstore.errors import CorruptCheckpointError
 from logstore.runtime.fs import FileSystem
-from logstore.types import TopicPartition
+from logstore.types import SMALL_FILE_MAX_BYTES, TopicPartition
 
 CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 """First dirty offset of each compacted partition."""

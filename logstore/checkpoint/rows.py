@@ -13,10 +13,9 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from logstore.checkpoint.atomic import read_bytes, write_atomically
-from logstore.config.broker_keys import SMALL_FILE_MAX_BYTES
 from logstore.errors import CorruptCheckpointError
 from logstore.runtime.fs import FileSystem
-from logstore.types import LINE_END
+from logstore.types import LINE_END, SMALL_FILE_MAX_BYTES
 
 CHECKPOINT_VERSION = 0
 

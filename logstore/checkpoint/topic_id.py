@@ -7,10 +7,9 @@ from collections.abc import Sequence
 
 from logstore.checkpoint.atomic import read_bytes, write_atomically
 from logstore.checkpoint.rows import CHECKPOINT_VERSION, Row, parse_number
-from logstore.config.broker_keys import SMALL_FILE_MAX_BYTES
 from logstore.errors import CorruptCheckpointError
 from logstore.runtime.fs import FileSystem
-from logstore.types import LINE_END, decode_topic_id, encode_topic_id
+from logstore.types import LINE_END, SMALL_FILE_MAX_BYTES, decode_topic_id, encode_topic_id
 
 PARTITION_METADATA = "partition.metadata"
 

@@ -9,10 +9,7 @@ from collections.abc import Mapping
 
 from logstore.config.keys import ConfigKey, Kind
 from logstore.config.topic_keys import AT_LEAST_0, AT_LEAST_1, TOPIC_KEYS
-from logstore.types import DAY_MS, INT32_MAX, INT64_MAX, MINUTE_MS
-
-SMALL_FILE_MAX_BYTES = 64 << 20
-"""Default of `logstore.small.file.max.bytes`, for those too who have no configuration."""
+from logstore.types import DAY_MS, INT32_MAX, INT64_MAX, MINUTE_MS, SMALL_FILE_MAX_BYTES
 
 _BROKER_ROWS = (
     ConfigKey(

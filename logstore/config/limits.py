@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from logstore.config.broker_config import BrokerConfig
-from logstore.config.broker_keys import SMALL_FILE_MAX_BYTES
 from logstore.config.overrides import effective_config
 from logstore.config.topic_keys import TOPIC_KEYS
+from logstore.types import SMALL_FILE_MAX_BYTES
 
 
 def _default(key: str) -> int:

@@ -24,7 +24,6 @@ from logstore.checkpoint.shutdown import (
     mark_clean_shutdown,
     take_clean_shutdown,
 )
-from logstore.config.broker_keys import SMALL_FILE_MAX_BYTES
 from logstore.directories.move_notes import MOVES_FILE, Move, read_moves, write_moves
 from logstore.errors import (
     CorruptCheckpointError,
@@ -45,6 +44,7 @@ from logstore.names import (
 from logstore.runtime import Lifetime, OverlayFileSystem, Signal, make_dirs_durably, remove_tree
 from logstore.runtime.guard import StorageGuard
 from logstore.topics.store import TOPICS_FILE
+from logstore.types import SMALL_FILE_MAX_BYTES
 
 if TYPE_CHECKING:
     from logstore.config.broker_config import BrokerConfig

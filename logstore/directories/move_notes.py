@@ -12,10 +12,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.checkpoint.atomic import read_bytes, write_atomically
-from logstore.config.broker_keys import SMALL_FILE_MAX_BYTES
 from logstore.errors import CorruptCheckpointError
 from logstore.names import parse_log_dir
-from logstore.types import TopicPartition
+from logstore.types import SMALL_FILE_MAX_BYTES, TopicPartition
 
 if TYPE_CHECKING:
     from logstore.runtime import FileSystem

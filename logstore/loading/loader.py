@@ -15,7 +15,6 @@ from functools import partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
-from logstore.config.broker_keys import SMALL_FILE_MAX_BYTES
 from logstore.errors import (
     CorruptCheckpointError,
     CorruptIndexError,
@@ -48,7 +47,7 @@ from logstore.record.walk import refuse_old_format
 from logstore.runtime import FileKind, directory_of
 from logstore.segment.segment import LogSegment
 from logstore.segment.segments import LogSegments
-from logstore.types import INT32_MAX, INT64_MAX
+from logstore.types import INT32_MAX, INT64_MAX, SMALL_FILE_MAX_BYTES
 
 if TYPE_CHECKING:
     from logstore.config.log_config import LogConfig

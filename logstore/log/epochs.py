@@ -13,10 +13,10 @@ import logging
 from typing import NamedTuple
 
 from logstore.checkpoint.rows import parse_number, read_rows, write_rows
-from logstore.config.broker_keys import SMALL_FILE_MAX_BYTES
 from logstore.errors import CorruptCheckpointError
 from logstore.names import LEADER_EPOCHS
 from logstore.runtime.fs import FileSystem
+from logstore.types import SMALL_FILE_MAX_BYTES
 
 UNDEFINED_EPOCH = -1
 UNDEFINED_OFFSET = -1

@@ -25,11 +25,11 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from logstore.checkpoint.atomic import read_bytes
-from logstore.config.broker_keys import SMALL_FILE_MAX_BYTES
 from logstore.errors import CorruptSnapshotError
 from logstore.names import DELETED_SUFFIX, SNAPSHOT_SUFFIX, file_name, parse_segment_file
 from logstore.record.crc32c import crc32c
 from logstore.runtime.fs import FileSystem, open_anew
+from logstore.types import SMALL_FILE_MAX_BYTES
 
 SNAPSHOT_VERSION = 1
 

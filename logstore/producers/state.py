@@ -12,7 +12,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable
 
-from logstore.config.broker_keys import SMALL_FILE_MAX_BYTES
 from logstore.errors import CorruptSnapshotError
 from logstore.producers.entry import (
     BATCHES_REMEMBERED,
@@ -26,7 +25,7 @@ from logstore.producers.snapshot import SnapshotEntry, SnapshotFiles
 from logstore.record.control import EndTxnMarker
 from logstore.record.header import BatchHeader
 from logstore.runtime.fs import FileSystem
-from logstore.types import DAY_MS, NO_OFFSET, AppendOrigin, TopicPartition
+from logstore.types import DAY_MS, NO_OFFSET, SMALL_FILE_MAX_BYTES, AppendOrigin, TopicPartition
 
 PRODUCER_ID_EXPIRATION_MS = DAY_MS
 

@@ -12,11 +12,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from logstore.checkpoint.atomic import read_bytes, write_atomically
-from logstore.config.broker_keys import SMALL_FILE_MAX_BYTES
 from logstore.errors import CorruptCheckpointError, InvalidTopicError, TopicAlreadyExistsError
 from logstore.names import validate_topic_name
 from logstore.runtime.fs import FileSystem
-from logstore.types import INT32_MAX, decode_topic_id
+from logstore.types import INT32_MAX, SMALL_FILE_MAX_BYTES, decode_topic_id
 
 TOPICS_FILE = "logstore-topics.json"
 _VERSION = 2

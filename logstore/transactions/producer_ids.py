@@ -14,12 +14,11 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 from logstore.checkpoint.atomic import read_bytes, write_atomically
-from logstore.config.broker_keys import SMALL_FILE_MAX_BYTES
 from logstore.errors import CorruptCheckpointError, RequestError
 from logstore.names import PRODUCER_IDS_FILE
 from logstore.runtime import FileSystem
 from logstore.runtime.guard import StorageGuard
-from logstore.types import INT64_MAX
+from logstore.types import INT64_MAX, SMALL_FILE_MAX_BYTES
 
 BLOCK_SIZE = 1000
 """Ids reserved at a time: Kafka's `ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE`."""
