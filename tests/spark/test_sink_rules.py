@@ -1,5 +1,6 @@
 """What the writer of one job does, called as Spark calls it, without a JVM."""
 
+import errno
 import os
 from itertools import count
 from pathlib import Path
@@ -340,6 +341,58 @@ class JobAbortedInTask:
             return operation(path, *arguments, **named)
 
         return watched
+
+
+@pytest.mark.parametrize(
+    ("late", "step"),
+    (("makes", "unlink"), ("makes", "rmdir"), ("renames", "unlink"), ("removes", "unlink")),
+)
+def test_a_call_of_a_task_that_ends_within_the_abort_leaves_nothing(
+    tmp_path, monkeypatch, late, step
+):
+    """A call that has found its folder goes on there, whatever name that has by now.
+
+    So does one that names the folder by a descriptor; it comes right before the abort's first
+    `unlink` or `rmdir`, when all names have been read.
+    """
+    job = writer(tmp_path, topic="users")
+    job.write(iter([rows(0, range(3))]))
+    (folder,) = Path(job.job.job_dir).glob("*/users-0")
+    (log,) = folder.glob("*.log")
+    inside = os.open(folder, os.O_RDONLY)
+    real, calls = getattr(os, step), []
+
+    def preceded(path, *arguments, **named):
+        if not calls:
+            calls.append(path)
+            monkeypatch.undo()
+            if late == "makes":
+                os.close(os.open("late", os.O_CREAT | os.O_WRONLY, dir_fd=inside))
+            elif late == "renames":
+                os.rename(log.name, "other", src_dir_fd=inside, dst_dir_fd=inside)
+            else:
+                os.unlink(log.name, dir_fd=inside)
+        return real(path, *arguments, **named)
+
+    monkeypatch.setattr(os, step, preceded)
+    try:
+        job.abort([None])
+    finally:
+        os.close(inside)
+    assert calls
+    assert folders(tmp_path) == []
+
+
+def test_an_abort_that_cannot_remove_says_so(tmp_path, monkeypatch):
+    job = writer(tmp_path, topic="users")
+    job.write(iter([rows(0, range(3))]))
+
+    def refused(path, *_, **__):
+        raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), path)
+
+    monkeypatch.setattr(os, "rmdir", refused)
+    with pytest.raises(OSError, match="not empty"):
+        job.abort([None])
 
 
 def test_what_dead_jobs_left_is_swept_once_it_is_old(tmp_path, monkeypatch):

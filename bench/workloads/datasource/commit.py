@@ -9,6 +9,7 @@ neither topic, but never a mixture.
 
 from __future__ import annotations
 
+import errno
 import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
@@ -45,6 +46,13 @@ if TYPE_CHECKING:
 JOB_DIR_PREFIX = ".logstore-write."
 LOCK_WAIT_SECONDS = 10.0
 """How long a commit waits for a data directory that another process has."""
+
+REMOVALS_MAX = 100
+"""How often an abort removes its job's directory before what stands in its way is an error.
+
+A system call of a killed task may have found its folder under the old name, and make, rename or
+remove a file in it while that is removed: one such call a task, since the next finds nothing.
+"""
 
 LEFTOVER_AGE_MS = 24 * 60 * 60 * 1000
 """A job's directory in which nothing was made for so long belongs to no job that still runs."""
@@ -176,9 +184,18 @@ class WriteJob:
         """
         fs = DiskFileSystem()
         doomed = f"{self.job_dir}.doomed"
-        with suppress(FileNotFoundError):
+        try:
             fs.rename(self.job_dir, doomed)
-            remove_tree(fs, doomed)
+        except FileNotFoundError:
+            return  # aborted before, or committed
+        for attempts_left in reversed(range(REMOVALS_MAX)):
+            try:
+                remove_tree(fs, doomed)
+            except OSError as error:
+                if not attempts_left or error.errno not in (errno.ENOENT, errno.ENOTEMPTY):
+                    raise
+            else:
+                return
 
 
 def new_log(runtime: Runtime, folder: str, tp: TopicPartition, configs: Mapping[str, str]) -> Log:
