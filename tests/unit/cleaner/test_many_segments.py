@@ -8,7 +8,7 @@ from logstore.cleaner.passes.grouping import BATCH_GROUPS
 from logstore.log import Log
 from logstore.log import log as log_module
 from logstore.log import writer as appender
-from logstore.runtime import Runtime
+from logstore.runtime import Runtime, open_files
 from logstore.testing import FaultyFileSystem, Kind
 from tests.support.world.builders import World, memory_world
 from tests.support.world.cleaning import Producer, compacted, put, run_pass
@@ -36,6 +36,8 @@ def test_twice_the_segments_are_twice_the_work_and_no_more(monkeypatch, transact
     """2,000 took half a minute: each looked for aborted transactions in all those above it."""
     for module in (log_module, appender):  # which go through all after each change
         monkeypatch.setattr(module, "VERIFY", False)
+    # What other tests of the process opened would decide which files are let go of, and when.
+    monkeypatch.setattr(open_files, "OPEN_FILES_MIN", open_files.DESCRIPTORS_MAX)
     run_pass(log_of(8, transactions=transactions)[0])  # whatever is done once only is done
     efforts = []
     for segments in (16, 32, 64):
