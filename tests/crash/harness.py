@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 import errno
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -20,7 +20,7 @@ from logstore.broker import Broker
 from logstore.checkpoint.shutdown import CLEAN_SHUTDOWN
 from logstore.errors import LogStoreError
 from logstore.names import LEADER_EPOCHS
-from logstore.runtime import MemoryFileSystem
+from logstore.runtime import MemoryFileSystem, VirtualClock
 from logstore.testing import (
     Contents,
     CrashMode,
@@ -110,6 +110,17 @@ class Tally:
         )
 
 
+class WatchedFileSystem(FaultyFileSystem):
+    """A disk that looks at itself at each point where a crash could come."""
+
+    def __init__(self, clock: VirtualClock, look: Callable[[FaultyFileSystem], None]) -> None:
+        super().__init__(clock)
+        self._look = look
+
+    def _leave(self) -> None:
+        self._look(self)
+
+
 def run(scenario: Scenario, *, crash_at: int | None = None) -> tuple[FaultyFileSystem, Journal]:
     """Run a scenario, to its end or to the crash; return the disk and the journal of then."""
     journal = Journal()
@@ -128,16 +139,23 @@ def run(scenario: Scenario, *, crash_at: int | None = None) -> tuple[FaultyFileS
 def enumerate_crashes(scenario: Scenario, profile: Profile = BOUNDED) -> Tally:
     """Crash at each operation in each mode, and judge what is left.
 
+    All points are met in one run: what a crash would leave is built while the run stands there.
+
     Raises
     ------
     AssertionError
         Names operation and mode; `reproduce` builds that state again.
     """
     whole, reference = run(scenario)
+    points = range(reference.first_operation, whole.operation_count + 1, profile.stride)
     tally = Tally()
-    points = range(reference.first_operation, whole.operation_count + 1)
-    for number in points[:: profile.stride]:
-        fs, journal = run(scenario, crash_at=number)
+    journal = Journal()
+    failures: list[AssertionError] = []
+
+    def look(fs: FaultyFileSystem) -> None:
+        # A failure is kept for later: the engine that stands still here might handle it.
+        if fs.operation_count not in points or failures:
+            return
         tally.points += 1
         for mode in modes(fs, profile):
             tally.states += 1
@@ -150,10 +168,15 @@ def enumerate_crashes(scenario: Scenario, profile: Profile = BOUNDED) -> Tally:
             try:
                 judge(image, mode, journal, reference, profile, tally)
             except Exception as error:
-                operation = fs.operations[-1]
-                raise AssertionError(
-                    f"{scenario.__name__}, crash at {operation}, {mode}: {error!r}"
-                ) from error
+                what = f"{scenario.__name__}, crash at {fs.operations[-1]}, {mode}: {error!r}"
+                failures.append(AssertionError(what))
+                failures[0].__cause__ = error
+                return
+
+    scenario(Session(WatchedFileSystem(journal.clock, look), journal))
+    if failures:
+        raise failures[0]
+    assert tally.points == len(points)
     return tally
 
 
