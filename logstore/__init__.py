@@ -101,15 +101,19 @@ if TYPE_CHECKING:
         UnsupportedFormatError,
     )
     from logstore.runtime.clock import ShiftedClock, SystemClock, VirtualClock
+    from logstore.security import Acl, AclFilter, Authorizer
     from logstore.types import TimestampType, TopicPartition
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Acl",
+    "AclFilter",
     "AdminClient",
     "AlterReplicaLogDirsResult",
     "AppendInfo",
     "AppendedRange",
+    "Authorizer",
     "BatchWriter",
     "Broker",
     "CleanReport",
@@ -200,7 +204,13 @@ __all__ = [
     "VirtualClock",
 ]
 
-_HOMES = ("logstore.types", "logstore.errors", "logstore.runtime.clock", "logstore.broker")
+_HOMES = (
+    "logstore.types",
+    "logstore.errors",
+    "logstore.runtime.clock",
+    "logstore.security",
+    "logstore.broker",
+)
 """Modules of the public names, what is loaded quickly first."""
 
 

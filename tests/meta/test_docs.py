@@ -89,6 +89,7 @@ def things():
         yield {
             "broker": broker,
             "admin": broker.admin(),
+            "authorizer": logstore.Authorizer(),
             "clock": broker.clock,
             "consumer": broker.consumer(),
             "fs": FaultyFileSystem(),
@@ -107,7 +108,7 @@ def test_every_public_name_is_on_the_page(package):
     assert set(package.__all__) - named == set()
 
 
-@pytest.mark.parametrize("name", ("broker", "producer", "consumer", "admin"))
+@pytest.mark.parametrize("name", ("broker", "producer", "consumer", "admin", "authorizer"))
 def test_every_public_method_is_on_the_page(things, name):
     public = {f"{name}.{each}" for each in dir(things[name]) if not each.startswith("_")}
     assert public - entry_names() == set()

@@ -25,6 +25,7 @@ import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.record.MemoryRecords;
 import org.apache.kafka.common.utils.AppInfoParser;
 import org.apache.kafka.common.utils.Time;
+import org.apache.kafka.metadata.authorizer.StandardAuthorizer;
 import org.apache.kafka.server.common.MetadataVersion;
 import org.apache.kafka.server.util.Scheduler;
 import org.apache.kafka.storage.internals.log.AppendOrigin;
@@ -54,6 +55,10 @@ public final class Release {
 
     public static String version() {
         return AppInfoParser.getVersion();
+    }
+
+    public static StandardAuthorizer authorizer() {
+        return new StandardAuthorizer();
     }
 
     public static LogConfig config(Map<String, String> overrides) {

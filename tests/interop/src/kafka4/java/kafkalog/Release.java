@@ -14,9 +14,12 @@ import java.util.Properties;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.Uuid;
+import org.apache.kafka.common.metrics.Metrics;
+import org.apache.kafka.common.metrics.internals.PluginMetricsImpl;
 import org.apache.kafka.common.record.internal.MemoryRecords;
 import org.apache.kafka.common.utils.Time;
 import org.apache.kafka.common.utils.internals.AppInfoParser;
+import org.apache.kafka.metadata.authorizer.StandardAuthorizer;
 import org.apache.kafka.server.common.RequestLocal;
 import org.apache.kafka.server.storage.log.FetchIsolation;
 import org.apache.kafka.server.util.Scheduler;
@@ -52,6 +55,13 @@ public final class Release {
 
     public static String version() {
         return AppInfoParser.getVersion();
+    }
+
+    /** An authorizer; one without metrics cannot decide. */
+    public static StandardAuthorizer authorizer() {
+        StandardAuthorizer authorizer = new StandardAuthorizer();
+        authorizer.withPluginMetrics(new PluginMetricsImpl(new Metrics(), Map.of()));
+        return authorizer;
     }
 
     /** Kafka 4 wants segments of at least 1 MiB, but for an internal setting that its own tests use. */

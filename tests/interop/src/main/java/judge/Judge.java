@@ -56,6 +56,7 @@ public final class Judge {
             case "apply" -> LiveCommand.apply(request);
             case "close" -> LiveCommand.close(request);
             case "messages" -> MessagesCommand.run(request);
+            case "authorize" -> AuthorizeCommand.run(request);
             default -> throw new IllegalArgumentException("unknown command '" + command + "'");
         };
     }

@@ -1,0 +1,240 @@
+"""Rules of the authorizer, one by one; `tests/interop/test_authorizer.py` asks Kafka about all."""
+
+import dataclasses
+
+import pytest
+
+from logstore.errors import InvalidConfigurationError, RequestError
+from logstore.security.acls import Acl, AclFilter, AclOperation, PatternType, ResourceType
+from logstore.security.authorizer import Authorizer
+
+ANN, HERE = "User:ann", "127.0.0.1"
+
+
+def acl(operation="read", name="orders", pattern="literal", permission="allow", **more):
+    return Acl(
+        **{"principal": ANN, "operation": operation, "resource_type": "topic"}
+        | {"resource_name": name, "pattern_type": pattern, "permission": permission}
+        | more
+    )
+
+
+def decided(acls, operation="read", name="orders", principal=ANN, host=HERE, **settings):
+    authorizer = Authorizer(acls, **settings)
+    return authorizer.authorize(principal, host, operation, "topic", name)
+
+
+@pytest.mark.parametrize(
+    ("given", "asked", "allowed", "rule"),
+    (
+        ([], {}, False, "no_acl"),
+        ([], {"allow_everyone_if_no_acl_found": True}, True, "no_acl"),
+        ([], {"super_users": [ANN]}, True, "super_user"),
+        ([acl(permission="deny")], {"super_users": [ANN]}, True, "super_user"),
+        ([acl()], {}, True, "acl"),
+        ([acl()], {"operation": "write"}, False, "default"),
+        ([acl()], {"name": "orders2"}, False, "no_acl"),
+        ([acl()], {"name": "orders2", "allow_everyone_if_no_acl_found": True}, True, "no_acl"),
+        ([acl()], {"principal": "User:bob"}, False, "default"),
+        ([acl()], {"principal": "Group:ann"}, False, "default"),
+        # an ACL of somebody else's ends that everyone may
+        (
+            [acl()],
+            {"principal": "User:b", "allow_everyone_if_no_acl_found": True},
+            False,
+            "default",
+        ),
+        ([acl(principal="User:*")], {"principal": "User:bob"}, True, "acl"),
+        ([acl(principal="User:*")], {"principal": "Group:bob"}, True, "acl"),
+        ([acl(host=HERE)], {}, True, "acl"),
+        ([acl(host="10.0.0.7")], {}, False, "default"),
+        ([acl(name="ord", pattern="prefixed")], {}, True, "acl"),
+        ([acl(name="orders", pattern="prefixed")], {}, True, "acl"),
+        ([acl(name="orders-", pattern="prefixed")], {}, False, "no_acl"),
+        ([acl(name="*")], {}, True, "acl"),
+        ([acl(name="*", pattern="prefixed")], {}, False, "no_acl"),
+        # to deny wins, whatever the patterns and the order
+        ([acl(), acl(permission="deny")], {}, False, "acl"),
+        ([acl(), acl(name="*", permission="deny")], {}, False, "acl"),
+        ([acl(), acl(name="o", pattern="prefixed", permission="deny")], {}, False, "acl"),
+        ([acl(), acl(permission="deny", principal="User:*")], {}, False, "acl"),
+        ([acl(), acl(permission="deny", principal="User:bob")], {}, True, "acl"),
+        ([acl(), acl(permission="deny", host="10.0.0.7")], {}, True, "acl"),
+        ([acl(), acl("write", permission="deny")], {}, True, "acl"),
+        ([acl(), acl("all", permission="deny")], {}, False, "acl"),
+    ),
+)
+def test_decision_and_its_rule(given, asked, allowed, rule):
+    found = decided(given, **asked)
+    assert (found.allowed, found.rule) == (allowed, rule)
+    assert (found.acl is not None) == (rule == "acl")
+
+
+@pytest.mark.parametrize(
+    ("has", "implied"),
+    (
+        ("read", {"read", "describe"}),
+        ("write", {"write", "describe"}),
+        ("delete", {"delete", "describe"}),
+        ("alter", {"alter", "describe"}),
+        ("describe", {"describe"}),
+        ("create", {"create"}),
+        ("alter_configs", {"alter_configs", "describe_configs"}),
+        ("describe_configs", {"describe_configs"}),
+        ("idempotent_write", {"idempotent_write"}),
+        ("all", {each.name.lower() for each in AclOperation if each > AclOperation.ANY}),
+    ),
+)
+def test_who_may_do_one_thing_may_do_what_it_implies(has, implied):
+    every = [each.name.lower() for each in AclOperation if each > AclOperation.ANY]
+    assert {each for each in every if decided([acl(has)], each).allowed} == implied
+    # to deny implies nothing
+    everything = acl("all")
+    denied = {
+        each for each in every if not decided([everything, acl(has, permission="deny")], each)[0]
+    }
+    assert denied == ({has} if has != "all" else set(every))
+
+
+def test_what_decided_is_told():
+    denying = acl(name="o", pattern="prefixed", permission="deny")
+    assert decided([acl(), denying]).acl == denying
+
+
+def test_the_star_stands_for_no_name_that_begins_with_one():
+    assert not decided([acl(name="*")], name="*a").allowed
+    assert decided([acl(name="*")], name="*").allowed
+
+
+@pytest.mark.parametrize(
+    ("given", "allowed"),
+    (
+        ([acl("write")], True),
+        ([acl("write", name="*")], True),
+        ([acl("write", name="o", pattern="prefixed")], True),
+        ([acl("all")], True),
+        ([acl("describe")], False),
+        ([acl("write", principal="User:bob")], False),
+        ([acl("write", resource_type="group")], False),
+        ([acl("write"), acl("write", name="*", permission="deny")], False),
+        ([acl("write"), acl("write", permission="deny")], False),
+        ([acl("write"), acl("write", name="ord", pattern="prefixed", permission="deny")], False),
+        ([acl("write"), acl("write", name="orders-", pattern="prefixed", permission="deny")], True),
+        ([acl("write", name="*"), acl("write", permission="deny")], True),
+        # the literal alone is denied, others with the prefix are not
+        ([acl("write", pattern="prefixed"), acl("write", permission="deny")], True),
+    ),
+)
+def test_by_the_type_of_a_resource(given, allowed):
+    authorizer = Authorizer(given)
+    asked = ANN, HERE, AclOperation.WRITE, ResourceType.TOPIC
+    assert authorizer.authorize_by_resource_type(*asked).allowed is allowed
+    assert Authorizer(given, super_users=[ANN]).authorize_by_resource_type(*asked).allowed
+
+
+def test_a_describe_that_is_implied_does_not_count_by_type():
+    asked = ANN, HERE, AclOperation.DESCRIBE, ResourceType.TOPIC
+    assert not Authorizer([acl("read")]).authorize_by_resource_type(*asked).allowed
+
+
+def test_filters():
+    one, two = acl(), acl(name="ord", pattern="prefixed", principal="User:bob")
+    every = acl("write", name="*", host=HERE, permission="deny")
+    authorizer = Authorizer([one, two, every])
+
+    def found(**wanted):
+        return set(authorizer.acls(AclFilter(**wanted)))
+
+    assert found() == {one, two, every}
+    assert found(resource_name="orders") == {one}
+    assert found(resource_name="orders", pattern_type="match") == {one, two, every}
+    assert found(resource_name="orders", pattern_type="literal") == {one}
+    assert found(pattern_type="prefixed") == {two}
+    assert found(resource_name="ord", pattern_type="prefixed") == {two}
+    assert found(resource_name="orders", pattern_type="prefixed") == set()
+    assert found(principal="User:bob") == {two}
+    assert found(host=HERE) == found(operation="write") == found(permission="deny") == {every}
+    assert found(resource_type="group") == set()
+
+
+def test_changes_are_in_force_at_once():
+    authorizer = Authorizer()
+    authorizer.add(acl(), acl("write"))
+    authorizer.add(acl())
+    assert authorizer.authorize(ANN, HERE, "read", "topic", "orders").allowed
+    assert authorizer.remove(AclFilter(operation="read")) == [acl()]
+    assert not authorizer.authorize(ANN, HERE, "read", "topic", "orders").allowed
+    assert authorizer.acls() == [acl("write")]
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    (
+        ({"operation": "any"}, "operation=ANY"),
+        ({"operation": 99}, "operation=UNKNOWN"),
+        ({"operation": "fly"}, "'fly' is none of ALL, READ"),
+        ({"pattern_type": "match"}, "pattern_type=MATCH"),
+        ({"permission": "any"}, "permission=ANY"),
+        ({"resource_type": 0}, "resource_type=UNKNOWN"),
+        ({"principal": "ann"}, "no colon"),
+        ({"resource_name": ""}, "the name of the TOPIC is empty"),
+        ({"resource_type": "cluster"}, "the only CLUSTER is kafka-cluster"),
+    ),
+)
+def test_an_acl_that_kafka_does_not_take(changed, says):
+    with pytest.raises(RequestError, match=says):
+        dataclasses.replace(acl(), **changed)
+
+
+def test_a_filter_that_kafka_does_not_take():
+    with pytest.raises(RequestError, match="operation=UNKNOWN"):
+        AclFilter(operation=99)
+
+
+def test_words_may_be_kafkas_numbers():
+    assert acl(3, resource_type=2, pattern=4) == acl(
+        AclOperation.READ, pattern=PatternType.PREFIXED
+    )
+
+
+def test_json_there_and_back():
+    given = Authorizer(
+        [acl(), acl("all", name="é", pattern="prefixed", permission="deny", host=HERE)],
+        super_users=["User:admin"],
+        allow_everyone_if_no_acl_found=True,
+    )
+    again = Authorizer.from_json(given.to_json())
+    assert again.acls() == given.acls()
+    assert again.super_users == given.super_users
+    assert again.allow_everyone_if_no_acl_found is True
+    assert Authorizer.from_json("{}").acls() == []
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    (
+        ("{", "no JSON"),
+        ("[]", "an object is wanted"),
+        ('{"users": []}', "unknown 'users'"),
+        ('{"acls": {}}', "are lists"),
+        ('{"acls": [7]}', "ACL 0: an object"),
+        ('{"acls": [{"principal": "User:a"}]}', "ACL 0: .*missing"),
+        ('{"acls": [{"principal": "User:a", "operation": 3}]}', "ACL 0: texts"),
+        ('{"acls": [{"who": "User:a"}]}', "ACL 0: unknown 'who'"),
+        (
+            '{"acls": [{"principal": "a", "operation": "read", "resource_type": "cluster"}]}',
+            "ACL 0: no colon",
+        ),
+        ('{"super_users": [1]}', "super_users are texts"),
+        ('{"super_users": ["admin"]}', "'admin' has no type"),
+        ('{"allow_everyone_if_no_acl_found": 1}', "true or false"),
+    ),
+)
+def test_json_that_is_wrong_is_refused(text, says):
+    with pytest.raises(InvalidConfigurationError, match=says):
+        Authorizer.from_json(text)
+
+
+def test_one_text_is_no_list_of_super_users():
+    with pytest.raises(InvalidConfigurationError, match="is a list"):
+        Authorizer(super_users=ANN)
