@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from logstore.bench.measuring import Run, Sample, in_turn
@@ -84,6 +85,7 @@ def clean_line(
     setting.say(f"{name}: making a log of {shape.total_bytes / MIB:.0f} MiB")
     reports: list[dict] = []
     compared: list[int] = []
+    of_thread: list[float] = []
     has_peer = shape.strategy == "offset"
     judge = compare if shape.codec == "none" else compare_unpacked
 
@@ -93,7 +95,8 @@ def clean_line(
         return cleaned.sample
 
     def there() -> Sample:
-        sample, _ = clean_there(kafka, copy_of(home / "log", home / "there"), shape)
+        sample, answers = clean_there(kafka, copy_of(home / "log", home / "there"), shape)
+        of_thread.append(sum(each["thread_ns"] for each in answers) / 1e9 / sample.cpu_s)
         compared.append(judge(home / "here", home / "there"))
         return sample
 
@@ -125,6 +128,7 @@ def clean_line(
             "mapping_ms": sum(each["index_ms"] for each in passes),
             "rewriting_ms": sum(each["clean_ms"] for each in passes),
             "identical_bytes": compared[-1] if compared else None,
+            "kafka_thread_share": round(median(of_thread), 3) if of_thread else None,
         },
     )
 

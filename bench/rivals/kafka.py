@@ -92,6 +92,7 @@ class KafkaPeer:
             [
                 "java",
                 "-XX:+UseSerialGC",
+                "-XX:-UseDynamicNumberOfCompilerThreads",  # none ends and takes its time with it
                 f"-Xms{HEAP}",
                 f"-Xmx{HEAP}",
                 "-cp",

@@ -29,6 +29,7 @@ def test_both_cleaners_leave_the_same_bytes_of_the_five_logs(setting, name):
     assert line.peer_name == "Kafka 3.9.2"
     assert line.ratio > 0
     assert len(line.peer.judged) == 1
+    assert 0.3 < line.facts["kafka_thread_share"] <= 1  # the rest of its process counts as well
 
 
 OTHERS = (
