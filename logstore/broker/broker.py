@@ -77,6 +77,8 @@ else:
 
     ClockT = TypeVar("ClockT", bound=Clock, covariant=True)
 
+_new = tuple.__new__  # see `logstore.log.drafts`
+
 
 class Broker(Generic[ClockT]):
     """A single-node broker in this process, on the clock that it is given.
@@ -394,9 +396,11 @@ class Broker(Generic[ClockT]):
         RequestError
             The log is unchanged.
         """
-        self._refuse_if_read_only("append")
+        if self.read_only:
+            self._refuse_if_read_only("append")
         record = new_record(key, value, timestamp, headers)
-        tp = TopicPartition(topic, self._partition_for(topic, record, partition))
+        number = self._partition_for(topic, record, partition)
+        tp: TopicPartition = _new(TopicPartition, (topic, number))
         writer = self.manager.log(tp).writer
         if compression == "none":
             info = writer.append_records([record])
@@ -404,7 +408,10 @@ class Broker(Generic[ClockT]):
             from logstore.record.codecs import Codec
 
             info = writer.append_records([record], Codec.from_name(compression))
-        return RecordMetadata(topic, tp.partition, info.first_offset, info.max_timestamp)
+        metadata: RecordMetadata = _new(
+            RecordMetadata, (topic, number, info.first_offset, info.max_timestamp)
+        )
+        return metadata
 
     def append_many(
         self,

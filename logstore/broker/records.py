@@ -88,7 +88,8 @@ def new_record(
         and (timestamp is None or type(timestamp) is int)
         and headers == ()
     ):
-        return NewRecord(key, value, timestamp)
+        record: NewRecord = tuple.__new__(NewRecord, (key, value, timestamp, ()))
+        return record
     for name, field in (("key", key), ("value", value)):
         if field is not None and not isinstance(field, bytes):
             raise InvalidRecordError(f"{name} must be bytes or None, not {type(field).__name__}")

@@ -35,7 +35,8 @@ class OffsetIndex(SparseIndex):
     @property
     def is_full(self) -> bool:
         """Whether no entry can be added."""
-        self._ready()
+        if self._file is None:  # asked at each append, which opens it once
+            self._ready()
         return self._entries >= self._length // self.ENTRY.size
 
     @property

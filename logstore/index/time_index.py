@@ -36,7 +36,8 @@ class TimeIndex(SparseIndex):
     @property
     def is_full(self) -> bool:
         """Whether only the slot reserved for closing the segment is left, or not even that."""
-        self._ready()
+        if self._file is None:  # asked at each append, which opens it once
+            self._ready()
         return self._entries >= self._length // self.ENTRY.size - 1
 
     @property

@@ -122,14 +122,15 @@ class LocalLog:
     def publish_end(self, offset: int) -> None:
         """Let readers see what the segments hold by now."""
         active = self.segments.active
-        self.log_end = LogEnd(offset, active.base_offset, active.size_bytes)
+        # At each append; see `logstore.log.drafts`.
+        self.log_end = tuple.__new__(LogEnd, (offset, active.base_offset, active.size_bytes))
 
     @property
     def leader_epoch(self) -> int:
         """The newest leader epoch known: of the epoch file, else of the last batch, else 0."""
-        latest = self.epochs.latest
-        if latest is not None:
-            return latest.epoch
+        entries = self.epochs.entries
+        if entries:
+            return entries[-1].epoch
         # A log start at the log end empties the file, but the batches below may still be there.
         for segment in reversed(self.segments.view):
             last = segment.last_batch()

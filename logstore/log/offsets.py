@@ -58,31 +58,34 @@ class LogOffsets:
 
     def follow_append(self, log_end_offset: int) -> None:
         """Move the high watermark as an append lets it. The lock is held."""
-        self.set_high_watermark(self.high_watermark_for(log_end_offset))
+        self._move_high_watermark(self.high_watermark_for(log_end_offset))
 
     def set_high_watermark(self, offset: int) -> None:
         """Move the high watermark, clamped into [log_start_offset, log_end_offset].
 
         The last stable offset follows.
         """
+        with self._local.lock:
+            self._move_high_watermark(offset)
+
+    def _move_high_watermark(self, offset: int) -> None:
         local = self._local
-        with local.lock:
-            producer_state = local.producer_state
-            high_watermark, end = offset, local.log_end.offset
-            if high_watermark < self.log_start_offset:
-                high_watermark = self.log_start_offset
-            if high_watermark > end:
-                high_watermark = end
-            unstable = None
-            if producer_state.has_transactions:
-                producer_state.on_high_watermark_updated(high_watermark)
-                unstable = producer_state.first_unstable_offset(high_watermark)
-            stable = high_watermark
-            if unstable is not None:
-                stable = min(max(unstable, self.log_start_offset), high_watermark)
-            self.last_stable_offset = stable
-            self.high_watermark = high_watermark
-            local.changed.emit()
+        producer_state = local.producer_state
+        high_watermark, end = offset, local.log_end.offset
+        if high_watermark < self.log_start_offset:
+            high_watermark = self.log_start_offset
+        if high_watermark > end:
+            high_watermark = end
+        unstable = None
+        if producer_state.has_transactions:
+            producer_state.on_high_watermark_updated(high_watermark)
+            unstable = producer_state.first_unstable_offset(high_watermark)
+        stable = high_watermark
+        if unstable is not None:
+            stable = min(max(unstable, self.log_start_offset), high_watermark)
+        self.last_stable_offset = stable
+        self.high_watermark = high_watermark
+        local.changed.emit()
 
     def maybe_increment_log_start_offset(self, offset: int) -> bool:
         """Raise the log start: readers no longer see what lies below (storage-format §13.2).

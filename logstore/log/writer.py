@@ -42,7 +42,12 @@ if TYPE_CHECKING:
     from logstore.log.offsets import LogOffsets
     from logstore.record.batch import RecordBatch
     from logstore.record.columns import BytesColumn
+    from logstore.record.header import BatchHeader
+    from logstore.runtime.fs import Buffer
     from logstore.segment.segment import LogSegment
+    from logstore.segment.values import RollReason
+
+_new = tuple.__new__  # see `logstore.log.drafts`
 
 
 class LogWriter:
@@ -54,6 +59,7 @@ class LogWriter:
     def __init__(self, local: LocalLog, offsets: LogOffsets) -> None:
         self._local = local
         self._offsets = offsets
+        self._guard = local.guard("cannot append")
 
     # -- doors ---------------------------------------------------------------------------
 
@@ -134,8 +140,16 @@ class LogWriter:
         local = self._local
         with local.lock:
             local.check_open()
-            place = Placement(local.config, local.log_end.offset, local.leader_epoch, now_ms)
-            return self._write([draft.seal(codec, place)], AppendOrigin.CLIENT, now_ms)
+            base, epoch = local.log_end.offset, local.leader_epoch
+            place: Placement = _new(Placement, (local.config, base, epoch, now_ms))
+            data, count, max_timestamp, append_time = draft.seal(codec, place)
+            last, size = base + count - 1, len(data)
+            extent: BatchExtent = _new(BatchExtent, (last, max_timestamp, size))
+            reason = self._store((extent,), (data,), ((epoch, base),), now_ms)
+            info: AppendInfo = _new(
+                AppendInfo, (base, last, max_timestamp, append_time, count, size, reason, False)
+            )
+            return info
 
     def append_batches(
         self,
@@ -211,39 +225,74 @@ class LogWriter:
         """Write batches that were validated, with offsets in place.
 
         The lock is held, the log is open. A batch that a client sends again is answered and not
-        written; one that goes beyond the last offset is refused.
+        written.
         """
-        local, producer_state = self._local, self._local.producer_state
+        producer_state = self._local.producer_state
         markers, duplicate = check_producers(producer_state, batches, origin)
         if duplicate is not None:
             return AppendInfo.of_duplicate(duplicate)
-        extents = [BatchExtent.of(batch.header) for batch in batches]
-        first_offset = batches[0].header.base_offset
-        last_offset, largest_timestamp, size = extents[0]
-        for extent in extents[1:]:
-            last_offset = extent.last_offset
+        headers = [batch.header for batch in batches]
+        reason = self._store(
+            [BatchExtent.of(header) for header in headers],
+            [batch.data for batch in batches],
+            [(header.partition_leader_epoch, header.base_offset) for header in headers],
+            now_ms,
+            list(zip(headers, markers, strict=True)) if markers else (),
+        )
+        return AppendInfo.of(headers, reason)
+
+    def _store(
+        self,
+        extents: Sequence[BatchExtent],
+        buffers: Sequence[Buffer],
+        epochs: Sequence[tuple[int, int]],
+        now_ms: int,
+        produced: Sequence[tuple[BatchHeader, EndTxnMarker | None]] = (),
+    ) -> RollReason | None:
+        """Write batches in one write, after a roll if one is due, and let readers see them.
+
+        The lock is held, the log is open. Batches beyond the last offset are refused.
+
+        Parameters
+        ----------
+        extents, buffers : sequence of BatchExtent, of bytes-like
+            See `LogSegment.append`.
+        epochs : sequence of (int, int)
+            Leader epochs of the batches, and the first offset of each; the first one's first.
+        produced : sequence of (BatchHeader, EndTxnMarker or None)
+            What the producer state learns.
+
+        Returns
+        -------
+        RollReason or None
+            Why a new segment was started first, if one was.
+        """
+        local = self._local
+        first_offset = epochs[0][1]
+        last_offset, largest_timestamp, size = extents[-1]
+        for extent in extents[:-1]:
             largest_timestamp = max(largest_timestamp, extent.max_timestamp)
             size += extent.size_bytes
         check_last_offset(first_offset, last_offset)
-        with local.guard("cannot append"):
+        end = last_offset + 1
+        with self._guard:
             segment = local.segments.active
             reason = segment.roll_reason(size, largest_timestamp, last_offset, now_ms)
             if reason is not None:
                 segment = self.roll(first_offset)
-            for batch in batches:
-                local.epochs.assign(batch.header.partition_leader_epoch, batch.header.base_offset)
-            segment.append(extents, [batch.data for batch in batches])
-            local.publish_end(last_offset + 1)
-            if markers:
-                for batch, marker in zip(batches, markers, strict=True):
-                    apply_to_segment(segment, producer_state, batch.header, marker)
-        producer_state.map_end_offset = last_offset + 1
-        self._offsets.follow_append(last_offset + 1)
-        if last_offset + 1 - local.recovery_point >= local.config.flush_messages:
+            for epoch, start_offset in epochs:
+                local.epochs.assign(epoch, start_offset)
+            segment.append(extents, buffers)
+            local.publish_end(end)
+            for header, marker in produced:
+                apply_to_segment(segment, local.producer_state, header, marker)
+        local.producer_state.map_end_offset = end
+        self._offsets.follow_append(end)
+        if end - local.recovery_point >= local.config.flush_messages:
             local.flush()
         if VERIFY:
             self._offsets._check()
-        return AppendInfo.of([batch.header for batch in batches], reason)
+        return reason
 
     def roll(self, expected_next_offset: int | None = None) -> LogSegment:
         """Start a new active segment (storage-format §8.4).

@@ -13,6 +13,8 @@ from functools import wraps
 from itertools import pairwise
 from typing import TYPE_CHECKING, ParamSpec
 
+import google_crc32c
+
 from logstore.errors import CorruptRecordError, InvalidRecordError
 from logstore.record import layout
 from logstore.record.codecs import DEFAULT_LIMIT, Codec, compress, decompress
@@ -42,6 +44,10 @@ P = ParamSpec("P")
 
 _pack_up_to_crc = layout.HEADER_UP_TO_CRC.pack
 _pack_under_crc = layout.HEADER_UNDER_CRC.pack
+_crc32c = google_crc32c.extend
+_MAGIC = layout.MAGIC
+_BYTES_BEFORE_COVERED = layout.ATTRIBUTES_POSITION - layout.LOG_OVERHEAD
+"""Of what the batch length counts, before what the CRC covers."""
 
 _KNOWN_ATTRIBUTES = (
     layout.CODEC_MASK
@@ -89,57 +95,14 @@ class RecordBatch:
 
     @classmethod
     def packed(
-        cls,
-        body: bytes | memoryview,
-        base_offset: int,
-        partition_leader_epoch: int,
-        attributes: int,
-        last_offset_delta: int,
-        base_timestamp: int,
-        max_timestamp: int,
-        producer_id: int = NO_PRODUCER_ID,
-        producer_epoch: int = NO_PRODUCER_EPOCH,
-        base_sequence: int = NO_SEQUENCE,
-        record_count: int = 0,
+        cls, body: bytes | memoryview, base_offset: int, leader_epoch: int, *covered: int
     ) -> RecordBatch:
-        """Return the batch of a section as it is stored, and a header; its CRC is computed here."""
-        under_crc = _pack_under_crc(
-            attributes,
-            last_offset_delta,
-            base_timestamp,
-            max_timestamp,
-            producer_id,
-            producer_epoch,
-            base_sequence,
-            record_count,
-        )
-        crc = crc32c(body, crc32c(under_crc))
-        length = layout.HEADER_LENGTH + len(body)
-        batch = cls.__new__(cls)
-        batch.data = b"".join(
-            (
-                _pack_up_to_crc(base_offset, length, partition_leader_epoch, layout.MAGIC, crc),
-                under_crc,
-                body,
-            )
-        )
-        batch.header = BatchHeader(
-            base_offset,
-            length,
-            partition_leader_epoch,
-            layout.MAGIC,
-            crc,
-            attributes,
-            last_offset_delta,
-            base_timestamp,
-            max_timestamp,
-            producer_id,
-            producer_epoch,
-            base_sequence,
-            record_count,
-        )
-        batch.path = batch.position = None
-        return batch
+        """Return the batch of a section as it is stored, and a header; see `pack_batch`."""
+        data = pack_batch(body, base_offset, leader_epoch, *covered)
+        crc = int.from_bytes(data[layout.CRC_POSITION : layout.ATTRIBUTES_POSITION], "big")
+        length = len(data) - layout.LOG_OVERHEAD
+        header = BatchHeader(base_offset, length, leader_epoch, _MAGIC, crc, *covered)
+        return cls.of(header, data)
 
     def __repr__(self) -> str:
         header = self.header
@@ -329,6 +292,38 @@ def stored_rows(batch: RecordBatch, limit: int) -> Iterator[Sequence[RecordRow]]
 def decode_stored(batch: RecordBatch, limit: int) -> Iterator[Record]:
     """Decode a batch read from a log, record by record; see `stored_rows`."""
     return (Record._make(row) for rows in stored_rows(batch, limit) for row in rows)
+
+
+def pack_batch(
+    body: bytes | memoryview,
+    base_offset: int,
+    partition_leader_epoch: int,
+    attributes: int,
+    last_offset_delta: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    producer_id: int,
+    producer_epoch: int,
+    base_sequence: int,
+    record_count: int,
+) -> bytes:
+    """Put a header before a section as it is stored; length and CRC are computed here."""
+    covered = (
+        _pack_under_crc(
+            attributes,
+            last_offset_delta,
+            base_timestamp,
+            max_timestamp,
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            record_count,
+        )
+        + body
+    )
+    length = len(covered) + _BYTES_BEFORE_COVERED
+    crc = _crc32c(0, covered)
+    return _pack_up_to_crc(base_offset, length, partition_leader_epoch, _MAGIC, crc) + covered
 
 
 def sealed_batch(

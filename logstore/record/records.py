@@ -46,10 +46,14 @@ class NewRecord(NamedTuple):
     headers: tuple[Header, ...] = ()
 
 
+NO_HEADERS = b"\x00"
+"""The end of a record without headers: their count."""
+
+
 def encode_headers(headers: Sequence[Header]) -> bytes:
     """Return the header count and the headers, as they end a record."""
     if not headers:
-        return b"\x00"
+        return NO_HEADERS
     parts = [encode_varint(len(headers))]
     for name, value in headers:
         name_bytes = name.encode("utf-8", "surrogateescape")
@@ -75,22 +79,19 @@ def encode_record(
     offset_delta: int,
     key: bytes | None,
     value: bytes | None,
-    headers: bytes = b"\x00",
+    headers: bytes = NO_HEADERS,
 ) -> bytes:
     """Return one record, length prefix included; `headers` as `encode_headers` gives them."""
-    parts: list[bytes] = []
-    _encode(parts, timestamp_delta, offset_delta, key, value, headers)
-    return b"".join(parts)
+    return b"".join(_parts(timestamp_delta, offset_delta, key, value, headers))
 
 
-def _encode(
-    parts: list[bytes],
+def _parts(
     timestamp_delta: int,
     offset_delta: int,
     key: bytes | None,
     value: bytes | None,
     headers: bytes,
-) -> None:
+) -> tuple[bytes, ...]:
     stamp = b"\x00" if timestamp_delta == 0 else encode_varint(timestamp_delta)
     place = _SIZES[offset_delta] if 0 <= offset_delta < 1024 else encode_varint(offset_delta)
     if key is None:
@@ -105,7 +106,7 @@ def _encode(
         value_size = _SIZES[size] if size < 1024 else encode_varint(size)
     size = 1 + len(stamp) + len(place) + len(key_size) + len(key) + len(value_size) + len(value)
     size += len(headers)
-    parts += (
+    return (
         _SIZES[size] if size < 1024 else encode_varint(size),
         b"\x00",
         stamp,
@@ -125,8 +126,8 @@ def encode_rows(rows: Iterable[Row]) -> bytes:
     """
     parts: list[bytes] = []
     for timestamp_delta, offset_delta, key, value, headers in rows:
-        encoded = encode_headers(headers) if headers else b"\x00"
-        _encode(parts, timestamp_delta, offset_delta, key, value, encoded)
+        encoded = encode_headers(headers) if headers else NO_HEADERS
+        parts += _parts(timestamp_delta, offset_delta, key, value, encoded)
     return b"".join(parts)
 
 

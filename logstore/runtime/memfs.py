@@ -39,7 +39,7 @@ class Contents(Protocol):
         """Fill `view` from `position` on; return the bytes read."""
         ...
 
-    def write_at(self, data: memoryview, position: int) -> None:
+    def write_at(self, data: bytes | memoryview, position: int) -> None:
         """Write `data`, which is not empty, from `position` on."""
         ...
 
@@ -132,7 +132,7 @@ class MemoryBytes:
             done += count
         return wanted
 
-    def write_at(self, data: memoryview, position: int) -> None:
+    def write_at(self, data: bytes | memoryview, position: int) -> None:
         """Write `data` from `position` on."""
         start = position % BLOCK_SIZE
         end = start + len(data)
@@ -141,6 +141,7 @@ class MemoryBytes:
             tail[start:end] = data  # an append into the buffer that there is
             self.written = self.size = position + len(data)
             return
+        data = memoryview(data)
         while position > self.written:
             gap = min(position - self.written, BLOCK_SIZE - self.written % BLOCK_SIZE)
             self._extend(memoryview(_ZERO_BLOCK)[:gap])
@@ -235,9 +236,16 @@ class MemoryFile:
 
     def write_at(self, buffers: Sequence[Buffer], position: int) -> None:
         """Write all `buffers` from `position` on."""
-        contents = self._written_to()
+        contents = self._contents
+        if contents is None or not self._writable:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
         start = position
         for buffer in buffers:
+            if type(buffer) is bytes:  # as most are; a view takes as long as the write
+                if buffer:
+                    contents.write_at(buffer, position)
+                    position += len(buffer)
+                continue
             view = memoryview(buffer)
             if view.nbytes:
                 contents.write_at(view if view.format == "B" else view.cast("B"), position)

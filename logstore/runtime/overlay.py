@@ -115,7 +115,7 @@ class OverlayBytes:
                 return done
         return done + tail.read_into(view[done:], position + done - prefix)
 
-    def write_at(self, data: memoryview, position: int) -> None:
+    def write_at(self, data: bytes | memoryview, position: int) -> None:
         """Write `data` from `position` on, taking what follows there out of the base."""
         self._is_own = True
         prefix, tail = self._prefix_and_tail

@@ -371,7 +371,9 @@ class LogSegment(SegmentFiles):
 
     def time_waited_for_roll(self, now_ms: int, message_timestamp: int) -> int:
         """Return ms that count towards `segment.ms`: by record time if known, else wall time."""
-        first = self._first_timestamp()
+        first = self._rolling_based_timestamp
+        if first is None:
+            first = self._first_timestamp()
         if first is not None and first >= 0:
             return message_timestamp - first
         return now_ms - self.created_ms
