@@ -1,6 +1,7 @@
 """Settings of all tests: invariants on, Hypothesis profiles, a world in memory and on the disk."""
 
 import os
+from importlib.metadata import entry_points
 
 # Read once, when logstore is imported: every change of a log is followed by its `_check()`.
 os.environ["LOGSTORE_VERIFY"] = "1"
@@ -11,6 +12,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.world.builders import World, disk_world, memory_world
+
+PLUGIN = "logstore.testing.plugin"
+# A .venv that was made before the plugin has no entry point for it, and pytest knows none twice.
+pytest_plugins = [PLUGIN] if PLUGIN not in {p.value for p in entry_points(group="pytest11")} else []
 
 settings.register_profile("dev", max_examples=20, stateful_step_count=20, deadline=None)
 settings.register_profile("ci", derandomize=True, stateful_step_count=30, deadline=None)

@@ -40,6 +40,8 @@ def test_what_commands_left_in_a_checkout_is_not_packed(tmp_path):
     (archive,) = (checkout / "dist").glob("*.tar.gz")
     with zipfile.ZipFile(wheel) as packed:
         inside = [PurePosixPath(name) for name in packed.namelist()]
+        (entries,) = [name for name in packed.namelist() if name.endswith("/entry_points.txt")]
+        assert "[pytest11]\nlogstore = logstore.testing.plugin\n" in packed.read(entries).decode()
     with tarfile.open(archive) as packed_source:
         sources = [PurePosixPath(*PurePosixPath(n).parts[1:]) for n in packed_source.getnames()]
 

@@ -1,0 +1,303 @@
+"""The pytest plugin, in pytest runs of its own."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from logstore import Broker, VirtualClock
+from logstore.testing.describing import described
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Return a function that writes a module of tests and lets pytest run it."""
+
+    def run(code, *arguments, ini="", plugin=True, **variables):
+        (tmp_path / "test_it.py").write_text(code, encoding="utf-8")
+        (tmp_path / "pytest.ini").write_text(f"[pytest]\n{ini}", encoding="utf-8")
+        # As in a user's shell: neither what this suite sets nor what other plugins do.
+        own = ("LOGSTORE_", "PYTEST_", "COV_", "HYPOTHESIS_")
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith(own)}
+        return subprocess.run(
+            [
+                *(sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-W", "error"),
+                *(("-p", "logstore.testing.plugin") if plugin else ()),
+                *arguments,
+            ],
+            cwd=tmp_path,
+            env=inherited
+            | {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+            | {name.upper(): value for name, value in variables.items()},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    return run
+
+
+FIXTURES = """
+import gc
+import os
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+from logstore import Broker, IllegalStateError, VirtualClock
+
+brokers = []
+
+
+def test_memory(logstore_broker, logstore_clock):
+    assert logstore_broker.clock is logstore_clock
+    assert logstore_clock.now_ms() == VirtualClock().now_ms()
+    assert [d.path for d in logstore_broker.manager.directories] == ["/memory"]
+    logstore_broker.create_topic("t")
+    logstore_clock.advance(days=1)
+    brokers.append(logstore_broker)
+
+
+def test_another_one(logstore_broker, logstore_clock):
+    assert logstore_broker.topics() == []
+    assert logstore_clock.now_ms() == VirtualClock().now_ms()
+    with pytest.raises(IllegalStateError):
+        brokers[0].topics()
+
+
+def test_on_disk(logstore_broker, logstore_data_dir):
+    logstore_broker.create_topic("t")
+    assert (logstore_data_dir / "t-0").is_dir()
+    logstore_broker.close()
+    with Broker(logstore_data_dir) as again:
+        assert [topic.name for topic in again.topics()] == ["t"]
+
+
+def test_dir_alone(logstore_data_dir):
+    assert not logstore_data_dir.exists()
+
+
+@pytest.mark.logstore(broker_config={"log.retention.ms": 5, "log.segment.bytes": 4096}, start=7)
+class TestMarked:
+    @pytest.mark.logstore(broker_config={"log.retention.ms": "6"}, storage="disk")
+    def test_nearest_counts(self, logstore_broker):
+        logstore_broker.create_topic("t")
+        configs = logstore_broker.describe_configs("t")
+        assert (configs["retention.ms"].value, configs["segment.bytes"].value) == ("6", "4096")
+        assert configs["max.message.bytes"].value == "77777"
+        assert logstore_broker.clock.now_ms() == 7
+        assert Path(logstore_broker.log("t").directory).is_dir()
+
+
+@pytest.mark.logstore(start=datetime(2030, 1, 1, tzinfo=timezone.utc), background=True)
+def test_background(logstore_broker):
+    assert logstore_broker.pool
+    assert logstore_broker.clock.now_ms() == 1893456000000
+
+
+@pytest.mark.parametrize("time", (0, 1))
+def test_chance_is_repeatable(logstore_broker, time):
+    brokers.append(logstore_broker.manager.runtime.rng.getrandbits(64))
+    assert brokers[-1] == brokers[-1 - time]
+"""
+
+
+def test_fixtures_and_marker(run):
+    done = run(FIXTURES, "--strict-markers", ini="logstore_broker_config = message.max.bytes=77777")
+    assert done.returncode == 0, done.stdout
+    assert " 8 passed" in done.stdout
+
+
+WHERE = """
+def test_where(logstore_broker):
+    logstore_broker.create_topic("t")
+    print("at", logstore_broker.log("t").directory, logstore_broker.clock.now_ms())
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "ini", "expected"),
+    (
+        (("--logstore-storage=disk",), "", r"at \S+/logstore-data/t-0 1704067200000\n"),
+        ((), "logstore_storage = disk\nlogstore_start = 2024-06-01T00:00Z", r"data/t-0 17172000"),
+        (("--logstore-storage=memory",), "logstore_storage = disk", r"at /memory/t-0 "),
+    ),
+)
+def test_storage_and_start_of_a_whole_run(run, arguments, ini, expected):
+    done = run(WHERE, "-s", *arguments, ini=f"{ini}\nlogstore_warmup = false")
+    assert done.returncode == 0, done.stdout
+    assert re.search(expected, done.stdout)
+
+
+REFUSED = """
+import pytest
+
+@pytest.mark.logstore(strage="disk")
+def test_name(logstore_broker): pass
+
+@pytest.mark.logstore("disk")
+def test_position(logstore_broker): pass
+
+@pytest.mark.logstore(storage="tape")
+def test_value(logstore_broker): pass
+
+@pytest.mark.logstore(storage="memory")
+def test_both(logstore_broker, logstore_data_dir): pass
+"""
+
+
+def test_what_the_marker_does_not_take_is_named(run):
+    done = run(REFUSED, "-rE", ini="logstore_warmup = false")
+    for message in (
+        "logstore: the marker logstore has no option 'strage'; did you mean 'storage'?",
+        "logstore: the marker logstore takes its options by name, not 'disk'",
+        "logstore: storage is memory or disk, not 'tape'",
+        "logstore: a test with logstore_data_dir has its broker on the disk, not in memory",
+    ):
+        assert message in done.stdout
+    assert " 4 errors" in done.stdout
+    done = run(WHERE, ini="logstore_broker_config = log.retention.ms: 5\nlogstore_warmup = false")
+    assert "has lines key=value, not 'log.retention.ms: 5'" in done.stdout
+
+
+FAILING = """
+import pytest
+
+def test_fails(logstore_broker):
+    logstore_broker.create_topic("users", configs={"cleanup.policy": "compact"})
+    logstore_broker.append("users", key=b"1", value=b"ann")
+    assert 0
+
+@pytest.fixture
+def filled(logstore_broker):
+    logstore_broker.create_topic("half-made")
+    raise ValueError
+
+def test_fails_earlier(filled):
+    pass
+
+def test_passes(logstore_broker):
+    logstore_broker.create_topic("fine")
+
+@pytest.mark.xfail(reason="known", strict=True)
+def test_fails_as_expected(logstore_broker):
+    logstore_broker.create_topic("expected")
+    assert 0
+
+def test_closed(logstore_broker):
+    logstore_broker.close()
+    assert 0
+"""
+
+
+def test_a_failing_test_shows_its_broker(run):
+    done = run(FAILING, "-rA", ini="logstore_warmup = false")
+    sections = re.findall(r"-+ logstore broker -+\n(.*?)(?=\n[_=-]{5})", done.stdout, re.DOTALL)
+    assert len(sections) == 3, done.stdout
+    joined = "\n".join(sections)
+    assert "topic users cleanup.policy=compact" in joined
+    assert "offset 0: key b'1', value b'ann'" in joined
+    assert "topic half-made" in joined
+    assert "was closed" in joined
+    assert "topic fine" not in joined
+    assert "topic expected" not in joined
+
+
+def test_a_run_that_does_not_use_it_loads_nothing(run):
+    code = (
+        "import sys\n"
+        "def test_nothing():\n"
+        "    loaded = {n for n in sys.modules if n.startswith(('logstore', 'numpy', 'numba'))}\n"
+        "    assert loaded == {'logstore', 'logstore.testing', 'logstore.testing.plugin'}\n"
+    )
+    done = run(code)
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_core_needs_no_pytest():
+    program = (
+        "import sys\n"
+        "sys.modules['pytest'] = sys.modules['_pytest'] = None\n"
+        "import logstore, logstore.testing\n"
+        "from logstore.testing import *\n"
+        "with logstore.Broker() as broker:\n"
+        "    broker.create_topic('t')\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT)
+
+
+# --- kernels -----------------------------------------------------------------------------------
+
+WARM = """
+from logstore.jit import policy
+
+def test_small(logstore_broker):
+    assert policy.MODE == policy.COMPILED
+
+def test_other():
+    pass
+"""
+
+
+def test_kernels_are_ready_before_the_first_test_with_a_broker(run):
+    """The limit of a test is below what loading takes, let alone compiling."""
+    done = run(WARM, "-p", "pytest_timeout", "--timeout=0.2")
+    assert done.returncode == 0, done.stdout
+    cold = "from logstore.jit import policy\ndef test_it(): assert policy.MODE == policy.AUTO\n"
+    for code, options in (
+        (cold, {}),  # nobody has a broker
+        (WARM.replace("COMPILED", "AUTO"), {"ini": "logstore_warmup = false"}),
+        (WARM.replace("COMPILED", "PYTHON"), {"logstore_kernels": "python"}),
+    ):
+        done = run(code, **options)
+        assert done.returncode == 0, done.stdout
+
+
+# --- the state as text ------------------------------------------------------------------------
+
+
+def test_description_of_a_broker():
+    with Broker(clock=VirtualClock(), seed=1) as broker:
+        broker.create_topic("orders", partitions=2)
+        broker.create_topic("payments")
+        for number in range(6):
+            broker.append("orders", key=None, value=b"%d" % number * 90, partition=0)
+        broker.append("orders", key=b"k", value=None, partition=1)
+        consumer = broker.consumer("orders", group_id="billing", auto_offset_reset="earliest")
+        consumer.poll()
+        consumer.commit()
+        producer = broker.producer(transactional_id="pay-1")
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send("payments", b"open")
+        before = broker.clock.now_ms()
+        text = described(broker)
+        assert broker.clock.now_ms() == before
+    lines = text.splitlines()
+    assert lines[0].endswith(" at 2024-01-01T00:00:00.000Z (1704067200000 ms)")
+    assert lines[1] == "topic orders"
+    assert re.fullmatch(r"  orders-0: offsets 0 to 6, 1 segment, \d+ bytes", lines[2])
+    assert lines[3].startswith(f"    offset 2: key None, value b'{'2' * 58}… (90 bytes)")
+    assert "    offset 0: key b'k', a tombstone" in lines
+    assert "  payments-0: offsets 0 to 1, open transaction from 0, 1 segment, " in text
+    start = lines.index("group billing: Stable, 1 member")
+    assert lines[start + 1 : start + 4] == [
+        "  orders-0 committed 6 of 6",
+        "  orders-1 committed 1 of 1",
+        "transaction pay-1: Ongoing on payments-0",
+    ]
+
+
+def test_description_of_what_cannot_be_read_says_why(monkeypatch):
+    with Broker(clock=VirtualClock()) as broker:
+        broker.create_topic("t")
+        broker.groups  # noqa: B018  # is there, and fails
+        monkeypatch.setattr(broker.groups, "list_groups", lambda: 1 / 0)
+        text = described(broker)
+    assert "topic t" in text
+    assert "(groups: ZeroDivisionError: division by zero)" in text
