@@ -9,7 +9,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Self
 
@@ -73,15 +73,14 @@ class RealBroker:
         self.bootstrap = ""
 
     @classmethod
-    def of(cls, release: Release, home: Path) -> Self:
+    def of(cls, release: Release, home: Path, settings: Mapping[str, str] | None = None) -> Self:
         """Return a broker of a release, built if need be.
 
         Raises
         ------
         Unavailable
         """
-        command = build(release)
-        return cls(command[command.index("-cp") + 1], home)
+        return cls(class_path(release), home, settings)
 
     def __enter__(self) -> Self:
         self.start()
@@ -109,24 +108,23 @@ class RealBroker:
             self._format(path)
         with (self.home / "output").open("ab") as output:
             self._process = subprocess.Popen(
-                self._java("kafka.Kafka", str(path)), stdout=output, stderr=output, cwd=self.home
+                java(self._class_path, "kafka.Kafka", str(path)),
+                stdout=output,
+                stderr=output,
+                cwd=self.home,
             )
         self._wait_until_it_serves(client)
 
     def _format(self, path: Path) -> None:
         arguments = ("format", "-t", CLUSTER_ID, "-c", str(path))
         done = subprocess.run(
-            self._java("kafka.tools.StorageTool", *arguments),
+            java(self._class_path, "kafka.tools.StorageTool", *arguments),
             capture_output=True,
             text=True,
             timeout=START_TIMEOUT_S,
             check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr
-
-    def _java(self, main: str, *arguments: str) -> list[str]:
-        options = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx512m"]
-        return ["java", *options, "-cp", self._class_path, main, *arguments]
 
     def _wait_until_it_serves(self, port: int) -> None:
         deadline = time.monotonic() + START_TIMEOUT_S
@@ -145,31 +143,17 @@ class RealBroker:
         return (self.home / "output").read_text(errors="replace")[-2000:]
 
     def traffic(self, seed: int, rounds: int, *, kill_after: int | None = None) -> None:
-        """Let clients work on it for some rounds; see `Traffic.java`.
+        """Let clients work on it for some rounds; see `JavaClients`.
 
         With `kill_after` the broker is killed once so many rounds are over, in the midst of the
         next one, and the clients with it.
         """
-        arguments = (self.bootstrap, str(seed), str(rounds))
-        with (self.home / "clients").open("wb") as errors:
-            clients = subprocess.Popen(
-                self._java("broker.Traffic", *arguments),
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                text=True,
-            )
-        try:
-            for done, _ in enumerate(clients.stdout, 1):
+        with JavaClients(self._class_path, self.home, self.bootstrap, seed, rounds) as clients:
+            for done in clients.rounds():
                 if done == kill_after:
                     self.kill()
                     return
-            code = clients.wait(timeout=STOP_TIMEOUT_S)
-            said = (self.home / "clients").read_text(errors="replace")[-2000:]
-            assert code == 0, said + self.tail()
-        finally:
-            clients.kill()
-            clients.wait(timeout=STOP_TIMEOUT_S)
-            clients.stdout.close()
+            clients.ensure_content(self.tail())
 
     def stop(self) -> None:
         """Let it end in good order."""
@@ -189,6 +173,62 @@ class RealBroker:
     def _running(self) -> subprocess.Popen[bytes]:
         assert self._process is not None, "it was not started"
         return self._process
+
+
+class JavaClients:
+    """Kafka's Java clients in a process of their own, at work on any broker; see `Traffic.java`.
+
+    Parameters
+    ----------
+    class_path : str
+        Of the release whose clients they are.
+    home : Path
+        Gets what they print.
+    bootstrap : str
+    seed, rounds : int
+    """
+
+    def __init__(self, class_path: str, home: Path, bootstrap: str, seed: int, rounds: int) -> None:
+        self._errors = home / "clients"
+        arguments = (bootstrap, str(seed), str(rounds))
+        with self._errors.open("wb") as errors:
+            self._process = subprocess.Popen(
+                java(class_path, "broker.Traffic", *arguments),
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.wait(timeout=STOP_TIMEOUT_S)
+        self._process.stdout.close()
+
+    def rounds(self) -> Iterator[int]:
+        """Yield the number of each round, from 1 on, when it is over."""
+        for number, _ in enumerate(self._process.stdout, 1):
+            yield number
+
+    def ensure_content(self, broker_said: str = "") -> None:
+        """Check that they ended without an error."""
+        code = self._process.wait(timeout=STOP_TIMEOUT_S)
+        said = self._errors.read_text(errors="replace")[-2000:]
+        assert code == 0, said + broker_said
+
+
+def class_path(release: Release) -> str:
+    """Return the class path of a release, built if need be; raises `Unavailable`."""
+    command = build(release)
+    return command[command.index("-cp") + 1]
+
+
+def java(class_path: str, main: str, *arguments: str) -> list[str]:
+    """Return the command that runs one of Kafka's programs, or one of the judge's."""
+    options = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx512m"]
+    return ["java", *options, "-cp", class_path, main, *arguments]
 
 
 def _free_ports(count: int) -> list[int]:
