@@ -416,6 +416,24 @@ class GroupAuthorizationFailedError(RequestError):
     kafka_error = "GROUP_AUTHORIZATION_FAILED"
 
 
+class SaslAuthenticationFailedError(RequestError):
+    """The client did not show that it is who it says."""
+
+    kafka_error = "SASL_AUTHENTICATION_FAILED"
+
+
+class UnsupportedSaslMechanismError(RequestError):
+    """The client wants to show who it is in a way that is not offered."""
+
+    kafka_error = "UNSUPPORTED_SASL_MECHANISM"
+
+
+class IllegalSaslStateError(RequestError):
+    """A message of SASL that is not expected now, or another before it is over."""
+
+    kafka_error = "ILLEGAL_SASL_STATE"
+
+
 class InvalidPartitionsError(RequestError):
     """A number of partitions that a topic cannot have."""
 

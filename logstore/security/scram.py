@@ -1,0 +1,190 @@
+"""SCRAM: a client shows that it knows a password, without telling it (RFC 5802, RFC 7677).
+
+Four messages: the client's name and nonce; the salt, the iterations and a longer nonce; the
+client's proof; the server's signature. The server keeps neither the password nor what would let it
+pass for the client, but two keys that were made from it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from base64 import b64decode, b64encode
+from dataclasses import dataclass
+
+from logstore.errors import RequestError, SaslAuthenticationFailedError
+
+HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+"""Hash functions by the mechanism's name."""
+
+MIN_ITERATIONS, MAX_ITERATIONS = 4096, 16384
+"""Bounds that Kafka sets for both mechanisms; the first is what a password gets here."""
+
+SALT_BYTES = 16
+
+_FIRST = re.compile(r"n,(a=[^,]*)?,n=(?P<name>[^,]+),r=(?P<nonce>[!-+\--~]+)(,.*)?", re.S)
+_FINAL = re.compile(
+    r"(?P<bare>c=(?P<binding>[A-Za-z0-9+/=]+),r=(?P<nonce>[!-+\--~]+)(,.*)?),p=(?P<proof>[A-Za-z0-9+/=]+)",
+    re.S,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ScramCredential:
+    """Facts that a server keeps of a password.
+
+    Attributes
+    ----------
+    iterations : int
+        How often the password was hashed.
+    """
+
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    iterations: int
+
+    @classmethod
+    def of_password(
+        cls, mechanism: str, password: str, salt: bytes, iterations: int = MIN_ITERATIONS
+    ) -> ScramCredential:
+        """Return what is to be kept of a password; takes some milliseconds, as it should."""
+        name = HASHES[mechanism]
+        salted = hashlib.pbkdf2_hmac(name, password.encode(), salt, iterations)
+        return cls.of_salted_password(mechanism, salted, salt, iterations)
+
+    @classmethod
+    def of_salted_password(
+        cls, mechanism: str, salted_password: bytes, salt: bytes, iterations: int
+    ) -> ScramCredential:
+        """Return what is to be kept of a password that somebody else hashed so often.
+
+        Raises
+        ------
+        RequestError
+            Fewer or more iterations than Kafka takes.
+        """
+        if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
+            raise RequestError(
+                f"{iterations} iterations are not in [{MIN_ITERATIONS}, {MAX_ITERATIONS}]"
+            )
+        name = HASHES[mechanism]
+        client_key = hmac.digest(salted_password, b"Client Key", name)
+        stored_key = hashlib.new(name, client_key).digest()
+        return cls(salt, stored_key, hmac.digest(salted_password, b"Server Key", name), iterations)
+
+
+@dataclass(frozen=True, slots=True)
+class ClientFirst:
+    """The first message of a client.
+
+    Attributes
+    ----------
+    header : str
+        What stands before the bare message; the final message repeats it.
+    bare : str
+    name : str
+    nonce : str
+    """
+
+    header: str
+    bare: str
+    name: str
+    nonce: str
+
+    @classmethod
+    def of(cls, data: bytes) -> ClientFirst:
+        """Return what a message says.
+
+        Raises
+        ------
+        SaslAuthenticationFailedError
+            It is no such message, or asks for channel binding or to act for somebody else.
+        """
+        text = _text(data)
+        found = _FIRST.fullmatch(text)
+        if found is None:
+            raise SaslAuthenticationFailedError("no first message of SCRAM")
+        name = _name(found["name"])
+        other = (found[1] or "").removeprefix("a=")
+        if other and _name(other) != name:
+            raise SaslAuthenticationFailedError("a client acts for itself alone")
+        header, _, rest = text.partition(",")
+        other, _, bare = rest.partition(",")
+        return cls(f"{header},{other},", bare, name, found["nonce"])
+
+
+class ScramExchange:
+    """One authentication, from the second message on.
+
+    Parameters
+    ----------
+    mechanism : str
+    first : ClientFirst
+    credential : ScramCredential
+    nonce : str
+        That of the server.
+    is_known : bool
+        False for a user that there is not: the exchange goes on to its end, and fails there.
+    """
+
+    def __init__(
+        self,
+        mechanism: str,
+        first: ClientFirst,
+        credential: ScramCredential,
+        nonce: str,
+        *,
+        is_known: bool = True,
+    ) -> None:
+        self._hash = HASHES[mechanism]
+        self._first = first
+        self._credential = credential
+        self._is_known = is_known
+        self._nonce = first.nonce + nonce
+        salt = b64encode(credential.salt).decode()
+        self.challenge = f"r={self._nonce},s={salt},i={credential.iterations}"
+
+    def finish(self, data: bytes) -> bytes:
+        """Return the server's signature, for a proof that holds.
+
+        Raises
+        ------
+        SaslAuthenticationFailedError
+        """
+        found = _FINAL.fullmatch(_text(data))
+        if found is None:
+            raise SaslAuthenticationFailedError("no final message of SCRAM")
+        binding, proof = _bytes(found["binding"]), _bytes(found["proof"])
+        if binding != self._first.header.encode() or found["nonce"] != self._nonce:
+            raise SaslAuthenticationFailedError("the final message is of another exchange")
+        credential = self._credential
+        told = ",".join((self._first.bare, self.challenge, found["bare"])).encode()
+        signature = hmac.digest(credential.stored_key, told, self._hash)
+        key = bytes(a ^ b for a, b in zip(proof, signature, strict=False))
+        proves = hmac.compare_digest(hashlib.new(self._hash, key).digest(), credential.stored_key)
+        if not (proves and self._is_known and len(proof) == len(signature)):
+            raise SaslAuthenticationFailedError("wrong user or password")
+        return b"v=" + b64encode(hmac.digest(credential.server_key, told, self._hash))
+
+
+def _text(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise SaslAuthenticationFailedError("a message of SCRAM that is no UTF-8") from None
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        return b64decode(text, validate=True)
+    except ValueError:
+        raise SaslAuthenticationFailedError("a message of SCRAM with bad base64") from None
+
+
+def _name(text: str) -> str:
+    """Return a name in which `=2C` is a comma and `=3D` an equals sign."""
+    if re.search(r"=(?!2C|3D)", text):
+        raise SaslAuthenticationFailedError("a message of SCRAM with a bad name")
+    return text.replace("=2C", ",").replace("=3D", "=")
