@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from logstore.record.batch import build_batch, seal_batch
-from logstore.record.records import SMALL_BATCH_RECORDS, Record
+from logstore.record.choice import encodes_by_kernel
+from logstore.record.records import Record
 
 if TYPE_CHECKING:
     from logstore.broker.session import Stamp
@@ -25,13 +26,9 @@ def build_producer_batch(records: Sequence[NewRecord], codec: Codec, stamp: Stam
         What the section is compressed with.
     stamp : Stamp
         Producer id, epoch, first sequence, and whether it is transactional.
-
-    Notes
-    -----
-    Up to 64 records are encoded in plain Python, more by a kernel.
     """
     timestamps = [0 if record.timestamp is None else record.timestamp for record in records]
-    if len(records) <= SMALL_BATCH_RECORDS:
+    if not encodes_by_kernel(len(records)):
         return build_batch(
             [
                 Record(row, timestamp, record.key, record.value, record.headers)

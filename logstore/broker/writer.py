@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from logstore.broker.open_batch import OpenBatch, estimated_size, limit_of
 from logstore.broker.records import to_new_record
 from logstore.errors import InvalidConfigurationError, UnknownTopicOrPartitionError
+from logstore.record.choice import encodes_by_kernel
 from logstore.record.codecs import Codec
 from logstore.record.layout import HEADER_SIZE
-from logstore.record.records import SMALL_BATCH_RECORDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -123,12 +123,10 @@ class BatchWriter:
         -----
         A list or tuple of many pairs of key and value, for one partition, goes by columns.
         """
-        if isinstance(items, list | tuple) and len(items) > SMALL_BATCH_RECORDS:
-            start = 0
+        if isinstance(items, list | tuple) and encodes_by_kernel(len(items)):
             number = self._only_partition(partition)
             if number is not None and not self._open:
-                start = self._add_pairs(items, number)
-            items = islice(items, start, None)
+                items = islice(items, self._add_pairs(items, number), None)
         for item in items:
             self.add(to_new_record(item), partition)
 
@@ -143,15 +141,8 @@ class BatchWriter:
 
         What is left of the items begins a batch, ends the last one, or is no such pair.
         """
-        from logstore.record.columns import (
-            BytesColumn,
-            encode_sections,
-            encodes_compiled,
-            row_sizes,
-        )
+        from logstore.record.columns import BytesColumn, encode_sections, row_sizes
 
-        if not encodes_compiled(len(items)):
-            return 0
         log = self._log_of(number)
         done = 0
         while pairs := _plain_pairs(items[done : done + PAIRS_AT_A_TIME]):

@@ -10,9 +10,10 @@ from logstore.check.findings import ERROR, WARNING, CheckFinding, finding
 from logstore.errors import CorruptRecordError, InvalidRecordError
 from logstore.record import layout
 from logstore.record.batch import RecordBatch
+from logstore.record.choice import decodes_by_kernel
 from logstore.record.control import EndTxnMarker, decode_control_key, decode_end_txn_marker
 from logstore.record.header import BatchHeader
-from logstore.record.records import SMALL_BATCH_RECORDS, decode_records
+from logstore.record.records import decode_records
 from logstore.record.varint import decode_varint
 from logstore.types import (
     NO_PRODUCER_EPOCH,
@@ -88,7 +89,7 @@ def _decode(header: BatchHeader, section: bytes) -> _Records:
         header.base_timestamp,
         append_time,
     )
-    if header.record_count <= SMALL_BATCH_RECORDS:
+    if not decodes_by_kernel(header.record_count):
         records = decode_records(*arguments)
         if not records:
             return _Records(0, header.base_offset, None, NO_TIMESTAMP, None, None)

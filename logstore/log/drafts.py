@@ -22,6 +22,7 @@ from logstore.log.validate import (
     timestamps_in_bounds,
 )
 from logstore.record.batch import RecordBatch, built_batch, pack_batch
+from logstore.record.choice import encodes_by_kernel
 from logstore.record.codecs import Codec, compress
 from logstore.record.control import (
     EndTxnMarker,
@@ -32,7 +33,6 @@ from logstore.record.control import (
 from logstore.record.layout import TIMESTAMP_TYPE_BIT
 from logstore.record.records import (
     NO_HEADERS,
-    SMALL_BATCH_RECORDS,
     NewRecord,
     Record,
     encode_headers,
@@ -353,7 +353,7 @@ def draft_records(records: Sequence[NewRecord], now_ms: int) -> RecordsDraft | C
         return RecordsDraft(records, (now_ms if timestamp is None else timestamp,))
     timestamps = [now_ms if r.timestamp is None else r.timestamp for r in records]
     fits = min(timestamps) >= NO_TIMESTAMP and max(timestamps) <= INT64_MAX
-    if len(records) <= SMALL_BATCH_RECORDS or not fits:
+    if not fits or not encodes_by_kernel(len(records)):
         return RecordsDraft(records, timestamps)
     import numpy as np
 

@@ -18,8 +18,8 @@ from logstore.errors import (
     UnexpectedAppendOffsetError,
 )
 from logstore.record.batch import RecordBatch, built_batch
+from logstore.record.choice import decodes_by_kernel
 from logstore.record.codecs import Codec
-from logstore.record.records import SMALL_BATCH_RECORDS
 from logstore.record.walk import walk_buffer
 from logstore.types import INT32_MAX, INT64_MAX, NO_TIMESTAMP, AppendOrigin, TimestampType
 
@@ -273,7 +273,7 @@ def _facts(batch: RecordBatch, limit: int) -> tuple[Sequence[int], list[int], li
     """Return the batch's timestamps, its offsets, and the indexes of records without a key."""
     header = batch.header
     try:
-        if header.record_count <= SMALL_BATCH_RECORDS:
+        if not decodes_by_kernel(header.record_count):
             records = batch.records(limit)
             null_rows = [row for row, record in enumerate(records) if record.key is None]
             return [r.timestamp for r in records], [r.offset for r in records], null_rows

@@ -83,7 +83,7 @@ class LogWriter:
 
         Notes
         -----
-        Up to 64 records are encoded in plain Python, more by a kernel.
+        Few records are encoded in plain Python, more by a kernel (`record.choice`).
         """
         if not records:
             return NOTHING_APPENDED

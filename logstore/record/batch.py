@@ -2,8 +2,8 @@
 
 `RecordBatch` is a view over the bytes of one whole batch. `built_batch` makes one of records, and
 `sealed_batch` of a section that is encoded; `build_batch` and `seal_batch` give the bytes alone.
-Batches of up to 64 records are decoded in plain Python, larger ones by kernels; those who build
-large ones encode columns (`logstore.record.columns`) and seal them.
+Small batches are decoded in plain Python, large ones by kernels (`choice`); those who build large
+ones encode columns (`columns`) and seal them.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import google_crc32c
 
 from logstore.errors import CorruptRecordError, InvalidRecordError
 from logstore.record import layout
+from logstore.record.choice import decodes_by_kernel
 from logstore.record.codecs import DEFAULT_LIMIT, Codec, compress, decompress
 from logstore.record.crc32c import crc32c
 from logstore.record.header import BatchHeader
 from logstore.record.records import (
-    SMALL_BATCH_RECORDS,
     Record,
     RecordRow,
     decode_records,
@@ -56,10 +56,6 @@ _KNOWN_ATTRIBUTES = (
     | layout.CONTROL_BIT
     | layout.DELETE_HORIZON_BIT
 )
-
-
-_LISTED_RECORDS = 4096
-"""Up to this many records are decoded into one list: it takes seventy times a tiny record."""
 
 
 class RecordBatch:
@@ -192,11 +188,8 @@ class RecordBatch:
         count = header.record_count
         if count == 0 and len(self.data) == layout.HEADER_SIZE:
             return iter(())
-        if count > SMALL_BATCH_RECORDS:
-            from logstore.record.columns import decodes_compiled
-
-            if count > _LISTED_RECORDS or decodes_compiled(count):
-                return self.columns(limit).row_lists()
+        if decodes_by_kernel(count):
+            return self.columns(limit).row_lists()
         records = decode_records(
             self.section(limit),
             count,

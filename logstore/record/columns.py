@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 _NO_HEADERS = np.frombuffer(b"\0", np.uint8)
 _ROWS_AT_A_TIME = 1024
 
-_LISTED_SECONDS = 2e-6
-"""Cost of a record in `records.py`, decoded or encoded, about."""
-
 _DECODE_SECONDS = 30e-6
 _ENCODE_SECONDS = 45e-6
 """Cost of a record where kernels run as Python, about."""
@@ -207,11 +204,6 @@ def _pieces(raw: bytes, extents: NDArray[np.int64], start: int, size: int) -> li
     ]
 
 
-def decodes_compiled(count: int) -> bool:
-    """Tell whether a kernel is to decode so many records, rather than `records.decode_records`."""
-    return jit.pays(kernels.decode_records, count * _LISTED_SECONDS)
-
-
 def decode_section(
     section: bytes | memoryview,
     count: int,
@@ -345,8 +337,3 @@ def row_sizes(keys: BytesColumn, values: BytesColumn) -> list[int]:
     sizes = np.maximum(keys.sizes, 0).astype(np.int64) + np.maximum(values.sizes, 0)
     bounds: list[int] = (sizes + MAX_RECORD_OVERHEAD).tolist()
     return bounds
-
-
-def encodes_compiled(count: int) -> bool:
-    """Tell whether a kernel is to encode so many records, rather than `records.encode_rows`."""
-    return jit.pays(kernels.encode_records, count * _LISTED_SECONDS)

@@ -16,9 +16,6 @@ from logstore.types import INT64_MAX, INT64_MIN
 Header = tuple[str, bytes | None]
 """A record header: name and value. Order matters and names may repeat."""
 
-SMALL_BATCH_RECORDS = 64
-"""Up to this many records are coded in plain Python; above it a kernel pays off."""
-
 
 class Record(NamedTuple):
     """One record as stored; `key` and `value` are None when null.

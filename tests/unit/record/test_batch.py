@@ -14,10 +14,11 @@ from logstore.record.batch import (
     built_batch,
     seal_batch,
 )
+from logstore.record.choice import SMALL_BATCH_RECORDS
 from logstore.record.codecs import Codec
 from logstore.record.control import ControlType, EndTxnMarker, end_txn_marker_of
 from logstore.record.header import BatchHeader
-from logstore.record.records import SMALL_BATCH_RECORDS, Record, encode_records
+from logstore.record.records import Record, encode_records
 from logstore.types import TimestampType
 from tests.support.oracles.cleaner_oracle import empty_batch
 from tests.support.world import golden
