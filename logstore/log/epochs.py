@@ -186,13 +186,12 @@ class LeaderEpochCache:
             write_rows(self._fs, self.path, self._entries)
             self._unwritten = False
 
-    def epoch_for_offset(self, offset: int) -> int | None:
-        """Return the epoch that `offset` belongs to, None below the first one."""
-        count = bisect.bisect_right(self._entries, offset, key=_start_offset)
-        return self._entries[count - 1].epoch if count else None
-
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset:
         """Return where `epoch`, or the newest epoch before it, ends.
+
+        The answer to Kafka's OffsetForLeaderEpoch, by which a replica or a client finds where its
+        copy of the log differs. Nothing asks yet, as there is one replica; the rule stands here
+        since it is one of the file that this class reads and writes.
 
         Parameters
         ----------

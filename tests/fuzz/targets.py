@@ -509,10 +509,9 @@ def epoch_checkpoint(data: bytes) -> str:
         return outcome_of(error, CorruptCheckpointError, path=world.path("leader-epoch-checkpoint"))
     cache._check()
     entries = cache.entries
-    for offset in (0, 5, 2**63 - 1):
-        epoch = cache.epoch_for_offset(offset)
-        below = [entry.epoch for entry in entries if entry.start_offset <= offset]
-        assert epoch == (below[-1] if below else None)
+    starts = [entry.start_offset for entry in entries] + [2**63 - 1]
+    for entry, end in zip(entries, starts[1:], strict=True):
+        assert cache.end_offset_for(entry.epoch, 2**63 - 1) == (entry.epoch, end)
     cache.assign(2**31 - 1, 2**63 - 1)
     assert LeaderEpochCache(world.fs, world.directory).entries == cache.entries
     return OK

@@ -174,11 +174,6 @@ def test_end_offset_for_with_nothing_known(cache):
     assert cache.end_offset_for(0, 33) == EpochEndOffset(-1, -1)
 
 
-def test_epoch_for_offset(cache):
-    fill(cache, (2, 5), (4, 10))
-    assert [cache.epoch_for_offset(o) for o in (0, 4, 5, 9, 10, 99)] == [None, None, 2, 2, 4, 4]
-
-
 @pytest.mark.parametrize(
     ("text", "complaint"),
     (
