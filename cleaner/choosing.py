@@ -26,28 +26,18 @@ if TYPE_CHECKING:
     from logstore.runtime import Runtime
 
 
-class Survey(NamedTuple):
-    """One selection's view of all logs that it looked at.
+class Selected(NamedTuple):
+    """A log that was taken to be cleaned.
 
     Attributes
     ----------
     max_compaction_delay_ms : int
-        The longest by which any of them exceeds its `max.compaction.lag.ms`.
-    delayed, cleanable : int
-        How many exceed it, and how many were due.
+        The longest by which any log that was looked at exceeds its `max.compaction.lag.ms`.
     """
-
-    max_compaction_delay_ms: int = 0
-    delayed: int = 0
-    cleanable: int = 0
-
-
-class Selected(NamedTuple):
-    """A log that was taken to be cleaned, and what was seen on the way."""
 
     log: Log
     state: CleanableState
-    survey: Survey
+    max_compaction_delay_ms: int
 
 
 class LogChooser:
@@ -177,13 +167,12 @@ class LogChooser:
             due = [log for log, decision in decisions.items() if decision.will_clean]
             if not due:
                 return None
-            delays = [state.max_compaction_delay_ms for state in states]
-            survey = Survey(max(delays), sum(delay > 0 for delay in delays), len(due))
+            longest_ms = max(state.max_compaction_delay_ms for state in states)
             exact = self.kafka_exact
             due.sort(key=lambda log: selection_order(decisions[log], kafka_exact=exact))
             for log in due:
                 if self._states.begin(log.topic_partition):
-                    return Selected(log, decisions[log].state, survey)
+                    return Selected(log, decisions[log].state, longest_ms)
             return None
 
     def logs_to_clean(self) -> list[Log]:

@@ -77,7 +77,7 @@ def metrics_of(
         max_clean_time_secs=max((stats.index_ms + stats.clean_ms for stats in passes), default=0)
         // 1000,
         max_compaction_delay_secs=max(
-            (worker.last_survey.max_compaction_delay_ms for worker in workers), default=0
+            (worker.max_compaction_delay_ms for worker in workers), default=0
         )
         // 1000,
         dead_thread_count=dead_thread_count,

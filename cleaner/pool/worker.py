@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING
 
-from logstore.cleaner.choosing import Selected, Survey
+from logstore.cleaner.choosing import Selected
 from logstore.errors import KafkaStorageError, UnknownTopicOrPartitionError
 from logstore.manager.housekeeping import log_removals
 
@@ -40,8 +40,8 @@ class CleanerWorker:
     ----------
     last_pass : CleanerStats or None
         Of the last pass that came to its end.
-    last_survey : Survey
-        The view of all logs of the last selection that found one.
+    max_compaction_delay_ms : int
+        The longest delay that its last selection saw; see `Selected`.
     passes : int
         Passes that came to their end.
     is_quiet : bool
@@ -63,7 +63,7 @@ class CleanerWorker:
         self._on_pass = on_pass
         self.number = number
         self.last_pass: CleanerStats | None = None
-        self.last_survey = Survey()
+        self.max_compaction_delay_ms = 0
         self.passes = 0
         self.is_quiet = False
 
@@ -101,7 +101,7 @@ class CleanerWorker:
 
     def _clean(self, selected: Selected) -> Generator[int, None, None]:
         """Run one pass, no faster than the limits allow."""
-        log, state, self.last_survey = selected
+        log, state, self.max_compaction_delay_ms = selected
         steps = self._manager.run_pass(log, state, taken=True)
         read = written = 0
         try:

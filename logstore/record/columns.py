@@ -164,12 +164,7 @@ class RecordColumns:
 
     def to_records(self) -> list[Record]:
         """Return the records as objects. O(n + bytes)."""
-        return list(self.iter_records())
-
-    def iter_records(self) -> Iterator[Record]:
-        """Yield the records as objects, made some hundreds at a time."""
-        for rows in self.row_lists():
-            yield from map(Record._make, rows)
+        return [Record._make(row) for rows in self.row_lists() for row in rows]
 
     def row_lists(self) -> Iterator[list[RecordRow]]:
         """Yield the records as rows, some hundreds a list."""

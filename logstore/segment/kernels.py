@@ -18,7 +18,6 @@ ENTRY_COLUMNS = 4
 COUNTER_BYTES = 0  # since the last entry
 COUNTER_TIMESTAMP = 1  # the largest so far, and the first offset that bears it
 COUNTER_OFFSET = 2
-COUNTERS = 3
 
 
 @kernel
@@ -35,7 +34,7 @@ def find_index_entries(
         Of the first batch, in bytes from the start of the `.log`.
     interval_bytes : int
         A batch gets an entry if more went before it since the last one.
-    counters : (COUNTERS,) int64, in and out
+    counters : (3,) int64, in and out
         As they are before the first and after the last batch.
     entries : (batches, ENTRY_COLUMNS) int64, out
 

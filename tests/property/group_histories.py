@@ -20,7 +20,6 @@ from logstore.types import TopicPartition
 from tests.support.world.groups import Client, GroupBench
 
 PARTITIONS = tuple(TopicPartition("t", number) for number in range(5))
-TRY_AGAIN = ("REBALANCE_IN_PROGRESS", "MEMBER_ID_REQUIRED", "NOT_COORDINATOR")
 REJOIN = ("UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "FENCED_INSTANCE_ID")
 
 

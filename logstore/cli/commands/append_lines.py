@@ -33,14 +33,6 @@ def _no_constant(name: str) -> NoReturn:
 _raw_decode = json.JSONDecoder(parse_constant=_no_constant).raw_decode
 
 
-class RecordLine(NamedTuple):
-    """A record from the input, the partition it names (None: none), and its line's number."""
-
-    record: NewRecord
-    partition: int | None
-    number: int
-
-
 class Parser(NamedTuple):
     """How lines become records.
 

@@ -105,9 +105,6 @@ F3 = bytes.fromhex("0000000500001000")
 F4 = bytes.fromhex("0000018bcfe5680000000005")
 """Time index entry of a segment with base 50: timestamp 1700000000000 at offset 55."""
 
-F5_INDEX_MAX_BYTES, F5_ALLOCATED_BYTES, F5_OFFSET_ENTRIES, F5_TIME_ENTRIES = 100, 96, 12, 8
-"""What an index of at most 100 bytes allocates, for both kinds."""
-
 F6 = b"0\n1\nfoo 0 5\n"
 """Offset checkpoint of {foo-0: 5}."""
 
@@ -116,11 +113,6 @@ F7 = b'{"version":0,"brokerEpoch":-1}'
 
 F8 = b"version: 0\ntopic_id: AAAAAAAAAAEAAAAAAAAAAg"
 """partition.metadata of the UUID whose halves are 1 and 2."""
-
-SNAPPY_OF_NOTHING = bytes.fromhex("82534e41505059000000000100000001")
-LZ4_OF_010203 = bytes.fromhex("04224d186040820300008001020300000000")
-ZSTD_OF_010203 = bytes.fromhex("28b52ffd0058180000010203010000")
-GZIP_OF_010203 = bytes.fromhex("1f8b08000000000000ff63646206001d80bc5503000000")
 
 BATCHES = {
     "G1": G1,

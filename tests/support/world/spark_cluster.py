@@ -111,13 +111,6 @@ class Cluster:
         )
         return Submitted(done.returncode, done.stdout, done.stderr)
 
-    def executors(self) -> dict[int, int]:
-        """Return how many executors each worker ever had, by the folders they worked in."""
-        return {
-            number: len(list(work.glob("app-*/*")))
-            for number, work in enumerate(sorted(self.folder.glob("work-*")))
-        }
-
     def stop(self) -> None:
         """End every process that bears the mark, the last one by force."""
         for process in self._processes:

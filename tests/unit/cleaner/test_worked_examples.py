@@ -3,9 +3,22 @@
 from __future__ import annotations
 
 from logstore.log import Log
+from logstore.record.batch import build_batch
+from logstore.record.records import Record
 from tests.support.world import golden
 from tests.support.world.builders import World, memory_world
-from tests.support.world.cleaning import bases_of, compacted, files_of, offsets_in, put, run_pass
+from tests.support.world.cleaning import (
+    bases_of,
+    batches_in,
+    bytes_at,
+    compacted,
+    ends_in,
+    files_of,
+    offsets_in,
+    put,
+    run_pass,
+    txn_entries,
+)
 
 T = golden.E_TIMESTAMP
 
@@ -38,6 +51,62 @@ def test_e1_a_tombstone_in_two_passes() -> None:
     before = files_of(log, log.segments.first)
     run_pass(log)
     assert files_of(log, log.segments.first) == before
+
+
+def test_e2_an_aborted_transaction_in_five_passes() -> None:
+    """Indexes have an entry a batch, as in E1: so the time index stays as it was."""
+    world = memory_world()
+    log = compacted(world, delete_retention_ms=1000, index_interval_bytes=1)
+
+    def send(*records: Record) -> None:
+        log.writer.append_batches(
+            build_batch(
+                records,
+                producer_id=4000,
+                producer_epoch=7,
+                base_sequence=0 if log.log_end_offset == 0 else 2,
+                is_transactional=True,
+            )
+        )
+
+    def end_at(moment: int, *, commit: bool) -> None:
+        world.clock.set_ms(moment)
+        log.writer.append_end_txn_marker(4000, 7, 9, commit=commit)
+
+    def clean_at(moment: int) -> None:
+        world.clock.set_ms(moment)
+        run_pass(log)
+
+    def first_files() -> golden.SegmentFiles:
+        segment = log.segments.first
+        return golden.SegmentFiles(*files_of(log, segment), bytes_at(log, segment.txn_index.path))
+
+    send(Record(0, T, b"a", b"0"), Record(1, T + 1, b"b", b"0"))
+    end_at(T + 2, commit=False)
+    put(log, (b"c", b"1", T + 3))
+    log.writer.roll()
+    assert first_files() == golden.E2_INPUT
+    for moment in (T + 10, T + 20):
+        clean_at(moment)
+        data, _, time_index, txn_index = first_files()
+        assert data == golden.E2_PASS_1.log
+        assert (time_index, txn_index) == golden.E2_INPUT[2:]
+
+    world.clock.set_ms(T + 30)
+    send(Record(0, T + 30, b"z", b"1"))
+    end_at(T + 31, commit=True)
+    log.writer.roll()
+    clean_at(T + 40)
+    assert ends_in(log) == [2, 3, 4, 5]
+    assert not batches_in(log)[0].header.has_delete_horizon
+    assert txn_entries(log) == [(4000, 0, 2, 3)]
+
+    clean_at(T + 50)
+    marker = batches_in(log)[0]
+    assert (marker.header.delete_horizon_ms, len(marker.data)) == (T + 1050, 79)
+    assert txn_entries(log) == []
+    clean_at(T + 1050)
+    assert ends_in(log) == [3, 4, 5]
 
 
 def test_e3_segments_and_stats() -> None:
