@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop import leftovers, workloads  # noqa: F401  # add their shapes to WRITERS
+from tests.interop import holes, leftovers, workloads  # noqa: F401  # add their shapes to WRITERS
 from tests.interop.directories import GOLDEN, WRITERS, Written
 from tests.support.interop.judge import Judge
 from tests.support.interop.view import complaints, differences, view_of
@@ -85,6 +85,7 @@ ROWS = (
     ("load with offset overflow", "our directories: segments with offset overflow, split"),
     ("load", "our directories: indexes and segments missing, foreign, damaged, overlapping"),
     ("cleaned", "our directories: after our cleaning"),
+    ("holes", "our directories: logs with holes, as tests get them"),
     ("workload", "our directories: generated workloads, each preset"),
     ("random", "our directories: random logs, cleaned between appends"),
     ("", "our directories: segments, indexes, reopened logs"),

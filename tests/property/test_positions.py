@@ -12,6 +12,7 @@ from logstore import Broker, TopicPartition, VirtualClock
 from logstore.record.batch import RecordBatch, build_batch
 from logstore.record.codecs import Codec
 from logstore.record.records import Record
+from logstore.testing import holes
 from logstore.types import AppendOrigin
 from tests.support.oracles.cleaner_oracle import empty_batch
 from tests.support.world.transactions import Bench
@@ -134,6 +135,27 @@ def test_positions_reach_the_end_of_cleaned_transactions(part):
             assert drain(bench.broker, level) == stored
             assert drain(bench.broker, level, max_poll_records=1) == stored
         bench.broker.close()
+
+
+@pytest.mark.parametrize("part", range(2))
+def test_positions_reach_the_end_of_shapes_that_follow_each_other(part):
+    """Of the factory's shapes, in any order, with seeks into holes and polls of any size."""
+    shapes = list(holes.SHAPES)
+    for seed in range(part, 30, 2):
+        rng = random.Random(seed)
+        with Broker(clock=VirtualClock(), seed=seed) as broker:
+            for shape in rng.choices(shapes, k=rng.randrange(1, 5)):
+                found = holes.fill(broker, shape, topic="t")
+            for _ in range(rng.choice((0, 0, 3))):
+                broker.append("t", key=b"%d-0" % rng.randrange(30), value=b"later")
+            found = holes.look(broker, "t")
+            for level, stored in zip(LEVELS, (found.offsets, found.committed_offsets), strict=True):
+                size = rng.choice((1, 2, 3, 500))
+                assert drain(broker, level, max_poll_records=size) == list(stored), seed
+                for _ in range(3):
+                    start = rng.randrange(found.log_start_offset, found.log_end_offset + 1)
+                    left = [each for each in stored if each >= start]
+                    assert drain(broker, level, start, max_poll_records=size) == left, seed
 
 
 def test_markers_alone_are_moved_over():

@@ -1,0 +1,314 @@
+"""Logs with holes: every shape of a compacted log that has made clients wait for ever.
+
+A client that counts records, or takes the last record's offset for the end, stands still before a
+hole: the offset it waits for never comes. Producers, transactions and the cleaner make these logs
+as they do anywhere, in time that the factory moves on; no byte of them is written by hand. The
+directories are Kafka's: brokers open them, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from os import PathLike
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
+
+from logstore.types import TopicPartition
+
+if TYPE_CHECKING:
+    from logstore.broker import Broker
+    from logstore.runtime import ShiftedClock, VirtualClock
+
+CONFIGS: Mapping[str, str] = MappingProxyType(
+    {"cleanup.policy": "compact,delete", "retention.ms": "-1"}  # delete: for delete-records alone
+)
+"""Configuration of the topics that the factory creates."""
+
+CODECS = ("gzip", "snappy", "lz4", "zstd")
+
+
+class HoleyLog(NamedTuple):
+    """A log with holes, and what a client that reads it finds.
+
+    Attributes
+    ----------
+    log_start_offset, log_end_offset, last_stable_offset : int
+        Where reading begins, and where it ends: under `read_committed` at the last stable offset.
+    offsets : tuple of int
+        Of all records between log start and log end.
+    committed_offsets : tuple of int
+        Of those that `read_committed` shows.
+    """
+
+    topic: str
+    partition: int
+    log_start_offset: int
+    log_end_offset: int
+    last_stable_offset: int
+    offsets: tuple[int, ...]
+    committed_offsets: tuple[int, ...]
+
+
+def fill(
+    broker: Broker[VirtualClock] | Broker[ShiftedClock],
+    shape: str,
+    *,
+    topic: str = "holes",
+    partition: int = 0,
+) -> HoleyLog:
+    """Append a shape to a partition, and clean it.
+
+    Parameters
+    ----------
+    shape : str
+        One of `SHAPES`.
+    topic : str
+        Created with `CONFIGS` if it does not exist. One that does may have records already: what
+        is there is cleaned along, and stays but for records that newer ones replace.
+
+    Returns
+    -------
+    HoleyLog
+        The whole partition, as it is then.
+
+    Raises
+    ------
+    ValueError
+        There is no such shape.
+
+    Notes
+    -----
+    Moves the clock on, by days where tombstones have to expire.
+    """
+    if shape not in SHAPES:
+        raise ValueError(f"there is no shape {shape!r} of a log with holes: {', '.join(SHAPES)}")
+    if topic not in {each.name for each in broker.topics()}:
+        broker.create_topic(topic, partition + 1, CONFIGS)
+    _MAKERS[shape](_Filling(broker, topic, partition))
+    return look(broker, topic, partition)
+
+
+def make(
+    shape: str, data_dir: str | PathLike[str], *, topic: str = "holes", seed: int = 0
+) -> HoleyLog:
+    """Make a data directory whose one partition has a shape, as a broker leaves it at its stop.
+
+    Parameters
+    ----------
+    shape : str
+        One of `SHAPES`.
+    data_dir : path
+        Made if it is missing.
+    seed : int
+        The same one makes the same bytes.
+
+    Raises
+    ------
+    ValueError
+        There is no such shape.
+    """
+    from logstore.broker import Broker
+    from logstore.runtime import VirtualClock
+
+    with Broker(data_dir, clock=VirtualClock(), seed=seed) as broker:
+        return fill(broker, shape, topic=topic)
+
+
+def look(broker: Broker, topic: str = "holes", partition: int = 0) -> HoleyLog:
+    """Return what a client that reads a partition finds."""
+    log = broker.log(topic, partition)
+    found, committed = (
+        tuple(record.offset for record in broker.read(topic, partition, isolation=isolation))
+        for isolation in ("read_uncommitted", "read_committed")
+    )
+    return HoleyLog(
+        topic,
+        partition,
+        log.log_start_offset,
+        log.log_end_offset,
+        log.last_stable_offset,
+        found,
+        committed,
+    )
+
+
+# --- shapes ------------------------------------------------------------------------------------
+
+
+class _Filling:
+    """A partition that is being filled; keys are told from those of earlier fillings."""
+
+    def __init__(self, broker: Broker, topic: str, partition: int) -> None:
+        self.broker = broker
+        self.tp = TopicPartition(topic, partition)
+        self.log = broker.log(topic, partition)
+        self._prefix = b"%d-" % self.log.log_end_offset
+
+    def key(self, number: int) -> bytes:
+        return self._prefix + b"%d" % number
+
+    def batch(self, *numbers: int, codec: str = "none", value: bytes | None = b"value") -> None:
+        """Append one batch with a record of each of some keys."""
+        self.broker.append_many(
+            self.tp.topic,
+            [(self.key(number), value) for number in numbers],
+            partition=self.tp.partition,
+            compression=codec,
+            batch_records=len(numbers),
+        )
+
+    def roll(self) -> None:
+        self.broker.roll(*self.tp)
+
+    def clean(self) -> None:
+        """Clean all there is, and let no segment take in the next one."""
+        with self._no_merging():
+            self.broker.clean(*self.tp, force=True, roll=True)
+
+    def expire(self) -> None:
+        """Let what a cleaning gave its time go with the next one."""
+        self.broker.clock.advance(ms=self.log.config.delete_retention_ms + 1)
+        self.clean()
+
+    @contextmanager
+    def transactions(self) -> Iterator[Callable[..., None]]:
+        """Give a function that aborts or commits a transaction with a record of each key."""
+        with self.broker.producer(transactional_id=f"holes-{self._prefix.decode()}") as producer:
+            producer.init_transactions()
+
+            def transaction(*numbers: int, commit: bool) -> None:
+                producer.begin_transaction()
+                for number in numbers:
+                    producer.send(*self._place(number))
+                (producer.commit_transaction if commit else producer.abort_transaction)()
+
+            yield transaction
+
+    def send(self, *numbers: int) -> None:
+        """Send batches of one record each as an idempotent producer that then ends."""
+        with self.broker.producer() as producer:
+            for number in numbers:
+                producer.send(*self._place(number)).get()
+
+    def _place(self, number: int) -> tuple[str, bytes, bytes, None, int]:
+        return self.tp.topic, b"value", self.key(number), None, self.tp.partition
+
+    @contextmanager
+    def _no_merging(self) -> Iterator[None]:
+        name = "segment.bytes"
+        topic = self.broker.topic(self.tp.topic)
+        sizes = [segment.size_bytes for segment in self.log.segments]
+        self.broker.alter_configs(topic.name, {name: str(max(sizes))})
+        try:
+            yield
+        finally:
+            if name in topic.configs:
+                self.broker.alter_configs(topic.name, {name: topic.configs[name]})
+            else:
+                self.broker.alter_configs(topic.name, {}, unset=[name])
+
+
+def _trailing_hole(log: _Filling) -> None:
+    log.batch(0, 1)
+    log.batch(2, 3, 4, value=None)
+    log.clean()
+    log.expire()
+
+
+def _last_offset_gone(log: _Filling) -> None:
+    log.batch(0, 1, 2)
+    log.batch(2, 3)
+    log.clean()
+
+
+def _empty_batch(log: _Filling) -> None:
+    log.send(0, 1)
+    log.batch(0, 1, 2)
+    log.clean()
+
+
+def _segment_gap(log: _Filling) -> None:
+    log.batch(0, 1)
+    log.batch(2, 3)
+    log.roll()
+    log.batch(2, 3, 4)
+    log.batch(5, 6)
+    log.roll()
+    log.batch(3, 2, 4, 7)
+    log.clean()
+
+
+def _control_batches(log: _Filling) -> None:
+    with log.transactions() as transaction:
+        transaction(0, 1, commit=False)
+        transaction(2, commit=False)
+    # The last data of a producer stay as an empty batch until it is forgotten.
+    log.broker.clock.advance(ms=log.broker.broker_config.producer_id_expiration_ms + 1)
+    log.log.producer_state.remove_expired(log.broker.clock.now_ms())
+    log.clean()
+
+
+def _delete_horizon(log: _Filling) -> None:
+    log.batch(0, 1, 2, 3)
+    log.batch(1, 2, 3, value=None)
+    log.batch(3)
+    log.clean()
+
+
+def _compressed(log: _Filling) -> None:
+    for first, codec in zip(range(0, 40, 10), CODECS, strict=True):
+        log.batch(*range(first, first + 6), codec=codec)
+    for first in range(0, 40, 10):
+        log.batch(first + 1, first + 2, first + 5)
+    log.clean()
+
+
+def _start_in_hole(log: _Filling) -> None:
+    log.batch(0, 1, 2, 3)
+    log.batch(1, 2, 4)
+    log.clean()
+    log.broker.delete_records({log.tp: log.log.log_end_offset - 5})
+
+
+def _aborted_end(log: _Filling) -> None:
+    log.batch(0)
+    with log.transactions() as transaction:
+        transaction(1, commit=True)
+        transaction(0, 2, commit=False)
+
+
+def _nothing_left(log: _Filling) -> None:
+    log.batch(0, 1, 2, value=None)
+    log.clean()
+    log.expire()
+
+
+_MAKERS: dict[str, Callable[[_Filling], None]] = {
+    "trailing_hole": _trailing_hole,
+    "last_offset_gone": _last_offset_gone,
+    "empty_batch": _empty_batch,
+    "segment_gap": _segment_gap,
+    "control_batches": _control_batches,
+    "delete_horizon": _delete_horizon,
+    "compressed": _compressed,
+    "start_in_hole": _start_in_hole,
+    "aborted_end": _aborted_end,
+    "nothing_left": _nothing_left,
+}
+
+SHAPES: Mapping[str, str] = MappingProxyType(
+    {
+        "trailing_hole": "the last records are gone: the log ends above the last one",
+        "last_offset_gone": "the last record of a batch is gone, and with it the batch's last offset",
+        "empty_batch": "batches without a record, kept so that their producer's sequences are known",
+        "segment_gap": "the end of a segment is gone, and the beginning of the next one",
+        "control_batches": "transaction markers alone",
+        "delete_horizon": "a batch with tombstones that has a delete horizon, and holes",
+        "compressed": "batches of every codec with holes inside",
+        "start_in_hole": "the log starts within a batch, at an offset that is gone",
+        "aborted_end": "the last transaction was aborted: the last records are not for everybody",
+        "nothing_left": "all records are gone: the log has an end, and none before it",
+    }
+)
+"""The shapes, and what each one is."""
