@@ -85,7 +85,8 @@ def fill(
         raise ValueError(f"there is no shape {shape!r} of a log with holes: {', '.join(SHAPES)}")
     if topic not in {each.name for each in broker.topics()}:
         broker.create_topic(topic, partition + 1, CONFIGS)
-    _MAKERS[shape](_Filling(broker, topic, partition))
+    _, fill_with = _SHAPES[shape]
+    fill_with(_Filling(broker, topic, partition))
     return look(broker, topic, partition)
 
 
@@ -284,31 +285,30 @@ def _nothing_left(log: _Filling) -> None:
     log.expire()
 
 
-_MAKERS: dict[str, Callable[[_Filling], None]] = {
-    "trailing_hole": _trailing_hole,
-    "last_offset_gone": _last_offset_gone,
-    "empty_batch": _empty_batch,
-    "segment_gap": _segment_gap,
-    "control_batches": _control_batches,
-    "delete_horizon": _delete_horizon,
-    "compressed": _compressed,
-    "start_in_hole": _start_in_hole,
-    "aborted_end": _aborted_end,
-    "nothing_left": _nothing_left,
+_SHAPES: dict[str, tuple[str, Callable[[_Filling], None]]] = {
+    "trailing_hole": ("the last records are gone: the log ends above the last one", _trailing_hole),
+    "last_offset_gone": (
+        "the last record of a batch is gone, but not the batch",
+        _last_offset_gone,
+    ),
+    "empty_batch": ("batches without records, kept for their producer's sequences", _empty_batch),
+    "segment_gap": (
+        "the end of a segment is gone, and the beginning of the next one",
+        _segment_gap,
+    ),
+    "control_batches": ("transaction markers alone", _control_batches),
+    "delete_horizon": (
+        "a batch with tombstones that has a delete horizon, and holes",
+        _delete_horizon,
+    ),
+    "compressed": ("batches of every codec with holes inside", _compressed),
+    "start_in_hole": ("the log starts within a batch, at an offset that is gone", _start_in_hole),
+    "aborted_end": (
+        "the last transaction was aborted: the last records are not for everybody",
+        _aborted_end,
+    ),
+    "nothing_left": ("all records are gone: the log has an end, and none before it", _nothing_left),
 }
 
-SHAPES: Mapping[str, str] = MappingProxyType(
-    {
-        "trailing_hole": "the last records are gone: the log ends above the last one",
-        "last_offset_gone": "the last record of a batch is gone, and with it the batch's last offset",
-        "empty_batch": "batches without a record, kept so that their producer's sequences are known",
-        "segment_gap": "the end of a segment is gone, and the beginning of the next one",
-        "control_batches": "transaction markers alone",
-        "delete_horizon": "a batch with tombstones that has a delete horizon, and holes",
-        "compressed": "batches of every codec with holes inside",
-        "start_in_hole": "the log starts within a batch, at an offset that is gone",
-        "aborted_end": "the last transaction was aborted: the last records are not for everybody",
-        "nothing_left": "all records are gone: the log has an end, and none before it",
-    }
-)
+SHAPES: Mapping[str, str] = MappingProxyType({name: each[0] for name, each in _SHAPES.items()})
 """The shapes, and what each one is."""
