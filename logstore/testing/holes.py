@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from logstore.broker import Broker
     from logstore.runtime import ShiftedClock, VirtualClock
 
+    MovableBroker = Broker[VirtualClock] | Broker[ShiftedClock]
+
 CONFIGS: Mapping[str, str] = MappingProxyType(
     {"cleanup.policy": "compact,delete", "retention.ms": "-1"}  # delete: for delete-records alone
 )
@@ -51,7 +53,7 @@ class HoleyLog(NamedTuple):
 
 
 def fill(
-    broker: Broker[VirtualClock] | Broker[ShiftedClock],
+    broker: MovableBroker,
     shape: str,
     *,
     topic: str = "holes",
@@ -140,7 +142,7 @@ def look(broker: Broker, topic: str = "holes", partition: int = 0) -> HoleyLog:
 class _Filling:
     """A partition that is being filled; keys are told from those of earlier fillings."""
 
-    def __init__(self, broker: Broker, topic: str, partition: int) -> None:
+    def __init__(self, broker: MovableBroker, topic: str, partition: int) -> None:
         self.broker = broker
         self.tp = TopicPartition(topic, partition)
         self.log = broker.log(topic, partition)
