@@ -48,7 +48,14 @@ from logstore.log.reader import (
     Isolation,
 )
 from logstore.names import INTERNAL_COMPACTED_TOPICS, validate_topic_name
-from logstore.types import NO_OFFSET, NO_TIMESTAMP, TopicPartition
+from logstore.types import (
+    BROKER_ID,
+    CLUSTER_ID,
+    DEFAULT_PARTITIONS,
+    NO_OFFSET,
+    NO_TIMESTAMP,
+    TopicPartition,
+)
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -56,12 +63,6 @@ if TYPE_CHECKING:
     from logstore.groups.coordinator import GroupCoordinator
     from logstore.manager.manager import LogManager
     from logstore.topics.store import Topic
-
-BROKER_ID = 0
-"""The only broker's, and the controller's."""
-
-CLUSTER_ID = "logstore"
-DEFAULT_PARTITIONS = 1
 
 SOURCES = {
     "topic": "DYNAMIC_TOPIC_CONFIG",

@@ -40,6 +40,7 @@ from logstore.types import TopicPartition
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
+    from ssl import SSLContext
 
     from logstore.broker.admin_client import AdminClient
     from logstore.broker.consumer import Consumer
@@ -65,6 +66,10 @@ if TYPE_CHECKING:
     from logstore.log.reader import ListedOffset
     from logstore.manager.opening import LoadListener
     from logstore.transactions.coordinator import TransactionCoordinator
+    from logstore.wire.limits import Limits
+    from logstore.wire.listener import Listener
+    from logstore.wire.service import Authorizer
+    from logstore.wire.versions import Versions
 
 
 if TYPE_CHECKING:
@@ -149,6 +154,7 @@ class Broker(Generic[ClockT]):
         self._groups: GroupCoordinator | None = None
         self._producers: list[Producer] = []
         self._consumers: list[Consumer] = []
+        self._listeners: list[Listener] = []
         self.manager.lifetime.add(self)
         if background and not read_only:
             self._start()
@@ -200,6 +206,8 @@ class Broker(Generic[ClockT]):
         if self._cleaner is not None and not self.manager.lifetime.is_over:
             self._cleaner.check_not_telling()
         try:
+            for listener in self._listeners:
+                listener.close()
             for consumer in self._consumers.copy():
                 consumer.close()
             for producer in self._producers.copy():
@@ -528,6 +536,68 @@ class Broker(Generic[ClockT]):
 
         self._refuse_if_read_only("administer")
         return AdminClient(self.manager, self.groups, configs)
+
+    def listen(
+        self,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        *,
+        sasl: Mapping[str, str] | None = None,
+        tls: SSLContext | None = None,
+        authorizer: Authorizer | None = None,
+        auto_create: bool = True,
+        restamp: bool = False,
+        limits: Limits | None = None,
+        versions: Mapping[str, Versions] | None = None,
+    ) -> Listener:
+        """Serve Kafka's wire protocol at an address, in a thread; see `Listener`.
+
+        It closes with the broker, or at the end of its `with`.
+
+        Parameters
+        ----------
+        port : int
+            0 takes one that is free: `Listener.bootstrap` tells it.
+        sasl : mapping of str to str, optional
+            Passwords by user name, one of which every client must have.
+        tls : ssl.SSLContext, optional
+            Of a server.
+        authorizer : Authorizer, optional
+            Decides what each client may do; without one everybody may do everything.
+        auto_create : bool
+            Whether clients that ask for a topic get it created.
+        restamp : bool
+            Whether the time that the broker's clock is ahead of the machine's is added to the
+            records that come in.
+        limits : Limits, optional
+        versions : mapping, optional
+            Of the APIs served, by name; to meet clients as an older broker does.
+
+        Raises
+        ------
+        InvalidConfigurationError
+            Nobody can listen at this address.
+        """
+        from logstore.wire.listener import Listener
+
+        self._refuse_if_read_only("listen")
+        listener = Listener(
+            self.runtime,
+            self.manager,
+            self.groups,
+            self.coordinator,
+            host=host,
+            port=port,
+            users=sasl,
+            tls=tls,
+            authorizer=authorizer,
+            auto_create=auto_create,
+            restamp=restamp,
+            limits=limits,
+            versions=versions,
+        )
+        self._listeners.append(listener)
+        return listener
 
     @property
     def coordinator(self) -> TransactionCoordinator:

@@ -1,0 +1,93 @@
+"""An event loop in a thread of its own: for doors that wait for many at once, on sockets.
+
+Its time is the machine's monotonic one, whatever clock the engine has: who is at the other end of
+a socket lives in that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+BLOCKING_THREADS = 8
+"""Calls that block, of one loop, at the same time."""
+
+
+class LoopThread:
+    """A daemon thread that runs an event loop, and a few more for what blocks.
+
+    Parameters
+    ----------
+    name : str
+        Of the threads: `logstore-<name>`.
+
+    Notes
+    -----
+    `call`, `wake` and `stop` are for other threads, `blocking` for coroutines of the loop. In a
+    forked child the thread does not exist: there `stop` does nothing.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = f"logstore-{name}"
+        self._pid = os.getpid()
+        self._loop = asyncio.new_event_loop()
+        self._executor = ThreadPoolExecutor(BLOCKING_THREADS, thread_name_prefix=self._name)
+        self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+        finally:
+            self._loop.close()
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop, for what runs in it."""
+        return self._loop
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether the thread runs in this process."""
+        return os.getpid() == self._pid and self._thread.is_alive()
+
+    @property
+    def is_current(self) -> bool:
+        """Whether it is the loop's thread that asks."""
+        return threading.current_thread() is self._thread
+
+    def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine in the loop, and wait for what it returns or raises."""
+        assert not self.is_current, "the loop cannot wait for itself"
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+
+    def wake(self, action: Callable[[], object]) -> None:
+        """Let the loop do something soon, and do not wait; nothing once it has stopped."""
+        if self.is_current:
+            self._loop.call_soon(action)
+            return
+        try:
+            self._loop.call_soon_threadsafe(action)
+        except RuntimeError:  # it was closed meanwhile, and nobody is left to be woken
+            if not self._loop.is_closed():
+                raise
+
+    async def blocking(self, call: Callable[[], T]) -> T:
+        """Run a call in one of the other threads."""
+        return await self._loop.run_in_executor(self._executor, call)
+
+    def stop(self) -> None:
+        """End the loop and its threads, once calls that block have returned."""
+        if not self.is_usable:
+            return
+        self._executor.shutdown()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        if not self.is_current:
+            self._thread.join()

@@ -1,0 +1,251 @@
+"""One connection: bytes to frames, frames to requests, requests to responses, in their order.
+
+A coroutine answers one request after another. The next one waits until the response has gone, as
+far as the client reads, and the socket is not read while as many requests wait as the limits let:
+so what a connection can take is bounded, and one that stops reading is held up alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+from logstore.errors import (
+    KAFKA_CODES,
+    IllegalStateError,
+    LogStoreError,
+    MessageError,
+    UnsupportedFormatError,
+)
+from logstore.messages import Buffer, Message
+from logstore.messages.apis import API_VERSIONS
+from logstore.messages.types import ApiVersionsResponse
+from logstore.wire.frames import LENGTH, Head, parse_body, parse_head, response_frame
+from logstore.wire.registry import Handler, Where
+
+if TYPE_CHECKING:
+    from logstore.wire.session import Session
+
+logger = logging.getLogger(__name__)
+
+JOINED_BYTES = 64 << 10
+"""Responses up to this size go out in one piece, which costs less than a second system call."""
+
+
+class Connection(asyncio.Protocol):
+    """One client, from accepted to closed.
+
+    Parameters
+    ----------
+    new_session : callable
+        Makes the session of a transport; None if there are connections enough.
+    on_request : callable
+        Told of each request before it is answered, with its head, message and size.
+    on_end : callable
+        Told of this connection once it is gone.
+    """
+
+    def __init__(
+        self,
+        new_session: Callable[[asyncio.Transport, Connection], Session | None],
+        on_request: Callable[[Session, Head, Message, int], object],
+        on_end: Callable[[Connection], object],
+    ) -> None:
+        self._new_session = new_session
+        self._on_request = on_request
+        self._on_end = on_end
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport = cast("asyncio.Transport", None)
+        self._session: Session = cast("Session", None)
+        self._task: asyncio.Task[None] | None = None
+        self._frames: deque[Buffer] = deque()
+        self._frame_waiter: asyncio.Future[None] | None = None
+        self._drain_waiter: asyncio.Future[None] | None = None
+        self._can_write = True
+        self._is_reading = True
+        self._is_over = False
+        self._chunks: list[bytes] = []
+        self._received = 0
+        self._wanted = LENGTH.size
+        self.active_at = self._loop.time()
+
+    # -- the transport's calls -----------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin to answer."""
+        self._transport = cast("asyncio.Transport", transport)
+        session = self._new_session(self._transport, self)
+        if session is None:
+            self._transport.abort()
+            return
+        self._session = session
+        self._task = self._loop.create_task(self._answer_all())
+
+    def data_received(self, data: bytes) -> None:
+        """Take the frames out of what has come."""
+        self.active_at = self._loop.time()
+        self._chunks.append(data)
+        self._received += len(data)
+        if self._received >= self._wanted and not self._is_over:
+            self._take_frames()
+
+    def _take_frames(self) -> None:
+        buffer = b"".join(self._chunks) if len(self._chunks) > 1 else self._chunks[0]
+        view = memoryview(buffer)
+        at, end = 0, len(buffer)
+        self._wanted = LENGTH.size
+        while end - at >= LENGTH.size:
+            (size,) = LENGTH.unpack_from(buffer, at)
+            if not 0 <= size <= self._frame_limit():
+                # Kafka: InvalidReceiveException.
+                logger.warning("%s: a frame of %d bytes", self._session.client_host, size)
+                self.abort()
+                return
+            if end - at < LENGTH.size + size:
+                self._wanted = LENGTH.size + size
+                break
+            at += LENGTH.size
+            self._frames.append(view[at : at + size])
+            at += size
+        self._chunks = [buffer[at:]] if at < end else []
+        self._received = end - at
+        if self._is_reading and len(self._frames) >= self._session.service.limits.in_flight:
+            self._is_reading = False
+            self._transport.pause_reading()
+        if self._frame_waiter is not None and self._frames and not self._frame_waiter.done():
+            self._frame_waiter.set_result(None)
+
+    def _frame_limit(self) -> int:
+        limits = self._session.service.limits
+        if self._session.is_authenticated:
+            return limits.frame_bytes
+        return limits.frame_bytes_before_authentication
+
+    def pause_writing(self) -> None:
+        """Answer no more until the client has read what was sent."""
+        self._can_write = False
+
+    def resume_writing(self) -> None:
+        """Go on."""
+        self._can_write = True
+        self.active_at = self._loop.time()
+        if self._drain_waiter is not None and not self._drain_waiter.done():
+            self._drain_waiter.set_result(None)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Give up what is under way for a client that has gone."""
+        self._is_over = True
+        if self._task is not None:
+            self._task.cancel()
+        self._on_end(self)
+
+    def abort(self) -> None:
+        """Close at once, whatever is under way."""
+        self._is_over = True
+        if self._task is not None:
+            self._task.cancel()
+        self._transport.abort()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it waits for its client, be it to ask or to read."""
+        return self._frame_waiter is not None or self._drain_waiter is not None
+
+    # -- the coroutine -------------------------------------------------------------------
+
+    async def _answer_all(self) -> None:
+        try:
+            while not self._session.ends:
+                frame = await self._next_frame()
+                await self._answer(frame)
+                if not self._can_write:
+                    self._drain_waiter = self._loop.create_future()
+                    await self._drain_waiter
+                    self._drain_waiter = None
+        except (MessageError, UnsupportedFormatError) as error:
+            # Kafka: InvalidRequestException, UnsupportedVersionException; the connection ends.
+            logger.info("%s: %s", self._session.client_host, error)
+        except IllegalStateError:  # the broker is closed, and answers nothing
+            pass
+        except LogStoreError as error:
+            logger.warning("%s: %s", self._session.client_host, error)
+        except asyncio.CancelledError:
+            raise
+        except Exception:
+            logger.exception("a request of %s failed", self._session.client_host)
+        finally:
+            if not self._transport.is_closing():
+                self._transport.close()
+
+    async def _next_frame(self) -> Buffer:
+        if not self._frames:
+            self._frame_waiter = self._loop.create_future()
+            await self._frame_waiter
+            self._frame_waiter = None
+        frame = self._frames.popleft()
+        if not self._is_reading and not self._frames:
+            self._is_reading = True
+            self._transport.resume_reading()
+        return frame
+
+    async def _answer(self, frame: Buffer) -> None:
+        session = self._session
+        service = session.service
+        head = parse_head(frame)
+        served = service.versions.get(head.api.name)
+        handler = service.handlers.get(head.api.name)
+        if served is None or handler is None or not served.first <= head.version <= served.last:
+            if head.api.key != API_VERSIONS:
+                raise UnsupportedFormatError(f"{head.api.name} {head.version} is not served")
+            # Who asks does not know yet what we speak: version 0 everybody reads (KIP-511).
+            self._send(response_frame(head, _unknown_api_versions(session), 0))
+            return
+        if not session.is_authenticated and not handler.before_authentication:
+            # Kafka: IllegalSaslStateException; the connection ends.
+            raise UnsupportedFormatError(f"{head.api.name} before the authentication")
+        request = parse_body(head, frame)
+        session.client_id = head.client_id
+        session.version = head.version
+        self._on_request(session, head, request, len(frame))
+        response = await self._handle(handler, request)
+        if response is not None:
+            self._send(response_frame(head, response))
+
+    async def _handle(self, handler: Handler, request: Message) -> Message | None:
+        session = self._session
+        response: Any
+        if handler.is_coroutine:
+            response = await handler.function(request, session)
+        elif handler.where is Where.LOOP:
+            response = handler.function(request, session)
+        elif handler.where is Where.DISK:
+            response = await session.service.run(partial(handler.function, request, session))
+        else:
+            call = partial(handler.function, request, session)
+            response = await session.service.loops.blocking(call)
+        assert response is None or isinstance(response, Message)
+        return response
+
+    def _send(self, buffers: Sequence[Buffer]) -> None:
+        transport = self._transport
+        if transport.is_closing():
+            return
+        self.active_at = self._loop.time()
+        if sum(map(len, buffers)) <= JOINED_BYTES:
+            transport.write(b"".join(buffers))
+            return
+        for buffer in buffers:  # `writelines` of Python 3.11 would join them
+            transport.write(buffer)
+
+
+def _unknown_api_versions(session: Session) -> ApiVersionsResponse:
+    served = session.service.versions["ApiVersions"]
+    api = ApiVersionsResponse.ApiVersion(
+        api_key=API_VERSIONS, min_version=served.first, max_version=served.last
+    )
+    code = KAFKA_CODES["UNSUPPORTED_VERSION"]
+    return ApiVersionsResponse(error_code=code, api_keys=[api])

@@ -1,0 +1,554 @@
+"""The APIs of records: Produce, Fetch, ListOffsets, OffsetForLeaderEpoch.
+
+Batches go into the log and out of it as they are; nobody here unpacks one.
+Source: Kafka's KafkaApis, ReplicaManager, Partition and UnifiedLog, 3.9.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from logstore.errors import (
+    KAFKA_CODES,
+    CorruptRecordError,
+    InvalidRecordError,
+    KafkaStorageError,
+    LogStoreError,
+    MessageSizeTooLargeError,
+    RecordListTooLargeError,
+    UnknownTopicOrPartitionError,
+)
+from logstore.log.reader import (
+    EARLIEST_LOCAL_TIMESTAMP,
+    EARLIEST_TIMESTAMP,
+    LATEST_TIERED_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    MAX_TIMESTAMP,
+    Isolation,
+    ListedOffset,
+)
+from logstore.messages import Buffer
+from logstore.messages.types import (
+    FetchRequest,
+    FetchResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    ProduceRequest,
+    ProduceResponse,
+)
+from logstore.record import layout
+from logstore.record.batch import RecordBatch
+from logstore.record.codecs import Codec
+from logstore.transactions.produce import append_as_client
+from logstore.types import NO_OFFSET, TopicPartition
+from logstore.wire.frames import LENGTH
+from logstore.wire.purgatory import Watch
+from logstore.wire.registry import Where, handles
+
+if TYPE_CHECKING:
+    from logstore.log.log import Log
+    from logstore.wire.session import Session
+
+NONE = 0
+_LEADER_EPOCH_UNKNOWN = -1
+
+# -- Produce -------------------------------------------------------------------------------------
+
+_ACKS = (-1, 0, 1)
+_WITHOUT_LOG_START = (
+    UnknownTopicOrPartitionError,
+    MessageSizeTooLargeError,
+    RecordListTooLargeError,
+    CorruptRecordError,
+    KafkaStorageError,
+)
+"""Errors that Kafka answers without telling the log start."""
+
+ProducedPartition = ProduceResponse.PartitionProduceResponse
+
+
+@handles("Produce")
+def produce(request: ProduceRequest, session: Session) -> ProduceResponse | None:
+    """Append one batch to each of some partitions."""
+    transactional_id = request.transactional_id
+    if transactional_id is not None and not session.allows(
+        "write", "transactional_id", transactional_id
+    ):
+        error = KAFKA_CODES["TRANSACTIONAL_ID_AUTHORIZATION_FAILED"]
+    elif request.acks not in _ACKS:
+        error = KAFKA_CODES["INVALID_REQUIRED_ACKS"]
+    else:
+        error = NONE
+    responses = [
+        ProduceResponse.TopicProduceResponse(
+            name=topic.name,
+            partition_responses=[
+                _refused(partition.index, error)
+                if error
+                else _produced(topic.name, partition, request, session)
+                for partition in topic.partition_data
+            ],
+        )
+        for topic in request.topic_data
+    ]
+    if request.acks == 0:
+        # Nobody hears of an error but by the end of the connection.
+        session.ends = any(
+            partition.error_code for topic in responses for partition in topic.partition_responses
+        )
+        return None
+    return ProduceResponse(responses=responses)
+
+
+def _refused(index: int, error_code: int, message: str | None = None) -> ProducedPartition:
+    return ProducedPartition(
+        index=index, error_code=error_code, base_offset=NO_OFFSET, error_message=message
+    )
+
+
+def _produced(
+    topic: str,
+    partition: ProduceRequest.PartitionProduceData,
+    request: ProduceRequest,
+    session: Session,
+) -> ProducedPartition:
+    index = partition.index
+    if not session.allows("write", "topic", topic):
+        return _refused(index, KAFKA_CODES["TOPIC_AUTHORIZATION_FAILED"])
+    service = session.service
+    tp = TopicPartition(topic, index)
+    log: Log | None = None
+    try:
+        data = _one_batch(partition.records, session.version)
+        if isinstance(data, int):
+            return _refused(index, data)
+        log = service.manager.log(tp)
+        if service.restamp:
+            data = _restamped(data, service.shift_ms)
+        info = append_as_client(
+            service.manager, service.transactions, tp, data, request.transactional_id
+        )
+        return ProducedPartition(
+            index=index,
+            base_offset=info.first_offset,
+            log_append_time_ms=info.log_append_time,
+            log_start_offset=log.log_start_offset,
+        )
+    except LogStoreError as error:
+        return _refusal(index, error, log)
+
+
+def _refusal(index: int, error: LogStoreError, log: Log | None) -> ProducedPartition:
+    found = _refused(index, error.code)
+    if isinstance(error, InvalidRecordError):
+        found.error_message = str(error)
+        found.record_errors = [
+            ProduceResponse.BatchIndexAndErrorMessage(
+                batch_index=row, batch_index_error_message=message
+            )
+            for row, message in error.record_errors
+        ]
+    if log is not None and not isinstance(error, _WITHOUT_LOG_START):
+        found.log_start_offset = log.log_start_offset
+    return found
+
+
+def _one_batch(records: Buffer | list[Buffer] | None, version: int) -> bytes | int:
+    """Return the one batch that a request may have for a partition, or the code of an error.
+
+    What is wrong inside of it the log tells. Source: ProduceRequest.validateRecords.
+    """
+    assert not isinstance(records, list), "what was decoded is in one piece"
+    data = b"" if records is None else bytes(records)
+    end = _batch_end(data, 0)
+    if end is None or data[layout.MAGIC_POSITION] != layout.MAGIC:
+        return KAFKA_CODES["INVALID_RECORD"]
+    codec = data[layout.ATTRIBUTES_POSITION + 1] & layout.CODEC_MASK
+    if codec == Codec.ZSTD and version < 7:
+        return KAFKA_CODES["UNSUPPORTED_COMPRESSION_TYPE"]
+    if end < len(data) and _batch_end(data, end) is not None:
+        return KAFKA_CODES["INVALID_RECORD"]
+    return data
+
+
+def _batch_end(data: bytes, at: int) -> int | None:
+    """Return where the batch at a position ends; None if it is not whole."""
+    if len(data) - at < layout.HEADER_SIZE:
+        return None
+    (length,) = LENGTH.unpack_from(data, at + layout.BATCH_LENGTH_POSITION)
+    end = at + layout.LOG_OVERHEAD + int(length)
+    return end if at + layout.HEADER_SIZE <= end <= len(data) else None
+
+
+def _restamped(data: bytes, shift_ms: int) -> bytes:
+    """Return a client's batch as of a clock that is ahead of the client's.
+
+    Only base and largest timestamp are told in full; the records' own count from the first. A batch
+    that is damaged, or has no times, is left as it is.
+    """
+    batch = RecordBatch(data)
+    header = batch.header
+    times = (header.base_timestamp, header.max_timestamp)
+    if not shift_ms or min(times) < 0 or min(times) + shift_ms < 0 or not batch.is_valid():
+        return data
+    moved = header._replace(base_timestamp=times[0] + shift_ms, max_timestamp=times[1] + shift_ms)
+    base_offset, _, leader_epoch, _, _, *covered = moved
+    body = memoryview(data)[layout.HEADER_SIZE :]
+    return RecordBatch.packed(body, base_offset, leader_epoch, *covered).data
+
+
+# -- what all that read have in common -----------------------------------------------------------
+
+
+def isolation_of(level: int) -> Isolation:
+    """Return the isolation that a request's number stands for."""
+    return Isolation.READ_COMMITTED if level else Isolation.READ_UNCOMMITTED
+
+
+def epoch_error(log: Log, current_leader_epoch: int) -> int:
+    """Return the error of a client that knows another leader epoch than the log (KIP-320)."""
+    if current_leader_epoch == _LEADER_EPOCH_UNKNOWN:
+        return NONE
+    epoch = log.local.leader_epoch
+    if current_leader_epoch < epoch:
+        return KAFKA_CODES["FENCED_LEADER_EPOCH"]
+    return KAFKA_CODES["UNKNOWN_LEADER_EPOCH"] if current_leader_epoch > epoch else NONE
+
+
+# -- Fetch ---------------------------------------------------------------------------------------
+
+_TOPIC_IDS_FROM = 13
+
+FetchedPartition = FetchResponse.PartitionData
+
+
+@dataclass(slots=True)
+class _Wanted:
+    """One partition of a Fetch request: its log, or why it has none."""
+
+    topic: FetchRequest.FetchTopic
+    partition: FetchRequest.FetchPartition
+    log: Log | None
+    error: int
+
+
+class _Found(NamedTuple):
+    """Answer of all partitions at one moment.
+
+    `waits` is False if there is something that a client should know at once, whatever its size.
+    """
+
+    partitions: list[FetchedPartition]
+    size_bytes: int
+    waits: bool
+
+
+class _FetchedOne(NamedTuple):
+    """Answer of one partition, and how many bytes of records it has; `waits` as of `_Found`."""
+
+    partition: FetchedPartition
+    size_bytes: int = 0
+    waits: bool = False
+
+
+@handles("Fetch")
+async def fetch(request: FetchRequest, session: Session) -> FetchResponse:
+    """Give raw batches from offsets on; wait until there are enough, or for as long as is asked."""
+    service = session.service
+    if request.session_id:
+        # Sessions are refused (session id 0 in each answer), so there is none (KIP-227).
+        return FetchResponse(error_code=KAFKA_CODES["FETCH_SESSION_ID_NOT_FOUND"])
+    isolation = isolation_of(request.isolation_level)
+    limit = min(request.max_bytes, service.limits.fetch_bytes)
+    wanted = await service.run(lambda: list(_wanted(request, session)))
+
+    def look() -> _Found:
+        return _look(wanted, isolation, limit)
+
+    found = await service.run(look)
+    if request.max_wait_ms > 0 and found.waits and found.size_bytes < request.min_bytes:
+        logs = [each.log for each in wanted if each.log is not None]
+        deadline = service.loops.loop.time() + request.max_wait_ms / 1000
+        with Watch(service.loops, logs) as watch:
+            in_time = True
+            while in_time:
+                # Noted before the look, which comes after the subscription: nothing falls between.
+                stand = _Stand.of(logs, isolation)
+                found = await service.run(look)
+                missing = request.min_bytes - found.size_bytes
+                if missing <= 0 or not found.waits:
+                    break
+                in_time = await watch.until(deadline, partial(stand.is_left, missing))
+            else:
+                found = await service.run(look)
+    return FetchResponse(responses=_by_topic(wanted, found.partitions))
+
+
+@dataclass(frozen=True, slots=True)
+class _Stand:
+    """Where the logs of a Fetch request stood when it was looked at."""
+
+    logs: list[Log]
+    isolation: Isolation
+    ends: list[int]
+    size_bytes: int
+
+    @classmethod
+    def of(cls, logs: list[Log], isolation: Isolation) -> _Stand:
+        try:
+            ends = [log.reader.upper_offset(isolation) for log in logs if not log.is_offline]
+            return cls(logs, isolation, ends, sum(log.size_bytes for log in logs))
+        except LogStoreError:  # one was deleted, or the broker closed
+            return cls(logs, isolation, [], 0)
+
+    def is_left(self, missing: int) -> bool:
+        """Tell whether another look may find so many bytes more, or that a log is no more.
+
+        What transactions hold back has its bytes in the log long before it can be read.
+        """
+        now = _Stand.of(self.logs, self.isolation)
+        if now.ends == self.ends:
+            return False
+        grown = now.size_bytes - self.size_bytes
+        is_held_back = self.isolation is Isolation.READ_COMMITTED
+        return is_held_back or grown < 0 or grown >= missing
+
+
+def _wanted(request: FetchRequest, session: Session) -> Iterator[_Wanted]:
+    for topic in request.topics:
+        name, error = topic.topic, NONE
+        if session.version >= _TOPIC_IDS_FROM:
+            found = session.service.topic_of_id(topic.topic_id)
+            name, error = (found, NONE) if found else ("", KAFKA_CODES["UNKNOWN_TOPIC_ID"])
+        if not error and not session.allows("read", "topic", name):
+            error = KAFKA_CODES["TOPIC_AUTHORIZATION_FAILED"]
+        for partition in topic.partitions:
+            log, code = None, error
+            if not error:
+                try:
+                    log = session.service.manager.log(TopicPartition(name, partition.partition))
+                except LogStoreError as refusal:
+                    code = refusal.code
+            yield _Wanted(topic, partition, log, code)
+
+
+def _look(wanted: Sequence[_Wanted], isolation: Isolation, limit: int) -> _Found:
+    partitions: list[FetchedPartition] = []
+    size = 0
+    all_wait = bool(wanted)
+    for each in wanted:
+        found, records, waits = _fetched(each, isolation, limit - size, at_least_one=size == 0)
+        partitions.append(found)
+        size += records
+        all_wait &= waits
+    return _Found(partitions, size, all_wait)
+
+
+def _fetched(
+    wanted: _Wanted, isolation: Isolation, limit: int, *, at_least_one: bool
+) -> _FetchedOne:
+    partition, log = wanted.partition, wanted.log
+    if log is None:
+        return _FetchedOne(_unread(partition, wanted.error))
+    try:
+        if error := epoch_error(log, partition.current_leader_epoch):
+            return _FetchedOne(_unread(partition, error))
+        if partition.last_fetched_epoch >= 0:
+            diverging = _diverging(log, partition)
+            if diverging is not None:
+                return _FetchedOne(diverging)
+        read = log.reader.read(
+            partition.fetch_offset,
+            max(0, min(partition.partition_max_bytes, limit)),
+            isolation=isolation,
+            min_one_message=at_least_one,
+        )
+        aborted = None
+        if isolation is Isolation.READ_COMMITTED:
+            aborted = [
+                FetchResponse.AbortedTransaction(
+                    producer_id=each.producer_id, first_offset=each.first_offset
+                )
+                for each in read.aborted
+            ]
+        found = FetchedPartition(
+            partition_index=partition.partition,
+            high_watermark=log.high_watermark,
+            last_stable_offset=log.last_stable_offset,
+            log_start_offset=log.log_start_offset,
+            aborted_transactions=aborted,
+            records=read.data,
+        )
+        return _FetchedOne(found, len(read.data), waits=True)
+    except LogStoreError as error:
+        return _FetchedOne(_unread(partition, error.code))
+
+
+def _unread(partition: FetchRequest.FetchPartition, error_code: int) -> FetchedPartition:
+    return FetchedPartition(
+        partition_index=partition.partition,
+        error_code=error_code,
+        high_watermark=NO_OFFSET,
+        aborted_transactions=None,
+        records=b"",
+    )
+
+
+def _diverging(log: Log, partition: FetchRequest.FetchPartition) -> FetchedPartition | None:
+    """Return the answer to a client that read on beyond the end of an epoch (KIP-595)."""
+    end = log.epochs.end_offset_for(partition.last_fetched_epoch, log.log_end_offset)
+    if end.epoch < 0:
+        return _unread(partition, KAFKA_CODES["OFFSET_OUT_OF_RANGE"])
+    if end.epoch >= partition.last_fetched_epoch and end.end_offset >= partition.fetch_offset:
+        return None
+    return FetchedPartition(
+        partition_index=partition.partition,
+        high_watermark=log.high_watermark,
+        last_stable_offset=log.last_stable_offset,
+        log_start_offset=log.log_start_offset,
+        diverging_epoch=FetchResponse.EpochEndOffset(epoch=end.epoch, end_offset=end.end_offset),
+        records=b"",
+    )
+
+
+def _by_topic(
+    wanted: Iterable[_Wanted], partitions: Iterable[FetchedPartition]
+) -> list[FetchResponse.FetchableTopicResponse]:
+    responses: list[FetchResponse.FetchableTopicResponse] = []
+    topic = None
+    for each, found in zip(wanted, partitions, strict=True):
+        if each.topic is not topic:
+            topic = each.topic
+            responses.append(
+                FetchResponse.FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id)
+            )
+        responses[-1].partitions.append(found)
+    return responses
+
+
+# -- ListOffsets ---------------------------------------------------------------------------------
+
+_TARGETS_SINCE = {
+    LATEST_TIMESTAMP: 1,
+    EARLIEST_TIMESTAMP: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL_TIMESTAMP: 8,
+    LATEST_TIERED_TIMESTAMP: 9,
+}
+"""Negative times that mean something, and the version in which they came."""
+
+ListedPartition = ListOffsetsResponse.ListOffsetsPartitionResponse
+
+
+@handles("ListOffsets")
+def list_offsets(request: ListOffsetsRequest, session: Session) -> ListOffsetsResponse:
+    """Find offsets by time, or the ends of logs."""
+    asked = Counter(
+        (topic.name, partition.partition_index)
+        for topic in request.topics
+        for partition in topic.partitions
+    )
+    isolation = isolation_of(request.isolation_level)
+    topics = []
+    for topic in request.topics:
+        allowed = session.allows("describe", "topic", topic.name)
+        partitions = []
+        for partition in topic.partitions:
+            index = partition.partition_index
+            if not allowed:
+                found = _unlisted(index, KAFKA_CODES["TOPIC_AUTHORIZATION_FAILED"])
+            elif asked[topic.name, index] > 1:
+                found = _unlisted(index, KAFKA_CODES["INVALID_REQUEST"])
+            else:
+                found = _listed(topic.name, partition, isolation, session)
+            partitions.append(found)
+        topics.append(
+            ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name, partitions=partitions)
+        )
+    return ListOffsetsResponse(topics=topics)
+
+
+def _unlisted(index: int, error_code: int) -> ListedPartition:
+    return ListedPartition(partition_index=index, error_code=error_code)
+
+
+def _listed(
+    topic: str,
+    partition: ListOffsetsRequest.ListOffsetsPartition,
+    isolation: Isolation,
+    session: Session,
+) -> ListedPartition:
+    index, target = partition.partition_index, partition.timestamp
+    if target < 0 and session.version < _TARGETS_SINCE.get(target, session.version + 1):
+        return _unlisted(index, KAFKA_CODES["UNSUPPORTED_VERSION"])
+    try:
+        log = session.service.manager.log(TopicPartition(topic, index))
+        if error := epoch_error(log, partition.current_leader_epoch):
+            return _unlisted(index, error)
+        listed = _offset_of(log, target, isolation)
+    except LogStoreError as error:
+        return _unlisted(index, error.code)
+    if listed is None:
+        return _unlisted(index, NONE)
+    return ListedPartition(
+        partition_index=index,
+        timestamp=listed.timestamp,
+        offset=listed.offset,
+        leader_epoch=listed.leader_epoch,
+    )
+
+
+def _offset_of(log: Log, target: int, isolation: Isolation) -> ListedOffset | None:
+    """Return what a reader of an isolation may know (Partition.fetchOffsetForTimestamp)."""
+    end_offset = log.reader.upper_offset(isolation)
+    if target == LATEST_TIMESTAMP:
+        return ListedOffset(-1, end_offset, log.local.leader_epoch)
+    listed = log.reader.offset_for_timestamp(target)
+    if listed is None or target in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
+        return listed
+    return listed if listed.offset < end_offset else None
+
+
+# -- OffsetForLeaderEpoch ------------------------------------------------------------------------
+
+
+@handles("OffsetForLeaderEpoch", Where.LOOP)
+def offset_for_leader_epoch(
+    request: OffsetForLeaderEpochRequest, session: Session
+) -> OffsetForLeaderEpochResponse:
+    """Tell where leader epochs end."""
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=[
+                    _epoch_end(topic.topic, partition, session) for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _epoch_end(
+    topic: str, partition: OffsetForLeaderEpochRequest.OffsetForLeaderPartition, session: Session
+) -> OffsetForLeaderEpochResponse.EpochEndOffset:
+    found = OffsetForLeaderEpochResponse.EpochEndOffset(partition=partition.partition)
+    if not session.allows("describe", "topic", topic):
+        found.error_code = KAFKA_CODES["TOPIC_AUTHORIZATION_FAILED"]
+        return found
+    try:
+        log = session.service.manager.log(TopicPartition(topic, partition.partition))
+        found.error_code = epoch_error(log, partition.current_leader_epoch)
+        if not found.error_code:
+            end = log.epochs.end_offset_for(partition.leader_epoch, log.log_end_offset)
+            found.leader_epoch, found.end_offset = end
+    except LogStoreError as error:
+        found.error_code = error.code
+    return found

@@ -1,0 +1,88 @@
+"""Frames: a length, a header, a message (the protocol guide's "Network", KIP-482 headers)."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from logstore.errors import RequestError, UnsupportedFormatError
+from logstore.messages import Buffer, Message, decode_at, encode, size_of
+from logstore.messages.apis import Api, apis
+from logstore.messages.types import RequestHeader
+
+LENGTH = struct.Struct(">i")
+_START = struct.Struct(">hhi")
+_CORRELATION = struct.Struct(">ii")
+
+
+class UnknownApiError(RequestError):
+    """The frame is of an API that does not exist; Kafka closes the connection."""
+
+
+class Head(NamedTuple):
+    """What comes before a request's message.
+
+    Attributes
+    ----------
+    body_at : int
+        Where the message begins in the frame; -1 if the API has no such version, so that nobody
+        can say.
+    """
+
+    api: Api
+    version: int
+    correlation_id: int
+    client_id: str | None
+    body_at: int
+
+
+def parse_head(frame: Buffer) -> Head:
+    """Take the header of a request apart.
+
+    Raises
+    ------
+    UnknownApiError
+    MessageError
+        The frame is too short, or the header no header.
+    """
+    if len(frame) < _START.size:
+        raise UnknownApiError(f"a frame of {len(frame)} bytes is no request")
+    key, version, correlation_id = _START.unpack_from(frame)
+    api = apis().get(key)
+    if api is None:
+        raise UnknownApiError(f"there is no API {key}")
+    if version not in api.versions:
+        return Head(api, version, correlation_id, None, -1)
+    header, body_at = decode_at(RequestHeader, api.request_header_version(version), frame)
+    return Head(api, version, correlation_id, header.client_id, body_at)
+
+
+def parse_body(head: Head, frame: Buffer) -> Message:
+    """Return the message of a request.
+
+    Raises
+    ------
+    MessageError
+        The frame is no such message. Bytes behind it are let pass, as Kafka lets them.
+    UnsupportedFormatError
+        There is no such version.
+    """
+    if head.body_at < 0:
+        raise UnsupportedFormatError(f"{head.api.name} has no version {head.version}")
+    return decode_at(head.api.request, head.version, frame, head.body_at)[0]
+
+
+def response_frame(head: Head, response: Message, version: int | None = None) -> Sequence[Buffer]:
+    """Return the buffers of a response, one after another; records are handed on as they are.
+
+    Parameters
+    ----------
+    version : int, optional
+        Of the response, if it is not the request's.
+    """
+    version = head.version if version is None else version
+    body = encode(response, version)
+    tags = b"\0" if head.api.response_header_version(version) else b""
+    size = _CORRELATION.size - LENGTH.size + len(tags) + sum(map(size_of, body))
+    return [_CORRELATION.pack(size, head.correlation_id) + tags, *body]

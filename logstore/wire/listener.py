@@ -1,0 +1,274 @@
+"""A listener: Kafka's wire protocol at an address, served by one event loop in one thread."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections import deque
+from collections.abc import Mapping
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, NamedTuple, Self, cast
+
+from logstore.errors import InvalidConfigurationError
+from logstore.runtime.lifetime import lasting
+from logstore.runtime.loops import LoopThread
+from logstore.wire.connection import Connection
+from logstore.wire.limits import Limits
+from logstore.wire.service import Service
+from logstore.wire.session import Session
+from logstore.wire.versions import SERVED, Versions
+
+if TYPE_CHECKING:
+    from logstore.groups.coordinator import GroupCoordinator
+    from logstore.manager.manager import LogManager
+    from logstore.messages import Message
+    from logstore.runtime import Runtime
+    from logstore.transactions.coordinator import TransactionCoordinator
+    from logstore.wire.frames import Head
+    from logstore.wire.service import Authorizer
+
+logger = logging.getLogger(__name__)
+
+BACKLOG = 512
+LAST_PORT = 2**16 - 1
+
+
+class ReceivedRequest(NamedTuple):
+    """A request as it came in.
+
+    Attributes
+    ----------
+    api : str
+        As `Fetch`.
+    body : Message
+        What `logstore.messages` decoded.
+    size_bytes : int
+        Of its frame.
+    """
+
+    api: str
+    version: int
+    correlation_id: int
+    client_id: str | None
+    client_host: str
+    principal: str
+    body: Message
+    size_bytes: int
+
+
+class Listener:
+    """A broker's door for Kafka's clients; made by `Broker.listen`, closed with the broker.
+
+    Parameters
+    ----------
+    runtime, manager, groups, transactions
+        The broker's parts.
+    host : str
+        To bind to.
+    port : int
+        0 lets the system choose.
+    users : mapping of str to str, optional
+        Passwords by user name: clients must authenticate themselves by SASL.
+    tls : ssl.SSLContext, optional
+        Of a server.
+    authorizer : Authorizer, optional
+        By default everybody may do everything.
+    auto_create : bool
+        Whether Metadata requests create topics (`auto.create.topics.enable`).
+    restamp : bool
+        Whether record times get the time added that the broker's clock is ahead.
+    versions : mapping, optional
+        Those served, by API; `logstore.wire.versions.SERVED` by default.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        Nobody can listen at this address, or it is no address.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        manager: LogManager,
+        groups: GroupCoordinator,
+        transactions: TransactionCoordinator,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        users: Mapping[str, str] | None = None,
+        tls: ssl.SSLContext | None = None,
+        authorizer: Authorizer | None = None,
+        auto_create: bool = True,
+        restamp: bool = False,
+        limits: Limits | None = None,
+        versions: Mapping[str, Versions] | None = None,
+    ) -> None:
+        opened = _opened_socket(host, port)
+        self._host, self._port = host, opened.getsockname()[1]
+        if not _is_loopback(opened.getsockname()[0]) and users is None:
+            logger.warning(
+                "the broker listens on %s without authentication: everybody who can reach this"
+                " machine may read, write and delete its topics",
+                self.bootstrap,
+            )
+        self._tls = tls
+        self._connections: set[Connection] = set()
+        self._requests: deque[ReceivedRequest] = deque()
+        self._requests_bytes = 0
+        self._loops = LoopThread("listener")
+        self._is_closed = False
+        self._service = Service(
+            runtime,
+            manager,
+            groups,
+            transactions,
+            self._loops,
+            limits or Limits(),
+            versions=SERVED if versions is None else versions,
+            authorizer=authorizer,
+            users=users,
+            auto_create=auto_create,
+            restamp=restamp,
+        )
+        _ = self._service.handlers  # imported by the thread that opens, not while a client waits
+        self._server = self._loops.call(self._serve(opened))
+        manager.lifetime.add(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Listener({self.bootstrap})"
+
+    @property
+    @lasting
+    def bootstrap(self) -> str:
+        """The address for clients, as `bootstrap.servers` has it."""
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"{host}:{self._port}"
+
+    @property
+    @lasting
+    def port(self) -> int:
+        """The port it is bound to."""
+        return cast("int", self._port)
+
+    @property
+    @lasting
+    def requests(self) -> list[ReceivedRequest]:
+        """The newest requests, oldest first, as many as the limits let it keep."""
+        return list(self._requests)
+
+    @property
+    def service(self) -> Service:
+        """What its connections share."""
+        return self._service
+
+    def close(self) -> None:
+        """Close the socket and all connections at once; closing twice is allowed."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self._loops.is_usable:
+            self._loops.call(self._end())
+        self._loops.stop()
+
+    # -- in the loop ---------------------------------------------------------------------
+
+    async def _serve(self, opened: socket.socket) -> asyncio.Server:
+        loop = asyncio.get_running_loop()
+        self._sweep(loop)
+        return await loop.create_server(
+            lambda: Connection(self._new_session, self._note, self._connections.discard),
+            sock=opened,
+            backlog=BACKLOG,
+            ssl=self._tls,
+        )
+
+    async def _end(self) -> None:
+        self._sweeper.cancel()
+        self._server.close()
+        for connection in list(self._connections):
+            connection.abort()
+        # What they were at ends in the next rounds of the loop, and with it their subscriptions.
+        while self._connections:
+            await asyncio.sleep(0)
+
+    def _new_session(self, transport: asyncio.Transport, connection: Connection) -> Session | None:
+        if len(self._connections) >= self._service.limits.connections:
+            logger.warning("there are %d connections: no more", len(self._connections))
+            return None
+        self._connections.add(connection)
+        peer = transport.get_extra_info("peername")
+        return Session(
+            self._service,
+            peer[0] if peer else "",
+            (self._advertised_host(transport), self._port),
+            is_encrypted=self._tls is not None,
+        )
+
+    def _advertised_host(self, transport: asyncio.Transport) -> str:
+        """Return the host that Metadata tells: one that this client has reached the broker by."""
+        if self._host not in ("", "0.0.0.0", "::"):
+            return self._host
+        return cast("str", transport.get_extra_info("sockname")[0])
+
+    def _note(self, session: Session, head: Head, request: Message, size_bytes: int) -> None:
+        limits = self._service.limits
+        self._requests.append(
+            ReceivedRequest(
+                head.api.name,
+                head.version,
+                head.correlation_id,
+                head.client_id,
+                session.client_host,
+                session.principal,
+                request,
+                size_bytes,
+            )
+        )
+        self._requests_bytes += size_bytes
+        while self._requests and (
+            len(self._requests) > limits.remembered_requests
+            or self._requests_bytes > limits.remembered_bytes
+        ):
+            self._requests_bytes -= self._requests.popleft().size_bytes
+
+    def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Close the connections that have been idle for too long, now and then."""
+        idle_s = self._service.limits.idle_ms / 1000
+        latest = loop.time() - idle_s
+        for connection in list(self._connections):
+            if connection.is_idle and connection.active_at < latest:
+                connection.abort()
+        self._sweeper = loop.call_later(max(idle_s / 4, 0.01), self._sweep, loop)
+
+
+def _opened_socket(host: str, port: int) -> socket.socket:
+    """Return a socket bound to the first address of a host."""
+    if not 0 <= port <= LAST_PORT:
+        raise InvalidConfigurationError(f"cannot listen on {host}:{port}: no such port")
+    try:
+        found = socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        family, kind, protocol, _, address = found[0]
+        opened = socket.socket(family, kind, protocol)
+        try:
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            opened.bind(address)
+        except BaseException:
+            opened.close()
+            raise
+    except (OSError, OverflowError, UnicodeError) as error:
+        raise InvalidConfigurationError(f"cannot listen on {host}:{port}: {error}") from error
+    return opened
+
+
+def _is_loopback(address: str) -> bool:
+    return ip_address(address.partition("%")[0]).is_loopback

@@ -1,0 +1,1 @@
+"""The APIs of authentication and of access control lists."""

@@ -1,0 +1,125 @@
+"""The service behind a listener's connections: the broker's parts, and how the listener is set.
+
+What handlers need that is not of one connection is here: logs and topics by way of the manager,
+both coordinators, the authorizer, the event loop and where work is done that blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from logstore.errors import UnknownTopicOrPartitionError
+from logstore.runtime import MemoryFileSystem, SystemClock
+from logstore.wire.registry import Handler, handlers
+from logstore.wire.versions import SERVED, Versions
+
+if TYPE_CHECKING:
+    from logstore.groups.coordinator import GroupCoordinator
+    from logstore.manager.manager import LogManager
+    from logstore.runtime import Runtime
+    from logstore.runtime.loops import LoopThread
+    from logstore.transactions.coordinator import TransactionCoordinator
+    from logstore.wire.limits import Limits
+
+T = TypeVar("T")
+
+
+class Decision(Protocol):
+    """Answer of an authorizer."""
+
+    @property
+    def allowed(self) -> bool:
+        """Whether it may be done."""
+        ...
+
+
+class Authorizer(Protocol):
+    """Decides who may do what; `logstore.security` has Kafka's."""
+
+    def authorize(
+        self, principal: str, host: str, operation: str, resource_type: str, resource_name: str
+    ) -> Decision:
+        """Decide about one operation to one resource, both in Kafka's words."""
+        ...
+
+
+class Service:
+    """All that the connections of one listener share.
+
+    Attributes
+    ----------
+    runtime : Runtime
+    manager : LogManager
+    groups : GroupCoordinator
+    transactions : TransactionCoordinator
+    loops : LoopThread
+        The listener's event loop.
+    limits : Limits
+    versions : mapping of str to Versions
+        By API name: those served.
+    authorizer : Authorizer or None
+        None allows everything.
+    users : mapping of str to str, or None
+        Passwords by user name; None if nobody has to authenticate himself.
+    auto_create : bool
+        Whether Metadata requests create the topics that they ask for.
+    restamp : bool
+        Whether the time that the broker's clock is ahead is added to the records that come in.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        manager: LogManager,
+        groups: GroupCoordinator,
+        transactions: TransactionCoordinator,
+        loops: LoopThread,
+        limits: Limits,
+        *,
+        versions: Mapping[str, Versions] = SERVED,
+        authorizer: Authorizer | None = None,
+        users: Mapping[str, str] | None = None,
+        auto_create: bool = True,
+        restamp: bool = False,
+    ) -> None:
+        self.runtime = runtime
+        self.manager = manager
+        self.groups = groups
+        self.transactions = transactions
+        self.loops = loops
+        self.limits = limits
+        self.versions = versions
+        self.authorizer = authorizer
+        self.users = users
+        self.auto_create = auto_create
+        self.restamp = restamp
+        self._names: dict[str, str] = {}
+        self.works_in_memory = isinstance(runtime.fs, MemoryFileSystem)
+
+    @cached_property
+    def handlers(self) -> Mapping[str, Handler]:
+        """The handlers of the APIs that are served."""
+        return {name: found for name, found in handlers().items() if name in self.versions}
+
+    @property
+    def shift_ms(self) -> int:
+        """How far the broker's wall time is ahead of the machine's, in ms."""
+        return self.runtime.clock.now_ms() - SystemClock().now_ms()
+
+    def topic_of_id(self, topic_id: str) -> str | None:
+        """Return the name of the topic of an id, None if there is none."""
+        catalog = self.manager.catalog
+        name = self._names.get(topic_id)
+        if name is not None:
+            with suppress(UnknownTopicOrPartitionError):
+                if catalog.topic(name).id == topic_id:
+                    return name
+        self._names = {each.id: each.name for each in catalog.topics() if each.id is not None}
+        return self._names.get(topic_id)
+
+    async def run(self, call: Callable[[], T]) -> T:
+        """Do something that may wait for the disk, without holding up other connections."""
+        return call() if self.works_in_memory else await self.loops.blocking(call)

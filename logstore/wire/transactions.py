@@ -1,0 +1,1 @@
+"""The APIs of producers' ids and transactions."""

@@ -1,0 +1,117 @@
+"""The APIs that are served, and in which versions: the one place that says so.
+
+A client takes of each API the newest version that both sides have. What is not listed here, or has
+no handler, is not advertised and is answered as Kafka answers what it does not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class Versions(NamedTuple):
+    """Versions of one API, both ends inclusive.
+
+    Attributes
+    ----------
+    first, last : int
+        Those served.
+    advertised_from : int or None
+        The first one that ApiVersions names, where that is not `first`.
+    """
+
+    first: int
+    last: int
+    advertised_from: int | None = None
+
+    @property
+    def first_advertised(self) -> int:
+        """The first version that ApiVersions names."""
+        return self.first if self.advertised_from is None else self.advertised_from
+
+
+SERVED: Mapping[str, Versions] = {
+    # Above 0, librdkafka before 2.8 would think that nobody compresses (KAFKA-18659). From 12 on
+    # clients expect transactions of version 2 (KIP-890).
+    "Produce": Versions(3, 11, advertised_from=0),
+    "Fetch": Versions(4, 17),
+    "ListOffsets": Versions(1, 8),
+    "Metadata": Versions(0, 12),
+    "OffsetCommit": Versions(2, 9),
+    "OffsetFetch": Versions(1, 9),
+    "FindCoordinator": Versions(0, 4),
+    "JoinGroup": Versions(0, 9),
+    "Heartbeat": Versions(0, 4),
+    "LeaveGroup": Versions(0, 5),
+    "SyncGroup": Versions(0, 5),
+    "DescribeGroups": Versions(0, 5),
+    "ListGroups": Versions(0, 4),
+    "SaslHandshake": Versions(0, 1),
+    "ApiVersions": Versions(0, 4),
+    "CreateTopics": Versions(2, 7),
+    "DeleteTopics": Versions(1, 6),
+    "DeleteRecords": Versions(0, 2),
+    "InitProducerId": Versions(0, 5),
+    "OffsetForLeaderEpoch": Versions(2, 4),
+    "AddPartitionsToTxn": Versions(0, 3),
+    "AddOffsetsToTxn": Versions(0, 3),
+    "EndTxn": Versions(0, 4),
+    "TxnOffsetCommit": Versions(0, 4),
+    "DescribeAcls": Versions(1, 3),
+    "CreateAcls": Versions(1, 3),
+    "DeleteAcls": Versions(1, 3),
+    "DescribeConfigs": Versions(1, 4),
+    "AlterConfigs": Versions(0, 2),
+    "AlterReplicaLogDirs": Versions(1, 2),
+    "DescribeLogDirs": Versions(1, 4),
+    "SaslAuthenticate": Versions(0, 2),
+    "CreatePartitions": Versions(0, 3),
+    "DeleteGroups": Versions(0, 2),
+    "ElectLeaders": Versions(0, 2),
+    "IncrementalAlterConfigs": Versions(0, 1),
+    "AlterPartitionReassignments": Versions(0, 0),
+    "ListPartitionReassignments": Versions(0, 0),
+    "OffsetDelete": Versions(0, 0),
+    "DescribeUserScramCredentials": Versions(0, 0),
+    "AlterUserScramCredentials": Versions(0, 0),
+    "DescribeCluster": Versions(0, 2),
+    "DescribeProducers": Versions(0, 0),
+    "DescribeTransactions": Versions(0, 0),
+    "ListTransactions": Versions(0, 1),
+    "DescribeTopicPartitions": Versions(0, 0),
+}
+
+MINIMUM: Mapping[str, Versions] = {
+    "Produce": Versions(3, 7, advertised_from=0),
+    "Fetch": Versions(4, 11),
+    "ListOffsets": Versions(1, 3),
+    "Metadata": Versions(0, 7),
+    "OffsetCommit": Versions(2, 3),
+    "OffsetFetch": Versions(1, 3),
+    "FindCoordinator": Versions(0, 2),
+    "JoinGroup": Versions(0, 5),
+    "Heartbeat": Versions(0, 3),
+    "LeaveGroup": Versions(0, 1),
+    "SyncGroup": Versions(0, 3),
+    "DescribeGroups": Versions(0, 3),
+    "ListGroups": Versions(0, 2),
+    "ApiVersions": Versions(0, 3),
+    "CreateTopics": Versions(2, 3),
+    "DeleteTopics": Versions(1, 3),
+    "DeleteRecords": Versions(0, 1),
+    "InitProducerId": Versions(0, 1),
+    "OffsetForLeaderEpoch": Versions(2, 3),
+    "AddPartitionsToTxn": Versions(0, 1),
+    "AddOffsetsToTxn": Versions(0, 1),
+    "EndTxn": Versions(0, 1),
+    "TxnOffsetCommit": Versions(0, 2),
+    "DescribeConfigs": Versions(1, 2),
+    "AlterConfigs": Versions(0, 1),
+    "DescribeLogDirs": Versions(1, 2),
+    "CreatePartitions": Versions(0, 1),
+    "DeleteGroups": Versions(0, 1),
+    "IncrementalAlterConfigs": Versions(0, 1),
+    "DescribeCluster": Versions(0, 0),
+}
+"""The fewest that the clients of docs/WIRE.md get by with: what old clients meet, for tests."""

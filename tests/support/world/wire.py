@@ -1,0 +1,108 @@
+"""A client of the wire that is only what tests tell it to be: frames, and messages in them."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from logstore.messages import Message, decode, encode_bytes
+from logstore.messages.apis import apis_by_name
+from logstore.messages.types import FetchRequest, RequestHeader
+
+TIMEOUT_S = 20
+"""What a test waits for at most; none waits so long that passes."""
+
+
+class Client:
+    """One connection."""
+
+    def __init__(self, listener: Any, client_id: str | None = "test") -> None:
+        host, _, port = listener.bootstrap.rpartition(":")
+        host = host.strip("[]")
+        host = "127.0.0.1" if host == "0.0.0.0" else host
+        self.socket = socket.create_connection((host, int(port)), TIMEOUT_S)
+        self.client_id = client_id
+        self.correlation_id = 0
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.socket.close()
+
+    def frame(self, request: Message, version: int) -> bytes:
+        """Return a request with its header and length."""
+        api = apis_by_name()[type(request).__name__.removesuffix("Request")]
+        self.correlation_id += 1
+        header = RequestHeader(
+            request_api_key=api.key,
+            request_api_version=version,
+            correlation_id=self.correlation_id,
+            client_id=self.client_id,
+        )
+        head = encode_bytes(header, api.request_header_version(version))
+        body = encode_bytes(request, version)
+        return struct.pack(">i", len(head) + len(body)) + head + body
+
+    def send_raw(self, frame: bytes) -> None:
+        self.socket.sendall(struct.pack(">i", len(frame)) + frame)
+
+    def read_bytes(self, count: int) -> bytes:
+        data = b""
+        while len(data) < count:
+            received = self.socket.recv(count - len(data))
+            if not received:
+                raise EOFError
+            data += received
+        return data
+
+    def read(self, request: Message, version: int) -> tuple[int, Any]:
+        """Return the correlation id of the next response, and the response."""
+        api = apis_by_name()[type(request).__name__.removesuffix("Request")]
+        (size,) = struct.unpack(">i", self.read_bytes(4))
+        data = self.read_bytes(size)
+        (correlation_id,) = struct.unpack_from(">i", data)
+        start = 4
+        if api.response_header_version(version):
+            assert data[4] == 0, "tags in a response header"
+            start = 5
+        return correlation_id, decode(api.response, version, data, start)
+
+    def ask(self, request: Message, version: int) -> Any:
+        self.socket.sendall(self.frame(request, version))
+        correlation_id, response = self.read(request, version)
+        assert correlation_id == self.correlation_id
+        return response
+
+    def is_at_end(self) -> bool:
+        """Wait until the other side closes; False if it sends something instead."""
+        try:
+            return self.socket.recv(1) == b""
+        except ConnectionError:
+            return True
+
+    def until(self, condition: Callable[[], object]) -> None:
+        """Wait for something that another thread is about to do."""
+        pause = threading.Event()
+        for _ in range(TIMEOUT_S * 200):
+            if condition():
+                return
+            pause.wait(0.005)
+        raise TimeoutError
+
+
+def fetch_of(topic: str, offset: int, partition: int = 0, **fields: Any) -> FetchRequest:
+    """Return a request for one partition; fields are those of the request."""
+    options = {"max_bytes": 1 << 20, "min_bytes": 1, "max_wait_ms": 0} | fields
+    asked = FetchRequest.FetchPartition(
+        partition=partition, fetch_offset=offset, partition_max_bytes=1 << 20
+    )
+    return FetchRequest(
+        topics=[FetchRequest.FetchTopic(topic=topic, partitions=[asked])], **options
+    )
