@@ -94,6 +94,7 @@ def things():
             "consumer": broker.consumer(),
             "fs": FaultyFileSystem(),
             "future": producer.send("topic", b"value"),
+            "listener": broker.listen(),
             "producer": producer,
         }
 
@@ -108,7 +109,9 @@ def test_every_public_name_is_on_the_page(package):
     assert set(package.__all__) - named == set()
 
 
-@pytest.mark.parametrize("name", ("broker", "producer", "consumer", "admin", "authorizer"))
+@pytest.mark.parametrize(
+    "name", ("broker", "producer", "consumer", "admin", "authorizer", "listener")
+)
 def test_every_public_method_is_on_the_page(things, name):
     public = {f"{name}.{each}" for each in dir(things[name]) if not each.startswith("_")}
     assert public - entry_names() == set()
