@@ -1,5 +1,6 @@
 """Settings of all tests: invariants on, Hypothesis profiles, a world in memory and on the disk."""
 
+import gc
 import os
 from importlib.metadata import entry_points
 
@@ -27,6 +28,12 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+def pytest_collection_finish() -> None:
+    """Set aside what lives as long as the tests, so that no full collection walks it."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(params=("memory", "disk"))

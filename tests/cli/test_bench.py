@@ -13,7 +13,11 @@ TINY = ("--size", "64KiB")
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):
-    """Kernels as they are: compiling always is for good in a process; and small limits."""
+    """Kernels as they are: compiling always is for good in a process; and small limits.
+
+    Before each of its many steps the garbage of a whole suite would be collected.
+    """
+    monkeypatch.setattr("logstore.bench.measuring.gc.collect", lambda: 0)
     monkeypatch.setattr("logstore.bench.commands.short.compile_always", lambda: None)
     monkeypatch.setattr("logstore.bench.commands.short.WARM_UP_BYTES", 1 << 16)
     monkeypatch.setattr("logstore.bench.commands.short.LIMIT_BYTES", 1 << 20)

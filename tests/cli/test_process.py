@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pty
 import signal
 import subprocess
 import sys
+import termios
 import time
 
 import pytest
@@ -131,26 +133,28 @@ def test_reader_that_has_seen_enough_ends_it_in_silence(tmp_path, output):
 
 
 def test_interrupt_keeps_what_was_appended(tmp_path):
+    reading, writing = os.pipe()
     process = subprocess.Popen(
         [*PROGRAM, "append", "t", "--create", "--data-dir", str(tmp_path)],
-        stdin=subprocess.PIPE,
+        stdin=reading,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         # A suite that runs in the background of a shell hands its children a deaf ear.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
-    assert process.stdin is not None
-    process.stdin.write(lines({"value": "a"}, {"value": "b"}))
-    process.stdin.flush()
-    deadline = time.monotonic() + 60
-    while not (tmp_path / "t-0").exists():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline, "the topic was not created"
-        time.sleep(0.02)
-    time.sleep(0.3)
+    # It comes back to the pipe only when it is through with the lines that it took before.
+    for part in (lines({"value": "a"}, {"value": "b"}), "{"):
+        os.write(writing, part.encode())
+        deadline = time.monotonic() + 60
+        while fcntl.ioctl(reading, termios.FIONREAD, bytes(4)) != bytes(4):
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < deadline, "nobody reads"
+            time.sleep(0.02)
     process.send_signal(signal.SIGINT)
     _, told = process.communicate(timeout=60)
+    os.close(reading)
+    os.close(writing)
     assert process.returncode == 130
     assert "interrupted; appended 2 records" in told
     assert "Traceback" not in told

@@ -195,7 +195,7 @@ def transactional_writer(topic: str) -> Client:
     """Return a client whose transactions reach over a topic's partitions; half are aborted."""
 
     def client(crew: Crew, name: str, rng: random.Random) -> Callable[[], None]:
-        producer = crew.broker.producer(transactional_id=name)
+        producer = crew.broker.producer(transactional_id=name, transaction_timeout_ms=900_000)
         producer.init_transactions()
         partitions = [tp for tp in crew.ledgers if tp.topic == topic]
         number = 0

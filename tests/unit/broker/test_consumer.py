@@ -573,7 +573,7 @@ def test_members_with_threads_of_their_own(tmp_path):
         for number in range(100):
             broker.append("t", b"%d" % number, partition=0)
             broker.append("t", b"%d" % number, partition=1)
-        assert done.wait(20)
+        assert done.wait(60)
         for thread in threads:
             thread.join(60)
             assert not thread.is_alive()

@@ -407,7 +407,11 @@ def test_producers_in_threads_keep_their_transactions_whole():
     broken = []
 
     def write(thread):
-        producer = broker.producer(transactional_id=f"thread {thread}", linger_ms=thread % 2)
+        producer = broker.producer(
+            transactional_id=f"thread {thread}",
+            linger_ms=thread % 2,
+            transaction_timeout_ms=900_000,  # by the real clock: none runs out on a busy machine
+        )
         producer.init_transactions()
         for number in range(12):
             name = b"%d %d" % (thread, number)

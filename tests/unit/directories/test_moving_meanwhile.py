@@ -46,7 +46,7 @@ def test_whoever_works_meanwhile_waits_or_goes_on_and_loses_nothing(tmp_path):
     cut_0, sent_0 = TopicPartition("cut", 0), TopicPartition("sent", 0)
     done = threading.Event()
     acknowledged, committed, failures = [], [], []
-    producer = broker.producer(transactional_id="x")
+    producer = broker.producer(transactional_id="x", transaction_timeout_ms=900_000)
     producer.init_transactions()
 
     def write():

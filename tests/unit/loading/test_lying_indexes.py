@@ -129,7 +129,7 @@ def test_readers_that_meet_a_wrong_entry_at_once_build_one_index(world, caplog):
     segment.batches = batches
     caplog.clear()
     look()
-    others[0].join(10)
+    others[0].join(60)
     assert len(found) == 2
     assert len(set(found)) == 1
     assert len([r for r in caplog.records if "built anew" in r.getMessage()]) == 1

@@ -284,7 +284,7 @@ def test_a_file_is_opened_and_dated_under_the_name_it_has(world, look):
 
     fs.rule = let_a_reader_in
     segment.change_suffix(".deleted")
-    reader.join(10)
+    reader.join(60)
     assert len(found) == 1
 
 
@@ -332,7 +332,7 @@ def test_readers_wait_for_a_truncation_that_is_under_way(world):
     found = []
 
     def read():
-        started.wait(10)
+        started.wait(60)
         found.extend(record.offset for _, record in log.reader.records(0))
 
     def cut_segments(offset):
@@ -345,7 +345,7 @@ def test_readers_wait_for_a_truncation_that_is_under_way(world):
     thread = threading.Thread(target=read, daemon=True)
     thread.start()
     log.truncate_to(1)
-    thread.join(10)
+    thread.join(60)
     assert found == [0]
 
 
