@@ -19,6 +19,7 @@ from logstore.names import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
 from logstore.runtime import FileSystem, VirtualClock
 from logstore.segment import LogSegment
 from logstore.types import TopicPartition
+from tests.support.world.builders import bases_of
 
 DATA_DIR = "/disk/data"
 OTHER_DIR = "/disk/other"
@@ -250,10 +251,6 @@ def offsets(log: Log) -> list[int]:
     return list(stored(log))
 
 
-def bases(log: Log) -> list[int]:
-    return [segment.base_offset for segment in log.segments]
-
-
 def checkpoint_of(broker: Broker, log: Log) -> int | None:
     directory = broker.manager.registry.directory_of(log.topic_partition)
     return directory.checkpoint(CLEANER_OFFSETS).read().get(log.topic_partition)
@@ -272,7 +269,7 @@ def found_in(broker: Broker) -> dict[TopicPartition, Found]:
     found = {}
     for tp in broker.partitions():
         log = broker.manager.log(tp)
-        found[tp] = Found(stored(log), log.log_start_offset, log.log_end_offset, bases(log))
+        found[tp] = Found(stored(log), log.log_start_offset, log.log_end_offset, bases_of(log))
     return found
 
 

@@ -16,12 +16,12 @@ from tests.crash.journal import (
     Partition,
     Rec,
     Reduction,
-    bases,
     checkpoint_of,
     offsets,
     open_broker,
 )
 from tests.crash.judge import check_broker
+from tests.support.world.builders import bases_of
 
 
 class SessionEnd(Exception):
@@ -187,14 +187,14 @@ class Session:
             partition = self.journal.partition(log.topic_partition)
             if not partition.is_cleaning:  # else a cleaning that failed is tried again
                 checkpoint = checkpoint_of(self.broker, log)
-                cleaning = Cleaning(list(partition.present), bases(log), checkpoint)
+                cleaning = Cleaning(list(partition.present), bases_of(log), checkpoint)
                 partition.cleanings.append(cleaning)
             cleaning = partition.cleanings[-1]
             partition.is_cleaning = True
             report = self.broker.clean(topic, force=True)
             assert report.cleaned, report
             cleaning.after = offsets(log)
-            cleaning.bases_after = bases(log)
+            cleaning.bases_after = bases_of(log)
             cleaning.checkpoint_after = checkpoint_of(self.broker, log)
             partition.present = list(cleaning.after)
             partition.is_cleaning = False
@@ -218,7 +218,7 @@ class Session:
         def step() -> None:
             log = self.broker.log(topic)
             (decision,) = self.broker.retain(topic, dry_run=True).decisions
-            with self._reducing(log, Reduction(bases(log), start=decision.log_start_offset)):
+            with self._reducing(log, Reduction(bases_of(log), start=decision.log_start_offset)):
                 self.broker.retain(topic)
             if not self.journal.failures:
                 assert len(decision.removed) == removes, decision
@@ -229,7 +229,7 @@ class Session:
         def step() -> None:
             log = self.broker.log(topic)
             target = log.high_watermark if before_offset == -1 else before_offset
-            with self._reducing(log, Reduction(bases(log), start=target)) as partition:
+            with self._reducing(log, Reduction(bases_of(log), start=target)) as partition:
                 self.broker.manager.delete_records(log.topic_partition, before_offset)
             assert partition.start == target
 
@@ -238,7 +238,7 @@ class Session:
     def truncate(self, offset: int, topic: str = "t") -> None:
         def step() -> None:
             log = self.broker.log(topic)
-            with self._reducing(log, Reduction(bases(log), end=offset)) as partition:
+            with self._reducing(log, Reduction(bases_of(log), end=offset)) as partition:
                 assert self.broker.manager.truncate_to(log.topic_partition, offset)
                 partition.cut(offset)
 
@@ -247,7 +247,7 @@ class Session:
     def truncate_fully(self, offset: int, topic: str = "t") -> None:
         def step() -> None:
             log = self.broker.log(topic)
-            reduction = Reduction(bases(log), restart=offset)
+            reduction = Reduction(bases_of(log), restart=offset)
             with self._reducing(log, reduction) as partition:
                 self.broker.manager.truncate_fully_and_start_at(log.topic_partition, offset)
                 partition.cut(0)

@@ -29,11 +29,10 @@ from logstore.testing import (
 )
 from tests.crash.harness import CORNERS, OF_RECOVERIES, Profile, Tally, fingerprint, modes
 from tests.crash.journal import check_log
-from tests.support.world.builders import World, memory_world
+from tests.support.world.builders import World, bases_of, memory_world
 from tests.support.world.cleaning import (
     ALL_KEYS,
     Producer,
-    bases_of,
     batches_in,
     committed,
     compacted,

@@ -10,7 +10,6 @@ from logstore.names import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
 from logstore.testing import Fault, FaultyFileSystem, Kind
 from tests.crash.harness import BOUNDED, KEPT, files, modes, run
 from tests.crash.journal import (
-    bases,
     check_log,
     checkpoint_of,
     found_in,
@@ -19,6 +18,7 @@ from tests.crash.journal import (
 )
 from tests.crash.scenarios import prepare_segments
 from tests.crash.session import Session
+from tests.support.world.builders import bases_of
 
 A_LOG = "00000000000000000000.log"
 A_TIMEINDEX = "00000000000000000000.timeindex"
@@ -83,7 +83,7 @@ def test_s192_crash_with_cleaned_files_complete_and_nothing_renamed(whole):
     assert not any(name.endswith(SWAP_SUFFIX) for name in left)
     log, _ = reopened(whole, before_the_first)
     assert list(stored(log)) == BEFORE
-    assert bases(log) == [0, 4, 8]
+    assert bases_of(log) == [0, 4, 8]
 
 
 def test_s193_crash_with_the_log_swapped_and_its_index_still_cleaned(whole):
@@ -93,7 +93,7 @@ def test_s193_crash_with_the_log_swapped_and_its_index_still_cleaned(whole):
     assert "00000000000000000000.index" + CLEANED_SUFFIX in left
     log, _ = reopened(whole, number)
     assert list(stored(log)) == BEFORE
-    assert bases(log) == [0, 4, 8]
+    assert bases_of(log) == [0, 4, 8]
 
 
 def test_s194_crash_with_all_files_swapped_and_the_originals_present(whole):
@@ -103,7 +103,7 @@ def test_s194_crash_with_all_files_swapped_and_the_originals_present(whole):
     assert A_LOG in left
     log, _ = reopened(whole, number)
     assert list(stored(log)) == AFTER
-    assert bases(log) == [0, 8]
+    assert bases_of(log) == [0, 8]
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_s195_crash_after_the_originals_were_renamed(whole, name, suffix):
     number = renamed(whole, name, suffix)
     log, _ = reopened(whole, number)
     assert list(stored(log)) == AFTER
-    assert bases(log) == [0, 8]
+    assert bases_of(log) == [0, 8]
     assert log.segments.first.time_index.entries > 0
 
 

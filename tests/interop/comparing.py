@@ -27,6 +27,7 @@ from logstore.record.header import BatchHeader
 from logstore.record.walk import walk_buffer
 from logstore.types import INT64_MAX
 from tests.support.interop import engine
+from tests.support.interop.sums import Sums
 from tests.support.interop.view import sorted_snapshot
 
 SEGMENT_FILES = (".log", ".index", ".timeindex", ".txnindex")
@@ -49,7 +50,7 @@ class Difference(AssertionError):
 
 
 @dataclass
-class Tally:
+class Tally(Sums):
     """What was compared."""
 
     stories: int = 0
@@ -75,14 +76,6 @@ class Tally:
 
     kafka_ms: int = 0
     seconds: float = 0.0
-
-    def add(self, other: Tally) -> None:
-        """Sum up."""
-        for name, value in vars(other).items():
-            if isinstance(value, Counter):
-                getattr(self, name).update(value)
-            else:
-                setattr(self, name, getattr(self, name) + value)
 
     def __str__(self) -> str:
         kinds = ", ".join(f"{name} {self.kinds[name]}" for name in sorted(self.kinds))

@@ -41,6 +41,7 @@ from tests.support.interop.live import (
     State,
     bounded,
 )
+from tests.support.interop.sums import Sums
 from tests.support.interop.view import complaints, differences, sorted_snapshot, view_of
 
 EPOCHS = "leader-epoch-checkpoint"
@@ -62,7 +63,7 @@ class Difference(AssertionError):
 
 
 @dataclass
-class Tally:
+class Tally(Sums):
     """What was lived through."""
 
     histories: int = 0
@@ -83,14 +84,6 @@ class Tally:
     """Histories that ended where the closed list lets the two part, by the entry."""
 
     seconds: float = 0.0
-
-    def add(self, other: Tally) -> None:
-        """Sum up."""
-        for name, value in vars(other).items():
-            if isinstance(value, Counter):
-                getattr(self, name).update(value)
-            else:
-                setattr(self, name, getattr(self, name) + value)
 
     def __str__(self) -> str:
         return (

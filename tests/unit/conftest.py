@@ -1,16 +1,15 @@
-"""A broker with its coordinator, for tests of transactions that ask for nothing else."""
-
-from collections.abc import Iterator
+"""Fixtures of unit tests in several rooms."""
 
 import pytest
 
-from tests.support.world.transactions import Bench
+from logstore.runtime import DiskFileSystem, MemoryFileSystem, VirtualClock
+from tests.support.world.data_home import Home
 
 
-@pytest.fixture
-def bench() -> Iterator[Bench]:
-    """A bench in memory, with a topic of three partitions."""
-    bench = Bench()
-    bench.broker.create_topic("t", 3)
-    yield bench
-    bench.broker.close()
+@pytest.fixture(params=("memory", "disk"))
+def home(request: pytest.FixtureRequest, tmp_path) -> Home:
+    """Return a data directory that is still missing, once in memory and once on the disk."""
+    clock = VirtualClock()
+    if request.param == "disk":
+        return Home(DiskFileSystem(clock), f"{tmp_path}/data", clock)
+    return Home(MemoryFileSystem(clock), "/data", clock)

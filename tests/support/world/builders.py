@@ -297,3 +297,8 @@ def read_offsets(
 
 
 LOG_APPEND_TIME = TimestampType.LOG_APPEND_TIME
+
+
+def bases_of(log: Log) -> list[int]:
+    """Base offsets of the segments."""
+    return [segment.base_offset for segment in log.segments]

@@ -205,11 +205,6 @@ def committed(log: Log, start: int | None = None) -> list[tuple[int, bytes | Non
     return [(record.offset, record.key, record.value) for _, record in found]
 
 
-def bases_of(log: Log) -> list[int]:
-    """Base offsets of the segments."""
-    return [segment.base_offset for segment in log.segments]
-
-
 def closed_size(log: Log) -> int:
     """Bytes of all segments but the active one."""
     return sum(segment.size_bytes for segment in log.segments.view[:-1])

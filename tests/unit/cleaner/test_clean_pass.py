@@ -18,10 +18,9 @@ from logstore.runtime import Runtime, VirtualClock
 from logstore.segment.swap import create_cleaned
 from logstore.types import INT64_MIN, TimestampType
 from tests.support.world import golden
-from tests.support.world.builders import LOG_APPEND_TIME, MIB, World, memory_world
+from tests.support.world.builders import LOG_APPEND_TIME, MIB, World, bases_of, memory_world
 from tests.support.world.cleaning import (
     ALL_KEYS,
-    bases_of,
     batches_in,
     bytes_at,
     closed_size,

@@ -13,8 +13,8 @@ from logstore.cleaner.manager import PassResult
 from logstore.errors import InvalidConfigurationError, KafkaStorageError
 from logstore.runtime import MemoryFileSystem
 from logstore.types import AppendOrigin
-from tests.support.world.builders import batch
-from tests.support.world.cleaning import bases_of, contents, map_of, offsets_in
+from tests.support.world.builders import bases_of, batch
+from tests.support.world.cleaning import contents, map_of, offsets_in
 
 USERS = TopicPartition("users", 0)
 CHECKPOINT = "/memory/cleaner-offset-checkpoint"

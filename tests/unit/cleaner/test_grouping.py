@@ -7,8 +7,8 @@ from types import SimpleNamespace
 from logstore.cleaner.passes.grouping import BATCH_BYTES, BATCH_GROUPS, batch_groups, group_segments
 from logstore.config.log_config import LogConfig
 from logstore.types import INT32_MAX
-from tests.support.world.builders import memory_world
-from tests.support.world.cleaning import bases_of, compacted, put_each, run_pass
+from tests.support.world.builders import bases_of, memory_world
+from tests.support.world.cleaning import compacted, put_each, run_pass
 
 CONFIG = LogConfig(segment_bytes=1024, segment_index_bytes=80)
 

@@ -6,7 +6,8 @@ import pytest
 
 from logstore import Broker, VirtualClock
 from logstore.errors import InvalidTimestampError
-from tests.support.world.cleaning import bases_of, contents, offsets_in
+from tests.support.world.builders import bases_of
+from tests.support.world.cleaning import contents, offsets_in
 
 SECOND_MS = 1000
 HOUR_MS = 3_600_000

@@ -7,8 +7,8 @@ import pytest
 from logstore import Broker, TopicPartition, VirtualClock
 from logstore.cleaner.selection import CleanableState, cleanable_state
 from logstore.runtime import MemoryFileSystem
-from tests.support.world.builders import memory_world
-from tests.support.world.cleaning import Producer, bases_of, compacted
+from tests.support.world.builders import bases_of, memory_world
+from tests.support.world.cleaning import Producer, compacted
 
 HOUR_MS = 3_600_000
 LOGS = (TopicPartition("first", 0), TopicPartition("second", 0), TopicPartition("third", 0))

@@ -8,10 +8,9 @@ from logstore.cleaner.passes.grouping import group_segments
 from logstore.log import Log
 from logstore.names import SNAPSHOT_SUFFIX
 from logstore.types import INT32_MAX
-from tests.support.world.builders import World, batch, memory_world
+from tests.support.world.builders import World, bases_of, batch, memory_world
 from tests.support.world.cleaning import (
     Producer,
-    bases_of,
     batches_in,
     compacted,
     contents,

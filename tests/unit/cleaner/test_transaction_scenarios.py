@@ -9,11 +9,10 @@ from logstore.log import Log
 from logstore.record.codecs import Codec
 from logstore.record.control import ControlType, encode_control_key
 from logstore.types import TimestampType
-from tests.support.world.builders import World, memory_world
+from tests.support.world.builders import World, bases_of, memory_world
 from tests.support.world.cleaning import (
     Producer,
     aborted_list,
-    bases_of,
     batch_bases_in,
     batches_in,
     committed,

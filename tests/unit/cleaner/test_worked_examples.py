@@ -6,9 +6,8 @@ from logstore.log import Log
 from logstore.record.batch import build_batch
 from logstore.record.records import Record
 from tests.support.world import golden
-from tests.support.world.builders import World, memory_world
+from tests.support.world.builders import World, bases_of, memory_world
 from tests.support.world.cleaning import (
-    bases_of,
     batches_in,
     bytes_at,
     compacted,

@@ -9,7 +9,7 @@ from logstore.checkpoint.shutdown import CLEAN_SHUTDOWN
 from logstore.errors import KafkaStorageError, UnsupportedFormatError
 from logstore.log import NewRecord
 from logstore.names import LOCK_FILE
-from logstore.runtime import DiskFileSystem, MemoryFileSystem, Runtime, VirtualClock
+from logstore.runtime import MemoryFileSystem, Runtime, VirtualClock
 from logstore.types import TopicPartition
 from tests.support.world.builders import log_name, old_message
 from tests.support.world.data_home import Home, fill, offsets
@@ -18,14 +18,6 @@ from tests.support.world.faulty import FaultyFileSystem
 A0 = TopicPartition("a", 0)
 A1 = TopicPartition("a", 1)
 RECORD = [NewRecord(b"k", b"v")]
-
-
-@pytest.fixture(params=("memory", "disk"))
-def home(request, tmp_path):
-    clock = VirtualClock()
-    if request.param == "disk":
-        return Home(DiskFileSystem(clock), f"{tmp_path}/data", clock)
-    return Home(MemoryFileSystem(clock), "/data", clock)
 
 
 def two_dirs(home):

@@ -14,6 +14,7 @@ from logstore.segment import LogSegment
 from logstore.types import AppendOrigin
 from tests.support.world.builders import (
     append,
+    bases_of,
     batch,
     disk_world,
     fill,
@@ -35,10 +36,6 @@ def in_segments(log, count=15, each=5, value=b"v"):
             log.writer.roll()
         log.writer.append_batches(batch(offset, value=value), AppendOrigin.REPLICATION)
     return log
-
-
-def bases(log):
-    return [segment.base_offset for segment in log.segments]
 
 
 def open_files(world):
@@ -165,7 +162,7 @@ def test_the_same_base_can_be_removed_twice_within_the_delay(world):
         world.clock.advance(ms=600)
         log.local.delete_expired_files()
         in_segments(log)
-        assert bases(log) == [0, 5, 10]
+        assert bases_of(log) == [0, 5, 10]
     world.clock.advance(ms=600)
     log.local.delete_expired_files()
     assert not world.files(".deleted")
@@ -359,7 +356,7 @@ def test_several_segments_take_the_place_of_one_without_a_gap_for_readers(world)
     log.segments._publish = publish_and_look
     log.replace_segments(new, [log.segments.first])
     assert seen == [[0, 1, 2, 3]]
-    assert bases(log) == [0, 2, 4]
+    assert bases_of(log) == [0, 2, 4]
 
 
 def test_what_was_merged_does_not_come_back_if_all_of_it_was_deleted_meanwhile(world):
@@ -369,7 +366,7 @@ def test_what_was_merged_does_not_come_back_if_all_of_it_was_deleted_meanwhile(w
     new = cleaned(world, 0, batch(0), batch(9))
     log.delete_records(10)
     log.replace_segments([new], old)
-    assert bases(log) == [10]
+    assert bases_of(log) == [10]
     assert not world.files(".cleaned", ".swap")
     assert log_name(0) not in world.files()
 
@@ -380,9 +377,9 @@ def test_what_was_merged_takes_the_place_of_what_is_left(world):
     old = list(log.segments.view[:2])
     new = cleaned(world, 0, batch(0), batch(9))
     log.delete_records(7)
-    assert bases(log) == [5, 10]
+    assert bases_of(log) == [5, 10]
     log.replace_segments([new], old)
-    assert bases(log) == [0, 10]
+    assert bases_of(log) == [0, 10]
     assert offsets_in(log) == list(range(9, 15))
     assert log.delete_records(10) == 10
-    assert bases(log) == [10]
+    assert bases_of(log) == [10]

@@ -9,7 +9,7 @@ from logstore.errors import IllegalStateError, KafkaStorageError, OffsetOutOfRan
 from logstore.log import NewRecord
 from logstore.log.reader import Isolation
 from logstore.segment import LogSegment
-from tests.support.world.builders import fill, records_of
+from tests.support.world.builders import bases_of, fill, records_of
 from tests.support.world.cleaning import compacted, put, run_pass
 
 COUNT = 30
@@ -24,10 +24,6 @@ def filled(world, **config):
     log = world.log(**settings)
     assert len(log.segments) > 5
     return log
-
-
-def bases(log):
-    return [segment.base_offset for segment in log.segments]
 
 
 def offsets(records):
@@ -55,7 +51,7 @@ def drain(iterator):
 @pytest.mark.parametrize("method", ("records", "batches", "columns"))
 def test_an_iterator_ends_its_segment_and_then_misses_what_was_deleted(world, method, unlinked):
     log = filled(world)
-    following = bases(log)[1]
+    following = bases_of(log)[1]
     iterator = getattr(log.reader, method)(0)
     next(iterator)
     log.delete_records(20)
@@ -68,7 +64,7 @@ def test_an_iterator_ends_its_segment_and_then_misses_what_was_deleted(world, me
 
 def test_an_iterator_goes_on_where_just_what_it_has_read_was_deleted(world):
     log = filled(world)
-    following = bases(log)[1]
+    following = bases_of(log)[1]
     iterator = log.reader.records(0)
     seen = offsets(next(iterator) for _ in range(following))
     log.delete_records(following)
@@ -78,7 +74,7 @@ def test_an_iterator_goes_on_where_just_what_it_has_read_was_deleted(world):
 
 def test_an_iterator_with_an_end_does_not_miss_what_lies_beyond_it(world):
     log = filled(world)
-    following = bases(log)[1]
+    following = bases_of(log)[1]
     iterator = log.reader.records(0, following)
     next(iterator)
     log.delete_records(20)
@@ -90,7 +86,7 @@ def test_retention_is_met_like_a_deletion(world):
     iterator = log.reader.records(0)
     next(iterator)
     log.delete_old_segments()
-    assert log.log_start_offset > bases(log)[0] - 1 > 0
+    assert log.log_start_offset > bases_of(log)[0] - 1 > 0
     _, error = drain(iterator)
     assert error.log_start_offset == log.log_start_offset
 
@@ -255,7 +251,7 @@ def test_s202_an_iterator_reads_on_through_a_cleaning(world, method):
     for number in range(COUNT):
         put(log, (b"k%d" % (number % 3), b"v%d" % number))
     log.writer.roll()
-    following = bases(log)[1]
+    following = bases_of(log)[1]
     iterator = getattr(log.reader, method)(0)
     first = next(iterator)
     run_pass(log)
@@ -289,7 +285,7 @@ def test_a_read_begins_again_in_what_replaced_its_segment(world, monkeypatch):
 def test_an_iterator_ends_its_piece_when_the_log_is_truncated(world):
     """What it holds of the part that went is no damage; beyond it there is no log any more."""
     log = filled(world)
-    following = bases(log)[1]
+    following = bases_of(log)[1]
     iterator = log.reader.records(0)
     next(iterator)
     log.truncate_to(2)
@@ -300,7 +296,7 @@ def test_an_iterator_ends_its_piece_when_the_log_is_truncated(world):
 
 def test_an_iterator_reads_what_was_appended_after_a_truncation(world):
     log = filled(world)
-    following = bases(log)[1]
+    following = bases_of(log)[1]
     iterator = log.reader.records(0)
     next(iterator)
     log.truncate_to(following)

@@ -15,7 +15,7 @@ from logstore.log import NewRecord
 from logstore.log.retention import LogBounds, RetentionRule, _Verdict, _walk
 from logstore.runtime import Runtime
 from logstore.types import AppendOrigin
-from tests.support.world.builders import batch, log_name, memory_world, offsets_in
+from tests.support.world.builders import bases_of, batch, log_name, memory_world, offsets_in
 from tests.support.world.faulty import FaultyFileSystem
 
 DAY = 86_400_000
@@ -43,10 +43,6 @@ def unit(offset, timestamp=1000):
 UNIT = len(unit(0))
 
 
-def bases(log):
-    return [segment.base_offset for segment in log.segments]
-
-
 def removed(decision):
     return [(verdict.base_offset, verdict.rule) for verdict in decision.removed]
 
@@ -59,7 +55,7 @@ def test_s084_the_oldest_segment_stays_if_less_than_it_is_too_much(world):
     log = build(world, 5, 5, 4, retention_bytes=10 * UNIT, retention_ms=-1)
     decision = log.delete_old_segments()
     assert removed(decision) == []
-    assert bases(log) == [0, 5, 10]
+    assert bases_of(log) == [0, 5, 10]
     assert f"{4 * UNIT} bytes exceed" in decision.kept[0].reason
     build(world, 1, log=log)
     assert removed(log.delete_old_segments()) == [(0, SIZE)]
@@ -72,7 +68,7 @@ def test_s085_an_expired_log_keeps_its_end(world):
     decision = log.delete_old_segments()
     assert decision.rolls
     assert removed(decision) == [(0, TIME), (5, TIME), (10, TIME)]
-    assert (bases(log), log.active_segment.size_bytes) == ([15], 0)
+    assert (bases_of(log), log.active_segment.size_bytes) == ([15], 0)
     assert (log.log_start_offset, log.log_end_offset) == (15, 15)
     assert log.writer.append_records([NewRecord(b"k", b"v")]).first_offset == 15
     assert offsets_in(log) == [15]
@@ -113,8 +109,8 @@ def test_s088_without_delete_only_the_log_start_counts(world):
     )
     assert log.offsets.maybe_increment_log_start_offset(5)
     assert removed(log.delete_old_segments()) == [(0, LOG_START)]
-    assert bases(log) == [5, 10]
-    assert log.segments.first.base_offset <= log.log_start_offset < bases(log)[1]
+    assert bases_of(log) == [5, 10]
+    assert log.segments.first.base_offset <= log.log_start_offset < bases_of(log)[1]
     log.local.set_config(LogConfig(cleanup_policy=(), retention_ms=0, segment_index_bytes=4000))
     decision = log.delete_old_segments()
     assert removed(decision) == [], "nor does an empty policy delete"
@@ -131,8 +127,8 @@ def test_s089_nothing_goes_that_the_high_watermark_has_not_passed(world):
     for watermark in range(25, 31):
         log.offsets.set_high_watermark(watermark)
         log.delete_old_segments()
-        assert bases(log)[0] == watermark // 5 * 5
-        assert log.log_start_offset == bases(log)[0] <= log.high_watermark
+        assert bases_of(log)[0] == watermark // 5 * 5
+        assert log.log_start_offset == bases_of(log)[0] <= log.high_watermark
 
 
 def test_s090_the_log_start_never_passes_the_high_watermark(world):
@@ -142,7 +138,7 @@ def test_s090_the_log_start_never_passes_the_high_watermark(world):
         log.offsets.set_high_watermark(watermark)
         log.delete_old_segments()
         assert log.log_start_offset <= log.high_watermark == watermark
-    assert (bases(log), log.size_bytes) == ([100], 0)
+    assert (bases_of(log), log.size_bytes) == ([100], 0)
 
 
 def test_s095_the_walk(world):
@@ -344,7 +340,7 @@ def test_merging_delays_expiry_and_the_decision_says_so(segment_ms, joined):
     broker = merging_broker(segment_ms)
     start = broker.clock.now_ms() - 3 * DAY
     broker.clean("t", force=True)
-    assert bases(broker.log("t")) == [0, 3]
+    assert bases_of(broker.log("t")) == [0, 3]
     (decision,) = broker.retain(dry_run=True).decisions
     kept = decision.kept[0]
     assert kept.delayed_by_merging
@@ -379,7 +375,7 @@ def test_segments_that_cleaning_has_left_apart_expire_one_by_one():
     broker = merging_broker()
     broker.override_configs("t", {"segment.bytes": "100"})
     broker.clean("t", force=True)
-    assert bases(broker.log("t")) == [0, 1, 2, 3]
+    assert bases_of(broker.log("t")) == [0, 1, 2, 3]
     (decision,) = broker.retain().decisions
     assert removed(decision) == [(0, TIME)]
     assert not any(verdict.delayed_by_merging for verdict in decision.segments)
@@ -486,14 +482,14 @@ def test_the_decision_is_kafkas_and_is_what_happens(
     assert world.files() == files
     assert removed(decision) == kafka.gone
     assert (decision.rolls, decision.log_start_offset) == (kafka.rolled, kafka.start)
-    assert [each.base_offset for each in decision.segments] == bases(log)
+    assert [each.base_offset for each in decision.segments] == bases_of(log)
     assert all(verdict.reason for verdict in decision.segments)
     assert log.delete_old_segments() == decision
-    assert bases(log) == [base for base, _, _ in kafka.segments]
+    assert bases_of(log) == [base for base, _, _ in kafka.segments]
     assert (log.log_start_offset, log.log_end_offset) == (kafka.start, end)
     visible = list(range(max(kafka.start, log.log_start_offset), log.high_watermark))
     assert offsets_in(log) == visible
-    assert list(world.files(".log")) == [log_name(base) for base in bases(log)]
+    assert list(world.files(".log")) == [log_name(base) for base in bases_of(log)]
     assert log.delete_old_segments().removed == (), "a second run finds nothing more"
 
 
@@ -528,7 +524,7 @@ def test_a_run_opens_no_file_twice():
     assert operations() == {}
     world.clock.advance(ms=1000)
     counted = operations()
-    assert bases(log)[0] == 500
+    assert bases_of(log)[0] == 500
     assert counted.pop("rename") == 3 * 500
     assert counted.pop("sync_dir") == 500
     assert counted.pop("open") <= 501

@@ -16,6 +16,7 @@ from logstore.runtime import Runtime
 from logstore.types import AppendOrigin
 from tests.support.world.builders import (
     abort,
+    bases_of,
     batch,
     batches_of,
     commit,
@@ -37,10 +38,6 @@ def in_segments(world, count=15, each=5, **config):
             log.writer.roll()
         fill(log, min(each, count - start), start)
     return log
-
-
-def bases(log):
-    return [segment.base_offset for segment in log.segments]
 
 
 # -- scenarios -------------------------------------------------------------------------------
@@ -68,7 +65,7 @@ def test_s092_requests_to_delete_records(world):
         with pytest.raises(OffsetOutOfRangeError) as caught:
             log.delete_records(offset)
         assert caught.value.offset == offset
-        assert (log.log_start_offset, bases(log)) == (0, [0, 5, 10])
+        assert (log.log_start_offset, bases_of(log)) == (0, [0, 5, 10])
     assert log.delete_records(-1) == log.log_start_offset == log.high_watermark == 12
 
 
@@ -86,7 +83,7 @@ def test_s092_the_policy_must_include_delete(world, policy, allowed):
         PolicyViolationError, match=f"cleanup.policy is {''.join(policy) or 'empty'}"
     ):
         log.delete_records(7)
-    assert (log.log_start_offset, bases(log)) == (0, [0, 5, 10])
+    assert (log.log_start_offset, bases_of(log)) == (0, [0, 5, 10])
 
 
 def test_s093_segments_go_once_the_log_start_has_passed_them(world):
@@ -95,7 +92,7 @@ def test_s093_segments_go_once_the_log_start_has_passed_them(world):
     for start, left in ((1, [0, 5, 10]), (6, [5, 10]), (15, [10])):
         assert log.offsets.maybe_increment_log_start_offset(start)
         log.delete_old_segments()
-        assert (log.log_start_offset, bases(log)) == (start, left)
+        assert (log.log_start_offset, bases_of(log)) == (start, left)
         assert offsets_in(log) == list(range(start, 15))
 
 
@@ -105,7 +102,7 @@ def test_s093_segments_go_once_the_log_start_has_passed_them(world):
 def test_segments_below_go_at_once_others_stay_hidden(world):
     log = in_segments(world)
     assert log.delete_records(9) == 9
-    assert bases(log) == [5, 10]
+    assert bases_of(log) == [5, 10]
     assert list(world.files(".log")) == [log_name(5), log_name(10)]
     assert list(world.files(".log.deleted")) == [log_name(0) + ".deleted"]
     assert log.segments.first.read_next_offset() == 10, "the records below are still there"
@@ -116,13 +113,13 @@ def test_segments_below_go_at_once_others_stay_hidden(world):
     assert log.reader.offset_for_timestamp(EARLIEST_TIMESTAMP).offset == 9
     assert log.reader.offset_for_timestamp(0).offset == 9
     assert log.delete_records(10) == 10
-    assert bases(log) == [10]
+    assert bases_of(log) == [10]
 
 
 def test_every_record_can_be_deleted_and_appends_go_on(world):
     log = in_segments(world)
     assert log.delete_records(-1) == 15
-    assert (bases(log), log.log_end_offset, offsets_in(log)) == ([10], 15, [])
+    assert (bases_of(log), log.log_end_offset, offsets_in(log)) == ([10], 15, [])
     assert log.reader.read(15, 1000).data == b""
     assert log.writer.append_records([NewRecord(b"k", b"v")]).first_offset == 15
     assert offsets_in(log) == [15]
@@ -144,15 +141,15 @@ def test_deleting_to_where_the_log_starts_already_finishes_what_was_left(world):
     """As after a crash between the two steps: the log start had moved, no segment was removed."""
     in_segments(world).close()
     log = world.log(log_start_offset=12)
-    assert bases(log) == [0, 5, 10]
+    assert bases_of(log) == [0, 5, 10]
     assert log.delete_records(3) == 12
-    assert bases(log) == [10]
+    assert bases_of(log) == [10]
 
 
 def test_retention_limits_play_no_part_in_deleting_records(world):
     log = in_segments(world, retention_ms=0, retention_bytes=0)
     log.delete_records(6)
-    assert bases(log) == [5, 10]
+    assert bases_of(log) == [5, 10]
 
 
 def test_the_log_start_hides_an_open_transaction(world):

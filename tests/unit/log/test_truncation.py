@@ -16,6 +16,7 @@ from logstore.runtime import Runtime
 from logstore.types import AppendOrigin
 from tests.support.world.builders import (
     abort,
+    bases_of,
     batch,
     batches_of,
     commit,
@@ -42,10 +43,6 @@ def in_segments(log, count=20, each=5):
             log.writer.roll()
         fill(log, min(each, count - start), start)
     return log
-
-
-def bases(log):
-    return [segment.base_offset for segment in log.segments]
 
 
 # -- scenarios -------------------------------------------------------------------------------
@@ -149,11 +146,11 @@ def test_s103_the_high_watermark_and_the_log_start_follow(world):
     world.put({})
     log = in_segments(world.log())
     log.delete_records(12)
-    assert bases(log) == [10, 15]
+    assert bases_of(log) == [10, 15]
     log.truncate_to(11)
     assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (11, 11, 11)
     log.truncate_to(7)
-    assert (bases(log), log.log_start_offset, log.log_end_offset) == ([7], 7, 7)
+    assert (bases_of(log), log.log_start_offset, log.log_end_offset) == ([7], 7, 7)
 
 
 def test_s104_open_transactions(world):
@@ -331,12 +328,12 @@ def test_a_truncated_log_is_one_that_never_had_the_rest(
 def test_segments_above_go_and_the_cut_one_is_active(world):
     log = in_segments(world.log(file_delete_delay_ms=1000))
     log.truncate_to(12)
-    assert bases(log) == [0, 5, 10]
+    assert bases_of(log) == [0, 5, 10]
     assert list(world.files(".log")) == [log_name(base) for base in (0, 5, 10)]
     assert list(world.files(".log.deleted")) == [log_name(15) + ".deleted"]
     assert not world.files(f"{15:020d}.snapshot")
     log.truncate_to(10)
-    assert bases(log) == [0, 5, 10], "the segment that begins there stays, empty"
+    assert bases_of(log) == [0, 5, 10], "the segment that begins there stays, empty"
     assert log.active_segment.size_bytes == 0
     fill(log, 8, 10)
     world.clock.advance(ms=1000)
@@ -418,7 +415,7 @@ def test_a_fresh_start_at_any_offset(world):
         generation = log.generation
         log.truncate_fully_and_start_at(offset)
         assert log.generation == generation + 1
-        assert (bases(log), log.size_bytes) == ([offset], 0)
+        assert (bases_of(log), log.size_bytes) == ([offset], 0)
         assert (log.log_start_offset, log.log_end_offset) == (offset, offset)
         assert log.high_watermark == log.last_stable_offset == offset
         assert log.recovery_point <= offset
@@ -447,7 +444,7 @@ def test_a_fresh_start_above_its_log_start(world):
         == log.reader.read(50, 1, min_one_message=True).data
     )
     assert log.delete_records(51) == 51
-    assert bases(log) == [51]
+    assert bases_of(log) == [51]
     for start, end in ((-1, None), (5, 6), (5, -1)):
         with pytest.raises(ValueError, match="cannot start"):
             log.truncate_fully_and_start_at(start, end)
@@ -478,7 +475,7 @@ def test_a_segment_that_cannot_be_walked_is_not_cut(world):
     before = world.files(".log")
     with pytest.raises(CorruptRecordError):
         log.truncate_to(8)
-    assert (log.log_end_offset, bases(log)) == (20, [0, 5, 10, 15])
+    assert (log.log_end_offset, bases_of(log)) == (20, [0, 5, 10, 15])
     assert world.files(".log") == before
     assert not log.is_offline
     assert log.truncate_to(5), "at its base it need not be walked"

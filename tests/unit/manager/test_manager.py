@@ -23,28 +23,17 @@ from logstore.errors import (
 )
 from logstore.manager import LogManager
 from logstore.runtime import (
-    DiskFileSystem,
-    MemoryFileSystem,
     Runtime,
-    VirtualClock,
 )
 from logstore.topics import TOPICS_FILE
 from logstore.types import TopicPartition
 from tests.support.world.builders import batch, log_name, old_message
-from tests.support.world.data_home import Home, fill, offsets
+from tests.support.world.data_home import fill, offsets
 from tests.support.world.faulty import FaultyFileSystem
 
 A0 = TopicPartition("a", 0)
 A1 = TopicPartition("a", 1)
 B0 = TopicPartition("b", 0)
-
-
-@pytest.fixture(params=("memory", "disk"))
-def home(request, tmp_path):
-    clock = VirtualClock()
-    if request.param == "disk":
-        return Home(DiskFileSystem(clock), f"{tmp_path}/data", clock)
-    return Home(MemoryFileSystem(clock), "/data", clock)
 
 
 # -- stopping and starting -------------------------------------------------------------------

@@ -17,24 +17,16 @@ from logstore.errors import (
     KafkaStorageError,
     UnknownTopicOrPartitionError,
 )
-from logstore.runtime import DiskFileSystem, MemoryFileSystem, Runtime, VirtualClock
+from logstore.runtime import Runtime, VirtualClock
 from logstore.topics import TOPICS_FILE
 from logstore.types import TopicPartition
 from tests.support.world.builders import batch, log_name
-from tests.support.world.data_home import Home, fill, offsets
+from tests.support.world.data_home import fill, offsets
 from tests.support.world.faulty import FaultyFileSystem
 
 A0 = TopicPartition("a", 0)
 A1 = TopicPartition("a", 1)
 B0 = TopicPartition("b", 0)
-
-
-@pytest.fixture(params=("memory", "disk"))
-def home(request, tmp_path):
-    clock = VirtualClock()
-    if request.param == "disk":
-        return Home(DiskFileSystem(clock), f"{tmp_path}/data", clock)
-    return Home(MemoryFileSystem(clock), "/data", clock)
 
 
 def folders(home):
