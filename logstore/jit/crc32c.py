@@ -1,4 +1,4 @@
-"""CRC-32C in kernels: the processor's instruction, or tables where it has none."""
+"""CRC-32C in kernels: the processor's instructions, or tables where it has none."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from logstore.jit.instructions import Instruction
+from logstore.jit.arrays import Bytes
+from logstore.jit.instructions import Instruction, load_u64
 from logstore.jit.kernel import kernel
 
 if TYPE_CHECKING:
@@ -91,3 +92,58 @@ crc32c_u8 = cast(
     Instruction("crc32c_u8", crc32c_u8_by_tables, crc32c_u8_by_tables),
 )
 """For kernels: advance a CRC-32C register by a byte."""
+
+
+@kernel
+def _shifted_crc(table: int, crc: np.uint64) -> np.uint64:
+    """Return what a CRC-32C register becomes behind as many zero bytes as a table stands for."""
+    result = np.uint32(0)
+    for byte in range(4):
+        slot = np.int64((crc >> np.uint64(8 * byte)) & np.uint64(0xFF))
+        result ^= CRC_SHIFTS[table, byte, slot]
+    return np.uint64(result)
+
+
+@kernel
+def _crc_of_three(
+    data: Bytes, position: int, end: int, crc: np.uint64, size: int, table: int
+) -> tuple[int, np.uint64]:
+    """Advance a register by as many times three neighbours of `size` bytes as there are.
+
+    An instruction begins each cycle, but has its result after three: so three at a time.
+    Returns (position, register) after them.
+    """
+    while end - position >= 3 * size:
+        second = np.uint64(0)
+        third = np.uint64(0)
+        for at in range(position, position + size, 8):
+            crc = crc32c_u64(crc, load_u64(data, at))
+            second = crc32c_u64(second, load_u64(data, at + size))
+            third = crc32c_u64(third, load_u64(data, at + 2 * size))
+        second ^= _shifted_crc(table, crc)
+        crc = third ^ _shifted_crc(table, second)
+        position += 3 * size
+    return position, crc
+
+
+CRC_BLOCK = 64
+
+
+@kernel
+def crc32c_blocks_by_words(data: Bytes, position: int, end: int, crc: np.uint64) -> np.uint64:
+    """Advance a CRC-32C register by blocks where the processor cannot multiply them."""
+    position, crc = _crc_of_three(data, position, end, crc, CRC_LONG, 0)
+    position, crc = _crc_of_three(data, position, end, crc, CRC_SHORT, 1)
+    for at in range(position, end, 8):
+        crc = crc32c_u64(crc, load_u64(data, at))
+    return crc
+
+
+crc32c_blocks = cast(
+    "Callable[[Bytes, int, int, np.uint64], np.uint64]",
+    Instruction("crc32c_blocks", crc32c_blocks_by_words, crc32c_blocks_by_words),
+)
+"""For kernels: advance a CRC-32C register by `data[position:end]`, whole blocks, at least one.
+
+The caller guarantees that the array holds them; nothing checks it.
+"""

@@ -5,13 +5,15 @@ Each is named as in `logstore.jit.instructions`, and None where the processor ha
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import llvmlite.binding
 import numba
 from llvmlite import ir
 from numba.core import types
-from numba.core.cgutils import get_or_insert_function, raw_memcpy
+from numba.core.cgutils import alloca_once_value, get_or_insert_function, raw_memcpy
 from numba.core.registry import cpu_target
 from numba.core.typing.templates import signature
 from numba.extending import intrinsic
@@ -126,18 +128,24 @@ def copy_u8(
     return types.void(source, types.intp, out, types.intp, types.intp), generate
 
 
+_I64 = ir.IntType(64)
+
+
 @intrinsic
 def _crc32c_instruction(typing_context: Any, crc: Any, word: Any) -> Any:
     """Advance a CRC-32C register by the 8 bytes of `word` (SSE4.2)."""
 
     def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
-        i64 = ir.IntType(64)
-        function = get_or_insert_function(
-            builder.module, ir.FunctionType(i64, [i64, i64]), "llvm.x86.sse42.crc32.64.64"
-        )
-        return builder.call(function, arguments)
+        return _crc32c_step(builder, *arguments)
 
     return types.uint64(types.uint64, types.uint64), generate
+
+
+def _crc32c_step(builder: Any, crc: Any, word: Any) -> Any:
+    function = get_or_insert_function(
+        builder.module, ir.FunctionType(_I64, [_I64, _I64]), "llvm.x86.sse42.crc32.64.64"
+    )
+    return builder.call(function, [crc, word])
 
 
 @intrinsic
@@ -154,11 +162,118 @@ def _crc32c_byte_instruction(typing_context: Any, crc: Any, byte: Any) -> Any:
     return types.uint64(types.uint64, types.uint8), generate
 
 
-HAS_CRC_INSTRUCTION = _target_has("sse4.2")
+HAS_CRC_INSTRUCTION = _target_has("crc32")
 """Whether kernels use the processor's CRC-32C instruction; tables do the work elsewhere."""
 
 crc32c_u64 = _crc32c_instruction if HAS_CRC_INSTRUCTION else None
 crc32c_u8 = _crc32c_byte_instruction if HAS_CRC_INSTRUCTION else None
+
+
+_CRC32C = 0x11EDC6F41
+"""The polynomial, its highest power first."""
+
+_Eight = ir.VectorType(_I64, 8)
+
+
+def _power(exponent: int) -> int:
+    """Return a power of x modulo the polynomial, mirrored as registers are."""
+    result = 1
+    for _ in range(exponent):
+        result <<= 1
+        if result >> 32:
+            result ^= _CRC32C
+    return int(f"{result:032b}"[::-1], 2) << 1
+
+
+def _distance(bits: int) -> list[int]:
+    """Return what 16 bytes are multiplied by, half by half, to stand for the same so much later.
+
+    Source: Gopal et al., Fast CRC Computation for Generic Polynomials Using PCLMULQDQ, Intel 2009.
+    """
+    return [_power(bits + 32), _power(bits - 32)]
+
+
+@intrinsic
+def _crc32c_of_blocks(typing_context: Any, data: Any, position: Any, end: Any, crc: Any) -> Any:
+    """Advance a CRC-32C register by one or several 64 bytes (VPCLMULQDQ, AVX-512).
+
+    What lies in a register is multiplied by what makes it stand for the same 64 bytes later, and
+    added to what is there. Four registers take turns, as a product takes a few cycles.
+    """
+
+    def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
+        base = context.make_array(sig.args[0])(context, builder, arguments[0]).data
+        _, position, end, crc = arguments
+        product = get_or_insert_function(
+            builder.module,
+            ir.FunctionType(_Eight, [_Eight, _Eight, ir.IntType(8)]),
+            "llvm.x86.pclmulqdq.512",
+        )
+
+        def load(at: Any, block: int = 0) -> Any:
+            pointer = builder.gep(base, [builder.add(at, _I64(64 * block))])
+            word = builder.load(builder.bitcast(pointer, _Eight.as_pointer()))
+            word.align = 1
+            return word
+
+        def moved(register: Any, factors: list[int]) -> Any:
+            factor = ir.Constant(_Eight, factors)
+            lows = builder.call(product, [register, factor, ir.IntType(8)(0x00)])
+            return builder.xor(lows, builder.call(product, [register, factor, ir.IntType(8)(0x11)]))
+
+        def later(block: Any, blocks: int) -> Any:
+            return moved(block, _distance(512 * blocks) * 4)
+
+        first = builder.insert_element(_Eight([0] * 8), crc, ir.IntType(32)(0))
+        register = alloca_once_value(builder, builder.xor(load(position), first))
+        at = alloca_once_value(builder, builder.add(position, _I64(64)))
+        with builder.if_then(builder.icmp_signed(">=", builder.sub(end, position), _I64(512))):
+            others = [alloca_once_value(builder, load(position, block)) for block in (1, 2, 3)]
+            builder.store(builder.add(position, _I64(256)), at)
+            with _repeated(builder, at, builder.sub(end, _I64(255))):
+                for block, each in enumerate((register, *others)):
+                    added = builder.xor(later(builder.load(each), 4), load(builder.load(at), block))
+                    builder.store(added, each)
+                builder.store(builder.add(builder.load(at), _I64(256)), at)
+            for each in others:
+                added = builder.xor(later(builder.load(register), 1), builder.load(each))
+                builder.store(added, register)
+        with _repeated(builder, at, end):
+            added = builder.xor(later(builder.load(register), 1), load(builder.load(at)))
+            builder.store(added, register)
+            builder.store(builder.add(builder.load(at), _I64(64)), at)
+        # Four times 16 bytes become one, and these are short enough for the other instruction.
+        whole = builder.load(register)
+        sums = moved(whole, [*_distance(384), *_distance(256), *_distance(128), 0, 0])
+        halves = []
+        for half in (0, 1):
+            total = builder.extract_element(whole, ir.IntType(32)(6 + half))
+            for lane in (half, 2 + half, 4 + half):
+                other = builder.extract_element(sums, ir.IntType(32)(lane))
+                total = builder.xor(total, other)
+            halves.append(total)
+        return _crc32c_step(builder, _crc32c_step(builder, _I64(0), halves[0]), halves[1])
+
+    return types.uint64(data, types.intp, types.intp, types.uint64), generate
+
+
+@contextmanager
+def _repeated(builder: Any, at: Any, end: Any) -> Iterator[None]:
+    """Emit what stands inside `with` as a loop, as long as `at` holds less than `end`."""
+    test, body, after = (builder.append_basic_block(name) for name in ("test", "body", "after"))
+    builder.branch(test)
+    builder.position_at_end(test)
+    builder.cbranch(builder.icmp_signed("<", builder.load(at), end), body, after)
+    builder.position_at_end(body)
+    yield
+    builder.branch(test)
+    builder.position_at_end(after)
+
+
+CAN_MULTIPLY_BLOCKS = HAS_CRC_INSTRUCTION and _target_has("vpclmulqdq") and _target_has("avx512f")
+"""Whether kernels take 64 bytes of a CRC-32C at a time."""
+
+crc32c_blocks = _crc32c_of_blocks if CAN_MULTIPLY_BLOCKS else None
 
 
 @intrinsic

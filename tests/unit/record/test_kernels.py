@@ -85,6 +85,26 @@ def test_crc32c_of_every_short_slice():
             assert kernels.crc32c(array(data), start, end) == google_crc32c.value(data[start:end])
 
 
+@pytest.mark.parametrize("blocks", (1, 2, 7, 8, 9, 12, 13, 40))
+def test_crc32c_of_whole_blocks_and_of_some_bytes_more(blocks):
+    """One block, several, and from eight on four at a time; each at another alignment."""
+    data = random.Random(6).randbytes(crc32c.CRC_BLOCK * (blocks + 2))
+    for size in range(crc32c.CRC_BLOCK * blocks - 2, crc32c.CRC_BLOCK * blocks + 19):
+        start = size % 61
+        found = kernels.crc32c(array(data), start, start + size)
+        assert found == google_crc32c.value(data[start : start + size]), size
+
+
+@pytest.mark.parametrize("blocks", (1, 6, 48, 60))
+def test_blocks_by_words_agree_with_blocks(blocks):
+    """Each of its three strides, from a register that is under way."""
+    size = crc32c.CRC_BLOCK * blocks
+    data = random.Random(blocks).randbytes(10 + size)
+    register = np.uint64(google_crc32c.value(data[:10]) ^ 0xFFFFFFFF)
+    found = crc32c.crc32c_blocks_by_words(array(data), 10, 10 + size, register)
+    assert int(found) ^ 0xFFFFFFFF == google_crc32c.value(data)
+
+
 @pytest.mark.parametrize("part", (crc32c.CRC_SHORT, crc32c.CRC_LONG))
 def test_crc32c_of_ranges_that_are_taken_three_parts_at_a_time(part):
     """`_crc_of_three`: just below, at and above one round, two of them, and both sizes together."""
@@ -101,7 +121,7 @@ def test_crc_shifts_are_what_zero_bytes_do():
             byte = register
             for _ in range(size):
                 byte = (byte >> 8) ^ int(crc32c.CRC_TABLES[0, byte & 0xFF])
-            assert kernels._shifted_crc(table, np.uint64(register)) == byte
+            assert crc32c._shifted_crc(table, np.uint64(register)) == byte
 
 
 def test_both_byte_steps_agree():
@@ -152,8 +172,8 @@ import sys
 import numpy as np
 from logstore.record import kernels
 from logstore.record.columns import BytesColumn, decode_section, encode_section, headers_column
-data = np.arange(251, dtype=np.uint8)
-crc = kernels.crc32c(data, 3, 251)
+data = np.tile(np.arange(251, dtype=np.uint8), 20)
+crc = kernels.crc32c(data, 3, 5020)
 print("numba" in sys.modules, crc)
 column = BytesColumn.from_list([b"k", None])
 section = encode_section(np.array([5, -6]), column, column, headers_column(None, 2), 0)
@@ -165,14 +185,15 @@ print(bytes(section).hex(), len(decode_section(section, 2, 0, 0).to_records()))
     "environment",
     (
         {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""},
+        {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": "+sse4.2,+crc32"},
         {"NUMBA_DISABLE_JIT": "1"},
     ),
-    ids=("by tables", "as plain Python"),
+    ids=("by tables", "by words", "as plain Python"),
 )
 def test_kernels_work_without_the_instruction_and_without_the_compiler(environment):
     uses_numba, crc, section, count = run_python(PROBE, **environment)
     assert uses_numba == str("NUMBA_DISABLE_JIT" not in os.environ | environment)
-    assert int(crc) == google_crc32c.value(bytes(range(3, 251)))
+    assert int(crc) == google_crc32c.value((20 * bytes(range(251)))[3:])
     expected = encode_record(5, 0, b"k", b"k") + encode_record(-6, 1, None, None)
     assert (section, count) == (expected.hex(), "2")
 
