@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import resource
 import weakref
-from collections import deque
+from collections import OrderedDict
 from typing import Protocol
 
 OPEN_FILES_MIN = 64
@@ -43,24 +43,32 @@ class OpenFiles:
     """
 
     def __init__(self) -> None:
-        self._holders: deque[weakref.ref[Reopenable]] = deque()
+        self._holders: OrderedDict[int, weakref.ref[Reopenable]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._holders)
 
     def opened(self, holder: Reopenable) -> None:
         """Take note of one more; the oldest beyond the limit let go of theirs."""
-        self._holders.append(weakref.ref(holder))
+        # One that is gone leaves by itself: a process may open and close brokers for days.
+        reference = weakref.ref(holder, self._forget)
+        self._holders[id(reference)] = reference
         if len(self._holders) <= OPEN_FILES_MIN:
             return
         limit = max(OPEN_FILES_MIN, descriptor_limit() // SHARE)
         tries = 0
         while len(self._holders) > limit and tries < TRIES_MAX:
             try:
-                reference = self._holders.popleft()
-            except IndexError:  # another thread was faster
+                key, reference = self._holders.popitem(last=False)
+            except KeyError:  # another thread was faster
                 return
             other = reference()
             if other is not None and not other.let_go():
-                self._holders.append(reference)
+                self._holders[key] = reference
                 tries += 1
+
+    def _forget(self, reference: weakref.ref[Reopenable]) -> None:
+        self._holders.pop(id(reference), None)
 
 
 OPEN_FILES = OpenFiles()
