@@ -223,6 +223,7 @@ def epoch_error(log: Log, current_leader_epoch: int) -> int:
 
 # -- Fetch ---------------------------------------------------------------------------------------
 
+_ZSTD_FROM = 10
 _TOPIC_IDS_FROM = 13
 
 FetchedPartition = FetchResponse.PartitionData
@@ -335,6 +336,8 @@ def _wanted(request: FetchRequest, session: Session) -> Iterator[_Wanted]:
                     log = session.service.manager.log(TopicPartition(name, partition.partition))
                 except LogStoreError as refusal:
                     code = refusal.code
+            if log and session.version < _ZSTD_FROM and log.config.compression_type == "zstd":
+                log, code = None, KAFKA_CODES["UNSUPPORTED_COMPRESSION_TYPE"]
             yield _Wanted(topic, partition, log, code)
 
 
@@ -355,7 +358,12 @@ def _fetched(
 ) -> _FetchedOne:
     partition, log = wanted.partition, wanted.log
     if log is None:
-        return _FetchedOne(_unread(partition, wanted.error))
+        # Refused before any log was asked: an empty list, where a log's errors tell of none.
+        refused = _unread(partition, wanted.error)
+        refused.aborted_transactions = []
+        if wanted.error == KAFKA_CODES["UNSUPPORTED_COMPRESSION_TYPE"]:
+            refused.records = None
+        return _FetchedOne(refused)
     try:
         if error := epoch_error(log, partition.current_leader_epoch):
             return _FetchedOne(_unread(partition, error))
@@ -443,6 +451,10 @@ _TARGETS_SINCE = {
 }
 """Negative times that mean something, and the version in which they came."""
 
+_AT_THE_START = (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP)
+
+_LEADER_EPOCHS_FROM = 4
+
 ListedPartition = ListOffsetsResponse.ListOffsetsPartitionResponse
 
 
@@ -496,12 +508,12 @@ def _listed(
         return _unlisted(index, error.code)
     if listed is None:
         return _unlisted(index, NONE)
-    return ListedPartition(
-        partition_index=index,
-        timestamp=listed.timestamp,
-        offset=listed.offset,
-        leader_epoch=listed.leader_epoch,
-    )
+    found = ListedPartition(partition_index=index, timestamp=listed.timestamp, offset=listed.offset)
+    if session.version >= _LEADER_EPOCHS_FROM:
+        # A leader's epoch begins with its leadership, before its first record.
+        is_silent = log.epochs.latest is None and target in _AT_THE_START
+        found.leader_epoch = log.local.leader_epoch if is_silent else listed.leader_epoch
+    return found
 
 
 def _offset_of(log: Log, target: int, isolation: Isolation) -> ListedOffset | None:
@@ -510,7 +522,7 @@ def _offset_of(log: Log, target: int, isolation: Isolation) -> ListedOffset | No
     if target == LATEST_TIMESTAMP:
         return ListedOffset(-1, end_offset, log.local.leader_epoch)
     listed = log.reader.offset_for_timestamp(target)
-    if listed is None or target in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
+    if listed is None or target in _AT_THE_START:
         return listed
     return listed if listed.offset < end_offset else None
 
@@ -547,8 +559,11 @@ def _epoch_end(
         log = session.service.manager.log(TopicPartition(topic, partition.partition))
         found.error_code = epoch_error(log, partition.current_leader_epoch)
         if not found.error_code:
-            end = log.epochs.end_offset_for(partition.leader_epoch, log.log_end_offset)
-            found.leader_epoch, found.end_offset = end
+            asked, end_offset = partition.leader_epoch, log.log_end_offset
+            if asked == log.local.leader_epoch:
+                found.leader_epoch, found.end_offset = asked, end_offset
+            else:
+                found.leader_epoch, found.end_offset = log.epochs.end_offset_for(asked, end_offset)
     except LogStoreError as error:
         found.error_code = error.code
     return found

@@ -176,7 +176,7 @@ class Conversation:
                 self._send(side, api, version, build, connection)
                 answer = self._receive(side, api, version, connection)
             answers.append(answer)
-        self._compare(api, version, *answers)
+        self._compare(api, version, *answers, build)
         return answers[0]
 
     def _receive(self, side: Side, api: str, version: int, connection: str) -> Any:
@@ -186,7 +186,7 @@ class Conversation:
             side.forget(connection)
             return "closed"
 
-    def _compare(self, api: str, version: int, kafka: Any, ours: Any) -> None:
+    def _compare(self, api: str, version: int, kafka: Any, ours: Any, build: Build) -> None:
         self.steps.append(f"{api} {version}")
         self.tally.requests[api] += 1
         self.tally.versions.add((api, version))
@@ -194,6 +194,7 @@ class Conversation:
         found = [each for each in differences(kafka, ours) if not self.closed.allows(api, *each)]
         if found:
             lines = [f"  {path}: Kafka {one!r}, here {other!r}" for path, one, other in found[:20]]
+            lines.append(f"  asked: {str(build(self.sides[0]))[:500]}")
             raise Difference(
                 "\n".join([f"seed {self.seed}, {api} {version}", *lines, *self.steps[-12:]])
             )
@@ -202,7 +203,7 @@ class Conversation:
         """Ask each side until it says what it must; brokers follow their controller a bit later."""
         for side in self.sides:
             deadline = time.monotonic() + SETTLED_WITHIN_S
-            while not done(told(side, api, version, side.caller().ask(api, version, fields))):
+            while not done(told(side, api, version, side.caller().call(api, version, fields))):
                 if time.monotonic() > deadline:
                     raise Difference(
                         f"seed {self.seed}: {side.name} does not settle: {api} {fields}"
@@ -340,7 +341,7 @@ class Conversation:
             _new_topic(name, 1, {"cleanup.policy": "shred"}),
             _new_topic(name, 1, {"segment.bytes": "-7"}),
             _new_topic(name, 1, {"retention.ms": "soon"}),
-            {**_new_topic(name, 1, {}), "assignments": [{"partition_index": 0, "broker_ids": [1]}]},
+            {**_new_topic(name, 1, {}), "assignments": [{"partition_index": 0, "broker_ids": [0]}]},
         ]
         version = self.version("CreateTopics")
         fields: dict[str, Any] = {"topics": [rng.choice(topics)], "timeout_ms": 30_000}
@@ -884,7 +885,7 @@ class Conversation:
                     "member_id": side.value_of(member.name),
                 }
                 caller = side.caller(member.connection)
-                if caller.ask("Heartbeat", 0, fields).error_code == REBALANCE_IN_PROGRESS:
+                if caller.call("Heartbeat", 0, fields).error_code == REBALANCE_IN_PROGRESS:
                     break
                 if time.monotonic() > deadline:
                     raise Difference(f"seed {self.seed}: {side.name} does not rebalance {group}")
@@ -1125,7 +1126,7 @@ def our_broker(path: Path) -> Iterator[str]:
         "group.initial.rebalance.delay.ms": "0",
         "auto.create.topics.enable": "false",
     }
-    with Broker(path, broker_config=settings) as broker, broker.listen() as server:
+    with Broker(path, broker_config=settings) as broker, broker.listen(auto_create=False) as server:
         yield server.bootstrap
 
 
@@ -1135,14 +1136,14 @@ def warm_up(side: Side) -> None:
     for key_type in (0, 1):
         _until(lambda kind=key_type: _found(caller, kind))
     asked = {"group_id": "warm", "topics": []}
-    _until(lambda: caller.ask("OffsetFetch", 5, asked).error_code == NO_ERROR)
+    _until(lambda: caller.call("OffsetFetch", 5, asked).error_code == NO_ERROR)
     init = {"transactional_id": "warm", "transaction_timeout_ms": 1000}
-    _until(lambda: caller.ask("InitProducerId", 1, init).error_code == NO_ERROR)
+    _until(lambda: caller.call("InitProducerId", 1, init).error_code == NO_ERROR)
     side.close()
 
 
 def _found(caller: Caller, key_type: int) -> bool:
-    answer = caller.ask("FindCoordinator", 1, {"key": "warm", "key_type": key_type})
+    answer = caller.call("FindCoordinator", 1, {"key": "warm", "key_type": key_type})
     return answer.error_code == NO_ERROR
 
 

@@ -69,7 +69,7 @@ class Side:
 
     def versions(self) -> dict[int, tuple[int, int]]:
         """Return API → the versions it says it serves, both inclusive."""
-        answer = self.caller().ask("ApiVersions", 0, {})
+        answer = self.caller().call("ApiVersions", 0, {})
         return {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
 
 

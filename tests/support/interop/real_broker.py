@@ -22,7 +22,7 @@ STOP_TIMEOUT_S = 60
 # Everything that a broker does now and then, it does here several times a second.
 _SETTINGS = {
     "process.roles": "broker,controller",
-    "node.id": "1",
+    "node.id": "0",
     "controller.listener.names": "CONTROLLER",
     "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
     "auto.create.topics.enable": "false",
@@ -98,7 +98,7 @@ class RealBroker:
             **_SETTINGS,
             "listeners": f"PLAINTEXT://127.0.0.1:{client},CONTROLLER://127.0.0.1:{controller}",
             "advertised.listeners": f"PLAINTEXT://127.0.0.1:{client}",
-            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+            "controller.quorum.voters": f"0@127.0.0.1:{controller}",
             "log.dirs": str(self.data_dir),
             **self._settings,
         }
