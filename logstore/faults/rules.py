@@ -15,13 +15,14 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple, NoReturn, Self, TypeVar
 
 from logstore.config.suggest import nearest
 from logstore.errors import (
     KAFKA_CODES,
+    RETRIABLE_ERRORS,
     CorruptRecordError,
     InvalidConfigurationError,
     LogStoreError,
@@ -29,6 +30,7 @@ from logstore.errors import (
     RequestError,
 )
 from logstore.names import LOG_SUFFIX
+from logstore.runtime import VirtualClock
 from logstore.types import NO_OFFSET, TopicPartition
 
 if TYPE_CHECKING:
@@ -90,6 +92,15 @@ class Kind(NamedTuple):
     is_disk: bool = False
     changes: bool = False
     on_disk: str | None = None
+
+
+REQUEST_KINDS = (
+    Kind("append", changes=True, on_disk="write"),
+    Kind("fetch", on_disk="read"),
+    Kind("commit", changes=True),
+    Kind("join", changes=True),
+)
+"""Requests to a broker that rules can be made for."""
 
 
 class FaultRule:
@@ -367,6 +378,27 @@ class Faults(Collection[FaultRule]):
                         break
         return struck
 
+    def request(
+        self,
+        kind: str,
+        partitions: Iterable[TopicPartition],
+        action: Callable[[], T],
+        *,
+        group_id: str | None = None,
+        client_id: str | None = None,
+    ) -> T:
+        """Serve a request as the rules let it; see `through`."""
+        if not self._rules:
+            return action()
+        return self.through(Call(kind, tuple(partitions), group_id, client_id), action)
+
+    def has_answered(self, error: str) -> bool:
+        """Tell whether a rule in force has answered a request with this error of Kafka's.
+
+        Then asking again may help, as it does with brokers; nothing else here passes by waiting.
+        """
+        return any(rule.hits and rule.error == error for rule in self._rules)
+
     def through(self, call: Call, action: Callable[[], T]) -> T:
         """Do a call as the rules let it; delays pass on the clock.
 
@@ -376,25 +408,41 @@ class Faults(Collection[FaultRule]):
             What a rule has for it; of Kafka's errors one that `is_injected`.
         """
         struck = self.strike(call)
-        for rule in struck:
-            if not rule.after:
-                self._obey(rule, call)
+        self.obey(struck, call, after=False)
         result = action()
-        for rule in struck:
-            if rule.after:
-                self._obey(rule, call)
+        self.obey(struck, call, after=True)
         return result
+
+    def obey(self, struck: Iterable[FaultRule], call: Call, *, after: bool) -> None:
+        """Wait and raise as those rules say that strike before, or after, a call is done."""
+        for rule in struck:
+            if rule.after is after:
+                self._obey(rule, call)
 
     def _obey(self, rule: FaultRule, call: Call) -> None:
         if rule.delay_ms:
-            self._clock.sleep(rule.delay_ms / 1000)
+            clock = self._clock
+            if rule.is_disk and isinstance(clock, VirtualClock):
+                # A slow disk is met in the midst of things, under locks: time only moves there.
+                with clock.held():
+                    clock.sleep(rule.delay_ms / 1000)
+            else:
+                clock.sleep(rule.delay_ms / 1000)
         if rule.error is not None:
             rule.fail(call)
 
 
 def is_injected(error: BaseException) -> bool:
-    """Tell whether an error is that of a rule, which may pass when the call is made again."""
+    """Tell whether an error is that of a rule."""
     return "is_injected" in vars(error)
+
+
+def is_passing(error: LogStoreError) -> bool:
+    """Tell whether clients ask again after an error: a rule's, and retriable.
+
+    Others of the kind do not pass by waiting here: a disk stays offline, a topic unknown.
+    """
+    return is_injected(error) and error.kafka_error in RETRIABLE_ERRORS
 
 
 def kafka_exception(name: str, message: str) -> LogStoreError:

@@ -18,11 +18,12 @@ from logstore.errors import (
     RequestError,
     RequestTimedOutError,
 )
+from logstore.faults.disk import DISK_KINDS
 from logstore.faults.rules import (
     KAFKA_ERRORS,
+    REQUEST_KINDS,
     Call,
     Faults,
-    Kind,
     is_injected,
     kafka_exception,
 )
@@ -30,12 +31,7 @@ from logstore.runtime import VirtualClock
 from logstore.types import TopicPartition
 
 USERS, ORDERS = TopicPartition("users", 0), TopicPartition("orders", 1)
-KINDS = (
-    Kind("append", changes=True, on_disk="write"),
-    Kind("fetch"),
-    Kind("write", is_disk=True),
-    Kind("fsync", is_disk=True),
-)
+KINDS = (*REQUEST_KINDS, *DISK_KINDS)
 LEADER = "NOT_LEADER_OR_FOLLOWER"
 
 
@@ -230,7 +226,7 @@ def test_a_request_whose_disk_fails_is_what_the_disk_does_for_it(faults: Faults)
         ({"kind": "append", "error": "NONE"}, "no error of Kafka's"),
         ({"kind": "append", "error": ValueError}, "Kafka's name of an error, or its class"),
         ({"kind": "append"}, "wants the error"),
-        ({"kind": "fetch", "error": "ENOSPC"}, "not answered with a disk's ENOSPC"),
+        ({"kind": "join", "error": "ENOSPC"}, "not answered with a disk's ENOSPC"),
         ({"kind": "fsync", "error": "ENOSPACE"}, "no error of a disk's; the nearest is 'ENOSPC'"),
         ({"kind": "fsync", "error": True}, "an errno, not True"),
         ({"kind": "fetch", "error": LEADER, "after": True}, "it changes nothing"),

@@ -1,0 +1,516 @@
+"""A disk that fails by rule, and that forgets what was not synced: a layer over any file system.
+
+What a loss of power takes is kept as what would undo it, so that the layer costs little as long as
+nothing is lost, and works over files in memory and on the machine's disk alike. The model is that
+of `logstore.runtime.faultfs` with everything dropped that is not durable:
+
+*Contents.* A file is durable as of its last `File.sync`. Whatever is written or cut afterwards is
+undone: bytes that were there before are read and kept when they are overwritten or cut, those
+behind the old end are not.
+*Names.* A created file or directory, and a rename, is durable once a directory that it touches is
+synced, and with it what happened to the same names before. Else it is undone; a file that a rename
+replaced is held open till then. A removal is durable at once: a disk may do so, and nothing would
+be learnt from files that come back.
+*Failures.* After a failed sync what was pending is lost, whatever later syncs report, as on Linux.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from logstore.faults.rules import Call, Kind
+from logstore.names import SWAP_SUFFIX, parse_log_dir
+from logstore.runtime import directory_of, read_pieces, remove_tree
+from logstore.runtime.crash import Directory, Node
+from logstore.runtime.fs import Buffer, File, FileKind, FileStat, FileSystem
+
+if TYPE_CHECKING:
+    from logstore.faults.rules import Faults
+    from logstore.runtime import FileLock
+    from logstore.types import TopicPartition
+
+DISK_KINDS = (
+    Kind("write", is_disk=True),
+    Kind("read", is_disk=True),
+    Kind("fsync", is_disk=True),
+    Kind("rename", is_disk=True),
+    Kind("swap", is_disk=True),
+)
+"""Operations that rules can be made for; a swap is a rename to or from `.swap`."""
+
+
+class _FileNode(Node):
+    """A file, and what undoes its changes since the last sync.
+
+    Attributes
+    ----------
+    size : int
+        As it is now.
+    durable_size : int or None
+        As of the last sync; None if nothing has changed since.
+    undo : list of (position, bytes)
+        Bytes that were overwritten or cut, the oldest first.
+    is_doomed : bool
+        Whether a sync failed, so that no later one helps.
+    is_gone : bool
+        Whether it was removed, or replaced for good.
+    """
+
+    def __init__(self, parent: Directory, name: str, size: int) -> None:
+        super().__init__(parent, name)
+        self.size = size
+        self.durable_size: int | None = None
+        self.undo: list[tuple[int, bytes]] = []
+        self.is_doomed = False
+        self.is_gone = False
+
+
+class _NameChange(NamedTuple):
+    """A name operation that is not durable.
+
+    Attributes
+    ----------
+    places : tuple of (folder, name)
+        What it touches.
+    undo : callable
+    settle : callable
+        Called once it is durable.
+    """
+
+    places: tuple[tuple[Directory, str], ...]
+    undo: Callable[[], None]
+    settle: Callable[[], None]
+
+    @property
+    def keys(self) -> set[tuple[int, str]]:
+        """The places, to be compared; the folders live as long as the change does."""
+        return {(id(folder), name) for folder, name in self.places}
+
+
+class BreakableFileSystem:
+    """Passes on to `base` what no rule forbids, and knows what of it is not durable.
+
+    Parameters
+    ----------
+    base : FileSystem
+    faults : Faults
+        Whose rules of `DISK_KINDS` are obeyed.
+    forgets : bool
+        Whether `lose_power` is wanted: False over a base that can crash by itself.
+
+    Notes
+    -----
+    Any thread may call, as of the base; a file has one writer at a time. Nobody else changes files
+    below directories that are used through it.
+    """
+
+    def __init__(self, base: FileSystem, faults: Faults, *, forgets: bool = True) -> None:
+        self.base = base
+        self._faults = faults
+        self._forgets = forgets
+        self._is_powered = True
+        self._lock = threading.RLock()
+        self._roots = {"": Directory(None, ""), "/": Directory(None, "/")}
+        self._dirty: dict[int, _FileNode] = {}
+        self._names: list[_NameChange] = []
+
+    # -- power ---------------------------------------------------------------------------
+
+    def cut_power(self) -> None:
+        """Let nothing become durable any more: the loss of power has begun."""
+        self._is_powered = False
+
+    def lose_power(self) -> None:
+        """Undo, in the base, whatever is not durable; nobody uses its files meanwhile.
+
+        Raises
+        ------
+        OSError
+            The base cannot.
+        """
+        assert self._forgets, "asked of the base"
+        self._is_powered = False
+        with self._lock:
+            while self._names:
+                self._names.pop().undo()
+            for node in self._dirty.values():
+                if not node.is_gone and self.base.exists(node.path):
+                    self._undo_contents(node)
+            self._dirty.clear()
+
+    def _undo_contents(self, node: _FileNode) -> None:
+        assert node.durable_size is not None
+        path = node.path
+        mtime_ms = self.base.stat(path).mtime_ms
+        file = self.base.open(path, write=True)
+        try:
+            for position, data in reversed(node.undo):
+                file.write_at([data], position)
+            file.truncate(node.durable_size)
+            file.sync()
+        finally:
+            file.close()
+        self.base.set_mtime(path, mtime_ms)
+
+    # -- the file system -----------------------------------------------------------------
+
+    def open(self, path: str, *, write: bool = False, create: bool = False) -> File:
+        """Open a file; see `FileSystem.open`."""
+        with self._lock:
+            is_new = self._forgets and create and not self.base.exists(path)
+            file = self.base.open(path, write=write, create=create)
+            folder, name = self._place(path)
+            node = folder.names.get(name)
+            if is_new or not isinstance(node, _FileNode):
+                node = _FileNode(folder, name, file.size())
+                folder.names[name] = node
+            if is_new:
+                made = node
+
+                def undo() -> None:
+                    made.is_gone = True
+                    self.base.remove(made.path)
+
+                self._names.append(_NameChange(((folder, name),), undo, _nothing))
+            return _BreakableFile(self, node, file, tracks=self._forgets and (write or create))
+
+    def exists(self, path: str) -> bool:
+        """Tell whether a file or directory of that name exists."""
+        return self.base.exists(path)
+
+    def is_dir(self, path: str) -> bool:
+        """Tell whether `path` is a directory."""
+        return self.base.is_dir(path)
+
+    def kind(self, path: str) -> FileKind | None:
+        """Tell what stands under a name."""
+        return self.base.kind(path)
+
+    def list_dir(self, path: str) -> list[str]:
+        """Return the names in a directory, sorted."""
+        return self.base.list_dir(path)
+
+    def kinds(self, path: str) -> dict[str, FileKind]:
+        """Return the names in a directory with what stands under each."""
+        return self.base.kinds(path)
+
+    def stat(self, path: str) -> FileStat:
+        """Return length and modification time of a file."""
+        return self.base.stat(path)
+
+    def set_mtime(self, path: str, mtime_ms: int) -> None:
+        """Set a file's modification time, which survives as it is."""
+        self.base.set_mtime(path, mtime_ms)
+
+    def rename(self, source: str, target: str) -> None:
+        """Rename atomically, replacing a file of the target's name."""
+        self.meet("rename", source, target)
+        if source.endswith(SWAP_SUFFIX) or target.endswith(SWAP_SUFFIX):
+            self.meet("swap", source, target)
+        with self._lock:
+            if not self._forgets or source == target:
+                self.base.rename(source, target)
+                return
+            saved = self._held(target)
+            try:
+                self.base.rename(source, target)
+            except BaseException:
+                if saved is not None:
+                    saved.file.close()
+                raise
+            self._renamed(source, target, saved)
+
+    def _renamed(self, source: str, target: str, saved: _Replaced | None) -> None:
+        """Note a rename that was done, and what it replaced."""
+        before, after = self._place(source), self._place(target)
+        node = before[0].names.pop(before[1], None)
+        if node is None:
+            is_dir = self.base.kind(target) is FileKind.DIRECTORY
+            node = Directory(*after) if is_dir else _FileNode(*after, self.base.stat(target).size)
+        _put(node, *after)
+
+        def undo() -> None:
+            self.base.rename(node.path, _path_of(*before))
+            del after[0].names[after[1]]
+            _put(node, *before)
+            if saved is not None:
+                saved.restore(self.base)
+                _put(saved.node, *after)
+
+        def settle() -> None:
+            if saved is not None:
+                saved.node.is_gone = True
+                self._dirty.pop(id(saved.node), None)
+                saved.file.close()
+
+        self._names.append(_NameChange((before, after), undo, settle))
+
+    def _held(self, path: str) -> _Replaced | None:
+        """Hold a file that is about to be replaced, if there is one."""
+        if self.base.kind(path) is not FileKind.FILE:
+            return None
+        file, stat = self.base.open(path), self.base.stat(path)
+        folder, name = self._place(path)
+        node = folder.names.get(name)
+        if not isinstance(node, _FileNode):
+            node = _FileNode(folder, name, stat.size)
+        return _Replaced(node, file, stat.mtime_ms)
+
+    def remove(self, path: str) -> None:
+        """Remove a file, durably."""
+        with self._lock:
+            self.base.remove(path)
+            self._forget(path)
+
+    def make_dirs(self, path: str) -> None:
+        """Create a directory and the missing ones above it."""
+        with self._lock:
+            if not self._forgets or self.base.is_dir(path):
+                self.base.make_dirs(path)  # which refuses what is no directory
+                return
+            above = directory_of(path)
+            if above not in ("", path):
+                self.make_dirs(above)
+            self.base.make_dirs(path)
+            folder, name = self._place(path)
+            made = Directory(folder, name)
+            folder.names[name] = made
+
+            def undo() -> None:
+                remove_tree(self.base, made.path)
+                folder.names.pop(name, None)
+
+            self._names.append(_NameChange(((folder, name),), undo, _nothing))
+
+    def remove_dir(self, path: str) -> None:
+        """Remove an empty directory, durably."""
+        with self._lock:
+            self.base.remove_dir(path)
+            self._forget(path, self._folder(path))
+
+    def sync_dir(self, path: str) -> None:
+        """Make the names in a directory durable."""
+        self.meet("fsync", path)
+        if not self._is_powered:
+            return
+        with self._lock:
+            self.base.sync_dir(path)
+            if self._names:
+                self._settle(set(), self._folder(path))
+
+    def lock(self, path: str) -> FileLock | None:
+        """Take the exclusive lock on a file, which is no change; see `FileSystem.lock`."""
+        return self.base.lock(path)
+
+    def lock_holder(self, path: str) -> int | None:
+        """Return who holds the lock on a file; see `FileSystem.lock_holder`."""
+        return self.base.lock_holder(path)
+
+    # -- inside --------------------------------------------------------------------------
+
+    def meet(self, kind: str, path: str, target: str | None = None) -> None:
+        """Fail or delay an operation if a rule says so."""
+        if self._faults:
+            call = Call(kind, _partitions_of(path), path=path, target=target)
+            self._faults.through(call, _nothing)
+
+    def meet_file(self, kind: str, node: _FileNode) -> None:
+        """Fail or delay an operation on a file, wherever that stands by now."""
+        if self._faults:
+            self.meet(kind, node.path)
+
+    def changes(self, node: _FileNode) -> None:
+        """Note that a file is no longer as of its last sync."""
+        if node.durable_size is None:
+            node.durable_size = node.size
+            self._dirty[id(node)] = node
+
+    def synced(self, node: _FileNode) -> None:
+        """Note that a file was synced."""
+        if self._is_powered and not node.is_doomed and node.durable_size is not None:
+            node.durable_size = None
+            node.undo.clear()
+            self._dirty.pop(id(node), None)
+
+    @property
+    def is_powered(self) -> bool:
+        """Whether anything becomes durable yet."""
+        return self._is_powered
+
+    def _folder(self, path: str) -> Directory:
+        folder = self._roots["/" if path.startswith("/") else ""]
+        for name in path.split("/"):
+            if name:
+                below = folder.names.get(name)
+                if not isinstance(below, Directory):
+                    below = folder.names[name] = Directory(folder, name)
+                folder = below
+        return folder
+
+    def _place(self, path: str) -> tuple[Directory, str]:
+        return self._folder(directory_of(path)), path.rpartition("/")[2]
+
+    def _forget(self, path: str, gone: Directory | None = None) -> None:
+        """Note a removal, which is durable, and so is what happened to the name before.
+
+        And what happened to names in the directory that is `gone`: it cannot be undone there.
+        """
+        if not self._forgets:
+            return
+        folder, name = self._place(path)
+        node = folder.names.pop(name, None)
+        if isinstance(node, _FileNode):
+            node.is_gone = True
+            self._dirty.pop(id(node), None)
+        if self._is_powered:
+            self._settle({(id(folder), name)}, gone)
+
+    def _settle(self, needed: set[tuple[int, str]], directory: Directory | None) -> None:
+        """Take for durable what touches these names or this directory.
+
+        And what happened before to names that such a change touches.
+        """
+        pending = []
+        for change in reversed(self._names):
+            is_synced = any(folder is directory for folder, _ in change.places)
+            if is_synced or not needed.isdisjoint(change.keys):
+                needed |= change.keys
+                change.settle()
+            else:
+                pending.append(change)
+        self._names = pending[::-1]
+
+
+class _Replaced(NamedTuple):
+    """A file that a rename replaced: what is needed to bring it back."""
+
+    node: _FileNode
+    file: File
+    mtime_ms: int
+
+    def restore(self, base: FileSystem) -> None:
+        path = self.node.path
+        copy = base.open(path, create=True)
+        try:
+            position = 0
+            for piece in read_pieces(self.file):
+                copy.write_at([piece], position)
+                position += len(piece)
+            copy.sync()
+        finally:
+            copy.close()
+            self.file.close()
+        base.set_mtime(path, self.mtime_ms)
+
+
+class _BreakableFile:
+    """A handle on a file of a `BreakableFileSystem`."""
+
+    __slots__ = ("_base", "_fs", "_node", "_tracks")
+
+    def __init__(
+        self, fs: BreakableFileSystem, node: _FileNode, base: File, *, tracks: bool
+    ) -> None:
+        self._fs = fs
+        self._node = node
+        self._base = base
+        self._tracks = tracks
+
+    def size(self) -> int:
+        """Return the length in bytes."""
+        return self._base.size()
+
+    def read_into(self, view: memoryview, position: int) -> int:
+        """Fill `view` from `position` on; return the bytes read, fewer only at the end."""
+        self._fs.meet_file("read", self._node)
+        return self._base.read_into(view, position)
+
+    def read(self, position: int, size: int) -> bytes:
+        """Return up to `size` bytes from `position` on, fewer only at the end."""
+        self._fs.meet_file("read", self._node)
+        return self._base.read(position, size)
+
+    def append(self, buffers: Sequence[Buffer]) -> int:
+        """Write all `buffers` at the end; return the position of the first byte."""
+        self._fs.meet_file("write", self._node)
+        node = self._node
+        if self._tracks:
+            self._fs.changes(node)
+        position = self._base.append(buffers)
+        node.size = position + _size_of(buffers)
+        return position
+
+    def write_at(self, buffers: Sequence[Buffer], position: int) -> None:
+        """Write all `buffers` from `position` on."""
+        self._fs.meet_file("write", self._node)
+        node = self._node
+        end = position + _size_of(buffers)
+        if self._tracks and end > position:
+            self._keep(position, end)
+        self._base.write_at(buffers, position)
+        if end > position:
+            node.size = max(node.size, end)
+
+    def truncate(self, size: int) -> None:
+        """Cut to `size` bytes, or extend to it with zeros."""
+        self._fs.meet_file("write", self._node)
+        if self._tracks:
+            self._keep(size, self._node.size)
+        self._base.truncate(size)
+        self._node.size = size
+
+    def _keep(self, start: int, end: int) -> None:
+        """Keep what is durable of a range that is about to change."""
+        node = self._node
+        self._fs.changes(node)
+        assert node.durable_size is not None
+        end = min(end, node.size, node.durable_size)
+        if start < end:
+            node.undo.append((start, self._base.read(start, end - start)))
+
+    def sync(self) -> None:
+        """Make the contents durable."""
+        if not self._fs.is_powered:
+            return
+        try:
+            self._fs.meet_file("fsync", self._node)
+            self._base.sync()
+        except OSError:
+            self._node.is_doomed = self._node.durable_size is not None
+            raise
+        if self._tracks:
+            self._fs.synced(self._node)
+
+    def close(self) -> None:
+        """Give up the handle; closing twice is allowed."""
+        self._base.close()
+
+
+def _nothing() -> None:
+    pass
+
+
+def _size_of(buffers: Sequence[Buffer]) -> int:
+    return sum(memoryview(buffer).nbytes for buffer in buffers)
+
+
+def _put(node: Node, folder: Directory, name: str) -> None:
+    """Let a node stand under a name."""
+    node.parent, node.name = folder, name
+    folder.names[name] = node
+
+
+def _path_of(folder: Directory, name: str) -> str:
+    return Node(folder, name).path
+
+
+def _partitions_of(path: str) -> tuple[TopicPartition, ...]:
+    """Return the partition whose folder a path is, or lies in."""
+    above, _, name = path.rpartition("/")
+    for folder in (above.rpartition("/")[2], name):
+        parsed = parse_log_dir(folder)
+        if parsed is not None:
+            return (parsed.topic_partition,)
+    return ()

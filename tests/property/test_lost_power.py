@@ -1,0 +1,148 @@
+"""A disk that forgets by undoing against one that keeps what waits for its sync.
+
+The same random operations go to both, in memory; after a loss of power the same files are left.
+Removals are followed by a sync of the directory, since here they are durable at once.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import hypothesis.strategies as st
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine, rule
+
+from logstore.faults.disk import DISK_KINDS, BreakableFileSystem
+from logstore.faults.rules import Faults
+from logstore.runtime import (
+    FileSystem,
+    MemoryFileSystem,
+    VirtualClock,
+    directory_of,
+    remove_tree,
+)
+from logstore.runtime.faultfs import FaultyFileSystem
+
+ROOT = "/data"
+names = st.sampled_from(["a", "b", "x/a", "x/b", "x/y/a", "z/a"])
+folders = st.sampled_from(["", "x", "x/y", "z"])
+positions = st.integers(0, 40)
+sizes = st.integers(0, 12)
+
+
+def contents(fs: MemoryFileSystem) -> dict[str, tuple[bytes, int] | None]:
+    return {
+        path: None if found is None else (found.read(0, found.size), found.mtime_ms)
+        for path, found in fs.walk()
+    }
+
+
+class PowerMachine(RuleBasedStateMachine):
+    """Random changes to both, until the power is lost; then on with what is left."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock = VirtualClock(1_000_000)
+        self.base = MemoryFileSystem(self.clock)
+        self.base.make_dirs(f"{ROOT}/x")
+        self.base.open(f"{ROOT}/a", create=True).append([b"there from the start"])
+        self.begin()
+
+    def begin(self) -> None:
+        self.broken = BreakableFileSystem(self.base, Faults(DISK_KINDS, self.clock))
+        self.model = FaultyFileSystem(self.clock, self.base)
+        self.serial = 0
+
+    def both(self, change) -> bool:
+        """Make a change in both, or in none."""
+        done = []
+        for fs in (self.model, self.broken):
+            with suppress(OSError):
+                change(fs)
+                done.append(fs)
+        assert len(done) in (0, 2)
+        return bool(done)
+
+    def on_file(self, name: str, change) -> None:
+        def opened(fs: FileSystem) -> None:
+            file = fs.open(f"{ROOT}/{name}", write=True)
+            change(file)
+            file.close()
+
+        self.clock.advance(ms=1)
+        self.both(opened)
+
+    @rule(name=names)
+    def create(self, name: str) -> None:
+        self.both(lambda fs: fs.open(f"{ROOT}/{name}", create=True).close())
+
+    @rule(name=names, size=sizes)
+    def append(self, name: str, size: int) -> None:
+        self.serial += 1
+        self.on_file(name, lambda file: file.append([b"%c" % (65 + self.serial % 26) * size]))
+
+    @rule(name=names, position=positions, size=sizes)
+    def write(self, name: str, position: int, size: int) -> None:
+        self.serial += 1
+        data = b"%c" % (97 + self.serial % 26) * size
+        self.on_file(name, lambda file: file.write_at([data], position))
+
+    @rule(name=names, size=positions)
+    def truncate(self, name: str, size: int) -> None:
+        self.on_file(name, lambda file: file.truncate(size))
+
+    @rule(name=names)
+    def sync(self, name: str) -> None:
+        self.on_file(name, lambda file: file.sync())
+
+    @rule(folder=folders)
+    def make_dirs(self, folder: str) -> None:
+        self.both(lambda fs: fs.make_dirs(f"{ROOT}/{folder}".rstrip("/")))
+
+    @rule(folder=folders)
+    def sync_dir(self, folder: str) -> None:
+        self.both(lambda fs: fs.sync_dir(f"{ROOT}/{folder}".rstrip("/")))
+
+    @rule(old=names, new=names)
+    def rename(self, old: str, new: str) -> None:
+        self.both(lambda fs: fs.rename(f"{ROOT}/{old}", f"{ROOT}/{new}"))
+
+    @rule(old=folders.filter(bool), new=folders.filter(bool))
+    def rename_folder(self, old: str, new: str) -> None:
+        if not self.base.exists(f"{ROOT}/{new}"):
+            self.both(lambda fs: fs.rename(f"{ROOT}/{old}", f"{ROOT}/{new}"))
+
+    @rule(name=names)
+    def remove(self, name: str) -> None:
+        path = f"{ROOT}/{name}"
+
+        def remove(fs: FileSystem) -> None:
+            fs.remove(path)
+            fs.sync_dir(directory_of(path))
+
+        self.both(remove)
+
+    @rule(folder=folders.filter(bool))
+    def remove_folder(self, folder: str) -> None:
+        path = f"{ROOT}/{folder}"
+
+        def remove(fs: FileSystem) -> None:
+            fs.sync_dir(path)
+            remove_tree(fs, path)
+            fs.sync_dir(directory_of(path))
+
+        self.both(remove)
+
+    @rule()
+    def lose_power(self) -> None:
+        left = self.model.crash()
+        self.broken.lose_power()
+        assert contents(self.base) == contents(left)
+        self.begin()
+
+    def teardown(self) -> None:
+        self.lose_power()
+
+
+TestPower = PowerMachine.TestCase
+TestPower.settings = settings(max_examples=60, stateful_step_count=30)
