@@ -7,6 +7,7 @@ from logstore.broker.broker import Broker
 from logstore.broker.partitioner import Partitioner, murmur2
 from logstore.broker.records import ConsumerRecord, RecordMetadata
 from logstore.config.overrides import ConfigValue
+from logstore.faults.rules import FaultRule
 from logstore.record.records import NewRecord
 from logstore.topics.store import Topic
 
@@ -57,6 +58,7 @@ __all__ = [
     "ConsumerRecord",
     "DeleteRecordsResult",
     "ExplainReport",
+    "FaultRule",
     "FutureRecordMetadata",
     "ListedOffset",
     "MemberToRemove",

@@ -17,11 +17,13 @@ from logstore.broker.open_batch import OpenBatch, estimated_size, limit_of
 from logstore.broker.producer_batch import build_producer_batch
 from logstore.errors import (
     InvalidRecordError,
+    KafkaTimeoutError,
     LogStoreError,
     MessageSizeTooLargeError,
     RecordListTooLargeError,
     RequestError,
 )
+from logstore.faults.rules import is_injected, is_passing
 from logstore.log.drafts import AppendInfo, NewRecord
 from logstore.runtime import background_scheduler
 from logstore.transactions.produce import check_for_clients
@@ -258,10 +260,38 @@ class RecordAccumulator:
                 self._settle(each, self._metadata(tp, each, info, row))
 
     def _write(self, tp: TopicPartition, records: Sequence[NewRecord]) -> AppendInfo:
+        """Append a batch, again and again as long as it is refused with an error that passes.
+
+        An idempotent producer sends the same sequences again, so that nothing is stored twice
+        whose answer was lost; another one's records are.
+        """
+        config = self._config
+        started_ns = self._clock.monotonic_ns()
+        retries = 0
+        while True:
+            try:
+                return self._write_once(tp, records)
+            except LogStoreError as error:
+                if not is_passing(error) or config.acks == 0 or retries >= config.retries:
+                    raise
+                passed_ms = (self._clock.monotonic_ns() - started_ns) / 1e6
+                if passed_ms + config.retry_backoff_ms > config.delivery_timeout_ms:
+                    raise KafkaTimeoutError(
+                        f"{tp}: a batch of {len(records)} records was not delivered within"
+                        f" {config.delivery_timeout_ms:g} ms: {error}"
+                    ) from error
+                logger.info("%s: sent again after: %s", tp, error)
+            retries += 1
+            self._metrics.retries += len(records)
+            self._clock.sleep(config.retry_backoff_ms / 1000)
+
+    def _write_once(self, tp: TopicPartition, records: Sequence[NewRecord]) -> AppendInfo:
         check_for_clients(tp.topic)
         session, codec = self._session, self._config.codec
         if session is None:
-            return self._manager.log(tp).writer.append_records(records, codec)
+            writer = self._manager.log(tp).writer
+            append = partial(writer.append_records, records, codec)
+            return self._manager.faults.request("append", (tp,), append)
         is_retry = False
         while True:
             data = build_producer_batch(records, codec, session.stamp(tp))
@@ -283,6 +313,8 @@ class RecordAccumulator:
         """Settle the futures of a batch that was refused, and draw the consequence."""
         logger.info("%s: a batch of %d records was refused: %s", tp, len(waiting), error)
         if self._session is not None:
+            if is_injected(error) or isinstance(error, KafkaTimeoutError):
+                self._session.lost_answer()
             self._session.failed(error)
         self._metrics.errors += len(waiting)
         faults = dict(error.record_errors) if isinstance(error, InvalidRecordError) else {}

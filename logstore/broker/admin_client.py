@@ -142,7 +142,12 @@ class AdminClient:
     def __init__(
         self, manager: LogManager, coordinator: GroupCoordinator, configs: Mapping[str, Any]
     ) -> None:
-        check_names("admin", configs, ("client_id",), NETWORK_CONFIGS | {"metrics_enabled"})
+        check_names(
+            "admin",
+            configs,
+            ("client_id",),
+            NETWORK_CONFIGS | {"metrics_enabled", "retry_backoff_ms"},
+        )
         self._manager = manager
         self._coordinator = coordinator
         self._closed = False

@@ -20,10 +20,12 @@ from logstore.broker.records import (
     new_record,
     read_records,
 )
-from logstore.broker.setup import background_threads, directories_of, runtime_of
+from logstore.broker.setup import background_threads, directories_of, disk_of, runtime_of
 from logstore.config.broker_config import BrokerConfig
 from logstore.config.overrides import ConfigValue, describe
 from logstore.errors import InvalidConfigurationError, UnknownTopicOrPartitionError
+from logstore.faults.disk import DISK_KINDS
+from logstore.faults.rules import REQUEST_KINDS, Call, FaultRule, Faults
 from logstore.manager.manager import LogManager
 from logstore.record.records import NewRecord
 from logstore.runtime import (
@@ -34,6 +36,7 @@ from logstore.runtime import (
     SystemClock,
     ThreadScheduler,
     VirtualClock,
+    is_repeatable,
 )
 from logstore.topics.store import Topic
 from logstore.types import TopicPartition
@@ -65,6 +68,7 @@ if TYPE_CHECKING:
     from logstore.log.log import Log
     from logstore.log.reader import ListedOffset
     from logstore.manager.opening import LoadListener
+    from logstore.runtime.crash import CrashMode
     from logstore.transactions.coordinator import TransactionCoordinator
     from logstore.wire.limits import Limits
     from logstore.wire.listener import Listener
@@ -109,6 +113,14 @@ class Broker(Generic[ClockT]):
         `clock.advance(...)`. Without it nothing happens that is not asked for.
     on_load : callable, optional
         Told of every partition that is opened because its directory was not closed cleanly.
+    disk_faults : bool, optional
+        Whether its disk can be made to fail (`fail`) and to forget (`crash`), for which each file
+        operation takes a little longer. By default in memory and on a virtual clock.
+
+    Attributes
+    ----------
+    faults : Faults
+        The rules in force, in the order in which `fail` made them; `clear()` ends them.
 
     Raises
     ------
@@ -129,6 +141,7 @@ class Broker(Generic[ClockT]):
         fs: FileSystem | None = None,
         background: bool = False,
         on_load: LoadListener | None = None,
+        disk_faults: bool | None = None,
     ) -> None:
         # Without a clock of its own it is a Broker[Clock], whose clock says no more of itself.
         self.clock: ClockT = cast("ClockT", SystemClock()) if clock is None else clock
@@ -137,6 +150,11 @@ class Broker(Generic[ClockT]):
         self.broker_config = broker_config
         if fs is None:
             fs = MemoryFileSystem(self.clock) if data_dir is None else DiskFileSystem(self.clock)
+        self.faults = Faults((*REQUEST_KINDS, *DISK_KINDS), self.clock)
+        if disk_faults is None:
+            disk_faults = data_dir is None or isinstance(self.clock, VirtualClock)
+        self._disk = None if read_only or not disk_faults else disk_of(fs, self.faults)
+        fs = fs if self._disk is None else self._disk
         threads = background_threads(broker_config)
         self.runtime = runtime_of(self.clock, fs, seed, read_only=read_only, threads=threads)
         self.manager = LogManager(
@@ -145,7 +163,9 @@ class Broker(Generic[ClockT]):
             broker_config,
             read_only=read_only,
             on_load=on_load,
+            faults=self.faults,
         )
+        self._first_config = broker_config
         self.read_only = read_only
         self._partitioner = Partitioner()
         self._cleaner: LogCleanerManager | None = None
@@ -280,6 +300,134 @@ class Broker(Generic[ClockT]):
         """Return another broker that goes on from here, on a clock of its own; see `Snapshot`."""
         return self.snapshot().broker()
 
+    # -- faults --------------------------------------------------------------------------
+
+    def fail(
+        self,
+        kind: str,
+        *,
+        error: str | int | type[Exception] | None = None,
+        delay: timedelta | float | None = None,
+        nth: int | None = None,
+        times: int | None = None,
+        topic: str | TopicPartition | None = None,
+        partition: int | None = None,
+        when: Callable[[Call], bool] | None = None,
+        after: bool = False,
+    ) -> FaultRule:
+        """Let requests be refused, be late or lose their answer, or let the disk fail.
+
+        All rules are in `broker.faults`; they end with `remove()`, with the `with` that they are
+        used in, with `broker.faults.clear()`, and with the broker.
+
+        Parameters
+        ----------
+        kind : str
+            A request: `append` (a batch for a partition, whoever sends it), `fetch` (of a
+            partition), `commit` (of a group's offsets) or `join` (of a group, to which a new
+            member has to ask twice). Or an operation of the disk: `write`, `read`, `fsync` (of a
+            file or a directory), `rename`, or `swap`, which is a rename that puts a cleaned
+            segment in the place of others.
+        error : str, int or exception class, optional
+            Of a request Kafka's name of an error, or its class. Clients ask again after one that
+            passes, as Kafka's do, on the clock; `append` and `read` raise any. Of the disk the
+            name or number of an `errno`, by default `EIO`: the data directory goes offline, and
+            all use of it is refused with `KafkaStorageError` until the broker is opened again.
+            `append` and `fetch` with an `errno` are the writes and reads of `.log` files.
+        delay : timedelta or ms, optional
+            Time that passes before: virtual time moves on, other time is waited for.
+        nth : int, optional
+            The first call that is struck, counted from 1 among those that topic, partition and
+            `when` let pass: that one alone, unless `times` says how many.
+        times : int, optional
+            How many are struck; without `nth` from the first on. By default all.
+        topic : str or TopicPartition, optional
+            Only calls about it.
+        partition : int, optional
+            Only calls about partitions of this number.
+        when : callable, optional
+            Told a `Call` with its `topic`, `partition`, `group_id`, `client_id` and `path`, as far
+            as it has them; True if it is one of those meant.
+        after : bool
+            The append, commit or join is done, and its answer lost. Otherwise nothing is changed.
+
+        Returns
+        -------
+        FaultRule
+            Counts its `hits`.
+
+        Raises
+        ------
+        InvalidConfigurationError
+            No such kind or error (the message has the nearest), nothing that would happen, or a
+            fault of a disk that was opened without `disk_faults`.
+        """
+        rule = self.faults.add(
+            kind,
+            error=error,
+            delay=delay,
+            nth=nth,
+            times=times,
+            topic=topic,
+            partition=partition,
+            when=when,
+            after=after,
+        )
+        if rule.is_disk and self._disk is None:
+            rule.remove()
+            self._refuse_without_disk_faults(f"{rule.kind} cannot fail")
+        return rule
+
+    def crash(self, mode: CrashMode | None = None) -> Broker[ClockT]:
+        """Lose power: whatever was not synced is gone. Returns a broker opened on what is left.
+
+        This broker, and all that was got from it, refuses any further use. The other one has its
+        clock, directories and settings as of the start, and recovers as Kafka does; rules and
+        overrides that end with a broker are gone. Records that are not flushed are not durable in
+        a broker alone, whatever `acks` says: let the topic have `flush.messages`, or close the
+        broker, for those that are to stay. For the end of a process, which loses nothing that was
+        written, there is `fork`.
+
+        Parameters
+        ----------
+        mode : CrashMode, optional
+            What becomes of what was not synced, if `fs` is a `FaultyFileSystem`.
+
+        Raises
+        ------
+        InvalidConfigurationError
+            It was opened without `disk_faults`, or read-only, or cannot obey the mode.
+        KafkaStorageError
+            The disk, a real one, does not let what was not synced be undone.
+        IllegalStateError
+            The caller is a `progress` listener of this broker's `clean`.
+        """
+        from logstore.broker.power import lose_power
+
+        if self._disk is None:
+            self._refuse_without_disk_faults("a loss of power has no meaning")
+        if self._cleaner is not None:
+            self._cleaner.check_not_telling()
+        # Asked for before the end, after which everything but the directories' names is refused.
+        rng, background = self.runtime.rng, self._pool is not None
+        seed = rng.getrandbits(64) if is_repeatable(rng) else None
+        paths = [directory.path for directory in self.manager.directories]
+        clients: list[Consumer | Producer] = [*self._consumers, *self._producers]
+        fs = lose_power(self._disk, mode, self.manager, self._listeners, clients)
+        return Broker(
+            paths,
+            clock=self.clock,
+            broker_config=self._first_config,
+            seed=seed,
+            fs=fs,
+            background=background,
+            disk_faults=True,
+        )
+
+    def _refuse_without_disk_faults(self, what: str) -> NoReturn:
+        why = "read-only" if self.read_only else "without disk_faults=True"
+        raise InvalidConfigurationError(f"{what}: the broker was opened {why}")
+
     # -- topics --------------------------------------------------------------------------
 
     def create_topic(
@@ -410,12 +558,15 @@ class Broker(Generic[ClockT]):
         number = self._partition_for(topic, record, partition)
         tp: TopicPartition = _new(TopicPartition, (topic, number))
         writer = self.manager.log(tp).writer
-        if compression == "none":
-            info = writer.append_records([record])
-        else:
+        append = writer.append_records
+        if compression != "none":
             from logstore.record.codecs import Codec
 
-            info = writer.append_records([record], Codec.from_name(compression))
+            append = partial(append, codec=Codec.from_name(compression))
+        if self.faults.rules:
+            info = self.faults.request("append", (tp,), partial(append, [record]))
+        else:
+            info = append([record])
         metadata: RecordMetadata = _new(
             RecordMetadata, (topic, number, info.first_offset, info.max_timestamp)
         )
@@ -504,6 +655,7 @@ class Broker(Generic[ClockT]):
             self.manager.catalog.topic(topic).partitions,
             lambda number: self.manager.log(TopicPartition(topic, number)),
             self._partitioner,
+            faults=self.faults,
             codec=Codec.from_name(compression),
             batch_records=batch_records,
         )
@@ -664,7 +816,8 @@ class Broker(Generic[ClockT]):
         reopen = partial(self.manager.registry.reopen, log.topic_partition)
         from logstore.log.reader import Isolation
 
-        return read_records(log, offset, until, max_records, Isolation(isolation), key, reopen)
+        allowed = Isolation(isolation)
+        return read_records(log, offset, until, max_records, allowed, key, reopen, self.faults)
 
     def table(self, topic: str, *, isolation: str = "read_committed") -> dict[bytes, bytes]:
         """Return the value of each key that is not deleted, under the topic's strategy."""
@@ -673,7 +826,7 @@ class Broker(Generic[ClockT]):
 
         config = self.manager.catalog.config(topic)
         logs = [self.manager.log(tp) for tp in self.partitions(topic)]
-        return values_per_key(logs, config, Isolation(isolation))
+        return values_per_key(logs, config, Isolation(isolation), self.faults)
 
     def list_offset(self, topic: str, partition: int, target: int) -> ListedOffset | None:
         """Answer a ListOffsets query; None if no record answers.

@@ -29,7 +29,6 @@ NETWORK_CONFIGS = frozenset(
         "reconnect_backoff_max_ms",
         "reconnect_backoff_ms",
         "request_timeout_ms",
-        "retry_backoff_ms",
         "sasl_kerberos_domain_name",
         "sasl_kerberos_name",
         "sasl_kerberos_service_name",

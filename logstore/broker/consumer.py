@@ -15,13 +15,16 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 
 from logstore.broker.consumer_config import EARLIEST, LATEST, NONE, ConsumerConfig
-from logstore.broker.membership import Membership, Phase
+from logstore.broker.membership import RETRY_TASK, Membership, Phase
 from logstore.broker.positions import ConsumedRecord, Position
 from logstore.broker.reports import OffsetAndTimestamp
 from logstore.errors import (
+    RETRIABLE_ERRORS,
     CommitFailedError,
+    CorruptRecordError,
     FencedInstanceIdError,
     IllegalStateError,
+    KafkaTimeoutError,
     LogStoreError,
     NoOffsetForPartitionError,
     OffsetMetadataTooLargeError,
@@ -30,6 +33,7 @@ from logstore.errors import (
     RequestError,
     UnknownTopicOrPartitionError,
 )
+from logstore.faults.rules import Call, is_passing, kafka_exception
 from logstore.groups.offsets import (
     NO_GENERATION,
     NO_MEMBER,
@@ -134,6 +138,7 @@ class Consumer:
         self._clock = runtime.clock
         self._manager = manager
         self._coordinator = coordinator
+        self._faults = manager.faults
         self._on_close = on_close
         self._membership = (
             None
@@ -413,11 +418,32 @@ class Consumer:
             There is no group.
         UnknownTopicOrPartitionError, OffsetMetadataTooLargeError, RequestError
             A partition was refused; the others are committed.
+        KafkaTimeoutError
+            The coordinator was not available for `timeout_ms`, by default `request_timeout_ms`.
+        """
+        wanted = self._wanted(offsets)
+        timeout_ms = self.config.request_timeout_ms if timeout_ms is None else timeout_ms
+        until_ns = self._clock.monotonic_ns() + int(min(timeout_ms, 2**53) * 1_000_000)
+        backoff_ms = self.config.retry_backoff_ms
+        while (passing := self._commit_once(wanted)) is not None:
+            if self._clock.monotonic_ns() + backoff_ms * 1_000_000 > until_ns:
+                raise KafkaTimeoutError(f"not committed within {timeout_ms:g} ms: {passing}")
+            self._clock.sleep(backoff_ms / 1000)
+
+    def _wanted(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        self._grouped()
+        return self._consumed() if offsets is None else checked_offsets(offsets)
+
+    def _commit_once(self, wanted: Mapping[TopicPartition, OffsetAndMetadata]) -> str | None:
+        """Commit; the error, if the coordinator refused everything for now.
+
+        Raises as `commit`.
         """
         membership = self._grouped()
-        wanted = self._consumed() if offsets is None else checked_offsets(offsets)
         if not wanted:
-            return
+            return None
         generation_id, member_id, instance_id = NO_GENERATION, NO_MEMBER, None
         if self._topics is not None:
             if membership.generation_id == NO_GENERATION or membership.is_lost:
@@ -429,14 +455,21 @@ class Consumer:
         )
         refused = {tp: error for tp, error in errors.items() if error is not None}
         if not refused:
-            return
+            return None
         error = next(iter(refused.values()))
+        if error in RETRIABLE_ERRORS and self._faults.has_answered(error):
+            return error
         if error in ("UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION") and member_id != NO_MEMBER:
             membership.lost(error)
         elif error == "REBALANCE_IN_PROGRESS":
             membership.request_rejoin()
         kind = _COMMIT_ERRORS.get(error, RequestError)
         raise kind(f"group '{membership.group_id}' takes no offsets of {list(refused)}: {error}")
+
+    def _commit_now(self, wanted: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Commit without asking again: raises what refused it."""
+        if (error := self._commit_once(wanted)) is not None:
+            raise kafka_exception(error, f"{self!r} could not commit: {error}")
 
     def commit_async(
         self,
@@ -447,11 +480,10 @@ class Consumer:
 
         Done on return: there is no network to wait for.
         """
-        self._grouped()
-        wanted = self._consumed() if offsets is None else checked_offsets(offsets)
+        wanted = self._wanted(offsets)
         failure: LogStoreError | None = None
         try:
-            self.commit(wanted)
+            self._commit_now(wanted)
         except LogStoreError as error:
             failure = error
         callback = self.config.default_offset_commit_callback if callback is None else callback
@@ -598,7 +630,7 @@ class Consumer:
             return
         self._next_commit_ms = self._clock.monotonic_ms() + self.config.auto_commit_interval_ms
         try:
-            self.commit()
+            self._commit_now(self._wanted(None))
         except LogStoreError as error:
             # As with every client: what was read since the last commit is read again.
             logger.warning("%r could not commit: %s", self, error)
@@ -652,6 +684,8 @@ class Consumer:
                 raise
             return []  # its topic was deleted; the group will hear of it
         self._settled(position)
+        if self._faults and not self._may_fetch(position):
+            return []
         try:
             return position.take(log, self.config, most)
         except OffsetOutOfRangeError:
@@ -660,6 +694,30 @@ class Consumer:
             position.seek_to(self.config.auto_offset_reset)
             self._settled(position)
             return position.take(log, self.config, most)
+
+    def _may_fetch(self, position: Position) -> bool:
+        """Ask the fault rules; False if they refuse it with an error that passes."""
+        now_ns = self._clock.monotonic_ns()
+        if now_ns < position.retry_ns:
+            return False
+        tp, config = position.topic_partition, self.config
+        call = Call("fetch", (tp,), config.group_id, config.client_id)
+        try:
+            self._faults.through(call, lambda: None)
+        except OffsetOutOfRangeError:
+            if config.auto_offset_reset == NONE:
+                raise
+            position.seek_to(config.auto_offset_reset)
+            self._settled(position)
+        except LogStoreError as error:
+            # As with every client: a damaged record is told, and what passes is asked for again.
+            if not is_passing(error) or isinstance(error, CorruptRecordError):
+                raise
+            position.retry_ns = self._clock.monotonic_ns() + config.retry_backoff_ms * 1_000_000
+            scheduler = self._coordinator.scheduler
+            scheduler.schedule(RETRY_TASK, scheduler.notify, delay_ms=config.retry_backoff_ms)
+            return False
+        return True
 
     def _settled(self, position: Position) -> int:
         """Return where a partition is read, after finding out where it begins."""
@@ -724,7 +782,7 @@ class Consumer:
         return sum(counts.values()) != len(self._positions)
 
     def _may_read(self, position: Position) -> bool:
-        if position.is_paused:
+        if position.is_paused or self._clock.monotonic_ns() < position.retry_ns:
             return False
         with suppress(UnknownTopicOrPartitionError):
             return position.has_data(self._log(position.topic_partition), self.config.isolation)

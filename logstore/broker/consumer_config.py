@@ -46,10 +46,12 @@ DEFAULTS: dict[str, Any] = {
     "heartbeat_interval_ms": 3000,
     "consumer_timeout_ms": float("inf"),
     "exclude_internal_topics": True,
+    "retry_backoff_ms": 100,
+    "request_timeout_ms": 30_000,
 }
 """Names that are obeyed."""
 
-WITHOUT_MEANING = NETWORK_CONFIGS | {
+WITHOUT_MEANING = NETWORK_CONFIGS - {"request_timeout_ms"} | {
     "check_crcs",
     "client_rack",
     "enable_incremental_fetch_sessions",
@@ -83,6 +85,10 @@ class ConsumerConfig:
         The best first; all cooperative, or none.
     consumer_timeout_ms : float
         Time without a record after which an iteration ends.
+    retry_backoff_ms : int
+        Time after which a request is made again that was refused with an error that passes.
+    request_timeout_ms : float
+        How long `commit` does so unless it is told.
     """
 
     client_id: str
@@ -103,6 +109,8 @@ class ConsumerConfig:
     heartbeat_interval_ms: int
     consumer_timeout_ms: float
     exclude_internal_topics: bool
+    retry_backoff_ms: int
+    request_timeout_ms: float
 
     @classmethod
     def of(cls, configs: Mapping[str, Any]) -> ConsumerConfig:
@@ -145,6 +153,8 @@ class ConsumerConfig:
             heartbeat_interval_ms=heartbeat_ms,
             consumer_timeout_ms=number("consumer_timeout_ms", values, 0),
             exclude_internal_topics=bool(values["exclude_internal_topics"]),
+            retry_backoff_ms=int(number("retry_backoff_ms", values, 1, INT32_MAX)),
+            request_timeout_ms=number("request_timeout_ms", values, 1, INT32_MAX),
         )
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from logstore.errors import (
+    RETRIABLE_ERRORS,
     FencedInstanceIdError,
     GroupMaxSizeReachedError,
     InconsistentGroupProtocolError,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from logstore.runtime import Runtime, ScheduledTask
 
 HEARTBEAT_TASK = "consumer-heartbeat"
+RETRY_TASK = "consumer-retry"
 
 _LOST = ("UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION")
 _FATAL: dict[str, type[RequestError]] = {
@@ -125,6 +127,7 @@ class Membership:
         self._wants_rejoin = False
         self._answer: JoinResult | SyncResult | None = None
         self._round = 0
+        self._retry_ns = 0
         self._heartbeats: ScheduledTask | None = None
         self._polled_ns = runtime.clock.monotonic_ns()
 
@@ -138,7 +141,9 @@ class Membership:
     @property
     def has_news(self) -> bool:
         """Whether `advance` would get further."""
-        return self._answer is not None or self._wants_rejoin or self.phase is Phase.OUTSIDE
+        if self._answer is not None:
+            return True
+        return (self._wants_rejoin or self.phase is Phase.OUTSIDE) and not self._is_backing_off
 
     @property
     def metadata(self) -> ConsumerGroupMetadata:
@@ -150,7 +155,13 @@ class Membership:
     @property
     def must_join(self) -> bool:
         """Whether the next `advance` joins (again), so that the consumer prepares for it."""
-        return self.phase is Phase.OUTSIDE or (self.phase is Phase.MEMBER and self._wants_rejoin)
+        wants = self.phase is Phase.OUTSIDE or (self.phase is Phase.MEMBER and self._wants_rejoin)
+        return wants and not self._is_backing_off
+
+    @property
+    def _is_backing_off(self) -> bool:
+        """Whether the coordinator was not available, and is not asked again yet."""
+        return self._runtime.clock.monotonic_ns() < self._retry_ns
 
     def request_rejoin(self) -> None:
         """Join again at the next `advance`."""
@@ -319,9 +330,17 @@ class Membership:
         elif error in _FATAL:
             self._stop_heartbeats()
             raise _FATAL[error](f"group '{self.group_id}' refuses this consumer: {error}")
+        elif error in RETRIABLE_ERRORS and self._coordinator.faults.has_answered(error):
+            self._back_off()
         elif error != "REBALANCE_IN_PROGRESS":
             self._stop_heartbeats()
             raise RequestError(f"group '{self.group_id}' cannot be joined: {error}")
+
+    def _back_off(self) -> None:
+        backoff_ms = self._config.retry_backoff_ms
+        self._retry_ns = self._runtime.clock.monotonic_ns() + backoff_ms * 1_000_000
+        scheduler = self._coordinator.scheduler
+        scheduler.schedule(RETRY_TASK, scheduler.notify, delay_ms=backoff_ms)
 
     def _forget(self) -> None:
         self._round += 1

@@ -63,6 +63,8 @@ class Position:
     reset : str or None
         `earliest` or `latest`, where the consumer was told to begin there.
     is_paused : bool
+    retry_ns : int
+        Monotonic moment before which it is not asked for, since a fetch was refused.
     leader_epoch : int
         Of the last record read; -1 if none was.
     """
@@ -72,6 +74,7 @@ class Position:
         self.offset: int | None = None
         self.reset: str | None = None
         self.is_paused = False
+        self.retry_ns = 0
         self.leader_epoch = -1
         # Of the batch under way: records not given yet, and where it ends.
         self._batch: RecordBatch | None = None

@@ -252,6 +252,19 @@ class Producer:
         if self._on_close is not None:
             self._on_close(self)
 
+    def crash(self) -> None:
+        """End as if its process did: what waits is not sent, and an open transaction stays open.
+
+        That one is aborted when its time is over, or when its `transactional_id` comes back.
+        """
+        with self._accumulator.locked():
+            self._check_open()
+            self._closed = True
+            self._accumulator.refuse_all(IllegalStateError(f"{self!r} has crashed"))
+        self._accumulator.close()
+        if self._on_close is not None:
+            self._on_close(self)
+
     def _end_on_close(self) -> None:
         session = self._session
         if session is None or not session.has_transaction:

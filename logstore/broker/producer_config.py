@@ -45,12 +45,13 @@ DEFAULTS: dict[str, Any] = {
     "max_request_size": 1_048_576,
     "max_in_flight_requests_per_connection": IN_FLIGHT_MAX,
     "metrics_enabled": True,
+    "retry_backoff_ms": 100,
+    "delivery_timeout_ms": 120_000,
 }
 """Names that are obeyed."""
 
 WITHOUT_MEANING = NETWORK_CONFIGS | {
     "buffer_memory",
-    "delivery_timeout_ms",
     "max_block_ms",
     "bootstrap_topics_filter",
 }
@@ -80,6 +81,12 @@ class ProducerConfig:
         partitions and the available ones; None is Kafka's default.
     max_request_size : int
         Bytes of the largest record.
+    retries : float
+        How often a batch is sent again that was refused with an error that passes.
+    retry_backoff_ms : float
+        Time before that.
+    delivery_timeout_ms : float
+        Time after which such a batch is given up.
     """
 
     client_id: str
@@ -96,6 +103,9 @@ class ProducerConfig:
     partitioner: Any
     max_request_size: int
     metrics_enabled: bool
+    retries: float
+    retry_backoff_ms: float
+    delivery_timeout_ms: float
 
     @classmethod
     def of(cls, configs: Mapping[str, Any]) -> ProducerConfig:
@@ -133,6 +143,9 @@ class ProducerConfig:
             partitioner=_partitioner(values["partitioner"]),
             max_request_size=int(number("max_request_size", values, 0, INT32_MAX)),
             metrics_enabled=bool(values["metrics_enabled"]),
+            retries=number("retries", values, 0),
+            retry_backoff_ms=number("retry_backoff_ms", values, 1, INT32_MAX),
+            delivery_timeout_ms=number("delivery_timeout_ms", values, 0, INT32_MAX),
         )
 
 

@@ -11,6 +11,7 @@ from logstore.record.records import Header, NewRecord
 from logstore.types import TimestampType
 
 if TYPE_CHECKING:
+    from logstore.faults.rules import Faults
     from logstore.log.log import Log
     from logstore.log.reader import Isolation
 
@@ -126,8 +127,9 @@ def read_records(
     isolation: Isolation,
     key: bytes | None,
     reopen: Callable[[int], Log | None] = lambda _: None,
+    faults: Faults | None = None,
 ) -> Iterator[ConsumerRecord]:
-    """Yield a log's records as a consumer sees them; see `Broker.read`.
+    """Yield a log's records as a consumer sees them; see `Broker.read`. One fetch for `faults`.
 
     `reopen` is asked after each failure for the log as it is now, with the number of failures at
     this place; None lets the failure through. What was yielded is not yielded again: a new look
@@ -136,6 +138,8 @@ def read_records(
     yielded = failures = 0
     if max_records is not None and max_records <= 0:
         return
+    if faults:
+        faults.request("fetch", (log.topic_partition,), lambda: None)
     new, topic, partition = tuple.__new__, *log.topic_partition
     while True:
         start, lifetime = log.log_start_offset if offset is None else offset, log.lifetime

@@ -7,11 +7,14 @@ What a refused batch does to it, as in Kafka's clients since KIP-360:
 | OutOfOrderSequenceNumberError | next epoch, sent again | abort, then the next epoch |
 | InvalidProducerEpochError | new id, sent again | abort, which tells if it is fenced |
 | ProducerFencedError, InvalidProducerIdMappingError, InvalidTxnStateError | – | the end |
+| an answer that was lost, until time is over | next epoch | abort, then the next epoch |
 | any other error | its sequences are not used | abort |
 
 With another epoch or id sequences begin at 0. Sending again is safe: a log that refuses a batch has
-not written it, and in one process no answer gets lost. A transaction whose data a log did not
-expect is not sent again, since by then some of it may be gone: it may not be committed.
+not written it, and one that wrote it answers the same sequences with the offsets that they have. A
+batch that was given up without an answer may stand in the log, so that its sequences may not be
+used for another one. In one process only fault rules lose answers. A transaction whose data a log
+did not expect is not sent again, since by then some of it may be gone: it may not be committed.
 """
 
 from __future__ import annotations
@@ -214,14 +217,25 @@ class ProducerSession:
         """Mend what made a log refuse a batch, and tell whether to send it again."""
         if self.is_transactional or not isinstance(error, EPOCH_ERRORS):
             return False
+        self._bump(anew=isinstance(error, InvalidProducerEpochError))
+        return True
+
+    def lost_answer(self) -> None:
+        """Never use again the sequences of a batch that may have been written."""
+        if self.is_transactional:
+            self._wants_epoch = True
+        else:
+            self._bump()
+
+    def _bump(self, *, anew: bool = False) -> None:
+        """Go on under the next epoch, or under another id."""
         assert self._producer is not None
         producer_id, epoch = self._producer
-        if isinstance(error, InvalidProducerEpochError) or epoch == INT16_MAX:
+        if anew or epoch == INT16_MAX:
             self._producer = None
             self._sequences.clear()
         else:
             self._restart(ProducerIdAndEpoch(producer_id, epoch + 1))
-        return True
 
     def failed(self, error: LogStoreError) -> None:
         """Draw the consequence of a batch, or a request, that was refused for good."""
@@ -233,7 +247,7 @@ class ProducerSession:
         elif self.state is SessionState.IN_TRANSACTION:
             self.state = SessionState.ABORTABLE_ERROR
             self.error = error
-            self._wants_epoch = isinstance(error, EPOCH_ERRORS)
+            self._wants_epoch |= isinstance(error, EPOCH_ERRORS)
 
     def raise_if_failed(self) -> None:
         """Raise what put the session into an error state, if it is in one."""

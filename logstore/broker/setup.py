@@ -21,6 +21,8 @@ from logstore.runtime.threads import BACKGROUND_THREADS
 
 if TYPE_CHECKING:
     from logstore.config.broker_config import BrokerConfig
+    from logstore.faults.disk import BreakableFileSystem
+    from logstore.faults.rules import Faults
 
 MEMORY_DIR = "/memory"
 """The data directory of a broker that has none on a disk."""
@@ -44,6 +46,14 @@ def runtime_of(
     if isinstance(clock, VirtualClock):
         return Runtime(clock, fs, rng)
     return Runtime(clock, fs, rng, ThreadScheduler(clock, threads))
+
+
+def disk_of(fs: FileSystem, faults: Faults) -> BreakableFileSystem:
+    """Return files that fail by rule, and forget what is not synced."""
+    from logstore.faults.disk import BreakableFileSystem
+    from logstore.runtime.faultfs import FaultyFileSystem
+
+    return BreakableFileSystem(fs, faults, forgets=not isinstance(fs, FaultyFileSystem))
 
 
 def background_threads(config: BrokerConfig) -> int:

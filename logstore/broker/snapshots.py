@@ -13,6 +13,7 @@ from copy import copy
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from logstore.errors import InvalidConfigurationError
+from logstore.faults.disk import BreakableFileSystem
 from logstore.runtime import MemoryFileSystem, VirtualClock, is_repeatable
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ class Snapshot(Generic[B]):
         background: bool,
     ) -> None:
         fs, clock = runtime.fs, runtime.clock
+        if isinstance(fs, BreakableFileSystem):
+            fs = fs.base
         if not isinstance(fs, MemoryFileSystem) or not isinstance(clock, VirtualClock):
             raise InvalidConfigurationError(
                 "a snapshot is of a broker in memory, on a virtual clock"

@@ -10,6 +10,7 @@ from logstore.cleaner.strategy import Contest, Strategy
 
 if TYPE_CHECKING:
     from logstore.config.log_config import LogConfig
+    from logstore.faults.rules import Faults
     from logstore.log.log import Log
     from logstore.log.reader import Isolation
 
@@ -41,12 +42,12 @@ def latest_per_key(
 
 
 def values_per_key(
-    logs: Iterable[Log], config: LogConfig, isolation: Isolation
+    logs: Iterable[Log], config: LogConfig, isolation: Isolation, faults: Faults
 ) -> dict[bytes, bytes]:
     """Return the values of a topic's rows by key; the later log tells of a key in several."""
     rows: dict[bytes, bytes] = {}
     for log in logs:
-        records = read_records(log, None, None, None, isolation, None)
+        records = read_records(log, None, None, None, isolation, None, faults=faults)
         for record in latest_per_key(records, config):
             assert record.key is not None
             assert record.value is not None

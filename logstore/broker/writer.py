@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from functools import partial
 from itertools import accumulate, islice
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from logstore.broker.partitioner import Partitioner
     from logstore.broker.records import RecordLike
+    from logstore.faults.rules import Faults
     from logstore.log.drafts import AppendInfo, NewRecord
     from logstore.log.log import Log
 
@@ -60,6 +62,8 @@ class BatchWriter:
         Gives the log of a partition number.
     partitioner : Partitioner
         For records that name no partition.
+    faults : Faults
+        Asked for each batch.
     codec : Codec
         What the batches are compressed with.
     batch_records : int, optional
@@ -79,6 +83,7 @@ class BatchWriter:
         log_of: Callable[[int], Log],
         partitioner: Partitioner,
         *,
+        faults: Faults,
         codec: Codec = Codec.NONE,
         batch_records: int | None = None,
     ) -> None:
@@ -88,6 +93,7 @@ class BatchWriter:
         self.partitions = partitions
         self._log_of = log_of
         self._partitioner = partitioner
+        self._faults = faults
         self._codec = codec
         self._batch_records = batch_records
         self._open: dict[int, _OpenBatch] = {}
@@ -153,10 +159,11 @@ class BatchWriter:
                 break  # a batch larger than a look: one by one
             sections = encode_sections(keys, values, bounds)
             for first, last, section in zip(bounds, bounds[1:], sections, strict=False):
-                info = log.writer.append_section(
-                    section, last - first, keys.slice(first, last).null_rows, self._codec
+                null_rows = keys.slice(first, last).null_rows
+                append = partial(
+                    log.writer.append_section, section, last - first, null_rows, self._codec
                 )
-                self._note(number, info)
+                self._append(log, append)
             done += bounds[-1]
         return done
 
@@ -198,9 +205,12 @@ class BatchWriter:
         batch = self._open.pop(number, None)
         if batch is None:
             return
-        self._note(number, batch.log.writer.append_records(batch.items, self._codec))
+        append = partial(batch.log.writer.append_records, batch.items, self._codec)
+        self._append(batch.log, append)
 
-    def _note(self, number: int, info: AppendInfo) -> None:
+    def _append(self, log: Log, append: Callable[[], AppendInfo]) -> None:
+        number = log.topic_partition.partition
+        info = self._faults.request("append", (log.topic_partition,), append)
         before = self._done.get(number)
         self._done[number] = AppendedRange(
             self.topic,

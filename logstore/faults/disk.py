@@ -25,6 +25,7 @@ from logstore.names import SWAP_SUFFIX, parse_log_dir
 from logstore.runtime import directory_of, read_pieces, remove_tree
 from logstore.runtime.crash import Directory, Node
 from logstore.runtime.fs import Buffer, File, FileKind, FileStat, FileSystem
+from logstore.types import INT64_MAX
 
 if TYPE_CHECKING:
     from logstore.faults.rules import Faults
@@ -46,8 +47,6 @@ class _FileNode(Node):
 
     Attributes
     ----------
-    size : int
-        As it is now.
     durable_size : int or None
         As of the last sync; None if nothing has changed since.
     undo : list of (position, bytes)
@@ -58,9 +57,8 @@ class _FileNode(Node):
         Whether it was removed, or replaced for good.
     """
 
-    def __init__(self, parent: Directory, name: str, size: int) -> None:
+    def __init__(self, parent: Directory, name: str) -> None:
         super().__init__(parent, name)
-        self.size = size
         self.durable_size: int | None = None
         self.undo: list[tuple[int, bytes]] = []
         self.is_doomed = False
@@ -96,7 +94,7 @@ class BreakableFileSystem:
     ----------
     base : FileSystem
     faults : Faults
-        Whose rules of `DISK_KINDS` are obeyed.
+        Whose rules of `DISK_KINDS` are obeyed; an attribute, too.
     forgets : bool
         Whether `lose_power` is wanted: False over a base that can crash by itself.
 
@@ -108,7 +106,7 @@ class BreakableFileSystem:
 
     def __init__(self, base: FileSystem, faults: Faults, *, forgets: bool = True) -> None:
         self.base = base
-        self._faults = faults
+        self.faults = faults
         self._forgets = forgets
         self._is_powered = True
         self._lock = threading.RLock()
@@ -164,7 +162,7 @@ class BreakableFileSystem:
             folder, name = self._place(path)
             node = folder.names.get(name)
             if is_new or not isinstance(node, _FileNode):
-                node = _FileNode(folder, name, file.size())
+                node = _FileNode(folder, name)
                 folder.names[name] = node
             if is_new:
                 made = node
@@ -228,7 +226,7 @@ class BreakableFileSystem:
         node = before[0].names.pop(before[1], None)
         if node is None:
             is_dir = self.base.kind(target) is FileKind.DIRECTORY
-            node = Directory(*after) if is_dir else _FileNode(*after, self.base.stat(target).size)
+            node = Directory(*after) if is_dir else _FileNode(*after)
         _put(node, *after)
 
         def undo() -> None:
@@ -255,7 +253,7 @@ class BreakableFileSystem:
         folder, name = self._place(path)
         node = folder.names.get(name)
         if not isinstance(node, _FileNode):
-            node = _FileNode(folder, name, stat.size)
+            node = _FileNode(folder, name)
         return _Replaced(node, file, stat.mtime_ms)
 
     def remove(self, path: str) -> None:
@@ -312,20 +310,14 @@ class BreakableFileSystem:
 
     def meet(self, kind: str, path: str, target: str | None = None) -> None:
         """Fail or delay an operation if a rule says so."""
-        if self._faults:
+        if self.faults.rules:
             call = Call(kind, _partitions_of(path), path=path, target=target)
-            self._faults.through(call, _nothing)
+            self.faults.through(call, _nothing)
 
-    def meet_file(self, kind: str, node: _FileNode) -> None:
-        """Fail or delay an operation on a file, wherever that stands by now."""
-        if self._faults:
-            self.meet(kind, node.path)
-
-    def changes(self, node: _FileNode) -> None:
-        """Note that a file is no longer as of its last sync."""
-        if node.durable_size is None:
-            node.durable_size = node.size
-            self._dirty[id(node)] = node
+    def changes(self, node: _FileNode, size: int) -> None:
+        """Note that a file, of this size yet, is no longer as of its last sync."""
+        node.durable_size = size
+        self._dirty[id(node)] = node
 
     def synced(self, node: _FileNode) -> None:
         """Note that a file was synced."""
@@ -424,49 +416,51 @@ class _BreakableFile:
 
     def read_into(self, view: memoryview, position: int) -> int:
         """Fill `view` from `position` on; return the bytes read, fewer only at the end."""
-        self._fs.meet_file("read", self._node)
+        if self._fs.faults.rules:
+            self._fs.meet("read", self._node.path)
         return self._base.read_into(view, position)
 
     def read(self, position: int, size: int) -> bytes:
         """Return up to `size` bytes from `position` on, fewer only at the end."""
-        self._fs.meet_file("read", self._node)
+        if self._fs.faults.rules:
+            self._fs.meet("read", self._node.path)
         return self._base.read(position, size)
 
     def append(self, buffers: Sequence[Buffer]) -> int:
         """Write all `buffers` at the end; return the position of the first byte."""
-        self._fs.meet_file("write", self._node)
-        node = self._node
-        if self._tracks:
-            self._fs.changes(node)
-        position = self._base.append(buffers)
-        node.size = position + _size_of(buffers)
-        return position
+        if self._fs.faults.rules:
+            self._fs.meet("write", self._node.path)
+        if self._tracks and self._node.durable_size is None:
+            self._fs.changes(self._node, self._base.size())
+        return self._base.append(buffers)
 
     def write_at(self, buffers: Sequence[Buffer], position: int) -> None:
         """Write all `buffers` from `position` on."""
-        self._fs.meet_file("write", self._node)
-        node = self._node
-        end = position + _size_of(buffers)
-        if self._tracks and end > position:
-            self._keep(position, end)
+        if self._fs.faults.rules:
+            self._fs.meet("write", self._node.path)
+        durable_size = self._node.durable_size
+        # Else it is behind what is durable, as all appends to a log are but the first.
+        if self._tracks and (durable_size is None or position < durable_size):
+            size = sum(memoryview(buffer).nbytes for buffer in buffers)
+            if size:
+                self._keep(position, position + size)
         self._base.write_at(buffers, position)
-        if end > position:
-            node.size = max(node.size, end)
 
     def truncate(self, size: int) -> None:
         """Cut to `size` bytes, or extend to it with zeros."""
-        self._fs.meet_file("write", self._node)
+        if self._fs.faults.rules:
+            self._fs.meet("write", self._node.path)
         if self._tracks:
-            self._keep(size, self._node.size)
+            self._keep(size, INT64_MAX)
         self._base.truncate(size)
-        self._node.size = size
 
     def _keep(self, start: int, end: int) -> None:
         """Keep what is durable of a range that is about to change."""
-        node = self._node
-        self._fs.changes(node)
+        node, size = self._node, self._base.size()
+        if node.durable_size is None:
+            self._fs.changes(node, size)
         assert node.durable_size is not None
-        end = min(end, node.size, node.durable_size)
+        end = min(end, size, node.durable_size)
         if start < end:
             node.undo.append((start, self._base.read(start, end - start)))
 
@@ -475,7 +469,7 @@ class _BreakableFile:
         if not self._fs.is_powered:
             return
         try:
-            self._fs.meet_file("fsync", self._node)
+            self._fs.meet("fsync", self._node.path)
             self._base.sync()
         except OSError:
             self._node.is_doomed = self._node.durable_size is not None
@@ -490,10 +484,6 @@ class _BreakableFile:
 
 def _nothing() -> None:
     pass
-
-
-def _size_of(buffers: Sequence[Buffer]) -> int:
-    return sum(memoryview(buffer).nbytes for buffer in buffers)
 
 
 def _put(node: Node, folder: Directory, name: str) -> None:

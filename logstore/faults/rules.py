@@ -240,6 +240,11 @@ class Faults(Collection[FaultRule]):
     clock : Clock
         On which delays are waited for.
 
+    Attributes
+    ----------
+    rules : tuple of FaultRule
+        The same, to be looked at in a hurry.
+
     Notes
     -----
     Any thread may call.
@@ -250,22 +255,22 @@ class Faults(Collection[FaultRule]):
         self._clock = clock
         self._lock = threading.Lock()
         # Replaced and never changed, so that doors look at it without the lock.
-        self._rules: tuple[FaultRule, ...] = ()
+        self.rules: tuple[FaultRule, ...] = ()
 
     def __len__(self) -> int:
-        return len(self._rules)
+        return len(self.rules)
 
     def __iter__(self) -> Iterator[FaultRule]:
-        return iter(self._rules)
+        return iter(self.rules)
 
     def __contains__(self, rule: object) -> bool:
-        return rule in self._rules
+        return rule in self.rules
 
     def __getitem__(self, index: int) -> FaultRule:
-        return self._rules[index]
+        return self.rules[index]
 
     def __repr__(self) -> str:
-        return f"[{', '.join(map(repr, self._rules))}]"
+        return f"[{', '.join(map(repr, self.rules))}]"
 
     def add(
         self,
@@ -351,17 +356,17 @@ class Faults(Collection[FaultRule]):
             remove=self._remove,
         )
         with self._lock:
-            self._rules = (*self._rules, rule)
+            self.rules = (*self.rules, rule)
         return rule
 
     def clear(self) -> None:
         """Let everything succeed again."""
         with self._lock:
-            self._rules = ()
+            self.rules = ()
 
     def _remove(self, rule: FaultRule) -> None:
         with self._lock:
-            self._rules = tuple(each for each in self._rules if each is not rule)
+            self.rules = tuple(each for each in self.rules if each is not rule)
 
     def strike(self, call: Call) -> list[FaultRule]:
         """Return the rules that strike a call, which counts it: those up to the first error.
@@ -371,7 +376,7 @@ class Faults(Collection[FaultRule]):
         """
         struck = []
         with self._lock:
-            for rule in self._rules:
+            for rule in self.rules:
                 if rule.strikes(call):
                     struck.append(rule)
                     if rule.error is not None:
@@ -388,7 +393,7 @@ class Faults(Collection[FaultRule]):
         client_id: str | None = None,
     ) -> T:
         """Serve a request as the rules let it; see `through`."""
-        if not self._rules:
+        if not self.rules:
             return action()
         return self.through(Call(kind, tuple(partitions), group_id, client_id), action)
 
@@ -397,7 +402,7 @@ class Faults(Collection[FaultRule]):
 
         Then asking again may help, as it does with brokers; nothing else here passes by waiting.
         """
-        return any(rule.hits and rule.error == error for rule in self._rules)
+        return any(rule.hits and rule.error == error for rule in self.rules)
 
     def through(self, call: Call, action: Callable[[], T]) -> T:
         """Do a call as the rules let it; delays pass on the clock.

@@ -32,6 +32,7 @@ from logstore.errors import (
     UnknownMemberIdError,
     UnknownTopicOrPartitionError,
 )
+from logstore.faults.rules import Call, is_injected
 from logstore.groups.config import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupConfig
 from logstore.groups.group import Group, GroupState, Member
 from logstore.groups.offsets import (
@@ -60,6 +61,7 @@ from logstore.runtime.environment import VERIFY, background_scheduler
 from logstore.types import TopicPartition
 
 if TYPE_CHECKING:
+    from logstore.faults.rules import Faults
     from logstore.groups.records import StoredOffset
     from logstore.groups.store import OffsetsPartition
     from logstore.manager.manager import LogManager
@@ -136,6 +138,11 @@ class GroupCoordinator:
         self._next_expiry_ms = runtime.clock.now_ms() + self.config.retention_check_interval_ms
         manager.lifetime.add(self)
 
+    @property
+    def faults(self) -> Faults:
+        """The rules that joins and commits obey."""
+        return self._manager.faults
+
     # -- members ---------------------------------------------------------------------------
 
     def join(self, request: JoinRequest, on_done: JoinCallback) -> None:
@@ -145,6 +152,26 @@ class GroupCoordinator:
         (with the id to join with), INCONSISTENT_GROUP_PROTOCOL, FENCED_INSTANCE_ID,
         GROUP_MAX_SIZE_REACHED, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR.
         """
+        faults = self.faults
+        if not faults:
+            self._request_join(request, on_done)
+            return
+        call = Call("join", (), request.group_id, request.client_id)
+        struck = faults.strike(call)
+
+        def answer(result: JoinResult, *, after: bool = True) -> bool:
+            try:
+                faults.obey(struck, call, after=after)
+            except LogStoreError as error:
+                result = JoinResult(request.member_id, error.kafka_error)
+            if after or result.error is not None:
+                on_done(result)
+            return result.error is None
+
+        if answer(JoinResult(request.member_id), after=False):
+            self._request_join(request, answer)
+
+    def _request_join(self, request: JoinRequest, on_done: JoinCallback) -> None:
         with self._turn():
             error = self._join(request, on_done)
             if error is not None:
@@ -218,6 +245,28 @@ class GroupCoordinator:
         Without a generation and a member only a group that has no members lets it be done. What
         one partition is refused for keeps from no other.
         """
+        try:
+            return self.faults.request(
+                "commit",
+                offsets,
+                partial(
+                    self._commit, group_id, offsets, generation_id, member_id, group_instance_id
+                ),
+                group_id=group_id,
+            )
+        except LogStoreError as error:
+            if not is_injected(error):
+                raise
+            return dict.fromkeys(offsets, error.kafka_error)
+
+    def _commit(
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        generation_id: int,
+        member_id: str,
+        group_instance_id: str | None,
+    ) -> dict[TopicPartition, str | None]:
         with self._turn():
             error = self._commit_error(group_id, generation_id, member_id, group_instance_id)
             if error is not None:

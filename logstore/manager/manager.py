@@ -15,6 +15,7 @@ from logstore.errors import (
     KafkaStorageError,
     UnknownTopicOrPartitionError,
 )
+from logstore.faults.rules import REQUEST_KINDS, Faults
 from logstore.manager.registry import LogRegistry, close_unused, open_directories
 from logstore.manager.services import LogServices
 from logstore.manager.topic_admin import TopicAdmin
@@ -59,9 +60,13 @@ class LogManager:
         Write no checkpoint and no marker, take no lock, and refuse new topics.
     on_load : callable, optional
         Told of each partition that had to be opened because of an unclean stop.
+    faults : Faults, optional
+        None of any kind by default.
 
     Attributes
     ----------
+    faults : Faults
+        Rules that the doors of requests obey; the log manager itself asks nobody.
     registry : LogRegistry
         Which log lives where.
     topics : TopicAdmin
@@ -89,8 +94,10 @@ class LogManager:
         *,
         read_only: bool = False,
         on_load: LoadListener | None = None,
+        faults: Faults | None = None,
     ) -> None:
         self.runtime = runtime
+        self.faults = Faults(REQUEST_KINDS, runtime.clock) if faults is None else faults
         self.read_only = read_only
         self.services = LogServices()
         self.lifetime = Lifetime("the broker")
@@ -269,6 +276,22 @@ class LogManager:
             with self._lock:  # whoever opens a log or changes a topic
                 self.lifetime.end()
             self.registry.close()
+
+    def abandon(self, why: str) -> None:
+        """Give everything up as it is, as if the process ended: nothing is flushed or marked.
+
+        Parameters
+        ----------
+        why : str
+            Follows "the broker" in what later uses are refused with.
+        """
+        with self._closing:
+            if self.lifetime.is_over:
+                return
+            self.stop()
+            with self._lock:  # whoever opens a log or changes a topic
+                self.registry.abandon(why)
+                self.lifetime.end(why)
 
 
 def _find_partitions(

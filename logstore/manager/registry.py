@@ -14,7 +14,11 @@ from typing import TYPE_CHECKING
 from logstore.checkpoint.topic_id import write_partition_metadata
 from logstore.directories.directory import LogDirectory, find_folder, partition_folders
 from logstore.directories.moving import PartitionMove, find_directory
-from logstore.errors import KafkaStorageError, UnknownTopicOrPartitionError
+from logstore.errors import (
+    IllegalStateError,
+    KafkaStorageError,
+    UnknownTopicOrPartitionError,
+)
 from logstore.loading.second_look import LOOKS_MAX, pause_after
 from logstore.manager.opening import load_logs
 from logstore.runtime import one_at_a_time
@@ -361,6 +365,14 @@ class LogRegistry:
         self._logs.clear()
         if failures:
             raise failures[0]
+
+    def abandon(self, why: str) -> None:
+        """Give up the files of every log, and every directory, as they are."""
+        for log in self._logs.values():
+            log.local.abandon(why, IllegalStateError)
+        for directory in self.directories:
+            directory.close(clean=False)
+        self._logs.clear()
 
     def _close_directory(
         self, directory: LogDirectory, offsets: Mapping[TopicPartition, CheckpointOffsets]

@@ -49,6 +49,20 @@ def append_as_client(
         As `LogWriter.append_batches`. The log is unchanged.
     """
     check_for_clients(topic_partition.topic)
+    return manager.faults.request(
+        "append",
+        (topic_partition,),
+        lambda: _append(manager, coordinator, topic_partition, data, transactional_id),
+    )
+
+
+def _append(
+    manager: LogManager,
+    coordinator: TransactionCoordinator,
+    topic_partition: TopicPartition,
+    data: bytes,
+    transactional_id: str | None,
+) -> AppendInfo:
     log = manager.log(topic_partition)
     producer = _in_transaction(data)
     if producer is None:

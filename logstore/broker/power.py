@@ -1,0 +1,51 @@
+"""Loss of power: a broker ends without a word, and its files as they were last synced are left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from logstore.errors import InvalidConfigurationError, KafkaStorageError, LogStoreError
+from logstore.runtime.faultfs import FaultyFileSystem
+
+if TYPE_CHECKING:
+    from logstore.broker.consumer import Consumer
+    from logstore.broker.producer import Producer
+    from logstore.faults.disk import BreakableFileSystem
+    from logstore.manager.manager import LogManager
+    from logstore.runtime import FileSystem
+    from logstore.runtime.crash import CrashMode
+    from logstore.wire.listener import Listener
+
+
+def lose_power(
+    disk: BreakableFileSystem,
+    mode: CrashMode | None,
+    manager: LogManager,
+    listeners: Iterable[Listener],
+    clients: Iterable[Consumer | Producer],
+) -> FileSystem:
+    """End a broker and return the files that are left; see `Broker.crash`."""
+    base = disk.base
+    image: FileSystem | None = None
+    if isinstance(base, FaultyFileSystem):
+        image = base.crash(mode)
+    elif mode is not None:
+        raise InvalidConfigurationError(
+            "a mode of crash is for fs=FaultyFileSystem(…); other files are left as last synced"
+        )
+    disk.cut_power()
+    for listener in listeners:
+        listener.close()
+    for client in clients:
+        with suppress(LogStoreError):
+            client.crash()
+    manager.abandon("has lost its power")
+    if image is None:
+        try:
+            disk.lose_power()
+        except OSError as error:
+            raise KafkaStorageError(f"what was not synced cannot be undone: {error}") from error
+        image = base
+    return image
