@@ -18,19 +18,33 @@ if TYPE_CHECKING:
         Operation,
         SimulatedCrash,
     )
+    from logstore.testing.assertions import (
+        assert_committed,
+        assert_compacted,
+        assert_tombstone_gone,
+        history,
+        records_by_key,
+    )
+    from logstore.testing.holes import HoleyLog
 
 __all__ = [
     "Contents",
     "CrashMode",
     "Fault",
     "FaultyFileSystem",
+    "HoleyLog",
     "Kind",
     "Names",
     "Operation",
     "SimulatedCrash",
+    "assert_committed",
+    "assert_compacted",
+    "assert_tombstone_gone",
+    "history",
+    "records_by_key",
 ]
 
-_HOMES = ("logstore.runtime.faultfs",)
+_HOMES = ("logstore.runtime.faultfs", "logstore.testing.assertions", "logstore.testing.holes")
 """Modules of the public names."""
 
 

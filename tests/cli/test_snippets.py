@@ -67,7 +67,7 @@ def test_snippets_are_found():
     names = [name.rpartition("_")[0] for name in MODULES]
     assert {name: names.count(name) for name in names} == {
         "readme": 3,
-        "python": 17,
+        "python": 18,
         "workloads": 1,
     }
 

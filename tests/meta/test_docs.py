@@ -15,7 +15,7 @@ import logstore.broker
 import logstore.testing
 from logstore import Broker, LogStoreError, VirtualClock, errors
 from logstore.broker import consumer_config, producer_config
-from logstore.testing import FaultyFileSystem
+from logstore.testing import FaultyFileSystem, holes
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -94,6 +94,7 @@ def things():
             "consumer": broker.consumer(),
             "fs": FaultyFileSystem(),
             "future": producer.send("topic", b"value"),
+            "holes": holes,
             "listener": broker.listen(),
             "producer": producer,
         }

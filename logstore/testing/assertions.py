@@ -1,0 +1,231 @@
+"""Assertions about what a broker holds, whose messages name keys, offsets and the reason.
+
+`read_committed` and all partitions are looked at, unless told otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from logstore.testing.describing import bytes_text, record_text, time_text
+from logstore.types import TopicPartition
+
+if TYPE_CHECKING:
+    from logstore.broker import Broker, ConsumerRecord
+    from logstore.log.log import Log
+
+KEYS_SHOWN = 10
+
+_FORCED = ("active_segment", "dirty_ratio", "min_compaction_lag", "empty")
+"""Gates that a forced cleaning opens, or rolls away."""
+
+
+def records_by_key(
+    broker: Broker,
+    topic: str,
+    partition: int | None = None,
+    *,
+    isolation: str = "read_committed",
+) -> dict[bytes | None, list[ConsumerRecord]]:
+    """Return the records of each key, tombstones included, by partition and offset.
+
+    Raises
+    ------
+    UnknownTopicOrPartitionError
+    """
+    found: dict[bytes | None, list[ConsumerRecord]] = {}
+    for tp in broker.partitions(topic, partition):
+        for record in broker.read(*tp, isolation=isolation):
+            found.setdefault(record.key, []).append(record)
+    return found
+
+
+def history(
+    broker: Broker,
+    topic: str,
+    key: bytes | None,
+    partition: int | None = None,
+    *,
+    isolation: str = "read_committed",
+) -> list[bytes | None]:
+    """Return the values that a key had, as far as they are still there; None for a tombstone.
+
+    Raises
+    ------
+    UnknownTopicOrPartitionError
+    """
+    if key is not None:
+        _check_bytes(key)
+    found = records_by_key(broker, topic, partition, isolation=isolation)
+    return [record.value for record in found.get(key, [])]
+
+
+def assert_compacted(broker: Broker, topic: str, partition: int | None = None) -> None:
+    """Assert that no key of a partition has more than one record.
+
+    The record at the end of a log may be one more, if another one than the latest wins: it stays.
+
+    Raises
+    ------
+    AssertionError
+        Names keys, offsets, and what keeps cleaning off.
+    UnknownTopicOrPartitionError
+    """
+    __tracebackhide__ = True
+    complaints: list[str] = []
+    for tp in broker.partitions(topic, partition):
+        complaints += _not_compacted(broker, tp)
+    if complaints:
+        raise AssertionError("\n".join(complaints))
+
+
+def assert_tombstone_gone(
+    broker: Broker, topic: str, key: bytes, partition: int | None = None
+) -> None:
+    """Assert that neither a value nor a tombstone of a key is left, for any reader.
+
+    Raises
+    ------
+    AssertionError
+        Names each record that is left, why, and from when on it may go.
+    UnknownTopicOrPartitionError
+    """
+    __tracebackhide__ = True
+    _check_bytes(key)
+    partitions = broker.partitions(topic, partition)
+    if not any(broker.log(*tp).log_end_offset for tp in partitions):
+        raise AssertionError(f"{topic}: nothing was ever appended, so nothing can be gone")
+    complaints: list[str] = []
+    for tp in partitions:
+        complaints += _not_gone(broker, tp, key)
+    if complaints:
+        raise AssertionError("\n".join([f"key {bytes_text(key)} is not gone", *complaints]))
+
+
+def assert_committed(
+    broker: Broker, group_id: str, offsets: Mapping[TopicPartition, int | None]
+) -> None:
+    """Assert which offsets a group has committed; None for a partition of which it has none.
+
+    Raises
+    ------
+    AssertionError
+        Names each partition with another offset, and where its log ends.
+    """
+    __tracebackhide__ = True
+    wanted = {TopicPartition(*tp): offset for tp, offset in offsets.items()}
+    fetched = broker.groups.fetch(group_id, list(wanted), require_stable=True)
+    stored = broker.groups.committed(group_id)
+    complaints = []
+    for tp, offset in wanted.items():
+        committed = stored[tp].offset if tp in stored else None
+        if committed == offset:
+            continue
+        line = f"  {tp}: {_offset_text(committed)}, not {_offset_text(offset)}"
+        if tp in broker.partitions():
+            line += f"; the log ends at {broker.log(*tp).log_end_offset}"
+        if fetched[tp].error is not None:
+            line += "; a transaction that commits more is still open"
+        complaints.append(line)
+    if complaints:
+        head = f"group {group_id!r} has committed otherwise:"
+        raise AssertionError("\n".join([head, *complaints, *_other_groups(broker, group_id)]))
+
+
+# --- reasons -----------------------------------------------------------------------------------
+
+
+def _not_compacted(broker: Broker, tp: TopicPartition) -> Iterator[str]:
+    log = broker.log(*tp)
+    by_key = records_by_key(broker, *tp)
+    by_key.pop(None, None)
+    several = {}
+    for key, records in by_key.items():
+        winner = _winner(log, records)
+        losers = [r for r in records if r is not winner and not _stays_as_last(log, r)]
+        if losers:
+            several[key] = records, winner
+    if not several:
+        return
+    yield f"{tp} is not compacted: {len(several)} of {len(by_key)} keys with several records"
+    for key, (records, winner) in list(several.items())[:KEYS_SHOWN]:
+        offsets = ", ".join(str(record.offset) for record in records)
+        yield f"  key {bytes_text(key)}: offsets {offsets}; {winner.offset} is to stay"
+    if len(several) > KEYS_SHOWN:
+        yield f"  … and {len(several) - KEYS_SHOWN} more"
+    yield from _what_keeps_cleaning_off(broker, tp)
+
+
+def _not_gone(broker: Broker, tp: TopicPartition, key: bytes) -> Iterator[str]:
+    log = broker.log(*tp)
+    horizons = {
+        record.offset: batch.header.delete_horizon_ms
+        for batch, record in log.reader.records(log.log_start_offset)
+        if record.key == key
+    }
+    records = list(broker.read(*tp, key=key))
+    if not records:
+        return
+    winner = _winner(log, records)
+    now_ms = broker.clock.now_ms()
+    for record in records:
+        horizon_ms = horizons.get(record.offset)
+        if record is not winner:
+            why = f"offset {winner.offset} replaces it at the next cleaning"
+        elif record.value is not None:
+            why = "no tombstone follows it"
+        elif horizon_ms is None:
+            why = (
+                "no cleaning has seen it yet: it may go delete.retention.ms "
+                f"({log.config.delete_retention_ms} ms) after the first that does"
+            )
+        elif horizon_ms > now_ms:
+            why = f"it may go from {time_text(horizon_ms)} on; it is {time_text(now_ms)}"
+        else:
+            why = f"the next cleaning removes it: its time came at {time_text(horizon_ms)}"
+        yield f"  {tp} {record_text(record)}: {why}"
+    yield from _what_keeps_cleaning_off(broker, tp)
+
+
+def _what_keeps_cleaning_off(broker: Broker, tp: TopicPartition) -> Iterator[str]:
+    for partition in broker.explain(*tp).partitions:
+        if partition.will_clean:
+            yield f"  {tp} is due for cleaning, which was not run: broker.clean({tp.topic!r})"
+        for gate in partition.gates:
+            if gate.gate == partition.binding:
+                yield f"  cleaning waits for {gate.gate}: {gate.text}"
+                if gate.gate in _FORCED:
+                    yield f"  broker.clean({tp.topic!r}, force=True, roll=True) does not wait"
+
+
+def _winner(log: Log, records: list[ConsumerRecord]) -> ConsumerRecord:
+    """Return the record that compaction keeps, of those of one key in a partition."""
+    from logstore.cleaner.strategy import Strategy
+
+    order_of = Strategy.of(log.config).order_of
+    return max(records, key=lambda each: order_of(each.offset, each.timestamp, each.headers))
+
+
+def _stays_as_last(log: Log, record: ConsumerRecord) -> bool:
+    from logstore.cleaner.strategy import Strategy
+
+    return Strategy.of(log.config).has_versions and record.offset == log.log_end_offset - 1
+
+
+def _other_groups(broker: Broker, group_id: str) -> Iterator[str]:
+    known = [group.group_id for group in broker.groups.list_groups()]
+    if group_id not in known:
+        nearest = get_close_matches(group_id, known, 1)
+        hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
+        yield f"  there is no group {group_id!r}{hint}"
+
+
+def _offset_text(offset: int | None) -> str:
+    return "nothing" if offset is None else str(offset)
+
+
+def _check_bytes(key: object) -> None:
+    if not isinstance(key, bytes):
+        raise TypeError(f"a key is bytes, as in the log, not {key!r}")
