@@ -9,7 +9,7 @@ and so are these.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from logstore.broker import admin
@@ -17,6 +17,7 @@ from logstore.broker.client_config import NETWORK_CONFIGS, check_names
 from logstore.broker.reports import OffsetAndTimestamp
 from logstore.config.broker_keys import BROKER_KEYS
 from logstore.config.keys import render
+from logstore.config.operations import Operation, applied_operations
 from logstore.config.overrides import altered_overrides, describe
 from logstore.config.topic_keys import TOPIC_KEYS
 from logstore.errors import (
@@ -70,9 +71,6 @@ SOURCES = {
     "default": "DEFAULT_CONFIG",
 }
 MODIFIED = ("DYNAMIC_TOPIC_CONFIG", "DYNAMIC_BROKER_CONFIG")
-
-_SET, _DELETE, _APPEND, _SUBTRACT = range(4)
-_OPERATIONS = {"SET": _SET, "DELETE": _DELETE, "APPEND": _APPEND, "SUBTRACT": _SUBTRACT}
 
 _GROUP_ERRORS: dict[str, type[LogStoreError]] = {
     kind.kafka_error: kind for kind in (GroupIdNotFoundError, NonEmptyGroupError)
@@ -337,7 +335,7 @@ class AdminClient:
         for resource in config_resources:
             kind, name = _resource(resource)
             keys = resource.configs or self._modified(kind, name)
-            configs = dict.fromkeys(keys, (_DELETE, None))
+            configs = dict.fromkeys(keys, (Operation.DELETE, None))
             resources.append(ConfigResource(kind, name, configs))
         return self.alter_configs(resources, validate_only=validate_only)
 
@@ -672,7 +670,8 @@ class AdminClient:
         if not isinstance(configs, Mapping):
             raise InvalidConfigurationError(f"configs are a mapping, not {configs!r}")
         topic = self._manager.catalog.topic(name)
-        values, unset = _operations(configs, topic.configs, self._configs_of(kind, name))
+        now = {key: row["value"] for key, row in self._configs_of(kind, name).items()}
+        values, unset = applied_operations(_operations(configs), TOPIC_KEYS, now)
         if validate_only:
             altered_overrides(topic.configs, values, unset, self._manager.broker_config)
         else:
@@ -785,32 +784,17 @@ def _is_wanted(row: Mapping[str, Any], config_filter: str) -> bool:
     return bool(wanted[name])
 
 
-def _operations(
-    configs: Mapping[str, Any], own: Mapping[str, str], rows: Mapping[str, Mapping[str, Any]]
-) -> tuple[dict[str, Any], list[str]]:
-    """Return the values to set and the keys to unset; lists are appended to as they are now."""
-    values: dict[str, Any] = {}
-    unset = []
+def _operations(configs: Mapping[str, Any]) -> Iterator[tuple[str, Operation, Any]]:
+    """Yield key, operation and value of what is given as `value` or `(operation, value)`."""
     for key, given in configs.items():
-        operation, value = given if isinstance(given, tuple) else (_SET, given)
-        if isinstance(operation, str):
-            operation = _OPERATIONS.get(operation.upper())
-        if operation == _SET:
-            values[key] = value
-        elif operation == _DELETE:
-            unset.append(key)
-        elif operation in (_APPEND, _SUBTRACT):
-            if key not in rows or rows[key]["config_type"] != "LIST":
-                raise InvalidConfigurationError(f"{key} is no list, which APPEND would add to")
-            now = [each for each in own.get(key, rows[key]["value"]).split(",") if each]
-            changed = [each for each in str(value).split(",") if each]
-            left = [each for each in now if each not in changed]
-            values[key] = ",".join([*left, *changed] if operation == _APPEND else left)
-        else:
+        name, value = given if isinstance(given, tuple) else (Operation.SET, given)
+        try:
+            operation = Operation[name.upper()] if isinstance(name, str) else Operation(name)
+        except (KeyError, ValueError) as error:
             raise InvalidConfigurationError(
-                f"{key}: an operation is one of {', '.join(_OPERATIONS)}, not {given!r}"
-            )
-    return values, unset
+                f"{key}: an operation is one of {', '.join(Operation.__members__)}, not {given!r}"
+            ) from error
+        yield key, operation, value
 
 
 def _filter(given: Iterable[Any] | None) -> list[str]:

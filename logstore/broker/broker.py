@@ -738,6 +738,7 @@ class Broker(Generic[ClockT]):
             self.manager,
             self.groups,
             self.coordinator,
+            self.alter_broker_configs,
             host=host,
             port=port,
             users=sasl,

@@ -1,1 +1,543 @@
-"""The APIs of topics, partitions and log directories."""
+"""The APIs of topics, partitions and log directories.
+
+What a cluster of one answers: every replica is on the only broker, and no leader can move.
+Source: Kafka's ReplicationControlManager, ControllerApis, KafkaApis and ReplicaManager, 3.9.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from logstore.config.overrides import altered_overrides, describe
+from logstore.errors import (
+    KAFKA_CODES,
+    InvalidTopicError,
+    LogStoreError,
+    TopicAlreadyExistsError,
+    UnknownTopicOrPartitionError,
+)
+from logstore.messages.schema import ZERO_UUID
+from logstore.messages.types import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+from logstore.names import INTERNAL_COMPACTED_TOPICS, validate_topic_name
+from logstore.types import BROKER_ID, DEFAULT_PARTITIONS, NO_OFFSET, TopicPartition
+from logstore.wire.configs import SOURCES
+from logstore.wire.refusal import Refusal, code_of, message_of
+from logstore.wire.registry import Where, handles
+
+if TYPE_CHECKING:
+    from logstore.log.log import Log
+    from logstore.wire.session import Session
+
+_BROKERS_DEFAULT = -1
+_CONFIGS_SINCE = 5
+
+
+# -- topics --------------------------------------------------------------------------------------
+
+CreatedTopic = CreateTopicsResponse.CreatableTopicResult
+
+
+@handles("CreateTopics")
+def create_topics(request: CreateTopicsRequest, session: Session) -> CreateTopicsResponse:
+    """Create topics; one that is refused keeps from no other."""
+    asked = Counter(topic.name for topic in request.topics)
+    may_create_any = session.allows("create", "cluster")
+    results = []
+    for topic in {each.name: each for each in request.topics}.values():
+        try:
+            if asked[topic.name] > 1:
+                raise Refusal("INVALID_REQUEST", "Duplicate topic name.")
+            if not (may_create_any or session.allows("create", "topic", topic.name)):
+                raise Refusal("TOPIC_AUTHORIZATION_FAILED", "Authorization failed.")
+            results.append(_create(topic, session, validate_only=request.validate_only))
+        except LogStoreError as error:
+            created = CreatedTopic(name=topic.name, configs=[])
+            created.error_code, created.error_message = code_of(error), message_of(error)
+            results.append(created)
+    return CreateTopicsResponse(topics=results)
+
+
+def _create(
+    topic: CreateTopicsRequest.CreatableTopic, session: Session, *, validate_only: bool
+) -> CreatedTopic:
+    manager = session.service.manager
+    try:
+        validate_topic_name(topic.name)
+    except InvalidTopicError as error:
+        raise Refusal("INVALID_TOPIC_EXCEPTION", str(error)) from error
+    if topic.name in {each.name for each in manager.catalog.topics() if not each.adopted}:
+        raise Refusal("TOPIC_ALREADY_EXISTS", f"Topic '{topic.name}' already exists.")
+    count = _partition_count(topic)
+    configs = {each.name: each.value for each in topic.configs}
+    for name, value in configs.items():
+        if value is None:
+            raise Refusal("INVALID_CONFIG", f"Null value not supported for topic configs: {name}")
+    overrides, _ = altered_overrides({}, configs, (), manager.broker_config)
+    topic_id = ZERO_UUID
+    if not validate_only:
+        try:
+            topic_id = manager.topics.create(topic.name, count, overrides).id or ZERO_UUID
+        except TopicAlreadyExistsError as error:  # another client was faster
+            message = f"Topic '{topic.name}' already exists."
+            raise Refusal("TOPIC_ALREADY_EXISTS", message) from error
+    created = CreatedTopic(
+        name=topic.name,
+        topic_id=topic_id,
+        error_message=None,
+        num_partitions=count,
+        replication_factor=1,
+        configs=[],
+    )
+    if session.version < _CONFIGS_SINCE:
+        return created
+    if not session.allows("describe_configs", "topic", topic.name):
+        created.topic_config_error_code = KAFKA_CODES["TOPIC_AUTHORIZATION_FAILED"]
+        created.num_partitions = created.replication_factor = -1
+        created.configs = None
+        return created
+    created.configs = [
+        CreateTopicsResponse.CreatableTopicConfigs(
+            name=key, value=row.value, config_source=SOURCES[row.origin]
+        )
+        for key, row in describe(overrides, manager.broker_config).items()
+    ]
+    return created
+
+
+def _partition_count(topic: CreateTopicsRequest.CreatableTopic) -> int:
+    """Return how many partitions a new topic gets, if the only broker can have them."""
+    if topic.assignments:
+        if topic.replication_factor != _BROKERS_DEFAULT:
+            raise Refusal(
+                "INVALID_REQUEST",
+                "A manual partition assignment was specified, but replication factor was not set"
+                " to -1.",
+            )
+        if topic.num_partitions != _BROKERS_DEFAULT:
+            raise Refusal(
+                "INVALID_REQUEST",
+                "A manual partition assignment was specified, but numPartitions was not set to -1.",
+            )
+        numbers = [each.partition_index for each in topic.assignments]
+        if len(set(numbers)) < len(numbers):
+            raise Refusal("INVALID_REPLICA_ASSIGNMENT", "Found multiple manual assignments.")
+        for each in topic.assignments:
+            check_replicas(each.broker_ids)
+        if sorted(numbers) != list(range(len(numbers))):
+            raise Refusal(
+                "INVALID_REPLICA_ASSIGNMENT",
+                "partitions should be a consecutive 0-based integer sequence",
+            )
+        return len(numbers)
+    if topic.replication_factor < _BROKERS_DEFAULT or topic.replication_factor == 0:
+        raise Refusal(
+            "INVALID_REPLICATION_FACTOR",
+            "Replication factor must be larger than 0, or -1 to use the default value.",
+        )
+    if topic.num_partitions < _BROKERS_DEFAULT or topic.num_partitions == 0:
+        raise Refusal(
+            "INVALID_PARTITIONS",
+            "Number of partitions was set to an invalid non-positive value.",
+        )
+    if topic.replication_factor > 1:
+        raise Refusal(
+            "INVALID_REPLICATION_FACTOR",
+            f"Unable to replicate the partition {topic.replication_factor} time(s): The target"
+            f" replication factor of {topic.replication_factor} cannot be reached because only 1"
+            " broker(s) are registered.",
+        )
+    return DEFAULT_PARTITIONS if topic.num_partitions == _BROKERS_DEFAULT else topic.num_partitions
+
+
+def check_replicas(broker_ids: Sequence[int]) -> None:
+    """Refuse replicas elsewhere than on the only broker."""
+    if not broker_ids:
+        raise Refusal(
+            "INVALID_REPLICA_ASSIGNMENT",
+            "The manual partition assignment includes an empty replica list.",
+        )
+    for broker_id in broker_ids:
+        if broker_id != BROKER_ID:
+            raise Refusal(
+                "INVALID_REPLICA_ASSIGNMENT",
+                f"The manual partition assignment includes broker {broker_id}, but no such broker"
+                " is registered.",
+            )
+    if len(broker_ids) > 1:
+        raise Refusal(
+            "INVALID_REPLICA_ASSIGNMENT",
+            f"The manual partition assignment includes the broker {BROKER_ID} more than once.",
+        )
+
+
+DeletedTopic = DeleteTopicsResponse.DeletableTopicResult
+
+
+@handles("DeleteTopics")
+def delete_topics(request: DeleteTopicsRequest, session: Session) -> DeleteTopicsResponse:
+    """Delete topics by name, or from version 6 on by id."""
+    asked = Counter(
+        [
+            *((name, ZERO_UUID) for name in request.topic_names),
+            *((each.name, each.topic_id) for each in request.topics),
+        ]
+    )
+    results = []
+    for name, topic_id in asked:
+        result = DeletedTopic(name=name, topic_id=topic_id)
+        try:
+            if asked[name, topic_id] > 1:
+                raise Refusal("INVALID_REQUEST", "Duplicate topic name.")
+            _delete(result, session)
+        except LogStoreError as error:
+            result.error_code, result.error_message = code_of(error), message_of(error)
+        results.append(result)
+    return DeleteTopicsResponse(responses=results)
+
+
+def _delete(asked: DeletedTopic, session: Session) -> None:
+    """Delete a topic; its name and id stand in the answer as far as the client may know them."""
+    name = asked.name
+    if asked.topic_id != ZERO_UUID:
+        if name is not None:
+            raise Refusal("INVALID_REQUEST", "You may not specify both topic name and topic id.")
+        name = session.service.topic_of_id(asked.topic_id)
+        if name is None:
+            raise Refusal("UNKNOWN_TOPIC_ID", "This server does not host this topic ID.")
+    elif name is None:
+        raise Refusal("INVALID_REQUEST", "Neither topic name nor id were specified.")
+    may_describe = session.allows("describe", "topic", name)
+    if not session.allows("delete", "topic", name):
+        if may_describe:
+            asked.name = name
+        raise Refusal("TOPIC_AUTHORIZATION_FAILED", "Topic authorization failed.")
+    manager = session.service.manager
+    try:
+        topic_id = manager.catalog.topic(name).id or ZERO_UUID
+    except UnknownTopicOrPartitionError as error:
+        message = "This server does not host this topic-partition."
+        raise Refusal("UNKNOWN_TOPIC_OR_PARTITION", message) from error
+    asked.name, asked.topic_id = name, topic_id
+    manager.topics.delete(name)
+
+
+@handles("CreatePartitions")
+def create_partitions(
+    request: CreatePartitionsRequest, session: Session
+) -> CreatePartitionsResponse:
+    """Let topics have more partitions."""
+    asked = Counter(topic.name for topic in request.topics)
+    results = []
+    for topic in {each.name: each for each in request.topics}.values():
+        result = CreatePartitionsResponse.CreatePartitionsTopicResult(name=topic.name)
+        try:
+            if asked[topic.name] > 1:
+                raise Refusal("INVALID_REQUEST", "Duplicate topic name.")
+            if not session.allows("alter", "topic", topic.name):
+                raise Refusal("TOPIC_AUTHORIZATION_FAILED", None)
+            _grow(topic, session, validate_only=request.validate_only)
+        except LogStoreError as error:
+            result.error_code, result.error_message = code_of(error), message_of(error)
+        results.append(result)
+    return CreatePartitionsResponse(results=results)
+
+
+def _grow(
+    topic: CreatePartitionsRequest.CreatePartitionsTopic, session: Session, *, validate_only: bool
+) -> None:
+    manager = session.service.manager
+    try:
+        now = len(manager.catalog.topic(topic.name).partitions)
+    except UnknownTopicOrPartitionError as error:
+        raise Refusal("UNKNOWN_TOPIC_OR_PARTITION", None) from error
+    if topic.count == now:
+        raise Refusal("INVALID_PARTITIONS", f"Topic already has {now} partition(s).")
+    if topic.count < now:
+        raise Refusal(
+            "INVALID_PARTITIONS",
+            f"The topic {topic.name} currently has {now} partition(s); {topic.count} would not be"
+            " an increase.",
+        )
+    if topic.assignments is not None:
+        if len(topic.assignments) != topic.count - now:
+            raise Refusal(
+                "INVALID_REPLICA_ASSIGNMENT",
+                f"Attempted to add {topic.count - now} additional partition(s), but only"
+                f" {len(topic.assignments)} assignment(s) were specified.",
+            )
+        for assignment in topic.assignments:
+            check_replicas(assignment.broker_ids)
+    if not validate_only:
+        manager.topics.create_partitions(topic.name, topic.count)
+
+
+# -- records, producers --------------------------------------------------------------------------
+
+
+@handles("DeleteRecords")
+def delete_records(request: DeleteRecordsRequest, session: Session) -> DeleteRecordsResponse:
+    """Delete the records below an offset in each partition (KIP-107)."""
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsResponse.DeleteRecordsTopicResult(
+                name=topic.name,
+                partitions=[
+                    _deleted(TopicPartition(topic.name, each.partition_index), each.offset, session)
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _deleted(
+    tp: TopicPartition, before_offset: int, session: Session
+) -> DeleteRecordsResponse.DeleteRecordsPartitionResult:
+    result = DeleteRecordsResponse.DeleteRecordsPartitionResult(
+        partition_index=tp.partition, low_watermark=NO_OFFSET
+    )
+    try:
+        if not session.allows("delete", "topic", tp.topic):
+            raise Refusal("TOPIC_AUTHORIZATION_FAILED")
+        if tp.topic in INTERNAL_COMPACTED_TOPICS:
+            raise Refusal("INVALID_TOPIC_EXCEPTION")
+        result.low_watermark = session.service.manager.delete_records(tp, before_offset)
+    except LogStoreError as error:
+        result.error_code = code_of(error)
+    return result
+
+
+@handles("DescribeProducers")
+def describe_producers(
+    request: DescribeProducersRequest, session: Session
+) -> DescribeProducersResponse:
+    """Tell what each partition knows of its producers (KIP-664)."""
+    return DescribeProducersResponse(
+        topics=[
+            DescribeProducersResponse.TopicResponse(
+                name=topic.name,
+                partitions=[
+                    _producers_of(TopicPartition(topic.name, number), session)
+                    for number in topic.partition_indexes
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _producers_of(
+    tp: TopicPartition, session: Session
+) -> DescribeProducersResponse.PartitionResponse:
+    result = DescribeProducersResponse.PartitionResponse(partition_index=tp.partition)
+    try:
+        if not session.allows("read", "topic", tp.topic):
+            raise Refusal("TOPIC_AUTHORIZATION_FAILED")
+        log = session.service.manager.log(tp)
+        with log.lock:
+            entries = log.producer_state.entries()
+        result.active_producers = [
+            DescribeProducersResponse.ProducerState(
+                producer_id=entry.producer_id,
+                producer_epoch=entry.producer_epoch,
+                last_sequence=entry.last_sequence,
+                last_timestamp=entry.last_timestamp,
+                coordinator_epoch=entry.coordinator_epoch,
+                current_txn_start_offset=NO_OFFSET
+                if entry.current_txn_first_offset is None
+                else entry.current_txn_first_offset,
+            )
+            for entry in entries
+        ]
+    except LogStoreError as error:
+        result.error_code, result.error_message = code_of(error), message_of(error)
+    return result
+
+
+# -- log directories -----------------------------------------------------------------------------
+
+
+@handles("DescribeLogDirs")
+def describe_log_dirs(request: DescribeLogDirsRequest, session: Session) -> DescribeLogDirsResponse:
+    """Tell the data directories, and the bytes of each partition in them."""
+    if not session.allows("describe", "cluster"):
+        code = KAFKA_CODES["CLUSTER_AUTHORIZATION_FAILED"] if session.version >= 3 else 0
+        return DescribeLogDirsResponse(error_code=code)
+    manager = session.service.manager
+    wanted = (
+        None
+        if request.topics is None
+        else {TopicPartition(each.topic, n) for each in request.topics for n in each.partitions}
+    )
+    results = []
+    for directory in manager.directories:
+        result = DescribeLogDirsResponse.DescribeLogDirsResult(log_dir=directory.path)
+        results.append(result)
+        if not directory.is_online:
+            result.error_code = KAFKA_CODES["KAFKA_STORAGE_ERROR"]
+            continue
+        topics: dict[str, DescribeLogDirsResponse.DescribeLogDirsTopic] = {}
+        for tp in sorted(directory.partitions):
+            if wanted is not None and tp not in wanted:
+                continue
+            try:
+                size = manager.log(tp).size_bytes
+            except LogStoreError:  # deleted meanwhile
+                continue
+            topic = topics.setdefault(
+                tp.topic, DescribeLogDirsResponse.DescribeLogDirsTopic(name=tp.topic)
+            )
+            topic.partitions.append(
+                DescribeLogDirsResponse.DescribeLogDirsPartition(
+                    partition_index=tp.partition, partition_size=size
+                )
+            )
+        result.topics = list(topics.values())
+    return DescribeLogDirsResponse(results=results)
+
+
+@handles("AlterReplicaLogDirs", Where.APART)
+def alter_replica_log_dirs(
+    request: AlterReplicaLogDirsRequest, session: Session
+) -> AlterReplicaLogDirsResponse:
+    """Move partitions to other data directories; answered when they are there."""
+    is_allowed = session.allows("alter", "cluster")
+    results: dict[str, AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult] = {}
+    for directory in request.dirs:
+        for topic in directory.topics:
+            for number in topic.partitions:
+                code = 0
+                try:
+                    if not is_allowed:
+                        raise Refusal("CLUSTER_AUTHORIZATION_FAILED")
+                    tp = TopicPartition(topic.name, number)
+                    session.service.manager.registry.move_partition(tp, directory.path)
+                except LogStoreError as error:
+                    code = code_of(error)
+                result = results.setdefault(
+                    topic.name,
+                    AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult(
+                        topic_name=topic.name
+                    ),
+                )
+                result.partitions.append(
+                    AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult(
+                        partition_index=number, error_code=code
+                    )
+                )
+    return AlterReplicaLogDirsResponse(results=list(results.values()))
+
+
+# -- leaders and replicas that cannot move -------------------------------------------------------
+
+
+def _partitions(asked: Iterable[Any] | None, session: Session) -> dict[str, list[int]]:
+    """Return the partitions that are asked for by topic, all if that is None."""
+    if asked is not None:
+        found: dict[str, list[int]] = {}
+        for topic in asked:
+            numbers = topic.partitions
+            found.setdefault(topic.topic, []).extend(numbers)
+        return found
+    catalog = session.service.manager.catalog
+    return {topic.name: list(topic.partitions) for topic in catalog.topics()}
+
+
+def _log_of(topic: str, number: int, session: Session) -> Log:
+    try:
+        return session.service.manager.log(TopicPartition(topic, number))
+    except UnknownTopicOrPartitionError as error:
+        raise Refusal(
+            "UNKNOWN_TOPIC_OR_PARTITION", "This server does not host this topic-partition."
+        ) from error
+
+
+@handles("ElectLeaders")
+def elect_leaders(request: ElectLeadersRequest, session: Session) -> ElectLeadersResponse:
+    """Answer that the only replica is the leader already; of all partitions, that is no news."""
+    if not session.allows("alter", "cluster"):
+        return ElectLeadersResponse(error_code=KAFKA_CODES["CLUSTER_AUTHORIZATION_FAILED"])
+    if request.topic_partitions is None:
+        return ElectLeadersResponse()
+    results = []
+    for topic, numbers in _partitions(request.topic_partitions, session).items():
+        found = []
+        for number in numbers:
+            result = ElectLeadersResponse.PartitionResult(partition_id=number)
+            try:
+                _log_of(topic, number, session)
+                raise Refusal(
+                    "ELECTION_NOT_NEEDED", "Leader election not needed for topic partition."
+                )
+            except LogStoreError as error:
+                result.error_code, result.error_message = code_of(error), message_of(error)
+            found.append(result)
+        results.append(
+            ElectLeadersResponse.ReplicaElectionResult(topic=topic, partition_result=found)
+        )
+    return ElectLeadersResponse(replica_election_results=results)
+
+
+@handles("AlterPartitionReassignments")
+def alter_partition_reassignments(
+    request: AlterPartitionReassignmentsRequest, session: Session
+) -> AlterPartitionReassignmentsResponse:
+    """Take reassignments to where the replicas are already; refuse all others."""
+    if not session.allows("alter", "cluster"):
+        code = KAFKA_CODES["CLUSTER_AUTHORIZATION_FAILED"]
+        return AlterPartitionReassignmentsResponse(error_code=code, error_message=None)
+    topics = []
+    for topic in request.topics:
+        found = []
+        for partition in topic.partitions:
+            result = AlterPartitionReassignmentsResponse.ReassignablePartitionResponse(
+                partition_index=partition.partition_index, error_message=None
+            )
+            try:
+                _log_of(topic.name, partition.partition_index, session)
+                if partition.replicas is None:
+                    raise Refusal("NO_REASSIGNMENT_IN_PROGRESS", None)
+                check_replicas(partition.replicas)
+            except LogStoreError as error:
+                result.error_code, result.error_message = code_of(error), message_of(error)
+            found.append(result)
+        topics.append(
+            AlterPartitionReassignmentsResponse.ReassignableTopicResponse(
+                name=topic.name, partitions=found
+            )
+        )
+    return AlterPartitionReassignmentsResponse(responses=topics, error_message=None)
+
+
+@handles("ListPartitionReassignments")
+def list_partition_reassignments(
+    request: ListPartitionReassignmentsRequest, session: Session
+) -> ListPartitionReassignmentsResponse:
+    """Answer that there are none."""
+    allowed = session.allows("describe", "cluster")
+    code = 0 if allowed else KAFKA_CODES["CLUSTER_AUTHORIZATION_FAILED"]
+    return ListPartitionReassignmentsResponse(error_code=code, error_message=None)

@@ -21,6 +21,10 @@ from logstore.messages.schema import ZERO_UUID
 from logstore.messages.types import (
     ApiVersionsRequest,
     ApiVersionsResponse,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
     MetadataRequest,
     MetadataResponse,
 )
@@ -180,3 +184,105 @@ def _described_partition(
     except LogStoreError as error:
         described.error_code = error.code
     return described
+
+
+# -- DescribeCluster, DescribeTopicPartitions ----------------------------------------------------
+
+_BROKERS = 1
+"""Endpoint type of brokers; 2 are controllers (KIP-919)."""
+
+_CONTROLLERS = 2
+
+
+@handles("DescribeCluster", Where.LOOP)
+def describe_cluster(request: DescribeClusterRequest, session: Session) -> DescribeClusterResponse:
+    """Tell the cluster: one broker, which is its controller."""
+    response = DescribeClusterResponse(endpoint_type=request.endpoint_type)
+    if request.endpoint_type != _BROKERS:
+        known = request.endpoint_type == _CONTROLLERS
+        response.error_code = KAFKA_CODES[
+            "MISMATCHED_ENDPOINT_TYPE" if known else "UNSUPPORTED_ENDPOINT_TYPE"
+        ]
+        return response
+    host, port = session.address
+    response.cluster_id = CLUSTER_ID
+    response.controller_id = BROKER_ID
+    response.brokers = [
+        DescribeClusterResponse.DescribeClusterBroker(broker_id=BROKER_ID, host=host, port=port)
+    ]
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = (
+            session.operations_on("cluster") if session.allows("describe", "cluster") else 0
+        )
+    return response
+
+
+_PARTITIONS_MAX = 2000
+"""Most partitions in one answer (Kafka's max.request.partition.size.limit)."""
+
+
+@handles("DescribeTopicPartitions")
+def describe_topic_partitions(
+    request: DescribeTopicPartitionsRequest, session: Session
+) -> DescribeTopicPartitionsResponse:
+    """Tell topics with their partitions, by name, in pieces that a cursor connects (KIP-966)."""
+    names = sorted({topic.name for topic in request.topics})
+    if not names:
+        names = [topic.name for topic in session.service.manager.catalog.topics()]
+    is_all = not request.topics
+    first = 0
+    if (cursor := request.cursor) is not None:
+        names = [name for name in names if name >= cursor.topic_name]
+        if names[:1] == [cursor.topic_name]:
+            first = max(0, cursor.partition_index)
+    left = max(1, min(request.response_partition_limit, _PARTITIONS_MAX))
+    response = DescribeTopicPartitionsResponse()
+    for name in names:
+        found = _describe_by_name(name, session)
+        if is_all and found.error_code:
+            continue
+        partitions = [each for each in found.partitions if each.partition_index >= first]
+        first = 0
+        if left == 0 or len(partitions) > left:
+            response.next_cursor = DescribeTopicPartitionsResponse.Cursor(
+                topic_name=name,
+                partition_index=partitions[left].partition_index if partitions else 0,
+            )
+            partitions = partitions[:left]
+            if not partitions:
+                break
+        left -= len(partitions)
+        response.topics.append(
+            DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic(
+                error_code=found.error_code,
+                name=found.name,
+                topic_id=found.topic_id,
+                is_internal=found.is_internal,
+                topic_authorized_operations=found.topic_authorized_operations,
+                partitions=[_with_elr(each) for each in partitions],
+            )
+        )
+        if response.next_cursor is not None:
+            break
+    return response
+
+
+def _describe_by_name(name: str, session: Session) -> DescribedTopic:
+    asked = MetadataRequest.MetadataRequestTopic(name=name)
+    return _described_one(asked, session, may_create=False, with_operations=True)
+
+
+def _with_elr(
+    found: MetadataResponse.MetadataResponsePartition,
+) -> DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition:
+    return DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition(
+        error_code=found.error_code,
+        partition_index=found.partition_index,
+        leader_id=found.leader_id,
+        leader_epoch=found.leader_epoch,
+        replica_nodes=found.replica_nodes,
+        isr_nodes=found.isr_nodes,
+        eligible_leader_replicas=[],
+        last_known_elr=[],
+        offline_replicas=found.offline_replicas,
+    )

@@ -1,1 +1,307 @@
-"""The APIs of configurations: DescribeConfigs, AlterConfigs, IncrementalAlterConfigs."""
+"""The APIs of configurations: DescribeConfigs, AlterConfigs, IncrementalAlterConfigs.
+
+Source: Kafka's ConfigHelper, ConfigAdminManager and ConfigurationControlManager, 3.9.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
+
+from logstore.config.broker_keys import BROKER_KEYS
+from logstore.config.dynamic import RECONFIGURABLE_KEYS, reconfigured
+from logstore.config.keys import ConfigKey, Kind, render
+from logstore.config.operations import Operation, applied_operations
+from logstore.config.overrides import (
+    ORIGIN_BROKER,
+    ORIGIN_DEFAULT,
+    ORIGIN_TOPIC,
+    altered_overrides,
+    describe,
+)
+from logstore.config.topic_keys import TOPIC_KEYS
+from logstore.errors import LogStoreError, UnknownTopicOrPartitionError
+from logstore.messages.types import (
+    AlterConfigsRequest,
+    AlterConfigsResponse,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from logstore.types import BROKER_ID
+from logstore.wire.refusal import Refusal, code_of, message_of
+from logstore.wire.registry import handles
+
+if TYPE_CHECKING:
+    from logstore.config.broker_config import BrokerConfig
+    from logstore.topics.store import Topic
+    from logstore.wire.session import Session
+
+
+class ResourceType(IntEnum):
+    """Things with a configuration, by the protocol's numbers (ConfigResource.Type)."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+
+
+SOURCES = {ORIGIN_TOPIC: 1, ORIGIN_BROKER: 4, ORIGIN_DEFAULT: 5}
+"""Numbers of the protocol for where a value comes from (DescribeConfigsResponse.ConfigSource)."""
+
+_TYPES = {
+    Kind.BOOLEAN: 1,
+    Kind.STRING: 2,
+    Kind.INT: 3,
+    Kind.LONG: 5,
+    Kind.DOUBLE: 6,
+    Kind.LIST: 7,
+}
+"""Numbers of the protocol for types of values (DescribeConfigsResponse.ConfigType)."""
+
+Row = DescribeConfigsResponse.DescribeConfigsResourceResult
+Synonym = DescribeConfigsResponse.DescribeConfigsSynonym
+
+
+@handles("DescribeConfigs")
+def describe_configs(request: DescribeConfigsRequest, session: Session) -> DescribeConfigsResponse:
+    """Tell what is configured, and where it comes from."""
+    results = []
+    for resource in request.resources:
+        result = DescribeConfigsResponse.DescribeConfigsResult(
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+            error_message=None,
+        )
+        try:
+            wanted = set(resource.configuration_keys or ())
+            for row in _rows(resource.resource_type, resource.resource_name, session):
+                if wanted and row.name not in wanted:
+                    continue
+                if not request.include_synonyms:
+                    row.synonyms = []
+                if not request.include_documentation:
+                    row.documentation = None
+                result.configs.append(row)
+        except LogStoreError as error:
+            result.error_code, result.error_message = code_of(error), message_of(error)
+        results.append(result)
+    return DescribeConfigsResponse(results=results)
+
+
+def _rows(kind: int, name: str, session: Session) -> Iterator[Row]:
+    if kind == ResourceType.TOPIC:
+        if not session.allows("describe_configs", "topic", name):
+            raise Refusal("TOPIC_AUTHORIZATION_FAILED", "Topic authorization failed.")
+        return _topic_rows(_topic(name, session), session)
+    if kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
+        if not session.allows("describe_configs", "cluster"):
+            raise Refusal("CLUSTER_AUTHORIZATION_FAILED", "Cluster authorization failed.")
+        is_default = _check_broker(kind, name)
+        if kind == ResourceType.BROKER_LOGGER or is_default:
+            return iter(())  # no logger of Kafka's names, and no setting of all brokers
+        return _broker_rows(session.service.manager.broker_config)
+    raise Refusal("INVALID_REQUEST", f"Unsupported resource type: {kind}")
+
+
+def _topic(name: str, session: Session) -> Topic:
+    try:
+        return session.service.manager.catalog.topic(name)
+    except UnknownTopicOrPartitionError as error:
+        raise Refusal(
+            "UNKNOWN_TOPIC_OR_PARTITION", f"The topic '{name}' does not exist."
+        ) from error
+
+
+def _check_broker(kind: int, name: str) -> bool:
+    """Refuse other brokers; return whether the settings of all brokers are meant."""
+    if name == "" and kind == ResourceType.BROKER:
+        return True
+    if name != str(BROKER_ID):
+        raise Refusal(
+            "INVALID_REQUEST",
+            f"Unexpected broker id, expected {BROKER_ID} or empty string, but received {name}",
+        )
+    return False
+
+
+def _topic_rows(topic: Topic, session: Session) -> Iterator[Row]:
+    manager = session.service.manager
+    config = manager.broker_config
+    for key, found in describe(manager.catalog.overrides(topic.name), config).items():
+        row = TOPIC_KEYS[key]
+        synonyms = []
+        if found.origin == ORIGIN_TOPIC:
+            synonyms.append(Synonym(name=key, value=found.value, source=SOURCES[ORIGIN_TOPIC]))
+        synonyms += _broker_synonyms(row, config)
+        yield _row(row, found.value, SOURCES[found.origin], synonyms)
+
+
+def _broker_synonyms(row: ConfigKey, config: BrokerConfig) -> Iterator[Synonym]:
+    set_by = config.topic_defaults.get(row.key)
+    if set_by is not None:
+        yield Synonym(
+            name=set_by.broker_key, value=render(set_by.value), source=SOURCES[ORIGIN_BROKER]
+        )
+    for synonym in row.synonyms[:1]:
+        yield Synonym(name=synonym.key, value=render(row.default), source=SOURCES[ORIGIN_DEFAULT])
+
+
+def _broker_rows(config: BrokerConfig) -> Iterator[Row]:
+    for key, row in BROKER_KEYS.items():
+        value = getattr(config, row.attribute, None)
+        if value is not None:
+            origin = ORIGIN_DEFAULT if value == row.default else ORIGIN_BROKER
+            synonyms = [Synonym(name=key, value=render(value), source=SOURCES[origin])]
+            yield _row(row, render(value), SOURCES[origin], synonyms, read_only=_is_fixed(key))
+    for topic_row in TOPIC_KEYS.values():
+        synonyms = list(_broker_synonyms(topic_row, config))
+        if synonyms:
+            first = synonyms[0]
+            broker_row = topic_row._replace(key=first.name)
+            fixed = _is_fixed(first.name)
+            yield _row(broker_row, first.value or "", first.source, synonyms, read_only=fixed)
+
+
+def _is_fixed(key: str) -> bool:
+    return key not in RECONFIGURABLE_KEYS
+
+
+def _row(
+    key: ConfigKey, value: str, source: int, synonyms: list[Synonym], *, read_only: bool = False
+) -> Row:
+    return Row(
+        name=key.key,
+        value=value,
+        read_only=read_only,
+        config_source=source,
+        synonyms=synonyms,
+        config_type=_TYPES[key.kind],
+        documentation=key.doc,
+    )
+
+
+# -- changes -------------------------------------------------------------------------------------
+
+
+@handles("AlterConfigs")
+def alter_configs(request: AlterConfigsRequest, session: Session) -> AlterConfigsResponse:
+    """Replace configurations: what is not named goes back to its default."""
+
+    def operations(
+        resource: AlterConfigsRequest.AlterConfigsResource, own: Mapping[str, str]
+    ) -> Iterator[tuple[str, Operation, object]]:
+        given = {each.name: each.value for each in resource.configs}
+        for key, value in given.items():
+            if value is None:
+                raise Refusal("INVALID_REQUEST", f"Null value not supported for : {key}")
+            yield key, Operation.SET, value
+        for key in own:
+            if key not in given:
+                yield key, Operation.DELETE, None
+
+    return AlterConfigsResponse(
+        responses=_altered(request, session, operations, AlterConfigsResponse)
+    )
+
+
+@handles("IncrementalAlterConfigs")
+def incremental_alter_configs(
+    request: IncrementalAlterConfigsRequest, session: Session
+) -> IncrementalAlterConfigsResponse:
+    """Change single keys (KIP-339)."""
+
+    def operations(
+        resource: IncrementalAlterConfigsRequest.AlterConfigsResource, own: Mapping[str, str]
+    ) -> Iterator[tuple[str, Operation, object]]:
+        counts = Counter(each.name for each in resource.configs)
+        twice = sorted(name for name, count in counts.items() if count > 1)
+        if twice:
+            raise Refusal(
+                "INVALID_REQUEST", f"Error due to duplicate config keys : {','.join(twice)}"
+            )
+        for each in resource.configs:
+            try:
+                operation = Operation(each.config_operation)
+            except ValueError as error:
+                text = f"Unknown operation type {each.config_operation}"
+                raise Refusal("INVALID_REQUEST", text) from error
+            if each.value is None and operation is not Operation.DELETE:
+                raise Refusal("INVALID_REQUEST", f"Null value not supported for : {each.name}")
+            yield each.name, operation, each.value
+
+    return IncrementalAlterConfigsResponse(
+        responses=_altered(request, session, operations, IncrementalAlterConfigsResponse)
+    )
+
+
+def _altered(
+    request: AlterConfigsRequest | IncrementalAlterConfigsRequest,
+    session: Session,
+    operations: Callable[[Any, Mapping[str, str]], Iterator[tuple[str, Operation, object]]],
+    response: type[AlterConfigsResponse] | type[IncrementalAlterConfigsResponse],
+) -> list[Any]:
+    """Change one resource after another; one that is refused keeps from no other."""
+    counts = Counter((each.resource_type, each.resource_name) for each in request.resources)
+    results = []
+    for resource in request.resources:
+        kind, name = resource.resource_type, resource.resource_name
+        result = response.AlterConfigsResourceResponse(
+            resource_type=kind, resource_name=name, error_message=None
+        )
+        try:
+            if counts[kind, name] > 1:
+                raise Refusal("INVALID_REQUEST", "Each resource must appear at most once.")
+            if kind == ResourceType.TOPIC:
+                _alter_topic(resource, session, operations, validate_only=request.validate_only)
+            elif kind == ResourceType.BROKER:
+                _alter_broker(resource, session, operations, validate_only=request.validate_only)
+            else:
+                raise Refusal("INVALID_REQUEST", f"Unexpected resource type {kind}.")
+        except LogStoreError as error:
+            result.error_code, result.error_message = code_of(error), message_of(error)
+        results.append(result)
+    return results
+
+
+def _alter_topic(
+    resource: Any,  # noqa: ANN401  # that of either request
+    session: Session,
+    operations: Callable[[Any, Mapping[str, str]], Iterator[tuple[str, Operation, object]]],
+    *,
+    validate_only: bool,
+) -> None:
+    name = resource.resource_name
+    if not session.allows("alter_configs", "topic", name):
+        raise Refusal("TOPIC_AUTHORIZATION_FAILED", "Topic authorization failed.")
+    manager = session.service.manager
+    topic = _topic(name, session)
+    now = {key: row.value for key, row in describe(topic.configs, manager.broker_config).items()}
+    values, unset = applied_operations(operations(resource, topic.configs), TOPIC_KEYS, now)
+    if validate_only:
+        altered_overrides(topic.configs, values, unset, manager.broker_config)
+    else:
+        manager.topics.alter(name, values, unset)
+
+
+def _alter_broker(
+    resource: Any,  # noqa: ANN401  # that of either request
+    session: Session,
+    operations: Callable[[Any, Mapping[str, str]], Iterator[tuple[str, Operation, object]]],
+    *,
+    validate_only: bool,
+) -> None:
+    if not session.allows("alter_configs", "cluster"):
+        raise Refusal("CLUSTER_AUTHORIZATION_FAILED", "Cluster authorization failed.")
+    _check_broker(ResourceType.BROKER, resource.resource_name)
+    config = session.service.manager.broker_config
+    now = {row.name: row.value or "" for row in _broker_rows(config)}
+    values, unset = applied_operations(operations(resource, {}), BROKER_KEYS, now)
+    changes = {**values, **dict.fromkeys(unset)}
+    if validate_only:
+        reconfigured(config, changes)
+    else:
+        session.service.reconfigure(changes)

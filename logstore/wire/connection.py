@@ -17,14 +17,12 @@ from typing import TYPE_CHECKING, Any, cast
 from logstore.errors import (
     KAFKA_CODES,
     IllegalStateError,
-    LogStoreError,
     MessageError,
-    UnsupportedFormatError,
 )
 from logstore.messages import Buffer, Message
 from logstore.messages.apis import API_VERSIONS
 from logstore.messages.types import ApiVersionsResponse
-from logstore.wire.frames import LENGTH, Head, parse_body, parse_head, response_frame
+from logstore.wire.frames import LENGTH, Head, NotServed, parse_body, parse_head, response_frame
 from logstore.wire.registry import Handler, Where
 
 if TYPE_CHECKING:
@@ -166,13 +164,11 @@ class Connection(asyncio.Protocol):
                     self._drain_waiter = self._loop.create_future()
                     await self._drain_waiter
                     self._drain_waiter = None
-        except (MessageError, UnsupportedFormatError) as error:
+        except NotServed as error:
             # Kafka: InvalidRequestException, UnsupportedVersionException; the connection ends.
             logger.info("%s: %s", self._session.client_host, error)
         except IllegalStateError:  # the broker is closed, and answers nothing
             pass
-        except LogStoreError as error:
-            logger.warning("%s: %s", self._session.client_host, error)
         except asyncio.CancelledError:
             raise
         except Exception:
@@ -195,19 +191,25 @@ class Connection(asyncio.Protocol):
     async def _answer(self, frame: Buffer) -> None:
         session = self._session
         service = session.service
-        head = parse_head(frame)
+        try:
+            head = parse_head(frame)
+        except MessageError as error:
+            raise NotServed(str(error)) from error
         served = service.versions.get(head.api.name)
         handler = service.handlers.get(head.api.name)
         if served is None or handler is None or not served.first <= head.version <= served.last:
             if head.api.key != API_VERSIONS:
-                raise UnsupportedFormatError(f"{head.api.name} {head.version} is not served")
+                raise NotServed(f"{head.api.name} {head.version} is not served")
             # Who asks does not know yet what we speak: version 0 everybody reads (KIP-511).
             self._send(response_frame(head, _unknown_api_versions(session), 0))
             return
         if not session.is_authenticated and not handler.before_authentication:
             # Kafka: IllegalSaslStateException; the connection ends.
-            raise UnsupportedFormatError(f"{head.api.name} before the authentication")
-        request = parse_body(head, frame)
+            raise NotServed(f"{head.api.name} before the authentication")
+        try:
+            request = parse_body(head, frame)
+        except MessageError as error:
+            raise NotServed(str(error)) from error
         session.client_id = head.client_id
         session.version = head.version
         self._on_request(session, head, request, len(frame))

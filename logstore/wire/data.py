@@ -16,6 +16,7 @@ from logstore.errors import (
     KAFKA_CODES,
     CorruptRecordError,
     InvalidRecordError,
+    InvalidTopicError,
     KafkaStorageError,
     LogStoreError,
     MessageSizeTooLargeError,
@@ -63,6 +64,7 @@ _LEADER_EPOCH_UNKNOWN = -1
 _ACKS = (-1, 0, 1)
 _WITHOUT_LOG_START = (
     UnknownTopicOrPartitionError,
+    InvalidTopicError,
     MessageSizeTooLargeError,
     RecordListTooLargeError,
     CorruptRecordError,
@@ -316,6 +318,8 @@ class _Stand:
         now = _Stand.of(self.logs, self.isolation)
         if now.ends == self.ends:
             return False
+        if len(now.ends) != len(self.ends):
+            return True
         grown = now.size_bytes - self.size_bytes
         is_held_back = self.isolation is Isolation.READ_COMMITTED
         return is_held_back or grown < 0 or grown >= missing

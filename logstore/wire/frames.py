@@ -6,7 +6,7 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from logstore.errors import RequestError, UnsupportedFormatError
+from logstore.errors import RequestError
 from logstore.messages import Buffer, Message, decode_at, encode, size_of
 from logstore.messages.apis import Api, apis
 from logstore.messages.types import RequestHeader
@@ -16,8 +16,8 @@ _START = struct.Struct(">hhi")
 _CORRELATION = struct.Struct(">ii")
 
 
-class UnknownApiError(RequestError):
-    """The frame is of an API that does not exist; Kafka closes the connection."""
+class NotServed(RequestError):
+    """A frame that is no request, or of what is not served; Kafka closes the connection."""
 
 
 class Head(NamedTuple):
@@ -42,16 +42,16 @@ def parse_head(frame: Buffer) -> Head:
 
     Raises
     ------
-    UnknownApiError
+    NotServed
     MessageError
         The frame is too short, or the header no header.
     """
     if len(frame) < _START.size:
-        raise UnknownApiError(f"a frame of {len(frame)} bytes is no request")
+        raise NotServed(f"a frame of {len(frame)} bytes is no request")
     key, version, correlation_id = _START.unpack_from(frame)
     api = apis().get(key)
     if api is None:
-        raise UnknownApiError(f"there is no API {key}")
+        raise NotServed(f"there is no API {key}")
     if version not in api.versions:
         return Head(api, version, correlation_id, None, -1)
     header, body_at = decode_at(RequestHeader, api.request_header_version(version), frame)
@@ -65,11 +65,8 @@ def parse_body(head: Head, frame: Buffer) -> Message:
     ------
     MessageError
         The frame is no such message. Bytes behind it are let pass, as Kafka lets them.
-    UnsupportedFormatError
-        There is no such version.
     """
-    if head.body_at < 0:
-        raise UnsupportedFormatError(f"{head.api.name} has no version {head.version}")
+    assert head.body_at >= 0, "versions that there are not are not served"
     return decode_at(head.api.request, head.version, frame, head.body_at)[0]
 
 

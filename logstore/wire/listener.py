@@ -7,7 +7,7 @@ import logging
 import socket
 import ssl
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, NamedTuple, Self, cast
 
@@ -63,8 +63,8 @@ class Listener:
 
     Parameters
     ----------
-    runtime, manager, groups, transactions
-        The broker's parts.
+    runtime, manager, groups, transactions, reconfigure
+        The broker's parts; see `Service`.
     host : str
         To bind to.
     port : int
@@ -94,6 +94,7 @@ class Listener:
         manager: LogManager,
         groups: GroupCoordinator,
         transactions: TransactionCoordinator,
+        reconfigure: Callable[[Mapping[str, object]], object],
         *,
         host: str = "127.0.0.1",
         port: int = 0,
@@ -124,6 +125,7 @@ class Listener:
             manager,
             groups,
             transactions,
+            reconfigure,
             self._loops,
             limits or Limits(),
             versions=SERVED if versions is None else versions,

@@ -55,6 +55,8 @@ class Service:
     manager : LogManager
     groups : GroupCoordinator
     transactions : TransactionCoordinator
+    reconfigure : callable
+        Changes settings of the broker while it runs: `Broker.alter_broker_configs`.
     loops : LoopThread
         The listener's event loop.
     limits : Limits
@@ -76,6 +78,7 @@ class Service:
         manager: LogManager,
         groups: GroupCoordinator,
         transactions: TransactionCoordinator,
+        reconfigure: Callable[[Mapping[str, object]], object],
         loops: LoopThread,
         limits: Limits,
         *,
@@ -89,6 +92,7 @@ class Service:
         self.manager = manager
         self.groups = groups
         self.transactions = transactions
+        self.reconfigure = reconfigure
         self.loops = loops
         self.limits = limits
         self.versions = versions

@@ -13,12 +13,6 @@ from logstore.wire.limits import Limits
 from tests.support.world.wire import Client, fetch_of
 
 
-@pytest.fixture
-def broker():
-    with Broker() as broker:
-        yield broker
-
-
 def test_api_versions_are_those_of_the_handlers(broker):
     with broker.listen() as listener, Client(listener) as client:
         answer = client.ask(ApiVersionsRequest(), 0)

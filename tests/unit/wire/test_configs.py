@@ -1,0 +1,187 @@
+"""Configurations over the wire: described, replaced, changed key by key."""
+
+import pytest
+
+from logstore.errors import KAFKA_CODES
+from logstore.messages.types import (
+    AlterConfigsRequest,
+    DescribeConfigsRequest,
+    IncrementalAlterConfigsRequest,
+)
+
+TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
+SET, DELETE, APPEND, SUBTRACT = range(4)
+
+
+def name_of(code):
+    return next(name for name, number in KAFKA_CODES.items() if number == code)
+
+
+@pytest.fixture(autouse=True)
+def topic(broker):
+    broker.create_topic("t", configs={"retention.ms": "1000"})
+
+
+def described(client, kind, name, keys=None, version=4, **fields):
+    resource = DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=kind, resource_name=name, configuration_keys=keys
+    )
+    answer = client.ask(DescribeConfigsRequest(resources=[resource], **fields), version)
+    (result,) = answer.results
+    return name_of(result.error_code), {row.name: row for row in result.configs}
+
+
+def changed(client, kind, name, *operations, version=1, **fields):
+    resources = IncrementalAlterConfigsRequest
+    configs = [
+        resources.AlterableConfig(name=key, config_operation=operation, value=value)
+        for key, operation, value in operations
+    ]
+    resource = resources.AlterConfigsResource(
+        resource_type=kind, resource_name=name, configs=configs
+    )
+    (found,) = client.ask(resources(resources=[resource], **fields), version).responses
+    return name_of(found.error_code)
+
+
+@pytest.mark.parametrize("version", range(1, 5))
+def test_values_come_with_where_they_come_from(broker, client, version):
+    broker.alter_broker_configs({"log.cleaner.delete.retention.ms": "5"})
+    error, rows = described(client, TOPIC, "t", version=version)
+    assert error == "NONE"
+    told = {
+        key: (rows[key].value, rows[key].config_source)
+        for key in ("retention.ms", "delete.retention.ms", "segment.ms")
+    }
+    assert told == {
+        "retention.ms": ("1000", 1),
+        "delete.retention.ms": ("5", 4),
+        "segment.ms": ("604800000", 5),
+    }
+    assert not any(row.read_only or row.is_sensitive or row.synonyms for row in rows.values())
+    if version >= 3:
+        kinds = {key: rows[key].config_type for key in ("retention.ms", "cleanup.policy")}
+        assert kinds == {"retention.ms": 5, "cleanup.policy": 7}
+
+
+def test_synonyms_and_documentation_come_if_asked_for(broker, client):
+    broker.alter_broker_configs({"log.retention.ms": "77"})
+    _, rows = described(
+        client, TOPIC, "t", ["retention.ms"], include_synonyms=True, include_documentation=True
+    )
+    assert list(rows) == ["retention.ms"]
+    row = rows["retention.ms"]
+    assert [(each.name, each.value, each.source) for each in row.synonyms] == [
+        ("retention.ms", "1000", 1),
+        ("log.retention.ms", "77", 4),
+        ("log.retention.ms", "604800000", 5),
+    ]
+    assert row.documentation.startswith("Age in ms")
+
+
+def test_the_broker_s_settings_are_told(client):
+    error, rows = described(client, BROKER, "0")
+    assert error == "NONE"
+    assert rows["log.cleaner.threads"].value == "1"
+    assert not rows["log.cleaner.threads"].read_only
+    assert rows["offsets.retention.minutes"].read_only
+    assert rows["log.retention.ms"].value == "604800000"
+    assert described(client, BROKER, "") == ("NONE", {})
+    assert described(client, BROKER_LOGGER, "0") == ("NONE", {})
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "error"),
+    (
+        (TOPIC, "none", "UNKNOWN_TOPIC_OR_PARTITION"),
+        (BROKER, "7", "INVALID_REQUEST"),
+        (BROKER, "x", "INVALID_REQUEST"),
+        (BROKER_LOGGER, "", "INVALID_REQUEST"),
+        (99, "t", "INVALID_REQUEST"),
+    ),
+)
+def test_what_has_no_configuration_is_refused(client, kind, name, error):
+    assert described(client, kind, name) == (error, {})
+    assert changed(client, kind, name or "9", ("segment.ms", SET, "5")) == error
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_a_configuration_is_replaced_as_a_whole(broker, client, version):
+    kinds = AlterConfigsRequest
+
+    def replace(name="t", **configs):
+        rows = [
+            kinds.AlterableConfig(name=key.replace("_", "."), value=value)
+            for key, value in configs.items()
+        ]
+        resource = kinds.AlterConfigsResource(resource_type=TOPIC, resource_name=name, configs=rows)
+        (found,) = client.ask(kinds(resources=[resource]), version).responses
+        return name_of(found.error_code)
+
+    assert replace(segment_ms="7000") == "NONE"
+    assert dict(broker.topic("t").configs) == {"segment.ms": "7000"}
+    assert replace(segment_ms="-7") == "INVALID_CONFIG"
+    assert replace(segment_ms=None) == "INVALID_REQUEST"
+    assert replace("none") == "UNKNOWN_TOPIC_OR_PARTITION"
+    assert dict(broker.topic("t").configs) == {"segment.ms": "7000"}
+
+
+def test_keys_are_changed_one_by_one(broker, client):
+    assert (
+        changed(
+            client,
+            TOPIC,
+            "t",
+            ("segment.ms", SET, "7000"),
+            ("retention.ms", DELETE, None),
+            ("cleanup.policy", APPEND, "compact"),
+        )
+        == "NONE"
+    )
+    assert dict(broker.topic("t").configs) == {
+        "segment.ms": "7000",
+        "cleanup.policy": "delete,compact",
+    }
+    assert changed(client, TOPIC, "t", ("cleanup.policy", SUBTRACT, "delete")) == "NONE"
+    assert broker.topic("t").configs["cleanup.policy"] == "compact"
+
+
+@pytest.mark.parametrize(
+    ("error", "operations"),
+    (
+        ("INVALID_CONFIG", [("segment.ms", SET, "never")]),
+        ("INVALID_CONFIG", [("no.such.key", SET, "1")]),
+        ("INVALID_CONFIG", [("segment.ms", APPEND, "1")]),
+        ("INVALID_REQUEST", [("segment.ms", SET, None)]),
+        ("INVALID_REQUEST", [("segment.ms", 9, "1")]),
+        ("INVALID_REQUEST", [("segment.ms", SET, "1"), ("segment.ms", SET, "2")]),
+    ),
+)
+def test_a_change_that_cannot_be_changes_nothing(broker, client, error, operations):
+    assert changed(client, TOPIC, "t", *operations) == error
+    assert dict(broker.topic("t").configs) == {"retention.ms": "1000"}
+
+
+def test_a_validated_change_is_not_made(broker, client):
+    assert changed(client, TOPIC, "t", ("segment.ms", SET, "5"), validate_only=True) == "NONE"
+    assert (
+        changed(client, BROKER, "0", ("log.cleaner.threads", SET, "2"), validate_only=True)
+        == "NONE"
+    )
+    assert "segment.ms" not in broker.topic("t").configs
+    assert broker.broker_config.log_cleaner_threads == 1
+
+
+def test_settings_of_the_broker_change_while_it_runs(broker, client):
+    assert changed(client, BROKER, "0", ("log.cleaner.threads", SET, "2")) == "NONE"
+    assert broker.broker_config.log_cleaner_threads == 2
+    assert changed(client, BROKER, "", ("log.retention.ms", SET, "5000")) == "NONE"
+    assert described(client, TOPIC, "t")[1]["retention.ms"].value == "1000"
+    assert changed(client, BROKER, "0", ("log.dirs", SET, "/x")) == "INVALID_CONFIG"
+
+
+def test_a_resource_named_twice_is_refused(client):
+    resources = IncrementalAlterConfigsRequest
+    twice = resources.AlterConfigsResource(resource_type=TOPIC, resource_name="t", configs=[])
+    answer = client.ask(resources(resources=[twice, twice]), 1)
+    assert [name_of(each.error_code) for each in answer.responses] == ["INVALID_REQUEST"] * 2
