@@ -334,7 +334,7 @@ def pieces_of(shape: LogShape, number: int) -> Iterator[tuple[int, bytes]]:
 
 
 def make_log(shape: LogShape, data_dir: Path) -> int:
-    """Write the log of a shape into a new data directory, closed in good order; return its bytes.
+    """Write the log of a shape into a new data directory, closed cleanly; return its bytes.
 
     The active segment of each partition holds one record.
     """

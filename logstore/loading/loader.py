@@ -459,7 +459,7 @@ class LogLoader:
         """Verify everything from the recovery point on; after a cut, later segments go."""
         pending = deque(self.segments.from_offset(self.recovery_point))
         logger.info(
-            "%s: not closed in good order; recovering %d segments from offset %d on",
+            "%s: not closed cleanly; recovering %d segments from offset %d on",
             self.directory,
             len(pending),
             self.recovery_point,

@@ -25,7 +25,7 @@ WRITING = (
 
 @pytest.fixture
 def torn(run, data_dir):
-    """Two records in `t`, half a batch behind them, and no sign of a stop in good order."""
+    """Two records in `t`, half a batch behind them, and no sign of a clean stop."""
     run("append", "t", "--create", input=lines({"value": "a"}, {"value": "b"}))
     path = data_dir / "t-0" / f"{0:020}.log"
     with path.open("ab") as file:

@@ -1,7 +1,7 @@
 """Log directories that this engine writes, one function a shape, for Kafka to judge.
 
 Each function fills an empty directory and returns how it is to be opened. Directories that were
-not closed in good order are made by copying them while the broker is still open.
+not closed cleanly are made by copying them while the broker is still open.
 """
 
 from __future__ import annotations
@@ -291,7 +291,7 @@ def _idempotent(path: Path) -> Written:
     return replicate_golden(path, "idempotent", {"segment_bytes": 500})
 
 
-# -- not closed in good order --------------------------------------------------------------------
+# -- not closed cleanly --------------------------------------------------------------------
 
 
 def _unclean(path: Path, damage: Callable[[Path, Log], None], **more: object) -> Written:

@@ -1,6 +1,6 @@
 """Log directories as crashes, copies and careless hands leave them, for both loaders.
 
-Each shape is a log of several segments, closed in good order, whose files were then renamed,
+Each shape is a log of several segments, closed cleanly, whose files were then renamed,
 added, removed or rewritten. What is judged is what loading makes of it: names, bytes, records.
 """
 

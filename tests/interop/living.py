@@ -212,7 +212,7 @@ class History:
             _close(live, clean=left.clean)
         self.step = None
         if left.clean:
-            self._forgive_late()  # closing in good order deletes what is due later
+            self._forgive_late()  # a clean close deletes what is due later
         self._compare_files(unfinished)
         self._lose_unused(unfinished)
         for name in self.late:
@@ -403,7 +403,7 @@ def _made_anew(operation: Operation, before: State) -> int | None:
 
 
 def _close(live: Live, *, clean: bool) -> None:
-    """Close in good order, or put a copy made of the open files in the place of the closed."""
+    """Close cleanly, or put a copy made of the open files in the place of the closed."""
     if clean:
         live.close(abandon=False)
         return

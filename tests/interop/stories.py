@@ -53,19 +53,19 @@ STOPS = {
     "killed before a checkpoint": ("recovery-point-offset-checkpoint",),
     "killed, snapshots lost": ("recovery-point-offset-checkpoint", "*-0/*.snapshot"),
 }
-"""How a log may be left but in good order, and the files that are then missing."""
+"""The unclean ways to leave a log, and the files that are then missing."""
 
 
 @dataclass
 class Sitting:
-    """The log is opened by both, cleaned once or several times, and closed in good order."""
+    """The log is opened by both, cleaned once or several times, and closed cleanly."""
 
     start_ms: int
     turns: list[list[Operation]]
     """What both do before each pass."""
 
     stop: str | None = None
-    """How the log was left before: one of `STOPS`, or None if in good order."""
+    """How the log was left before: one of `STOPS`, or None for a clean close."""
 
 
 @dataclass

@@ -30,7 +30,7 @@ def agree(judge: Judge, written: Written, scratch: Path, *, clean: bool | None =
         found += segment["sanity"]
     if written.is_sound and theirs["was_clean"] and clean is not False:
         found += complaints(theirs["dump"], ours)
-    # What was not closed in good order may be dumped only once it has been recovered.
+    # What was not closed cleanly may be dumped only once it has been recovered.
     found += complaints(theirs["dump_closed"], ours)
     return found
 

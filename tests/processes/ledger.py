@@ -145,7 +145,7 @@ class Ledger:
     # -- what is there -------------------------------------------------------------------
 
     def verify(self, *, background: bool = False) -> None:
-        """Reopen, hold what is there to what was told, close in good order, and check the files.
+        """Reopen, hold what is there to what was told, close cleanly, and check the files.
 
         Parameters
         ----------

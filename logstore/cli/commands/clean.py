@@ -114,7 +114,7 @@ def clean(
     cleaned is listed with the reason.
 
     With --out the copy is a data directory of its own: the partitions with their checkpoints and
-    configurations. If the original was not closed in good order, the copy is recovered, and the
+    configurations. If the original was not closed cleanly, the copy is recovered, and the
     original stays as it is. A run that is interrupted removes its copy; what a killed one leaves is
     removed by the next with the same --out.
     """

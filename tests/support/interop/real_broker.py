@@ -156,7 +156,7 @@ class RealBroker:
             clients.ensure_content(self.tail())
 
     def stop(self) -> None:
-        """Let it end in good order."""
+        """Let it end cleanly."""
         process = self._running()
         process.terminate()
         process.wait(timeout=STOP_TIMEOUT_S)

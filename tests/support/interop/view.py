@@ -1,7 +1,7 @@
 """This engine's view of a log directory, in the words of Kafka's judge, and what differs.
 
 `view_of` opens a copy of the directory as `Broker` opens it, describes what it holds with the
-names and shapes that the judge uses, and closes it in good order. `differences` compares the two
+names and shapes that the judge uses, and closes it cleanly. `differences` compares the two
 field by field.
 """
 

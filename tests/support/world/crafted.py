@@ -72,7 +72,7 @@ def _named(name: str) -> Callable[[Callable[[], Crafted]], Callable[[], Crafted]
 
 
 def closed(count: int, **config: object) -> Files:
-    """Return the files of a log of so many records, closed in good order."""
+    """Return the files of a log of so many records, closed cleanly."""
     world = memory_world()
     log = world.log(**config)
     fill(log, count)
@@ -250,7 +250,7 @@ def overflow() -> Crafted:
     return Crafted(overflowed(aborted=True))
 
 
-@_named("S-139, closed in good order")
+@_named("S-139, closed cleanly")
 def overflow_closed() -> Crafted:
     return Crafted(overflowed(aborted=True), clean=True)
 

@@ -63,7 +63,7 @@ def random_cleanings(
     map_keys : int, optional
         About how many keys the cleaner's map holds.
     live : bool
-        Copy the directories while they are open: they were not closed in good order.
+        Copy the directories while they are open: they were not closed cleanly.
     forced : bool
         Whether some cleanings heed no lag.
     """

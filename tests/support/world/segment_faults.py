@@ -109,7 +109,7 @@ class LogBytes:
     Parameters
     ----------
     directory : Path
-        Of the partition; closed in good order.
+        Of the partition; closed cleanly.
     """
 
     def __init__(self, directory: Path) -> None:

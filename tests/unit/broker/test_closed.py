@@ -308,7 +308,7 @@ def test_a_close_that_meets_other_threads_lets_them_end_or_refuses_them(
     with Broker(tmp_path) as again:
         for number, known in acknowledged.items():
             tp = TopicPartition("a", number)
-            assert not again.log(*tp).findings, "it was closed in good order"
+            assert not again.log(*tp).findings, "it was closed cleanly"
             found = {record.offset: record.value for record in again.read(*tp)}
             assert again.end_offsets([tp])[tp] > max((offset for offset, _ in known), default=-1)
             if number < 2:  # of the other one some were deleted; no key comes twice

@@ -28,7 +28,7 @@ USERS = TopicPartition("users", 0)
 
 
 class Original:
-    """A data directory of two topics, closed in good order, in memory."""
+    """A data directory of two topics, closed cleanly, in memory."""
 
     def __init__(self) -> None:
         self.clock = VirtualClock()
@@ -285,7 +285,7 @@ def test_a_copy_is_called_unfinished_durably_before_anything_is_in_it():
 
 
 class Linked:
-    """A directory on the disk, closed in good order, and a copy whose closed segments are links."""
+    """A directory on the disk, closed cleanly, and a copy whose closed segments are links."""
 
     def __init__(self, tmp_path: Path) -> None:
         self.clock = VirtualClock()

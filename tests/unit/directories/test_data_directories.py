@@ -205,7 +205,7 @@ def test_loading_after_a_crash_tells_its_progress(home):
     manager.close()
     told.clear()
     home.open(home.path + "-2", on_load=told.append).close()
-    assert told == [], "what was closed in good order is opened when it is used"
+    assert told == [], "what was closed cleanly is opened when it is used"
 
 
 def test_a_log_start_that_was_ignored_is_forgotten_before_the_log_grows_to_it(home):

@@ -48,7 +48,7 @@ REPLICA = AppendOrigin.REPLICATION
 SMALL = {"segment_bytes": 300, "index_interval_bytes": 60}
 
 
-# -- in good order ---------------------------------------------------------------------------
+# -- clean restarts -------------------------------------------------------------------------
 
 
 def test_a_new_directory_starts_at_the_log_start(world):
@@ -564,7 +564,7 @@ def test_producers_survive_with_and_without_snapshots(world):
 
 @pytest.mark.parametrize("clean", (True, False))
 def test_a_damaged_snapshot_is_told_where_it_is_needed(world, clean):
-    """At the start of what is verified, or at the end of a log closed in good order."""
+    """At the start of what is verified, or at the end of a log closed cleanly."""
     log = world.log()
     now = {"timestamp": world.clock.now_ms()}
     for offset in (0, 3):

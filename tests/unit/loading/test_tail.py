@@ -1,4 +1,4 @@
-"""A log that was closed in good order and ends in the middle of a batch: a copy that is not whole.
+"""A log that was closed cleanly and ends in the middle of a batch: a copy that is not whole.
 
 Only what is torn goes. Whatever else no walk leads to stays, and what is appended can be read.
 """
@@ -56,7 +56,7 @@ def closed(world, records=20, **options):
 
 
 def check_appends(world, log, end_offset, *, restarts=(True, False), **options):
-    """Append and read, with the log as it is, closed in good order in between, and recovered."""
+    """Append and read, with the log as it is, closed cleanly in between, and recovered."""
     assert log.log_end_offset == end_offset
     for restart in (None, *restarts):
         if restart is not None:
@@ -298,7 +298,7 @@ def test_no_time_index_beside_a_torn_end(world):
 
 
 def test_a_crash_while_the_end_is_cut_changes_nothing():
-    """The next start recovers: the mark of the stop in good order goes before a log is opened."""
+    """The next start recovers: the mark of the clean stop goes before a log is opened."""
     world = memory_world()
     name, data, positions = closed(world, **INDEXED)
     world.write(name, bytes(data[:-5]))

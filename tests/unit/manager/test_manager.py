@@ -162,7 +162,7 @@ def test_read_only_use_changes_nothing(home):
 
 
 def test_what_fails_to_close_leaves_its_directory_unclean(home):
-    """Logs of other directories are closed in good order, and the next start recovers."""
+    """Logs of other directories are closed cleanly, and the next start recovers."""
     fs = FaultyFileSystem(home.fs)
     runtime = Runtime(home.clock, fs, random.Random(0))
     manager = home.open(home.path + "-2", runtime=runtime)
