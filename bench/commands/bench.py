@@ -191,7 +191,7 @@ def _copied(
     from logstore.bench.commands.short import measure_copy
     from logstore.cli.show.messages import Recovery, show_messages
 
-    show_messages(Recovery.MENDED)  # by the copy's opening; nothing of the original is recovered
+    show_messages(Recovery.MENDED)  # by opening the copy; the original is not recovered
     note(f"a temporary copy of {directory} is cleaned, every topic as if it were compacted")
     measured = measure_copy(
         directory,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from logstore.runtime import Clock
 
 Progress = Callable[[str, int, int], None]
-"""Told a task, how much of it is done, and how much there is, in bytes."""
+"""Called with a task, the bytes done and the bytes in all."""
 
 WARM_UP_BYTES = MIB
 LIMIT_BYTES = 64 * MIB
@@ -43,7 +43,7 @@ class Step:
     Attributes
     ----------
     bytes, records : int
-        That it dealt with.
+        Amount of data that it handled.
     """
 
     name: str
@@ -53,11 +53,11 @@ class Step:
 
     @property
     def mb_per_s(self) -> float:
-        """By the clock on the wall, which a user sees."""
+        """Speed by wall time, which a user experiences."""
         return self.bytes / 1e6 / max(self.sample.wall_s, 1e-9)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the step's object."""
+        """Return the step as a JSON object."""
         return {
             "name": self.name,
             "bytes": self.bytes,
@@ -77,7 +77,7 @@ class Measured:
     report: CleanReport
 
     def as_json(self) -> dict[str, Any]:
-        """Return the members that both forms share."""
+        """Return the JSON members that both forms of the run share."""
         cleaned = self.report.to_json()
         return {
             "steps": [step.as_json() for step in self.steps],
@@ -99,7 +99,7 @@ def measure_generated(
     progress: Progress,
     cleaning: ProgressListener | None = None,
 ) -> Measured:
-    """Append, clean and read a log of a shape; what it writes is removed again.
+    """Append, clean and read a log of a shape; its files are removed at the end.
 
     A small log goes the same way first, unmeasured, so that no kernel is compiled or loaded
     while the clock runs.
@@ -160,7 +160,7 @@ def _append(broker: Broker, shape: LogShape, progress: Progress) -> Step:
 
 
 def _read(broker: Broker, progress: Progress) -> Step:
-    """Read what is left, as batches decoded into columns."""
+    """Read the cleaned log, its batches decoded into columns."""
     count = done = 0
     total = sum(broker.log(*tp).size_bytes for tp in broker.partitions())
     with no_collection(), Stopwatch() as watch:
@@ -187,8 +187,8 @@ def measure_copy(
 ) -> Measured:
     """Copy a data directory into a temporary one, and clean all of the copy.
 
-    Every topic counts as compacted there, and active segments are rolled. Nothing is written into
-    the directory itself.
+    In the copy every topic counts as compacted, and active segments are rolled. The directory
+    itself is not written to.
 
     Raises
     ------
@@ -227,7 +227,7 @@ def measure_copy(
 def _check_room(directory: str, home: str) -> None:
     needed = sum(path.stat().st_size for path in Path(directory).rglob("*") if path.is_file())
     free = shutil.disk_usage(home).free
-    if 2 * needed > free:  # the copy, and at the worst a cleaned segment beside each of its own
+    if 2 * needed > free:  # the copy, and at worst a cleaned segment beside each of its segments
         raise InvalidConfigurationError(
             f"a copy of {directory} and its cleaning take up to {2 * needed:,} bytes, and {home} "
             f"has {free:,} free: TMPDIR names another place"
@@ -238,7 +238,7 @@ def _check_room(directory: str, home: str) -> None:
 
 
 def limits() -> dict[str, float]:
-    """Return what bounds all of it here, in GB/s: copying memory, and writing with fsync."""
+    """Return the machine's limits in GB/s: copying memory, and writing with fsync."""
     from logstore.bench.micro.limits import jobs
 
     with tempfile.TemporaryDirectory(prefix="logstore-bench-") as home:

@@ -1,4 +1,4 @@
-"""Lines about cleaning: the five logs of the goals, then every axis by itself."""
+"""Lines about cleaning: the five logs of the goals, then one line for each axis."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ FIVE_LOGS = {
     "clean/1KiB-2": ("1 KiB values, 2 % survive", LogShape(KIB, 0.02, 16)),
     "clean/10KiB-18": ("10 KiB values, 18 % survive", LogShape(10 * KIB, 0.18, 2)),
 }
-"""The logs that the goals of cleaning speak of."""
+"""The logs of the goals of cleaning."""
 
 
 WARM_UP = (LogShape(100, 0.12, 100), LogShape(KIB, 0.15, 16))
 WARM_UP_S = 8.0
-"""CPU seconds that Kafka's cleaner works before any line counts, so that it is all compiled."""
+"""CPU seconds of warm-up for Kafka's cleaner, until its JVM has compiled it."""
 
 
 def warmed_kafka(setting: Setting) -> KafkaPeer | None:
-    """Return Kafka's classes, warmed when they were first asked for; None where they cannot run."""
+    """Return Kafka's classes, warmed at the first call; None where they cannot run."""
     kafka = setting.kafka()
     if kafka is None or kafka.is_warm:
         return kafka
@@ -70,14 +70,14 @@ def clean_line(
     Parameters
     ----------
     part : int
-        The log is so many times smaller than others: it takes long to make.
+        Divisor of the log's size, for logs that take long to make.
     total_bytes : int
-        Its size, if not the setting's.
+        Size of the log; the setting's by default.
 
     Raises
     ------
     Difference
-        The two do not leave the same bytes; of compressed batches, the same records.
+        The two left different bytes, or different records in compressed batches.
     """
     shape = replace(shape, total_bytes=total_bytes or setting.total_bytes // part)
     home = setting.scratch / name.replace("/", "-")
@@ -138,7 +138,7 @@ VALUES = {"100B": 100, "1KiB": KIB, "10KiB": 10 * KIB}
 CODECS = ("gzip", "snappy", "lz4", "zstd")
 BATCH_BYTES = 16 * KIB
 MEMORY_FILES = Path("/dev/shm")
-"""Linux's file system in memory; elsewhere such lines are made on the disk."""
+"""Linux's file system in memory; where there is none, these lines use the disk."""
 
 
 def shape_of(value_bytes: int, survivors: float, **others: Any) -> LogShape:
@@ -148,7 +148,7 @@ def shape_of(value_bytes: int, survivors: float, **others: Any) -> LogShape:
 
 
 def jobs() -> Iterator[Job]:
-    """Yield the cleaning lines: the five logs, other kinds of logs, every axis by itself."""
+    """Yield the cleaning lines: the five logs, other kinds of logs, then each axis."""
     for name, (title, shape) in FIVE_LOGS.items():
         yield Job((name,), True, partial(clean_line, name, title, shape))
     yield from _kinds()
@@ -158,7 +158,7 @@ def jobs() -> Iterator[Job]:
 
 
 def _kinds() -> Iterator[Job]:
-    """Yield what is slow to make, at a quarter of the size: codecs, mixed logs, strategies."""
+    """Yield lines whose logs are slow to make, at a quarter of the size."""
     for value, size in list(VALUES.items())[:2]:
         for codec in CODECS:
             name, title = f"codec/{codec}-{value}", f"{value} values, {codec}, 12 % survive"
@@ -175,7 +175,7 @@ def _kinds() -> Iterator[Job]:
 
 
 def _in_memory() -> Iterator[Job]:
-    """Yield logs on a file system in memory, where no disk hides what the kernels take."""
+    """Yield lines on a file system in memory, where no disk hides the time of the kernels."""
     for value, survivors, batch in (
         *(
             ("100B", 10, "16KiB"),
@@ -195,7 +195,7 @@ def _in_memory() -> Iterator[Job]:
 
 def _line_in_memory(name: str, title: str, shape: LogShape, setting: Setting) -> Iterator[Line]:
     place = MEMORY_FILES if MEMORY_FILES.is_dir() else setting.scratch
-    warmed_kafka(setting)  # before the setting is copied, so that there is one of it
+    warmed_kafka(setting)  # before the setting is copied: copies share the one peer
     with tempfile.TemporaryDirectory(prefix="logstore-bench-", dir=place) as scratch:
         yield from clean_line(name, title, shape, replace(setting, scratch=Path(scratch)))
 

@@ -23,17 +23,17 @@ MAP_BYTES = 128 << 20
 """Kafka's default of `log.cleaner.dedupe.buffer.size`, for one thread."""
 
 COMPARED = (".log", ".index", ".timeindex", ".txnindex")
-"""Files that must be the same to the byte; which ones there are must be the same, too."""
+"""Kinds of files that must be equal to the byte, and of which both sides must have the same."""
 
 _BLOCK = 1 << 20
 
 
 class BenchClock(FixedWallClock):
-    """Wall time stands still, for equal delete horizons; files keep the machine's own dates."""
+    """A clock of fixed wall time, for equal delete horizons; file times are the machine's."""
 
     @property
     def follows_system(self) -> bool:
-        """As the system's clock has it."""
+        """True, so that files get the machine's times."""
         return True
 
 
@@ -49,10 +49,10 @@ class Cleaned(NamedTuple):
 
 
 def copy_of(data_dir: Path, target: Path) -> Path:
-    """Give `target` the same files; `.log` files of closed segments get second names.
+    """Copy a directory to `target`, the `.log` files of closed segments as hard links.
 
-    Cleaners replace those and never write into them. Everything is on the disk when this returns,
-    so that no cleaning pays for it.
+    Cleaners replace those files and never write into them. The copy is synced to the disk before
+    this returns, so that its writes are not part of the cleaning that follows.
     """
     shutil.rmtree(target, ignore_errors=True)
     for folder, _, names in os.walk(data_dir):
@@ -70,7 +70,7 @@ def copy_of(data_dir: Path, target: Path) -> Path:
 
 
 def sync_tree(data_dir: Path) -> None:
-    """Wait until every file below a directory is on the disk."""
+    """Sync every file below a directory."""
     for path in data_dir.rglob("*"):
         descriptor = os.open(path, os.O_RDONLY)
         try:
@@ -88,7 +88,7 @@ def clean_here(
 ) -> Cleaned:
     """Clean every partition by `Broker.clean`, opening and closing not timed.
 
-    The memory is that of so many Kafka cleaner threads.
+    The map's memory is that of as many of Kafka's cleaner threads.
     """
     config = {
         "log.cleaner.threads": str(threads),
@@ -106,7 +106,7 @@ def clean_here(
 def clean_there(
     peer: KafkaPeer, data_dir: Path, shape: LogShape, map_bytes: int = MAP_BYTES
 ) -> tuple[Sample, list[dict[str, Any]]]:
-    """Have Kafka clean every partition, one after another."""
+    """Clean every partition with Kafka's cleaner, one after another."""
     answers = [
         peer.clean(data_dir, TopicPartition(TOPIC, number), shape.configs, CLEANED_AT_MS, map_bytes)
         for number in range(shape.partitions)
@@ -120,7 +120,7 @@ def clean_there(
 
 
 def compare(here: Path, there: Path) -> int:
-    """Compare what two cleaners left; return how many bytes were.
+    """Compare the results of two cleaners byte by byte; return the number of bytes compared.
 
     Raises
     ------
@@ -135,10 +135,10 @@ def compare(here: Path, there: Path) -> int:
 
 
 def compare_unpacked(here: Path, there: Path) -> int:
-    """Compare what two cleaners left of compressed batches; return how many bytes those unfold to.
+    """Compare the results of two cleaners of compressed batches; return their uncompressed bytes.
 
-    Two libraries need not compress alike: a rewritten batch is the same if its header is, but for
-    length and checksum, and so are its records once unpacked.
+    Two libraries need not compress alike: rewritten batches are equal if their headers are, but for
+    length and checksum, and their uncompressed records are.
 
     Raises
     ------

@@ -16,14 +16,14 @@ from logstore.record.columns import BytesColumn, decode_section, encode_section,
 from logstore.record.layout import HEADER_SIZE
 
 BATCH_RECORDS = 130
-"""About 16 KiB of them."""
+"""Records of a batch of about 16 KiB."""
 BATCHES = 400
 TIMESTAMP_MS = 1_700_000_000_000
 RECORDS = [(b"key-%012d" % number, bytes(range(100))) for number in range(BATCH_RECORDS)]
 
 
 def encode_here(keys: BytesColumn, values: BytesColumn, times: np.ndarray) -> bytes:
-    """Make a batch of columns, CRC included."""
+    """Encode columns as a batch, CRC included."""
     headers = headers_column(None, len(times))
     return sealed_batch(
         encode_section(times, keys, values, headers, TIMESTAMP_MS),
@@ -35,7 +35,7 @@ def encode_here(keys: BytesColumn, values: BytesColumn, times: np.ndarray) -> by
 
 
 def decode_here(data: bytes) -> int:
-    """Turn a batch into columns: offsets, times, and where keys and values are."""
+    """Decode a batch into columns: offsets, timestamps, extents of keys and values."""
     header = RecordBatch(data).header
     section = memoryview(data)[HEADER_SIZE:]
     count = header.record_count
@@ -101,6 +101,6 @@ _PEERS = ("aiokafka", "kafka-python")
 
 
 def jobs() -> Iterator[Job]:
-    """Yield one job: its lines share their batches."""
+    """Yield one job, whose lines share their batches."""
     names = tuple(f"coding/{what}-{name}" for what in ("encode", "decode") for name in _PEERS)
     yield Job(names, True, _lines)

@@ -1,4 +1,4 @@
-"""Lines about the doors of a broker: what a record costs that comes in or goes out."""
+"""Lines about the doors of a broker: the cost of a record appended, produced or read."""
 
 from __future__ import annotations
 

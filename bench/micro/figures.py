@@ -1,4 +1,4 @@
-"""Samples become figures: speeds and costs."""
+"""Figures from samples: speeds and costs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NS, US, MS = 1e9, 1e6, 1e3
 
 
 def speeds(amount: float, samples: Sequence[Sample], scale: float = MEGA) -> Figures:
-    """Return how much was done a second, in units of `scale`."""
+    """Return work per second, in units of `scale`."""
     return Figures(
         [amount / scale / max(each.cpu_s, 1e-9) for each in samples],
         [amount / scale / max(each.wall_s, 1e-9) for each in samples],
@@ -20,7 +20,7 @@ def speeds(amount: float, samples: Sequence[Sample], scale: float = MEGA) -> Fig
 
 
 def costs(count: float, samples: Sequence[Sample], scale: float) -> Figures:
-    """Return what each of `count` things took, in 1/`scale` seconds."""
+    """Return the time of each of `count` things, in 1/`scale` seconds."""
     return Figures(
         [each.cpu_s / count * scale for each in samples],
         [each.wall_s / count * scale for each in samples],
@@ -28,5 +28,5 @@ def costs(count: float, samples: Sequence[Sample], scale: float) -> Figures:
 
 
 def by_the_wall(figures: Figures) -> Figures:
-    """Judge by the clock on the wall."""
+    """Return figures of wall time instead of CPU time."""
     return Figures(figures.wall, figures.wall)

@@ -1,4 +1,4 @@
-"""The line about virtual time: a day of a broker to which nothing happens."""
+"""The line about virtual time: an idle day of a broker."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _day(setting: Setting) -> Iterator[Line]:
         broker.create_topic("idle", PARTITIONS, {"cleanup.policy": "compact"})
         for number in range(PARTITIONS):
             broker.append("idle", key=b"key", value=b"value", partition=number)
-        broker.clock.advance(days=10)  # whatever the records give rise to is done
+        broker.clock.advance(days=10)  # the work that the records cause is over
 
         def run() -> Sample:
             with no_collection(), Stopwatch() as watch:

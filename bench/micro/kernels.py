@@ -91,7 +91,7 @@ def crc_of_blocks(data: Bytes, size: int) -> int:
 
 @inline_kernel
 def _take_block(keys: Keys, data_size: int, first: int, size: int) -> int:
-    """Note where the next keys of `size` bytes are, at most a block; return how many."""
+    """Fill in the places of the next keys of `size` bytes, at most a block; return their number."""
     count = min(LANES, data_size // size - first)
     for index in range(count):
         keys.starts[index] = (first + index) * size
@@ -101,7 +101,7 @@ def _take_block(keys: Keys, data_size: int, first: int, size: int) -> int:
 
 @kernel
 def put_keys(key_map: MapArrays, data: Bytes, size: int, keys: Keys) -> int:
-    """Map keys of `size` bytes, one after another, to 0, 1, …; return how many were taken.
+    """Map adjacent keys of `size` bytes to 0, 1, …; return how many the map took.
 
     By blocks, as a chunk's records are mapped; `keys` is room for `LANES` of them.
     """
@@ -116,7 +116,7 @@ def put_keys(key_map: MapArrays, data: Bytes, size: int, keys: Keys) -> int:
 
 @kernel
 def get_keys(key_map: MapArrays, data: Bytes, size: int, keys: Keys) -> int:
-    """Look keys of `size` bytes up, one after another; return how many are there.
+    """Look up adjacent keys of `size` bytes; return how many the map has.
 
     By blocks, as the records of a clean section are looked up; `keys` as in `put_keys`.
     """

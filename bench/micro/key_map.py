@@ -31,7 +31,7 @@ _TITLES = {
 
 @dataclass(frozen=True)
 class Keys:
-    """Keys to put in order, and as many others."""
+    """Keys to put, in order, and as many that are absent; `count` are put."""
 
     puts: np.ndarray
     absent: np.ndarray
@@ -39,7 +39,7 @@ class Keys:
 
 
 def keys_of(map_bytes: int, distinct: float, seed: int = 1) -> Keys:
-    """Return as many keys as fill a map to its load, of which so many are distinct."""
+    """Return enough keys to fill a map to its load factor, `distinct` of them different."""
     random = np.random.Generator(np.random.Philox(seed))
     entries = int(map_bytes // OffsetMap.ENTRY_BYTES * LOAD) - 1
     count = int(entries / distinct)
@@ -99,7 +99,7 @@ def _lines(setting: Setting, *, name: str) -> Iterator[Line]:
 
 
 def jobs() -> Iterator[Job]:
-    """Yield a job for few and one for many distinct keys."""
+    """Yield two jobs: few and many distinct keys."""
     for name in DISTINCT:
         names = tuple(f"map/{part}-{name}" for part in PARTS)
         yield Job(names, True, partial(_lines, name=name))

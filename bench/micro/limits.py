@@ -1,4 +1,4 @@
-"""Lines about the machine: what bounds everything else, measured in the same run."""
+"""Lines about the machine: limits of every other line, measured in the same run."""
 
 from __future__ import annotations
 

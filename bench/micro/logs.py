@@ -1,8 +1,8 @@
 """Logs to be cleaned: of a given shape and size, the same bytes for the same seed.
 
-Keys are drawn as busy keys come: rank `keys × u²` for a uniform `u`, over as many keys as leave the
-wanted share of records alive. Segments are written as files and opened once, so that the engine's
-own recovery makes their indexes; both contestants then clean copies of the same directory.
+The distribution of keys is skewed: rank `keys × u²` for a uniform `u`, over as many keys as leave
+the wanted share of records alive. Segments are written as files and opened once, so that the
+engine's recovery makes their indexes; both contestants then clean copies of the same directory.
 """
 
 from __future__ import annotations
@@ -36,25 +36,25 @@ from logstore.types import TopicPartition
 TOPIC = "bench"
 START_MS = 1_700_000_000_000
 CLEANED_AT_MS = START_MS + 3_600_000
-"""When both contestants clean; all records are older, and no tombstone has expired."""
+"""Wall time at which both contestants clean: after all records, before a tombstone expires."""
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
 PIECE_BYTES = 16 * MIB
-"""About what is made at a time, and at most a quarter of a segment."""
+"""Bytes made at a time, about; at most a quarter of a segment."""
 
 POOL_BYTES = 8 * MIB
-"""Random bytes, or words, of which values are pieces."""
+"""Size of the pool of random bytes, or words, of which values are slices."""
 
 RECORD_OVERHEAD = 9
-"""About what a record takes beside key and value."""
+"""Bytes of a record beside key and value, about."""
 
 SEAL_SECONDS = 50e-6
 """Cost of sealing a record as plain Python, about."""
 
 TOMBSTONE_SHARE = 0.05
 TRANSACTION_EVERY = 10
-"""In a mixed log every tenth batch is a transaction, and of these every fifth is aborted."""
+"""Of a mixed log every tenth batch is a transaction, of which every fifth is aborted."""
 ABORT_EVERY = 5
 _HEADERS = ((), (("trace", b"0123456789abcdef"),), (("kind", b"update"), ("note", None)))
 
@@ -66,25 +66,24 @@ class LogShape:
     Attributes
     ----------
     value_bytes : int
-        On average; sizes are uniform from 0 to twice that.
+        Average size; sizes are uniform from 0 to twice that.
     survivors : float
         Share of the records of the dirty section that outlive the cleaning, about.
     batch_records : int
-        On average; uniform from 1 to almost twice that.
+        Average number; numbers are uniform from 1 to almost twice that.
     total_bytes : int
-        Of the closed segments, about, before compression.
+        Size of the closed segments before compression, about.
     partitions : int
-        Each of them as large as that.
+        Number of partitions, each of that size.
     codec : str
-        Of every batch; values are then made of words, as none compresses random bytes.
+        Codec of every batch; values then consist of words, as random bytes do not compress.
     mixed : bool
         Headers on two records of three, 5 % tombstones, one batch of ten a transaction, keys of 4
         to 64 bytes.
     strategy : str
         `compaction.strategy` of the topic: offset, timestamp, or header with its versions.
     clean_tail : int
-        So many times as large as the dirty section is what was cleaned before: records that all
-        have keys of their own.
+        Size of the clean section in sizes of the dirty one; its records all have different keys.
     """
 
     value_bytes: int
@@ -132,16 +131,18 @@ class LogShape:
 
 
 def key_count(records: int, survivors: float) -> int:
-    """Return over how many keys to draw so that `survivors` of the records are a key's last.
+    """Return the number of keys for which a share `survivors` of the records is a key's last.
 
     Ranks are `keys × u²`, so the expected number of distinct ones is an integral over the ranks
     of `1 - exp(-records × chance)`; it rises with the keys, and bisection finds them.
     """
-    edges = np.geomspace(1e-9, 1.0, 4096)  # shares of the keys, from the busiest on
+    edges = np.geomspace(1e-9, 1.0, 4096)  # fractions of the keys, the most frequent first
 
     def distinct(keys: float) -> float:
         middle = np.sqrt(edges[1:] * edges[:-1])
-        chance = 0.5 / (keys * np.sqrt(middle))  # of the rank there: the density of u² over keys
+        chance = 0.5 / (
+            keys * np.sqrt(middle)
+        )  # probability of the rank there: the density of u² over keys
         return float((-np.expm1(-records * chance) * np.diff(edges)).sum() * keys)
 
     low, high = 1.0, 1e13
@@ -194,7 +195,7 @@ class _Partition:
         return b"".join(self._one_by_one(firsts, times, keys, values))
 
     def _batches(self, count: int) -> np.ndarray:
-        """Return where batches begin, and the end."""
+        """Return the first row of each batch, and the end."""
         mean = self._shape.batch_records
         sizes = self._random.integers(1, 2 * mean, count)
         ends = np.cumsum(sizes)
@@ -230,7 +231,7 @@ class _Partition:
     def _one_by_one(
         self, firsts: np.ndarray, times: np.ndarray, keys: BytesColumn, values: BytesColumn
     ) -> Iterator[bytes]:
-        """Yield batches that need more than columns: codecs, headers, transactions."""
+        """Yield batches with codecs, headers or transactions, which columns do not cover."""
         for first, last in zip(firsts[:-1].tolist(), firsts[1:].tolist(), strict=True):
             records = [
                 Record(
@@ -280,7 +281,7 @@ class _Partition:
 
 
 def mixed_key(rank: int) -> bytes:
-    """Return a key of 4 to 64 bytes, another for every rank."""
+    """Return the key of a rank: 4 to 64 bytes, different for each."""
     return (b"%d:" % rank).ljust(4 + rank * 0x9E3779B1 % 61, b"k")
 
 
@@ -308,7 +309,7 @@ def _noise(seed: int) -> np.ndarray:
 
 
 def _words(seed: int) -> np.ndarray:
-    """Return JSON of a few fields with changing words, of which codecs make a third or less."""
+    """Return JSON of a few fields with varying words, which codecs reduce to a third or less."""
     random = np.random.Generator(np.random.Philox(seed))
     letters = np.frombuffer(b"etaoinshrdlucmfw", np.uint8)
     words = [
@@ -376,7 +377,7 @@ def _write_segments(shape: LogShape, number: int, folder: Path) -> int:
 
 
 def _mark_clean(shape: LogShape, data_dir: Path) -> None:
-    """Say what was cleaned before: the first dirty offset of each partition."""
+    """Write the cleaner checkpoint: the first dirty offset of each partition."""
     offsets = {
         TopicPartition(TOPIC, number): shape.clean_records for number in range(shape.partitions)
     }

@@ -1,4 +1,4 @@
-"""Lines about what a cleaning takes of the machine: memory whatever the size, and two cores."""
+"""Lines about resources of a cleaning: memory by the log's size, and the use of two cores."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _threads(setting: Setting) -> Iterator[Line]:
 
 
 def _two_processes(home: Path) -> Sample:
-    """Clean two logs in two processes that begin at once: what the machine lets two cores do."""
+    """Clean two logs in two processes at once: the bound that the machine sets on two cores."""
     running = [
         subprocess.Popen(
             [

@@ -1,4 +1,4 @@
-"""How a run of the harness is to be made, and the peers that it has at hand."""
+"""Setting of a run of the harness: sizes, repeats, and the peers at hand."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from logstore.bench.report.result import Line
 from logstore.bench.rivals.kafka import KafkaPeer, PeerError, Unavailable
 
 DEFAULT_BYTES = 256 * MIB
-"""Of a log: large enough for the map and the files to leave the caches."""
+"""Default size of a log: too large for its map and files to stay in the caches."""
 
 
 def _silent(text: str) -> None:
-    """Say nothing."""
+    """Discard a message."""
 
 
 @dataclass
 class Setting:
-    """How a run is to be made.
+    """Setting of a run.
 
     Attributes
     ----------
     scratch : Path
-        Where logs are made: on the disk that is to be measured.
+        Folder for logs, on the disk to be measured.
     total_bytes : int
-        Of each log, where the line does not say.
+        Default size of a log.
     repeats, warmups : int
-        Samples, and runs before them that do not count.
+        Number of samples, and of the runs before them that do not count.
     has_peers : bool
-        Whether others than this engine are measured.
+        Whether peers are measured too.
     say : callable
-        Told what is being done.
+        Receives messages about progress.
     """
 
     scratch: Path
@@ -48,11 +48,11 @@ class Setting:
 
     @property
     def short_repeats(self) -> int:
-        """Samples of what takes little time: at least five, if there are several at all."""
+        """Number of samples of short work: at least five, unless `repeats` is 1."""
         return self.repeats if self.repeats == 1 else max(5, self.repeats)
 
     def share_of(self, count: int) -> int:
-        """Return how many of `count` things to do where logs are smaller than by default."""
+        """Return `count` reduced as the logs are below their default size; at least 100."""
         return max(100, min(count, count * self.total_bytes // DEFAULT_BYTES))
 
     def kafka(self) -> KafkaPeer | None:
@@ -69,7 +69,7 @@ class Setting:
 
     @property
     def kafka_name(self) -> str:
-        """The peer's name, or why there is none."""
+        """The peer's name, or the reason for its absence."""
         if self._kafka is None:
             return self._why_not
         return f"Kafka {self._kafka.versions['kafka']}"
@@ -80,22 +80,22 @@ class Setting:
         return {} if self._kafka is None else self._kafka.versions
 
     def close(self) -> None:
-        """Let peers end."""
+        """Stop the peers."""
         if self._kafka is not None:
             self._kafka.close()
 
 
 class Job(NamedTuple):
-    """Something that measures lines.
+    """A measurement that yields one or several lines.
 
     Attributes
     ----------
     names : tuple of str
-        Of the lines that it yields, in order.
+        Names of its lines, in order.
     is_quick : bool
         Whether it belongs to `make bench` too, not only to `make bench-full`.
     run : callable
-        Measures and yields them.
+        Measures the lines and yields them.
     """
 
     names: tuple[str, ...]

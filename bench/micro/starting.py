@@ -28,7 +28,7 @@ DUMPED_BYTES = 4 * MIB
 
 
 def process(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Run:
-    """Return a run of a process from its start to its end; its output goes nowhere."""
+    """Return a run of a process from start to end, its output discarded."""
 
     def run() -> Sample:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -49,7 +49,7 @@ def process(command: Sequence[str], environment: Mapping[str, str] | None = None
 
 
 def worker(*arguments: str, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Have a process of its own do some work; return what it says."""
+    """Run work of `worker` in a process of its own; return its JSON answer."""
     done = subprocess.run(
         [*WORKER, *arguments],
         env={**os.environ, **(environment or {})},
@@ -118,7 +118,7 @@ def _first_cleaning(setting: Setting) -> Iterator[Line]:
 def _dump(setting: Setting) -> Iterator[Line]:
     home = setting.scratch / "dump"
     size = min(DUMPED_BYTES, setting.total_bytes)
-    shape = LogShape(100, 0.5, 100, total_bytes=4 * size)  # of which the first segment is dumped
+    shape = LogShape(100, 0.5, 100, total_bytes=4 * size)  # the first segment of it is dumped
     make_log(shape, home)
     path = min((home / f"{TOPIC}-0").glob("*.log"))
     why_not = "peers were left out"
@@ -147,7 +147,7 @@ def _dump(setting: Setting) -> Iterator[Line]:
 
 
 def jobs() -> Iterator[Job]:
-    """Yield the commands, the library, and what costs the most once."""
+    """Yield the commands, the first broker, the first cleaning, and a dump."""
     for name in ("help", "topic", "inspect"):
         yield Job((f"start/{name}",), True, partial(_command, name=name))
     yield Job(("start/broker",), True, _first_records)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 def first_cleaning() -> dict[str, float]:
-    """Clean 1,000 records in memory, as the first thing that this process does."""
+    """Clean 1,000 records in memory, as the first work of this process."""
     from logstore.bench.measuring import Stopwatch
 
     with Stopwatch() as watch:
@@ -44,7 +44,7 @@ def first_records() -> dict[str, float]:
 
 
 def memory(warm: str, data_dir: str, map_bytes: str) -> dict[str, float]:
-    """Clean a small log, then a large one; say by how much memory grew at the most."""
+    """Clean a small log, then a large one; return the peak growth of memory."""
     from logstore.bench.micro.cleaning import clean_here
     from logstore.jit import compile_always
 
@@ -58,10 +58,10 @@ def memory(warm: str, data_dir: str, map_bytes: str) -> dict[str, float]:
 
 
 def _forget_peak() -> int:
-    """Let the peak of the memory in use begin anew; return what is in use now, in KiB."""
+    """Reset the peak of resident memory; return the present value in KiB."""
     try:
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-    except OSError:  # no Linux: growth above the peak so far is all that can be told
+    except OSError:  # no Linux: only growth above the peak so far can be measured
         return _peak_kib()
     return _status_kib("VmRSS")
 
@@ -81,7 +81,7 @@ def _status_kib(name: str) -> int:
 
 
 def clean(warm: str, data_dir: str) -> dict[str, float]:
-    """Clean one log to be warm, say so, wait for a line, and clean another one."""
+    """Clean one log as a warm-up, print a line, wait for one, and clean another log."""
     from logstore.bench.micro.cleaning import clean_here
     from logstore.jit import compile_always
 

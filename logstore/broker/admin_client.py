@@ -1,9 +1,8 @@
 """An admin client of kafka-python's shape, in the broker's process.
 
-Methods, arguments and results are those of `KafkaAdminClient` of kafka-python 3: what it gives as
-the fields of a response comes as the same fields here. Where it gives an error class, or `'OK'` or
-a class's name, there stands Kafka's name of the error, or None. Its own argument classes are taken,
-and so are these.
+Methods, arguments and results are those of `KafkaAdminClient` of kafka-python 3, whose response
+fields keep their names here. An error is Kafka's name of it, or None, where kafka-python returns an
+error class, a class's name or `'OK'`. Arguments may be of kafka-python's classes or of those below.
 """
 
 from __future__ import annotations
@@ -78,7 +77,7 @@ _GROUP_ERRORS: dict[str, type[LogStoreError]] = {
 
 
 class OffsetSpec(enum.IntEnum):
-    """Which offset of a partition is meant; a number from 0 on is a time in Unix ms."""
+    """Special offsets of a partition; a number from 0 on is a time in Unix ms instead."""
 
     LATEST = LATEST_TIMESTAMP
     EARLIEST = EARLIEST_TIMESTAMP
@@ -88,7 +87,7 @@ class OffsetSpec(enum.IntEnum):
 
 
 class NewTopic(NamedTuple):
-    """A topic to create; -1 are the broker's defaults."""
+    """A topic to create; -1 stands for the broker's default."""
 
     name: str
     num_partitions: int = -1
@@ -98,14 +97,14 @@ class NewTopic(NamedTuple):
 
 
 class ConfigResource(NamedTuple):
-    """A thing with a configuration: a topic by name, or the broker by id.
+    """A resource with a configuration: a topic by name, or the broker by id.
 
     Attributes
     ----------
     resource_type : str
         `topic` or `broker`.
     configs : mapping or list of str, optional
-        Keys that are asked for, or keys and values to set.
+        Keys to describe, or keys and values to set.
     """
 
     resource_type: str
@@ -114,7 +113,7 @@ class ConfigResource(NamedTuple):
 
 
 class MemberToRemove(NamedTuple):
-    """A member to take out of its group, by its id or, if it is static, its instance id."""
+    """A member to remove from its group, by member id or, if it is static, by instance id."""
 
     member_id: str | None = None
     group_instance_id: str | None = None
@@ -129,12 +128,12 @@ class AdminClient:
     manager : LogManager
     coordinator : GroupCoordinator
     configs : mapping
-        kafka-python's, none of which means anything in one process.
+        kafka-python's; accepted, and without effect in one process.
 
     Raises
     ------
     InvalidConfigurationError
-        A config that is not kafka-python's.
+        A config is unknown to kafka-python.
     """
 
     def __init__(
@@ -158,7 +157,7 @@ class AdminClient:
         self.close()
 
     def close(self) -> None:
-        """End its use; the broker goes on."""
+        """Close the client; the broker stays open."""
         self._closed = True
 
     # -- topics --------------------------------------------------------------------------------
@@ -168,7 +167,7 @@ class AdminClient:
         return [topic.name for topic in self._topics()]
 
     def describe_topics(self, topics: Iterable[str] | None = None) -> list[dict[str, Any]]:
-        """Return topics with their partitions, all by default; `error_code` 3 for unknown ones."""
+        """Return topics, by default all, with partitions; an unknown one has `error_code` 3."""
         if topics is None:
             return [self._described(topic) for topic in self._topics()]
         known = {topic.name: topic for topic in self._topics()}
@@ -193,7 +192,7 @@ class AdminClient:
         ------
         TopicAlreadyExistsError, InvalidTopicError, InvalidPartitionsError,
         InvalidReplicationFactorError, InvalidConfigurationError
-            Unless `raise_errors` is False; the topics before stay, and those after are created.
+            Unless `raise_errors` is False; the other topics are created in either case.
         """
         self._check_open()
         wanted = _new_topics(new_topics)
@@ -241,7 +240,7 @@ class AdminClient:
         validate_only: bool = False,
         raise_errors: bool = True,
     ) -> dict[str, Any]:
-        """Let topics have more partitions: a mapping of names to totals.
+        """Raise topics' numbers of partitions: a mapping of names to totals.
 
         Raises
         ------
@@ -275,7 +274,7 @@ class AdminClient:
         include_synonyms: bool = False,
         config_filter: str = "modified",
     ) -> dict[str, dict[str, dict[str, dict[str, Any]]]]:
-        """Return what is configured, by type (`topic`, `broker`), name and key.
+        """Return configurations by type (`topic`, `broker`), name and key.
 
         Parameters
         ----------
@@ -308,8 +307,8 @@ class AdminClient:
     ) -> dict[str, dict[str, str | None]]:
         """Set and unset keys: values, or `(operation, value)` with SET, DELETE, APPEND, SUBTRACT.
 
-        The error of each resource, or None; the message is logged nowhere and told by
-        `Broker.alter_configs`, which raises.
+        Returns the error of each resource, or None; the message that goes with one is that of
+        `Broker.alter_configs`, which raises it.
         """
         self._check_open()
         found: dict[str, dict[str, str | None]] = {}
@@ -330,7 +329,7 @@ class AdminClient:
         raise_on_unknown: bool = True,
         incremental: bool | None = None,
     ) -> dict[str, dict[str, str | None]]:
-        """Give keys back to the broker's defaults, all of a resource that names none."""
+        """Reset keys to the broker's defaults; of a resource that names none, all of them."""
         resources = []
         for resource in config_resources:
             kind, name = _resource(resource)
@@ -366,7 +365,7 @@ class AdminClient:
         group_coordinator_id: int | None = None,
         include_authorized_operations: bool = False,
     ) -> dict[str, dict[str, Any]]:
-        """Return groups with their members, what these want and what they have."""
+        """Return groups with their members, and each member's subscription and assignment."""
         self._check_open()
         found = (self._coordinator.describe(each) for each in _names(group_ids))
         return {each.group_id: _described_group(each) for each in found}
@@ -374,14 +373,14 @@ class AdminClient:
     def delete_groups(
         self, group_ids: Iterable[str], group_coordinator_id: int | None = None
     ) -> dict[str, str | None]:
-        """Delete groups without members; the error of each, or None."""
+        """Delete groups that have no members; return the error of each, or None."""
         self._check_open()
         return self._coordinator.delete(_names(group_ids))
 
     def remove_group_members(
         self, group_id: str, members: Iterable[Any], group_coordinator_id: int | None = None
     ) -> dict[str, str | None]:
-        """Take members out of a group; the error by member id, or else by instance id."""
+        """Remove members from a group; return errors by member id, else by instance id."""
         self._check_open()
         leaving = [LeavingMember(each.member_id or "", each.group_instance_id) for each in members]
         result = self._coordinator.leave(group_id, leaving)
@@ -394,9 +393,9 @@ class AdminClient:
     def list_group_offsets(
         self, group_specs: object
     ) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]:
-        """Return committed offsets of a group, of several, or as a mapping to their partitions.
+        """Return the committed offsets of one group or of several.
 
-        A partition without one has the offset -1, if it was asked for.
+        With a mapping of groups to partitions, those partitions alone, -1 where none is committed.
         """
         self._check_open()
         specs: Mapping[str, Any]
@@ -420,7 +419,7 @@ class AdminClient:
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         group_coordinator_id: int | None = None,
     ) -> dict[TopicPartition, str | None]:
-        """Commit offsets for a group that has no members; the error of each partition, or None."""
+        """Commit offsets of a group without members; return each partition's error, or None."""
         self._check_open()
         return self._coordinator.commit(group_id, checked_offsets(offsets))
 
@@ -430,9 +429,9 @@ class AdminClient:
         offset_specs: Mapping[TopicPartition, int],
         group_coordinator_id: int | None = None,
     ) -> dict[TopicPartition, dict[str, Any]]:
-        """Commit an `OffsetSpec`, or an offset as an int, kept within the log, for each partition.
+        """Commit an `OffsetSpec`, or an offset clipped to the log's ends, for each partition.
 
-        Gives `error`, a name or None, and the `offset` that was committed.
+        Returns for each its `error`, a name or None, and the `offset` that was committed.
         """
         self._check_open()
         stored = self._coordinator.committed(group_id)
@@ -457,7 +456,7 @@ class AdminClient:
         partitions: Iterable[TopicPartition],
         group_coordinator_id: int | None = None,
     ) -> dict[TopicPartition, str | None]:
-        """Delete offsets of topics that no member reads; the error of each partition, or None.
+        """Delete offsets of topics that no member reads; return each partition's error, or None.
 
         Raises
         ------
@@ -480,12 +479,12 @@ class AdminClient:
         timeout_ms: float | None = None,
         partition_leader_id: int | None = None,
     ) -> dict[TopicPartition, dict[str, Any]]:
-        """Delete the records below an offset in each partition (KIP-107); -1: all there are.
+        """Delete the records below an offset (exclusive) in each partition (KIP-107); -1: all.
 
         Raises
         ------
         OffsetOutOfRangeError, PolicyViolationError, UnknownTopicOrPartitionError
-            Of the first partition that was refused; the others are deleted from all the same.
+            That of the first partition refused; records of the others are deleted nevertheless.
         """
         self._check_open()
         wanted = {TopicPartition(*tp): offset for tp, offset in records_to_delete.items()}
@@ -503,7 +502,7 @@ class AdminClient:
         isolation_level: object = "read_uncommitted",
         timeout_ms: float | None = None,
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """Return the offset that an `OffsetSpec` or a time means in each partition; -1: none."""
+        """Return each partition's offset for an `OffsetSpec` or a time in Unix ms; -1: none."""
         self._check_open()
         level = str(getattr(isolation_level, "name", isolation_level)).lower()
         isolation = Isolation(level)
@@ -522,7 +521,7 @@ class AdminClient:
         return found
 
     def describe_cluster(self) -> dict[str, Any]:
-        """Return the cluster: one broker, which is its controller, without a listener."""
+        """Return the cluster's description: one broker without a listener, its own controller."""
         self._check_open()
         broker = {
             "broker_id": BROKER_ID,
@@ -536,7 +535,7 @@ class AdminClient:
     def describe_log_dirs(
         self, topic_partitions: object = None, brokers: Iterable[int] | None = None
     ) -> list[dict[str, Any]]:
-        """Return the data directories and the bytes of each partition in them.
+        """Return the data directories, each with the size of its partitions in bytes.
 
         Parameters
         ----------
@@ -690,7 +689,7 @@ class AdminClient:
 def _each(
     items: Collection[Any], do: Callable[[Any], dict[str, Any]], *, raise_errors: bool
 ) -> list[tuple[Any, dict[str, Any]]]:
-    """Do something for each item; one that is refused keeps from no other."""
+    """Apply a function to each item and collect results or errors; one refusal stops no other."""
     results = []
     first: LogStoreError | None = None
     for item in items:

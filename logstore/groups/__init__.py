@@ -1,1 +1,1 @@
-"""Consumer groups: their members, generations and offsets, and what clients say to each other."""
+"""Consumer groups: members, generations, offsets, and the messages between members."""

@@ -1,9 +1,9 @@
-"""How the leader of a consumer group deals partitions out: the assignors that clients know by name.
+"""Assignors: the strategies, known to clients by name, that share out partitions in a group.
 
 An assignor is a function from the members' subscriptions and the partition counts of their topics
-to the share of each member. It is the leader's own affair, so that a wire client may lead this
-process's members, and the other way round, if they agree on a name. Range and round robin give
-what Kafka's give; sticky ones are as balanced and move as little, but break ties in their own way.
+to the share of each member. Only the leader runs it, so a wire client may lead members of this
+process, or be led by one, if they agree on a name. Range and round robin give the shares that
+Kafka's give; the sticky ones are as balanced and move as little, but break ties in their own way.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Assignor(NamedTuple):
 def assign_range(
     partition_counts: Mapping[str, int], members: Mapping[str, Subscription]
 ) -> Shares:
-    """Give each member a run of each topic's partitions, the first ones one more."""
+    """Assign each member a range of each topic's partitions; the first members get one more."""
     shares: Shares = {member_id: [] for member_id in members}
     for topic, count in sorted(partition_counts.items()):
         wanting = sorted(each for each, wants in members.items() if topic in wants.topics)
@@ -58,7 +58,7 @@ def assign_range(
 def assign_round_robin(
     partition_counts: Mapping[str, int], members: Mapping[str, Subscription]
 ) -> Shares:
-    """Deal all partitions out, one after another, to the members that want them."""
+    """Assign all partitions in turn to the members that subscribe to their topics."""
     shares: Shares = {member_id: [] for member_id in members}
     order = sorted(members)
     slot = 0
@@ -74,7 +74,7 @@ def assign_round_robin(
 def assign_sticky(
     partition_counts: Mapping[str, int], members: Mapping[str, Subscription]
 ) -> Shares:
-    """Let members keep what they have as far as shares can be even, and move the rest."""
+    """Keep members' partitions as far as the shares stay even, and move the rest."""
     everything = _all_partitions(partition_counts)
     wanted = [
         tp for tp in everything if any(tp.topic in wants.topics for wants in members.values())
@@ -97,9 +97,10 @@ def assign_sticky(
 def assign_cooperatively(
     partition_counts: Mapping[str, int], members: Mapping[str, Subscription]
 ) -> Shares:
-    """Assign as `assign_sticky`, but give nobody what another still has.
+    """Assign as `assign_sticky`, but withhold a partition that another member still owns.
 
-    Whoever has it gives it up when it hears of its share, and joins again; then it is free.
+    Its owner revokes it on receiving the new share and rejoins, and that rebalance assigns it
+    (KIP-429).
     """
     shares = assign_sticky(partition_counts, members)
     held = {tp: member_id for member_id, wants in members.items() for tp in wants.owned_partitions}
@@ -120,7 +121,7 @@ def _all_partitions(partition_counts: Mapping[str, int]) -> list[TopicPartition]
 def _owners(
     partitions: set[TopicPartition], members: Mapping[str, Subscription]
 ) -> dict[TopicPartition, str]:
-    """Return who had each partition last; of two who say so, the one of the later generation."""
+    """Return the last owner of each partition; of two claims, that of the later generation."""
     found: dict[TopicPartition, tuple[int, str]] = {}
     for member_id, wants in sorted(members.items()):
         owned, generation = owned_before(wants)
@@ -138,7 +139,7 @@ def _poorest(shares: Shares, members: Mapping[str, Subscription], tp: TopicParti
 def _next_move(
     shares: Shares, members: Mapping[str, Subscription]
 ) -> tuple[TopicPartition, str, str] | None:
-    """Return a partition whose move makes two shares more even, from whom and to whom."""
+    """Return a partition whose move evens out two shares, its owner and its new owner."""
     for giver in sorted(shares, key=lambda each: (-len(shares[each]), each)):
         for tp in reversed(shares[giver]):
             taker = _poorest(shares, members, tp)
@@ -151,7 +152,7 @@ def _next_move(
 
 
 def sticky_user_data(partitions: tuple[TopicPartition, ...], generation_id: int) -> bytes:
-    """Return what the sticky assignor's members send: their last share and its generation."""
+    """Return the user data of a sticky assignor's member: its last share and the generation."""
     numbers = by_topic(partitions)
     parts = [_INT.pack(len(numbers))]
     for topic, found in numbers.items():
@@ -164,8 +165,8 @@ def sticky_user_data(partitions: tuple[TopicPartition, ...], generation_id: int)
 def owned_before(wants: Subscription) -> tuple[tuple[TopicPartition, ...], int]:
     """Return the last share of a member and its generation, -1 if unknown.
 
-    It stands in the subscription itself, or in what the sticky assignor's members send, which a
-    member of another kind may have filled with something else.
+    Read from the subscription itself, else from its user data, in which other assignors may have
+    put something else.
     """
     if wants.owned_partitions or not wants.user_data:
         return wants.owned_partitions, wants.generation_id
@@ -201,4 +202,4 @@ ASSIGNORS = {
         Assignor("cooperative-sticky", assign_cooperatively, is_cooperative=True),
     )
 }
-"""By the name that members agree on."""
+"""Assignors by the name that members agree on."""

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from logstore.config.broker_config import BrokerConfig
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * MINUTE_MS
-"""How long a new member may wait for the end of its first rebalance: Kafka's own constant."""
+"""Longest wait of a new member for the end of its first rebalance; a constant in Kafka too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ class GroupConfig:
     min_session_timeout_ms, max_session_timeout_ms : int
         `group.min.session.timeout.ms` and `group.max.session.timeout.ms`.
     initial_rebalance_delay_ms : int
-        `group.initial.rebalance.delay.ms`; not positive: none.
+        `group.initial.rebalance.delay.ms`; 0 or less: no delay.
     max_size : int
         `group.max.size`.
     """
@@ -50,7 +50,7 @@ class GroupConfig:
 
     @classmethod
     def of(cls, config: BrokerConfig) -> GroupConfig:
-        """Return what a broker's configuration says."""
+        """Return the settings that a broker's configuration has."""
         return cls(
             topic_num_partitions=config.offsets_topic_num_partitions,
             topic_segment_bytes=config.offsets_topic_segment_bytes,

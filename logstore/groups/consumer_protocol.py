@@ -1,7 +1,7 @@
 """Messages between members of consumer groups: subscriptions and assignments.
 
-Version 3 of each is written, as Kafka 3.9's clients do. Later versions only append fields: of one
-that is not known, what is known is read. Source: KIP-429, KIP-792, KIP-881; the clients'
+Version 3 of each is written, as by Kafka 3.9's clients. Later versions only append fields, so that
+the known fields of an unknown version can be read. Source: KIP-429, KIP-792, KIP-881; the clients'
 `ConsumerProtocol`.
 """
 
@@ -33,9 +33,9 @@ class Subscription(NamedTuple):
     Attributes
     ----------
     owned_partitions : tuple of TopicPartition
-        What it was assigned last (version 1 and above).
+        Its last assignment (version 1 and above).
     generation_id : int
-        The generation that assigned it; -1 if not told (below version 2).
+        The generation of that assignment; -1 below version 2.
     """
 
     topics: tuple[str, ...]
@@ -68,7 +68,7 @@ def encode_subscription(subscription: Subscription) -> bytes:
 
 
 def decode_subscription(data: bytes) -> Subscription:
-    """Return the subscription that bytes tell of.
+    """Return the subscription in `data`.
 
     Raises
     ------
@@ -100,7 +100,7 @@ def encode_assignment(assignment: Assignment) -> bytes:
 
 
 def decode_assignment(data: bytes) -> Assignment:
-    """Return the assignment that bytes tell of; no bytes are an empty one.
+    """Return the assignment in `data`; no bytes are an empty one.
 
     Raises
     ------
@@ -126,7 +126,7 @@ def _decoded(kind: type[M], data: bytes, newest: int) -> M:
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> Mapping[str, list[int]]:
-    """Return the numbers of partitions by topic, both in order."""
+    """Return partition numbers by topic, both sorted."""
     return {
         topic: [tp.partition for tp in group]
         for topic, group in groupby(sorted(partitions), key=lambda tp: tp.topic)

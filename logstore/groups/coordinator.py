@@ -1,15 +1,15 @@
-"""The group coordinator: who is in a group, what each member gets, and how far the group has read.
+"""The group coordinator: membership, assignments and committed offsets of consumer groups.
 
-The classic protocol as Kafka's GroupCoordinator speaks it, states, answers and timeouts included.
-Requests and answers are plain values (`logstore.groups.requests`), so that members in this process
-and those behind a network use the same door. Nobody blocks: who must wait for others, in a join or
-a sync, gives a callback, which is called once and without a lock held, perhaps before the request
-returns. What happens by itself does so on the coordinator's timers: inside `advance` on a virtual
-clock, in a thread on others, by the clock's monotonic time.
+It speaks the classic protocol as Kafka's GroupCoordinator does, with its states, answers and
+timeouts. Requests and answers are plain values (`logstore.groups.requests`), the same for members
+in this process and behind a network. No call blocks: joins and syncs, which wait for other members,
+take a callback that is called once, without a lock held, perhaps before the request returns.
+Sessions and rebalances end on timers of the clock's monotonic time: inside `advance` on a virtual
+clock, in a thread otherwise.
 
-What has to outlive the process is a record in `__consumer_offsets`: offsets when they are
-committed, a group when its members know their assignment and when it is empty. After a start the
-members of a group have the length of their session to report.
+State that outlives the process is kept as records in `__consumer_offsets`: offsets once they are
+committed, a group once its members know their assignment or it is empty. After a start the members
+of a group have one session timeout to report.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ _STORE_ERRORS = {
     "UNKNOWN_TOPIC_OR_PARTITION": "COORDINATOR_NOT_AVAILABLE",
     "KAFKA_STORAGE_ERROR": "NOT_COORDINATOR",
 }
-"""Answers to a client whose record could not be written; Kafka's."""
+"""Kafka's answers to a client whose record could not be written, by the error of the write."""
 
 _MEMBER_ERRORS: dict[str, type[LogStoreError]] = {
     "UNKNOWN_MEMBER_ID": UnknownMemberIdError,
@@ -93,9 +93,9 @@ _MEMBER_ERRORS: dict[str, type[LogStoreError]] = {
 class GroupCoordinator:
     """Joins, syncs, heartbeats and commits of all groups.
 
-    A service of the log manager: as such it reads all groups at its start and looks on Kafka's
-    interval for offsets whose time is over. If it is not started, a partition of the topic is read
-    when it is first needed, and expiry is looked for at every call.
+    As a started service of the log manager it reads all groups at once and looks for expired
+    offsets on Kafka's interval. Otherwise it reads each partition of the topic when it is first
+    needed, and looks for expired offsets at every call.
 
     Parameters
     ----------
@@ -104,8 +104,8 @@ class GroupCoordinator:
     config : GroupConfig, optional
         The broker's by default.
     scheduler : Scheduler, optional
-        Whose time sessions and rebalances live in; by default the runtime's if that runs, else one
-        of the coordinator's own on the runtime's clock.
+        Runs the timers of sessions and rebalances; by default the runtime's if that is started,
+        else one of the coordinator's own on the runtime's clock.
 
     Notes
     -----
@@ -146,7 +146,7 @@ class GroupCoordinator:
     # -- members ---------------------------------------------------------------------------
 
     def join(self, request: JoinRequest, on_done: JoinCallback) -> None:
-        """Join a group, or join it again; the answer comes when all have, or nobody is waited for.
+        """Join or rejoin a group; the answer comes once all members have, or the wait is over.
 
         Errors: INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT, UNKNOWN_MEMBER_ID, MEMBER_ID_REQUIRED
         (with the id to join with), INCONSISTENT_GROUP_PROTOCOL, FENCED_INSTANCE_ID,
@@ -178,7 +178,7 @@ class GroupCoordinator:
                 self._tell(on_done, JoinResult(request.member_id, error))
 
     def sync(self, request: SyncRequest, on_done: SyncCallback) -> None:
-        """Ask for one's assignment, as the leader with those of all; the leader's ends the wait.
+        """Ask for an assignment; the leader brings those of all, which ends the others' wait.
 
         Errors: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS,
         INCONSISTENT_GROUP_PROTOCOL, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR.
@@ -195,7 +195,7 @@ class GroupCoordinator:
         member_id: str,
         group_instance_id: str | None = None,
     ) -> str | None:
-        """Say that a member lives; the error tells it what to do.
+        """Report that a member is alive; the error tells it what to do.
 
         REBALANCE_IN_PROGRESS: join again. UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION: join anew.
         FENCED_INSTANCE_ID: give up.
@@ -213,7 +213,7 @@ class GroupCoordinator:
             return "REBALANCE_IN_PROGRESS" if group.state is PREPARING else None
 
     def leave(self, group_id: str, members: Sequence[LeavingMember]) -> LeaveResult:
-        """Take members out of a group, which is rebalanced without them."""
+        """Remove members from a group, which is rebalanced without them."""
         with self._turn():
             group, error = self._existing(group_id)
             if error is not None:
@@ -240,10 +240,10 @@ class GroupCoordinator:
         member_id: str = NO_MEMBER,
         group_instance_id: str | None = None,
     ) -> dict[TopicPartition, str | None]:
-        """Commit offsets; the error of each partition, or None.
+        """Commit offsets; return each partition's error, or None.
 
-        Without a generation and a member only a group that has no members lets it be done. What
-        one partition is refused for keeps from no other.
+        A commit without generation and member is for groups that have no members. The refusal of
+        one partition does not stop the others.
         """
         try:
             return self.faults.request(
@@ -287,14 +287,14 @@ class GroupCoordinator:
     def check_transactional(
         self, group: ConsumerGroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> None:
-        """Refuse offsets that are to be part of a transaction, before anything is written.
+        """Check offsets that are to be part of a transaction, before anything is written.
 
         Raises
         ------
         InvalidGroupIdError
             The id is empty.
         IllegalGenerationError, UnknownMemberIdError, FencedInstanceIdError
-            Who sends them is no member, or of another generation (KIP-447).
+            The sender is no member, or of another generation (KIP-447).
         UnknownTopicOrPartitionError
         OffsetMetadataTooLargeError
         InvalidRecordError
@@ -338,7 +338,7 @@ class GroupCoordinator:
         *,
         require_stable: bool = False,
     ) -> dict[TopicPartition, FetchedOffset]:
-        """Return committed offsets, of all partitions that have one by default.
+        """Return committed offsets, by default of all partitions that have one.
 
         Parameters
         ----------
@@ -348,7 +348,7 @@ class GroupCoordinator:
         Raises
         ------
         LogStoreError
-            What is stored cannot be read.
+            The stored offsets cannot be read.
         """
         with self._turn():
             source = self._source_of(group_id)
@@ -364,14 +364,14 @@ class GroupCoordinator:
             }
 
     def committed(self, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the offsets of a group, those of transactions that are committed.
+        """Return a group's offsets, including those of committed transactions.
 
-        A transaction counts from its marker on, also while an older one of another group is open.
+        A transaction counts from its marker on, even if an older one of another group is open.
 
         Raises
         ------
         InvalidRecordError, UnsupportedFormatError
-            A record makes no sense.
+            A record is malformed, or of a later version.
         LogStoreError
             The partition cannot be read.
         """
@@ -395,7 +395,7 @@ class GroupCoordinator:
     # -- administration --------------------------------------------------------------------
 
     def describe(self, group_id: str) -> GroupDescription:
-        """Return what there is to know of a group; `Dead` if there is none."""
+        """Return the description of a group; its state is `Dead` if there is none."""
         with self._turn():
             group, error = self._existing(group_id)
             if group is None:
@@ -410,7 +410,7 @@ class GroupCoordinator:
         Raises
         ------
         LogStoreError
-            Part of what is stored cannot be read.
+            A partition of the topic cannot be read.
         """
         wanted = {each.lower() for each in states}
         if types and "classic" not in {each.lower() for each in types}:
@@ -424,7 +424,7 @@ class GroupCoordinator:
             ]
 
     def delete(self, group_ids: Iterable[str]) -> dict[str, str | None]:
-        """Delete groups that have no members, and their offsets; the error of each, or None.
+        """Delete groups without members, and their offsets; return the error of each, or None.
 
         Errors: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, NOT_COORDINATOR.
         """
@@ -450,18 +450,18 @@ class GroupCoordinator:
     # -- what happens by itself ------------------------------------------------------------
 
     def remove_expired(self) -> list[str]:
-        """Forget offsets whose retention is over, and groups that have nothing left.
+        """Delete expired offsets, and the groups that have nothing left.
 
         Returns
         -------
         list of str
-            The groups that are gone.
+            The groups that were deleted.
         """
         with self._turn(expires=False):
             return self._remove_expired()
 
     def start(self) -> None:
-        """Read all groups, and look for what expires from now on."""
+        """Read all groups, and look for expired offsets from now on."""
         with self._turn():
             period_ms = self.config.retention_check_interval_ms
             self._expiry_task = self._runtime.scheduler.schedule(
@@ -475,7 +475,7 @@ class GroupCoordinator:
                 self._load_what_can_be_read()
 
     def stop(self) -> None:
-        """Cancel the timers, once what hangs on deleted topics is forgotten."""
+        """Forget the offsets of deleted topics, and cancel the timers."""
         with self._turn():
             if self._expiry_task is not None:
                 self._expiry_task.cancel()
@@ -484,10 +484,10 @@ class GroupCoordinator:
             self._own_scheduler.shutdown()
 
     def follow(self, events: LogEvents) -> Iterable[Unsubscribe]:
-        """Look for what expires again when something has changed that may be the offsets'.
+        """Follow the manager: look for expired offsets anew after a change that may concern them.
 
-        And forget those of a partition that was deleted, at the next call: the manager's lock is
-        held when that is told.
+        Offsets of a deleted partition are forgotten at the next call, since the manager calls this
+        with its lock held.
         """
         return (
             events.log_changed.subscribe(self._wake),
@@ -502,7 +502,7 @@ class GroupCoordinator:
 
     @property
     def scheduler(self) -> Scheduler:
-        """Whose time sessions and rebalances live in, running."""
+        """The scheduler of the timers, started."""
         if self._scheduler is None:
             if self._runtime.scheduler.is_started:
                 self._scheduler = self._runtime.scheduler
@@ -516,9 +516,9 @@ class GroupCoordinator:
 
     @contextmanager
     def _turn(self, *, expires: bool = True) -> Iterator[None]:
-        """Hold the lock; then, without it, tell those whose wait is over.
+        """Hold the lock; after its release call the callbacks of the waits that ended.
 
-        Without background work, look first for what `expires`, if it is time.
+        Without background work, look first for expired offsets, if one is due and `expires`.
         """
         ready: list[Callable[[], object]] = []
         try:
@@ -558,13 +558,13 @@ class GroupCoordinator:
         self.scheduler.schedule(name, run, delay_ms=max(0, delay_ms))
 
     def _touch(self, group: Group, member: Member, timeout_ms: int | None = None) -> None:
-        """Let a member's session begin anew."""
+        """Restart a member's session."""
         timeout_ms = member.session_timeout_ms if timeout_ms is None else timeout_ms
         member.deadline_ns = self._clock.monotonic_ns() + timeout_ms * 1_000_000
         self._arm(group, member)
 
     def _arm(self, group: Group, member: Member) -> None:
-        """See that a timer comes no later than the end of a session; a later end finds its own."""
+        """Set a timer for a session's end, unless an earlier one is set, which sets the next."""
         if member.armed_ns is None or member.deadline_ns < member.armed_ns:
             member.armed_ns = member.deadline_ns
             left_ns = member.deadline_ns - self._clock.monotonic_ns()
@@ -593,7 +593,7 @@ class GroupCoordinator:
     # -- inside: joining ---------------------------------------------------------------------
 
     def _join(self, request: JoinRequest, on_done: JoinCallback) -> str | None:
-        """Take a member in, or return what it is refused for."""
+        """Add a member, or return the error that refuses it."""
         config = self.config
         if not request.group_id:
             return "INVALID_GROUP_ID"
@@ -623,10 +623,10 @@ class GroupCoordinator:
         return error
 
     def _has_room(self, group: Group, member_id: str) -> bool:
-        """Tell whether a group of limited size may have a member; KIP-389."""
+        """Tell whether a group of limited size may admit a member (KIP-389)."""
         known = group.members.get(member_id)
         if group.state is PREPARING:
-            # Those that joined count: so a group that is too large loses who joins last.
+            # Only joined members count: a group that is too large loses those that join last.
             has_joined = known is not None and known.on_join is not None
             return has_joined or group.awaiting_join < self.config.max_size
         return (
@@ -653,7 +653,7 @@ class GroupCoordinator:
         return None
 
     def _new_member_id(self, group: Group, request: JoinRequest) -> str:
-        """Return an id that nobody has, though a broker of the same seed gave it out before."""
+        """Return an unused member id, even if a broker of the same seed gave it out before."""
         instance_id = request.group_instance_id
         name = request.client_id if instance_id is None else instance_id
         while True:
@@ -672,7 +672,7 @@ class GroupCoordinator:
             return error
         member = group.members[member_id]
         is_same = member.protocols == request.protocols
-        # Once joined, the same again is a retry: its answer was lost.
+        # A member that has joined and sends the same again retries: its answer was lost.
         if (group.state is COMPLETING and is_same) or (
             group.state is STABLE and is_same and member_id != group.leader
         ):
@@ -700,7 +700,7 @@ class GroupCoordinator:
         if group.state is PREPARING and group.generation_id == 0:
             group.has_new_member = True
         group.add(member, request.protocol_type)
-        # Its client cannot report before it has its id: it may wait longer than a session.
+        # A client sends no heartbeats before it has its id: it may wait longer than a session.
         self._touch(group, member, NEW_MEMBER_JOIN_TIMEOUT_MS)
         self._maybe_prepare_rebalance(group)
 
@@ -720,7 +720,7 @@ class GroupCoordinator:
         request: JoinRequest,
         on_done: JoinCallback,
     ) -> None:
-        """Let a static member come back under a new id; without a rebalance, if that can be."""
+        """Readmit a static member under a new id, without a rebalance if possible."""
         leader_before = group.leader
         member = group.members[old_member_id]
         self._fence(member)
@@ -741,7 +741,7 @@ class GroupCoordinator:
             if request.can_skip_assignment:
                 result = result._replace(skip_assignment=group.leader == member_id)
             else:
-                # A leader of old would assign anew, which a stable group takes no notice of: it is
+                # An older client's leader would assign anew, which a stable group ignores: it is
                 # told the id that it had, and so takes another for the leader.
                 result = result._replace(leader=leader_before or NO_MEMBER, members=())
             self._tell(on_done, result)
@@ -782,7 +782,7 @@ class GroupCoordinator:
             self._try_complete_join(group)
 
     def _wait_for_first(self, group: Group, round_number: int, delay_ms: int, left_ms: int) -> None:
-        """Give the first members of a group time to come together; new ones prolong it."""
+        """Delay a group's first rebalance while members arrive; each new one prolongs the delay."""
 
         def over() -> None:
             if not self._is_waiting(group, round_number, PREPARING):
@@ -814,12 +814,12 @@ class GroupCoordinator:
             self._complete_join(group)
 
     def _complete_join(self, group: Group) -> None:
-        """End the wait: who did not join is out, the others are the next generation."""
+        """End the wait: remove members that did not rejoin; the others are a new generation."""
         for member in list(group.members.values()):
             if member.on_join is None and not member.is_static:
                 group.remove(member.member_id)
         if group.members and not group.elect_joined_leader():
-            # Static members alone, and none has joined yet: their sessions decide.
+            # All are static members that have not joined yet: their sessions decide.
             group.round += 1
             self._wait_for_joins(group, group.round)
             return
@@ -853,7 +853,7 @@ class GroupCoordinator:
         self._after(group.rebalance_timeout_ms, "group-sync", over)
 
     def _sync(self, request: SyncRequest, on_done: SyncCallback) -> str | None:
-        """Answer a sync, or let it wait; return what it is refused for."""
+        """Answer a sync or keep it waiting; return the error that refuses it."""
         group, error = self._existing(request.group_id)
         if group is None:
             return error or "UNKNOWN_MEMBER_ID"
@@ -899,7 +899,7 @@ class GroupCoordinator:
         self._propagate(group)
 
     def _propagate(self, group: Group, *, error: str | None = None) -> None:
-        """Tell those who wait for it their assignment, or that there is none."""
+        """Answer the waiting members with their assignment, or with an error."""
         for member in group.members.values():
             if error is not None:
                 member.assignment = b""
@@ -970,7 +970,7 @@ class GroupCoordinator:
         if group is None:
             return "ILLEGAL_GENERATION" if generation_id >= 0 else None
         if generation_id < 0 and member_id == NO_MEMBER and group_instance_id is None:
-            # Not of a member: of an administrator, or of a consumer that assigns itself.
+            # A commit without a member: by an administrator, or a consumer without a subscription.
             return None if group.state is EMPTY else "UNKNOWN_MEMBER_ID"
         error = self._check_member(group, member_id, group_instance_id, generation_id)
         if error is not None:
@@ -1006,7 +1006,7 @@ class GroupCoordinator:
     # -- inside: what is stored --------------------------------------------------------------
 
     def _existing(self, group_id: str) -> tuple[Group | None, str | None]:
-        """Return a group if there is one, or why that cannot be told."""
+        """Return a group, None if there is none, or the error of reading it."""
         try:
             self._source_of(group_id)
         except LogStoreError as error:
@@ -1020,11 +1020,11 @@ class GroupCoordinator:
         return self._groups.setdefault(group_id, Group(group_id))
 
     def _source_of(self, group_id: str) -> OffsetsPartition | None:
-        """Return what the partition of a group says, its groups loaded."""
+        """Return the partition that keeps a group, its groups loaded."""
         return self._load(self._store.partition_of(group_id).partition)
 
     def _load(self, number: int) -> OffsetsPartition | None:
-        """Read a partition on; if it is another than it was, its groups are read anew."""
+        """Read what was appended to a partition; if its log was replaced, read all groups anew."""
         before = self._sources.get(number)
         found = self._store.partition(number)
         if found is before:
@@ -1044,7 +1044,7 @@ class GroupCoordinator:
         return found
 
     def _see_offsets(self, source: OffsetsPartition) -> None:
-        """Know the groups that have nothing but offsets."""
+        """Create the groups that have offsets and no record of their own."""
         for group_id in source.take_changed():
             if group_id not in self._damaged and source.has_offsets(group_id):
                 self._known_group(group_id)
@@ -1065,7 +1065,7 @@ class GroupCoordinator:
             self._prepare_rebalance(group)
 
     def _drop(self, group_id: str) -> None:
-        """Forget a group whose partition is gone: its members are told to look elsewhere."""
+        """Drop a group whose partition went or was replaced; waiting members are told to retry."""
         self._damaged.pop(group_id, None)
         group = self._groups.pop(group_id, None)
         if group is None:
@@ -1077,7 +1077,7 @@ class GroupCoordinator:
                 self._tell(member.on_sync, SyncResult("NOT_COORDINATOR"))
 
     def _numbers(self) -> Sequence[int]:
-        """Return the partitions that there are, and those that were."""
+        """Return the topic's partitions, those that were deleted included."""
         return sorted({*self._store.numbers(), *self._sources})
 
     def _load_all(self) -> None:
@@ -1097,7 +1097,7 @@ class GroupCoordinator:
         return "UNKNOWN_SERVER_ERROR" if error in ("MESSAGE_TOO_LARGE", "INVALID_RECORD") else error
 
     def _written(self, write: Callable[[], None]) -> str | None:
-        """Write, and return what a client is told if that failed."""
+        """Write records; return the error for the client if that failed."""
         try:
             write()
         except LogStoreError as error:
@@ -1123,8 +1123,8 @@ class GroupCoordinator:
         return error
 
     def _forget(self, group: Group) -> str | None:
-        """Let a group that has no members and no offsets go."""
-        if group.generation_id > 0:  # else there is no record of its own
+        """Drop a group that has neither members nor offsets."""
+        if group.generation_id > 0:  # else the group has no record of its own
             error = self._written(partial(self._store.forget_group, group.group_id))
             if error is not None:
                 return error
@@ -1169,7 +1169,7 @@ class GroupCoordinator:
                 self._written(partial(self._store.forget_offsets, group_id, gone))
 
     def _is_in_use(self) -> bool:
-        """Tell whether there is a topic to look after; a copied one is left alone until asked."""
+        """Tell whether offsets may expire here: a copied topic is left alone until asked for."""
         return self._store.is_stored and not self._manager.read_only
 
     def _expire_in_background(self) -> None:
@@ -1202,11 +1202,11 @@ class GroupCoordinator:
     def _expiries(
         self, group: Group, source: OffsetsPartition
     ) -> Iterator[tuple[TopicPartition, int]]:
-        """Yield the offsets that time alone ends, and when, in Unix ms.
+        """Yield the offsets that will expire, each with the moment in Unix ms.
 
-        Those of a group without members live for the retention from its last member's end on;
-        those of a group whose members are at work only if they read the topic no longer; those
-        of a group that never had a member from their commit on.
+        The retention of a group without members runs from the moment its last member left; that of
+        a group that never had any runs from the commit. In a group with members only the offsets
+        of topics that no member reads expire. A moment stored by an old client wins.
         """
         pending = source.pending_of(group.group_id)
         for tp, stored in source.offsets_of(group.group_id).items():
@@ -1229,7 +1229,7 @@ class GroupCoordinator:
         return None
 
     def _expiry_idle_ms(self) -> int | None:
-        """Return how long nothing expires; None until something changes."""
+        """Return the ms until something may expire; None until something changes."""
         with self._turn():
             if not self._is_in_use():
                 return None
@@ -1243,6 +1243,6 @@ class GroupCoordinator:
                     if group.state is EMPTY and not source.has_offsets(group_id):
                         return 0
                 except LogStoreError:
-                    continue  # told when it is looked for
+                    continue  # reported when offsets are looked for
             now_ms = self._clock.now_ms()
             return max(0, min(moments) - now_ms) if moments else None

@@ -1,4 +1,4 @@
-"""A group: its members, its generation and its state, and what holds between them.
+"""A group: its members, generation and state, and the rules between them.
 
 The rules are those of Kafka's GroupMetadata and MemberMetadata, whose states these are:
 
@@ -61,11 +61,11 @@ class Member:
     Attributes
     ----------
     is_new : bool
-        Whether it waits for the end of its first rebalance.
+        Whether the end of its first rebalance is still to come.
     on_join, on_sync : callable or None
-        Whom to tell, while it waits for one or the other.
+        Callbacks of a pending join or sync.
     deadline_ns, armed_ns : int
-        The monotonic moment at which its silence was too long, and for which a timer is set.
+        Monotonic moments: the end of its session, and the one for which a timer is set.
     """
 
     __slots__ = (
@@ -110,15 +110,15 @@ class Member:
 
     @property
     def is_static(self) -> bool:
-        """Whether it bears an instance id, and so may come back without a rebalance."""
+        """Whether it has an instance id, and so may come back without a rebalance."""
         return self.group_instance_id is not None
 
     def metadata(self, protocol: str | None) -> bytes:
-        """Return what it tells an assignor; nothing to one that it does not know."""
+        """Return its metadata for an assignor; b"" for one that it does not support."""
         return next((data for name, data in self.protocols if name == protocol), b"")
 
     def vote(self, candidates: Iterable[str]) -> str:
-        """Return the best for it of protocols that all members know."""
+        """Return its most preferred one of the protocols that all members support."""
         known = set(candidates)
         return next(name for name, _ in self.protocols if name in known)
 
@@ -129,19 +129,19 @@ class Group:
     Attributes
     ----------
     members : dict of str to Member
-        By member id, in the order of their coming.
+        By member id, in the order in which they joined.
     pending_members : dict of str to int
-        Ids that were given out and not come back yet, and the monotonic moment that ends each.
+        Ids given out with which nobody has joined yet, each with its monotonic deadline.
     pending_sync : set of str
         Members of this generation that have not asked for their assignment.
     round : int
-        Counts what is waited for, so that a timer of an earlier wait knows that it is over.
+        Counts the waits, so that a timer of an earlier one recognises that it is out of date.
     is_delayed : bool
-        Whether the rebalance that is waited for is the first one, which waits its time.
+        Whether the rebalance under way is the first one, which is delayed.
     has_new_member : bool
-        Whether somebody came during that delay.
+        Whether a member joined during that delay.
     subscribed_topics : frozenset of str or None
-        Topics that members of a consumer group read; None if that is not known.
+        Topics that the members of a consumer group read; None if unknown.
     """
 
     def __init__(self, group_id: str) -> None:
@@ -169,7 +169,7 @@ class Group:
 
     @classmethod
     def loaded(cls, group_id: str, stored: StoredGroup) -> Group:
-        """Return a group as a record tells of it."""
+        """Return a group as a record stored it."""
         group = cls(group_id)
         for each in stored.members:
             member = Member(
@@ -195,7 +195,7 @@ class Group:
         return group
 
     def stored(self, assignments: Mapping[str, bytes]) -> StoredGroup:
-        """Return the group as a record is to tell of it."""
+        """Return the group as a record is to store it."""
         return StoredGroup(
             self.protocol_type or "",
             self.generation_id,
@@ -226,7 +226,7 @@ class Group:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest time that any member wants to have for joining again."""
+        """The longest rebalance timeout of any member."""
         return max((each.rebalance_timeout_ms for each in self.members.values()), default=0)
 
     @property
@@ -235,13 +235,13 @@ class Group:
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     def enter(self, state: GroupState, now_ms: int) -> None:
-        """Go over to another state."""
+        """Enter another state."""
         assert self.state in _BEFORE[state], f"{self.group_id}: {self.state} → {state}"
         self.state = state
         self.state_ms = now_ms
 
     def next_generation(self, now_ms: int) -> None:
-        """Go over to the next generation, of the members that joined."""
+        """Begin the next generation, of the members that joined."""
         self.generation_id += 1
         self.pending_sync.clear()
         if self.members:
@@ -262,11 +262,11 @@ class Group:
 
     @property
     def has_all_joined(self) -> bool:
-        """Whether nobody is waited for any more."""
+        """Whether every member has joined, those with an id given out included."""
         return self.awaiting_join == len(self.members) and not self.pending_members
 
     def add(self, member: Member, protocol_type: str) -> None:
-        """Take a member in."""
+        """Add a member."""
         if not self.members:
             self.protocol_type = protocol_type
         if self.leader is None:
@@ -279,7 +279,7 @@ class Group:
             self.static_members[member.group_instance_id] = member.member_id
 
     def remove(self, member_id: str) -> None:
-        """Take a member, or one that was to come, out."""
+        """Remove a member, or an id with which nobody has joined yet."""
         member = self.members.pop(member_id, None)
         if member is not None and member.group_instance_id is not None:
             del self.static_members[member.group_instance_id]
@@ -289,7 +289,7 @@ class Group:
         self.pending_sync.discard(member_id)
 
     def replace_static(self, old_member_id: str, new_member_id: str) -> Member:
-        """Give a static member that comes back another id, and return it."""
+        """Give a returning static member its new id; return the member."""
         was_awaiting = old_member_id in self.pending_sync
         member = self.members.pop(old_member_id)
         assert member.group_instance_id is not None
@@ -304,7 +304,7 @@ class Group:
         return member
 
     def elect_joined_leader(self) -> bool:
-        """See that the leader is one that joined; False if nobody did."""
+        """Choose a joined member as leader, the present one if it is; False if there is none."""
         if self.leader is None:
             return False
         if self.members[self.leader].on_join is not None:
@@ -316,7 +316,7 @@ class Group:
         return leader is not None
 
     def check_member(self, member_id: str, group_instance_id: str | None) -> str | None:
-        """Return what is wrong with somebody who says that he is a member; None if he is."""
+        """Return the error of a sender's member and instance id; None if they are a member's."""
         if group_instance_id is not None:
             known = self.static_members.get(group_instance_id)
             if known is None:
@@ -328,7 +328,7 @@ class Group:
     # -- protocols -------------------------------------------------------------------------
 
     def supports(self, protocol_type: str, protocols: Iterable[Protocol]) -> bool:
-        """Tell whether somebody who can do this has something in common with all members."""
+        """Tell whether one of these protocols is supported by all members."""
         names = [name for name, _ in protocols]
         if self.state is GroupState.EMPTY:
             return bool(protocol_type) and bool(names)
@@ -336,7 +336,7 @@ class Group:
         return self.protocol_type == protocol_type and not candidates.isdisjoint(names)
 
     def chosen_protocol(self) -> str:
-        """Return the protocol that most members prefer, of those that all know."""
+        """Return the protocol that most members prefer, of those that all support."""
         candidates = self._candidates()
         votes = Counter(member.vote(candidates) for member in self.members.values())
         return votes.most_common(1)[0][0]
@@ -369,7 +369,7 @@ class Group:
         )
 
     def join_result(self, member: Member) -> JoinResult:
-        """Return what a member is told of this generation."""
+        """Return a member's answer to its join: this generation."""
         is_leader = member.member_id == self.leader
         return JoinResult(
             member.member_id,

@@ -1,4 +1,4 @@
-"""Committed offsets and who commits them, as values in kafka-python's shape."""
+"""Committed offsets and their senders, as values of kafka-python's shape."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ NO_MEMBER = ""
 
 
 class OffsetAndMetadata(NamedTuple):
-    """How far a group has read a partition, as kafka-python says it.
+    """A group's position in a partition, of kafka-python's shape.
 
     Attributes
     ----------
     offset : int
         Of the next record to read.
     metadata : str
-        Whatever the group keeps with it.
+        Free text of the client.
     leader_epoch : int
         Of the last record read; -1 if not known.
     """
@@ -31,7 +31,7 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class ConsumerGroupMetadata(NamedTuple):
-    """Sender of offsets, as kafka-python says it; a group's id is enough."""
+    """Sender of offsets, of kafka-python's shape; a group's id is enough."""
 
     group_id: str
     generation_id: int = NO_GENERATION
@@ -40,7 +40,7 @@ class ConsumerGroupMetadata(NamedTuple):
 
 
 def checked_group(group: object) -> ConsumerGroupMetadata:
-    """Return who sends offsets, from a group's id or from what kafka-python's consumer tells.
+    """Return the sender of offsets, from a group's id or from kafka-python's group metadata.
 
     Raises
     ------
@@ -62,14 +62,14 @@ def checked_group(group: object) -> ConsumerGroupMetadata:
 
 
 def checked_offsets(offsets: object) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return offsets in the engine's types, from those of kafka-python too.
+    """Return offsets in the engine's types; those of kafka-python are accepted.
 
     Raises
     ------
     TypeError
-        No mapping of TopicPartition to OffsetAndMetadata.
+        The argument is no mapping of TopicPartition to OffsetAndMetadata.
     ValueError
-        A number that its field cannot hold, or text that is no Unicode.
+        A number does not fit its field, or a text is no Unicode.
     """
     if not isinstance(offsets, Mapping):
         raise TypeError(f"offsets are a mapping of TopicPartition, not {offsets!r}")
@@ -93,7 +93,7 @@ def _checked_offset(value: object) -> OffsetAndMetadata:
         raise TypeError(f"an OffsetAndMetadata is wanted, not {value!r}")
     if not (0 <= offset <= INT64_MAX and NO_LEADER_EPOCH <= leader_epoch <= INT32_MAX):
         raise ValueError(f"no offset to commit: {value!r}")
-    metadata.encode()  # a ValueError now, rather than in the middle of a batch
+    metadata.encode()  # raises ValueError here, rather than in the middle of a batch
     return OffsetAndMetadata(offset, metadata, leader_epoch)
 
 

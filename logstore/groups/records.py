@@ -1,8 +1,8 @@
 """The records of `__consumer_offsets`: offsets that groups committed, and the groups themselves.
 
-Written are the versions that Kafka 3.9 writes: `OffsetCommitKey` 1 and `OffsetCommitValue` 3,
-`GroupMetadataKey` 2 and `GroupMetadataValue` 3 (`logstore.messages` has their fields). Read is
-every version. A record without a value says that the offset, or the group, was forgotten.
+The versions written are those of Kafka 3.9: `OffsetCommitKey` 1 and `OffsetCommitValue` 3,
+`GroupMetadataKey` 2 and `GroupMetadataValue` 3 (`logstore.messages` has their fields). Every
+version is read. A record with a null value deletes the offset or the group.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class StoredOffset(NamedTuple):
     ----------
     committed : OffsetAndMetadata
     commit_ms : int
-        When it was committed, Unix ms.
+        Moment of the commit, Unix ms.
     expire_ms : int or None
-        When it is forgotten, where an old client said so itself.
+        Moment at which it expires, Unix ms; only old clients set it.
     """
 
     committed: OffsetAndMetadata
@@ -142,7 +142,7 @@ def decode_group(value: bytes) -> StoredGroup:
 
 
 def decode_group_key(key: bytes | None) -> str | None:
-    """Return the group that a record tells of; None if it tells of an offset, or is unknown.
+    """Return the group in a key; None if it is the key of an offset, or of an unknown kind.
 
     Raises
     ------
@@ -168,7 +168,7 @@ def encode_key(group_id: str, topic_partition: TopicPartition) -> bytes:
 
 
 def decode_key(key: bytes | None) -> tuple[str, TopicPartition] | None:
-    """Return group and partition of a record; None if it tells something else of a group.
+    """Return group and partition in a key; None if it is no key of an offset.
 
     Raises
     ------

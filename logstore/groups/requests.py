@@ -13,7 +13,7 @@ from logstore.groups.offsets import NO_GENERATION, NO_MEMBER, OffsetAndMetadata
 from logstore.types import TopicPartition
 
 Protocol = tuple[str, bytes]
-"""An assignor's name, and what the member tells it."""
+"""An assignor's name, and the member's metadata for it."""
 
 
 class JoinRequest(NamedTuple):
@@ -26,13 +26,13 @@ class JoinRequest(NamedTuple):
     session_timeout_ms : int
         Silence after which the member is taken out of the group.
     rebalance_timeout_ms : int
-        How long the others wait for the member when the group is rebalanced.
+        Longest time that the others wait for the member in a rebalance.
     protocols : tuple of (str, bytes)
-        What the member can, the best first.
+        Assignors that the member supports, the preferred one first.
     requires_member_id : bool
-        A new member is given an id and joins again with that (JoinGroup version 4 and above).
+        Whether a new member gets an id and joins again with it (JoinGroup 4 and above).
     can_skip_assignment : bool
-        A static leader that comes back is told so, and assigns nothing (version 9 and above).
+        Whether a returning static leader is told so, and assigns nothing (JoinGroup 9 and above).
     """
 
     group_id: str
@@ -49,7 +49,7 @@ class JoinRequest(NamedTuple):
 
 
 class JoinedMember(NamedTuple):
-    """A member as its leader sees it; `metadata` is of the protocol that was chosen."""
+    """A member as its leader sees it; `metadata` is for the chosen protocol."""
 
     member_id: str
     group_instance_id: str | None
@@ -70,7 +70,7 @@ class JoinResult(NamedTuple):
 
 
 class SyncRequest(NamedTuple):
-    """A member that wants its assignment; the leader brings all of them."""
+    """A member's request for its assignment; the leader's carries the assignments of all."""
 
     group_id: str
     generation_id: int
@@ -91,14 +91,14 @@ class SyncResult(NamedTuple):
 
 
 class LeavingMember(NamedTuple):
-    """A member that leaves; an administrator names a static one by its instance id alone."""
+    """A member to remove; an administrator names a static one by instance id alone."""
 
     member_id: str = NO_MEMBER
     group_instance_id: str | None = None
 
 
 class LeftMember(NamedTuple):
-    """Outcome for a member that was to leave."""
+    """Outcome of one member's removal."""
 
     member_id: str
     group_instance_id: str | None
@@ -106,21 +106,21 @@ class LeftMember(NamedTuple):
 
 
 class LeaveResult(NamedTuple):
-    """Outcomes for members that were to leave, in their order."""
+    """Outcomes of removals, in the order of the request."""
 
     error: str | None
     members: tuple[LeftMember, ...] = ()
 
 
 class FetchedOffset(NamedTuple):
-    """A committed offset; None if none is, or with an error."""
+    """A committed offset; None if there is none, or with an error."""
 
     committed: OffsetAndMetadata | None
     error: str | None = None
 
 
 class MemberDescription(NamedTuple):
-    """A member as an administrator sees it; the bytes are empty while nothing is assigned."""
+    """A member as an administrator sees it; `assignment` is empty while nothing is assigned."""
 
     member_id: str
     group_instance_id: str | None
@@ -142,7 +142,7 @@ class GroupDescription(NamedTuple):
 
 
 class GroupListing(NamedTuple):
-    """A group in a list."""
+    """A group as it is listed."""
 
     group_id: str
     protocol_type: str
@@ -151,7 +151,7 @@ class GroupListing(NamedTuple):
 
 
 class DeletedOffsets(NamedTuple):
-    """Outcomes for offsets that were to be deleted; none by partition with an error above."""
+    """Outcomes of deletions of offsets; none by partition if the group has an error."""
 
     error: str | None
     partitions: Mapping[TopicPartition, str | None] = {}

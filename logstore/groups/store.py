@@ -1,10 +1,11 @@
-"""`__consumer_offsets`: what groups keep there, read once and then followed.
+"""`__consumer_offsets`: groups and offsets as its records store them, cached and followed.
 
-Each group lives in the partition that its id's hash names. What a partition says is kept in memory
-up to an offset of its log; before an answer is given, whatever came behind that is read: markers of
-transactions, and records that others wrote. So the log alone says what holds, and nobody has to
-tell. Offsets of a transaction hold from its marker on, also while an older one is open; of two
-records of one partition of a group the later holds, whichever transaction ended last.
+Each group is kept in the partition that the hash of its id names. The contents of a partition are
+cached up to an offset of its log, and before each answer the records after that offset are read:
+markers of transactions, and records written by others. So the log alone decides, and nobody has to
+notify the store. Offsets of a transaction count from its marker on, even while an older transaction
+is open; of two records for one partition of a group the later counts, whichever transaction ended
+last.
 """
 
 from __future__ import annotations
@@ -52,11 +53,11 @@ logger = logging.getLogger(__name__)
 NO_PRODUCER = (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 Entry = tuple[bytes, bytes | None]
-"""Key and value of a record to be written."""
+"""Key and value of a record to write."""
 
 
 class _Held(NamedTuple):
-    """The newest record of an offset, and where it stands; no value: it was forgotten."""
+    """The newest record of an offset and its place in the log; no value: the offset was deleted."""
 
     record_offset: int
     value: bytes | None
@@ -81,16 +82,16 @@ class OffsetsPartition:
         self._changed: set[str] = set()
 
     def is_of(self, log: Log) -> bool:
-        """Tell whether this is what a log says, and not what it said before it was cut."""
+        """Tell whether the contents are those of a log, and not of one that was cut since."""
         return log is self.log and log.generation == self._generation
 
     def follow(self) -> None:
-        """Read what was appended meanwhile.
+        """Read the records appended since the last call.
 
         Raises
         ------
         InvalidRecordError
-            A key makes no sense.
+            A key is malformed.
         LogStoreError
             The log cannot be read.
         """
@@ -103,19 +104,19 @@ class OffsetsPartition:
         self._next_offset = max(self._next_offset, log.high_watermark)
 
     def took(self, first_offset: int, entries: Sequence[Entry], producer_id: int) -> None:
-        """Note what was just appended from an offset on."""
-        if first_offset == self._next_offset:  # else something else has to be read before it
+        """Take in records that were just appended at an offset."""
+        if first_offset == self._next_offset:  # else records before it are still to be read
             for number, (key, value) in enumerate(entries):
                 self._take(first_offset + number, key, value, producer_id)
             self._next_offset = first_offset + len(entries)
 
     def offsets_of(self, group_id: str) -> dict[TopicPartition, StoredOffset]:
-        """Return the offsets that hold for a group, by partition in order.
+        """Return the offsets of a group that count, by partition in order.
 
         Raises
         ------
         InvalidRecordError, UnsupportedFormatError
-            A value makes no sense.
+            A value is malformed, or of a later version.
         """
         held = self._offsets.get(group_id, {})
         return {
@@ -135,7 +136,7 @@ class OffsetsPartition:
         return {tp for offsets in waiting for group, tp, _ in offsets if group == group_id}
 
     def take_changed(self) -> set[str]:
-        """Return the groups whose offsets changed since this was asked last."""
+        """Return the groups whose offsets changed since the last call."""
         changed, self._changed = self._changed, set()
         return changed
 
@@ -167,14 +168,14 @@ class OffsetsPartition:
             return
         group_id = decode_group_key(key)
         if group_id is None:
-            return  # of a kind that a later Kafka writes
+            return  # a kind of record of a later Kafka
         if value is None:
             self.groups.pop(group_id, None)
         else:
             self.groups[group_id] = value
 
     def _hold(self, group_id: str, topic_partition: TopicPartition, held: _Held) -> None:
-        """Let a record hold that stands behind the one that holds: it decides, not its marker."""
+        """Replace a record by a later one: the place in the log decides, not that of the marker."""
         of_group = self._offsets.setdefault(group_id, {})
         known = of_group.get(topic_partition)
         if known is None or known.record_offset < held.record_offset:
@@ -182,7 +183,7 @@ class OffsetsPartition:
 
 
 class GroupStore:
-    """Reads and writes `__consumer_offsets`; whoever calls sees to it that one does at a time.
+    """Reads and writes `__consumer_offsets`; callers see to it that one does at a time.
 
     Parameters
     ----------
@@ -201,7 +202,7 @@ class GroupStore:
 
     @property
     def is_stored(self) -> bool:
-        """Whether the topic is this engine's own, and not one copied from a broker, or none."""
+        """Whether the topic exists and is the engine's own, not copied from a broker."""
         return self._topic.is_stored
 
     def partition_of(self, group_id: str) -> TopicPartition:
@@ -209,7 +210,7 @@ class GroupStore:
         return self._topic.partition_of(group_id)
 
     def numbers(self) -> tuple[int, ...]:
-        """Return the partitions that there are."""
+        """Return the numbers of the topic's partitions."""
         topic = self._topic.topic
         return () if topic is None else topic.partitions
 
@@ -227,7 +228,7 @@ class GroupStore:
         self._topic.ensure_stored()
 
     def partition(self, number: int) -> OffsetsPartition | None:
-        """Return what a partition says now; None if there is none.
+        """Return the current contents of a partition; None if there is none.
 
         Raises
         ------
@@ -246,7 +247,7 @@ class GroupStore:
         return found
 
     def of_group(self, group_id: str) -> OffsetsPartition | None:
-        """Return what the partition of a group says now; raises as `partition`."""
+        """Return the current contents of the partition of a group; raises as `partition`."""
         return self.partition(self.partition_of(group_id).partition)
 
     # -- writing ---------------------------------------------------------------------------
@@ -257,7 +258,7 @@ class GroupStore:
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         producer: tuple[int, int] = NO_PRODUCER,
     ) -> None:
-        """Write offsets, in the name of a producer as part of its transaction; raises as `write`.
+        """Write offsets, with a producer as part of its transaction; raises as `write`.
 
         Parameters
         ----------
@@ -272,15 +273,15 @@ class GroupStore:
         self.write(group_id, entries, producer)
 
     def forget_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
-        """Write that offsets hold no longer; raises as `write`."""
+        """Delete offsets; raises as `write`."""
         self.write(group_id, [(encode_key(group_id, tp), None) for tp in partitions])
 
     def write_group(self, group_id: str, group: StoredGroup) -> None:
-        """Write what a group is now; raises as `write`."""
+        """Write the state of a group; raises as `write`."""
         self.write(group_id, [(encode_group_key(group_id), encode_group(group))])
 
     def forget_group(self, group_id: str) -> None:
-        """Write that there is no such group any more; raises as `write`."""
+        """Delete a group; raises as `write`."""
         self.write(group_id, [(encode_group_key(group_id), None)])
 
     def write(
@@ -306,7 +307,7 @@ class GroupStore:
             [Record(slot, now_ms, key, value) for slot, (key, value) in enumerate(entries)],
             producer_id=producer_id,
             producer_epoch=producer_epoch,
-            # Sequences of a coordinator do not count: each batch of a transaction begins anew.
+            # A coordinator's sequences are not checked: each batch of a transaction begins at 0.
             base_sequence=0 if is_transactional else NO_SEQUENCE,
             is_transactional=is_transactional,
         )
@@ -317,7 +318,7 @@ class GroupStore:
 
 
 def decoded_group(group_id: str, value: bytes) -> StoredGroup | LogStoreError:
-    """Return the group that a value tells of, or what is wrong with the value."""
+    """Return the group that a value stores, or the error of a malformed value."""
     try:
         return decode_group(value)
     except LogStoreError as error:

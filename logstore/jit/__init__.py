@@ -2,8 +2,8 @@
 
 Modules and packages named `kernels` decorate their functions with `kernel`. One source serves
 twice: as plain Python, exact and slow, for small work; and compiled by numba, which takes a tenth
-of a second a function and is then kept on disk. `pays` decides, by what those who call kernels say
-of the work ahead. Only this package knows numba, and imports it when something is compiled or
+of a second a function and is then kept on disk. `pays` decides, by the time that callers estimate
+for the work ahead. Only this package knows numba, and imports it when something is compiled or
 loaded: small work never waits for it.
 
 ============== =================================================================

@@ -1,4 +1,4 @@
-"""Compiling kernels, and loading what was compiled before. Imports numba."""
+"""Compilation of kernels by numba, and loading of kernels compiled before."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 class KernelDispatcher(CPUDispatcher):
-    """Compiles a kernel for each kind of arguments that Python calls it with, or loads that.
+    """Compiles or loads a kernel for each signature that Python calls it with.
 
-    One process at a time compiles a kernel; the others load what it made.
+    One process at a time compiles a kernel; the others wait, then load it from the cache.
     """
 
     def __init__(self, function: FunctionType, files: KernelFiles) -> None:
@@ -35,7 +35,7 @@ class KernelDispatcher(CPUDispatcher):
         return None if found is None else found.entry_point
 
     def compile(self, signature: Any) -> Any:
-        """Compile for a signature, or load what was compiled before."""
+        """Compile for a signature, or load it from the cache."""
         with self._files.being_made(), _no_garbage():
             return super().compile(signature)
 
@@ -43,7 +43,7 @@ class KernelDispatcher(CPUDispatcher):
 class InnerDispatcher(CPUDispatcher):
     """Compiles a kernel for other kernels.
 
-    Nothing of it is kept, since those have it inside; and it gets no door for Python.
+    It is not cached, since its callers contain it, and has no entry for Python.
     """
 
     def __init__(self, function: FunctionType, *, inline: bool) -> None:
@@ -62,7 +62,7 @@ def _options(**options: bool) -> dict[str, bool | None]:
 
 @contextmanager
 def _no_garbage() -> Iterator[None]:
-    """Keep the collector away: what a compiler makes lives on, and it would walk it ever again."""
+    """Pause the garbage collector, which would walk the compiler's lasting objects repeatedly."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -73,7 +73,7 @@ def _no_garbage() -> Iterator[None]:
 
 
 class _Locator(_CacheLocator):
-    """Tells numba where the files of a kernel are, and of what it is made."""
+    """Tells numba the folder of a kernel's files, and its fingerprint."""
 
     def __init__(self, files: KernelFiles) -> None:
         self._files = files
@@ -96,7 +96,7 @@ class _KernelCacheImpl(CompileResultCacheImpl):
 
 
 class _KernelCache(FunctionCache):
-    """numba's cache of one function, under our names and with our idea of what is out of date."""
+    """numba's cache of one function, with file names and staleness by the kernel's fingerprint."""
 
     def __init__(self, function: FunctionType, files: KernelFiles) -> None:
         self._impl_class: Any = lambda function: _KernelCacheImpl(function, files)

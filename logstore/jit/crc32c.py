@@ -35,7 +35,7 @@ CRC_TABLES = _crc_tables()
 
 
 def _crc_shift_tables(size: int) -> NDArray[np.uint32]:
-    """Return (4, 256) tables: what each byte of a register becomes behind `size` zero bytes.
+    """Return (4, 256) tables: the value of each byte of a register after `size` zero bytes.
 
     `size` is a power of 2. Source: Mark Adler's description of the method; a register moves as the
     sum of its bits does, so that the step over one byte, squared, is the step over two.
@@ -49,7 +49,7 @@ def _crc_shift_tables(size: int) -> NDArray[np.uint32]:
 
 
 def _moved(step: NDArray[np.uint32], registers: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """Return where a step, given by what becomes of each bit, moves registers."""
+    """Return registers after a step, which is given by the image of each bit."""
     result = np.zeros_like(registers)
     for bit in range(32):
         is_set = (registers >> np.uint32(bit)) & np.uint32(1)

@@ -1,4 +1,4 @@
-"""Where compiled kernels are kept, and who compiles one that is missing. Without numba."""
+"""Files of compiled kernels, and the lock under which one process compiles. Without numba."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def cache_dir() -> Path | None:
 class KernelFiles:
     """The files of a kernel's compiled form.
 
-    Their name has the fingerprint of all that the kernel is made of: what an edit has made out of
-    date is not found, and versions of a kernel lie side by side.
+    Their name has the fingerprint of the kernel: after an edit the old files are not found, and
+    versions of a kernel lie side by side.
     """
 
     def __init__(self, function: FunctionType, fingerprint: str) -> None:
@@ -51,7 +51,7 @@ class KernelFiles:
 
     @contextmanager
     def being_made(self) -> Iterator[None]:
-        """Wait while another process compiles this kernel, then keep others from it."""
+        """Hold the lock of this kernel's compilation across processes; waits for it."""
         place = cache_dir()
         if place is None:
             yield

@@ -1,4 +1,4 @@
-"""Instructions: operations of kernels that no Python can say.
+"""Instructions: operations of kernels that Python cannot express.
 
 The compiled form of each is in `logstore.jit.machine`, its plain twin here.
 """
@@ -22,16 +22,16 @@ A = TypeVar("A")
 
 
 class Instruction(Twofold):
-    """An operation of kernels that cannot be said in Python.
+    """An operation of kernels that Python cannot express.
 
     Parameters
     ----------
     name : str
-        Of its compiled form in `logstore.jit.machine`.
+        Name of its compiled form in `logstore.jit.machine`.
     plain : callable
-        Its plain twin.
+        Its plain twin, a function or a kernel.
     fallback : kernel, optional
-        Compiled in its place where that is None: the processor has no such instruction.
+        Compiled in its place where the processor has no such instruction.
     """
 
     __slots__ = ("_fallback", "_plain", "name")
@@ -49,14 +49,14 @@ class Instruction(Twofold):
         return self._plain.plain if isinstance(self._plain, Kernel) else self._plain
 
     def parts(self, seen: set[FunctionType]) -> Iterator[object]:
-        """Yield what its compiled form is made of."""
+        """Yield the parts of its compiled form."""
         yield self.name
         yield _machine_digest()
         if self._fallback is not None:
             yield from self._fallback.parts(seen)
 
     def __call__(self, *args: Any) -> Any:
-        """Do the same as plain Python."""
+        """Run the plain twin."""
         return self.plain(*args)
 
     def __repr__(self) -> str:
@@ -116,19 +116,19 @@ popcount = cast("Callable[[np.uint64], int]", Instruction("popcount", _popcount)
 """For kernels: count the bits of a word that are set."""
 
 prefetch = cast("Callable[[UInt64s, int | np.int64], None]", Instruction("prefetch", _prefetch))
-"""For kernels: ask for the cache line where a row of an array begins, any row; returns at once."""
+"""For kernels: request the cache line of a row's start, in bounds or not; does not wait."""
 
 copy_u8 = cast("Callable[[Bytes, int, Bytes, int, int], None]", Instruction("copy_u8", _copy_u8))
 """For kernels: copy `size` bytes of an array from `start` on into another one, to `position`.
 
-The caller guarantees that both hold them and do not overlap; nothing checks it. An assignment of
-slices checks, but takes two seconds more to compile, since its error message is compiled along.
+The caller guarantees that the bytes lie within both arrays and that these do not overlap; nothing
+checks it. An assignment of slices checks, but adds two seconds of compiling, for its error message.
 """
 
 borrowed = cast("Callable[[A], A]", Instruction("borrowed", lambda array: array))
-"""For kernels: an argument's array without its reference count, and for reading as for writing.
+"""For kernels: an array argument as one without reference count, writable or not.
 
-A kernel that hands arrays on to other kernels, a record at a time, spends half its time on atomic
-counting unless it borrows them first; and the others are compiled once, whatever it was given. The
-kernel's caller keeps the array alive; a borrowed one is never returned.
+A kernel that passes arrays to other kernels, once a record, spends half its time on atomic counts
+unless it borrows them first; and those kernels are compiled for one kind of array only. The
+kernel's caller keeps the array alive; a kernel must not return a borrowed one.
 """

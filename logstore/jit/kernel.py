@@ -27,12 +27,12 @@ class Kernel(Twofold, Generic[P, R]):
     Parameters
     ----------
     function : function
-        What runs, both ways. It takes and gives numbers, arrays and named tuples of those; what it
-        calls by name are other kernels, instructions, and what numba knows.
+        The source of both forms. It takes and returns numbers, arrays and named tuples of those,
+        and calls other kernels, instructions, and functions that numba knows.
     plain : callable, optional
-        What runs instead as plain Python: a library's way to the same result.
+        The plain form, if it is not the same source: a library's function with equal results.
     inline : bool
-        Whether LLVM puts it into those that call it, wherever that is.
+        Whether LLVM inlines it into all its callers.
     """
 
     def __init__(
@@ -58,12 +58,12 @@ class Kernel(Twofold, Generic[P, R]):
 
     @property
     def signatures(self) -> list[Any]:
-        """Types of arguments for which it was compiled, or loaded, to be called from Python."""
+        """Signatures that were compiled, or loaded, for calls from Python."""
         return [] if self._outer is None else list(self._outer.signatures)
 
     @property
     def files(self) -> KernelFiles:
-        """Where its compiled form is kept."""
+        """The files of its compiled form."""
         if self._files is None:
             from logstore.jit.files import KernelFiles
 
@@ -72,18 +72,18 @@ class Kernel(Twofold, Generic[P, R]):
 
     @property
     def plain(self) -> Callable[P, R]:
-        """The same as plain Python, all the way down."""
+        """The same in plain Python, including all that it calls."""
         if self._plain is None:
             self._plain = cast("Callable[P, R]", plain_twin(self._function))
         return self._plain
 
     def parts(self, seen: set[FunctionType]) -> Iterator[object]:
-        """Yield what its compiled form is made of."""
+        """Yield the parts of its compiled form."""
         yield self._is_inline
         yield from parts_of(self._function, seen)
 
     def entry_for(self, *args: object) -> Callable[..., R] | None:
-        """Return what was compiled for arguments of these kinds, and takes no others; or None."""
+        """Return the function compiled for exactly these types of arguments; None if none is."""
         if self._outer is None:
             return None
         return cast("Callable[..., R]", self._outer.entry_for(*args))
@@ -100,7 +100,7 @@ class Kernel(Twofold, Generic[P, R]):
 
     @property
     def _numba_type_(self) -> Any:
-        """Type of it in a kernel that calls it and is being compiled."""
+        """Its numba type, for the compilation of a kernel that calls it."""
         if self._inner is None:
             from logstore.jit.compiler import InnerDispatcher
 
@@ -109,17 +109,17 @@ class Kernel(Twofold, Generic[P, R]):
 
 
 class Bound(Generic[R]):
-    """A kernel and the last of its arguments, to be called over and over with the first of them.
+    """A kernel bound to its last arguments, to be called repeatedly with the first ones.
 
-    numba looks at every array in every named tuple of every call, which takes longer than a small
-    kernel runs; here that is done once.
+    numba determines the type of every array in every named tuple at every call, which takes longer
+    than a small kernel runs; here that is done once.
 
     Parameters
     ----------
     function : kernel
-        What runs.
+        The kernel.
     arguments : any
-        The last of its arguments, always these.
+        Its last arguments.
     """
 
     __slots__ = ("_arguments", "_entry", "_kernel", "_kinds")
@@ -133,7 +133,7 @@ class Bound(Generic[R]):
     def __call__(self, *arrays: NDArray[Any]) -> R:
         """Run the kernel with arrays as its first arguments."""
         entry = self._entry
-        # A form compiled for other kinds of arrays would take these for those.
+        # The entry does not check its arguments: arrays of another kind would be misread.
         if entry is not None and [_kind_of(each) for each in arrays] == self._kinds:
             return entry(*arrays, *self._arguments)
         result = self._kernel(*arrays, *self._arguments)
@@ -157,7 +157,7 @@ def kernel(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def inline_kernel(function: Callable[P, R]) -> Callable[P, R]:
-    """Make a small `kernel`, compiled into those that call it, once a record, at each call."""
+    """Make a small `kernel` that is inlined into its callers, which call it once a record."""
     return cast("Callable[P, R]", Kernel(function, plain=None, inline=True))
 
 

@@ -1,6 +1,6 @@
-"""Compiled forms of instructions, for this processor. Imports numba.
+"""Compiled forms of instructions, for this processor, as numba intrinsics.
 
-Each is named as in `logstore.jit.instructions`, and None where the processor has no such thing.
+Each has its name in `logstore.jit.instructions`; None where the processor lacks it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from numba.core.registry import cpu_target
 from numba.core.typing.templates import signature
 from numba.extending import intrinsic
 
-_config: Any = numba.config  # its names are made from the environment at run time
+_config: Any = numba.config  # its attributes are set from the environment at run time
 
 
 def type_of(name: str) -> Any:
@@ -91,7 +91,7 @@ def popcount(typing_context: Any, word: Any) -> Any:
 
 @intrinsic
 def prefetch(typing_context: Any, array: Any, row: Any) -> Any:
-    """Ask for the cache line of a row of a C-contiguous array, and do not wait for it."""
+    """Request the cache line of a row of a C-contiguous array without waiting."""
 
     def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
         struct = context.make_array(sig.args[0])(context, builder, arguments[0])
@@ -104,7 +104,7 @@ def prefetch(typing_context: Any, array: Any, row: Any) -> Any:
             ir.FunctionType(ir.VoidType(), [i8_pointer, i32, i32, i32]),
             "llvm.prefetch.p0",
         )
-        # To be written to, into the nearest cache, of data.
+        # For writing, into the nearest cache, of data.
         builder.call(function, [pointer, i32(1), i32(3), i32(1)])
         return context.get_dummy_value()
 
@@ -163,7 +163,7 @@ def _crc32c_byte_instruction(typing_context: Any, crc: Any, byte: Any) -> Any:
 
 
 HAS_CRC_INSTRUCTION = _target_has("crc32")
-"""Whether kernels use the processor's CRC-32C instruction; tables do the work elsewhere."""
+"""Whether the processor has the CRC-32C instruction; else kernels use tables."""
 
 crc32c_u64 = _crc32c_instruction if HAS_CRC_INSTRUCTION else None
 crc32c_u8 = _crc32c_byte_instruction if HAS_CRC_INSTRUCTION else None
@@ -286,5 +286,5 @@ def borrowed(typing_context: Any, array: Any) -> Any:
         struct.parent = context.get_constant_null(types.pyobject)
         return struct._getvalue()
 
-    # Also one that may only be read: what is compiled for the result serves both kinds.
+    # Typed as writable even if it is not: kernels that take it are compiled for one type only.
     return signature(types.Array(array.dtype, array.ndim, array.layout), array), generate

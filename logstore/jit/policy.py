@@ -1,7 +1,7 @@
 """Policy of compiling: when compiled code is worth the wait for it.
 
-The kernels of one room are compiled together or not at all, once the work that Python did instead
-would have taken as long; and then they stay so until the process ends.
+The kernels of one room become hot together: they are compiled, or loaded, once Python has spent as
+long on their work as compiling takes, and stay so until the process ends.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ def _mode() -> str:
 
 
 MODE = _mode()
-"""`auto`; or `compiled` or `python`, whatever the work is.
+"""`auto` goes by the work; `compiled` and `python` do not.
 
-Of the variables `LOGSTORE_KERNELS` and `NUMBA_DISABLE_JIT`, read once.
+Set by the variables `LOGSTORE_KERNELS` and `NUMBA_DISABLE_JIT`, which are read once.
 """
 
 
@@ -52,12 +52,12 @@ class Group:
 
     @property
     def compile_seconds(self) -> float:
-        """Cost of compiling all of them, about."""
+        """Cost of compiling all of them, in seconds, about."""
         return len(self.kernels) * COMPILE_SECONDS
 
 
 groups: dict[str, Group] = {}
-"""By the name of their room."""
+"""Groups by the name of their room."""
 
 
 class Entry(Protocol):
@@ -69,36 +69,36 @@ class Entry(Protocol):
 
     @property
     def files(self) -> KernelFiles:
-        """Where its compiled form is kept."""
+        """The files of its compiled form."""
 
 
 def group_of(module: str) -> Group:
-    """Return the group of the kernels of a module: that of the room it is in, made if need be."""
+    """Return the group of a module's kernels: that of its room, created at first."""
     room = module.partition(".kernels")[0]
     return groups.setdefault(room, Group(room))
 
 
 def pays(function: Callable[..., Any], seconds: float) -> bool:
-    """Tell of work that is ahead, and learn whether it is done by compiled code.
+    """Announce work, and tell whether compiled code does it.
 
     Parameters
     ----------
     function : kernel
-        One that Python calls in that work. It stands for all kernels of its room.
+        A kernel that the work calls from Python; it stands for all kernels of its room.
     seconds : float
-        About how long the work takes in Python.
+        Time of the work in Python, about.
 
     Notes
     -----
-    A room's kernels are compiled, or loaded, once the work that Python did instead would have
-    taken as long: so no work takes more than twice as long as it might have.
+    A room's kernels are compiled, or loaded, once the announced work adds up to the time that
+    takes: so no work takes more than twice as long as with the better choice.
     """
     entry = cast("Entry", function)
     group = entry.group
     if group.is_hot or MODE == PYTHON:
         return group.is_hot
     group.spent_seconds += seconds
-    if group.spent_seconds > LOAD_SECONDS:  # looked up only when it may matter
+    if group.spent_seconds > LOAD_SECONDS:  # the files are looked for only when it may matter
         if entry.files.exist():
             group.is_hot = True
         elif group.spent_seconds > group.compile_seconds:
@@ -113,9 +113,9 @@ def pays(function: Callable[..., Any], seconds: float) -> bool:
 
 
 def follow(function: Callable[..., Any], leader: Callable[..., Any]) -> None:
-    """Let the kernels of one room be compiled, or loaded, if those of another one are.
+    """Make the kernels of one room hot if those of another one are.
 
-    For work that comes with the other's: it is large too, and numba is there already.
+    For work that accompanies the other's: it is large too, and numba is loaded already.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ def follow(function: Callable[..., Any], leader: Callable[..., Any]) -> None:
 
 
 def compile_always() -> None:
-    """Let all kernels be compiled, or loaded, when they are called, whatever the work is."""
+    """Make all kernels hot: each is compiled, or loaded, when it is called, whatever the work."""
     global MODE
     if MODE != PYTHON:
         MODE = COMPILED

@@ -1,4 +1,4 @@
-"""One source, twice: operations that run as Python and compiled, and what tells them apart."""
+"""Operations with two forms, plain Python and compiled; plain twins and fingerprints."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ import numpy as np
 
 
 class Twofold(ABC):
-    """An operation that compiled code has in another form than Python has."""
+    """An operation whose compiled form is not its plain Python."""
 
     __slots__ = ()
 
     @property
     @abstractmethod
     def plain(self) -> Callable[..., Any]:
-        """The operation as plain Python, all the way down."""
+        """The operation in plain Python, including all that it calls."""
 
     @abstractmethod
     def parts(self, seen: set[FunctionType]) -> Iterator[object]:
-        """Yield what its compiled form is made of, without the functions that were `seen`."""
+        """Yield the parts of its compiled form, leaving out the functions in `seen`."""
 
 
 _plain_worlds: dict[int, dict[str, Any]] = {}
-"""The globals of modules of kernels as their plain twins see them, by identity."""
+"""Globals of modules with plain twins in place of kernels, by the id of the originals."""
 
 
 def plain_twin(function: FunctionType) -> FunctionType:
-    """Return a function that runs the same code, and calls the plain twins of what that names."""
+    """Return a function of the same code that calls plain twins in place of kernels."""
     world = _plain_worlds.get(id(function.__globals__))
     if world is None:
         world = _plain_worlds[id(function.__globals__)] = {}
@@ -44,10 +44,10 @@ def plain_twin(function: FunctionType) -> FunctionType:
 
 
 def fingerprint(function: FunctionType) -> str:
-    """Return what tells a kernel from any other one: its code, and all that it is made of.
+    """Return a hash of a kernel: of its code and of all that its compiled form contains.
 
-    Compiled code holds what a kernel calls, in whatever file that stands, and the values of the
-    constants that it names. numba itself looks at the kernel's own file alone.
+    Compiled code contains the kernels that it calls, from whatever file, and the values of the
+    constants that it names. numba's own check covers the kernel's own file alone.
     """
     digest = sha256()
     for part in parts_of(function, set()):
