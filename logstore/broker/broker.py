@@ -150,6 +150,7 @@ class Broker(Generic[ClockT]):
         self.broker_config = broker_config
         if fs is None:
             fs = MemoryFileSystem(self.clock) if data_dir is None else DiskFileSystem(self.clock)
+        self._works_in_memory = isinstance(fs, MemoryFileSystem)
         self.faults = Faults((*REQUEST_KINDS, *DISK_KINDS), self.clock)
         if disk_faults is None:
             disk_faults = data_dir is None or isinstance(self.clock, VirtualClock)
@@ -733,6 +734,7 @@ class Broker(Generic[ClockT]):
         from logstore.wire.listener import Listener
 
         self._refuse_if_read_only("listen")
+        self.groups.live_in_machine_time()
         listener = Listener(
             self.runtime,
             self.manager,
@@ -748,6 +750,7 @@ class Broker(Generic[ClockT]):
             restamp=restamp,
             limits=limits,
             versions=versions,
+            works_in_memory=self._works_in_memory,
         )
         self._listeners.append(listener)
         return listener

@@ -57,6 +57,7 @@ from logstore.groups.requests import (
 )
 from logstore.groups.store import GroupStore, decoded_group
 from logstore.names import GROUP_OFFSETS_TOPIC
+from logstore.runtime import SystemClock, VirtualClock
 from logstore.runtime.environment import VERIFY, background_scheduler
 from logstore.types import TopicPartition
 
@@ -123,6 +124,7 @@ class GroupCoordinator:
         self.config = GroupConfig.of(manager.broker_config) if config is None else config
         self._runtime = runtime
         self._clock = runtime.clock
+        self._ticks = runtime.clock  # of sessions and rebalances; the other one dates offsets
         self._manager = manager
         self._lock = manager.lifetime.lock(runtime.lock())
         self._depth = 0
@@ -512,6 +514,24 @@ class GroupCoordinator:
             self._scheduler.start()
         return self._scheduler
 
+    def live_in_machine_time(self) -> None:
+        """Let sessions and rebalances pass in the machine's time, whatever the clock is.
+
+        For members in other programs, which live in that: with a clock in hand a jump would expel
+        them, and a wait between jumps never end. Who is a member already begins a session anew.
+        """
+        with self._turn(expires=False):
+            if not isinstance(self._ticks, VirtualClock):
+                return
+            if self._own_scheduler is not None:
+                self._own_scheduler.shutdown()
+            self._ticks = SystemClock()
+            self._own_scheduler = self._scheduler = background_scheduler(self._ticks)
+            for group in self._groups.values():
+                for member in group.members.values():
+                    member.armed_ns = None
+                    self._touch(group, member)
+
     # -- inside: turns and timers; from here on the lock is held ------------------------------
 
     @contextmanager
@@ -560,14 +580,14 @@ class GroupCoordinator:
     def _touch(self, group: Group, member: Member, timeout_ms: int | None = None) -> None:
         """Restart a member's session."""
         timeout_ms = member.session_timeout_ms if timeout_ms is None else timeout_ms
-        member.deadline_ns = self._clock.monotonic_ns() + timeout_ms * 1_000_000
+        member.deadline_ns = self._ticks.monotonic_ns() + timeout_ms * 1_000_000
         self._arm(group, member)
 
     def _arm(self, group: Group, member: Member) -> None:
         """Set a timer for a session's end, unless an earlier one is set, which sets the next."""
         if member.armed_ns is None or member.deadline_ns < member.armed_ns:
             member.armed_ns = member.deadline_ns
-            left_ns = member.deadline_ns - self._clock.monotonic_ns()
+            left_ns = member.deadline_ns - self._ticks.monotonic_ns()
             due_ns = member.deadline_ns
             self._after(
                 -(-left_ns // 1_000_000),
@@ -581,7 +601,7 @@ class GroupCoordinator:
         member.armed_ns = None
         if group.members.get(member.member_id) is not member or not self._is_known(group):
             return
-        if self._clock.monotonic_ns() < member.deadline_ns:
+        if self._ticks.monotonic_ns() < member.deadline_ns:
             self._arm(group, member)
         elif member.is_new or (member.on_join is None and member.on_sync is None):
             logger.info("group '%s': member %s is silent", group.group_id, member.member_id)
@@ -643,7 +663,7 @@ class GroupCoordinator:
                 return None
         elif request.requires_member_id:
             due_ms = request.session_timeout_ms
-            group.pending_members[member_id] = self._clock.monotonic_ns() + due_ms * 1_000_000
+            group.pending_members[member_id] = self._ticks.monotonic_ns() + due_ms * 1_000_000
             self._after(
                 due_ms, "group-pending-member", lambda: self._forget_pending(group, member_id)
             )
@@ -944,7 +964,7 @@ class GroupCoordinator:
 
     def _forget_pending(self, group: Group, member_id: str) -> None:
         due_ns = group.pending_members.get(member_id)
-        if due_ns is not None and due_ns <= self._clock.monotonic_ns() and self._is_known(group):
+        if due_ns is not None and due_ns <= self._ticks.monotonic_ns() and self._is_known(group):
             self._remove_pending(group, member_id)
 
     def _remove_pending(self, group: Group, member_id: str) -> None:

@@ -21,7 +21,13 @@ from logstore.errors import (
 )
 from logstore.messages import Buffer, Message
 from logstore.messages.apis import API_VERSIONS
-from logstore.messages.types import ApiVersionsResponse
+from logstore.messages.types import (
+    ApiVersionsResponse,
+    FetchRequest,
+    MetadataRequest,
+    ProduceRequest,
+)
+from logstore.wire.faulty import CUT, Subject, call_of, merged, refusal_of, without
 from logstore.wire.frames import LENGTH, Head, NotServed, parse_body, parse_head, response_frame
 from logstore.wire.registry import Handler, Where
 
@@ -213,9 +219,45 @@ class Connection(asyncio.Protocol):
         session.client_id = head.client_id
         session.version = head.version
         self._on_request(session, head, request, len(frame))
-        response = await self._handle(handler, request)
+        if service.faults.rules:
+            response = await self._handle_by_rules(handler, head, frame, request)
+        else:
+            response = await self._handle(handler, request)
         if response is not None:
             self._send(response_frame(head, response))
+
+    async def _handle_by_rules(
+        self, handler: Handler, head: Head, frame: Buffer, request: Message
+    ) -> Message | None:
+        """Answer a request as the rules of `Listener.fail` let it."""
+        session, name_of_id = self._session, self._session.service.topic_of_id
+        struck = session.service.faults.strike(call_of(head, request, name_of_id))
+        for rule in struck:
+            await asyncio.sleep(rule.delay_ms / 1000)
+        if not struck or struck[-1].error is None:
+            return await self._handle(handler, request)
+        rule, error = struck[-1], struck[-1].error
+        is_silent = isinstance(request, ProduceRequest) and request.acks == 0
+        if error == CUT or is_silent:
+            if rule.after:
+                await self._handle(handler, request)
+            session.ends = True
+            return None
+        subject = Subject.of(rule, head.version, name_of_id)
+        refusal = refusal_of(head, request, error, subject)
+        # Another copy: the request as it came stays as it is, for whoever looks at it afterwards.
+        rest = parse_body(head, frame)
+        if not rule.after:
+            is_left = without(rest, subject)
+            if isinstance(rest, FetchRequest):
+                rest.max_wait_ms = 0
+            if not is_left and not isinstance(rest, MetadataRequest):
+                return refusal
+        response = await self._handle(handler, rest)
+        assert response is not None, "only Produce has no answer"
+        if rule.after:
+            without(response, subject)
+        return merged(response, refusal, subject)
 
     async def _handle(self, handler: Handler, request: Message) -> Message | None:
         session = self._session

@@ -15,17 +15,22 @@ from logstore.errors import InvalidConfigurationError
 from logstore.runtime.lifetime import lasting
 from logstore.runtime.loops import LoopThread
 from logstore.wire.connection import Connection
+from logstore.wire.faulty import CUT
 from logstore.wire.limits import Limits
 from logstore.wire.service import Service
 from logstore.wire.session import Session
 from logstore.wire.versions import SERVED, Versions
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from logstore.faults.rules import Call, FaultRule, Faults
     from logstore.groups.coordinator import GroupCoordinator
     from logstore.manager.manager import LogManager
     from logstore.messages import Message
     from logstore.runtime import Runtime
     from logstore.transactions.coordinator import TransactionCoordinator
+    from logstore.types import TopicPartition
     from logstore.wire.frames import Head
     from logstore.wire.service import Authorizer
 
@@ -81,6 +86,8 @@ class Listener:
         Whether record times get the time added that the broker's clock is ahead.
     versions : mapping, optional
         Those served, by API; `logstore.wire.versions.SERVED` by default.
+    works_in_memory : bool
+        Whether requests may be served in the loop, since no file operation waits for a disk.
 
     Raises
     ------
@@ -105,6 +112,7 @@ class Listener:
         restamp: bool = False,
         limits: Limits | None = None,
         versions: Mapping[str, Versions] | None = None,
+        works_in_memory: bool = False,
     ) -> None:
         opened = _opened_socket(host, port)
         self._host, self._port = host, opened.getsockname()[1]
@@ -133,6 +141,7 @@ class Listener:
             users=users,
             auto_create=auto_create,
             restamp=restamp,
+            works_in_memory=works_in_memory,
         )
         _ = self._service.handlers  # imported by the thread that opens, not while a client waits
         self._server = self._loops.call(self._serve(opened))
@@ -170,6 +179,69 @@ class Listener:
     def service(self) -> Service:
         """What its connections share."""
         return self._service
+
+    @property
+    def faults(self) -> Faults:
+        """The rules in force, in the order in which `fail` made them; `clear()` ends them."""
+        return self._service.faults
+
+    def fail(
+        self,
+        api: str,
+        *,
+        error: str | int | type[Exception] | None = None,
+        delay: timedelta | float | None = None,
+        drop: bool = False,
+        nth: int | None = None,
+        times: int | None = None,
+        topic: str | TopicPartition | None = None,
+        partition: int | None = None,
+        when: Callable[[Call], bool] | None = None,
+        after: bool = False,
+    ) -> FaultRule:
+        """Let requests be refused, be late, or have their connection cut.
+
+        A rule about a topic or a partition refuses just these: what else a request asks for is
+        done.
+
+        Parameters
+        ----------
+        api : str
+            As `Produce`.
+        error : str, int or exception class, optional
+            Kafka's name of an error, or a class of `logstore.errors` or of kafka-python's errors.
+        delay : timedelta or ms, optional
+            Real time that passes first.
+        drop : bool
+            Cut the connection instead of an answer.
+        nth, times, topic, partition, when
+            Which requests are struck; see `Faults.add`.
+        after : bool
+            Do what is asked first, and then refuse it, or cut the connection.
+
+        Returns
+        -------
+        FaultRule
+            In force until `remove`, the end of its `with`, or that of the listener.
+
+        Raises
+        ------
+        InvalidConfigurationError
+            No such API or error, or nothing that would happen.
+        """
+        if drop and error is not None:
+            raise InvalidConfigurationError("fail wants an error or drop, not both")
+        return self._service.faults.add(
+            api,
+            error=CUT if drop else error,
+            delay=delay,
+            nth=nth,
+            times=times,
+            topic=topic,
+            partition=partition,
+            when=when,
+            after=after,
+        )
 
     def close(self) -> None:
         """Close the socket and all connections at once; closing twice is allowed."""

@@ -12,7 +12,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from logstore.errors import UnknownTopicOrPartitionError
-from logstore.runtime import MemoryFileSystem, SystemClock
+from logstore.faults.rules import Faults
+from logstore.runtime import SystemClock
+from logstore.wire.faulty import kinds_of
 from logstore.wire.registry import Handler, handlers
 from logstore.wire.versions import SERVED, Versions
 
@@ -70,6 +72,10 @@ class Service:
         Whether Metadata requests create the topics that they ask for.
     restamp : bool
         Whether the time that the broker's clock is ahead is added to the records that come in.
+    works_in_memory : bool
+        Whether no file operation of the broker waits for a disk.
+    faults : Faults
+        The rules of `Listener.fail`.
     """
 
     def __init__(
@@ -87,6 +93,7 @@ class Service:
         users: Mapping[str, str] | None = None,
         auto_create: bool = True,
         restamp: bool = False,
+        works_in_memory: bool = False,
     ) -> None:
         self.runtime = runtime
         self.manager = manager
@@ -100,8 +107,9 @@ class Service:
         self.users = users
         self.auto_create = auto_create
         self.restamp = restamp
+        self.works_in_memory = works_in_memory
+        self.faults = Faults(kinds_of(self.versions), SystemClock())
         self._names: dict[str, str] = {}
-        self.works_in_memory = isinstance(runtime.fs, MemoryFileSystem)
 
     @cached_property
     def handlers(self) -> Mapping[str, Handler]:

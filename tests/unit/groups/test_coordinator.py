@@ -7,6 +7,7 @@ import pytest
 
 from logstore.errors import IllegalStateError
 from logstore.groups.requests import LeavingMember
+from logstore.runtime import ThreadScheduler
 from tests.support.world.groups import REBALANCE_MS, SESSION_MS, GroupBench, settle, wanting
 
 
@@ -524,3 +525,17 @@ def test_a_group_that_everybody_left_before_its_first_rebalance_takes_others():
     assert second.join() is None
     bench.clock.advance(ms=6000)
     assert second.joined.error is None
+
+
+def test_members_in_other_programs_live_in_machine_time(bench):
+    """A jump of the clock in hand expels nobody, and no wait hangs on one."""
+    member = bench.member()
+    settle(member)
+    bench.broker.groups.live_in_machine_time()
+    bench.clock.advance(days=30)
+    assert member.beat() is None
+    assert bench.state() == "Stable"
+    scheduler = bench.broker.groups.scheduler
+    assert isinstance(scheduler, ThreadScheduler)
+    bench.broker.groups.live_in_machine_time()
+    assert bench.broker.groups.scheduler is scheduler
