@@ -190,8 +190,7 @@ class LeaderEpochCache:
         """Return where `epoch`, or the newest epoch before it, ends.
 
         The answer to Kafka's OffsetForLeaderEpoch, by which a replica or a client finds where its
-        copy of the log differs. Nothing asks yet, as there is one replica; the rule stands here
-        since it is one of the file that this class reads and writes.
+        copy of the log differs.
 
         Parameters
         ----------
