@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import count
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, cast
 
@@ -173,6 +174,7 @@ class Broker(Generic[ClockT]):
         self._pool: CleanerPool | None = None
         self._coordinator: TransactionCoordinator | None = None
         self._groups: GroupCoordinator | None = None
+        self._client_numbers = count(1)
         self._producers: list[Producer] = []
         self._consumers: list[Consumer] = []
         self._listeners: list[Listener] = []
@@ -669,6 +671,7 @@ class Broker(Generic[ClockT]):
 
         self._refuse_if_read_only("produce")
         closed = self._producers.remove
+        configs = self._with_client_id("producer", configs)
         producer = Producer(self.runtime, self.manager, self.coordinator, configs, closed)
         self._producers.append(producer)
         return producer
@@ -679,9 +682,16 @@ class Broker(Generic[ClockT]):
 
         self._refuse_if_read_only("consume with a group and positions")
         closed = self._consumers.remove
+        configs = self._with_client_id("consumer", configs)
         consumer = Consumer(self.runtime, self.manager, self.groups, topics, configs, closed)
         self._consumers.append(consumer)
         return consumer
+
+    def _with_client_id(self, kind: str, configs: dict[str, Any]) -> dict[str, Any]:
+        # Counted by broker, not by process: ids are stored, and the same seed makes the same bytes.
+        if configs.get("client_id"):
+            return configs
+        return {**configs, "client_id": f"logstore-{kind}-{next(self._client_numbers)}"}
 
     def admin(self, **configs: Any) -> AdminClient:
         """Return an admin client of kafka-python's shape; see `AdminClient`."""

@@ -6,7 +6,6 @@ is accepted and means nothing here; any other name is refused.
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -65,7 +64,6 @@ WITHOUT_MEANING = NETWORK_CONFIGS - {"request_timeout_ms"} | {
 }
 """Names of kafka-python's that mean nothing in one process."""
 
-_client_numbers = itertools.count(1)
 _INSTANCE_ID = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 
 
@@ -133,7 +131,7 @@ class ConsumerConfig:
                 f"heartbeat_interval_ms {heartbeat_ms} is not below session_timeout_ms {session_ms}"
             )
         return cls(
-            client_id=values["client_id"] or f"logstore-consumer-{next(_client_numbers)}",
+            client_id=values["client_id"] or "logstore-consumer",
             group_id=group_id,
             group_instance_id=_instance_id(values["group_instance_id"], group_id),
             deserialize_key=data_function("key_deserializer", deserializers[0], "deserialize"),

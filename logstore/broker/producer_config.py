@@ -6,7 +6,6 @@ and of those before it, is accepted and means nothing here; any other name is re
 
 from __future__ import annotations
 
-import itertools
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -57,7 +56,6 @@ WITHOUT_MEANING = NETWORK_CONFIGS | {
 }
 """Names of kafka-python's that mean nothing in one process."""
 
-_client_numbers = itertools.count(1)
 
 Serialize = DataFunction
 
@@ -127,7 +125,7 @@ class ProducerConfig:
         acks = _acks(values["acks"])
         serializers = (values["key_serializer"], values["value_serializer"])
         return cls(
-            client_id=values["client_id"] or f"logstore-producer-{next(_client_numbers)}",
+            client_id=values["client_id"] or "logstore-producer",
             serialize_key=data_function("key_serializer", serializers[0], "serialize"),
             serialize_value=data_function("value_serializer", serializers[1], "serialize"),
             close_serializers=tuple(

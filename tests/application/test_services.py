@@ -1,0 +1,332 @@
+"""An application tested with the plugin's fixtures, and with nothing that the tester wrote."""
+
+import json
+from collections import Counter
+from datetime import timedelta
+
+import pytest
+
+from logstore import LogStoreError, TopicPartition
+from logstore.testing import (
+    assert_committed,
+    assert_compacted,
+    assert_tombstone_gone,
+    history,
+    holes,
+    records_by_key,
+)
+from tests.application.services import (
+    CountingStore,
+    ErasureJob,
+    OrderNotPlacedError,
+    OrderService,
+    TableCache,
+    TransferService,
+)
+
+SMALL = {"offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 1}
+COMPACT = {"cleanup.policy": "compact"}
+pytestmark = pytest.mark.logstore(broker_config=SMALL)
+
+on_both = pytest.mark.parametrize(
+    "storage",
+    (
+        "memory",
+        pytest.param("disk", marks=pytest.mark.logstore(storage="disk")),
+    ),
+)
+
+
+def values(broker, topic, **options):
+    return [record.value for record in broker.read(topic, **options)]
+
+
+# --- orders and what can go wrong with them ----------------------------------------------------
+
+
+@pytest.fixture
+def broker(logstore_broker):
+    """A broker with the topics of the application, whose orders are durable once answered."""
+    broker = logstore_broker
+    broker.create_topic("orders", configs={"flush.messages": "1", "max.message.bytes": "500"})
+    broker.create_topic("rejected")
+    return broker
+
+
+def test_an_order_is_placed(broker):
+    service = OrderService(broker.producer())
+    assert service.place(b"1", {"item": "tea"}) == 0
+    assert history(broker, "orders", b"1") == [b'{"item": "tea"}']
+
+
+@pytest.mark.parametrize("is_done", (False, True), ids=("refused", "answer lost"))
+@pytest.mark.parametrize("error", ("NOT_LEADER_OR_FOLLOWER", "REQUEST_TIMED_OUT"))
+def test_what_passes_costs_time_and_no_duplicate(broker, error, is_done):
+    before_ms = broker.clock.now_ms()
+    rule = broker.fail("append", topic="orders", error=error, times=3, after=is_done)
+    OrderService(broker.producer()).place(b"1", {})
+    assert rule.hits == 3
+    assert values(broker, "orders") == [b"{}"]
+    assert broker.clock.now_ms() > before_ms
+
+
+def test_what_does_not_pass_is_told_after_the_time_limit(broker):
+    broker.fail("append", topic="orders", error="NOT_LEADER_OR_FOLLOWER")
+    service = OrderService(broker.producer(delivery_timeout_ms=60_000))
+    before_ms = broker.clock.now_ms()
+    with pytest.raises(OrderNotPlacedError, match="order b'1'"):
+        service.place(b"1", {})
+    assert broker.clock.now_ms() - before_ms <= 61_000
+    assert values(broker, "orders") == []
+
+
+def test_an_order_that_is_too_large_is_rejected(broker):
+    service = OrderService(broker.producer())
+    with pytest.raises(OrderNotPlacedError, match="too large"):
+        service.place(b"1", {"note": "x" * 1000})
+    assert history(broker, "orders", b"1") == []
+    assert history(broker, "rejected", b"1") == [b"1012"]
+
+
+@on_both
+def test_a_full_disk_places_nothing_and_takes_nothing_away(broker, storage):
+    service = OrderService(broker.producer())
+    service.place(b"1", {})
+    broker.fail("append", topic="orders", error="ENOSPC")
+    with pytest.raises(OrderNotPlacedError, match="No space left on device"):
+        service.place(b"2", {})
+    with broker.crash() as again:
+        assert set(records_by_key(again, "orders")) == {b"1"}
+        assert OrderService(again.producer()).place(b"2", {}) == 1
+
+
+@on_both
+def test_an_order_that_was_confirmed_survives_a_loss_of_power(broker, storage):
+    service = OrderService(broker.producer())
+    for number in range(5):
+        service.place(b"%d" % number, {})
+    broker.append("rejected", key=None, value=b"not flushed")
+    with broker.crash() as again:
+        assert len(values(again, "orders")) == 5
+        assert values(again, "rejected") == []
+
+
+# --- a cache that is warmed up from a compacted topic ------------------------------------------
+
+
+def users_topic(broker, partitions=3):
+    broker.create_topic("users", partitions=partitions, configs=COMPACT)
+    for number in range(60):
+        value = None if number % 7 == 0 else b"v%d" % number
+        broker.append("users", key=b"u%d" % (number % 10), value=value)
+    broker.clean("users", force=True, roll=True)
+
+
+@on_both
+def test_cache_is_the_table(logstore_broker, storage):
+    users_topic(logstore_broker)
+    assert_compacted(logstore_broker, "users")
+    cache = TableCache(logstore_broker.consumer(), "users")
+    cache.warm_up()
+    assert cache.rows == logstore_broker.table("users")
+    logstore_broker.append("users", key=b"u1", value=None)
+    logstore_broker.append("users", key=b"new", value=b"x")
+    cache.refresh()
+    assert cache.rows == logstore_broker.table("users")
+
+
+@pytest.mark.parametrize("isolation", ("read_committed", "read_uncommitted"))
+@pytest.mark.parametrize("shape", holes.SHAPES)
+def test_cache_warms_up_over_every_hole(logstore_broker, shape, isolation):
+    holes.fill(logstore_broker, shape, topic="users")
+    cache = TableCache(logstore_broker.consumer(isolation_level=isolation), "users")
+    cache.warm_up()
+    assert cache.rows == logstore_broker.table("users", isolation=isolation)
+
+
+def test_cache_warms_up_while_fetches_fail_and_cleaning_goes_on(logstore_broker):
+    users_topic(logstore_broker, partitions=1)
+    logstore_broker.fail("fetch", topic="users", error="NOT_LEADER_OR_FOLLOWER", nth=2, times=3)
+    logstore_broker.fail("fetch", topic="users", delay=timedelta(seconds=2))
+    cache = TableCache(logstore_broker.consumer(max_poll_records=3), "users")
+    cache.refresh()
+    logstore_broker.clock.advance(days=3)
+    logstore_broker.clean("users", force=True, roll=True)
+    cache.warm_up()
+    # What it read before the tombstone expired stays with it; nothing else may differ.
+    expected = logstore_broker.table("users")
+    assert expected.items() <= cache.rows.items()
+
+
+# --- state that is restored from its changelog -------------------------------------------------
+
+
+def store_of(broker):
+    consumer = broker.consumer(
+        "events", group_id="counter", auto_offset_reset="earliest", enable_auto_commit=False
+    )
+    return CountingStore(consumer, broker.producer(), broker.consumer())
+
+
+@pytest.mark.parametrize("is_cleaned", (False, True))
+def test_counts_come_back_from_the_changelog(logstore_broker, is_cleaned):
+    broker = logstore_broker
+    broker.create_topic("events")
+    broker.create_topic("counts", configs=COMPACT)
+    users = [b"u%d" % (number % 4) for number in range(50)]
+    for user in users:
+        broker.append("events", key=user, value=b"login")
+    store = store_of(broker)
+    store.step()
+    assert store.counts == Counter(users)
+    broker.append("events", key=b"u1", value=b"login")
+    if is_cleaned:
+        broker.clean("counts", force=True, roll=True)
+        assert_compacted(broker, "counts")
+    later = broker.fork()
+    restarted = store_of(later)
+    assert restarted.counts == Counter(users)
+    while restarted.counts == Counter(users):  # until the session of the one that died is over
+        restarted.step()
+        later.clock.advance(seconds=20)
+    assert restarted.counts == Counter([*users, b"u1"])
+
+
+# --- a job that erases -------------------------------------------------------------------------
+
+
+def erasure_world(broker):
+    broker.create_topic("users", configs={**COMPACT, "max.compaction.lag.ms": "3600000"})
+    broker.create_topic("erasure-requests")
+    for user in (b"ann", b"bob", b"eve"):
+        broker.append("users", key=user, value=user + b"'s address")
+    return ErasureJob(
+        broker.consumer("erasure-requests", group_id="erasure", auto_offset_reset="earliest"),
+        broker.producer(),
+    )
+
+
+@pytest.mark.logstore(background=True, storage="disk")
+def test_an_erased_user_leaves_the_disk_by_itself(logstore_broker, logstore_data_dir):
+    """Nobody asks for a cleaning: time passes, and other users change."""
+    broker = logstore_broker
+    job = erasure_world(broker)
+    broker.append("erasure-requests", key=b"bob", value=b"")
+    assert job.run() == 1
+    assert_committed(broker, "erasure", {TopicPartition("erasure-requests", 0): 1})
+
+    def is_written_to():
+        broker.append("users", key=b"ann", value=b"ann's newer address")
+        return b"bob" not in records_by_key(broker, "users")
+
+    for _ in range(30):
+        broker.clock.advance(hours=4)
+        if is_written_to():
+            break
+    assert_tombstone_gone(broker, "users", b"bob")
+    broker.clock.advance(minutes=10)  # file.delete.delay.ms
+    for path in logstore_data_dir.glob("users-0/*"):
+        assert b"bob" not in path.read_bytes(), path.name
+    assert set(broker.table("users")) == {b"ann", b"eve"}
+
+
+def test_a_job_that_dies_before_its_commit_does_the_request_again(logstore_broker):
+    broker = logstore_broker
+    job = erasure_world(broker)
+    broker.append("erasure-requests", key=b"bob", value=b"")
+    with broker.fail("commit", error="GROUP_AUTHORIZATION_FAILED"), pytest.raises(LogStoreError):
+        job.run()
+    job._requests.crash()
+    broker.clock.advance(minutes=1)  # its session is over
+    again = ErasureJob(
+        broker.consumer("erasure-requests", group_id="erasure", auto_offset_reset="earliest"),
+        broker.producer(),
+    )
+    assert again.run() == 1
+    assert again.run() == 0
+    assert history(broker, "users", b"bob") == [b"bob's address", None, None]
+
+
+# --- exactly once ------------------------------------------------------------------------------
+
+ACCOUNTS = ("a", "b", "c")
+
+
+def transfers_topic(broker, count):
+    broker.create_topic("transfers")
+    broker.create_topic("ledger")
+    expected = Counter()
+    for number in range(count):
+        source, target = ACCOUNTS[number % 3], ACCOUNTS[(number + 1) % 3]
+        transfer = {"from": source, "to": target, "cents": number + 1}
+        broker.append("transfers", key=None, value=json.dumps(transfer).encode())
+        expected[source] -= number + 1
+        expected[target] += number + 1
+    return expected
+
+
+def service_of(broker):
+    consumer = broker.consumer(
+        "transfers",
+        group_id="booking",
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        isolation_level="read_committed",
+    )
+    return TransferService(consumer, broker.producer(transactional_id="booking-1"))
+
+
+def balances(broker):
+    found = Counter()
+    for key, records in records_by_key(broker, "ledger").items():
+        found[key.decode()] = sum(int(record.value) for record in records)
+    return found
+
+
+def finish(broker, service):
+    for _ in range(40):
+        service.step()
+    assert_committed(broker, "booking", {TopicPartition("transfers", 0): 8})
+
+
+def test_transfers_are_booked_once(logstore_broker):
+    expected = transfers_topic(logstore_broker, 8)
+    finish(logstore_broker, service_of(logstore_broker))
+    assert balances(logstore_broker) == expected
+
+
+@pytest.mark.parametrize("nth", range(1, 9))
+def test_a_refused_record_takes_its_transaction_back(logstore_broker, nth):
+    expected = transfers_topic(logstore_broker, 8)
+    service = service_of(logstore_broker)
+    rule = logstore_broker.fail(
+        "append", topic="ledger", nth=nth, error="TOPIC_AUTHORIZATION_FAILED"
+    )
+    while not rule.hits:
+        try:
+            service.step()
+        except LogStoreError:
+            break
+    rule.remove()
+    finish(logstore_broker, service)
+    assert balances(logstore_broker) == expected
+
+
+@pytest.mark.parametrize("nth", range(1, 9))
+def test_a_service_that_dies_is_taken_over_from(logstore_broker, nth):
+    """Its successor fences it; what it left open is aborted, and nothing is booked twice."""
+    broker = logstore_broker
+    expected = transfers_topic(broker, 8)
+    first = service_of(broker)
+    with broker.fail("append", topic="ledger", nth=nth, error="TOPIC_AUTHORIZATION_FAILED") as rule:
+        first._producer.abort_transaction = lambda: None  # it dies before it can
+        while not rule.hits:
+            try:
+                first.step()
+            except LogStoreError:
+                break
+    first._consumer.crash()
+    first._producer.crash()
+    broker.clock.advance(minutes=1)
+    finish(broker, service_of(broker))
+    assert balances(broker) == expected
