@@ -454,6 +454,15 @@ class LogLoader:
                 f"the log start {start} lies beyond the log end {end_offset};"
                 f" the log starts at {self.segments.first.base_offset}",
             )
+        elif has_lost:
+            # It may be durable nowhere: the start after a crash must not doubt the log start.
+            self._keep_reached(start)
+
+    def _keep_reached(self, offset: int) -> None:
+        """Store durably that the log once reached an offset, unless that is known."""
+        if self._reached_offset < offset and self._keep_reached_offset is not None:
+            self._keep_reached_offset(offset)
+            self._reached_offset = offset
 
     def _recover_segments(self) -> None:
         """Verify everything from the recovery point on; after a cut, later segments go."""
@@ -494,8 +503,7 @@ class LogLoader:
 
         Nor must it doubt a log start that what is dropped bears out.
         """
-        if self._reached_offset < self.log_start_offset and self._keep_reached_offset is not None:
-            self._keep_reached_offset(self.log_start_offset)
+        self._keep_reached(self.log_start_offset)
         for segment in segments:
             self._drop_segment(segment, f"it follows the cut in segment {cut_base_offset}")
         self.files.settle()
@@ -617,7 +625,7 @@ def open_log(
     reached_offset : int
         An offset that the log once reached, as its stored high watermark says; 0 if unknown.
     keep_reached_offset : callable, optional
-        Stores such an offset durably, before recovery removes what else tells of it.
+        Stores such an offset durably, before recovery or a crash removes what else tells of it.
 
     Raises
     ------

@@ -1,10 +1,14 @@
 """The stories of `deletions` without a crash, and on disks that lie: the judge must find out."""
 
+import errno
+
 import pytest
 
-from logstore.testing import FaultyFileSystem
+from logstore.errors import KafkaStorageError
+from logstore.log import NewRecord
+from logstore.testing import Fault, FaultyFileSystem, Kind
 from tests.crash import deletions
-from tests.crash.harness import KEPT, Profile, enumerate_crashes, files, run
+from tests.crash.harness import DROPPED, KEPT, Profile, enumerate_crashes, files, run
 from tests.crash.journal import DATA_DIR, Journal, open_broker
 from tests.crash.judge import check_broker
 from tests.crash.session import Session
@@ -39,6 +43,25 @@ def test_a_clean_stop_leaves_nothing_to_delete_and_a_start_nothing_to_mend(story
     broker = open_broker(again, journal.clock)
     check_broker(broker, journal, journal)
     assert all(not broker.manager.log(tp).findings for tp in broker.partitions())
+
+
+def test_a_log_start_that_a_start_found_lasts_beyond_the_next_crash():
+    """Of the two checkpoints one was written; the records below are nowhere but in memory."""
+    journal = Journal()
+    fs = FaultyFileSystem(journal.clock)
+    broker = open_broker(fs, journal.clock)
+    broker.create_topic("t")
+    log = broker.log("t")
+    log.writer.append_records([NewRecord(b"k", b"v")] * 3)
+    fs.add_fault(Fault(errno.ENOSPC, Kind.TRUNCATE, "recovery-point-offset-checkpoint.tmp"))
+    with pytest.raises(KafkaStorageError):
+        broker.manager.delete_records(log.topic_partition, 3)
+    broker.close()
+    log = open_broker(fs, journal.clock).log("t")
+    assert (log.log_start_offset, log.log_end_offset) == (3, 3)
+    for mode in (DROPPED, KEPT):
+        log = open_broker(FaultyFileSystem(journal.clock, fs.crash(mode)), journal.clock).log("t")
+        assert (log.log_start_offset, log.log_end_offset) == (3, 3), mode
 
 
 @pytest.mark.parametrize(
