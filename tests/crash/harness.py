@@ -57,7 +57,9 @@ class Profile:
     Attributes
     ----------
     stride : int
-        Try every so manieth point.
+        Try every so manieth point, or fewer.
+    points : int
+        Try about so many points at most, evenly spread; 0 is no limit.
     cuts : int
         At so many bytes, or all if there are fewer, unsynced data are torn.
     seeds : int
@@ -70,13 +72,14 @@ class Profile:
     """
 
     stride: int = 1
+    points: int = 0
     cuts: int = 4
     seeds: int = 1
     all_deep: bool = False
     recoveries: bool = False
 
 
-BOUNDED = Profile(stride=3, cuts=3)
+BOUNDED = Profile(stride=3, points=24, cuts=3)
 FULL = Profile(cuts=100, seeds=6, all_deep=True, recoveries=True)
 OF_RECOVERIES = Profile(cuts=2)
 
@@ -147,7 +150,9 @@ def enumerate_crashes(scenario: Scenario, profile: Profile = BOUNDED) -> Tally:
         Names operation and mode; `reproduce` builds that state again.
     """
     whole, reference = run(scenario)
-    points = range(reference.first_operation, whole.operation_count + 1, profile.stride)
+    operations = whole.operation_count + 1 - reference.first_operation
+    stride = max(profile.stride, stride_for(operations, profile.points))
+    points = range(reference.first_operation, whole.operation_count + 1, stride)
     tally = Tally()
     journal = Journal()
     failures: list[AssertionError] = []
@@ -178,6 +183,11 @@ def enumerate_crashes(scenario: Scenario, profile: Profile = BOUNDED) -> Tally:
         raise failures[0]
     assert tally.points == len(points)
     return tally
+
+
+def stride_for(count: int, points: int) -> int:
+    """Return the step that tries about so many of a number of things; all if `points` is 0."""
+    return max(1, -(-count // points)) if points else 1
 
 
 def reproduce(
@@ -358,7 +368,7 @@ def assert_same(found: dict, expected: dict, what: str) -> None:
 # --- failures -----------------------------------------------------------------------------------
 
 
-def enumerate_failures(scenario: Scenario, *, stride: int = 1, go_on: bool = False) -> Tally:
+def enumerate_failures(scenario: Scenario, *, points: int = 0, go_on: bool = False) -> Tally:
     """Let each operation fail once with EIO, ENOSPC and, if it writes, short of its end.
 
     Each failure must surface as a storage error that names a file, unless the scenario succeeds
@@ -366,23 +376,29 @@ def enumerate_failures(scenario: Scenario, *, stride: int = 1, go_on: bool = Fal
 
     Parameters
     ----------
+    points : int
+        Try about so many failures, spread over all operations and ways to fail; 0 is all.
     go_on : bool
         Try the rest of the scenario after the failure.
     """
     whole, reference = run(scenario)
     tally = Tally()
-    for operation in whole.operations[reference.first_operation - 1 :: stride]:
-        for code, written in failures_of(operation.kind, operation.size):
-            tally.points += 1
-            fault = Fault(code, skip=operation.number - 1, written=written)
-            try:
-                check_failure(scenario, operation.number, fault, reference, go_on=go_on)
-            except Exception as error:
-                raise AssertionError(
-                    f"{scenario.__name__}, {operation} fails with {errno.errorcode[code]}"
-                    f" after {written} bytes: {error!r}"
-                ) from error
-            tally.failures += fault.hits
+    ways = [
+        (operation, code, written)
+        for operation in whole.operations[reference.first_operation - 1 :]
+        for code, written in failures_of(operation.kind, operation.size)
+    ]
+    for operation, code, written in ways[:: stride_for(len(ways), points)]:
+        tally.points += 1
+        fault = Fault(code, skip=operation.number - 1, written=written)
+        try:
+            check_failure(scenario, operation.number, fault, reference, go_on=go_on)
+        except Exception as error:
+            raise AssertionError(
+                f"{scenario.__name__}, {operation} fails with {errno.errorcode[code]}"
+                f" after {written} bytes: {error!r}"
+            ) from error
+        tally.failures += fault.hits
     return tally
 
 
