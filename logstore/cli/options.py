@@ -119,6 +119,8 @@ class Settings(NamedTuple):
         read_only: bool = False,
         create: bool = False,
         directories: Sequence[str] | None = None,
+        background: bool = False,
+        in_memory: bool = False,
     ) -> Broker:
         """Open the data directories.
 
@@ -129,6 +131,10 @@ class Settings(NamedTuple):
         ----------
         create : bool
             Make those that are missing; a slip of the pen should not.
+        background : bool
+            Clean and expire in the background.
+        in_memory : bool
+            Open none, and keep everything in memory.
 
         Raises
         ------
@@ -144,6 +150,8 @@ class Settings(NamedTuple):
         raise_descriptor_limit()
         show_messages(Recovery.COMPUTED if read_only else Recovery.MENDED)
         config = self.broker_config()
+        if in_memory:
+            return Broker(clock=self.clock(), broker_config=config, background=background)
         if directories is None:
             directories = self.directories(config)
         fs = DiskFileSystem()
@@ -158,6 +166,7 @@ class Settings(NamedTuple):
                 clock=self.clock(),
                 broker_config=config,
                 read_only=read_only,
+                background=background,
                 on_load=partial(_show_load, bar) if bar.visible else None,
             )
         if read_only:

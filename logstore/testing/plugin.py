@@ -6,7 +6,8 @@ nothing but pytest until a test asks for one of its fixtures.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -17,10 +18,11 @@ if TYPE_CHECKING:
 
     from logstore.broker import Broker
     from logstore.runtime import VirtualClock
+    from logstore.wire.listener import Listener
 
 MARKER = "logstore"
 
-FIXTURES = frozenset({"logstore_broker"})
+FIXTURES = frozenset({"logstore_broker", "logstore_server", "logstore_server_factory"})
 """Those with a broker, whose kernels are made ready before the first test."""
 
 STORAGES = ("memory", "disk")
@@ -150,6 +152,43 @@ def logstore_broker(
             yield broker
         finally:
             del request.node.stash[_BROKER]
+
+
+@pytest.fixture
+def logstore_server(logstore_broker: Broker[VirtualClock]) -> Iterator[Listener]:
+    """Serve Kafka's clients from `logstore_broker`: `logstore_server.bootstrap` is its address.
+
+    Records get the time added that `logstore_clock` is ahead of the clients' clock, or behind it,
+    so that they grow old as the clock is moved.
+    """
+    with logstore_broker.listen(restamp=True) as listener:
+        yield listener
+
+
+@pytest.fixture
+def logstore_server_factory(request: pytest.FixtureRequest) -> Iterator[Callable[..., Listener]]:
+    """Return a function that opens further listeners, closed after the test.
+
+    It takes what `Broker.listen` takes, and `broker`; without it each has a fresh broker in memory
+    on the machine's time, of which `broker_config` is the configuration.
+    """
+    from logstore.broker import Broker
+
+    with ExitStack() as opened:
+
+        def serve(
+            broker: Broker[Any] | None = None,
+            broker_config: Mapping[str, object] | None = None,
+            **options: Any,
+        ) -> Listener:
+            if broker is None:
+                configs = _options(request)["broker_config"] | dict(broker_config or {})
+                broker = opened.enter_context(Broker(broker_config=configs))
+            elif broker_config is not None:
+                _refuse("logstore_server_factory takes a broker or its broker_config, not both")
+            return opened.enter_context(broker.listen(**options))
+
+        yield serve
 
 
 def _data_dir(request: pytest.FixtureRequest, storage: str | None) -> Path | None:

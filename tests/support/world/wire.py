@@ -106,3 +106,10 @@ def fetch_of(topic: str, offset: int, partition: int = 0, **fields: Any) -> Fetc
     return FetchRequest(
         topics=[FetchRequest.FetchTopic(topic=topic, partitions=[asked])], **options
     )
+
+
+class Listening:
+    """The address of a listener in another process, as `Client` takes it."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap

@@ -301,3 +301,43 @@ def test_description_of_what_cannot_be_read_says_why(monkeypatch):
         text = described(broker)
     assert "topic t" in text
     assert "(groups: ZeroDivisionError: division by zero)" in text
+
+
+SERVERS = """
+from contextlib import closing
+from datetime import timedelta
+from kafka import KafkaProducer
+
+
+def test_server(logstore_server, logstore_broker, logstore_clock):
+    stamped = []
+    address = logstore_server.bootstrap
+    with closing(KafkaProducer(bootstrap_servers=address, enable_idempotence=False)) as producer:
+        for value in (b"x", b"y"):
+            producer.send("t", value).get(20)
+            stamped.append(logstore_clock.now_ms())
+            logstore_clock.advance(timedelta(days=400))
+    found = list(logstore_broker.read("t"))
+    assert [record.value for record in found] == [b"x", b"y"]
+    for record, now_ms in zip(found, stamped):
+        assert abs(record.timestamp - now_ms) < 3_600_000
+    assert "Produce" in [request.api for request in logstore_server.requests]
+
+
+def test_factory(logstore_server_factory, logstore_broker):
+    own = logstore_server_factory(broker_config={"log.retention.ms": "5"}, auto_create=False)
+    shared = [logstore_server_factory(logstore_broker) for _ in range(2)]
+    assert len({each.port for each in [own, *shared]}) == 3
+
+
+def test_factory_takes_one_of_both(logstore_server_factory, logstore_broker):
+    logstore_server_factory(logstore_broker, {"log.retention.ms": "5"})
+"""
+
+
+def test_servers_for_clients(run):
+    ini = "logstore_warmup = false\n"
+    done = run(SERVERS, "-W", "ignore::DeprecationWarning", ini=ini)
+    assert "2 passed" in done.stdout, done.stdout
+    assert "takes a broker or its broker_config, not both" in done.stdout
+    assert "1 failed" in done.stdout

@@ -1,0 +1,121 @@
+"""`logstore serve`: Kafka's wire protocol in front of a data directory, until told to stop."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from types import FrameType
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
+
+import click
+
+from logstore.cli.options import Settings, command, to_pairs, topic_overrides
+from logstore.cli.show.output import note, plural
+
+if TYPE_CHECKING:
+    from logstore.broker import Broker
+
+DEFAULT_ADDRESS = "127.0.0.1:9092"
+
+
+class WantedTopic(NamedTuple):
+    """A topic that is there when the first client comes."""
+
+    name: str
+    partitions: int
+    configs: tuple[tuple[str, str], ...]
+
+
+class _Stopped(BaseException):
+    """SIGTERM came: no `Exception`, so that nothing on the way takes it for a failure."""
+
+
+def to_address(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str, int]:
+    """Return host and port of HOST:PORT; an IPv6 address stands in brackets."""
+    host, colon, port = value.rpartition(":")
+    if not colon or not (port.isascii() and port.isdigit()):
+        raise click.BadParameter(f"{value!r} is not HOST:PORT", ctx, param)
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def to_topics(
+    ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
+) -> tuple[WantedTopic, ...]:
+    """Return the topics of a repeated NAME[:PARTITIONS[:K=V]…]."""
+    topics = []
+    for value in values:
+        name, _, rest = value.partition(":")
+        number, *pairs = rest.split(":") if rest else ["1"]
+        if not name or not (number.isascii() and number.isdigit() and int(number)):
+            raise click.BadParameter(f"{value!r} is not NAME:PARTITIONS:K=V", ctx, param)
+        topics.append(WantedTopic(name, int(number), to_pairs(ctx, param, pairs)))
+    return tuple(topics)
+
+
+@command(
+    "serve",
+    examples=[
+        "logstore serve --memory --listen 127.0.0.1:0",
+        "logstore serve --data-dir ./kafka-logs --topic users:3:cleanup.policy=compact",
+    ],
+)
+@click.option(
+    "--listen",
+    "address",
+    callback=to_address,
+    default=DEFAULT_ADDRESS,
+    show_default=True,
+    metavar="HOST:PORT",
+    help="Where; port 0 takes one that is free.",
+)
+@click.option("--memory", is_flag=True, help="Keep everything in memory, nothing on the disk.")
+@click.option(
+    "--topic",
+    "topics",
+    callback=to_topics,
+    multiple=True,
+    metavar="NAME:PARTITIONS:K=V",
+    help="A topic to create if it is not there, with its configuration; repeatable.",
+)
+@click.option(
+    "--no-auto-create",
+    is_flag=True,
+    help="Do not create the topics that clients ask for.",
+)
+def serve(
+    settings: Settings,
+    address: tuple[str, int],
+    memory: bool,  # as click gives it
+    topics: tuple[WantedTopic, ...],
+    no_auto_create: bool,  # as click gives it
+) -> None:
+    """Serve Kafka's clients, in any language, until SIGTERM or Ctrl-C.
+
+    The first line on standard output is the address for clients, and nothing else. Topics are
+    cleaned and expire in the background, as a broker's.
+    """
+    previous = signal.signal(signal.SIGTERM, _stop)
+    try:
+        with settings.open_broker(create=True, background=True, in_memory=memory) as broker:
+            for topic in topics:
+                _create(broker, topic)
+            with broker.listen(*address, auto_create=not no_auto_create) as listener:
+                print(listener.bootstrap, flush=True)
+                threading.Event().wait()
+    except _Stopped:
+        pass
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def _stop(number: int, frame: FrameType | None) -> NoReturn:
+    raise _Stopped
+
+
+def _create(broker: Broker, wanted: WantedTopic) -> None:
+    known = {topic.name: topic for topic in broker.topics()}
+    if wanted.name not in known:
+        broker.create_topic(wanted.name, wanted.partitions, topic_overrides(wanted.configs))
+        return
+    found = plural(len(known[wanted.name].partitions), "partition")
+    note(f"topic {wanted.name} is there already, with {found}: it stays as it is")
