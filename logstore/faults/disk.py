@@ -24,7 +24,7 @@ from logstore.faults.rules import Call, Kind
 from logstore.names import SWAP_SUFFIX, parse_log_dir
 from logstore.runtime import directory_of, read_pieces, remove_tree
 from logstore.runtime.crash import Directory, Node
-from logstore.runtime.fs import Buffer, File, FileKind, FileStat, FileSystem
+from logstore.runtime.fs import Buffer, File, FileKind, FileStat, FileSystem, Space
 from logstore.types import INT64_MAX
 
 if TYPE_CHECKING:
@@ -287,6 +287,10 @@ class BreakableFileSystem:
         with self._lock:
             self.base.remove_dir(path)
             self._forget(path, self._folder(path))
+
+    def space(self, path: str) -> Space | None:
+        """Return the room of the volume that a directory lies on."""
+        return self.base.space(path)
 
     def sync_dir(self, path: str) -> None:
         """Make the names in a directory durable."""

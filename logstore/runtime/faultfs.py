@@ -392,6 +392,9 @@ class FaultyFileSystem:
                     change.apply(change.directory.durable)
             self._name_operations = still_pending[::-1]
 
+    def space(self, path: str) -> None:
+        """Tell that nothing bounds it."""
+
     def lock(self, path: str) -> FileLock | None:
         """Take the exclusive lock on a file; see `FileSystem.lock` and the module."""
         with self._lock:

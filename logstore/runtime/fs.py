@@ -99,6 +99,13 @@ class File(Protocol):
         ...
 
 
+class Space(NamedTuple):
+    """Bytes of a volume, and how many of them may still be written without being its owner."""
+
+    total_bytes: int
+    usable_bytes: int
+
+
 class FileSystem(Protocol):
     """A tree of directories and files."""
 
@@ -160,6 +167,10 @@ class FileSystem(Protocol):
 
     def sync_dir(self, path: str) -> None:
         """Make the names in a directory durable."""
+        ...
+
+    def space(self, path: str) -> Space | None:
+        """Return the room of the volume that a directory lies on; None where nothing bounds it."""
         ...
 
     def lock(self, path: str) -> FileLock | None:
@@ -379,6 +390,14 @@ class DiskFileSystem:
             raise _named(error, path) from error
         finally:
             os.close(descriptor)
+
+    def space(self, path: str) -> Space:
+        """Return the room of the volume that a directory lies on."""
+        try:
+            found = os.statvfs(path or ".")
+        except OSError as error:
+            raise _named(error, path) from error
+        return Space(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
 
     def lock(self, path: str) -> FileLock | None:
         """Take the exclusive lock on a file; see `FileSystem.lock`."""

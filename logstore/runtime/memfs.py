@@ -414,6 +414,9 @@ class MemoryFileSystem:
         """Check that the directory exists; memory needs no more."""
         self.list_dir(path)
 
+    def space(self, path: str) -> None:
+        """Tell that nothing bounds it."""
+
     def lock(self, path: str) -> FileLock | None:
         """Take the exclusive lock on a file; see `FileSystem.lock`."""
 

@@ -292,6 +292,9 @@ class OverlayFileSystem:
         if not any(each in self._nodes for each in list(self._children.get(path, {}).values())):
             self.list_dir(path)
 
+    def space(self, path: str) -> None:
+        """Tell that nothing bounds it."""
+
     def lock(self, path: str) -> FileLock | None:
         """Take the exclusive lock on a file of the overlay; the base never hears of it."""
         return self._locks.lock(path, lambda: self._node(path, create=True))

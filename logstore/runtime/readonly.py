@@ -6,7 +6,7 @@ import errno
 from collections.abc import Sequence
 from typing import NoReturn
 
-from logstore.runtime.fs import Buffer, File, FileKind, FileStat, FileSystem
+from logstore.runtime.fs import Buffer, File, FileKind, FileStat, FileSystem, Space
 from logstore.runtime.locks import FileLock
 
 
@@ -73,6 +73,10 @@ class ReadOnlyFileSystem:
     def sync_dir(self, path: str) -> None:
         """Refuse."""
         _refuse(path)
+
+    def space(self, path: str) -> Space | None:
+        """Return the room of the volume that a directory lies on."""
+        return self._base.space(path)
 
     def lock(self, path: str) -> FileLock | None:
         """Refuse: who only reads locks nothing."""

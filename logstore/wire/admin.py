@@ -417,6 +417,8 @@ def describe_log_dirs(request: DescribeLogDirsRequest, session: Session) -> Desc
                 )
             )
         result.topics = list(topics.values())
+        if (space := manager.runtime.fs.space(directory.path)) is not None:
+            result.total_bytes, result.usable_bytes = space
     return DescribeLogDirsResponse(results=results)
 
 

@@ -258,7 +258,8 @@ def describe_topic_partitions(
                 name=found.name,
                 topic_id=found.topic_id,
                 is_internal=found.is_internal,
-                topic_authorized_operations=found.topic_authorized_operations,
+                # Also of a topic that is not there, as Kafka does.
+                topic_authorized_operations=session.operations_on("topic", name),
                 partitions=[_with_elr(each) for each in partitions],
             )
         )
@@ -269,7 +270,7 @@ def describe_topic_partitions(
 
 def _describe_by_name(name: str, session: Session) -> DescribedTopic:
     asked = MetadataRequest.MetadataRequestTopic(name=name)
-    return _described_one(asked, session, may_create=False, with_operations=True)
+    return _described_one(asked, session, may_create=False, with_operations=False)
 
 
 def _with_elr(

@@ -62,6 +62,15 @@ _TYPES = {
 }
 """Numbers of the protocol for types of values (DescribeConfigsResponse.ConfigType)."""
 
+_DEFAULTS = {
+    "retention.ms": ("log.retention.hours", "168"),
+    "segment.ms": ("log.roll.hours", "168"),
+    "segment.jitter.ms": None,
+    "flush.ms": None,
+}
+"""Topic key → the broker key that has its default, and its value, where that is not the first
+synonym: the finer units of a broker's key have no default of their own."""
+
 Row = DescribeConfigsResponse.DescribeConfigsResourceResult
 Synonym = DescribeConfigsResponse.DescribeConfigsSynonym
 
@@ -74,7 +83,7 @@ def describe_configs(request: DescribeConfigsRequest, session: Session) -> Descr
         result = DescribeConfigsResponse.DescribeConfigsResult(
             resource_type=resource.resource_type,
             resource_name=resource.resource_name,
-            error_message=None,
+            error_message="",
         )
         try:
             wanted = set(resource.configuration_keys or ())
@@ -87,7 +96,7 @@ def describe_configs(request: DescribeConfigsRequest, session: Session) -> Descr
                     row.documentation = None
                 result.configs.append(row)
         except LogStoreError as error:
-            result.error_code, result.error_message = code_of(error), message_of(error)
+            result.error_code, result.error_message = code_of(error), message_of(error) or ""
         results.append(result)
     return DescribeConfigsResponse(results=results)
 
@@ -96,7 +105,11 @@ def _rows(kind: int, name: str, session: Session) -> Iterator[Row]:
     if kind == ResourceType.TOPIC:
         if not session.allows("describe_configs", "topic", name):
             raise Refusal("TOPIC_AUTHORIZATION_FAILED", "Topic authorization failed.")
-        return _topic_rows(_topic(name, session), session)
+        try:
+            topic = session.service.manager.catalog.topic(name)
+        except UnknownTopicOrPartitionError as error:
+            raise Refusal("UNKNOWN_TOPIC_OR_PARTITION") from error
+        return _topic_rows(topic, session)
     if kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
         if not session.allows("describe_configs", "cluster"):
             raise Refusal("CLUSTER_AUTHORIZATION_FAILED", "Cluster authorization failed.")
@@ -105,15 +118,6 @@ def _rows(kind: int, name: str, session: Session) -> Iterator[Row]:
             return iter(())  # no logger of Kafka's names, and no setting of all brokers
         return _broker_rows(session.service.manager.broker_config)
     raise Refusal("INVALID_REQUEST", f"Unsupported resource type: {kind}")
-
-
-def _topic(name: str, session: Session) -> Topic:
-    try:
-        return session.service.manager.catalog.topic(name)
-    except UnknownTopicOrPartitionError as error:
-        raise Refusal(
-            "UNKNOWN_TOPIC_OR_PARTITION", f"The topic '{name}' does not exist."
-        ) from error
 
 
 def _check_broker(kind: int, name: str) -> bool:
@@ -146,8 +150,13 @@ def _broker_synonyms(row: ConfigKey, config: BrokerConfig) -> Iterator[Synonym]:
         yield Synonym(
             name=set_by.broker_key, value=render(set_by.value), source=SOURCES[ORIGIN_BROKER]
         )
-    for synonym in row.synonyms[:1]:
-        yield Synonym(name=synonym.key, value=render(row.default), source=SOURCES[ORIGIN_DEFAULT])
+    if (default := _DEFAULTS.get(row.key, _own_default(row))) is not None:
+        name, value = default
+        yield Synonym(name=name, value=value, source=SOURCES[ORIGIN_DEFAULT])
+
+
+def _own_default(row: ConfigKey) -> tuple[str, str] | None:
+    return (row.synonyms[0].key, render(row.default)) if row.synonyms else None
 
 
 def _broker_rows(config: BrokerConfig) -> Iterator[Row]:
@@ -278,11 +287,22 @@ def _alter_topic(
     if not session.allows("alter_configs", "topic", name):
         raise Refusal("TOPIC_AUTHORIZATION_FAILED", "Topic authorization failed.")
     manager = session.service.manager
-    topic = _topic(name, session)
-    now = {key: row.value for key, row in describe(topic.configs, manager.broker_config).items()}
-    values, unset = applied_operations(operations(resource, topic.configs), TOPIC_KEYS, now)
-    if validate_only:
-        altered_overrides(topic.configs, values, unset, manager.broker_config)
+    own: Mapping[str, str] = {}
+    missing = None
+    try:
+        own = manager.catalog.topic(name).configs
+    except UnknownTopicOrPartitionError:
+        text = f"The topic '{name}' does not exist."
+        missing = Refusal("UNKNOWN_TOPIC_OR_PARTITION", text)
+    now = {key: row.value for key, row in describe(own, manager.broker_config).items()}
+    values, unset = applied_operations(operations(resource, own), TOPIC_KEYS, now)
+    # Who takes back what nobody ever set is not refused, whatever the key.
+    unset = [key for key in unset if key in own]
+    if validate_only or missing is not None:
+        # A value that cannot be comes before a topic that is not there.
+        altered_overrides(own, values, unset, manager.broker_config)
+        if missing is not None:
+            raise missing
     else:
         manager.topics.alter(name, values, unset)
 

@@ -95,7 +95,6 @@ TEXTS = {"errorMessage", "batchIndexErrorMessage"}
 UNORDERED = {
     "topics": ("name", "topic", "topicName"),
     "members": ("memberId",),
-    "configs": ("name",),
     "groups": ("groupId",),
     "activeProducers": ("producerId",),
     "results": ("name", "resourceName"),
@@ -126,7 +125,30 @@ class Closed:
         return False
 
 
-PARTINGS: list[tuple[str, frozenset[str], str, Callable[[Any, Any], bool]]] = []
+CONFIGS = frozenset({"CreateTopics", "DescribeConfigs"})
+
+PARTINGS: list[tuple[str, frozenset[str], str, Callable[[Any, Any], bool]]] = [
+    (
+        "topic keys that do nothing here are not listed",
+        CONFIGS,
+        r"\.configs\.(follower|leader)\.replication\.throttled\.replicas$"
+        r"|\.configs\.(local\.retention|remote|message\.(downconversion|format))\.[a-z.]*$",
+        lambda kafka, ours: ours == "absent",
+    ),
+    (
+        "topic keys that Kafka does not have",
+        CONFIGS,
+        r"\.configs\.(logstore|compaction\.strategy)[a-z.]*$",
+        lambda kafka, ours: kafka == "absent",
+    ),
+    (
+        "topic keys and defaults that came or went with Kafka 4",
+        CONFIGS,
+        r"\.configs\.(errors\.deadletterqueue\.group\.enable|max\.decompressed\.message\.bytes"
+        r"|message\.timestamp\.(after\.max|difference\.max)\.ms|min\.insync\.replicas)",
+        lambda kafka, ours: True,
+    ),
+]
 """Reason, APIs, pattern of the field's path, and a condition on Kafka's value and ours."""
 
 
@@ -189,6 +211,8 @@ def _batch(side: Side, batch: RecordBatch) -> dict[str, Any]:
 def _named(side: Side, data: Any, key: str = "") -> Any:
     if isinstance(data, dict):
         return {name: _named(side, value, name) for name, value in data.items()}
+    if key == "configs" and isinstance(data, list) and data and _has(data[0], "name"):
+        return {each["name"]: _named(side, each) for each in data}
     if isinstance(data, list):
         keys = [name for name in UNORDERED.get(key, ()) if data and _has(data[0], name)]
         if keys:
@@ -201,7 +225,7 @@ def _named(side: Side, data: Any, key: str = "") -> Any:
     if key in DISK_SIZES and data != -1:
         return "a size"
     if key in TEXTS:
-        return "" if data is None else "a text"
+        return "a text" if data else data
     return data
 
 

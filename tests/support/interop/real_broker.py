@@ -20,7 +20,7 @@ START_TIMEOUT_S = 90
 STOP_TIMEOUT_S = 60
 
 # Everything that a broker does now and then, it does here several times a second.
-_SETTINGS = {
+SETTINGS = {
     "process.roles": "broker,controller",
     "node.id": "0",
     "controller.listener.names": "CONTROLLER",
@@ -95,7 +95,7 @@ class RealBroker:
         client, controller = _free_ports(2)
         self.bootstrap = f"127.0.0.1:{client}"
         settings = {
-            **_SETTINGS,
+            **SETTINGS,
             "listeners": f"PLAINTEXT://127.0.0.1:{client},CONTROLLER://127.0.0.1:{controller}",
             "advertised.listeners": f"PLAINTEXT://127.0.0.1:{client}",
             "controller.quorum.voters": f"0@127.0.0.1:{controller}",

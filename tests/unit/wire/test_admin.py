@@ -1,5 +1,7 @@
 """Topics, partitions, log directories and the cluster, as a cluster of one of Kafka's answers."""
 
+import shutil
+
 import pytest
 
 from logstore import Broker
@@ -451,3 +453,20 @@ def test_topics_are_described_in_pieces(broker, client):
     (topic,) = client.ask(request, 0).topics
     assert name_of(topic.error_code) == "UNKNOWN_TOPIC_OR_PARTITION"
     assert len(broker.topics()) == 2
+
+
+def test_operations_on_a_topic_that_is_not_there_are_told_with_it(client):
+    topics = [DescribeTopicPartitionsRequest.TopicRequest(name="none")]
+    (found,) = client.ask(DescribeTopicPartitionsRequest(topics=topics), 0).topics
+    assert name_of(found.error_code) == "UNKNOWN_TOPIC_OR_PARTITION"
+    assert found.topic_authorized_operations == ALL_ON_A_TOPIC
+
+
+def test_the_room_of_a_directorys_volume_is_told_and_memory_has_none(tmp_path, client):
+    (in_memory,) = client.ask(DescribeLogDirsRequest(topics=[]), 4).results
+    assert (in_memory.total_bytes, in_memory.usable_bytes) == (-1, -1)
+    with Broker(tmp_path) as broker, broker.listen() as listener, Client(listener) as other:
+        (on_disk,) = other.ask(DescribeLogDirsRequest(topics=[]), 4).results
+    room = shutil.disk_usage(tmp_path)
+    assert on_disk.total_bytes == room.total
+    assert 0 < on_disk.usable_bytes < room.total

@@ -185,3 +185,39 @@ def test_a_resource_named_twice_is_refused(client):
     twice = resources.AlterConfigsResource(resource_type=TOPIC, resource_name="t", configs=[])
     answer = client.ask(resources(resources=[twice, twice]), 1)
     assert [name_of(each.error_code) for each in answer.responses] == ["INVALID_REQUEST"] * 2
+
+
+def test_the_default_of_a_key_with_units_is_that_of_the_coarsest(client):
+    _, rows = described(client, TOPIC, "t", include_synonyms=True)
+    told = {
+        key: [(each.name, each.value) for each in rows[key].synonyms if each.source == 5]
+        for key in ("retention.ms", "segment.ms", "segment.jitter.ms", "flush.ms", "segment.bytes")
+    }
+    assert told == {
+        "retention.ms": [("log.retention.hours", "168")],
+        "segment.ms": [("log.roll.hours", "168")],
+        "segment.jitter.ms": [],
+        "flush.ms": [],
+        "segment.bytes": [("log.segment.bytes", "1073741824")],
+    }
+
+
+@pytest.mark.parametrize("name", ("t", "none"))
+def test_a_description_has_an_empty_message_whether_the_topic_is_there_or_not(client, name):
+    resource = DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=TOPIC, resource_name=name, configuration_keys=None
+    )
+    (result,) = client.ask(DescribeConfigsRequest(resources=[resource]), 4).results
+    assert result.error_message == ""
+
+
+def test_a_value_that_cannot_be_comes_before_a_topic_that_is_not_there(client):
+    shredded = changed(client, TOPIC, "none", ("cleanup.policy", SET, "shred"))
+    assert shredded == "INVALID_CONFIG"
+    compacted = changed(client, TOPIC, "none", ("cleanup.policy", SET, "compact"))
+    assert compacted == "UNKNOWN_TOPIC_OR_PARTITION"
+
+
+def test_what_nobody_set_can_be_taken_back_whatever_the_key(broker, client):
+    assert changed(client, TOPIC, "t", ("no.such.key", DELETE, None)) == "NONE"
+    assert broker.topic("t").configs == {"retention.ms": "1000"}
