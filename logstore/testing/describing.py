@@ -21,14 +21,14 @@ TEXT_SHOWN = 60
 
 
 def described(broker: Broker) -> str:
-    """Return time, topics, partitions with their last records, groups and transactions.
+    """Return time, topics, partitions with their last records, groups, transactions, faults.
 
     Never raises: what cannot be told says why. Changes nothing, and takes no time.
     """
     if broker.manager.lifetime.is_over:
         return f"{broker!r} was closed"
     lines: list[str] = []
-    parts = (_head, _topics, _groups, _transactions)
+    parts = (_head, _topics, _groups, _transactions, _faults)
     for part in parts:
         try:
             lines += part(broker)
@@ -90,6 +90,11 @@ def _transactions(broker: Broker) -> Iterator[str]:
     for transactional_id, metadata in broker.coordinator.transactions().items():
         on = ", ".join(map(str, sorted(metadata.partitions)))
         yield f"transaction {transactional_id}: {metadata.state.kafka_name}{' on ' * bool(on)}{on}"
+
+
+def _faults(broker: Broker) -> Iterator[str]:
+    for rule in broker.faults:
+        yield f"fault {rule!r}"
 
 
 # --- words -------------------------------------------------------------------------------------

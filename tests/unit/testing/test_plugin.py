@@ -258,6 +258,21 @@ def test_kernels_are_ready_before_the_first_test_with_a_broker(run):
         assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_workers_share_the_compiling_and_no_limit_runs_meanwhile(run, tmp_path):
+    """Half a minute of work where nothing is compiled yet, and a second for each test."""
+    cache = tmp_path / "kernels"
+    code = WARM + "".join(f"\ndef test_{n}(logstore_broker): pass\n" for n in range(6))
+    plugins = ("-p", "pytest_timeout", "-p", "xdist", "--timeout=1", "-n", "2")
+    done = run(code, *plugins, numba_cache_dir=str(cache))
+    assert done.returncode == 0, done.stdout
+    compiled = {path.name: path.stat().st_mtime_ns for path in cache.glob("*.nb[ic]")}
+    assert compiled
+    assert run(code, *plugins, numba_cache_dir=str(cache)).returncode == 0
+    assert compiled == {path.name: path.stat().st_mtime_ns for path in cache.glob("*.nb[ic]")}
+
+
 # --- the state as text ------------------------------------------------------------------------
 
 
@@ -275,6 +290,7 @@ def test_description_of_a_broker():
         producer.init_transactions()
         producer.begin_transaction()
         producer.send("payments", b"open")
+        broker.fail("fetch", error="NOT_LEADER_OR_FOLLOWER", topic="nothing")
         before = broker.clock.now_ms()
         text = described(broker)
         assert broker.clock.now_ms() == before
@@ -291,6 +307,7 @@ def test_description_of_a_broker():
         "  orders-1 committed 1 of 1",
         "transaction pay-1: Ongoing on payments-0",
     ]
+    assert lines[-1].startswith("fault <fail('fetch', topic='nothing'")
 
 
 def test_description_of_what_cannot_be_read_says_why(monkeypatch):
