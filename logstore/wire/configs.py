@@ -52,6 +52,8 @@ class ResourceType(IntEnum):
 SOURCES = {ORIGIN_TOPIC: 1, ORIGIN_BROKER: 4, ORIGIN_DEFAULT: 5}
 """Numbers of the protocol for where a value comes from (DescribeConfigsResponse.ConfigSource)."""
 
+_BY_DEFAULT = SOURCES[ORIGIN_DEFAULT]
+
 _TYPES = {
     Kind.BOOLEAN: 1,
     Kind.STRING: 2,
@@ -152,7 +154,7 @@ def _broker_synonyms(row: ConfigKey, config: BrokerConfig) -> Iterator[Synonym]:
         )
     if (default := _DEFAULTS.get(row.key, _own_default(row))) is not None:
         name, value = default
-        yield Synonym(name=name, value=value, source=SOURCES[ORIGIN_DEFAULT])
+        yield Synonym(name=name, value=value, source=_BY_DEFAULT)
 
 
 def _own_default(row: ConfigKey) -> tuple[str, str] | None:
@@ -168,11 +170,15 @@ def _broker_rows(config: BrokerConfig) -> Iterator[Row]:
             yield _row(row, render(value), SOURCES[origin], synonyms, read_only=_is_fixed(key))
     for topic_row in TOPIC_KEYS.values():
         synonyms = list(_broker_synonyms(topic_row, config))
-        if synonyms:
-            first = synonyms[0]
-            broker_row = topic_row._replace(key=first.name)
-            fixed = _is_fixed(first.name)
-            yield _row(broker_row, first.value or "", first.source, synonyms, read_only=fixed)
+        values = {each.name: each for each in reversed(synonyms)}
+        for synonym in topic_row.synonyms:
+            # The finer units of a key have no value of their own until somebody sets one.
+            found = values.get(
+                synonym.key, Synonym(name=synonym.key, value=None, source=_BY_DEFAULT)
+            )
+            fixed = _is_fixed(synonym.key)
+            broker_row = topic_row._replace(key=synonym.key)
+            yield _row(broker_row, found.value, found.source, synonyms, read_only=fixed)
 
 
 def _is_fixed(key: str) -> bool:
@@ -180,7 +186,12 @@ def _is_fixed(key: str) -> bool:
 
 
 def _row(
-    key: ConfigKey, value: str, source: int, synonyms: list[Synonym], *, read_only: bool = False
+    key: ConfigKey,
+    value: str | None,
+    source: int,
+    synonyms: list[Synonym],
+    *,
+    read_only: bool = False,
 ) -> Row:
     return Row(
         name=key.key,

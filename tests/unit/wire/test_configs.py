@@ -74,7 +74,7 @@ def test_synonyms_and_documentation_come_if_asked_for(broker, client):
     assert [(each.name, each.value, each.source) for each in row.synonyms] == [
         ("retention.ms", "1000", 1),
         ("log.retention.ms", "77", 4),
-        ("log.retention.ms", "604800000", 5),
+        ("log.retention.hours", "168", 5),
     ]
     assert row.documentation.startswith("Age in ms")
 
@@ -85,7 +85,8 @@ def test_the_broker_s_settings_are_told(client):
     assert rows["log.cleaner.threads"].value == "1"
     assert not rows["log.cleaner.threads"].read_only
     assert rows["offsets.retention.minutes"].read_only
-    assert rows["log.retention.ms"].value == "604800000"
+    assert rows["log.retention.hours"].value == "168"
+    assert rows["log.retention.ms"].value is None
     assert described(client, BROKER, "") == ("NONE", {})
     assert described(client, BROKER_LOGGER, "0") == ("NONE", {})
 
