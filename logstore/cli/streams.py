@@ -12,10 +12,11 @@ NAMES = ("input", "output", "error")
 
 
 class _Closed(io.RawIOBase):
-    """A stream that says what it is when it is used."""
+    """A stream whose use is an error that names it, until it is forgotten."""
 
     def __init__(self, name: str) -> None:
         self._name = name
+        self.is_forgotten = False
 
     def readable(self) -> bool:
         return True
@@ -27,6 +28,8 @@ class _Closed(io.RawIOBase):
         raise self._error()
 
     def write(self, buffer: Any) -> int:  # noqa: ANN401  # as io has it
+        if self.is_forgotten:
+            return len(buffer)
         raise self._error()
 
     def _error(self) -> OSError:
@@ -61,6 +64,10 @@ def forget_output() -> None:
     try:
         descriptor = sys.stdout.fileno()
     except (OSError, ValueError):
+        closed = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
+        if isinstance(closed, _Closed):
+            # Since Python 3.13 a stream that cannot be flushed at its end is reported.
+            closed.is_forgotten = True
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123  # for good
         return
     nowhere = os.open(os.devnull, os.O_WRONLY)
