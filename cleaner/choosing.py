@@ -144,7 +144,7 @@ class LogChooser:
     # -- choosing ------------------------------------------------------------------------
 
     def select(self) -> Selected | None:
-        """Take the most urgent of the logs that are due, for a cleaning; None if none is.
+        """Choose the most urgent log that is due, and begin its cleaning; None if none is due.
 
         Idle active segments that are overdue are rolled, and checkpoints outside their logs
         replaced, also where nothing is cleaned. Whoever gets a log runs `run_pass` on it with
@@ -231,5 +231,5 @@ class LogChooser:
 
     @property
     def ms_since_last_selection(self) -> int:
-        """How long ago the last selection began; since 1970 if there was none, as in Kafka."""
+        """Time since the last selection began; since 1970 if there was none, as in Kafka."""
         return self._runtime.clock.now_ms() - self._last_selection_ms

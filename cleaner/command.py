@@ -147,7 +147,7 @@ class CleanCommand:
         )
 
     def _consider(self, log: Log) -> None:
-        """See whether a log is due, or still is; its checkpoint is mended if outside the log."""
+        """Decide whether a log is due, or still is; a checkpoint outside the log is corrected."""
         decision = self._manager.chooser.decision_of(log, force=self._force)
         self._manager.chooser.repair_checkpoint(log, decision.state)
         passes = self._passes.get(log, 0)

@@ -82,7 +82,7 @@ class CleanerConfig:
 
     @classmethod
     def from_broker(cls, broker: BrokerConfig) -> CleanerConfig:
-        """Take one thread's share of a broker's cleaner settings."""
+        """Return one thread's share of a broker's cleaner settings."""
         threads = max(1, broker.log_cleaner_threads)
         return cls(
             dedupe_buffer_bytes=min(broker.log_cleaner_dedupe_buffer_size // threads, INT32_MAX),

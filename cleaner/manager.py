@@ -42,7 +42,7 @@ _told: ContextVar[tuple[LogCleanerManager, ...]] = ContextVar("_told", default=(
 
 
 class PassResult(NamedTuple):
-    """How a pass ended: with its numbers, or with what was in the way.
+    """Outcome of a pass: its statistics, or what prevented it.
 
     With neither a segment was split first, or the log was cut since it was measured: it is as due
     as it was.
@@ -343,7 +343,7 @@ class LogCleanerManager:
         self.states.pause_in_turn(topic_partition)
 
     def resume(self, topic_partition: TopicPartition) -> None:
-        """Take back one `pause`."""
+        """Undo one `pause`."""
         self.states.resume(topic_partition)
         self.changed.emit()
 
@@ -352,7 +352,7 @@ class LogCleanerManager:
         return bool(self.states.pause_idle([topic_partition]))
 
     def _reconfigure(self, config: BrokerConfig) -> None:
-        """Take up other settings: for the passes that begin from now on."""
+        """Apply other settings to the passes that begin from now on."""
         self._broker_config = self.chooser.broker_config = config
         self.config = CleanerConfig.from_broker(config)
 

@@ -30,7 +30,7 @@ FOR_GOOD = (CorruptionError, UnsupportedFormatError, SegmentOverflowError, Inval
 
 
 class Ending(Enum):
-    """How a pass ended."""
+    """Outcome of a pass."""
 
     FINISHED = auto()
     OUTDATED = auto()  # the log was cut since it was measured: it is as due as it was

@@ -92,7 +92,7 @@ class LogView(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CleanableState:
-    """Where a log's clean section ends, and what could be cleaned.
+    """A log's clean section, dirty section and limits, as selection measured them.
 
     Attributes
     ----------

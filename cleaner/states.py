@@ -69,7 +69,7 @@ class CleaningStates:
         return self._states.get(topic_partition) == IN_PROGRESS
 
     def begin(self, topic_partition: TopicPartition) -> bool:
-        """Take a partition for a cleaning or for retention; False if somebody has it.
+        """Claim a partition for a cleaning or for retention; False if it is claimed or paused.
 
         Nor is one given after `stop`.
         """
@@ -151,7 +151,7 @@ class CleaningStates:
                 return
 
     def resume(self, topic_partition: TopicPartition) -> None:
-        """Take back one pause.
+        """Undo one pause.
 
         Raises
         ------

@@ -34,7 +34,7 @@ VERSION_ENTRY_BYTES = 32
 
 
 class Order(NamedTuple):
-    """Where a record stands among those of its key: the highest wins."""
+    """Rank of a record among those of its key: the highest wins."""
 
     present: bool
     version: int

@@ -100,7 +100,7 @@ class UncleanablePartitions:
         )
 
     def move(self, topic_partition: TopicPartition, log_dir: str) -> None:
-        """Take a partition's mark along to another data directory."""
+        """Move a partition's mark to another data directory."""
         mark = self._marks.get(topic_partition)
         if mark is not None:
             self._marks[topic_partition] = mark._replace(log_dir=log_dir)

@@ -79,7 +79,7 @@ def file_name(base_offset: int, kind: str) -> str:
 
 
 def parse_segment_file(name: str) -> SegmentFile | None:
-    """Take a segment's or snapshot's file name apart; None if it is not one."""
+    """Parse a segment's or snapshot's file name; None if it is not one."""
     match = _SEGMENT_FILE.fullmatch(name)
     if match is None:
         return None
@@ -98,7 +98,7 @@ def parse_partition_dir(name: str) -> TopicPartition | None:
 
 
 def parse_log_dir(name: str) -> LogDirName | None:
-    """Take a partition folder's name apart: `t-7`, or `t-7.<32 hex>-delete` (-future, -stray).
+    """Parse a partition folder's name: `t-7`, or `t-7.<32 hex>-delete` (-future, -stray).
 
     Stricter than `parse_partition_dir`: None unless a broker gives just this name to a partition
     that it serves. So a folder is never opened under another name than its own (`t-007`), and a

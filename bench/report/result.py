@@ -86,7 +86,7 @@ class Line:
 
     @property
     def ratio(self) -> float | None:
-        """How many times as good as the peer, of the medians."""
+        """Ratio of the medians to the peer's: above 1 is better than the peer."""
         if self.peer is None or not self.here.median or not self.peer.median:
             return None
         ratio = self.here.median / self.peer.median

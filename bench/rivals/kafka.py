@@ -113,7 +113,7 @@ class KafkaPeer:
         self.close()
 
     def close(self) -> None:
-        """Let the process end."""
+        """End the process."""
         if self._process.poll() is None:
             self._process.stdin.close()
             self._process.wait(timeout=60)
@@ -128,7 +128,7 @@ class KafkaPeer:
         now_ms: int,
         map_bytes: int,
     ) -> tuple[Sample, dict[str, Any]]:
-        """Have Kafka clean what lies below the active segment; return the time and its numbers."""
+        """Clean a partition below its active segment with Kafka; return time and statistics."""
         answer = self._ask(
             command="clean",
             data_dir=str(data_dir),
@@ -141,7 +141,7 @@ class KafkaPeer:
         return Sample(answer["cpu_ns"] / 1e9, answer["wall_ns"] / 1e9), answer
 
     def map(self, puts: Path, absent: Path, map_bytes: int) -> dict[str, Any]:
-        """Have Kafka's map take keys and look them up; return ns of each part."""
+        """Put keys into Kafka's map and look them up; return ns of each part."""
         return self._ask(command="map", puts=str(puts), absent=str(absent), map_bytes=map_bytes)
 
     def _ask(self, **request: Any) -> dict[str, Any]:

@@ -133,7 +133,7 @@ def record_fate(
     high: np.uint64,
     rules: PassRules,
 ) -> int:
-    """Tell what becomes of a record; `expired` if its batch has a horizon that has come.
+    """Decide a record's fate; `expired` if its batch's delete horizon has passed.
 
     (low, high) is the hash of its key, if it has one.
     """
@@ -265,7 +265,7 @@ def judge_records(
     first_code: int,
     first_kept: Int,
 ) -> tuple[int, Kept]:
-    """Give each record of a batch its fate by looking it up, and sum up what is kept.
+    """Decide each record's fate by a look-up of its key, and sum up the kept ones.
 
     Returns (status, Kept), `OK` or `DAMAGED`. What the batch has of hashes, codes and starts of
     kept records begins where the arguments say.

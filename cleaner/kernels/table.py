@@ -218,7 +218,7 @@ def scan_batches(
 
 @inline_kernel
 def read_row_record(data: Bytes, row: Int64s, position: Int) -> tuple[int, RecordFields]:
-    """Take the record at `position` of a row's section apart; its offset lies in the batch.
+    """Parse the record at `position` of a row's section; its offset lies in the batch.
 
     Returns (status, RecordFields): `OK` or `DAMAGED`. The loop over a row's records begins at
     `COL_SECTION_START`, goes on at the `end` of each, and has to arrive at `COL_SECTION_END`.
@@ -239,7 +239,7 @@ def record_timestamp(row: Int64s, record: RecordFields) -> Any:
 
 @kernel
 def read_control_types(data: Bytes, table: Int64s) -> tuple[int, int]:
-    """Tell what each control batch says, in its row; data batches are passed over.
+    """Fill in the kind of each control batch in its row; data batches are passed over.
 
     Returns
     -------

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class PassProgress(NamedTuple):
-    """Where a pass stands.
+    """State of a pass.
 
     Attributes
     ----------

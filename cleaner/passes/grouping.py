@@ -64,7 +64,7 @@ def group_segments(
 
 
 def batch_groups(groups: Sequence[list[LogSegment]]) -> Iterator[list[list[LogSegment]]]:
-    """Take neighbours together that are swapped together; a large group stays alone.
+    """Join neighbouring groups that are swapped together; a large group stays alone.
 
     Kafka swaps each by itself. Of tiny ones the syncs would cost a hundred times what is in them.
     """

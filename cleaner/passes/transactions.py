@@ -54,7 +54,7 @@ class TransactionState:
             heapq.heappush(self._known, entry)
 
     def judge(self, chunk: Chunk) -> None:
-        """Note in a chunk's table which batches can be discarded.
+        """Mark the batches in a chunk's table that can be discarded.
 
         Data of aborted transactions go at once. A marker goes, a horizon later, once no data of
         its transaction was met.
@@ -81,7 +81,7 @@ class TransactionState:
             self._aborted.setdefault(producer_id, transaction)
 
     def _meet_data(self, producer_id: int) -> bool:
-        """Note a transactional batch; tell whether it was aborted."""
+        """Record a transactional batch; tell whether it was aborted."""
         if producer_id in self._aborted:
             self._seen.add(producer_id)
             return True
@@ -89,7 +89,7 @@ class TransactionState:
         return False
 
     def _meet_marker(self, producer_id: int, control: int) -> bool:
-        """Note a control batch; tell whether nothing needs it any more."""
+        """Record a control batch; tell whether nothing needs it any more."""
         if control == kernels.CONTROL_ABORT:
             transaction = self._aborted.pop(producer_id, None)
             if transaction is None or producer_id not in self._seen:
@@ -142,7 +142,7 @@ class AbortedTransactions:
 
 
 def keep_last_batches(chunk: Chunk, producers: Mapping[int, LastRecord]) -> None:
-    """Let the last batch of each producer keep its header, whatever becomes of its records.
+    """Mark the last batch of each producer to keep its header, whatever its records' fates.
 
     Sequences and epochs are read from there after a restart.
 

@@ -133,7 +133,7 @@ class CleanerPool:
             thread.rounds.close()
 
     def reconfigure(self, config: BrokerConfig) -> None:
-        """Take up other settings: new limits at once, then all workers anew.
+        """Apply other settings: new limits at once, then restart all workers.
 
         A worker that died is replaced. A pass under way is given up; it begins again.
         """
@@ -206,7 +206,7 @@ class CleanerPool:
         return delay_ms
 
     def _wake_sleepers(self, *_: object) -> None:
-        """Let every worker that sleeps through its rounds take part in the next one again."""
+        """Wake every worker that sleeps through its rounds for the next one."""
         if not self._sleeps:
             return
         with self._lock:

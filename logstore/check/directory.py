@@ -84,7 +84,7 @@ class _Checkpoint:
         self.rows: dict[TopicPartition, OffsetRow] = {}
 
     def take(self, row: OffsetRow | CheckFinding) -> None:
-        """Note what was read of the file."""
+        """Record what was read of the file."""
         if isinstance(row, OffsetRow):
             self.rows[row.topic_partition] = row
         elif row.severity == ERROR:

@@ -17,7 +17,7 @@ def is_clean_shutdown(fs: FileSystem, log_dir: str) -> bool:
 def mark_clean_shutdown(
     fs: FileSystem, log_dir: str, *, broker_epoch: int = NO_BROKER_EPOCH
 ) -> None:
-    """Say that everything in the directory is flushed; the last step of closing it.
+    """Write the marker that all in the directory is flushed; the last step of closing it.
 
     The marker's existence is what counts; the epoch is for a broker that starts here later.
     """

@@ -175,7 +175,7 @@ class Settings(NamedTuple):
 
 
 def note_writers(directories: Iterable[str]) -> None:
-    """Say which data directories another process writes, so that they may change at any moment."""
+    """Print which data directories another process writes, as they may change at any moment."""
     from logstore.cli.show.output import note
 
     for path, process_id in writers_of(directories).items():

@@ -489,7 +489,7 @@ class LogDirectory:
                     self._rewrite(name, entries, replaced=(topic_partition,))
 
     def note_move(self, topic_partition: TopicPartition, move: Move | None) -> None:
-        """Note that a partition is moved, or, with None, that nothing is left of it; durably."""
+        """Record durably that a partition is moved, or, with None, that nothing is left of it."""
         moves = self.moves.copy()
         moves.pop(topic_partition, None)
         if move is not None:
@@ -532,7 +532,7 @@ class LogDirectory:
     # -- closing -------------------------------------------------------------------------
 
     def close(self, *, clean: bool) -> None:
-        """Give up the directory; `clean` marks it as closed cleanly.
+        """Close the directory; `clean` marks it as closed cleanly.
 
         A thread that writes a checkpoint or removes folders ends first, and none does
         afterwards.

@@ -185,7 +185,7 @@ class PartitionMove:
     # -- when it fails -------------------------------------------------------------------
 
     def _undo(self) -> None:
-        """Let the source go on. A disk that failed is not touched; the next start tidies it."""
+        """Resume the source. A disk that failed is not touched; the next start tidies it."""
         source, target = self._source, self._target
         target.disown(self._tp)
         with suppress(KafkaStorageError):

@@ -107,7 +107,7 @@ class EntryFile:
 
     @property
     def loaded_entries(self) -> int:
-        """How many of the entries were found in the file, and not made by this object."""
+        """Number of entries that were found in the file, not made by this object."""
         self._ready()
         return self._loaded
 
@@ -117,7 +117,7 @@ class EntryFile:
             self._writing().sync()
 
     def let_go(self) -> bool:
-        """Give up the file until it is needed again; who reads from it goes on.
+        """Close the file until it is needed again; reads under way go on.
 
         A flush opens it again: what was written is derived data, and recovery writes a lot of it.
         """
@@ -129,7 +129,7 @@ class EntryFile:
         self.close_handler()
 
     def close_handler(self) -> None:
-        """Give up the file as it is, for good (a failed disk, a deletion)."""
+        """Close the file for good, as it is (a failed disk, a deletion)."""
         with self._lock:
             file, self._file = self._file, None
             self._closed = True

@@ -92,7 +92,7 @@ class SparseIndex(EntryFile):
         self._keep(0)
 
     def resize(self, max_index_bytes: int) -> None:
-        """Give the file the length of `max_index_bytes`, rounded down to whole entries.
+        """Set the file's length to `max_index_bytes`, rounded down to whole entries.
 
         Parameters
         ----------

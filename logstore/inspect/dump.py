@@ -64,7 +64,7 @@ _REPLACEMENT = "\ufffd".encode()
 
 
 class Stream(enum.Enum):
-    """Where a line belongs: the dump itself, Kafka's reports, or what could not be dumped.
+    """Destination of a line: the dump itself, Kafka's reports, or what could not be dumped.
 
     The last two are meant for standard error.
     """

@@ -102,7 +102,7 @@ class PartitionFiles:
         return found
 
     def irregular(self, path: str) -> FileKind | None:
-        """Tell what stands under a segment file's name if it is no regular file."""
+        """Return the kind of what has a segment file's name, if that is no regular file."""
         return self._irregular.get(path)
 
     def note(self, action: str, path: str, detail: str) -> None:
@@ -119,7 +119,7 @@ class PartitionFiles:
         self.changed()
 
     def changed(self) -> None:
-        """Take note that names in the directory changed."""
+        """Record that names in the directory changed."""
         self._listing = None
         self._unsettled = True
 

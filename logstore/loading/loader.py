@@ -577,7 +577,7 @@ class LogLoader:
         self._note_snapshots(state)
 
     def _note_snapshots(self, state: ProducerStateManager) -> None:
-        """Note the snapshots that were damaged.
+        """Report the snapshots that were damaged.
 
         Others that are deleted are no finding: every clean restart leaves some behind.
         """

@@ -101,7 +101,7 @@ class LeaderEpochCache:
         return self._entries[0] if self._entries else None
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """Note that `epoch` begins at `start_offset`.
+        """Record that `epoch` begins at `start_offset`.
 
         Entries that contradict it (of the same or a later epoch, or starting at the same offset
         or above) give way, with a warning. The file is written, durably, if anything changed.

@@ -120,7 +120,7 @@ class LocalLog:
         self.lifetime.add(self)
 
     def publish_end(self, offset: int) -> None:
-        """Let readers see what the segments hold by now."""
+        """Publish the segments as they are now to readers."""
         active = self.segments.active
         # At each append; see `logstore.log.drafts`.
         self.log_end = tuple.__new__(LogEnd, (offset, active.base_offset, active.size_bytes))
@@ -243,7 +243,7 @@ class LocalLog:
             segment.close_handlers()
 
     def go_on_in(self, copy: LocalLog) -> None:
-        """Go on with the files of another one, opened over a copy of this one's.
+        """Replace the files by those of another one, which was opened over a copy of these.
 
         To be called while this one is `at_rest`. A reader in the middle of the old files
         looks again.
@@ -262,7 +262,7 @@ class LocalLog:
     # -- removal and replacement ---------------------------------------------------------
 
     def remove_segments(self, segments: Iterable[LogSegment]) -> None:
-        """Take segments out of the log: their names change now, their files go later.
+        """Remove segments from the log: their names change now, their files go later.
 
         Parameters
         ----------
@@ -380,7 +380,7 @@ class LocalLog:
 
     @contextmanager
     def truncation(self) -> Iterator[None]:
-        """Let readers wait, and look again afterwards, since bytes change under them inside."""
+        """Make readers wait and look again afterwards, since bytes change under them inside."""
         self._truncating = True
         self.generation += 1
         try:
@@ -441,7 +441,7 @@ class LocalLog:
         self.recovery_point = min(self.recovery_point, offset)
 
     def rebuild_producer_state(self, log_start_offset: int) -> None:
-        """Let the producer state reflect the log as it is now.
+        """Rebuild the producer state from the log as it is now.
 
         Snapshots above the log's end may come back after a crash: a recovery drops them.
         """

@@ -182,7 +182,7 @@ class Log:
     @property
     @lasting
     def generation(self) -> int:
-        """How many truncations were begun."""
+        """Number of truncations begun."""
         return self.local.generation
 
     @property
@@ -444,7 +444,7 @@ class Log:
     # -- move ----------------------------------------------------------------------------
 
     def go_on_in(self, copy: Log) -> None:
-        """Go on with the files of a log that was opened over a copy of this one's.
+        """Replace the files by those of a log that was opened over a copy of these.
 
         To be called while this log is at rest. Whoever holds it appends and reads on without
         noticing.

@@ -229,7 +229,7 @@ class _Scan:
         )
 
     def _scan(self, data: bytes) -> None:
-        """Take the whole batches of a chunk that starts where the valid bytes end."""
+        """Verify the whole batches of a chunk that starts where the valid bytes end."""
         unpack = layout.HEADER.unpack_from
         span_end = _span_end(self._span_start)
         interval = self._segment.config.index_interval_bytes

@@ -23,7 +23,7 @@ def rebuild_producer_state(
     *,
     clean: bool = False,
 ) -> None:
-    """Let a producer state reflect exactly the batches below `end_offset`.
+    """Rebuild a producer state from exactly the batches below `end_offset`.
 
     Parameters
     ----------

@@ -306,7 +306,7 @@ def _with_expiry(
     now_ms: int,
     first_dirty_offset: int,
 ) -> SegmentVerdict:
-    """Say when age would let the first segment go, and whether merging may have put that off."""
+    """Return when age removes the first segment, and whether merging may have delayed that."""
     segment = segments[0]
     expires_at = expires_at_ms(segment, config)
     if (

@@ -146,7 +146,7 @@ def check_last_offset(first_offset: int, last_offset: int) -> None:
 
 
 def whole_batches(data: bytes) -> list[RecordBatch]:
-    """Take a request's bytes apart; a torn tail is dropped, a damaged batch refused."""
+    """Split a request's bytes into batches; a torn tail is dropped, a damaged batch refused."""
     batches = list(walk_buffer(data))
     for batch in batches:
         batch.ensure_valid()

@@ -35,7 +35,7 @@ def log_removals(decision: RetentionDecision) -> None:
 
 @contextmanager
 def _one_of_many(topic_partition: TopicPartition, what: str) -> Iterator[None]:
-    """Let what is wrong with one log, which may just have been deleted, keep from no other."""
+    """Contain the errors of one log, which may just have been deleted, so that others go on."""
     try:
         yield
     except LogStoreError as error:

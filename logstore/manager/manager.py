@@ -241,7 +241,7 @@ class LogManager:
     # -- services ------------------------------------------------------------------------
 
     def start(self, services: Sequence[LogService]) -> None:
-        """Let services work on the logs from now on, on the runtime's scheduler."""
+        """Start services on the runtime's scheduler."""
         self.runtime.scheduler.start()
         self.registry.schedule_folder_deletion(self.directories[0].file_delete_delay_ms)
         for service in services:
@@ -278,7 +278,7 @@ class LogManager:
             self.registry.close()
 
     def abandon(self, why: str) -> None:
-        """Give everything up as it is, as if the process ended: nothing is flushed or marked.
+        """Abandon everything as if the process ended: nothing is flushed or marked.
 
         Parameters
         ----------

@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 class LoadProgress(NamedTuple):
-    """How far the opening of directories that were not closed cleanly has come.
+    """Progress of opening directories that were not closed cleanly.
 
     `done` and `total` count partitions; `topic_partition` is the one just opened.
     """

@@ -245,7 +245,7 @@ class LogRegistry:
 
     @one_at_a_time
     def move_partition(self, topic_partition: TopicPartition, log_dir: str) -> None:
-        """Let a partition live in another data directory; see `logstore.directories.moving`.
+        """Move a partition to another data directory; see `logstore.directories.moving`.
 
         Its log stays the same object: who appends meanwhile waits, who reads goes on.
 
@@ -367,7 +367,7 @@ class LogRegistry:
             raise failures[0]
 
     def abandon(self, why: str) -> None:
-        """Give up the files of every log, and every directory, as they are."""
+        """Close the files of every log, and every directory, as they are."""
         for log in self._logs.values():
             log.local.abandon(why, IllegalStateError)
         for directory in self.directories:
@@ -428,6 +428,6 @@ def open_directories(
 
 
 def close_unused(directories: Sequence[LogDirectory]) -> None:
-    """Give up directories that nothing was made of."""
+    """Close directories that were opened in vain."""
     for directory in directories:
         directory.close(clean=False)

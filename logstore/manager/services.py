@@ -64,13 +64,13 @@ class PartitionHolder(Protocol):
     """Somebody who works on partitions, and lets go of one that is to be cut, moved or deleted."""
 
     def pause(self, topic_partition: TopicPartition) -> None:
-        """Let go of a partition, and keep away from it."""
+        """Release a partition, and leave it alone until `resume`."""
 
     def try_pause(self, topic_partition: TopicPartition) -> bool:
         """Keep away from a partition until `resume`; False, at once, if it is being worked on."""
 
     def resume(self, topic_partition: TopicPartition) -> None:
-        """Take back one `pause`; not called for a partition that was deleted."""
+        """Undo one `pause`; not called for a partition that was deleted."""
 
 
 class LogServices:
@@ -89,7 +89,7 @@ class LogServices:
         self._holders: list[PartitionHolder] = []
 
     def add(self, service: LogService) -> None:
-        """Let a service follow the events from now on."""
+        """Subscribe a service to the events."""
         self._services.append(service)
         self._subscriptions.extend(service.follow(self.events))
 
@@ -108,7 +108,7 @@ class LogServices:
         self._holders.clear()
 
     def pause(self, topic_partition: TopicPartition) -> None:
-        """Let every holder let go of a partition that is about to be deleted."""
+        """Ask every holder to release a partition that is about to be deleted."""
         for holder in self._holders:
             holder.pause(topic_partition)
 

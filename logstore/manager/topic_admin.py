@@ -217,7 +217,7 @@ class TopicAdmin:
                 self._delete(topic.name, config.file_delete_delay_ms)
 
     def give_ids(self) -> None:
-        """Give an id to the topics that an older version stored without one.
+        """Assign ids to the topics that an older version stored without one.
 
         Not while a directory is offline: folders there may bear it.
         """

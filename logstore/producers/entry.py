@@ -101,7 +101,7 @@ class ProducerEntry:
         return self.batches[-1].last_offset if self.batches else NO_OFFSET
 
     def enter_epoch(self, producer_epoch: int) -> None:
-        """Take over an epoch; the batches of another one count no more."""
+        """Adopt an epoch; batches of another one are forgotten."""
         if producer_epoch != self.producer_epoch:
             self.producer_epoch = producer_epoch
             self.batches.clear()

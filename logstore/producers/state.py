@@ -288,7 +288,7 @@ class ProducerStateManager:
         return min((moment for moment in moments if moment > now_ms), default=None)
 
     def truncate_and_reload(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
-        """Go back to the newest state known on disk within the log's bounds.
+        """Reload the newest snapshot on disk within the log's bounds.
 
         Snapshots at or below `log_start_offset` or above `log_end_offset` are deleted. If the
         state is not at `log_end_offset` already, it is reloaded (`load_snapshot`), and the caller

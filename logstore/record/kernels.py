@@ -225,7 +225,7 @@ def check_headers(data: Bytes, position: int, end: int) -> Any:
 
 @inline_kernel
 def read_record(data: Bytes, position: Any, end: int) -> tuple[int, RecordFields]:
-    """Take the record at `position`, below `end`, apart and check it.
+    """Parse and check the record at `position`, below `end`.
 
     Returns
     -------

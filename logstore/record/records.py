@@ -231,7 +231,7 @@ _Decoded = tuple[int, int, bytes | None, bytes | None, tuple[Header, ...], int]
 
 
 def _decode_plain(data: bytes, position: int, end: int) -> _Plain | None:
-    """Take a record apart whose numbers have one or two bytes, and which has no headers.
+    """Parse a record whose numbers have one or two bytes, and which has no headers.
 
     Returns the deltas, key and value, and the position after the record; None if it is another
     kind of record, or damaged: `_decode_record` judges it then. Nothing is checked on the way:
@@ -294,7 +294,7 @@ def _decode_plain(data: bytes, position: int, end: int) -> _Plain | None:
 
 
 def _decode_record(data: bytes, position: int, end: int) -> _Decoded:
-    """Take any record apart, checking each step.
+    """Parse any record, checking each step.
 
     Returns the deltas, key, value and headers, and the position after the record.
     """

@@ -156,7 +156,7 @@ class ShiftedClock(SystemClock):
 
     @property
     def shift_ms(self) -> int:
-        """How far wall time is ahead of the machine's, in milliseconds."""
+        """Milliseconds by which wall time is ahead of the machine's."""
         return self._shift_ms
 
     def now_ms(self) -> int:
@@ -182,7 +182,7 @@ class ShiftedClock(SystemClock):
         return self.now_ms()
 
     def set_ms(self, wall_ms: int) -> None:
-        """Let wall time be `wall_ms` now, forward or back."""
+        """Set wall time to `wall_ms`, forward or back."""
         _check_wall_ms(wall_ms)
         with self._lock:
             self._shift_ms = wall_ms - super().now_ms()

@@ -19,7 +19,7 @@ R = TypeVar("R")
 
 
 def one_at_a_time(change: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
-    """Let a method hold `_lock` of its object, which is re-entrant, from begin to end."""
+    """Make a method hold its object's re-entrant `_lock` from begin to end."""
 
     @wraps(change)
     def locked(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:

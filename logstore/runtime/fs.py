@@ -95,7 +95,7 @@ class File(Protocol):
         ...
 
     def close(self) -> None:
-        """Give up the handle; closing twice is allowed."""
+        """Close the handle; closing twice is allowed."""
         ...
 
 
@@ -225,7 +225,7 @@ _LINKS_NOT = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP
 
 
 def _kind_of(entry: os.DirEntry[str]) -> FileKind:
-    """Tell what an entry of a directory is; the listing says so itself on most file systems."""
+    """Return the kind of a directory's entry, which most file systems list."""
     if entry.is_file(follow_symlinks=False):
         return FileKind.FILE
     if entry.is_dir(follow_symlinks=False):
@@ -295,7 +295,7 @@ class DiskFileSystem:
         self.sync_dir(directory_of(path))
 
     def link(self, source: str, target: str) -> bool:
-        """Give a file a second name; False if it cannot have one there.
+        """Create a hard link to a file; False if it cannot have one there.
 
         Whoever has the file open for writing already would write under both names.
         """
@@ -308,7 +308,7 @@ class DiskFileSystem:
         return True
 
     def _refusal(self, error: OSError, path: str) -> OSError:
-        """Say in words why the system would not open what is no regular file."""
+        """Return the reason why the system refused to open what is no regular file."""
         kind = self.kind(path)
         if kind is FileKind.LINK:
             text = "is a symbolic link, through which no file is written"

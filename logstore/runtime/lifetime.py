@@ -1,4 +1,4 @@
-"""How long objects may be used: until their owner is closed, and in the process that made them.
+"""Lifetimes: objects may be used until their owner is closed, and in their own process.
 
 An owner (a log manager, a log, a data directory) has one `Lifetime`; it and all that works through
 it are members. The end of the lifetime changes the class of every member into one whose public
@@ -40,7 +40,7 @@ Getter = TypeVar("Getter", bound=Callable[..., object])
 
 
 def lasting(getter: Getter) -> Getter:
-    """Let a property answer after the end too, as an attribute does: below `@property`.
+    """Make a property answer after the end too, as an attribute does: below `@property`.
 
     For what tells of what an object is made of, and looks at nothing that was given up.
     """
@@ -80,7 +80,7 @@ class Lifetime:
         _lifetimes.add(self)
 
     def add(self, member: Any) -> None:  # noqa: ANN401  # of any class
-        """Let an object be refused from the end on."""
+        """Add an object that is refused from the end on."""
         member._lifetime = self
         self._members[id(member)] = member
         if self._reason is not None:

@@ -54,7 +54,7 @@ class FileLock(Protocol):
         ...
 
     def release(self) -> None:
-        """Give the lock up; the file stays. A second call does nothing. Any thread may call."""
+        """Release the lock; the file stays. A second call does nothing. Any thread may call."""
         ...
 
 
@@ -241,7 +241,7 @@ class LockTable:
             return os.getpid() if id(find()) in self._held else None
 
     def release(self, file: object) -> None:
-        """Give up the lock on a file that is held."""
+        """Release the lock on a file that is held."""
         with _mutex:
             self._held.discard(id(file))
 

@@ -264,7 +264,7 @@ class MemoryFile:
         self._readable()
 
     def close(self) -> None:
-        """Give up the handle; the contents belong to the file system."""
+        """Close the handle; the contents belong to the file system."""
         self._contents = None
 
     def _readable(self) -> Contents:

@@ -1,4 +1,4 @@
-"""How many files stay open that can be opened again.
+"""Limit of open files among those that can be opened again.
 
 A log of many segments would take three descriptors for each of them, and a process has 1,024 by
 default. Who opens a file that it could open again says so here; beyond a share of what the process
@@ -31,7 +31,7 @@ class Reopenable(Protocol):
     """Something that has a file open, and could open it again."""
 
     def let_go(self) -> bool:
-        """Give up the file until it is needed again; False if it must stay open for now."""
+        """Close the file until it is needed again; False if it must stay open for now."""
         ...
 
 
@@ -49,7 +49,7 @@ class OpenFiles:
         return len(self._holders)
 
     def opened(self, holder: Reopenable) -> None:
-        """Take note of one more; the oldest beyond the limit let go of theirs."""
+        """Add an open file; the oldest beyond the limit are closed."""
         # One that is gone leaves by itself: a process may open and close brokers for days.
         reference = weakref.ref(holder, self._forget)
         self._holders[id(reference)] = reference
@@ -82,7 +82,7 @@ def descriptor_limit() -> int:
 
 
 def raise_descriptor_limit() -> None:
-    """Let the process have as many files open as it may allow itself; for a program's start.
+    """Raise the process's soft limit of open files to the hard one; for a program's start.
 
     Nothing for a library to do: what else is in the process may rely on its limit.
     """

@@ -152,7 +152,7 @@ class OverlayFile(MemoryFile):
         self._release = contents.release
 
     def close(self) -> None:
-        """Give up the handle; the contents belong to the overlay."""
+        """Close the handle; the contents belong to the overlay."""
         super().close()
         release, self._release = self._release, None
         if release is not None:
@@ -296,7 +296,7 @@ class OverlayFileSystem:
         """Tell that nothing bounds it."""
 
     def lock(self, path: str) -> FileLock | None:
-        """Take the exclusive lock on a file of the overlay; the base never hears of it."""
+        """Take the exclusive lock on a file of the overlay, not of the base."""
         return self._locks.lock(path, lambda: self._node(path, create=True))
 
     def lock_holder(self, path: str) -> int | None:
@@ -351,12 +351,12 @@ class OverlayFileSystem:
         return contents
 
     def _put(self, path: str, contents: OverlayBytes | None) -> None:
-        """Let a path name a file, or none; whatever the base has there."""
+        """Set or hide the file of a path, whatever the base has there."""
         self._nodes[path] = contents
         self._note(path)
 
     def _note(self, path: str) -> None:
-        """Let the directory of a path know of it, and those above."""
+        """Add a path to its directory, and to those above."""
         is_new = True
         while is_new and path not in ("", "/"):
             parent, name = split_path(path)

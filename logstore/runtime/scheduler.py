@@ -159,7 +159,7 @@ class ScheduledTask:
             self._owner.wake(self)
 
     def cancel(self) -> None:
-        """Let no further run begin; one under way goes on (`is_running` tells).
+        """Prevent further runs; one under way goes on (`is_running` tells).
 
         A second call does nothing. Any thread may call, the task itself included.
         """
@@ -266,7 +266,7 @@ class Scheduler(Protocol):
         ...
 
     def notify(self) -> None:
-        """Let those who wait look at once: what they wait for may have come. Tasks' ends do so."""
+        """Make waiters evaluate their predicates at once, as the end of a task does."""
         ...
 
 
@@ -322,14 +322,14 @@ class QueueScheduler:
         return task
 
     def cancel(self, task: ScheduledTask) -> None:
-        """Let no further run of a task begin."""
+        """Prevent further runs of a task."""
         with self._lock:
             task.cancelled = True
             self._take_back(task)
         self.notify()
 
     def wake(self, task: ScheduledTask) -> None:
-        """Let a task that sleeps run at the first moment of its period that is not over."""
+        """Run a sleeping task at the next moment of its period."""
         with self._lock:
             if not task._is_asleep or task.cancelled:
                 return
@@ -348,14 +348,14 @@ class QueueScheduler:
             self._push(task, due_ns, due_ns - period_ns)
 
     def _take_back(self, task: ScheduledTask) -> None:
-        """Take a task out of the queue. The lock is held."""
+        """Remove a task from the queue. The lock is held."""
         task._is_asleep = False
         self._asleep.discard(task)
         self._queue = [entry for entry in self._queue if entry[-1] is not task]
         heapq.heapify(self._queue)
 
     def notify(self) -> None:
-        """Let those who wait look at once; nobody does here."""
+        """Do nothing: nobody waits in another thread."""
 
     def next_due_ns(self) -> int | None:
         """Return the monotonic moment at which the next task is due, maybe past."""
@@ -363,7 +363,7 @@ class QueueScheduler:
             return self._queue[0][0][0] if self._queue else None
 
     def _on_scheduled(self) -> None:
-        """See to it that somebody runs what was just put into the queue, whose lock is held."""
+        """Make sure that what was just queued is run. The lock is held."""
 
     def _in_task(self) -> AbstractContextManager[None]:
         """Return what surrounds the action of a task."""

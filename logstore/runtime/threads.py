@@ -146,7 +146,7 @@ class ThreadScheduler(QueueScheduler):
                     self._changed.wait(seconds)
 
     def notify(self) -> None:
-        """Let waiting threads look at once."""
+        """Make waiting threads evaluate their predicates at once."""
         with self._changed:
             self._changes += 1
             self._changed.notify_all()

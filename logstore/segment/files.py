@@ -134,7 +134,7 @@ class SegmentFiles:
         return file
 
     def let_go(self) -> bool:
-        """Give up the `.log` until it is needed again; who reads from it goes on.
+        """Close the `.log` until it is needed again; reads under way go on.
 
         Not one with changes that are not durable: a failure to write them would be told to nobody.
         """
@@ -222,7 +222,7 @@ class SegmentFiles:
         self._may_be_longer = False
 
     def resize_indexes(self) -> None:
-        """Give both sparse indexes their full length, keeping the entries.
+        """Set both sparse indexes to their full length, keeping the entries.
 
         That is `segment.index.bytes` of the moment when the segment was made or opened.
         """

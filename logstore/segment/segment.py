@@ -286,7 +286,7 @@ class LogSegment(SegmentFiles):
         counter: int,
         largest: TimestampOffset,
     ) -> None:
-        """Let readers see what was appended at a position."""
+        """Publish what was appended at a position to readers."""
         if position == 0:
             self._rolling_based_timestamp = first_timestamp
         self._bytes_since_last_index_entry = counter

@@ -40,7 +40,7 @@ class SegmentRead(NamedTuple):
 
 
 class BatchPosition(NamedTuple):
-    """Where the first batch at or after an offset stands."""
+    """Position of the first batch at or after an offset."""
 
     base_offset: int
     position: int

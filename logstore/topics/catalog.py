@@ -116,7 +116,7 @@ class TopicCatalog:
         self._overrides[topic] = laid
 
     def reconfigure(self, broker_config: BrokerConfig) -> None:
-        """Take other defaults.
+        """Apply other defaults.
 
         Raises
         ------
@@ -131,7 +131,7 @@ class TopicCatalog:
         self.broker_config = broker_config
 
     def forget_override(self, topic: str) -> None:
-        """Take back what `override` laid over a topic."""
+        """Undo `override` for a topic."""
         self._overrides.pop(topic, None)
         self._folder_ids.pop(topic, None)
         self._effective.pop(topic, None)

@@ -97,7 +97,7 @@ class TopicStore:
         return self._put(replace(self._topics[name], configs=configs))
 
     def mark_deleting(self, name: str) -> Topic:
-        """Note that a stored topic is to be deleted; durable on return."""
+        """Mark a stored topic for deletion; durable on return."""
         return self._put(replace(self._topics[name], deleting=True))
 
     def remove(self, name: str) -> None:

@@ -30,7 +30,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def spec_options(function: _F) -> _F:
-    """Give a command the argument SPEC and the option --set."""
+    """Add the argument SPEC and the option --set to a command."""
     values = click.option(
         "--set",
         "values",

@@ -77,7 +77,7 @@ def workload() -> None:
 
 
 class SparkOptions(NamedTuple):
-    """How to run Spark.
+    """Options for running Spark.
 
     Attributes
     ----------
@@ -194,7 +194,7 @@ def _master(ctx: click.Context, param: click.Parameter, value: str | None) -> st
 
 
 def spark_options(function: _F) -> _F:
-    """Give a command the options that become its `SparkOptions`."""
+    """Add the options that become its `SparkOptions` to a command."""
     for option in (
         click.option(
             "--driver-memory",

@@ -121,7 +121,7 @@ class TaskMessage(WriterCommitMessage):
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """How to write; see the head of this module."""
+    """Options of writing; see the head of this module."""
 
     topic: str | None
     partitions: int | None

@@ -88,7 +88,7 @@ class Cleaned(NamedTuple):
 
 
 class Begin(NamedTuple):
-    """Where the cleanings found a partition.
+    """State of a partition before the cleanings.
 
     Attributes
     ----------

@@ -261,7 +261,7 @@ def _versions(spec: Spec, block: int, events: Ints) -> tuple[Ints, NDArray[np.ui
 
 
 class _Sent(NamedTuple):
-    """How a block's events are sent, by event: the batch, its flush, and the order of arrival."""
+    """Sending of a block's events, by event: the batch, its flush, and the order of arrival."""
 
     producer: NDArray[np.int32]
     transaction: Ints  # number in the block, -1 outside

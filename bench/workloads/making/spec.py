@@ -104,7 +104,7 @@ class Keys:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Values:
-    """How large values are and what they hold."""
+    """Sizes and contents of values."""
 
     sizes: str = _key(FIXED, "Distribution of the sizes.", choice=(FIXED, UNIFORM, LOGNORMAL))
     bytes: int = _key(100, "The size (fixed) or the median (lognormal).", 0, 1 << 20)
@@ -131,7 +131,7 @@ class Values:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deletes:
-    """How keys are deleted."""
+    """Deletion of keys."""
 
     share: float = _key(0.0, "Share of the writes that delete their key.", 0.0, 1.0)
     with_event: bool = _key(
@@ -144,7 +144,7 @@ class Deletes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Time:
-    """When records arrive in virtual time, and how far their timestamps lag behind."""
+    """Arrival of records in virtual time, and the lag of their timestamps."""
 
     start: str = _key("2024-01-01T00:00:00Z", "Arrival of the first record, ISO 8601.")
     days: float = _key(1.0, "Virtual days over which the records arrive.", 0.0, 36_500.0)
@@ -195,13 +195,13 @@ class Producers:
 
     @property
     def with_id(self) -> int:
-        """How many of them have a producer id; ids are their numbers."""
+        """Number of producers with an id; ids are their numbers."""
         return self.count if self.idempotent else self.transactional
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batches:
-    """How records are packed."""
+    """Packing of records into batches."""
 
     min_records: int = _key(100, "Fewest records of a full batch.", 1, BLOCK_RECORDS)
     max_records: int = _key(100, "Most records of a batch, inclusive.", 1, BLOCK_RECORDS)
@@ -356,7 +356,7 @@ class Spec:
 
     @property
     def blocks(self) -> int:
-        """How many blocks make up the workload; the last may be short."""
+        """Number of blocks of the workload; the last may be short."""
         return -(-self.records // BLOCK_RECORDS)
 
 
