@@ -13,15 +13,13 @@ from pathlib import Path
 
 import numpy as np
 
-from logstore.bench.micro.kernels import seal_batches
 from logstore.broker import Broker
 from logstore.checkpoint.offsets import CLEANER_OFFSETS, OffsetCheckpoint
-from logstore.jit import pays
 from logstore.log.drafts import NewRecord
 from logstore.record import layout
 from logstore.record.batch import RecordBatch, sealed_batch
 from logstore.record.codecs import Codec
-from logstore.record.columns import BytesColumn, headers_column
+from logstore.record.columns import BytesColumn, encode_batches
 from logstore.record.control import (
     ControlType,
     EndTxnMarker,
@@ -48,9 +46,6 @@ POOL_BYTES = 8 * MIB
 
 RECORD_OVERHEAD = 9
 """Bytes of a record beside key and value, about."""
-
-SEAL_SECONDS = 50e-6
-"""Cost of sealing a record as plain Python, about."""
 
 TOMBSTONE_SHARE = 0.05
 TRANSACTION_EVERY = 10
@@ -189,9 +184,11 @@ class _Partition:
         times = START_MS + self.next_offset // 100 + random.integers(-500, 500, count)
         firsts = self._batches(count)
         if not shape.mixed and self._codec is Codec.NONE and shape.strategy != "header":
-            data = self._sealed(firsts, times, keys, values, headers_column(None, count))
+            data, _ = encode_batches(
+                times, keys, values, None, firsts, first_offset=self.next_offset, leader_epoch=0
+            )
             self.next_offset += count
-            return data
+            return bytes(data)
         return b"".join(self._one_by_one(firsts, times, keys, values))
 
     def _batches(self, count: int) -> np.ndarray:
@@ -206,27 +203,6 @@ class _Partition:
         if self._shape.mixed:
             return BytesColumn.from_list([mixed_key(rank) for rank in ranks.tolist()])
         return BytesColumn.from_list([b"key-%d" % rank for rank in ranks.tolist()])
-
-    def _sealed(
-        self,
-        firsts: np.ndarray,
-        times: np.ndarray,
-        keys: BytesColumn,
-        values: BytesColumn,
-        headers: BytesColumn,
-    ) -> bytes:
-        count = len(values)
-        room = int(keys.sizes.clip(0).sum() + values.sizes.clip(0).sum() + headers.sizes.sum())
-        room += count * layout.MAX_RECORD_OVERHEAD + len(firsts) * layout.HEADER_SIZE
-        out = np.empty(room, np.uint8)
-        columns = (
-            part
-            for column in (keys, values, headers)
-            for part in (column.data, column.starts, column.sizes)
-        )
-        pays(seal_batches, count * SEAL_SECONDS)
-        size = seal_batches(self.next_offset, firsts, times, *columns, out)
-        return out[:size].tobytes()
 
     def _one_by_one(
         self, firsts: np.ndarray, times: np.ndarray, keys: BytesColumn, values: BytesColumn

@@ -46,8 +46,7 @@ def build_producer_batch(records: Sequence[NewRecord], codec: Codec, stamp: Stam
         np.array(timestamps, np.int64),
         BytesColumn.from_list([record.key for record in records]),
         BytesColumn.from_list([record.value for record in records]),
-        headers_column([r.headers for r in records] if has_headers else None, len(records)),
-        timestamps[0],
+        headers_column([r.headers for r in records], len(records)) if has_headers else None,
     )
     return seal_batch(
         section,

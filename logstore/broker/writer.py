@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from functools import partial
-from itertools import accumulate, islice
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.broker.open_batch import OpenBatch, estimated_size, limit_of
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from logstore.faults.rules import Faults
     from logstore.log.drafts import AppendInfo, NewRecord
     from logstore.log.log import Log
+    from logstore.record.columns import BytesColumn
 
 PAIRS_AT_A_TIME = 8192
 """Records that are turned into columns at a time."""
@@ -147,44 +147,30 @@ class BatchWriter:
 
         What is left of the items begins a batch, ends the last one, or is no such pair.
         """
-        from logstore.record.columns import BytesColumn, encode_sections, row_sizes
+        from logstore.record.columns import find_bounds
 
         log = self._log_of(number)
         done = 0
-        while pairs := _plain_pairs(items[done : done + PAIRS_AT_A_TIME]):
-            keys, values = map(BytesColumn.from_list, pairs)
-            is_last = done + len(keys) == len(items)
-            bounds = self._bounds(log, row_sizes(keys, values), whole=is_last)
+        batch_bytes = BATCH_BYTES if self._batch_records is None else None
+        while columns := _columns_of_pairs(items[done : done + PAIRS_AT_A_TIME]):
+            keys, values = columns
+            room = limit_of(log.config, batch_bytes) - HEADER_SIZE
+            bounds = find_bounds(keys, values, room, self._batch_records or len(keys))
+            if done + len(keys) < len(items):
+                bounds.pop()  # more may fit
             if len(bounds) < 2:
                 break  # a batch larger than a look: one by one
-            sections = encode_sections(keys, values, bounds)
-            for first, last, section in zip(bounds, bounds[1:], sections, strict=False):
-                null_rows = keys.slice(first, last).null_rows
-                append = partial(
-                    log.writer.append_section, section, last - first, null_rows, self._codec
-                )
-                self._append(log, append)
-            done += bounds[-1]
+            last = bounds[-1]
+            draft = log.writer.draft_batches(keys.slice(0, last), values.slice(0, last), bounds)
+            # A rule about requests, or about the writes that they need, meets each batch.
+            info = None if self._faults.rules else log.writer.append_at_once(draft, self._codec)
+            if info is not None:
+                self._note(number, info)
+            else:
+                for each in draft.apart():
+                    self._append(log, partial(log.writer.append_draft, each, self._codec))
+            done += last
         return done
-
-    def _bounds(self, log: Log, sizes: Iterable[int], *, whole: bool) -> list[int]:
-        """Return where batches begin and end; the last one may be short if they are the `whole`.
-
-        `sizes` has the bytes of each record's key and value.
-        """
-        batch_bytes = BATCH_BYTES if self._batch_records is None else None
-        room = limit_of(log.config, batch_bytes) - HEADER_SIZE
-        ends = list(accumulate(sizes, initial=0))
-        count = len(ends) - 1
-        bounds = [0]
-        while (first := bounds[-1]) < count:
-            last = max(bisect_right(ends, ends[first] + room) - 1, first + 1)
-            if self._batch_records is not None:
-                last = min(last, first + self._batch_records)
-            if last >= count and not whole:
-                break  # more may fit
-            bounds.append(min(last, count))
-        return bounds
 
     def partition_for(self, record: NewRecord, partition: int | None = None) -> int:
         """Return where a record goes; records without a key stay together in a batch."""
@@ -209,8 +195,10 @@ class BatchWriter:
         self._append(batch.log, append)
 
     def _append(self, log: Log, append: Callable[[], AppendInfo]) -> None:
-        number = log.topic_partition.partition
         info = self._faults.request("append", (log.topic_partition,), append)
+        self._note(log.topic_partition.partition, info)
+
+    def _note(self, number: int, info: AppendInfo) -> None:
         before = self._done.get(number)
         self._done[number] = AppendedRange(
             self.topic,
@@ -240,13 +228,20 @@ class BatchWriter:
         return _OpenBatch(log, limit_of(log.config, batch_bytes))
 
 
-def _plain_pairs(
-    items: Sequence[RecordLike],
-) -> tuple[Sequence[bytes | None], Sequence[bytes | None]] | None:
+def _columns_of_pairs(items: Sequence[RecordLike]) -> tuple[BytesColumn, BytesColumn] | None:
     """Return keys and values of items that are nothing but pairs of them; None if any is not."""
-    if set(map(type, items)) != {tuple} or set(map(len, items)) != {2}:
+    from logstore.record.columns import BytesColumn
+
+    if set(map(type, items)) != {tuple}:
         return None
-    keys, values = zip(*items, strict=True)
-    if not {*map(type, keys), *map(type, values)} <= {bytes, type(None)}:
+    try:
+        keys, values = zip(*items, strict=True)
+    except ValueError:  # not two fields, or not each as many
         return None
-    return keys, values
+    columns = []
+    for fields in (keys, values):
+        kinds = set(map(type, fields))
+        if not kinds <= {bytes, type(None)}:
+            return None
+        columns.append(BytesColumn.from_list(fields, has_nulls=type(None) in kinds))
+    return columns[0], columns[1]

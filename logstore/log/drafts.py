@@ -9,7 +9,8 @@ Records come one by one, too, so that what runs for each append makes its values
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.errors import InvalidRecordError, InvalidTxnStateError
@@ -21,7 +22,7 @@ from logstore.log.validate import (
     target_codec,
     timestamps_in_bounds,
 )
-from logstore.record.batch import RecordBatch, built_batch, pack_batch
+from logstore.record.batch import RecordBatch, built_batch, pack_batch, place_batch
 from logstore.record.choice import encodes_by_kernel
 from logstore.record.codecs import Codec, compress
 from logstore.record.control import (
@@ -30,7 +31,7 @@ from logstore.record.control import (
     encode_end_txn_value,
     end_txn_marker_of,
 )
-from logstore.record.layout import TIMESTAMP_TYPE_BIT
+from logstore.record.layout import HEADER_SIZE, TIMESTAMP_TYPE_BIT
 from logstore.record.records import (
     NO_HEADERS,
     NewRecord,
@@ -40,6 +41,7 @@ from logstore.record.records import (
     encode_rows,
 )
 from logstore.record.varint import wrap_int64
+from logstore.segment.values import BatchExtent
 from logstore.types import (
     INT64_MAX,
     NO_PRODUCER_EPOCH,
@@ -154,7 +156,7 @@ class SealedDraft(NamedTuple):
 
     Attributes
     ----------
-    data : bytes
+    data : bytes or memoryview
         The whole batch.
     record_count : int
         Its offsets are as many, from the placement's base on.
@@ -164,10 +166,18 @@ class SealedDraft(NamedTuple):
         The time stamped on it by the topic's rules, else -1.
     """
 
-    data: bytes
+    data: bytes | memoryview
     record_count: int
     max_timestamp: int
     log_append_time: int
+
+
+class SealedBatches(NamedTuple):
+    """Batches of no producer, ready for one write: their bytes, extents, and records' time."""
+
+    data: memoryview
+    extents: list[BatchExtent]
+    max_timestamp: int
 
 
 _new = tuple.__new__
@@ -227,19 +237,18 @@ class ColumnsDraft:
         timestamps: NDArray[np.int64],
         headers: BytesColumn | None = None,
     ) -> None:
-        from logstore.record.columns import encode_section, headers_column
+        from logstore.record.columns import encode_batches
 
         count = len(values)
-        if headers is None:
-            headers = headers_column(None, count)
-        if not len(keys) == len(timestamps) == len(headers) == count:
+        rows_of_headers = count if headers is None else len(headers)
+        if not len(keys) == len(timestamps) == rows_of_headers == count:
             raise InvalidRecordError(
                 f"columns differ in length: {len(keys)} keys, {count} values,"
-                f" {len(timestamps)} timestamps, {len(headers)} headers"
+                f" {len(timestamps)} timestamps, {rows_of_headers} headers"
             )
         self._keys = keys
         self._timestamps = timestamps
-        self._section = encode_section(timestamps, keys, values, headers, int(timestamps[0]))
+        self._batch, _ = encode_batches(timestamps, keys, values, headers, (0, count))
 
     def seal(self, codec: Codec, place: Placement) -> SealedDraft:
         """Validate, compress and put the header on.
@@ -258,13 +267,8 @@ class ColumnsDraft:
         """
         stamps = self._timestamps
         times = _Times(int(stamps[0]), int(stamps.min()), int(stamps.max()), stamps)
-        return _sealed(
-            self._section,
-            times,
-            self._keys.null_rows,
-            codec,
-            place,
-        )
+        section = self._batch[HEADER_SIZE:]
+        return _sealed(section, times, self._keys.null_rows, codec, place, self._batch)
 
 
 class SectionDraft:
@@ -294,6 +298,73 @@ class SectionDraft:
         return _sealed(self._section, times, self._keyless, codec, place)
 
 
+class BatchesDraft:
+    """Columns cut into several batches, of records of one time.
+
+    Parameters
+    ----------
+    keys, values : BytesColumn
+        n rows each, n at least 1; no record has headers.
+    bounds : sequence of int
+        Batch i has the rows [bounds[i], bounds[i + 1]), at least one.
+    now_ms : int
+        The time of all records.
+    """
+
+    def __init__(
+        self, keys: BytesColumn, values: BytesColumn, bounds: Sequence[int], now_ms: int
+    ) -> None:
+        import numpy as np
+
+        from logstore.record.columns import encode_batches
+
+        self._keys = keys
+        self._bounds = bounds
+        self._now_ms = now_ms
+        times = np.full(len(keys), now_ms, np.int64)
+        self._batches, extents = encode_batches(times, keys, values, None, bounds)
+        self._sizes: list[int] = extents[:, 2].tolist()
+
+    def seal(self, codec: Codec, place: Placement) -> SealedBatches | None:
+        """Put all batches at their place.
+
+        None, and nothing is done, if the topic's rules want other batches, or refuse one: they
+        are to be appended one by one, which says so; see `apart`.
+        """
+        config, base, leader_epoch, now_ms = place
+        if (
+            target_codec(config, codec) is not Codec.NONE
+            or _attributes(config)
+            or not timestamps_in_bounds(self._now_ms, self._now_ms, config, now_ms)
+            or max(self._sizes) > min(config.max_message_bytes, config.segment_bytes)
+            or (config.compact and self._keys.null_rows())
+        ):
+            return None
+        extents: list[BatchExtent] = []
+        start = 0
+        for last, size in zip(self._bounds[1:], self._sizes, strict=True):
+            first_offset = extents[-1].last_offset + 1 if extents else base
+            place_batch(self._batches[start:], first_offset, leader_epoch)
+            extents.append(BatchExtent(base + last - 1 - self._bounds[0], self._now_ms, size))
+            start += size
+        return SealedBatches(self._batches, extents, self._now_ms)
+
+    def apart(self) -> Iterator[SectionDraft]:
+        """Yield the batches one by one."""
+        start = 0
+        for (first, last), size in zip(pairwise(self._bounds), self._sizes, strict=True):
+            section = self._batches[start + HEADER_SIZE : start + size]
+            yield SectionDraft(section, last - first, self._keys.slice(first, last).null_rows)
+            start += size
+
+
+def _attributes(config: LogConfig) -> int:
+    """Return the attributes of an uncompressed batch of a topic's own records."""
+    if config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
+        return TIMESTAMP_TYPE_BIT
+    return 0
+
+
 class _Times(NamedTuple):
     """The timestamps of a batch: the first, the extremes, and all of them."""
 
@@ -309,8 +380,12 @@ def _sealed(
     keyless: Callable[[], Sequence[int]],
     codec: Codec,
     place: Placement,
+    batch: memoryview | None = None,
 ) -> SealedDraft:
-    """Apply the topic's rules to an encoded section and put the header on; errors as `seal`."""
+    """Apply the topic's rules to an encoded section and put the header on; errors as `seal`.
+
+    `batch` is the section with a header of its own, which serves if the rules want no other.
+    """
     config, base, leader_epoch, now_ms = place
     first, lowest, largest, timestamps = times
     if not timestamps_in_bounds(lowest, largest, config, now_ms):
@@ -318,26 +393,31 @@ def _sealed(
     if config.compact:
         check_keys(keyless(), config)
     count = len(timestamps)
-    attributes, log_append_time = 0, NO_TIMESTAMP
-    if config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
-        attributes, log_append_time, largest = TIMESTAMP_TYPE_BIT, now_ms, now_ms
+    attributes, log_append_time = _attributes(config), NO_TIMESTAMP
+    if attributes:
+        log_append_time = largest = now_ms
     stored = target_codec(config, codec)
     if stored is not Codec.NONE:
         attributes |= stored
         section = compress(stored, section, codec_level(config, stored))
-    data = pack_batch(
-        section,
-        base,
-        leader_epoch,
-        attributes,
-        count - 1,
-        first,
-        largest,
-        NO_PRODUCER_ID,
-        NO_PRODUCER_EPOCH,
-        NO_SEQUENCE,
-        count,
-    )
+    data: bytes | memoryview
+    if batch is not None and not attributes:
+        data = batch
+        place_batch(data, base, leader_epoch)
+    else:
+        data = pack_batch(
+            section,
+            base,
+            leader_epoch,
+            attributes,
+            count - 1,
+            first,
+            largest,
+            NO_PRODUCER_ID,
+            NO_PRODUCER_EPOCH,
+            NO_SEQUENCE,
+            count,
+        )
     check_batch_size(len(data), config)
     sealed: SealedDraft = _new(SealedDraft, (data, count, largest, log_append_time))
     return sealed

@@ -6,12 +6,13 @@ the lock they are sealed with the log's offsets and rules, and written to the ac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from logstore.log.drafts import (
     NOTHING_APPENDED,
     AppendInfo,
+    BatchesDraft,
     ColumnsDraft,
     NewRecord,
     Placement,
@@ -32,7 +33,7 @@ from logstore.record.codecs import Codec
 from logstore.record.control import ControlType, EndTxnMarker
 from logstore.runtime.environment import VERIFY
 from logstore.segment.values import BatchExtent
-from logstore.types import INT64_MAX, AppendOrigin
+from logstore.types import INT64_MAX, NO_TIMESTAMP, AppendOrigin
 
 if TYPE_CHECKING:
     import numpy as np
@@ -120,19 +121,44 @@ class LogWriter:
             timestamps = np.full(len(values), now_ms, np.int64)
         return self._append(ColumnsDraft(keys, values, timestamps, headers), codec, now_ms)
 
-    def append_section(
-        self,
-        section: memoryview,
-        count: int,
-        keyless: Callable[[], Sequence[int]],
-        codec: Codec = Codec.NONE,
-    ) -> AppendInfo:
-        """Append one batch whose section is encoded, its records of the time of now.
+    def draft_batches(
+        self, keys: BytesColumn, values: BytesColumn, bounds: Sequence[int]
+    ) -> BatchesDraft:
+        """Return columns as several batches, their records of the time of now; see there."""
+        return BatchesDraft(keys, values, bounds, self._local.runtime.clock.now_ms())
 
-        Parameters are those of `SectionDraft`. Raises as `append_records` does.
+    def append_at_once(self, draft: BatchesDraft, codec: Codec = Codec.NONE) -> AppendInfo | None:
+        """Append several batches in one write.
+
+        Returns
+        -------
+        AppendInfo or None
+            None, and nothing is appended, if they need a roll, a codec or a refusal: they are to
+            be appended `apart`, with `append_draft`.
         """
-        now_ms = self._local.runtime.clock.now_ms()
-        return self._append(SectionDraft(section, count, keyless), codec, now_ms)
+        local = self._local
+        with local.lock:
+            local.check_open()
+            base, epoch = local.log_end.offset, local.leader_epoch
+            now_ms = local.runtime.clock.now_ms()
+            sealed = draft.seal(codec, Placement(local.config, base, epoch, now_ms))
+            if sealed is None:
+                return None
+            data, extents, timestamp = sealed
+            last, size = extents[-1].last_offset, len(data)
+            segment = local.segments.active
+            if (
+                last >= INT64_MAX
+                or segment.roll_reason(size, timestamp, last, now_ms) is not None
+                or not segment.has_entries_for(len(extents))
+            ):
+                return None
+            self._store(extents, (data,), ((epoch, base),), now_ms)
+            return AppendInfo(base, last, timestamp, NO_TIMESTAMP, last - base + 1, size, None)
+
+    def append_draft(self, draft: SectionDraft, codec: Codec = Codec.NONE) -> AppendInfo:
+        """Append one batch whose section is encoded; raises as `append_records` does."""
+        return self._append(draft, codec, self._local.runtime.clock.now_ms())
 
     def _append(
         self, draft: RecordsDraft | ColumnsDraft | SectionDraft, codec: Codec, now_ms: int

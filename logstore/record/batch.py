@@ -8,6 +8,7 @@ ones encode columns (`columns`) and seal them.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
 from itertools import pairwise
@@ -44,6 +45,8 @@ P = ParamSpec("P")
 
 _pack_up_to_crc = layout.HEADER_UP_TO_CRC.pack
 _pack_under_crc = layout.HEADER_UNDER_CRC.pack
+_pack_offset = struct.Struct(">q").pack_into
+_pack_epoch = struct.Struct(">i").pack_into
 _crc32c = google_crc32c.extend
 _MAGIC = layout.MAGIC
 _BYTES_BEFORE_COVERED = layout.ATTRIBUTES_POSITION - layout.LOG_OVERHEAD
@@ -317,6 +320,12 @@ def pack_batch(
     length = len(covered) + _BYTES_BEFORE_COVERED
     crc = _crc32c(0, covered)
     return _pack_up_to_crc(base_offset, length, partition_leader_epoch, _MAGIC, crc) + covered
+
+
+def place_batch(batch: memoryview, base_offset: int, partition_leader_epoch: int) -> None:
+    """Give a batch another base offset and leader epoch, in place; the CRC covers neither."""
+    _pack_offset(batch, layout.BASE_OFFSET_POSITION, base_offset)
+    _pack_epoch(batch, layout.PARTITION_LEADER_EPOCH_POSITION, partition_leader_epoch)
 
 
 def sealed_batch(

@@ -33,4 +33,4 @@ def encodes_by_kernel(count: int) -> bool:
     from logstore import jit
     from logstore.record import kernels
 
-    return jit.pays(kernels.encode_records, count * _LISTED_SECONDS)
+    return jit.pays(kernels.encode_batches, count * _LISTED_SECONDS)

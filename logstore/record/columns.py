@@ -16,13 +16,23 @@ import numpy as np
 from logstore import jit
 from logstore.errors import InvalidRecordError
 from logstore.record import kernels
-from logstore.record.layout import MAX_RECORD_OVERHEAD, MIN_RECORD_SIZE
-from logstore.record.records import Header, Record, RecordRow, decode_headers, encode_headers
+from logstore.record.layout import HEADER_SIZE, MAX_RECORD_OVERHEAD, MIN_RECORD_SIZE
+from logstore.record.records import (
+    NO_HEADERS,
+    Header,
+    Record,
+    RecordRow,
+    decode_headers,
+    encode_headers,
+)
+from logstore.types import NO_PARTITION_LEADER_EPOCH
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_NO_HEADERS = np.frombuffer(b"\0", np.uint8)
+_NO_HEADERS = np.frombuffer(NO_HEADERS, np.uint8)
+_NO_STARTS = np.empty(0, np.int64)
+_NO_SIZES = np.empty(0, np.int32)
 _ROWS_AT_A_TIME = 1024
 
 _DECODE_SECONDS = 30e-6
@@ -61,10 +71,15 @@ class BytesColumn:
     sizes: NDArray[np.int32]
 
     @classmethod
-    def from_list(cls, values: Iterable[bytes | None]) -> BytesColumn:
-        """Copy byte strings and Nones into a new column. O(n + bytes)."""
-        items = list(values)
-        if None in items:
+    def from_list(
+        cls, values: Iterable[bytes | None], *, has_nulls: bool | None = None
+    ) -> BytesColumn:
+        """Copy byte strings and Nones into a new column; whether there are Nones may be known.
+
+        O(n + bytes).
+        """
+        items = values if isinstance(values, list | tuple) else list(values)
+        if None in items if has_nulls is None else has_nulls:
             sizes = np.fromiter(
                 (-1 if item is None else len(item) for item in items), np.int32, len(items)
             )
@@ -73,9 +88,8 @@ class BytesColumn:
             known = cast("list[bytes]", items)
             sizes = np.fromiter(map(len, known), np.int32, len(items))
             joined = b"".join(known)
-        ends = np.cumsum(np.maximum(sizes, 0), dtype=np.int64)
         starts = np.zeros(len(items), np.int64)
-        starts[1:] = ends[:-1]
+        np.cumsum(np.maximum(sizes[:-1], 0), dtype=np.int64, out=starts[1:])
         return cls(np.frombuffer(joined, np.uint8), starts, sizes)
 
     def __len__(self) -> int:
@@ -244,91 +258,89 @@ def headers_column(headers: Sequence[Sequence[Header]] | None, count: int) -> By
     return BytesColumn.from_list([encode_headers(each) for each in headers])
 
 
-def encode_section(
+def find_bounds(keys: BytesColumn, values: BytesColumn, room: int, most: int) -> list[int]:
+    """Cut records without headers into batches, by upper bounds of their sizes.
+
+    Parameters
+    ----------
+    room, most : int
+        Bytes and records that a batch holds at the most; a record too large for it is alone.
+
+    Returns
+    -------
+    list of int
+        Batch i has the rows [bounds[i], bounds[i + 1]); more may fit into the last one.
+    """
+    bounds = np.empty(len(keys) + 1, np.int64)
+    count = kernels.find_bounds(keys.sizes, values.sizes, MAX_RECORD_OVERHEAD, room, most, bounds)
+    found: list[int] = bounds[: count + 1].tolist()
+    return found
+
+
+def encode_batches(
     timestamps: NDArray[np.int64],
     keys: BytesColumn,
     values: BytesColumn,
-    headers: BytesColumn,
-    base_timestamp: int,
-    first_delta: int = 0,
-) -> memoryview:
-    """Encode columns as the uncompressed section of one batch; offsets are dense.
+    headers: BytesColumn | None,
+    bounds: Sequence[int] | NDArray[np.int64],
+    *,
+    first_offset: int = 0,
+    leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
+    attributes: int = 0,
+) -> tuple[memoryview, NDArray[np.int64]]:
+    """Encode columns as uncompressed batches of no producer, their offsets dense.
 
     Parameters
     ----------
     timestamps : (n,) int64
-        In ms; stored relative to `base_timestamp`.
-    keys, values : BytesColumn
-        n rows each; null where the size is -1.
-    headers : BytesColumn
-        Encoded headers, as `headers_column` gives them.
-    first_delta : int
-        Offset delta of the first record.
+        In ms.
+    keys, values, headers : BytesColumn
+        n rows each, null where the size is -1; headers encoded, as `headers_column` gives them, or
+        None if no record has any.
+    bounds : (m + 1,) int
+        Batch i has the rows [bounds[i], bounds[i + 1]), at least one.
+
+    Returns
+    -------
+    memoryview, (m, 3) int64
+        The batches; last offset, largest timestamp and bytes of each.
     """
-    jit.pays(kernels.encode_records, len(timestamps) * _ENCODE_SECONDS)
-    deltas = timestamps - np.int64(base_timestamp)
-    size = kernels.encoded_records_size(
-        first_delta, deltas, keys.sizes, values.sizes, headers.sizes
-    )
-    out = np.empty(size, np.uint8)
-    written = kernels.encode_records(
-        first_delta,
-        deltas,
+    count = len(timestamps)
+    jit.pays(kernels.encode_batches, count * _ENCODE_SECONDS)
+    heads = BytesColumn(_NO_HEADERS, _NO_STARTS, _NO_SIZES) if headers is None else headers
+    room = (len(bounds) - 1) * HEADER_SIZE + count * MAX_RECORD_OVERHEAD
+    room += sum(int(column.sizes.clip(0).sum()) for column in (keys, values, heads))
+    out = np.empty(room, np.uint8)
+    extents = np.empty((len(bounds) - 1, 3), np.int64)
+    size = kernels.encode_batches(
+        first_offset,
+        leader_epoch,
+        attributes,
+        np.asarray(bounds, np.int64),
+        timestamps,
         _read_only(keys.data),
         keys.starts,
         keys.sizes,
         _read_only(values.data),
         values.starts,
         values.sizes,
-        _read_only(headers.data),
-        headers.starts,
-        headers.sizes,
+        _read_only(heads.data),
+        heads.starts,
+        heads.sizes,
         out,
+        extents,
     )
-    assert written == size, "encode_records and encoded_records_size must agree"
-    return memoryview(out)  # type: ignore[arg-type]  # a NumPy array is a buffer
+    return memoryview(out)[:size], extents  # type: ignore[arg-type]  # a NumPy array is a buffer
 
 
-def encode_sections(
-    keys: BytesColumn, values: BytesColumn, bounds: Sequence[int]
-) -> Iterator[memoryview]:
-    """Encode columns as the sections of several batches, whose records have one time a batch.
+def encode_section(
+    timestamps: NDArray[np.int64],
+    keys: BytesColumn,
+    values: BytesColumn,
+    headers: BytesColumn | None = None,
+) -> memoryview:
+    """Encode columns as the uncompressed section of one batch, the first time its base.
 
-    Parameters
-    ----------
-    keys, values : BytesColumn
-        n rows each; no record has headers.
-    bounds : sequence of int
-        Batch i has the rows [bounds[i], bounds[i + 1]).
+    Parameters as those of `encode_batches`.
     """
-    count = len(keys)
-    headers = headers_column(None, count)
-    out = np.empty(len(keys.data) + len(values.data) + MAX_RECORD_OVERHEAD * count, np.uint8)
-    ends = np.empty(len(bounds) - 1, np.int64)
-    kernels.encode_sections(
-        np.array(bounds, np.int64),
-        np.zeros(count, np.int64),
-        _read_only(keys.data),
-        keys.starts,
-        keys.sizes,
-        _read_only(values.data),
-        values.starts,
-        values.sizes,
-        _read_only(headers.data),
-        headers.starts,
-        headers.sizes,
-        out,
-        ends,
-    )
-    sections = memoryview(out)  # type: ignore[arg-type]  # a NumPy array is a buffer
-    start = 0
-    for end in ends.tolist():
-        yield sections[start:end]
-        start = end
-
-
-def row_sizes(keys: BytesColumn, values: BytesColumn) -> list[int]:
-    """Return an upper bound of the bytes of each record without headers, encoded."""
-    sizes = np.maximum(keys.sizes, 0).astype(np.int64) + np.maximum(values.sizes, 0)
-    bounds: list[int] = (sizes + MAX_RECORD_OVERHEAD).tolist()
-    return bounds
+    return encode_batches(timestamps, keys, values, headers, (0, len(timestamps)))[0][HEADER_SIZE:]

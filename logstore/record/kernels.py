@@ -26,7 +26,15 @@ from logstore.jit import (
     load_u64,
 )
 from logstore.jit.crc32c import CRC_BLOCK, crc32c_blocks, crc32c_u8, crc32c_u64
+from logstore.record.layout import (
+    ATTRIBUTES_POSITION,
+    CRC_POSITION,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+)
 from logstore.record.varint import MAX_VARINT_BYTES, MAX_VARLONG_BYTES
+from logstore.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 
 Int = int | np.int64
 
@@ -158,7 +166,10 @@ def varint_size(value: Int) -> int:
     """Return the bytes that the zigzag encoding of a signed 64-bit `value` takes, 1 to 10."""
     signed = np.int64(value)
     zigzag = np.uint64(signed << np.int64(1)) ^ np.uint64(signed >> np.int64(63))
-    size = 1
+    if zigzag < np.uint64(0x80):
+        return 1
+    size = 2
+    zigzag >>= np.uint64(7)
     while zigzag >= np.uint64(0x80):
         zigzag >>= np.uint64(7)
         size += 1
@@ -170,6 +181,13 @@ def write_varint(out: Bytes, position: int, value: Int) -> int:
     """Write the zigzag encoding of `value` at `position`; return the position after it."""
     signed = np.int64(value)
     zigzag = np.uint64(signed << np.int64(1)) ^ np.uint64(signed >> np.int64(63))
+    if zigzag < np.uint64(0x80):
+        out[position] = np.uint8(zigzag)
+        return position + 1
+    if zigzag < np.uint64(0x4000):
+        out[position] = np.uint8((zigzag & np.uint64(0x7F)) | np.uint64(0x80))
+        out[position + 1] = np.uint8(zigzag >> np.uint64(7))
+        return position + 2
     while zigzag >= np.uint64(0x80):
         out[position] = np.uint8((zigzag & np.uint64(0x7F)) | np.uint64(0x80))
         zigzag >>= np.uint64(7)
@@ -333,125 +351,177 @@ def decode_records(
     return OK, len(offsets)
 
 
-@kernel
-def encoded_records_size(
-    first_delta: int,
-    timestamp_deltas: Int64s,
-    key_sizes: Int32s,
-    value_sizes: Int32s,
-    header_sizes: Int32s,
-) -> int:
-    """Return the bytes that `encode_records` will write for the same columns."""
-    total = 0
-    for index in range(len(timestamp_deltas)):
-        body = (
-            1
-            + varint_size(timestamp_deltas[index])
-            + varint_size(first_delta + index)
-            + varint_size(np.int64(key_sizes[index]))
-            + max(key_sizes[index], 0)
-            + varint_size(np.int64(value_sizes[index]))
-            + max(value_sizes[index], 0)
-            + header_sizes[index]
-        )
-        total += varint_size(body) + body
-    return total
-
-
-@kernel
-def encode_records(
-    first_delta: int,
-    timestamp_deltas: Int64s,
-    key_data: Bytes,
-    key_starts: Int64s,
-    key_sizes: Int32s,
-    value_data: Bytes,
-    value_starts: Int64s,
-    value_sizes: Int32s,
-    header_data: Bytes,
-    header_starts: Int64s,
-    header_sizes: Int32s,
+@inline_kernel
+def _put_record(
     out: Bytes,
+    position: int,
+    timestamp_delta: Int,
+    offset_delta: Int,
+    key_data: Bytes,
+    key_start: Int,
+    key_size: Int,
+    value_data: Bytes,
+    value_start: Int,
+    value_size: Int,
+    header_data: Bytes,
+    header_start: Int,
+    header_size: Int,
 ) -> int:
-    """Write the records section of a batch; offsets are dense from `first_delta` on.
-
-    Sizes are -1 for null keys and values. A record's header bytes (count and headers) are
-    `header_sizes[i]` bytes of `header_data`, always at least one. Returns the bytes written;
-    `out` holds what `encoded_records_size` said. O(bytes).
-    """
-    position = 0
-    for index in range(len(timestamp_deltas)):
-        key_size = np.int64(key_sizes[index])
-        value_size = np.int64(value_sizes[index])
-        header_size = np.int64(header_sizes[index])
-        body = (
-            1
-            + varint_size(timestamp_deltas[index])
-            + varint_size(first_delta + index)
-            + varint_size(key_size)
-            + max(key_size, np.int64(0))
-            + varint_size(value_size)
-            + max(value_size, np.int64(0))
-            + header_size
-        )
-        position = write_varint(out, position, body)
-        out[position] = np.uint8(0)
-        position = write_varint(out, position + 1, timestamp_deltas[index])
-        position = write_varint(out, position, first_delta + index)
-        position = write_varint(out, position, key_size)
-        if key_size > 0:
-            start = key_starts[index]
-            position = copy_bytes(key_data, start, start + key_size, out, position)
-        position = write_varint(out, position, value_size)
-        if value_size > 0:
-            start = value_starts[index]
-            position = copy_bytes(value_data, start, start + value_size, out, position)
-        start = header_starts[index]
-        position = copy_bytes(header_data, start, start + header_size, out, position)
-    return position
+    """Write one record at `position`; return the position after it. See `encode_batches`."""
+    body = (
+        1
+        + varint_size(timestamp_delta)
+        + varint_size(offset_delta)
+        + varint_size(key_size)
+        + max(key_size, np.int64(0))
+        + varint_size(value_size)
+        + max(value_size, np.int64(0))
+        + header_size
+    )
+    position = write_varint(out, position, np.int64(body))
+    out[position] = np.uint8(0)
+    position = write_varint(out, position + 1, timestamp_delta)
+    position = write_varint(out, position, offset_delta)
+    position = write_varint(out, position, key_size)
+    if key_size > 0:
+        position = copy_bytes(key_data, key_start, key_start + key_size, out, position)
+    position = write_varint(out, position, value_size)
+    if value_size > 0:
+        position = copy_bytes(value_data, value_start, value_start + value_size, out, position)
+    if header_size == 1:  # no headers: a call for one byte would take as long as one for a key
+        out[position] = header_data[header_start]
+        return position + 1
+    return copy_bytes(header_data, header_start, header_start + header_size, out, position)
 
 
 @kernel
-def encode_sections(
-    bounds: Int64s,
-    timestamp_deltas: Int64s,
-    key_data: Bytes,
-    key_starts: Int64s,
-    key_sizes: Int32s,
-    value_data: Bytes,
-    value_starts: Int64s,
-    value_sizes: Int32s,
-    header_data: Bytes,
-    header_starts: Int64s,
-    header_sizes: Int32s,
-    out: Bytes,
-    ends: Int64s,
-) -> None:
-    """Write the records sections of several batches one behind the other.
+def find_bounds(
+    key_sizes: Int32s, value_sizes: Int32s, overhead: int, room: int, most: int, bounds: Int64s
+) -> int:
+    """Cut records into batches that have room for them; return how many batches.
 
     Parameters
     ----------
-    bounds : (n + 1,) int64
-        Batch i has the rows [bounds[i], bounds[i + 1]), at least one; see `encode_records`.
-    ends : (n,) int64, out
-        Where the section of each batch ends in `out`.
+    key_sizes, value_sizes : (n,) int32
+        -1 for null.
+    overhead : int
+        Most bytes of a record besides key and value.
+    room, most : int
+        Bytes and records that a batch holds at the most; a record too large for it is alone.
+    bounds : (n + 1,) int64, out
+        Batch i has the rows [bounds[i], bounds[i + 1]). The last one is not full: more may fit.
     """
-    position = 0
-    for batch in range(len(ends)):
+    count = 0
+    bounds[0] = 0
+    size = 0
+    for index in range(len(key_sizes)):
+        record = overhead + np.int64(max(key_sizes[index], 0)) + max(value_sizes[index], 0)
+        held = index - bounds[count]
+        if held > 0 and (size + record > room or held == most):
+            count += 1
+            bounds[count] = index
+            size = 0
+        size += record
+    bounds[count + 1] = len(key_sizes)
+    return count + 1
+
+
+@kernel
+def encode_batches(
+    first_offset: int,
+    leader_epoch: int,
+    attributes: int,
+    bounds: Int64s,
+    timestamps: Int64s,
+    key_data: Bytes,
+    key_starts: Int64s,
+    key_sizes: Int32s,
+    value_data: Bytes,
+    value_starts: Int64s,
+    value_sizes: Int32s,
+    header_data: Bytes,
+    header_starts: Int64s,
+    header_sizes: Int32s,
+    out: Bytes,
+    extents: Int64s,
+) -> int:
+    """Write uncompressed batches of no producer, one behind the other, CRC included.
+
+    Parameters
+    ----------
+    first_offset, leader_epoch, attributes
+        Of the first record, and of all batches. Offsets are dense.
+    bounds : (n + 1,) int64
+        Batch i has the rows [bounds[i], bounds[i + 1]), at least one.
+    timestamps, key_sizes, value_sizes
+        A row a record; sizes are -1 for null.
+    header_data, header_starts, header_sizes
+        The count and headers of each record, always at least one byte; without a row if no record
+        has headers.
+    out
+        Has room for all of them.
+    extents : (n, 3) int64, out
+        Last offset, largest timestamp and bytes of each batch.
+
+    Returns
+    -------
+    int
+        The bytes written. O(bytes).
+    """
+    key_data, value_data, header_data = (
+        borrowed(key_data),
+        borrowed(value_data),
+        borrowed(header_data),
+    )
+    out = borrowed(out)
+    has_headers = len(header_sizes) > 0
+    end = 0  # of what is written
+    for batch in range(len(bounds) - 1):
         first = bounds[batch]
         last = bounds[batch + 1]
-        position += encode_records(
-            0,
-            timestamp_deltas[first:last],
-            key_data,
-            key_starts[first:last],
-            key_sizes[first:last],
-            value_data,
-            value_starts[first:last],
-            value_sizes[first:last],
-            header_data,
-            header_starts[first:last],
-            header_sizes[first:last],
-            out[position:],
-        )
-        ends[batch] = position
+        start = end
+        end = start + HEADER_SIZE
+        base_timestamp = timestamps[first]
+        largest = base_timestamp
+        for row in range(first, last):
+            timestamp = timestamps[row]
+            largest = max(largest, timestamp)
+            header_start = np.int64(0)
+            header_size = np.int64(1)
+            if has_headers:
+                header_start = header_starts[row]
+                header_size = np.int64(header_sizes[row])
+            end = _put_record(
+                out,
+                end,
+                timestamp - base_timestamp,
+                row - first,
+                key_data,
+                key_starts[row],
+                np.int64(key_sizes[row]),
+                value_data,
+                value_starts[row],
+                np.int64(value_sizes[row]),
+                header_data,
+                header_start,
+                header_size,
+            )
+        base_offset = first_offset + first - bounds[0]
+        position = write_be(out, start, base_offset, 8)
+        position = write_be(out, position, end - start - LOG_OVERHEAD, 4)
+        position = write_be(out, position, np.int64(leader_epoch), 4)
+        write_be(out, position, MAGIC, 1)
+        position = write_be(out, start + ATTRIBUTES_POSITION, attributes, 2)
+        position = write_be(out, position, last - first - 1, 4)
+        position = write_be(out, position, base_timestamp, 8)
+        position = write_be(out, position, largest, 8)
+        position = write_be(out, position, np.int64(NO_PRODUCER_ID), 8)
+        position = write_be(out, position, np.int64(NO_PRODUCER_EPOCH), 2)
+        position = write_be(out, position, np.int64(NO_SEQUENCE), 4)
+        write_be(out, position, last - first, 4)
+        checksum = crc32c(out, start + ATTRIBUTES_POSITION, end)
+        write_be(out, start + CRC_POSITION, checksum, 4)
+        extents[batch, 0] = base_offset + last - first - 1
+        extents[batch, 1] = largest
+        extents[batch, 2] = end - start
+    return end

@@ -369,6 +369,14 @@ class LogSegment(SegmentFiles):
             return RollReason.OFFSET_SPAN
         return None
 
+    def has_entries_for(self, batches: int) -> bool:
+        """Tell whether neither index is full before the last of so many more batches."""
+        room = (
+            self.offset_index.max_entries - self.offset_index.entries,
+            self.time_index.max_entries - 1 - self.time_index.entries,
+        )
+        return batches <= min(room)  # at most an entry each
+
     def time_waited_for_roll(self, now_ms: int, message_timestamp: int) -> int:
         """Return ms that count towards `segment.ms`: by record time if known, else wall time."""
         first = self._rolling_based_timestamp

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from logstore import Broker, VirtualClock
 from logstore.broker import writer as writer_module
-from logstore.errors import LogStoreError
+from logstore.errors import LogStoreError, NotLeaderForPartitionError
 from logstore.log.writer import LogWriter
 
 field = st.one_of(st.none(), st.binary(max_size=40), st.integers(0, 900).map(bytes))
@@ -22,8 +22,15 @@ def outcome(records, configs, **options):
         except LogStoreError as error:
             told = (type(error), str(error), getattr(error, "record_errors", None))
         segments = broker.log("t").segments
-        files = [segment.file.read(0, segment.size_bytes) for segment in segments]
+        files = [
+            (segment.file.read(0, segment.size_bytes), [*segment.offset_index], last_times(segment))
+            for segment in segments
+        ]
         return files, [segment.base_offset for segment in segments], told
+
+
+def last_times(segment):
+    return segment.time_index.entries, segment.time_index.last_entry, segment.max_timestamp_so_far
 
 
 @given(
@@ -39,9 +46,13 @@ def outcome(records, configs, **options):
             {"max.message.bytes": "700"},
             {"segment.bytes": "2000", "message.timestamp.type": "LogAppendTime"},
             {"compression.type": "lz4"},
+            {"segment.bytes": "20000", "index.interval.bytes": "0"},
+            {"segment.index.bytes": "60", "index.interval.bytes": "0"},
+            {"segment.index.bytes": "24", "index.interval.bytes": "1"},
+            {"flush.messages": "3"},
         )
     ),
-    batch_records=st.none() | st.integers(1, 300),
+    batch_records=st.none() | st.integers(1, 8) | st.integers(1, 300),
     partition=st.sampled_from((None, 0)),
 )
 @settings(deadline=None, max_examples=60)
@@ -57,7 +68,24 @@ def test_columns_give_what_records_give(records, odd, configs, batch_records, pa
 
 
 @pytest.mark.parametrize(
-    ("records", "sections"),
+    "configs",
+    (
+        {"segment.index.bytes": "24", "index.interval.bytes": "0"},
+        {"segment.bytes": "1100"},
+        {"max.message.bytes": "300"},
+        {"flush.messages": "3"},
+    ),
+    ids=("full indexes", "full segments", "a batch too large", "flushes"),
+)
+def test_several_batches_in_one_write_are_those_written_apart(configs):
+    records = [(b"%d" % row, b"v" * (300 if row == 90 else 5)) for row in range(100)]
+    assert outcome(records, configs, batch_records=3) == outcome(
+        iter(records), configs, batch_records=3
+    )
+
+
+@pytest.mark.parametrize(
+    ("records", "batches"),
     (
         ([(b"k", b"v")] * 1000, 2),
         (tuple([(None, b"v")] * 65), 1),
@@ -67,16 +95,17 @@ def test_columns_give_what_records_give(records, odd, configs, batch_records, pa
     ),
     ids=("a list", "a tuple", "a few", "a generator", "with times"),
 )
-def test_who_goes_by_columns(records, sections, monkeypatch):
+def test_who_goes_by_columns(records, batches, monkeypatch):
     calls = []
-    append_section = LogWriter.append_section
-    monkeypatch.setattr(
-        LogWriter,
-        "append_section",
-        lambda self, *args: (calls.append(args), append_section(self, *args))[1],
-    )
+    draft_batches = LogWriter.draft_batches
+
+    def counted(self, keys, values, bounds):
+        calls.append(len(bounds) - 1)
+        return draft_batches(self, keys, values, bounds)
+
+    monkeypatch.setattr(LogWriter, "draft_batches", counted)
     outcome(records, {})
-    assert len(calls) == sections
+    assert sum(calls) == batches
 
 
 def test_what_waits_already_comes_first():
@@ -89,3 +118,13 @@ def test_what_waits_already_comes_first():
         (told,) = writer.finish()
         assert told.records == 100
         assert [record.key for record in broker.read("t")] == [key for key, _ in records]
+
+
+@pytest.mark.parametrize("kind", (list, iter))
+def test_a_fault_rule_meets_each_batch(kind):
+    with Broker(clock=VirtualClock(), seed=0) as broker:
+        broker.create_topic("t")
+        broker.fail("append", nth=3, error="NOT_LEADER_OR_FOLLOWER")
+        with pytest.raises(NotLeaderForPartitionError):
+            broker.append_many("t", kind([(b"k", b"v")] * 100), batch_records=5)
+        assert broker.log("t").log_end_offset == 10

@@ -2,8 +2,10 @@
 
 Kernels: `read_i16`, `read_i32`, `read_i64`, `write_be`, `crc32c`, `crc32c_u64_by_tables`,
 `read_varint`, `write_varint`, `varint_size`, `check_headers`, `decode_records` over `read_record`,
-`encoded_records_size`, `encode_records` (and `copy_bytes`, which the last one uses).
+`encode_batches` (and `copy_bytes`, which it uses), `find_bounds`.
 """
+
+from itertools import pairwise
 
 import google_crc32c
 import hypothesis.strategies as st
@@ -14,7 +16,15 @@ from hypothesis import example, given, settings
 from logstore.errors import InvalidRecordError
 from logstore.jit import crc32c
 from logstore.record import kernels, records
-from logstore.record.columns import BytesColumn, decode_section, encode_section, headers_column
+from logstore.record.batch import pack_batch
+from logstore.record.columns import (
+    BytesColumn,
+    decode_section,
+    encode_batches,
+    find_bounds,
+    headers_column,
+)
+from logstore.record.layout import MAX_RECORD_OVERHEAD
 from logstore.record.varint import decode_varint, decode_varlong, encode_varint
 from tests.support.world.record_strategies import INT32, INT64, damaged, record_lists, timestamps
 
@@ -144,20 +154,57 @@ def test_decode_records(generated, base_timestamp, append_time):
     assert [columns.values[row] for row in range(len(expected))] == [r.value for r in expected]
 
 
-@given(generated=record_lists(dense=True), base_timestamp=timestamps)
+@given(
+    generated=record_lists(dense=True),
+    cuts=st.sets(st.integers(1, 8)),
+    epoch=INT32,
+    attributes=st.sampled_from((0, 8)),
+)
 @settings(deadline=None)
-def test_encode_records_and_encoded_records_size(generated, base_timestamp):
-    base, plain = generated
-    first_delta = plain[0].offset - base if plain else 0
-    section = encode_section(
+def test_encode_batches(generated, cuts, epoch, attributes):
+    _, plain = generated
+    bounds = sorted({0, len(plain), *(cut for cut in cuts if cut < len(plain))})
+    data, extents = encode_batches(
         np.array([record.timestamp for record in plain], np.int64),
         BytesColumn.from_list([record.key for record in plain]),
         BytesColumn.from_list([record.value for record in plain]),
         headers_column([record.headers for record in plain], len(plain)),
-        base_timestamp,
-        first_delta,
+        bounds,
+        first_offset=9,
+        leader_epoch=epoch,
+        attributes=attributes,
     )
-    assert bytes(section) == records.encode_records(plain, base, base_timestamp)
+    expected, rows = [], []
+    for first, last in pairwise(bounds):
+        batch = [record._replace(offset=9 + row) for row, record in enumerate(plain)][first:last]
+        base, times = batch[0].timestamp, [record.timestamp for record in batch]
+        section = records.encode_records(batch, 9 + first, base)
+        under_crc = (attributes, last - first - 1, base, max(times), -1, -1, -1, last - first)
+        expected.append(pack_batch(section, 9 + first, epoch, *under_crc))
+        rows.append([8 + last, max(times), len(expected[-1])])
+    assert bytes(data) == b"".join(expected)
+    assert extents.tolist() == rows
+
+
+@given(
+    sizes=st.lists(st.tuples(st.integers(-1, 60), st.integers(-1, 60)), min_size=1, max_size=40),
+    room=st.integers(1, 400),
+    most=st.integers(1, 12),
+)
+@settings(deadline=None)
+def test_find_bounds(sizes, room, most):
+    """A batch is full when the next record would not fit: never before, and never after."""
+    columns = [
+        BytesColumn.from_list([None if size < 0 else bytes(size) for size in column])
+        for column in zip(*sizes, strict=True)
+    ]
+    bounds = find_bounds(*columns, room, most)
+    assert (bounds[0], bounds[-1]) == (0, len(sizes))
+    taken = [MAX_RECORD_OVERHEAD + max(key, 0) + max(value, 0) for key, value in sizes]
+    for first, last in pairwise(bounds):
+        held = last - first
+        assert held == 1 or (sum(taken[first:last]) <= room and held <= most)
+        assert last == len(sizes) or sum(taken[first : last + 1]) > room or held == most
 
 
 @given(data=st.data(), generated=record_lists(max_size=4), base_timestamp=timestamps)

@@ -160,7 +160,7 @@ def _sealed_batches(spec: Spec, block: Block) -> Iterator[tuple[int, int, int, i
             headers.slice(start, stop),
         )
         batch = draft.seal(codec, _placement(config, at_ms)).data
-        yield sequence, partition, producer, at_ms, batch
+        yield sequence, partition, producer, at_ms, bytes(batch)
 
 
 def _placement(config: LogConfig, at_ms: int) -> Placement:

@@ -21,12 +21,12 @@ COUNT = SMALL_BATCH_RECORDS + 1
 @pytest.fixture
 def without_compiler(monkeypatch):
     monkeypatch.setattr(policy, "MODE", policy.PYTHON)
-    monkeypatch.setattr(kernels.encode_records.group, "is_hot", False)
+    monkeypatch.setattr(kernels.encode_batches.group, "is_hot", False)
 
 
 @pytest.mark.parametrize("chooses", (decodes_by_kernel, encodes_by_kernel))
 def test_small_batches_never_go_by_kernel_and_large_ones_if_it_is_compiled(chooses, monkeypatch):
-    monkeypatch.setattr(kernels.encode_records.group, "is_hot", True)
+    monkeypatch.setattr(kernels.encode_batches.group, "is_hot", True)
     assert [chooses(count) for count in (-1, 0, SMALL_BATCH_RECORDS, COUNT)] == [
         False,
         False,
@@ -43,7 +43,7 @@ def test_without_a_compiler_only_what_is_too_much_for_a_list_goes_by_kernel(with
 
 def test_no_kernel_runs_as_python_for_batches_that_a_list_holds(without_compiler, monkeypatch):
     """It would take twenty times as long. Appended, produced, from a client, read and checked."""
-    for kernel in (kernels.encode_records, kernels.encode_sections, kernels.decode_records):
+    for kernel in (kernels.encode_batches, kernels.find_bounds, kernels.decode_records):
         monkeypatch.setattr(kernel, "_run", lambda *_: pytest.fail("a kernel ran as Python"))
     records = [Record(row, row, b"k", b"v", (("h", b"1"),)) for row in range(COUNT)]
     batch = build_batch(records)

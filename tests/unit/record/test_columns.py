@@ -9,14 +9,18 @@ import pytest
 from logstore.errors import InvalidRecordError
 from logstore.jit import policy
 from logstore.record import kernels
+from logstore.record.batch import RecordBatch, build_batch
 from logstore.record.columns import (
     BytesColumn,
     decode_section,
+    encode_batches,
     encode_section,
-    encode_sections,
+    find_bounds,
     headers_column,
 )
+from logstore.record.layout import TIMESTAMP_TYPE_BIT
 from logstore.record.records import Record, encode_records
+from logstore.types import TimestampType
 from tests.support.world import golden
 
 NO_JIT = policy.MODE == policy.PYTHON
@@ -104,7 +108,7 @@ def test_an_empty_section_holds_no_records():
 def test_golden_section_decodes_and_encodes():
     columns = decode_section(golden.G1[61:], 3, 0, 1000)
     assert columns.to_records() == list(golden.G1_RECORDS)
-    assert bytes(encode_section(*columns_of(golden.G1_RECORDS), 1000)) == golden.G1[61:]
+    assert bytes(encode_section(*columns_of(golden.G1_RECORDS))) == golden.G1[61:]
 
 
 @pytest.mark.parametrize(
@@ -133,18 +137,17 @@ def test_a_count_that_lies_takes_no_memory():
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize("first_delta", (0, 1, 63, 64, 2**31 - 4))
-def test_columns_encode_like_records(first_delta):
-    base = 5 - first_delta
-    section = encode_section(*columns_of(RECORDS), 1000, first_delta)
-    assert bytes(section) == encode_records(RECORDS, base, 1000)
+def test_columns_encode_like_records():
+    section = encode_section(*columns_of(RECORDS))
+    assert bytes(section) == encode_records(RECORDS, 5, 1000)
 
 
 def test_no_headers_at_all_need_no_list():
     records = [record._replace(headers=()) for record in RECORDS]
     timestamps, keys, values, _ = columns_of(records)
-    section = encode_section(timestamps, keys, values, headers_column(None, 3), 1000)
-    assert bytes(section) == encode_records(records, 5, 1000)
+    expected = encode_records(records, 5, 1000)
+    assert bytes(encode_section(timestamps, keys, values)) == expected
+    assert bytes(encode_section(timestamps, keys, values, headers_column(None, 3))) == expected
 
 
 def test_decoded_columns_encode_again_in_any_order_of_rows():
@@ -156,48 +159,86 @@ def test_decoded_columns_encode_again_in_any_order_of_rows():
         columns.timestamps[rows],
         BytesColumn(keys.data, keys.starts[rows], keys.sizes[rows]),
         BytesColumn(values.data, values.starts[rows], values.sizes[rows]),
-        headers_column(None, 3),
-        1000,
     )
     expected = [
         RECORDS[row]._replace(offset=number, headers=()) for number, row in enumerate([2, 0, 0])
     ]
-    assert bytes(section) == encode_records(expected, 0, 1000)
+    assert bytes(section) == encode_records(expected, 0, RECORDS[2].timestamp)
 
 
 def test_extreme_timestamps_wrap():
     records = [Record(0, stamp, None, None) for stamp in (2**63 - 1, -(2**63), 0, -1)]
     for number, record in enumerate(records):
         records[number] = record._replace(offset=number)
-    for base in (2**63 - 1, -(2**63), -1):
-        section = encode_section(*columns_of(records), base)
-        assert bytes(section) == encode_records(records, 0, base)
-        assert decode_section(section, 4, 0, base).to_records() == records
+    for first in range(len(records)):
+        turned = [*records[first:], *records[:first]]
+        rows = [record._replace(offset=row) for row, record in enumerate(turned)]
+        base = rows[0].timestamp
+        section = encode_section(*columns_of(rows))
+        assert bytes(section) == encode_records(rows, 0, base)
+        assert decode_section(section, 4, 0, base).to_records() == rows
 
 
 @pytest.mark.skipif(NO_JIT, reason="nothing is compiled")
 def test_writable_and_read_only_arenas_share_one_compilation():
-    encode_section(*columns_of(RECORDS), 1000)
-    encode = len(kernels.encode_records.signatures)
+    encode_section(*columns_of(RECORDS))
+    encode = len(kernels.encode_batches.signatures)
     timestamps, keys, values, _ = columns_of(RECORDS)
     writable = BytesColumn(keys.data.copy(), keys.starts, keys.sizes)
-    section = encode_section(timestamps, writable, values, headers_column(None, 3), 1000)
-    assert len(kernels.encode_records.signatures) == encode
+    section = encode_section(timestamps, writable, values)
+    assert len(kernels.encode_batches.signatures) == encode
     decode_section(bytes(section), 3, 0, 1000)
     decode = len(kernels.decode_records.signatures)
     decode_section(section, 3, 0, 1000)
     assert len(kernels.decode_records.signatures) == decode
 
 
-def test_sections_of_several_batches_are_those_of_each():
-    """`encode_sections`, the kernel and what calls it."""
-    fields = [None, b"", b"k", b"value" * 30] * 3
-    column = BytesColumn.from_list(fields)
-    bounds = [0, 1, 5, 12]
-    sections = [bytes(section) for section in encode_sections(column, column, bounds)]
-    assert sections == [
-        encode_records(
-            [Record(row, 0, field, field) for row, field in enumerate(fields[first:last])], 0, 0
-        )
-        for first, last in pairwise(bounds)
+def test_batches_of_columns_are_those_of_the_plain_encoder():
+    """`encode_batches`, the kernel and what calls it."""
+    rows = [
+        Record(7 + row, 1_000 + row % 3, None if row == 4 else b"k%d" % row, b"v" * row * 30)
+        for row in range(9)
     ]
+    bounds = [0, 1, 5, 9]
+    times, keys, values, _ = columns_of(rows)
+    data, extents = encode_batches(
+        times, keys, values, None, bounds, first_offset=7, leader_epoch=3
+    )
+    expected = [
+        build_batch(rows[first:last], partition_leader_epoch=3) for first, last in pairwise(bounds)
+    ]
+    assert bytes(data) == b"".join(expected)
+    assert extents.tolist() == [
+        [6 + last, max(record.timestamp for record in rows[first:last]), len(batch)]
+        for (first, last), batch in zip(pairwise(bounds), expected, strict=True)
+    ]
+
+
+def test_batches_bear_attributes_and_begin_anywhere_in_the_columns():
+    times, keys, values, headers = columns_of(RECORDS)
+    data, extents = encode_batches(
+        times, keys, values, headers, [1, 3], first_offset=6, attributes=TIMESTAMP_TYPE_BIT
+    )
+    batch = RecordBatch(bytes(data))
+    assert batch.is_valid()
+    assert batch.header.timestamp_type is TimestampType.LOG_APPEND_TIME
+    assert batch.records() == [each._replace(timestamp=2**50) for each in RECORDS[1:]]
+    assert extents.tolist() == [[7, 2**50, len(data)]]
+
+
+@pytest.mark.parametrize(
+    ("room", "most", "bounds"),
+    (
+        (100, 9, [0, 3, 5, 6]),
+        (100, 2, [0, 2, 4, 5, 6]),
+        (1, 9, [0, 1, 2, 3, 4, 5, 6]),
+        (78, 9, [0, 3, 4, 5, 6]),
+        (77, 9, [0, 2, 3, 4, 5, 6]),
+        (1 << 20, 9, [0, 6]),
+    ),
+)
+def test_batches_are_cut_by_upper_bounds_of_sizes(room, most, bounds):
+    """`find_bounds`: each record may take 21 bytes beside key and value."""
+    keys = BytesColumn.from_list([b"k" * 5, None, b"", b"k" * 9, b"k", b"k" * 200])
+    values = BytesColumn.from_list([b"v" * 5, b"v" * 5, None, b"v" * 30, b"v", b""])
+    assert find_bounds(keys, values, room, most) == bounds

@@ -15,7 +15,8 @@ import pytest
 
 from logstore.jit import crc32c
 from logstore.record import kernels
-from logstore.record.records import encode_headers, encode_record
+from logstore.record.batch import build_batch
+from logstore.record.records import Record, encode_headers, encode_record
 from logstore.record.varint import encode_varint
 from tests.support.world import golden
 
@@ -171,12 +172,12 @@ PROBE = """
 import sys
 import numpy as np
 from logstore.record import kernels
-from logstore.record.columns import BytesColumn, decode_section, encode_section, headers_column
+from logstore.record.columns import BytesColumn, decode_section, encode_section
 data = np.tile(np.arange(251, dtype=np.uint8), 20)
 crc = kernels.crc32c(data, 3, 5020)
 print("numba" in sys.modules, crc)
 column = BytesColumn.from_list([b"k", None])
-section = encode_section(np.array([5, -6]), column, column, headers_column(None, 2), 0)
+section = encode_section(np.array([5, -6]), column, column)
 print(bytes(section).hex(), len(decode_section(section, 2, 0, 0).to_records()))
 """
 
@@ -194,7 +195,7 @@ def test_kernels_work_without_the_instruction_and_without_the_compiler(environme
     uses_numba, crc, section, count = run_python(PROBE, **environment)
     assert uses_numba == str("NUMBA_DISABLE_JIT" not in os.environ | environment)
     assert int(crc) == google_crc32c.value((20 * bytes(range(251)))[3:])
-    expected = encode_record(5, 0, b"k", b"k") + encode_record(-6, 1, None, None)
+    expected = encode_record(0, 0, b"k", b"k") + encode_record(-11, 1, None, None)
     assert (section, count) == (expected.hex(), "2")
 
 
@@ -326,19 +327,20 @@ def test_decode_records_names_the_record():
     assert decode(good, 2)[:2] == (kernels.PREMATURE_END, 1)
 
 
-def test_encode_records_fills_what_encoded_records_size_says():
-    empty = encode_headers(())
+def test_encode_batches_writes_within_its_bytes():
     keys, values = array(b"xkey"), array(b"value")
     columns = (
         (keys, np.array([1, 0], np.int64), np.array([3, -1], np.int32)),
         (values, np.array([0, 5], np.int64), np.array([5, 0], np.int32)),
-        (array(empty), np.array([0, 0], np.int64), np.array([1, 1], np.int32)),
+        (array(encode_headers(())), np.array([0, 0], np.int64), np.array([1, 1], np.int32)),
     )
-    timestamps = np.array([2**40, -1], np.int64)
-    expected = encode_record(2**40, 8, b"key", b"value") + encode_record(-1, 9, None, b"")
-    sizes = [column[2] for column in columns]
-    assert kernels.encoded_records_size(8, timestamps, *sizes) == len(expected)
-    out = np.full(len(expected) + 1, 0xEE, np.uint8)
+    timestamps = np.array([2**40, 2**40 - 1], np.int64)
+    records = [Record(8, 2**40, b"key", b"value"), Record(9, 2**40 - 1, None, b"")]
+    expected = build_batch(records, partition_leader_epoch=5)
+    out, extents = np.full(len(expected) + 1, 0xEE, np.uint8), np.zeros((1, 3), np.int64)
     flat = [each for column in columns for each in column]
-    assert kernels.encode_records(8, timestamps, *flat, out) == len(expected)
+    bounds = np.array([0, 2], np.int64)
+    size = kernels.encode_batches(8, 5, 0, bounds, timestamps, *flat, out, extents)
+    assert size == len(expected)
     assert out.tobytes() == expected + b"\xee"
+    assert extents.tolist() == [[9, 2**40, size]]

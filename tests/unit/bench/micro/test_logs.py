@@ -7,13 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from logstore.bench.micro.kernels import seal_batches
 from logstore.bench.micro.logs import CLEANED_AT_MS, MIB, TOPIC, LogShape, key_count, make_log
 from logstore.broker import Broker
 from logstore.log.reader import Isolation
-from logstore.record.batch import build_batch
-from logstore.record.columns import BytesColumn, headers_column
-from logstore.record.records import Record
 from logstore.runtime import FixedWallClock
 
 SMALL = LogShape(100, 0.2, 10, total_bytes=MIB)
@@ -26,30 +22,6 @@ def opened(path):
 def digest(path):
     files = sorted(path.rglob("*.log"))
     return [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
-
-
-def test_sealed_batches_are_those_of_the_plain_encoder():
-    records = [
-        Record(7 + row, 1_000 + row % 3, None if row == 4 else b"k%d" % row, b"v" * row, ())
-        for row in range(9)
-    ]
-    keys = BytesColumn.from_list([record.key for record in records])
-    values = BytesColumn.from_list([record.value for record in records])
-    headers = headers_column(None, len(records))
-    firsts = np.array([0, 1, 5, 9])
-    columns = (
-        part
-        for column in (keys, values, headers)
-        for part in (column.data, column.starts, column.sizes)
-    )
-    times = np.array([record.timestamp for record in records])
-    out = np.zeros(4096, np.uint8)
-    size = seal_batches(7, firsts, times, *columns, out)
-    expected = b"".join(
-        build_batch(records[first:last], partition_leader_epoch=0)
-        for first, last in ((0, 1), (1, 5), (5, 9))
-    )
-    assert out[:size].tobytes() == expected
 
 
 @pytest.mark.parametrize("survivors", (0.02, 0.1, 0.5, 0.9))
