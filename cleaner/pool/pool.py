@@ -192,7 +192,8 @@ class CleanerPool:
     def _sleep_through(self, thread: _Thread, backoff_ms: int) -> int:
         """Return the ms until the first round in which something may be due.
 
-        Months of virtual time would else be a million rounds of nothing.
+        Months of virtual time would else be a million rounds of nothing. Periodic tasks of the
+        scheduler have `idle_ms` for that; a worker is none, since it schedules each of its steps.
         """
         now_ms = self._clock.monotonic_ms()
         thread.rounds_missed = _Rounds(now_ms, backoff_ms)

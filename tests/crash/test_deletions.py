@@ -36,9 +36,9 @@ def test_nothing_that_was_deleted_outlives_its_delay(story):
 @every_story
 def test_a_clean_stop_leaves_nothing_to_delete_and_a_start_nothing_to_mend(story):
     fs, journal = run(story)
-    broker = open_broker(FaultyFileSystem(journal.clock, fs.crash(KEPT)), journal.clock)
-    broker.close()
-    again = FaultyFileSystem(journal.clock, broker.runtime.fs.crash(KEPT))
+    disk = FaultyFileSystem(journal.clock, fs.crash(KEPT))
+    open_broker(disk, journal.clock).close()
+    again = FaultyFileSystem(journal.clock, disk.crash(KEPT))
     assert left_over(again) == []
     broker = open_broker(again, journal.clock)
     check_broker(broker, journal, journal)
