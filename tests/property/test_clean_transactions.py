@@ -100,11 +100,11 @@ class CleanedTransactions(RuleBasedStateMachine):
 TestCleanedTransactions = CleanedTransactions.TestCase
 # Each example is a life of many passes. Each of eleven faults planted in the cleaner's
 # `transactions.py` comes out in the fourth example of the CI profile, and in the lives below.
-TestCleanedTransactions.settings = settings(max_examples=max(1, settings().max_examples // 10))
+TestCleanedTransactions.settings = settings(max_examples=max(1, settings().max_examples // 20))
 
 
 # Of the faults planted to try it, those that it finds came out in the first three lives.
-@settings(max_examples=max(1, settings().max_examples // 12))
+@settings(max_examples=max(1, settings().max_examples // 20))
 @given(seed=seeds, segment_bytes=segment_sizes)
 def test_lives_of_three_producers(seed: int, segment_bytes: int) -> None:
     """Sixteen passes each, restarts and crashes between them."""

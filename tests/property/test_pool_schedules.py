@@ -10,7 +10,7 @@ import pytest
 from logstore.log import reader as fetch
 from tests.property.pool_story import PoolStory
 
-FEW = 60
+FEW = 25
 SCHEDULES = int(os.environ.get("LOGSTORE_SCHEDULES", "10000"))
 SEED = os.environ.get("LOGSTORE_SCHEDULE_SEED")
 

@@ -89,7 +89,7 @@ def test_the_same_holds_beside_a_process_that_writes() -> None:
 
 def check_growth(name: str, *, adopted: bool = False, is_written: bool = False) -> None:
     efforts = []
-    for partitions in (12, 24, 48):
+    for partitions in (8, 16, 32):
         fs = CountedCalls(directory_of(partitions, adopted=adopted))
         lock = fs.lock("/data/.lock") if is_written else None
         looked_at(fs, WORKS[name], adopted=adopted)  # what is done once only is done
