@@ -287,6 +287,13 @@ def _nothing_left(log: _Filling) -> None:
     log.expire()
 
 
+def _bare_end(log: _Filling) -> None:
+    log.batch(0, 1, 2)
+    # This cleaner keeps the header of the last batch, as Kafka 3.9 does; later releases drop it.
+    log.log.writer.roll(log.log.log_end_offset + 4)
+    log.log.offsets.set_high_watermark(log.log.log_end_offset)
+
+
 _SHAPES: dict[str, tuple[str, Callable[[_Filling], None]]] = {
     "trailing_hole": ("the last records are gone: the log ends above the last one", _trailing_hole),
     "last_offset_gone": (
@@ -309,6 +316,7 @@ _SHAPES: dict[str, tuple[str, Callable[[_Filling], None]]] = {
         "the last transaction was aborted: the last records are not for everybody",
         _aborted_end,
     ),
+    "bare_end": ("no batch at all up to the end, as Kafka 4 may leave it", _bare_end),
     "nothing_left": ("all records are gone: the log has an end, and none before it", _nothing_left),
 }
 

@@ -90,7 +90,9 @@ def pytest_runtestloop(session: pytest.Session) -> None:
     seconds = (timer.monotonic_ms() - started_ms) / 1000
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None and seconds > 3:
-        reporter.write_line(f"logstore: compiled its kernels in {seconds:.0f} s, once a machine")
+        reporter.write_line(
+            f"logstore: kernels ready after {seconds:.0f} s (compiled once a machine)"
+        )
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -115,10 +117,10 @@ def logstore_clock(request: pytest.FixtureRequest) -> VirtualClock:
 
     from logstore.runtime import VirtualClock
 
-    start = _options(request)["start"] or request.config.getini("logstore_start")
-    if isinstance(start, str) and start:
-        start = datetime.fromisoformat(start)
-    return VirtualClock(start) if start else VirtualClock()
+    start = _options(request)["start"]
+    if start is None:
+        start = request.config.getini("logstore_start") or VirtualClock().now_ms()
+    return VirtualClock(datetime.fromisoformat(start) if isinstance(start, str) else start)
 
 
 @pytest.fixture

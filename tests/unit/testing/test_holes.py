@@ -51,6 +51,8 @@ def has_shape(shape, broker, found):
         return start not in found.offsets and all_headers[0].base_offset < start
     if shape == "aborted_end":
         return max(found.offsets) > max(found.committed_offsets)
+    if shape == "bare_end":
+        return all_headers[-1].last_offset < found.log_end_offset - 1
     assert shape == "nothing_left"
     return found.offsets == () and found.log_end_offset > 0
 
