@@ -95,10 +95,10 @@ mypy: $(DEV) ## types of logstore and cleaner, strictly
 	@$(BIN)/mypy
 
 # In CI a machine that cannot run Kafka's classes is a failure; elsewhere the tests skip and say why.
-interop: $(ALL) ## tests against Kafka's own classes (need a JDK and Maven), and on a Spark cluster
+interop: $(ALL) ## tests against Kafka's own classes (need a JDK and Maven), and the long ones on Spark
 	@rm -f tests/interop/target/results.json
 	@LOGSTORE_INTEROP_REQUIRED=$(if $(CI),1,$(LOGSTORE_INTEROP_REQUIRED)) \
-		$(PYTEST) -m "interop and not long" $(PYTEST_ARGS) tests/interop
+		$(PYTEST) -m "interop and not long" $(PYTEST_ARGS) tests/interop tests/spark
 
 golden: ## write the golden directories anew into build/golden, to compare (needs a JVM and Maven)
 	@rm -rf build/golden

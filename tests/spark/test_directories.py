@@ -13,6 +13,7 @@ from tests.support.world.random_cleanings import random_cleanings
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("interpreted")]
 
 
+@pytest.mark.interop  # in short: test_verify_cleanings
 def test_whatever_forced_cleanings_do_in_days_and_passes_is_right(spark, tmp_path):
     made = random_cleanings(tmp_path, 12, {"offset": 4, "varlong": 4}, map_keys=6, live=True)
     verdict = verify_directories(
@@ -23,6 +24,7 @@ def test_whatever_forced_cleanings_do_in_days_and_passes_is_right(spark, tmp_pat
     assert verdict.records_before > verdict.records_after > 100
 
 
+@pytest.mark.interop  # in short: test_verify.test_lags_and_the_time_in_which_a_tombstone_may_expire
 def test_cleanings_that_were_due_heed_the_lags(spark, tmp_path):
     lags = {"min.compaction.lag.ms": "40000000", "max.compaction.lag.ms": "100000000"}
     made = random_cleanings(tmp_path, 15, {"offset": 6, "header": 4}, forced=False, configs=lags)

@@ -11,7 +11,10 @@ from logstore.bench.workloads.making.blocks import block_of
 from logstore.bench.workloads.making.spec import BLOCK_RECORDS
 from tests.support.world.generated import preset
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.interop,
+]  # in short: tests/unit/workloads/test_blocks.py
 
 RECORDS = 2 * BLOCK_RECORDS + 1_000
 

@@ -82,6 +82,7 @@ def test_a_command_whose_jvm_does_not_come_up_tells_what_it_said(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.interop  # a JVM of its own
 def test_a_life_and_death_where_no_java_is_but_the_packaged_one(tmp_path):
     """A command runs on the packaged Java; its JVM dies; tests after that fail at once.
 
