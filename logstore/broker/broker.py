@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import partial
 from itertools import count
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self, cast
 
 from logstore.broker.partitioner import Partitioner
 from logstore.broker.records import (
@@ -70,10 +70,11 @@ if TYPE_CHECKING:
     from logstore.log.reader import ListedOffset
     from logstore.manager.opening import LoadListener
     from logstore.runtime.crash import CrashMode
+    from logstore.security.authorizer import Authorizer
+    from logstore.security.sasl import Credentials
     from logstore.transactions.coordinator import TransactionCoordinator
     from logstore.wire.limits import Limits
     from logstore.wire.listener import Listener
-    from logstore.wire.service import Authorizer
     from logstore.wire.versions import Versions
 
 
@@ -705,8 +706,8 @@ class Broker(Generic[ClockT]):
         host: str = "127.0.0.1",
         port: int = 0,
         *,
-        sasl: Mapping[str, str] | None = None,
-        tls: SSLContext | None = None,
+        sasl: Credentials | Mapping[str, str] | None = None,
+        tls: SSLContext | Literal["generate"] | None = None,
         authorizer: Authorizer | None = None,
         auto_create: bool = True,
         restamp: bool = False,
@@ -721,10 +722,11 @@ class Broker(Generic[ClockT]):
         ----------
         port : int
             0 takes one that is free: `Listener.bootstrap` tells it.
-        sasl : mapping of str to str, optional
+        sasl : mapping of str to str, or Credentials, optional
             Passwords by user name, one of which every client must have.
-        tls : ssl.SSLContext, optional
-            Of a server.
+        tls : ssl.SSLContext or "generate", optional
+            Of a server; or have a certificate made for this host, whose authority clients find in
+            the file `Listener.ca_path` (needs the extra `tls`).
         authorizer : Authorizer, optional
             Decides what each client may do; without one everybody may do everything.
         auto_create : bool
@@ -753,7 +755,7 @@ class Broker(Generic[ClockT]):
             self.alter_broker_configs,
             host=host,
             port=port,
-            users=sasl,
+            sasl=sasl,
             tls=tls,
             authorizer=authorizer,
             auto_create=auto_create,

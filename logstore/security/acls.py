@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from logstore.errors import RequestError
 
@@ -79,7 +79,7 @@ _Word = TypeVar("_Word", bound=IntEnum)
 _NOT_IN_ACLS = ("UNKNOWN", "ANY", "MATCH")
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True, order=True, init=False)
 class Acl:
     """One rule: a principal, from a host, may or may not do an operation to resources.
 
@@ -109,17 +109,28 @@ class Acl:
     principal: str
     operation: AclOperation
     resource_type: ResourceType
-    resource_name: str = CLUSTER_NAME
-    pattern_type: PatternType = PatternType.LITERAL
-    permission: AclPermission = AclPermission.ALLOW
-    host: str = WILDCARD
+    resource_name: str
+    pattern_type: PatternType
+    permission: AclPermission
+    host: str
 
-    def __post_init__(self) -> None:
-        for name, kind in _WORDS.items():
-            word = word_of(kind, getattr(self, name))
+    def __init__(
+        self,
+        principal: str,
+        operation: AclOperation | str | int,
+        resource_type: ResourceType | str | int,
+        resource_name: str = CLUSTER_NAME,
+        pattern_type: PatternType | str | int = PatternType.LITERAL,
+        permission: AclPermission | str | int = AclPermission.ALLOW,
+        host: str = WILDCARD,
+    ) -> None:
+        words = _words(operation, resource_type, pattern_type, permission)
+        for name, word in words.items():
             if word.name in _NOT_IN_ACLS:
-                raise RequestError(f"an ACL cannot have {name}={word.name}: {self}")
-            object.__setattr__(self, name, word)
+                raise RequestError(f"an ACL cannot have {name}={word.name}")
+        texts = {"principal": principal, "resource_name": resource_name, "host": host}
+        for name, value in (words | texts).items():
+            object.__setattr__(self, name, value)
         if ":" not in self.principal:
             raise RequestError(f"no colon between the principal's type and name: {self.principal}")
         if not self.resource_name:
@@ -134,7 +145,7 @@ class Acl:
         return self.resource_name in (WILDCARD, resource_name)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class AclFilter:
     """ACLs that are meant: those that agree in everything that is given.
 
@@ -154,20 +165,31 @@ class AclFilter:
         A word that Kafka does not know.
     """
 
-    resource_type: ResourceType = ResourceType.ANY
-    resource_name: str | None = None
-    pattern_type: PatternType = PatternType.ANY
-    principal: str | None = None
-    host: str | None = None
-    operation: AclOperation = AclOperation.ANY
-    permission: AclPermission = AclPermission.ANY
+    resource_type: ResourceType
+    resource_name: str | None
+    pattern_type: PatternType
+    principal: str | None
+    host: str | None
+    operation: AclOperation
+    permission: AclPermission
 
-    def __post_init__(self) -> None:
-        for name, kind in _WORDS.items():
-            word = word_of(kind, getattr(self, name))
+    def __init__(
+        self,
+        resource_type: ResourceType | str | int = ResourceType.ANY,
+        resource_name: str | None = None,
+        pattern_type: PatternType | str | int = PatternType.ANY,
+        principal: str | None = None,
+        host: str | None = None,
+        operation: AclOperation | str | int = AclOperation.ANY,
+        permission: AclPermission | str | int = AclPermission.ANY,
+    ) -> None:
+        words = _words(operation, resource_type, pattern_type, permission)
+        for name, word in words.items():
             if word.name == "UNKNOWN":
-                raise RequestError(f"a filter cannot have {name}={word.name}: {self}")
-            object.__setattr__(self, name, word)
+                raise RequestError(f"a filter cannot have {name}={word.name}")
+        texts = {"principal": principal, "resource_name": resource_name, "host": host}
+        for name, value in (words | texts).items():
+            object.__setattr__(self, name, value)
 
     def matches(self, acl: Acl) -> bool:
         """Tell whether an ACL is meant."""
@@ -191,12 +213,15 @@ class AclFilter:
         )
 
 
-_WORDS: dict[str, type[IntEnum]] = {
-    "operation": AclOperation,
-    "resource_type": ResourceType,
-    "pattern_type": PatternType,
-    "permission": AclPermission,
-}
+def _words(
+    operation: object, resource_type: object, pattern_type: object, permission: object
+) -> dict[str, Any]:
+    return {
+        "operation": word_of(AclOperation, operation),
+        "resource_type": word_of(ResourceType, resource_type),
+        "pattern_type": word_of(PatternType, pattern_type),
+        "permission": word_of(AclPermission, permission),
+    }
 
 
 def word_of(kind: type[_Word], word: object) -> _Word:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 from logstore.errors import (
     KAFKA_CODES,
     IllegalStateError,
+    LogStoreError,
     MessageError,
 )
 from logstore.messages import Buffer, Message
@@ -30,6 +31,7 @@ from logstore.messages.types import (
 from logstore.wire.faulty import CUT, Subject, call_of, merged, refusal_of, without
 from logstore.wire.frames import LENGTH, Head, NotServed, parse_body, parse_head, response_frame
 from logstore.wire.registry import Handler, Where
+from logstore.wire.security import answer_token
 
 if TYPE_CHECKING:
     from logstore.wire.session import Session
@@ -197,6 +199,14 @@ class Connection(asyncio.Protocol):
     async def _answer(self, frame: Buffer) -> None:
         session = self._session
         service = session.service
+        if session.takes_tokens:
+            try:
+                token = answer_token(bytes(frame), session)
+            except LogStoreError as error:
+                # Without a header there is no place for an error: the connection ends.
+                raise NotServed(str(error)) from error
+            self._send([LENGTH.pack(len(token)), token])
+            return
         try:
             head = parse_head(frame)
         except MessageError as error:

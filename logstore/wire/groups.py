@@ -1,1 +1,543 @@
-"""The APIs of consumer groups: coordinators, members, offsets, administration."""
+"""The APIs of consumer groups: their members, their offsets, and who looks after them.
+
+Whoever has to wait for others, in a join or a sync, is a future of the loop that the coordinator's
+callback ends. Source: Kafka's KafkaApis and GroupCoordinator, 3.9.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from logstore.errors import KAFKA_CODES, KafkaStorageError, LogStoreError
+from logstore.groups.offsets import NO_LEADER_EPOCH, OffsetAndMetadata
+from logstore.groups.requests import (
+    FetchedOffset,
+    JoinRequest,
+    JoinResult,
+    LeavingMember,
+    SyncRequest,
+    SyncResult,
+)
+from logstore.messages.types import (
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    ListGroupsRequest,
+    ListGroupsResponse,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+from logstore.types import BROKER_ID, NO_OFFSET, TopicPartition
+from logstore.wire.registry import handles
+
+if TYPE_CHECKING:
+    from logstore.wire.service import Service
+    from logstore.wire.session import Session
+
+R = TypeVar("R")
+
+NOT_ALLOWED = "GROUP_AUTHORIZATION_FAILED"
+
+
+def code_of(error: str | None) -> int:
+    """Return the number of an error by its name; 0 for none."""
+    return KAFKA_CODES["NONE" if error is None else error]
+
+
+async def _told(service: Service, ask: Callable[[Callable[[R], object]], object]) -> R:
+    """Return what a coordinator says to its callback, which any thread may call."""
+    future: asyncio.Future[R] = service.loops.loop.create_future()
+
+    def end(result: R) -> None:
+        if not future.done():  # the client may have gone
+            future.set_result(result)
+
+    await service.run(partial(ask, lambda result: service.loops.wake(partial(end, result))))
+    return await future
+
+
+# -- who looks after a group, or a transactional id ------------------------------------------------
+
+_KEY_TYPES = {
+    0: ("group", NOT_ALLOWED),
+    1: ("transactional_id", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"),
+}
+_BATCHED_FROM = 4
+
+
+@handles("FindCoordinator")
+def find_coordinator(request: FindCoordinatorRequest, session: Session) -> FindCoordinatorResponse:
+    """Tell where the coordinator is: always here."""
+    if session.version < _BATCHED_FROM:
+        error = _coordinator_error(request.key, request.key_type, session)
+        node_id, host, port = _node(session, error)
+        return FindCoordinatorResponse(
+            error_code=code_of(error),
+            error_message=error or "NONE",
+            node_id=node_id,
+            host=host,
+            port=port,
+        )
+    coordinators = []
+    for key in request.coordinator_keys:
+        error = _coordinator_error(key, request.key_type, session)
+        node_id, host, port = _node(session, error)
+        coordinators.append(
+            FindCoordinatorResponse.Coordinator(
+                key=key, error_code=code_of(error), node_id=node_id, host=host, port=port
+            )
+        )
+    return FindCoordinatorResponse(coordinators=coordinators)
+
+
+def _coordinator_error(key: str, key_type: int, session: Session) -> str | None:
+    if key_type not in _KEY_TYPES:
+        return "INVALID_REQUEST"
+    resource_type, refusal = _KEY_TYPES[key_type]
+    if not session.allows("describe", resource_type, key):
+        return refusal
+    if resource_type == "group":
+        try:
+            session.service.groups.ensure_stored()
+        except LogStoreError:
+            return "COORDINATOR_NOT_AVAILABLE"
+    return None
+
+
+def _node(session: Session, error: str | None) -> tuple[int, str, int]:
+    return (BROKER_ID, *session.address) if error is None else (-1, "", -1)
+
+
+# -- members ---------------------------------------------------------------------------------------
+
+_NAMED_PROTOCOL_FROM = 7
+_REQUIRES_MEMBER_ID_FROM = 4
+_SKIPS_ASSIGNMENT_FROM = 9
+_TELLS_PROTOCOL_FROM = 5
+
+
+@handles("JoinGroup")
+async def join_group(request: JoinGroupRequest, session: Session) -> JoinGroupResponse:
+    """Take a member into its group; answered when all of its members have joined."""
+    if not session.allows("read", "group", request.group_id):
+        return _joined(JoinResult("", NOT_ALLOWED), session.version)
+    asked = JoinRequest(
+        request.group_id,
+        request.protocol_type,
+        tuple((each.name, bytes(each.metadata)) for each in request.protocols),
+        request.session_timeout_ms,
+        # Version 0 does not tell it.
+        request.rebalance_timeout_ms if session.version else request.session_timeout_ms,
+        request.member_id,
+        request.group_instance_id,
+        session.client_id or "",
+        f"/{session.client_host}",
+        requires_member_id=session.version >= _REQUIRES_MEMBER_ID_FROM,
+        can_skip_assignment=session.version >= _SKIPS_ASSIGNMENT_FROM,
+    )
+    service = session.service
+    try:
+        result = await _told(service, partial(service.groups.join, asked))
+    except LogStoreError as error:
+        result = JoinResult(request.member_id, error.kafka_error)
+    return _joined(result, session.version)
+
+
+def _joined(result: JoinResult, version: int) -> JoinGroupResponse:
+    may_be_null = version >= _NAMED_PROTOCOL_FROM
+    return JoinGroupResponse(
+        error_code=code_of(result.error),
+        generation_id=result.generation_id,
+        protocol_type=result.protocol_type,
+        protocol_name=result.protocol_name if may_be_null else result.protocol_name or "",
+        leader=result.leader,
+        skip_assignment=result.skip_assignment,
+        member_id=result.member_id,
+        members=[
+            JoinGroupResponse.JoinGroupResponseMember(
+                member_id=each.member_id,
+                group_instance_id=each.group_instance_id,
+                metadata=each.metadata,
+            )
+            for each in result.members
+        ],
+    )
+
+
+@handles("SyncGroup")
+async def sync_group(request: SyncGroupRequest, session: Session) -> SyncGroupResponse:
+    """Give a member its assignment; answered when the leader has brought that of all."""
+    service = session.service
+    must_tell = session.version >= _TELLS_PROTOCOL_FROM
+    if not session.allows("read", "group", request.group_id):
+        result = SyncResult(NOT_ALLOWED)
+    elif must_tell and (request.protocol_type is None or request.protocol_name is None):
+        result = SyncResult("INCONSISTENT_GROUP_PROTOCOL")
+    else:
+        asked = SyncRequest(
+            request.group_id,
+            request.generation_id,
+            request.member_id,
+            request.group_instance_id,
+            request.protocol_type,
+            request.protocol_name,
+            {each.member_id: bytes(each.assignment) for each in request.assignments},
+        )
+        try:
+            result = await _told(service, partial(service.groups.sync, asked))
+        except LogStoreError as error:
+            result = SyncResult(error.kafka_error)
+    return SyncGroupResponse(
+        error_code=code_of(result.error),
+        protocol_type=result.protocol_type,
+        protocol_name=result.protocol_name,
+        assignment=result.assignment,
+    )
+
+
+@handles("Heartbeat")
+def heartbeat(request: HeartbeatRequest, session: Session) -> HeartbeatResponse:
+    """Note that a member lives, and tell it what to do."""
+    error: str | None = NOT_ALLOWED
+    if session.allows("read", "group", request.group_id):
+        error = session.service.groups.heartbeat(
+            request.group_id, request.generation_id, request.member_id, request.group_instance_id
+        )
+    return HeartbeatResponse(error_code=code_of(error))
+
+
+_MEMBERS_FROM = 3
+
+
+@handles("LeaveGroup")
+def leave_group(request: LeaveGroupRequest, session: Session) -> LeaveGroupResponse:
+    """Take members out of their group."""
+    if not session.allows("read", "group", request.group_id):
+        return LeaveGroupResponse(error_code=code_of(NOT_ALLOWED))
+    groups = session.service.groups
+    if session.version < _MEMBERS_FROM:
+        left = groups.leave(request.group_id, [LeavingMember(request.member_id)])
+        error = left.error or (left.members[0].error if left.members else None)
+        return LeaveGroupResponse(error_code=code_of(error))
+    left = groups.leave(
+        request.group_id,
+        [LeavingMember(each.member_id, each.group_instance_id) for each in request.members],
+    )
+    return LeaveGroupResponse(
+        error_code=code_of(left.error),
+        members=[
+            LeaveGroupResponse.MemberResponse(
+                member_id=each.member_id,
+                group_instance_id=each.group_instance_id,
+                error_code=code_of(each.error),
+            )
+            for each in left.members
+        ],
+    )
+
+
+# -- offsets ---------------------------------------------------------------------------------------
+
+
+def allowed_offsets(
+    topics: Iterable[Any], session: Session, errors: dict[TopicPartition, str | None]
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Return the offsets of a request that may be committed; why others may not goes to `errors`.
+
+    Parameters
+    ----------
+    topics : iterable
+        Those of an OffsetCommit or TxnOffsetCommit request.
+    """
+    offsets = {}
+    for topic in topics:
+        may_read = session.allows("read", "topic", topic.name)
+        for partition in topic.partitions:
+            tp = TopicPartition(topic.name, partition.partition_index)
+            if not may_read:
+                errors[tp] = "TOPIC_AUTHORIZATION_FAILED"
+            elif not exists(session.service, tp):
+                errors[tp] = "UNKNOWN_TOPIC_OR_PARTITION"
+            else:
+                offsets[tp] = OffsetAndMetadata(
+                    partition.committed_offset,
+                    partition.committed_metadata or "",
+                    partition.committed_leader_epoch,
+                )
+    return offsets
+
+
+def exists(service: Service, topic_partition: TopicPartition) -> bool:
+    """Tell whether there is such a partition."""
+    try:
+        topic = service.manager.catalog.topic(topic_partition.topic)
+    except LogStoreError:
+        return False
+    return topic_partition.partition in topic.partitions
+
+
+def partitions_of(topics: Iterable[Any]) -> Iterator[TopicPartition]:
+    """Yield the partitions of the topics of a request that commits offsets."""
+    for topic in topics:
+        for partition in topic.partitions:
+            yield TopicPartition(topic.name, partition.partition_index)
+
+
+@handles("OffsetCommit")
+def offset_commit(request: OffsetCommitRequest, session: Session) -> OffsetCommitResponse:
+    """Commit offsets of a group."""
+    errors: dict[TopicPartition, str | None] = {}
+    if session.allows("read", "group", request.group_id):
+        offsets = allowed_offsets(request.topics, session, errors)
+        if offsets:
+            errors |= session.service.groups.commit(
+                request.group_id,
+                offsets,
+                request.generation_id_or_member_epoch,
+                request.member_id,
+                request.group_instance_id,
+            )
+    else:
+        errors = dict.fromkeys(partitions_of(request.topics), NOT_ALLOWED)
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponse.OffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetCommitResponse.OffsetCommitResponsePartition(
+                        partition_index=each.partition_index,
+                        error_code=code_of(
+                            errors[TopicPartition(topic.name, each.partition_index)]
+                        ),
+                    )
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+_GROUPS_FROM = 8
+_TOP_LEVEL_ERROR_FROM = 2
+
+
+@handles("OffsetFetch")
+def offset_fetch(request: OffsetFetchRequest, session: Session) -> OffsetFetchResponse:
+    """Tell the offsets that groups have committed."""
+    stable = request.require_stable
+    if session.version >= _GROUPS_FROM:
+        told = OffsetFetchResponse.OffsetFetchResponseTopics
+        of_partition = OffsetFetchResponse.OffsetFetchResponsePartitions
+        groups = []
+        for group in request.groups:
+            found, error = _fetched(group.group_id, group.topics, session, require_stable=stable)
+            groups.append(
+                OffsetFetchResponse.OffsetFetchResponseGroup(
+                    group_id=group.group_id,
+                    topics=_by_topic(found, told, of_partition),
+                    error_code=code_of(error),
+                )
+            )
+        return OffsetFetchResponse(groups=groups)
+    found, error = _fetched(request.group_id, request.topics, session, require_stable=stable)
+    if error is not None and session.version < _TOP_LEVEL_ERROR_FROM:
+        refused = FetchedOffset(None, error)
+        asked = [
+            TopicPartition(topic.name, index)
+            for topic in request.topics or ()
+            for index in topic.partition_indexes
+        ]
+        found, error = dict.fromkeys(asked, refused), None
+    topics = _by_topic(
+        found,
+        OffsetFetchResponse.OffsetFetchResponseTopic,
+        OffsetFetchResponse.OffsetFetchResponsePartition,
+    )
+    return OffsetFetchResponse(topics=topics, error_code=code_of(error))
+
+
+def _fetched(
+    group_id: str, topics: Iterable[Any] | None, session: Session, *, require_stable: bool
+) -> tuple[dict[TopicPartition, FetchedOffset], str | None]:
+    """Return the offsets of a group, without topics of all that may be seen; or why not."""
+    if not session.allows("describe", "group", group_id):
+        return {}, NOT_ALLOWED
+    groups = session.service.groups
+    refused = FetchedOffset(None, "TOPIC_AUTHORIZATION_FAILED")
+    try:
+        if topics is None:
+            every = groups.fetch(group_id, require_stable=require_stable)
+            visible = {
+                topic
+                for topic in {tp.topic for tp in every}
+                if session.allows("describe", "topic", topic)
+            }
+            return {tp: each for tp, each in every.items() if tp.topic in visible}, None
+        asked = {}
+        for topic in topics:
+            may_see = session.allows("describe", "topic", topic.name)
+            for index in topic.partition_indexes:
+                asked[TopicPartition(topic.name, index)] = may_see
+        wanted = [tp for tp, may_see in asked.items() if may_see]
+        found = groups.fetch(group_id, wanted, require_stable=require_stable)
+    except LogStoreError as error:
+        is_lost = isinstance(error, KafkaStorageError)
+        return {}, "NOT_COORDINATOR" if is_lost else error.kafka_error
+    return {tp: found.get(tp, refused) for tp in asked}, None
+
+
+def _by_topic(
+    found: dict[TopicPartition, FetchedOffset], of_topic: type[Any], of_partition: type[Any]
+) -> list[Any]:
+    topics: dict[str, list[Any]] = {}
+    for tp, (committed, error) in found.items():
+        offset, metadata, epoch = committed or (NO_OFFSET, "", NO_LEADER_EPOCH)
+        topics.setdefault(tp.topic, []).append(
+            of_partition(
+                partition_index=tp.partition,
+                committed_offset=offset,
+                committed_leader_epoch=epoch,
+                metadata=metadata,
+                error_code=code_of(error),
+            )
+        )
+    return [of_topic(name=name, partitions=each) for name, each in topics.items()]
+
+
+@handles("OffsetDelete")
+def offset_delete(request: OffsetDeleteRequest, session: Session) -> OffsetDeleteResponse:
+    """Delete offsets of a group."""
+    group_id = request.group_id
+    if not session.allows("delete", "group", group_id):
+        return OffsetDeleteResponse(error_code=code_of(NOT_ALLOWED))
+    errors: dict[TopicPartition, str | None] = {}
+    wanted = []
+    for topic in request.topics:
+        may_read = session.allows("read", "topic", topic.name)
+        for partition in topic.partitions:
+            tp = TopicPartition(topic.name, partition.partition_index)
+            if not may_read:
+                errors[tp] = "TOPIC_AUTHORIZATION_FAILED"
+            else:
+                wanted.append(tp)
+    deleted = session.service.groups.delete_offsets(group_id, wanted)
+    if deleted.error is not None:
+        return OffsetDeleteResponse(error_code=code_of(deleted.error))
+    errors |= deleted.partitions
+    return OffsetDeleteResponse(
+        topics=[
+            OffsetDeleteResponse.OffsetDeleteResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetDeleteResponse.OffsetDeleteResponsePartition(
+                        partition_index=each.partition_index,
+                        error_code=code_of(
+                            errors[TopicPartition(topic.name, each.partition_index)]
+                        ),
+                    )
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+# -- administration --------------------------------------------------------------------------------
+
+
+@handles("DescribeGroups")
+def describe_groups(request: DescribeGroupsRequest, session: Session) -> DescribeGroupsResponse:
+    """Tell what there is to know of groups."""
+    groups = [_described(group_id, session) for group_id in request.groups]
+    if request.include_authorized_operations:
+        for each in groups:
+            if each.error_code == 0:
+                each.authorized_operations = session.operations_on("group", each.group_id)
+    return DescribeGroupsResponse(groups=groups)
+
+
+def _described(group_id: str, session: Session) -> DescribeGroupsResponse.DescribedGroup:
+    if not session.allows("describe", "group", group_id):
+        return DescribeGroupsResponse.DescribedGroup(
+            group_id=group_id, error_code=code_of(NOT_ALLOWED)
+        )
+    found = session.service.groups.describe(group_id)
+    if found.error is not None:
+        return DescribeGroupsResponse.DescribedGroup(
+            group_id=group_id, error_code=code_of(found.error)
+        )
+    return DescribeGroupsResponse.DescribedGroup(
+        group_id=group_id,
+        group_state=found.state,
+        protocol_type=found.protocol_type,
+        protocol_data=found.protocol,
+        members=[
+            DescribeGroupsResponse.DescribedGroupMember(
+                member_id=each.member_id,
+                group_instance_id=each.group_instance_id,
+                client_id=each.client_id,
+                client_host=each.client_host,
+                member_metadata=each.metadata,
+                member_assignment=each.assignment,
+            )
+            for each in found.members
+        ],
+    )
+
+
+@handles("ListGroups")
+def list_groups(request: ListGroupsRequest, session: Session) -> ListGroupsResponse:
+    """Tell which groups there are, as far as they may be seen."""
+    try:
+        found = session.service.groups.list_groups(request.states_filter)
+    except LogStoreError:
+        return ListGroupsResponse(error_code=code_of("COORDINATOR_NOT_AVAILABLE"))
+    sees_all = session.allows("describe", "cluster")
+    return ListGroupsResponse(
+        groups=[
+            ListGroupsResponse.ListedGroup(
+                group_id=each.group_id,
+                protocol_type=each.protocol_type,
+                group_state=each.state,
+                group_type=each.group_type,
+            )
+            for each in found
+            if sees_all or session.allows("describe", "group", each.group_id)
+        ]
+    )
+
+
+@handles("DeleteGroups")
+def delete_groups(request: DeleteGroupsRequest, session: Session) -> DeleteGroupsResponse:
+    """Delete groups that have no members."""
+    names = list(dict.fromkeys(request.groups_names))
+    allowed = [name for name in names if session.allows("delete", "group", name)]
+    errors = session.service.groups.delete(allowed)
+    return DeleteGroupsResponse(
+        results=[
+            DeleteGroupsResponse.DeletableGroupResult(
+                group_id=name, error_code=code_of(errors.get(name, NOT_ALLOWED))
+            )
+            for name in names
+        ]
+    )

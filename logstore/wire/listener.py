@@ -9,11 +9,15 @@ import ssl
 from collections import deque
 from collections.abc import Callable, Mapping
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, NamedTuple, Self, cast
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import TYPE_CHECKING, Literal, NamedTuple, Self, cast
 
 from logstore.errors import InvalidConfigurationError
 from logstore.runtime.lifetime import lasting
 from logstore.runtime.loops import LoopThread
+from logstore.security.sasl import Credentials, checked_credentials
+from logstore.security.tls import generate_tls
 from logstore.wire.connection import Connection
 from logstore.wire.faulty import CUT
 from logstore.wire.limits import Limits
@@ -29,10 +33,10 @@ if TYPE_CHECKING:
     from logstore.manager.manager import LogManager
     from logstore.messages import Message
     from logstore.runtime import Runtime
+    from logstore.security.authorizer import Authorizer
     from logstore.transactions.coordinator import TransactionCoordinator
     from logstore.types import TopicPartition
     from logstore.wire.frames import Head
-    from logstore.wire.service import Authorizer
 
 logger = logging.getLogger(__name__)
 
@@ -74,10 +78,10 @@ class Listener:
         To bind to.
     port : int
         0 lets the system choose.
-    users : mapping of str to str, optional
-        Passwords by user name: clients must authenticate themselves by SASL.
-    tls : ssl.SSLContext, optional
-        Of a server.
+    sasl : Credentials, or mapping of str to str, optional
+        Users and passwords: clients must authenticate themselves by SASL.
+    tls : ssl.SSLContext or "generate", optional
+        Of a server; or have a certificate made, whose authority stands in the file `ca_path`.
     authorizer : Authorizer, optional
         By default everybody may do everything.
     auto_create : bool
@@ -105,8 +109,8 @@ class Listener:
         *,
         host: str = "127.0.0.1",
         port: int = 0,
-        users: Mapping[str, str] | None = None,
-        tls: ssl.SSLContext | None = None,
+        sasl: Credentials | Mapping[str, str] | None = None,
+        tls: ssl.SSLContext | Literal["generate"] | None = None,
         authorizer: Authorizer | None = None,
         auto_create: bool = True,
         restamp: bool = False,
@@ -114,15 +118,21 @@ class Listener:
         versions: Mapping[str, Versions] | None = None,
         works_in_memory: bool = False,
     ) -> None:
+        # What can be refused comes before anything is opened.
+        credentials = None if sasl is None else checked_credentials(sasl)
+        ca_pem: bytes | None = None
+        if tls == "generate":
+            tls, ca_pem = generate_tls(host)
+        self._tls = tls
         opened = _opened_socket(host, port)
         self._host, self._port = host, opened.getsockname()[1]
-        if not _is_loopback(opened.getsockname()[0]) and users is None:
+        if not _is_loopback(opened.getsockname()[0]) and sasl is None:
             logger.warning(
                 "the broker listens on %s without authentication: everybody who can reach this"
                 " machine may read, write and delete its topics",
                 self.bootstrap,
             )
-        self._tls = tls
+        self._ca_path = None if ca_pem is None else _written(ca_pem)
         self._connections: set[Connection] = set()
         self._requests: deque[ReceivedRequest] = deque()
         self._requests_bytes = 0
@@ -138,7 +148,7 @@ class Listener:
             limits or Limits(),
             versions=SERVED if versions is None else versions,
             authorizer=authorizer,
-            users=users,
+            sasl=credentials,
             auto_create=auto_create,
             restamp=restamp,
             works_in_memory=works_in_memory,
@@ -168,6 +178,15 @@ class Listener:
     def port(self) -> int:
         """The port it is bound to."""
         return cast("int", self._port)
+
+    @property
+    @lasting
+    def ca_path(self) -> str | None:
+        """The file of the authority that clients are to trust, until the listener closes.
+
+        None unless the certificate was generated.
+        """
+        return self._ca_path
 
     @property
     @lasting
@@ -250,6 +269,8 @@ class Listener:
         self._is_closed = True
         if self._loops.is_usable:
             self._loops.call(self._end())
+            if self._ca_path is not None:
+                Path(self._ca_path).unlink(missing_ok=True)
         self._loops.stop()
 
     # -- in the loop ---------------------------------------------------------------------
@@ -342,6 +363,13 @@ def _opened_socket(host: str, port: int) -> socket.socket:
     except (OSError, OverflowError, UnicodeError) as error:
         raise InvalidConfigurationError(f"cannot listen on {host}:{port}: {error}") from error
     return opened
+
+
+def _written(pem: bytes) -> str:
+    """Return the path of a file with a certificate, for clients, which know nothing but files."""
+    with NamedTemporaryFile(prefix="logstore-ca-", suffix=".pem", delete=False) as file:
+        file.write(pem)
+    return file.name
 
 
 def _is_loopback(address: str) -> bool:

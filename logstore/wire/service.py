@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from logstore.errors import UnknownTopicOrPartitionError
 from logstore.faults.rules import Faults
 from logstore.runtime import SystemClock
+from logstore.security.sasl import Credentials, checked_credentials
 from logstore.wire.faulty import kinds_of
 from logstore.wire.registry import Handler, handlers
 from logstore.wire.versions import SERVED, Versions
@@ -23,29 +24,11 @@ if TYPE_CHECKING:
     from logstore.manager.manager import LogManager
     from logstore.runtime import Runtime
     from logstore.runtime.loops import LoopThread
+    from logstore.security.authorizer import Authorizer
     from logstore.transactions.coordinator import TransactionCoordinator
     from logstore.wire.limits import Limits
 
 T = TypeVar("T")
-
-
-class Decision(Protocol):
-    """Answer of an authorizer."""
-
-    @property
-    def allowed(self) -> bool:
-        """Whether it may be done."""
-        ...
-
-
-class Authorizer(Protocol):
-    """Decides who may do what; `logstore.security` has Kafka's."""
-
-    def authorize(
-        self, principal: str, host: str, operation: str, resource_type: str, resource_name: str
-    ) -> Decision:
-        """Decide about one operation to one resource, both in Kafka's words."""
-        ...
 
 
 class Service:
@@ -66,8 +49,10 @@ class Service:
         By API name: those served.
     authorizer : Authorizer or None
         None allows everything.
-    users : mapping of str to str, or None
-        Passwords by user name; None if nobody has to authenticate himself.
+    credentials : Credentials
+        Users and their passwords.
+    authenticates : bool
+        Whether clients have to show who they are.
     auto_create : bool
         Whether Metadata requests create the topics that they ask for.
     restamp : bool
@@ -90,7 +75,7 @@ class Service:
         *,
         versions: Mapping[str, Versions] = SERVED,
         authorizer: Authorizer | None = None,
-        users: Mapping[str, str] | None = None,
+        sasl: Credentials | Mapping[str, str] | None = None,
         auto_create: bool = True,
         restamp: bool = False,
         works_in_memory: bool = False,
@@ -104,7 +89,8 @@ class Service:
         self.limits = limits
         self.versions = versions
         self.authorizer = authorizer
-        self.users = users
+        self.credentials = checked_credentials({} if sasl is None else sasl)
+        self.authenticates = sasl is not None
         self.auto_create = auto_create
         self.restamp = restamp
         self.works_in_memory = works_in_memory

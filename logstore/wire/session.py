@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from logstore.security.acls import ANONYMOUS, CLUSTER_NAME, AclOperation, ResourceType, word_of
 
 if TYPE_CHECKING:
+    from logstore.security.sasl import SaslServer
     from logstore.wire.service import Service
-
-ANONYMOUS = "User:ANONYMOUS"
-
-OPERATIONS = {
-    "read": 3,
-    "write": 4,
-    "create": 5,
-    "delete": 6,
-    "alter": 7,
-    "describe": 8,
-    "cluster_action": 9,
-    "describe_configs": 10,
-    "alter_configs": 11,
-    "idempotent_write": 12,
-}
-"""Operations by Kafka's words, with their numbers in the protocol."""
 
 _OF_RESOURCES = {
     "topic": (
@@ -47,9 +34,6 @@ _OF_RESOURCES = {
 }
 """Operations that there are on each type of resource (AclEntry.supportedOperations)."""
 
-CLUSTER_NAME = "kafka-cluster"
-"""The name of the only resource of type cluster."""
-
 
 class Session:
     """One connection, from its beginning to its end; requests of it are answered one by one.
@@ -70,8 +54,10 @@ class Session:
         Whom the client has shown to be.
     is_authenticated : bool
         Whether it has, or need not.
-    sasl : object
-        The state of an authentication that is under way; `logstore.wire.security` has its own.
+    sasl : SaslServer or None
+        An authentication that is under way.
+    takes_tokens : bool
+        Whether frames are messages of SASL without a header, as after SaslHandshake version 0.
     is_encrypted : bool
         Whether the connection is TLS.
     ends : bool
@@ -92,8 +78,9 @@ class Session:
         self.client_id: str | None = None
         self.version = 0
         self.principal = ANONYMOUS
-        self.is_authenticated = service.users is None
-        self.sasl: Any = None
+        self.is_authenticated = not service.authenticates
+        self.sasl: SaslServer | None = None
+        self.takes_tokens = False
         self.is_encrypted = is_encrypted
         self.ends = False
 
@@ -107,10 +94,23 @@ class Session:
         )
         return decision.allowed
 
+    def allows_any(self, operation: str, resource_type: str) -> bool:
+        """Tell whether there can be a resource of a type that it may be done to."""
+        authorizer = self.service.authorizer
+        if authorizer is None:
+            return True
+        decision = authorizer.authorize_by_resource_type(
+            self.principal,
+            self.client_host,
+            word_of(AclOperation, operation),
+            word_of(ResourceType, resource_type),
+        )
+        return decision.allowed
+
     def operations_on(self, resource_type: str, name: str = CLUSTER_NAME) -> int:
         """Return what the principal may do to something, as the bits of the protocol."""
         return sum(
-            1 << OPERATIONS[operation]
+            1 << AclOperation[operation.upper()]
             for operation in _OF_RESOURCES[resource_type]
             if self.allows(operation, resource_type, name)
         )

@@ -1,1 +1,377 @@
-"""The APIs of producers' ids and transactions."""
+"""The APIs of producers: their ids, their transactions, and what administrators see of both.
+
+Source: Kafka's KafkaApis and TransactionCoordinator, 3.9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from logstore.errors import (
+    KafkaStorageError,
+    LogStoreError,
+    MessageSizeTooLargeError,
+    OffsetMetadataTooLargeError,
+    ProducerFencedError,
+    RecordListTooLargeError,
+    UnknownTopicOrPartitionError,
+)
+from logstore.groups.offsets import ConsumerGroupMetadata
+from logstore.messages.types import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    EndTxnRequest,
+    EndTxnResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+)
+from logstore.names import INTERNAL_COMPACTED_TOPICS
+from logstore.transactions.state import ProducerIdAndEpoch, TransactionMetadata, TransactionState
+from logstore.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
+from logstore.wire.groups import NOT_ALLOWED as GROUP_NOT_ALLOWED
+from logstore.wire.groups import allowed_offsets, code_of, exists, partitions_of
+from logstore.wire.registry import handles
+
+if TYPE_CHECKING:
+    from logstore.wire.session import Session
+
+NOT_ALLOWED = "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
+TOPIC_NOT_ALLOWED = "TOPIC_AUTHORIZATION_FAILED"
+
+NOBODY = ProducerIdAndEpoch(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+
+
+def _error_of(call: Callable[[], object], session: Session, fenced_from: int) -> str | None:
+    """Return the error that a call of the coordinator ends with, None if it does not.
+
+    Parameters
+    ----------
+    fenced_from : int
+        The first version whose clients know PRODUCER_FENCED; others hear INVALID_PRODUCER_EPOCH.
+    """
+    try:
+        call()
+    except ProducerFencedError as error:
+        return error.kafka_error if session.version >= fenced_from else "INVALID_PRODUCER_EPOCH"
+    except KafkaStorageError:
+        return "COORDINATOR_NOT_AVAILABLE"  # and the client tries again
+    except LogStoreError as error:
+        return error.kafka_error
+    return None
+
+
+# -- producers -------------------------------------------------------------------------------------
+
+_INIT_FENCED_FROM = 4
+
+
+@handles("InitProducerId")
+def init_producer_id(request: InitProducerIdRequest, session: Session) -> InitProducerIdResponse:
+    """Give a producer its id, or make it the only one of its transactional id."""
+    given: list[ProducerIdAndEpoch] = []
+    error = _init_refusal(request, session) or _error_of(
+        lambda: given.append(_given(request, session)), session, _INIT_FENCED_FROM
+    )
+    producer_id, epoch = given[0] if given else NOBODY
+    return InitProducerIdResponse(
+        error_code=code_of(error), producer_id=producer_id, producer_epoch=epoch
+    )
+
+
+def _init_refusal(request: InitProducerIdRequest, session: Session) -> str | None:
+    if request.transactional_id is not None:
+        if not session.allows("write", "transactional_id", request.transactional_id):
+            return NOT_ALLOWED
+    elif not (
+        session.allows("idempotent_write", "cluster") or session.allows_any("write", "topic")
+    ):
+        return "CLUSTER_AUTHORIZATION_FAILED"
+    is_half = (request.producer_id == NO_PRODUCER_ID) != (
+        request.producer_epoch == NO_PRODUCER_EPOCH
+    )
+    return "INVALID_REQUEST" if is_half or request.transactional_id == "" else None
+
+
+def _given(request: InitProducerIdRequest, session: Session) -> ProducerIdAndEpoch:
+    coordinator = session.service.transactions
+    if request.transactional_id is None:
+        return ProducerIdAndEpoch(coordinator.new_producer_id(), 0)
+    known = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
+    return coordinator.init_producer_id(
+        request.transactional_id,
+        request.transaction_timeout_ms,
+        expected=None if known == NOBODY else known,
+    )
+
+
+# -- transactions ----------------------------------------------------------------------------------
+
+_FENCED_FROM = 2
+
+
+@handles("AddPartitionsToTxn")
+def add_partitions_to_txn(
+    request: AddPartitionsToTxnRequest, session: Session
+) -> AddPartitionsToTxnResponse:
+    """Take partitions into a transaction; one that cannot be is the end for all."""
+    transactional_id = request.v3_and_below_transactional_id
+    partitions = [
+        TopicPartition(topic.name, number)
+        for topic in request.v3_and_below_topics
+        for number in topic.partitions
+    ]
+    errors: dict[TopicPartition, str | None]
+    if not session.allows("write", "transactional_id", transactional_id):
+        errors = dict.fromkeys(partitions, NOT_ALLOWED)
+    else:
+        errors = _refused_partitions(partitions, session)
+        if any(errors.values()):
+            errors = {tp: error or "OPERATION_NOT_ATTEMPTED" for tp, error in errors.items()}
+        else:
+            producer = ProducerIdAndEpoch(
+                request.v3_and_below_producer_id, request.v3_and_below_producer_epoch
+            )
+            error = _in_transaction(transactional_id, producer, partitions, session)
+            errors = dict.fromkeys(partitions, error)
+    return AddPartitionsToTxnResponse(
+        results_by_topic_v3_and_below=[
+            AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult(
+                name=topic.name,
+                results_by_partition=[
+                    AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult(
+                        partition_index=number,
+                        partition_error_code=code_of(errors[TopicPartition(topic.name, number)]),
+                    )
+                    for number in topic.partitions
+                ],
+            )
+            for topic in request.v3_and_below_topics
+        ]
+    )
+
+
+def _refused_partitions(
+    partitions: list[TopicPartition], session: Session
+) -> dict[TopicPartition, str | None]:
+    errors: dict[TopicPartition, str | None] = {}
+    for tp in partitions:
+        internal = tp.topic in INTERNAL_COMPACTED_TOPICS
+        if internal or not session.allows("write", "topic", tp.topic):
+            errors[tp] = TOPIC_NOT_ALLOWED
+        else:
+            errors[tp] = None if exists(session.service, tp) else "UNKNOWN_TOPIC_OR_PARTITION"
+    return errors
+
+
+def _in_transaction(
+    transactional_id: str,
+    producer: ProducerIdAndEpoch,
+    partitions: list[TopicPartition],
+    session: Session,
+) -> str | None:
+    """Take partitions into a transaction, and return why not."""
+    if not transactional_id:
+        return "INVALID_REQUEST"
+    coordinator = session.service.transactions
+    return _error_of(
+        lambda: coordinator.add_partitions(transactional_id, producer, partitions),
+        session,
+        _FENCED_FROM,
+    )
+
+
+@handles("AddOffsetsToTxn")
+def add_offsets_to_txn(
+    request: AddOffsetsToTxnRequest, session: Session
+) -> AddOffsetsToTxnResponse:
+    """Take the offsets of a group into a transaction."""
+    if not session.allows("write", "transactional_id", request.transactional_id):
+        error: str | None = NOT_ALLOWED
+    elif not session.allows("read", "group", request.group_id):
+        error = GROUP_NOT_ALLOWED
+    else:
+        producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
+        try:
+            partition = session.service.transactions.partition_of_group(request.group_id)
+            error = _in_transaction(request.transactional_id, producer, [partition], session)
+        except LogStoreError:
+            error = "COORDINATOR_NOT_AVAILABLE"
+    return AddOffsetsToTxnResponse(error_code=code_of(error))
+
+
+@handles("TxnOffsetCommit")
+def txn_offset_commit(request: TxnOffsetCommitRequest, session: Session) -> TxnOffsetCommitResponse:
+    """Commit offsets of a group as part of a transaction."""
+    errors: dict[TopicPartition, str | None] = {}
+    if not session.allows("write", "transactional_id", request.transactional_id):
+        errors = dict.fromkeys(partitions_of(request.topics), NOT_ALLOWED)
+    elif not session.allows("read", "group", request.group_id):
+        errors = dict.fromkeys(partitions_of(request.topics), GROUP_NOT_ALLOWED)
+    else:
+        _commit_offsets(request, session, errors)
+    return TxnOffsetCommitResponse(
+        topics=[
+            TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[
+                    TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition(
+                        partition_index=each.partition_index,
+                        error_code=code_of(
+                            errors[TopicPartition(topic.name, each.partition_index)]
+                        ),
+                    )
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _commit_offsets(
+    request: TxnOffsetCommitRequest, session: Session, errors: dict[TopicPartition, str | None]
+) -> None:
+    """Write what may be written, and note the error of each partition."""
+    coordinator = session.service.transactions
+    groups = coordinator.groups
+    offsets = allowed_offsets(request.topics, session, errors)
+    group = ConsumerGroupMetadata(
+        request.group_id,
+        request.generation_id_or_member_epoch,
+        request.member_id,
+        request.group_instance_id,
+    )
+    for tp, offset in list(offsets.items()):
+        try:
+            groups.check_transactional(group, {tp: offset})
+        except (OffsetMetadataTooLargeError, UnknownTopicOrPartitionError) as error:
+            del offsets[tp]
+            errors[tp] = error.kafka_error
+        except LogStoreError as error:  # of the group: all of them
+            errors |= dict.fromkeys(offsets, error.kafka_error)
+            return
+    if not offsets:
+        return
+    producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
+    partition = groups.partition_of(request.group_id)
+    outcome = None
+    try:
+        with coordinator.verified(partition, producer, request.transactional_id):
+            groups.append_transactional(request.group_id, offsets, producer)
+    except (MessageSizeTooLargeError, RecordListTooLargeError):
+        outcome = "INVALID_COMMIT_OFFSET_SIZE"
+    except KafkaStorageError:
+        outcome = "NOT_COORDINATOR"
+    except LogStoreError as error:
+        outcome = error.kafka_error
+    errors |= dict.fromkeys(offsets, outcome)
+
+
+@handles("EndTxn")
+def end_txn(request: EndTxnRequest, session: Session) -> EndTxnResponse:
+    """Commit or abort a transaction."""
+    transactional_id = request.transactional_id
+    if not session.allows("write", "transactional_id", transactional_id):
+        error: str | None = NOT_ALLOWED
+    elif not transactional_id:
+        error = "INVALID_REQUEST"
+    else:
+        coordinator = session.service.transactions
+        producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
+        error = _error_of(
+            lambda: coordinator.end_transaction(
+                transactional_id, producer, commit=request.committed
+            ),
+            session,
+            _FENCED_FROM,
+        )
+    return EndTxnResponse(error_code=code_of(error))
+
+
+# -- administration --------------------------------------------------------------------------------
+
+
+@handles("DescribeTransactions")
+def describe_transactions(
+    request: DescribeTransactionsRequest, session: Session
+) -> DescribeTransactionsResponse:
+    """Tell what there is to know of transactional ids."""
+    known = session.service.transactions.transactions()
+    return DescribeTransactionsResponse(
+        transaction_states=[
+            _described(each, known.get(each), session)
+            for each in dict.fromkeys(request.transactional_ids)
+        ]
+    )
+
+
+def _described(
+    transactional_id: str, metadata: TransactionMetadata | None, session: Session
+) -> DescribeTransactionsResponse.TransactionState:
+    error = None
+    if not session.allows("describe", "transactional_id", transactional_id):
+        error = NOT_ALLOWED
+    elif metadata is None:
+        error = "TRANSACTIONAL_ID_NOT_FOUND"
+    if error is not None or metadata is None:
+        return DescribeTransactionsResponse.TransactionState(
+            transactional_id=transactional_id, error_code=code_of(error)
+        )
+    topics: dict[str, list[int]] = {}
+    if metadata.state is TransactionState.ONGOING or metadata.state.is_prepared:
+        for tp in sorted(metadata.partitions):
+            if session.allows("describe", "topic", tp.topic):
+                topics.setdefault(tp.topic, []).append(tp.partition)
+    return DescribeTransactionsResponse.TransactionState(
+        transactional_id=transactional_id,
+        transaction_state=metadata.state.kafka_name,
+        transaction_timeout_ms=metadata.timeout_ms,
+        transaction_start_time_ms=metadata.start_ms,
+        producer_id=metadata.producer_id,
+        producer_epoch=metadata.producer_epoch,
+        topics=[
+            DescribeTransactionsResponse.TopicData(topic=topic, partitions=numbers)
+            for topic, numbers in topics.items()
+        ],
+    )
+
+
+@handles("ListTransactions")
+def list_transactions(
+    request: ListTransactionsRequest, session: Session
+) -> ListTransactionsResponse:
+    """Tell which transactional ids there are, as far as they may be seen."""
+    states = {each.kafka_name for each in TransactionState}
+    wanted = set(request.state_filters) & states
+    ids = set(request.producer_id_filters)
+    now_ms = session.service.runtime.clock.now_ms()
+
+    def is_wanted(metadata: TransactionMetadata) -> bool:
+        if request.state_filters and metadata.state.kafka_name not in wanted:
+            return False
+        if ids and metadata.producer_id not in ids:
+            return False
+        return request.duration_filter < 0 or now_ms - metadata.start_ms > request.duration_filter
+
+    return ListTransactionsResponse(
+        unknown_state_filters=[each for each in request.state_filters if each not in states],
+        transaction_states=[
+            ListTransactionsResponse.TransactionState(
+                transactional_id=each.transactional_id,
+                producer_id=each.producer_id,
+                transaction_state=each.state.kafka_name,
+            )
+            for each in session.service.transactions.transactions().values()
+            if is_wanted(each)
+            and session.allows("describe", "transactional_id", each.transactional_id)
+        ],
+    )

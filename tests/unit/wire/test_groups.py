@@ -1,0 +1,406 @@
+"""Groups over the wire: who joins, waits, leaves, commits and asks, in old and new versions."""
+
+import pytest
+
+from logstore import Broker, VirtualClock
+from logstore.errors import KAFKA_CODES
+from logstore.messages.types import (
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+    FindCoordinatorRequest,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    ListGroupsRequest,
+    OffsetCommitRequest,
+    OffsetDeleteRequest,
+    OffsetFetchRequest,
+    SyncGroupRequest,
+)
+from logstore.wire.versions import SERVED
+from tests.support.world.wire import Client
+
+CONFIG = {"offsets.topic.num.partitions": 1, "group.min.session.timeout.ms": 50}
+
+
+@pytest.fixture
+def broker():
+    with Broker(clock=VirtualClock(), broker_config=CONFIG) as broker:
+        broker.create_topic("t", 2)
+        yield broker
+
+
+@pytest.fixture
+def listener(broker):
+    with broker.listen() as listener:
+        yield listener
+
+
+@pytest.fixture
+def client(listener):
+    with Client(listener) as client:
+        yield client
+
+
+def versions(api, *also):
+    """Return the first and the last version of an API, and those in which it changed."""
+    served = SERVED[api]
+    return pytest.mark.parametrize("version", sorted({served.first, *also, served.last}))
+
+
+def name_of(code):
+    return next(name for name, each in KAFKA_CODES.items() if each == code)
+
+
+def join(member_id="", **fields):
+    options = {"session_timeout_ms": 30_000, "rebalance_timeout_ms": 30_000} | fields
+    protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"mine")
+    return JoinGroupRequest(
+        group_id="g",
+        protocol_type="consumer",
+        protocols=[protocol],
+        member_id=member_id,
+        **options,
+    )
+
+
+def sync(joined, assignments=(), **fields):
+    given = [
+        SyncGroupRequest.SyncGroupRequestAssignment(member_id=member, assignment=share)
+        for member, share in assignments
+    ]
+    return SyncGroupRequest(
+        group_id="g",
+        generation_id=joined.generation_id,
+        member_id=joined.member_id,
+        assignments=given,
+        **fields,
+    )
+
+
+def member(client, version=9, **fields):
+    """Return the answer of a join that a new member gets, id and all."""
+    first = client.ask(join(**fields), version)
+    if name_of(first.error_code) != "MEMBER_ID_REQUIRED":
+        return first
+    return client.ask(join(first.member_id, **fields), version)
+
+
+def stable(client, **fields):
+    """Return the only member of a stable group."""
+    joined = member(client, **fields)
+    client.ask(sync(joined, [(joined.member_id, b"all")]), 3)
+    return joined
+
+
+# -- the coordinator -------------------------------------------------------------------------
+
+
+@versions("FindCoordinator", 1, 3)
+def test_the_coordinator_is_here(listener, client, version):
+    if version >= 4:
+        asked = FindCoordinatorRequest(coordinator_keys=["g", "h"])
+        found = client.ask(asked, version).coordinators
+        assert [each.key for each in found] == ["g", "h"]
+    else:
+        found = [client.ask(FindCoordinatorRequest(key="g"), version)]
+    for each in found:
+        assert (each.error_code, each.node_id, each.host) == (0, 0, "127.0.0.1")
+        assert each.port == listener.port
+
+
+def test_the_offsets_topic_is_there_once_its_coordinator_is_asked_for(broker, client):
+    client.ask(FindCoordinatorRequest(key="x", key_type=1), 1)
+    assert "__consumer_offsets" not in {topic.name for topic in broker.topics()}
+    client.ask(FindCoordinatorRequest(key="g"), 1)
+    assert "__consumer_offsets" in {topic.name for topic in broker.topics()}
+
+
+def test_an_unknown_kind_of_coordinator(client):
+    answer = client.ask(FindCoordinatorRequest(key="g", key_type=7), 3)
+    assert (name_of(answer.error_code), answer.node_id, answer.port) == ("INVALID_REQUEST", -1, -1)
+
+
+# -- members ---------------------------------------------------------------------------------
+
+
+@versions("JoinGroup", 1, 4, 6, 7)
+def test_a_member_joins_alone(client, version):
+    first = client.ask(join(), version)
+    if version >= 4:
+        assert name_of(first.error_code) == "MEMBER_ID_REQUIRED"
+        first = client.ask(join(first.member_id), version)
+    assert (first.error_code, first.generation_id, first.protocol_name) == (0, 1, "range")
+    assert first.leader == first.member_id
+    assert first.member_id.startswith("test-")
+    assert [(each.member_id, bytes(each.metadata)) for each in first.members] == [
+        (first.member_id, b"mine")
+    ]
+
+
+@versions("SyncGroup", 1, 3)
+def test_a_member_gets_its_assignment(client, version):
+    joined = member(client)
+    names = {"protocol_type": "consumer", "protocol_name": "range"}
+    answer = client.ask(sync(joined, [(joined.member_id, b"all")], **names), version)
+    assert (answer.error_code, bytes(answer.assignment)) == (0, b"all")
+
+
+def test_a_sync_of_version_5_tells_its_protocol(client):
+    joined = member(client)
+    answer = client.ask(sync(joined), 5)
+    assert name_of(answer.error_code) == "INCONSISTENT_GROUP_PROTOCOL"
+
+
+def test_members_wait_for_each_other(listener, client):
+    first = stable(client)
+    with Client(listener, "second") as other:
+        asked = client.ask(
+            HeartbeatRequest(group_id="g", generation_id=1, member_id=first.member_id), 3
+        )
+        assert asked.error_code == 0
+        second_id = other.ask(join(), 9).member_id
+        waiting = join(second_id)
+        other.socket.sendall(other.frame(waiting, 9))
+        beat = HeartbeatRequest(group_id="g", generation_id=1, member_id=first.member_id)
+        client.until(lambda: client.ask(beat, 3).error_code == KAFKA_CODES["REBALANCE_IN_PROGRESS"])
+        again = client.ask(join(first.member_id), 9)
+        second = other.read(waiting, 9)[1]
+        assert again.generation_id == second.generation_id == 2
+        leader, follower = (again, second) if again.members else (second, again)
+        assert {each.member_id for each in leader.members} == {first.member_id, second_id}
+        assert not follower.members
+        # the follower's sync is answered when the leader has brought the assignments
+        speakers = {first.member_id: client, second_id: other}
+        speaker, leading = speakers[follower.member_id], speakers[leader.member_id]
+        waiting = sync(follower)
+        speaker.socket.sendall(speaker.frame(waiting, 3))
+        shares = [(first.member_id, b"one"), (second_id, b"two")]
+        answer = leading.ask(sync(leader, shares), 3)
+        told = {
+            leader.member_id: bytes(answer.assignment),
+            follower.member_id: bytes(speaker.read(waiting, 3)[1].assignment),
+        }
+        assert told == dict(shares)
+
+
+def test_a_client_that_goes_while_it_waits_harms_nobody(listener, client):
+    stable(client)
+    with Client(listener) as other:
+        second_id = other.ask(join(), 9).member_id
+        other.socket.sendall(other.frame(join(second_id), 9))
+    assert client.ask(ListGroupsRequest(), 4).error_code == 0
+
+
+def test_a_silent_member_is_out_in_real_time_on_a_virtual_clock(broker, client):
+    stable(client, session_timeout_ms=50)
+    client.until(lambda: broker.groups.describe("g").state == "Empty")
+
+
+def test_a_jump_of_a_virtual_clock_expels_nobody(broker, client):
+    joined = stable(client)
+    broker.clock.advance(days=3)
+    beat = HeartbeatRequest(group_id="g", generation_id=1, member_id=joined.member_id)
+    assert client.ask(beat, 4).error_code == 0
+
+
+def test_a_static_member_comes_back_without_a_rebalance(client):
+    first = stable(client, group_instance_id="one")
+    again = client.ask(join(group_instance_id="one"), 9)
+    assert (again.error_code, again.generation_id) == (0, 1)
+    assert again.skip_assignment
+    assert again.member_id != first.member_id
+    beat = HeartbeatRequest(
+        group_id="g", generation_id=1, member_id=first.member_id, group_instance_id="one"
+    )
+    assert name_of(client.ask(beat, 3).error_code) == "FENCED_INSTANCE_ID"
+
+
+@versions("Heartbeat")
+def test_a_heartbeat_of_nobody(client, version):
+    answer = client.ask(HeartbeatRequest(group_id="g", member_id="x"), version)
+    assert name_of(answer.error_code) == "UNKNOWN_MEMBER_ID"
+
+
+@versions("LeaveGroup", 2, 3)
+def test_a_member_leaves(broker, client, version):
+    joined = stable(client)
+    identity = LeaveGroupRequest.MemberIdentity
+    if version < 3:
+        asked = LeaveGroupRequest(group_id="g", member_id=joined.member_id)
+    else:
+        members = [identity(member_id=joined.member_id), identity(member_id="x")]
+        asked = LeaveGroupRequest(group_id="g", members=members)
+    answer = client.ask(asked, version)
+    assert answer.error_code == 0
+    if version >= 3:
+        assert [name_of(each.error_code) for each in answer.members] == [
+            "NONE",
+            "UNKNOWN_MEMBER_ID",
+        ]
+    assert broker.groups.describe("g").state == "Empty"
+    if version < 3:
+        answer = client.ask(asked, version)
+        assert name_of(answer.error_code) == "UNKNOWN_MEMBER_ID"
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    (
+        ({"session_timeout_ms": 1}, "INVALID_SESSION_TIMEOUT"),
+        ({"member_id": "x"}, "UNKNOWN_MEMBER_ID"),
+        ({"member_id": "x", "group_instance_id": "one"}, "UNKNOWN_MEMBER_ID"),
+    ),
+)
+@pytest.mark.parametrize("version", (5, 9))
+def test_a_join_that_is_refused(client, fields, error, version):
+    answer = client.ask(join(**fields), version)
+    assert (name_of(answer.error_code), answer.generation_id) == (error, -1)
+
+
+# -- offsets ---------------------------------------------------------------------------------
+
+
+def commit(*rows, **fields):
+    topics = {}
+    for topic, partition, offset, metadata in rows:
+        topics.setdefault(topic, []).append(
+            OffsetCommitRequest.OffsetCommitRequestPartition(
+                partition_index=partition, committed_offset=offset, committed_metadata=metadata
+            )
+        )
+    of_topic = OffsetCommitRequest.OffsetCommitRequestTopic
+    given = [of_topic(name=name, partitions=each) for name, each in topics.items()]
+    return OffsetCommitRequest(group_id="g", topics=given, **fields)
+
+
+def errors_of(answer):
+    return {
+        (topic.name, each.partition_index): name_of(each.error_code)
+        for topic in answer.topics
+        for each in topic.partitions
+    }
+
+
+def fetch(version, topics=("t",), indexes=(0, 1), **fields):
+    if version < 8:
+        of_topic = OffsetFetchRequest.OffsetFetchRequestTopic
+        given = topics and [of_topic(name=t, partition_indexes=list(indexes)) for t in topics]
+        return OffsetFetchRequest(group_id="g", topics=given, **fields)
+    of_topic = OffsetFetchRequest.OffsetFetchRequestTopics
+    given = topics and [of_topic(name=t, partition_indexes=list(indexes)) for t in topics]
+    group = OffsetFetchRequest.OffsetFetchRequestGroup(group_id="g", topics=given)
+    return OffsetFetchRequest(groups=[group], **fields)
+
+
+def fetched(answer, version):
+    """Return what an OffsetFetch tells, and its error."""
+    if version >= 8:
+        (answer,) = answer.groups
+    told = {
+        (topic.name, each.partition_index): (
+            each.committed_offset,
+            each.metadata,
+            name_of(each.error_code),
+        )
+        for topic in answer.topics
+        for each in topic.partitions
+    }
+    return told, name_of(answer.error_code)
+
+
+@versions("OffsetCommit", 5, 7)
+def test_offsets_are_committed(broker, client, version):
+    asked = commit(("t", 0, 5, "méta"), ("t", 1, 6, None), ("t", 2, 7, ""), ("no", 0, 1, ""))
+    assert errors_of(client.ask(asked, version)) == {
+        ("t", 0): "NONE",
+        ("t", 1): "NONE",
+        ("t", 2): "UNKNOWN_TOPIC_OR_PARTITION",
+        ("no", 0): "UNKNOWN_TOPIC_OR_PARTITION",
+    }
+    assert [each.offset for each in broker.groups.committed("g").values()] == [5, 6]
+
+
+@versions("OffsetFetch", 2, 5, 7, 8)
+def test_offsets_are_told(client, version):
+    client.ask(commit(("t", 0, 5, "méta")), 9)
+    told, error = fetched(client.ask(fetch(version), version), version)
+    assert error == "NONE"
+    assert told == {("t", 0): (5, "méta", "NONE"), ("t", 1): (-1, "", "NONE")}
+    if version >= 2:
+        every, _ = fetched(client.ask(fetch(version, topics=None), version), version)
+        assert every == {("t", 0): (5, "méta", "NONE")}
+
+
+def test_a_commit_in_the_name_of_a_member(client):
+    joined = stable(client)
+    asked = {"generation_id_or_member_epoch": 1, "member_id": joined.member_id}
+    assert set(errors_of(client.ask(commit(("t", 0, 5, ""), **asked), 9)).values()) == {"NONE"}
+    asked["generation_id_or_member_epoch"] = 7
+    answer = client.ask(commit(("t", 0, 6, ""), **asked), 9)
+    assert set(errors_of(answer).values()) == {"ILLEGAL_GENERATION"}
+    assert set(errors_of(client.ask(commit(("t", 0, 6, "")), 9)).values()) == {"UNKNOWN_MEMBER_ID"}
+
+
+def test_offsets_are_deleted(broker, client):
+    client.ask(commit(("t", 0, 5, "")), 9)
+    partition = OffsetDeleteRequest.OffsetDeleteRequestPartition
+    topic = OffsetDeleteRequest.OffsetDeleteRequestTopic
+    asked = OffsetDeleteRequest(
+        group_id="g", topics=[topic(name="t", partitions=[partition(partition_index=0)])]
+    )
+    assert errors_of(client.ask(asked, 0)) == {("t", 0): "NONE"}
+    assert broker.groups.committed("g") == {}
+    asked.group_id = "none"
+    answer = client.ask(asked, 0)
+    assert (name_of(answer.error_code), answer.topics) == ("GROUP_ID_NOT_FOUND", [])
+
+
+# -- administration --------------------------------------------------------------------------
+
+
+@versions("DescribeGroups", 3, 4)
+def test_groups_are_described(client, version):
+    joined = stable(client)
+    asked = DescribeGroupsRequest(groups=["g", "none"], include_authorized_operations=version >= 3)
+    group, none = client.ask(asked, version).groups
+    assert (group.error_code, group.group_state, group.protocol_data) == (0, "Stable", "range")
+    assert [
+        (each.member_id, each.client_id, each.client_host, bytes(each.member_assignment))
+        for each in group.members
+    ] == [(joined.member_id, "test", "/127.0.0.1", b"all")]
+    assert (none.error_code, none.group_state, none.members) == (0, "Dead", [])
+    if version >= 3:
+        assert group.authorized_operations > 0
+
+
+@versions("ListGroups", 4)
+def test_groups_are_listed(client, version):
+    stable(client)
+    (group,) = client.ask(ListGroupsRequest(), version).groups
+    assert (group.group_id, group.protocol_type) == ("g", "consumer")
+    if version >= 4:
+        assert client.ask(ListGroupsRequest(states_filter=["Empty"]), version).groups == []
+
+
+@versions("DeleteGroups")
+def test_groups_are_deleted(broker, client, version):
+    client.ask(commit(("t", 0, 5, "")), 9)
+    asked = DeleteGroupsRequest(groups_names=["g", "none", "g"])
+    results = client.ask(asked, version).results
+    told = {each.group_id: name_of(each.error_code) for each in results}
+    assert told == {"g": "NONE", "none": "GROUP_ID_NOT_FOUND"}
+    stable(client)
+    (result,) = client.ask(DeleteGroupsRequest(groups_names=["g"]), version).results
+    assert name_of(result.error_code) == "NON_EMPTY_GROUP"
+
+
+def test_groups_on_a_disk(tmp_path):
+    """Handlers run in other threads there; what a join waits for comes by the loop."""
+    with Broker(tmp_path, broker_config=CONFIG) as broker, broker.listen() as listener:
+        broker.create_topic("t", 2)
+        with Client(listener) as client:
+            stable(client)
+            client.ask(commit(("t", 0, 5, "")), 2)
+    with Broker(tmp_path) as broker:
+        assert broker.groups.describe("g").state == "Stable"

@@ -1,0 +1,348 @@
+"""Producers and transactions over the wire, in old and new versions."""
+
+import pytest
+
+from logstore import Broker, VirtualClock
+from logstore.errors import KAFKA_CODES
+from logstore.messages.types import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    DescribeTransactionsRequest,
+    EndTxnRequest,
+    InitProducerIdRequest,
+    ListTransactionsRequest,
+    ProduceRequest,
+    TxnOffsetCommitRequest,
+)
+from logstore.record.batch import build_batch
+from logstore.record.records import Record
+from logstore.transactions.state import ProducerIdAndEpoch
+from logstore.types import TopicPartition
+from logstore.wire.versions import SERVED
+from tests.support.world.wire import Client
+
+CONFIG = {"offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 1}
+NOBODY = ProducerIdAndEpoch(-1, -1)
+
+
+@pytest.fixture
+def broker():
+    with Broker(clock=VirtualClock(), broker_config=CONFIG) as broker:
+        broker.create_topic("t", 2)
+        yield broker
+
+
+@pytest.fixture
+def client(broker):
+    with broker.listen() as listener, Client(listener) as client:
+        yield client
+
+
+def versions(api, *also):
+    served = SERVED[api]
+    return pytest.mark.parametrize("version", sorted({served.first, *also, served.last}))
+
+
+def name_of(code):
+    return next(name for name, each in KAFKA_CODES.items() if each == code)
+
+
+def init(client, version=4, transactional_id="x", timeout_ms=1000, known=NOBODY):
+    """Return the error, and the producer."""
+    asked = InitProducerIdRequest(
+        transactional_id=transactional_id,
+        transaction_timeout_ms=timeout_ms,
+        producer_id=known.producer_id,
+        producer_epoch=known.producer_epoch,
+    )
+    answer = client.ask(asked, version)
+    found = ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)
+    return name_of(answer.error_code), found
+
+
+def add(client, producer, *partitions, version=3, transactional_id="x"):
+    """Return the error of each partition."""
+    topics = {}
+    for topic, number in partitions:
+        topics.setdefault(topic, []).append(number)
+    of_topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
+    asked = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=transactional_id,
+        v3_and_below_producer_id=producer.producer_id,
+        v3_and_below_producer_epoch=producer.producer_epoch,
+        v3_and_below_topics=[of_topic(name=t, partitions=each) for t, each in topics.items()],
+    )
+    return [
+        name_of(each.partition_error_code)
+        for topic in client.ask(asked, version).results_by_topic_v3_and_below
+        for each in topic.results_by_partition
+    ]
+
+
+def produce(client, producer, partition=0, transactional_id="x", sequence=0):
+    batch = build_batch(
+        [Record(0, 1_704_067_200_000, b"k", b"v")],
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        base_sequence=sequence,
+        is_transactional=True,
+    )
+    data = ProduceRequest.PartitionProduceData(index=partition, records=batch)
+    asked = ProduceRequest(
+        transactional_id=transactional_id,
+        acks=-1,
+        timeout_ms=1000,
+        topic_data=[ProduceRequest.TopicProduceData(name="t", partition_data=[data])],
+    )
+    ((found,),) = [topic.partition_responses for topic in client.ask(asked, 9).responses]
+    return name_of(found.error_code)
+
+
+def end(client, producer, *, commit=True, version=3, transactional_id="x"):
+    asked = EndTxnRequest(
+        transactional_id=transactional_id,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        committed=commit,
+    )
+    return name_of(client.ask(asked, version).error_code)
+
+
+# -- ids -------------------------------------------------------------------------------------
+
+
+@versions("InitProducerId", 2, 3)
+def test_ids_of_idempotent_producers_differ(client, version):
+    told = [init(client, version, transactional_id=None) for _ in range(2)]
+    assert [error for error, _ in told] == ["NONE", "NONE"]
+    (first, epoch), (second, _) = (producer for _, producer in told)
+    assert first != second
+    assert epoch == 0
+
+
+@versions("InitProducerId", 3)
+def test_a_transactional_id_keeps_its_producer_id_and_gets_the_next_epoch(client, version):
+    (_, first), (_, second) = init(client, version), init(client, version)
+    assert second == (first.producer_id, first.producer_epoch + 1)
+
+
+def test_who_asks_for_another_epoch_must_be_the_newest(client):
+    (_, first), (_, second) = init(client), init(client)
+    assert init(client, 4, known=first) == ("PRODUCER_FENCED", NOBODY)
+    assert init(client, 3, known=first) == ("INVALID_PRODUCER_EPOCH", NOBODY)
+    assert init(client, 3, known=second)[0] == "NONE"
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    (
+        ({"transactional_id": ""}, "INVALID_REQUEST"),
+        ({"timeout_ms": 0}, "INVALID_TRANSACTION_TIMEOUT"),
+        ({"timeout_ms": 10**9}, "INVALID_TRANSACTION_TIMEOUT"),
+        ({"known": ProducerIdAndEpoch(1, -1)}, "INVALID_REQUEST"),
+        ({"known": ProducerIdAndEpoch(-1, 1)}, "INVALID_REQUEST"),
+    ),
+)
+def test_what_makes_no_sense_gets_no_id(client, fields, error):
+    assert init(client, 4, **fields) == (error, NOBODY)
+
+
+# -- transactions ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("commit", (True, False))
+@versions("EndTxn", 2)
+def test_a_transaction(broker, client, version, commit):
+    _, producer = init(client)
+    assert add(client, producer, ("t", 0), ("t", 1), version=min(version, 3)) == ["NONE"] * 2
+    assert produce(client, producer) == "NONE"
+    log = broker.log("t")
+    assert (log.last_stable_offset, log.high_watermark) == (0, 1)
+    assert end(client, producer, commit=commit, version=version) == "NONE"
+    assert (log.last_stable_offset, log.high_watermark) == (2, 2)
+    assert len(list(broker.read("t", 0, isolation="read_committed"))) == commit
+    # once more is harmless, the other way is not
+    assert end(client, producer, commit=commit, version=version) == "NONE"
+    assert end(client, producer, commit=not commit, version=version) == "INVALID_TXN_STATE"
+
+
+def test_a_partition_that_was_never_added_gets_no_data(broker, client):
+    _, producer = init(client)
+    assert produce(client, producer) == "INVALID_TXN_STATE"
+    assert add(client, producer, ("t", 1)) == ["NONE"]
+    assert produce(client, producer) == "INVALID_TXN_STATE"
+    assert broker.log("t").log_end_offset == 0
+
+
+@versions("AddPartitionsToTxn", 1, 2)
+def test_one_partition_that_cannot_be_is_the_end_for_all(broker, client, version):
+    _, producer = init(client)
+    told = add(client, producer, ("t", 0), ("t", 7), ("no", 0), version=version)
+    assert told == [
+        "OPERATION_NOT_ATTEMPTED",
+        "UNKNOWN_TOPIC_OR_PARTITION",
+        "UNKNOWN_TOPIC_OR_PARTITION",
+    ]
+    assert broker.coordinator.transactions()["x"].state.kafka_name == "Empty"
+
+
+def test_internal_topics_are_in_no_transaction(client):
+    _, producer = init(client)
+    assert add(client, producer, ("__consumer_offsets", 0)) == ["TOPIC_AUTHORIZATION_FAILED"]
+
+
+@pytest.mark.parametrize(
+    ("version", "error"), ((1, "INVALID_PRODUCER_EPOCH"), (2, "PRODUCER_FENCED"))
+)
+def test_an_old_producer_hears_in_its_version_that_it_is_fenced(client, version, error):
+    (_, old), (_, new) = init(client), init(client)
+    assert add(client, old, ("t", 0), version=version) == [error]
+    assert end(client, old, version=version) == error
+    assert produce(client, old) == "INVALID_PRODUCER_EPOCH"
+    assert add(client, new, ("t", 0), version=version) == ["NONE"]
+
+
+@pytest.mark.parametrize("transactional_id", ("y", ""))
+def test_a_transactional_id_that_nobody_has(client, transactional_id):
+    _, producer = init(client)
+    error = "INVALID_REQUEST" if not transactional_id else "INVALID_PRODUCER_ID_MAPPING"
+    assert add(client, producer, ("t", 0), transactional_id=transactional_id) == [error]
+    assert end(client, producer, transactional_id=transactional_id) == error
+
+
+def test_a_transaction_that_takes_too_long_is_aborted():
+    with Broker(clock=VirtualClock(), broker_config=CONFIG, background=True) as broker:
+        broker.create_topic("t")
+        with broker.listen() as listener, Client(listener) as client:
+            _, producer = init(client)
+            add(client, producer, ("t", 0))
+            produce(client, producer)
+            broker.clock.advance(minutes=1)
+            assert broker.log("t").last_stable_offset == 2
+            assert end(client, producer) == "PRODUCER_FENCED"
+
+
+# -- offsets ---------------------------------------------------------------------------------
+
+
+def add_offsets(client, producer, version=3, group="g"):
+    asked = AddOffsetsToTxnRequest(
+        transactional_id="x",
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        group_id=group,
+    )
+    return name_of(client.ask(asked, version).error_code)
+
+
+def commit_offsets(client, producer, *rows, version=3, **fields):
+    partition = TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition
+    topics = [
+        TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(
+            name=topic,
+            partitions=[
+                partition(partition_index=number, committed_offset=offset, committed_metadata=text)
+            ],
+        )
+        for topic, number, offset, text in rows
+    ]
+    asked = TxnOffsetCommitRequest(
+        transactional_id="x",
+        group_id="g",
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        topics=topics,
+        **fields,
+    )
+    answer = client.ask(asked, version)
+    return [name_of(each.error_code) for topic in answer.topics for each in topic.partitions]
+
+
+@pytest.mark.parametrize("commit", (True, False))
+@versions("TxnOffsetCommit", 2, 3)
+def test_offsets_are_part_of_a_transaction(broker, client, version, commit):
+    _, producer = init(client)
+    assert add_offsets(client, producer, min(version, 3)) == "NONE"
+    assert commit_offsets(client, producer, ("t", 0, 5, "m"), version=version) == ["NONE"]
+    tp = TopicPartition("t", 0)
+    stable = broker.groups.fetch("g", [tp], require_stable=True)[tp]
+    assert stable.error == "UNSTABLE_OFFSET_COMMIT"
+    assert end(client, producer, commit=commit) == "NONE"
+    assert [each.offset for each in broker.groups.committed("g").values()] == [5] * commit
+
+
+def test_offsets_of_a_transaction_are_refused_one_by_one(broker, client):
+    _, producer = init(client)
+    add_offsets(client, producer)
+    rows = ("t", 0, 5, "m" * 5000), ("t", 1, 6, ""), ("no", 0, 7, "")
+    assert commit_offsets(client, producer, *rows) == [
+        "OFFSET_METADATA_TOO_LARGE",
+        "NONE",
+        "UNKNOWN_TOPIC_OR_PARTITION",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    (
+        ({"member_id": "nobody", "generation_id_or_member_epoch": 3}, "ILLEGAL_GENERATION"),
+        ({"member_id": "nobody"}, "ILLEGAL_GENERATION"),
+    ),
+)
+def test_offsets_of_who_is_no_member_are_refused(client, fields, error):
+    _, producer = init(client)
+    add_offsets(client, producer)
+    assert (
+        commit_offsets(client, producer, ("t", 0, 5, ""), ("t", 1, 5, ""), **fields) == [error] * 2
+    )
+
+
+def test_offsets_of_a_group_that_was_never_added_are_refused(broker, client):
+    _, producer = init(client)
+    add(client, producer, ("t", 0))
+    assert commit_offsets(client, producer, ("t", 0, 5, "")) == ["INVALID_TXN_STATE"]
+    assert broker.groups.committed("g") == {}
+
+
+def test_an_old_producer_commits_no_offsets(client):
+    (_, old), (_, _) = init(client), init(client)
+    assert add_offsets(client, old) == "PRODUCER_FENCED"
+    assert commit_offsets(client, old, ("t", 0, 5, "")) == ["INVALID_PRODUCER_EPOCH"]
+
+
+# -- administration --------------------------------------------------------------------------
+
+
+def test_transactions_are_described(broker, client):
+    _, producer = init(client, timeout_ms=7000)
+    add(client, producer, ("t", 1), ("t", 0))
+    asked = DescribeTransactionsRequest(transactional_ids=["x", "none"])
+    found, none = client.ask(asked, 0).transaction_states
+    assert (found.transaction_state, found.transaction_timeout_ms) == ("Ongoing", 7000)
+    assert (found.producer_id, found.producer_epoch) == producer
+    assert found.transaction_start_time_ms == broker.clock.now_ms()
+    assert [(each.topic, each.partitions) for each in found.topics] == [("t", [0, 1])]
+    assert name_of(none.error_code) == "TRANSACTIONAL_ID_NOT_FOUND"
+    end(client, producer)
+    found, _ = client.ask(asked, 0).transaction_states
+    assert (found.transaction_state, found.topics) == ("CompleteCommit", [])
+
+
+def test_transactions_are_listed(broker, client):
+    _, producer = init(client)
+    add(client, producer, ("t", 0))
+    init(client, transactional_id="y")
+
+    def listed(version=0, **fields):
+        answer = client.ask(ListTransactionsRequest(**fields), version)
+        return [each.transactional_id for each in answer.transaction_states]
+
+    assert listed() == ["x", "y"]
+    assert listed(state_filters=["Ongoing"]) == ["x"]
+    assert listed(state_filters=["Dead"]) == []
+    assert listed(producer_id_filters=[producer.producer_id]) == ["x"]
+    answer = client.ask(ListTransactionsRequest(state_filters=["Ongoing", "Odd"]), 0)
+    assert answer.unknown_state_filters == ["Odd"]
+    broker.clock.advance(ms=500)
+    assert listed(1, duration_filter=400, state_filters=["Ongoing"]) == ["x"]
+    assert listed(1, duration_filter=500, state_filters=["Ongoing"]) == []
