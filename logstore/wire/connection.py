@@ -227,6 +227,7 @@ class Connection(asyncio.Protocol):
         except MessageError as error:
             raise NotServed(str(error)) from error
         session.client_id = head.client_id
+        session.api = head.api.name
         session.version = head.version
         self._on_request(session, head, request, len(frame))
         if service.faults.rules:

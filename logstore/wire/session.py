@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from logstore.security.acls import ANONYMOUS, CLUSTER_NAME, AclOperation, ResourceType, word_of
+from logstore.wire.permissions import NEEDS
 
 if TYPE_CHECKING:
+    from logstore.security.authorizer import Decision
     from logstore.security.sasl import SaslServer
     from logstore.wire.service import Service
+
+logger = logging.getLogger(__name__)
 
 _OF_RESOURCES = {
     "topic": (
@@ -48,6 +53,8 @@ class Session:
         Host and port by which clients reach the listener, as Metadata tells them.
     client_id : str or None
         Of the request that is being answered.
+    api : str
+        That of the request that is being answered, as `Fetch`.
     version : int
         Of the request that is being answered.
     principal : str
@@ -76,6 +83,7 @@ class Session:
         self.client_host = client_host
         self.address = address
         self.client_id: str | None = None
+        self.api = ""
         self.version = 0
         self.principal = ANONYMOUS
         self.is_authenticated = not service.authenticates
@@ -85,32 +93,58 @@ class Session:
         self.ends = False
 
     def allows(self, operation: str, resource_type: str, name: str = CLUSTER_NAME) -> bool:
-        """Tell whether the principal may do something to something, both in Kafka's words."""
+        """Tell whether the principal may do something to something, both in Kafka's words.
+
+        It must be among what `permissions.NEEDS` says of the API whose request is answered.
+        """
+        self._check_is_needed(operation, resource_type)
+        return self._allows(operation, resource_type, name)
+
+    def allows_any(self, operation: str, resource_type: str) -> bool:
+        """Tell whether there can be a resource of a type that it may be done to."""
+        self._check_is_needed(operation, resource_type)
+        authorizer = self.service.authorizer
+        if authorizer is None:
+            return True
+        kind, what = word_of(ResourceType, resource_type), word_of(AclOperation, operation)
+        decision = authorizer.authorize_by_resource_type(
+            self.principal, self.client_host, what, kind
+        )
+        self._log(decision, operation, resource_type, "any")
+        return decision.allowed
+
+    def _check_is_needed(self, operation: str, resource_type: str) -> None:
+        need = operation, resource_type
+        assert need in NEEDS[self.api], f"{need} is not what permissions.NEEDS says of {self.api}"
+
+    def _allows(self, operation: str, resource_type: str, name: str) -> bool:
         authorizer = self.service.authorizer
         if authorizer is None:
             return True
         decision = authorizer.authorize(
             self.principal, self.client_host, operation, resource_type, name
         )
+        self._log(decision, operation, resource_type, name)
         return decision.allowed
 
-    def allows_any(self, operation: str, resource_type: str) -> bool:
-        """Tell whether there can be a resource of a type that it may be done to."""
-        authorizer = self.service.authorizer
-        if authorizer is None:
-            return True
-        decision = authorizer.authorize_by_resource_type(
+    def _log(self, decision: Decision, operation: str, resource_type: str, name: str) -> None:
+        # As in Kafka's authorizer log; most that is denied is only left out of an answer.
+        logger.debug(
+            "%s from %s is %s %s of %s '%s' for %s: %s",
             self.principal,
             self.client_host,
-            word_of(AclOperation, operation),
-            word_of(ResourceType, resource_type),
+            "allowed" if decision.allowed else "denied",
+            operation,
+            resource_type,
+            name,
+            self.api,
+            decision.acl or decision.rule,
         )
-        return decision.allowed
 
     def operations_on(self, resource_type: str, name: str = CLUSTER_NAME) -> int:
         """Return what the principal may do to something, as the bits of the protocol."""
         return sum(
             1 << AclOperation[operation.upper()]
             for operation in _OF_RESOURCES[resource_type]
-            if self.allows(operation, resource_type, name)
+            if self._allows(operation, resource_type, name)
         )

@@ -1,0 +1,274 @@
+"""Permissions of every API: the table is whole, handlers go by it, and the page shows it."""
+
+import pytest
+
+from logstore import Acl, Authorizer, Broker
+from logstore.errors import KAFKA_CODES
+from logstore.messages import Message, types
+from logstore.record.batch import build_batch
+from logstore.record.records import Record
+from logstore.wire.permissions import NEEDS
+from logstore.wire.session import Session
+from logstore.wire.versions import SERVED
+from tests.support.docs import wire_docs
+from tests.support.world.wire import Client
+
+TOPIC = "TOPIC_AUTHORIZATION_FAILED"
+GROUP = "GROUP_AUTHORIZATION_FAILED"
+CLUSTER = "CLUSTER_AUTHORIZATION_FAILED"
+TRANSACTION = "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
+
+BATCH = build_batch([Record(0, 1_704_067_200_000, b"k", b"v")])
+ANY_ACL = {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1}
+
+
+def made(name, **fields):
+    """Return a message in which lists of dicts are those of its fields."""
+    kind = getattr(types, name)
+    return _filled(kind, kind(), fields)
+
+
+def _filled(kind, message, fields):
+    structs = {each.attribute: each for each in message.schema.structs[message.struct_name]}
+    for attribute, value in fields.items():
+        field = structs[attribute]
+        if field.is_struct and isinstance(value, list):
+            inner = getattr(kind, field.element)
+            value = [_filled(kind, inner(), each) for each in value]
+        setattr(message, attribute, value)
+    return message
+
+
+P0 = {"partition_index": 0}
+T0 = [{"name": "t", "partitions": [P0]}]
+CASES = {
+    "Produce": (
+        {
+            "acks": -1,
+            "timeout_ms": 1,
+            "transactional_id": None,
+            "topic_data": [{"name": "t", "partition_data": [{"index": 0, "records": BATCH}]}],
+        },
+        TOPIC,
+    ),
+    "Fetch": ({"topics": []}, None),  # by id from version 13 on; see below
+    "ListOffsets": ({"topics": [{"name": "t", "partitions": [P0]}]}, TOPIC),
+    "Metadata": ({"topics": [{"name": "t"}]}, TOPIC),
+    "OffsetCommit": ({"group_id": "g", "topics": T0}, GROUP),
+    "OffsetFetch": ({"groups": [{"group_id": "g", "topics": None}]}, GROUP),
+    "FindCoordinator": ({"coordinator_keys": ["g"]}, GROUP),
+    "JoinGroup": ({"group_id": "g", "session_timeout_ms": 9000}, GROUP),
+    "Heartbeat": ({"group_id": "g"}, GROUP),
+    "LeaveGroup": ({"group_id": "g"}, GROUP),
+    "SyncGroup": ({"group_id": "g", "protocol_type": "c", "protocol_name": "r"}, GROUP),
+    "DescribeGroups": ({"groups": ["g"]}, GROUP),
+    "ListGroups": ({}, None),
+    "CreateTopics": (
+        {"topics": [{"name": "new", "num_partitions": 1, "replication_factor": 1}]},
+        TOPIC,
+    ),
+    "DeleteTopics": ({"topics": [{"name": "t"}]}, TOPIC),
+    "DeleteRecords": (
+        {"topics": [{"name": "t", "partitions": [{"partition_index": 0, "offset": 0}]}]},
+        TOPIC,
+    ),
+    "InitProducerId": ({"transactional_id": None}, CLUSTER),
+    "OffsetForLeaderEpoch": ({"topics": [{"topic": "t", "partitions": [{"partition": 0}]}]}, TOPIC),
+    "AddPartitionsToTxn": (
+        {
+            "v3_and_below_transactional_id": "x",
+            "v3_and_below_topics": [{"name": "t", "partitions": [0]}],
+        },
+        TRANSACTION,
+    ),
+    "AddOffsetsToTxn": ({"transactional_id": "x", "group_id": "g"}, TRANSACTION),
+    "EndTxn": ({"transactional_id": "x"}, TRANSACTION),
+    "TxnOffsetCommit": ({"transactional_id": "x", "group_id": "g", "topics": T0}, TRANSACTION),
+    "DescribeAcls": (ANY_ACL | {"permission_type": 1}, CLUSTER),
+    "CreateAcls": ({"creations": [{"principal": "User:bob"}]}, CLUSTER),
+    "DeleteAcls": ({"filters": [ANY_ACL | {"permission_type": 1}]}, CLUSTER),
+    "DescribeConfigs": (
+        {"resources": [{"resource_type": 2, "resource_name": "t", "configuration_keys": None}]},
+        TOPIC,
+    ),
+    "AlterConfigs": ({"resources": [{"resource_type": 2, "resource_name": "t"}]}, TOPIC),
+    "IncrementalAlterConfigs": (
+        {"resources": [{"resource_type": 4, "resource_name": "0"}]},
+        CLUSTER,
+    ),
+    "AlterReplicaLogDirs": (
+        {"dirs": [{"path": "/no", "topics": [{"name": "t", "partitions": [0]}]}]},
+        CLUSTER,
+    ),
+    "DescribeLogDirs": ({"topics": None}, CLUSTER),
+    "CreatePartitions": ({"topics": [{"name": "t", "count": 2}], "timeout_ms": 1}, TOPIC),
+    "DeleteGroups": ({"groups_names": ["g"]}, GROUP),
+    "ElectLeaders": ({"topic_partitions": None}, CLUSTER),
+    "AlterPartitionReassignments": ({"topics": []}, CLUSTER),
+    "ListPartitionReassignments": ({"topics": None}, CLUSTER),
+    "OffsetDelete": ({"group_id": "g", "topics": T0}, GROUP),
+    "DescribeUserScramCredentials": ({"users": None}, CLUSTER),
+    "AlterUserScramCredentials": ({"deletions": [{"name": "a", "mechanism": 1}]}, CLUSTER),
+    "DescribeCluster": ({"include_cluster_authorized_operations": True}, None),
+    "DescribeProducers": ({"topics": [{"name": "t", "partition_indexes": [0]}]}, TOPIC),
+    "DescribeTransactions": ({"transactional_ids": ["x"]}, TRANSACTION),
+    "ListTransactions": ({}, None),
+    "DescribeTopicPartitions": ({"topics": [{"name": "t"}], "response_partition_limit": 9}, TOPIC),
+}
+"""Fields of a request of the last version, and what is heard by who may do nothing at all."""
+
+WITHOUT_NEEDS = {"ApiVersions", "SaslHandshake", "SaslAuthenticate"}
+ANSWER_FALSE = {each: code for each, code in KAFKA_CODES.items() if "AUTHORIZATION" in each}
+
+
+def errors_in(message):
+    """Return the names of all errors in a response, wherever they stand."""
+    found = set()
+    for field in message.schema.structs[message.struct_name]:
+        value = getattr(message, field.attribute)
+        for each in value if isinstance(value, list) else [value]:
+            if isinstance(each, Message):
+                found |= errors_in(each)
+        if field.attribute.endswith("error_code") and value:
+            found.add(next(name for name, code in KAFKA_CODES.items() if code == value))
+    return found
+
+
+def answer(api, authorizer, fields=None):
+    with Broker() as broker, broker.listen(authorizer=authorizer) as listener:
+        broker.create_topic("t")
+        with Client(listener) as client:
+            request = made(f"{api}Request", **(CASES[api][0] if fields is None else fields))
+            return client.ask(request, SERVED[api].last)
+
+
+def granting(needs):
+    return Authorizer(
+        Acl("User:*", operation, kind, "kafka-cluster" if kind == "cluster" else "*")
+        for operation, kind in needs
+    )
+
+
+def test_the_table_has_every_api_that_is_served():
+    assert set(NEEDS) == set(SERVED)
+    assert {api for api, needs in NEEDS.items() if not needs} == WITHOUT_NEEDS
+    assert set(CASES) | WITHOUT_NEEDS == set(NEEDS)
+
+
+@pytest.mark.parametrize("api", CASES)
+def test_who_may_do_nothing_hears_so(api):
+    told = errors_in(answer(api, Authorizer()))
+    assert told == ({CASES[api][1]} if CASES[api][1] else set())
+
+
+@pytest.mark.parametrize("api", CASES)
+def test_who_may_do_what_the_table_says_is_not_held_up(api):
+    assert not errors_in(answer(api, granting(NEEDS[api]))) & set(ANSWER_FALSE)
+
+
+@pytest.mark.parametrize(
+    ("api", "fields", "lacks", "error"),
+    (
+        ("OffsetCommit", None, ("read", "topic"), TOPIC),
+        (
+            "OffsetFetch",
+            {"groups": [{"group_id": "g", "topics": [{"name": "t", "partition_indexes": [0]}]}]},
+            ("describe", "topic"),
+            TOPIC,
+        ),
+        (
+            "FindCoordinator",
+            {"coordinator_keys": ["x"], "key_type": 1},
+            ("describe", "transactional_id"),
+            TRANSACTION,
+        ),
+        ("AddPartitionsToTxn", None, ("write", "topic"), TOPIC),
+        ("AddOffsetsToTxn", None, ("read", "group"), GROUP),
+        ("TxnOffsetCommit", None, ("read", "group"), GROUP),
+        ("TxnOffsetCommit", None, ("read", "topic"), TOPIC),
+        ("InitProducerId", {"transactional_id": "x"}, ("write", "transactional_id"), TRANSACTION),
+        ("OffsetDelete", None, ("read", "topic"), "GROUP_ID_NOT_FOUND"),
+        ("DeleteTopics", None, ("delete", "topic"), TOPIC),
+        (
+            "DescribeConfigs",
+            {"resources": [{"resource_type": 4, "resource_name": "0", "configuration_keys": None}]},
+            ("describe_configs", "cluster"),
+            CLUSTER,
+        ),
+        (
+            "AlterConfigs",
+            {"resources": [{"resource_type": 4, "resource_name": "0"}]},
+            ("alter_configs", "cluster"),
+            CLUSTER,
+        ),
+        (
+            "IncrementalAlterConfigs",
+            {"resources": [{"resource_type": 2, "resource_name": "t"}]},
+            ("alter_configs", "topic"),
+            TOPIC,
+        ),
+    ),
+)
+def test_who_lacks_one_of_several_hears_that(api, fields, lacks, error):
+    told = errors_in(answer(api, granting(set(NEEDS[api]) - {lacks}), fields))
+    assert told == {error}
+
+
+@pytest.mark.parametrize("grants", ([("idempotent_write", "cluster")], [("write", "topic")]))
+def test_an_idempotent_producer_needs_one_of_two(grants):
+    assert errors_in(answer("InitProducerId", granting(grants))) == set()
+
+
+@pytest.mark.parametrize("grants", ([("create", "cluster")], [("create", "topic")]))
+def test_who_creates_a_topic_needs_one_of_two(grants):
+    fields = CASES["CreateTopics"][0]
+    assert errors_in(answer("CreateTopics", granting(grants), fields)) <= {TOPIC}
+    with Broker() as broker, broker.listen(authorizer=granting(grants)) as listener:
+        with Client(listener) as client:
+            client.ask(made("CreateTopicsRequest", **fields), SERVED["CreateTopics"].last)
+        assert [topic.name for topic in broker.topics()] == ["new"]
+
+
+def test_a_fetch_needs_read():
+    asked = {
+        "max_wait_ms": 0,
+        "max_bytes": 100,
+        "topics": [{"topic": "t", "partitions": [{"partition": 0, "partition_max_bytes": 100}]}],
+    }
+    for needs, errors in ((), {TOPIC}), (NEEDS["Fetch"], set()):
+        with Broker() as broker, broker.listen(authorizer=granting(needs)) as listener:
+            broker.create_topic("t")
+            with Client(listener) as client:
+                assert errors_in(client.ask(made("FetchRequest", **asked), 11)) == errors
+
+
+def test_groups_and_transactions_that_may_not_be_seen_are_left_out():
+    def listed(needs):
+        with Broker() as broker, broker.listen(authorizer=granting(needs)) as listener:
+            broker.create_topic("t")
+            producer = broker.producer(transactional_id="x")
+            producer.init_transactions()
+            with broker.consumer("t", group_id="g") as consumer, Client(listener) as client:
+                consumer.poll()
+                groups = client.ask(made("ListGroupsRequest"), 4).groups
+                states = client.ask(made("ListTransactionsRequest"), 0).transaction_states
+                return len(groups), len(states)
+
+    assert listed(()) == (0, 0)
+    assert listed([("describe", "cluster")]) == (1, 0)
+    assert listed([("describe", "group")]) == (1, 0)
+    assert listed([("describe", "transactional_id")]) == (0, 1)
+
+
+def test_a_handler_asks_for_nothing_but_what_the_table_says():
+    with Broker() as broker, broker.listen() as listener:
+        session = Session(listener.service, "127.0.0.1", ("127.0.0.1", 1))
+        session.api = "Fetch"
+        assert session.allows("read", "topic", "t")
+        for ask in (session.allows, session.allows_any):
+            with pytest.raises(AssertionError, match=r"permissions\.NEEDS says of Fetch"):
+                ask("write", "topic")
+
+
+def test_the_page_shows_the_table():
+    assert wire_docs.page(wire_docs.TARGET.read_text()) == wire_docs.TARGET.read_text(), "make docs"
