@@ -138,7 +138,7 @@ docs: $(DEV) ## write again what docs/ has from the code: commands, keys, floors
 	@PYTHONPATH=. $(BIN)/python tests/support/docs/workload_docs.py
 	@PYTHONPATH=. $(BIN)/python tests/support/docs/floors.py
 	@PYTHONPATH=. $(BIN)/python tests/support/docs/performance_docs.py
-	@PYTHONPATH=. $(BIN)/python tests/support/docs/wire_docs.py
+	@PYTHONPATH=. $(BIN)/python tests/support/docs/permission_docs.py
 
 # --- upkeep -----------------------------------------------------------------------------------
 

@@ -4,13 +4,16 @@ import pytest
 
 from logstore import Acl, Authorizer, Broker
 from logstore.errors import KAFKA_CODES
-from logstore.messages import Message, types
+from logstore.messages import to_json
+from logstore.messages.types import ListGroupsRequest, ListTransactionsRequest
 from logstore.record.batch import build_batch
 from logstore.record.records import Record
 from logstore.wire.permissions import NEEDS
 from logstore.wire.session import Session
 from logstore.wire.versions import SERVED
-from tests.support.docs import wire_docs
+from tests.support.docs import permission_docs
+from tests.support.interop.answers import errors_in
+from tests.support.interop.caller import made
 from tests.support.world.wire import Client
 
 TOPIC = "TOPIC_AUTHORIZATION_FAILED"
@@ -20,23 +23,6 @@ TRANSACTION = "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
 
 BATCH = build_batch([Record(0, 1_704_067_200_000, b"k", b"v")])
 ANY_ACL = {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1}
-
-
-def made(name, **fields):
-    """Return a message in which lists of dicts are those of its fields."""
-    kind = getattr(types, name)
-    return _filled(kind, kind(), fields)
-
-
-def _filled(kind, message, fields):
-    structs = {each.attribute: each for each in message.schema.structs[message.struct_name]}
-    for attribute, value in fields.items():
-        field = structs[attribute]
-        if field.is_struct and isinstance(value, list):
-            inner = getattr(kind, field.element)
-            value = [_filled(kind, inner(), each) for each in value]
-        setattr(message, attribute, value)
-    return message
 
 
 P0 = {"partition_index": 0}
@@ -118,28 +104,23 @@ CASES = {
 """Fields of a request of the last version, and what is heard by who may do nothing at all."""
 
 WITHOUT_NEEDS = {"ApiVersions", "SaslHandshake", "SaslAuthenticate"}
-ANSWER_FALSE = {each: code for each, code in KAFKA_CODES.items() if "AUTHORIZATION" in each}
+REFUSALS = {each for each in KAFKA_CODES if "AUTHORIZATION" in each}
 
 
-def errors_in(message):
+def errors_of(response, version):
     """Return the names of all errors in a response, wherever they stand."""
-    found = set()
-    for field in message.schema.structs[message.struct_name]:
-        value = getattr(message, field.attribute)
-        for each in value if isinstance(value, list) else [value]:
-            if isinstance(each, Message):
-                found |= errors_in(each)
-        if field.attribute.endswith("error_code") and value:
-            found.add(next(name for name, code in KAFKA_CODES.items() if code == value))
-    return found
+    codes = {code for code in errors_in(to_json(response, version)) if code}
+    return {name for name, code in KAFKA_CODES.items() if code in codes}
 
 
 def answer(api, authorizer, fields=None):
+    """Return the errors in the answer to a request."""
     with Broker() as broker, broker.listen(authorizer=authorizer) as listener:
         broker.create_topic("t")
         with Client(listener) as client:
-            request = made(f"{api}Request", **(CASES[api][0] if fields is None else fields))
-            return client.ask(request, SERVED[api].last)
+            request = made(f"{api}Request", CASES[api][0] if fields is None else fields)
+            version = SERVED[api].last
+            return errors_of(client.ask(request, version), version)
 
 
 def granting(needs):
@@ -157,13 +138,13 @@ def test_the_table_has_every_api_that_is_served():
 
 @pytest.mark.parametrize("api", CASES)
 def test_who_may_do_nothing_hears_so(api):
-    told = errors_in(answer(api, Authorizer()))
+    told = answer(api, Authorizer())
     assert told == ({CASES[api][1]} if CASES[api][1] else set())
 
 
 @pytest.mark.parametrize("api", CASES)
 def test_who_may_do_what_the_table_says_is_not_held_up(api):
-    assert not errors_in(answer(api, granting(NEEDS[api]))) & set(ANSWER_FALSE)
+    assert not answer(api, granting(NEEDS[api])) & REFUSALS
 
 
 @pytest.mark.parametrize(
@@ -210,22 +191,22 @@ def test_who_may_do_what_the_table_says_is_not_held_up(api):
     ),
 )
 def test_who_lacks_one_of_several_hears_that(api, fields, lacks, error):
-    told = errors_in(answer(api, granting(set(NEEDS[api]) - {lacks}), fields))
+    told = answer(api, granting(set(NEEDS[api]) - {lacks}), fields)
     assert told == {error}
 
 
 @pytest.mark.parametrize("grants", ([("idempotent_write", "cluster")], [("write", "topic")]))
 def test_an_idempotent_producer_needs_one_of_two(grants):
-    assert errors_in(answer("InitProducerId", granting(grants))) == set()
+    assert answer("InitProducerId", granting(grants)) == set()
 
 
 @pytest.mark.parametrize("grants", ([("create", "cluster")], [("create", "topic")]))
 def test_who_creates_a_topic_needs_one_of_two(grants):
     fields = CASES["CreateTopics"][0]
-    assert errors_in(answer("CreateTopics", granting(grants), fields)) <= {TOPIC}
+    assert answer("CreateTopics", granting(grants), fields) <= {TOPIC}
     with Broker() as broker, broker.listen(authorizer=granting(grants)) as listener:
         with Client(listener) as client:
-            client.ask(made("CreateTopicsRequest", **fields), SERVED["CreateTopics"].last)
+            client.ask(made("CreateTopicsRequest", fields), SERVED["CreateTopics"].last)
         assert [topic.name for topic in broker.topics()] == ["new"]
 
 
@@ -239,7 +220,7 @@ def test_a_fetch_needs_read():
         with Broker() as broker, broker.listen(authorizer=granting(needs)) as listener:
             broker.create_topic("t")
             with Client(listener) as client:
-                assert errors_in(client.ask(made("FetchRequest", **asked), 11)) == errors
+                assert errors_of(client.ask(made("FetchRequest", asked), 11), 11) == errors
 
 
 def test_groups_and_transactions_that_may_not_be_seen_are_left_out():
@@ -250,8 +231,8 @@ def test_groups_and_transactions_that_may_not_be_seen_are_left_out():
             producer.init_transactions()
             with broker.consumer("t", group_id="g") as consumer, Client(listener) as client:
                 consumer.poll()
-                groups = client.ask(made("ListGroupsRequest"), 4).groups
-                states = client.ask(made("ListTransactionsRequest"), 0).transaction_states
+                groups = client.ask(ListGroupsRequest(), 4).groups
+                states = client.ask(ListTransactionsRequest(), 0).transaction_states
                 return len(groups), len(states)
 
     assert listed(()) == (0, 0)
@@ -271,4 +252,7 @@ def test_a_handler_asks_for_nothing_but_what_the_table_says():
 
 
 def test_the_page_shows_the_table():
-    assert wire_docs.page(wire_docs.TARGET.read_text()) == wire_docs.TARGET.read_text(), "make docs"
+    assert (
+        permission_docs.page(permission_docs.TARGET.read_text())
+        == permission_docs.TARGET.read_text()
+    ), "make docs"
