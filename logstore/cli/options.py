@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import click
 from click.core import ParameterSource
 
-from logstore.cli.times import TIME_HELP, parse_duration, parse_time
+from logstore.cli.times import TIME_HELP, parse_time
 
 if TYPE_CHECKING:
     from logstore.broker import Broker
@@ -43,18 +43,13 @@ def to_time(ctx: click.Context, param: click.Parameter, value: str | None) -> in
 def to_pairs(
     ctx: click.Context, param: click.Parameter, values: Sequence[str]
 ) -> tuple[tuple[str, str], ...]:
-    """Return the pairs of a repeated KEY=VALUE; a `.ms` key may be given as `7d` or `12h`."""
+    """Return the pairs of a repeated KEY=VALUE."""
     pairs = []
     for pair in values:
         key, sign, text = pair.partition("=")
         key = key.strip()
         if not sign or not key:
             raise click.BadParameter(f"{pair!r} is not KEY=VALUE", ctx, param)
-        if key.endswith(".ms") and text.strip()[-1:].isalpha():
-            try:
-                text = str(parse_duration(text))
-            except ValueError as error:
-                raise click.BadParameter(f"{key}: {error}", ctx, param) from error
         pairs.append((key, text))
     return tuple(pairs)
 

@@ -11,10 +11,7 @@ _UNITS_MS = {
     "m": 60_000,
     "h": 3_600_000,
     "d": 86_400_000,
-    "w": 7 * 86_400_000,
 }
-_PART = re.compile(r"(\d+)(ms|[smhdw])")
-_DURATION = re.compile(r"(?:\d+(?:ms|[smhdw]))+")
 
 TIME_HELP = "Unix ms, or ISO 8601 such as 2024-01-31, 2024-01-31T12:00:00Z (no zone: UTC)"
 
@@ -45,22 +42,6 @@ def parse_time(text: str) -> int:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
-
-
-def parse_duration(text: str) -> int:
-    """Return milliseconds of `1500`, `7d`, `12h`, `5m`, `30s`, `250ms`, or several: `1d12h`.
-
-    Raises
-    ------
-    ValueError
-        With a message for the user.
-    """
-    text = text.strip()
-    if _INTEGER.fullmatch(text):
-        return int(text)
-    if not _DURATION.fullmatch(text):
-        raise ValueError(f"{text!r} is no duration: give ms, or 7d, 12h, 5m, 30s, 250ms")
-    return sum(int(number) * _UNITS_MS[unit] for number, unit in _PART.findall(text))
 
 
 def format_time(time_ms: int) -> str:

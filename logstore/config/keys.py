@@ -8,6 +8,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import NamedTuple
 
 from logstore.errors import InvalidConfigurationError
@@ -166,7 +167,12 @@ def render(value: Value) -> str:
 
 
 def to_text(value: object) -> str:
-    """Return the text of a value given as Python object: numbers, booleans, sequences, strings."""
+    """Return the text of a value given as Python object.
+
+    Numbers, booleans, sequences, strings; of a timedelta the milliseconds.
+    """
+    if isinstance(value, timedelta):
+        value = value / timedelta(milliseconds=1)
     if isinstance(value, float) and value.is_integer() and abs(value) < INT64_MAX:
         return str(int(value))
     if isinstance(value, list | tuple | set | frozenset):

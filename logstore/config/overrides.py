@@ -18,6 +18,7 @@ from logstore.config.legacy import translate_policy
 from logstore.config.log_config import MAX_LAG, MIN_LAG, LagSetting, LogConfig, check_lags
 from logstore.config.suggest import nearest_topic_key
 from logstore.config.topic_keys import TOPIC_KEYS
+from logstore.config.units import without_unit
 from logstore.errors import InvalidConfigurationError
 
 ORIGIN_TOPIC = "topic"
@@ -75,8 +76,9 @@ def parse_overrides(overrides: Mapping[str, object]) -> tuple[Overrides, tuple[s
     Parameters
     ----------
     overrides : Mapping
-        Topic keys; values as text, or as Python numbers, booleans and lists. `Overrides` are
-        returned as they are.
+        Topic keys; values as text, times and sizes also with a unit (`logstore.config.units`),
+        or as Python numbers, booleans, lists and, for times, timedeltas. `Overrides` are returned
+        as they are.
 
     Returns
     -------
@@ -99,6 +101,10 @@ def parse_overrides(overrides: Mapping[str, object]) -> tuple[Overrides, tuple[s
             raise _unknown_topic_key(key)
         if key in parsed and name != key:
             continue
+        try:
+            text = without_unit(key, text.strip())
+        except ValueError as error:
+            raise InvalidConfigurationError(f"{key}: {error}") from error
         parsed[key] = TOPIC_KEYS[key].parse(text)
     return Overrides(parsed), tuple(notes)
 

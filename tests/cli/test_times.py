@@ -6,7 +6,6 @@ from logstore.cli.times import (
     format_duration,
     format_span,
     format_time,
-    parse_duration,
     parse_time,
 )
 
@@ -34,30 +33,6 @@ def test_time_is_ms_or_iso_8601_without_zone_utc(text, expected):
 def test_what_is_no_time_is_refused(text):
     with pytest.raises(ValueError, match="is no time"):
         parse_time(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    (
-        ("1500", 1500),
-        ("7d", 604_800_000),
-        ("12h", 43_200_000),
-        ("5m", 300_000),
-        ("30s", 30_000),
-        ("250ms", 250),
-        ("1d12h", 129_600_000),
-        ("2w", 1_209_600_000),
-        ("-1", -1),
-    ),
-)
-def test_duration_is_ms_or_with_units(text, expected):
-    assert parse_duration(text) == expected
-
-
-@pytest.mark.parametrize("text", ("", "d", "7 d", "1.5h", "3y", "s30"))
-def test_what_is_no_duration_is_refused(text):
-    with pytest.raises(ValueError, match="is no duration"):
-        parse_duration(text)
 
 
 def test_times_are_shown_in_utc_to_the_millisecond():

@@ -70,7 +70,7 @@ def topic() -> None:
     metavar="N",
     help="How many.",
 )
-@config_option("A topic configuration; repeatable. Times may be 7d, 12h, 30s.")
+@config_option("A topic configuration; repeatable. Times may be 7d or 12h, sizes 1GiB.")
 def create(
     settings: Settings, name: str, partitions: int, configs: tuple[tuple[str, str], ...]
 ) -> None:
@@ -194,7 +194,7 @@ def _show_description(found: Topic, configs: dict[str, ConfigValue]) -> None:
     callback=to_pairs,
     multiple=True,
     metavar="K=V",
-    help="Give a key a value of the topic's own; repeatable. Times may be 7d, 12h, 30s.",
+    help="Give a key a value of the topic's own; repeatable. Times may be 7d or 12h, sizes 1GiB.",
 )
 @click.option(
     "--unset",

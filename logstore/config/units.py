@@ -1,0 +1,70 @@
+"""Times and sizes with units, as users write them for keys that count milliseconds or bytes."""
+
+from __future__ import annotations
+
+import re
+
+_INTEGER = re.compile(r"[+-]?\d+")
+_UNITS_MS = {
+    "ms": 1,
+    "s": 1000,
+    "m": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+    "w": 7 * 86_400_000,
+}
+_PART = re.compile(r"(\d+)(ms|[smhdw])")
+_DURATION = re.compile(r"(?:\d+(?:ms|[smhdw]))+")
+_SIZE = re.compile(r"(\d+) ?([KMGT]i)?B")
+_UNITS_BYTES = {None: 1, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40}
+
+
+def parse_duration(text: str) -> int:
+    """Return milliseconds of `1500`, `7d`, `12h`, `5m`, `30s`, `250ms`, or several: `1d12h`.
+
+    Raises
+    ------
+    ValueError
+        With a message for the user.
+    """
+    text = text.strip()
+    if _INTEGER.fullmatch(text):
+        return int(text)
+    if not _DURATION.fullmatch(text):
+        raise ValueError(f"{text!r} is no duration: give ms, or 7d, 12h, 5m, 30s, 250ms")
+    return sum(int(number) * _UNITS_MS[unit] for number, unit in _PART.findall(text))
+
+
+def parse_size(text: str) -> int:
+    """Return bytes of `1024`, `512KiB`, `10MiB`, `1GiB`, `1TiB`, `100B`.
+
+    Raises
+    ------
+    ValueError
+        With a message for the user.
+    """
+    text = text.strip()
+    if _INTEGER.fullmatch(text):
+        return int(text)
+    match = _SIZE.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is no size: give bytes, or 512KiB, 10MiB, 1GiB")
+    return int(match[1]) * _UNITS_BYTES[match[2]]
+
+
+def without_unit(key: str, text: str) -> str:
+    """Return the number of a key of milliseconds or bytes that was given with a unit.
+
+    Anything that is no number with letters behind it is returned as it is.
+
+    Raises
+    ------
+    ValueError
+        With a message for the user.
+    """
+    if text[:1].isdigit() and text[-1:].isalpha():
+        if key.endswith(".ms"):
+            return str(parse_duration(text))
+        if key.endswith(".bytes"):
+            return str(parse_size(text))
+    return text

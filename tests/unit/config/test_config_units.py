@@ -1,0 +1,45 @@
+"""Times and sizes with units."""
+
+from __future__ import annotations
+
+import pytest
+
+from logstore.config.units import parse_duration, parse_size
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    (
+        ("1500", 1500),
+        ("7d", 604_800_000),
+        ("12h", 43_200_000),
+        ("5m", 300_000),
+        ("30s", 30_000),
+        ("250ms", 250),
+        ("1d12h", 129_600_000),
+        ("2w", 1_209_600_000),
+        ("-1", -1),
+    ),
+)
+def test_duration_is_ms_or_with_units(text, expected):
+    assert parse_duration(text) == expected
+
+
+@pytest.mark.parametrize("text", ("", "d", "7 d", "1.5h", "3y", "s30"))
+def test_what_is_no_duration_is_refused(text):
+    with pytest.raises(ValueError, match="is no duration"):
+        parse_duration(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    (("1500", 1500), ("100B", 100), ("512KiB", 524_288), ("2 MiB", 2_097_152), ("1TiB", 2**40)),
+)
+def test_size_is_bytes_or_with_a_unit(text, expected):
+    assert parse_size(text) == expected
+
+
+@pytest.mark.parametrize("text", ("", "KiB", "1.5MiB", "1MB", "1kib", "1GiB2"))
+def test_what_is_no_size_is_refused(text):
+    with pytest.raises(ValueError, match="is no size"):
+        parse_size(text)
