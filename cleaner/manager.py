@@ -100,6 +100,9 @@ class LogCleanerManager:
             self.lifetime.add(member)
         self.changed: Signal[[]] = Signal("a partition that may be cleaned again")
 
+    def __repr__(self) -> str:
+        return f"LogCleanerManager({self._logs!r})"
+
     def config_for(self, threads: int | None) -> CleanerConfig:
         """Return the share of one of so many threads; of a pool thread if None.
 

@@ -94,6 +94,9 @@ class CleanerPool:
         manager.lifetime.add(self)
         self._throttles = Throttles(runtime, config, eager=not runtime.scheduler.is_concurrent)
 
+    def __repr__(self) -> str:
+        return f"CleanerPool({len(self._threads)} workers)"
+
     def follow(self, events: LogEvents) -> Iterable[Unsubscribe]:
         """Look at the logs in the next round once something has changed; take up settings."""
         return (

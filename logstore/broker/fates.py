@@ -89,6 +89,9 @@ class PartitionFates:
         self.stats: CleanerStats | None = None
         cleaner.lifetime.add(self)
 
+    def __repr__(self) -> str:
+        return f"PartitionFates({self._log.topic_partition})"
+
     def __iter__(self) -> Iterator[RecordFate]:
         """Yield the records in offset order, control records included."""
         with StorageGuard(None, self._log.topic_partition, "cannot read"):

@@ -46,6 +46,11 @@ class CleanReport:
     passes_needed: Mapping[TopicPartition, int] = field(default_factory=dict)
     dry_run: bool = False
 
+    def __repr__(self) -> str:
+        done = "would be cleaned" if self.dry_run else "cleaned"
+        left = f"{len(self.not_cleaned)} partitions not"
+        return f"<CleanReport: {len(self.cleaned)} passes {done}, {left}>"
+
     @classmethod
     def of(cls, outcome: CleanOutcome, *, dry_run: bool = False) -> CleanReport:
         """Report what the cleaner did, or would do."""
@@ -88,6 +93,11 @@ class RetainReport:
 
     decisions: tuple[RetentionDecision, ...]
     dry_run: bool = False
+
+    def __repr__(self) -> str:
+        removed = sum(len(decision.removed) for decision in self.decisions)
+        done = "would be removed" if self.dry_run else "removed"
+        return f"<RetainReport: {removed} segments of {len(self.decisions)} partitions {done}>"
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON object of `logstore retain --format json`."""
@@ -193,6 +203,10 @@ class ExplainReport:
     """The answer of `explain`, one item a partition."""
 
     partitions: tuple[PartitionExplanation, ...]
+
+    def __repr__(self) -> str:
+        due = sum(partition.will_clean for partition in self.partitions)
+        return f"<ExplainReport: {due} of {len(self.partitions)} partitions due for cleaning>"
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON object of `logstore explain --format json`."""

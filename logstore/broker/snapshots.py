@@ -72,6 +72,9 @@ class Snapshot(Generic[B]):
         rng = runtime.rng
         self._next_seed = copy(rng).getrandbits(64) if is_repeatable(rng) else None
 
+    def __repr__(self) -> str:
+        return f"Snapshot({', '.join(self._data_dirs)} at {self._clock!r})"
+
     def broker(self) -> B:
         """Return a new broker that goes on from here, on a clock of its own."""
         clock = self._clock.copy()

@@ -114,6 +114,9 @@ class BreakableFileSystem:
         self._dirty: dict[int, _FileNode] = {}
         self._names: list[_NameChange] = []
 
+    def __repr__(self) -> str:
+        return f"BreakableFileSystem({self.base!r})"
+
     # -- power ---------------------------------------------------------------------------
 
     def cut_power(self) -> None:

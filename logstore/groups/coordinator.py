@@ -135,10 +135,13 @@ class GroupCoordinator:
         self._sources: dict[int, OffsetsPartition] = {}
         self._removed: deque[TopicPartition] = deque()
         self._scheduler = scheduler
-        self._own_scheduler: Scheduler | None = None
+        self.own_scheduler: Scheduler | None = None
         self._expiry_task: ScheduledTask | None = None
         self._next_expiry_ms = runtime.clock.now_ms() + self.config.retention_check_interval_ms
         manager.lifetime.add(self)
+
+    def __repr__(self) -> str:
+        return f"GroupCoordinator({len(self._groups)} groups in use)"
 
     @property
     def faults(self) -> Faults:
@@ -482,8 +485,8 @@ class GroupCoordinator:
             if self._expiry_task is not None:
                 self._expiry_task.cancel()
             self._expiry_task = None
-        if self._own_scheduler is not None:
-            self._own_scheduler.shutdown()
+        if self.own_scheduler is not None:
+            self.own_scheduler.shutdown()
 
     def follow(self, events: LogEvents) -> Iterable[Unsubscribe]:
         """Follow the manager: look for expired offsets anew after a change that may concern them.
@@ -509,7 +512,7 @@ class GroupCoordinator:
             if self._runtime.scheduler.is_started:
                 self._scheduler = self._runtime.scheduler
             else:
-                self._own_scheduler = self._scheduler = background_scheduler(self._clock)
+                self.own_scheduler = self._scheduler = background_scheduler(self._clock)
         if not self._scheduler.is_started:
             self._scheduler.start()
         return self._scheduler

@@ -140,6 +140,9 @@ class LogManager:
         for member in (self, self.registry, self.topics, self.catalog, self.catalog.store):
             self.lifetime.add(member)
 
+    def __repr__(self) -> str:
+        return f"LogManager({', '.join(directory.path for directory in self.directories)})"
+
     @property
     @lasting
     def broker_config(self) -> BrokerConfig:

@@ -51,6 +51,9 @@ class SystemClock:
 
     follows_system = True
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
     def now_ms(self) -> int:
         """Return the machine's wall time in Unix milliseconds."""
         return time.time_ns() // 1_000_000
@@ -90,6 +93,15 @@ def wall_ms_of(moment: datetime) -> int:
     return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
 
 
+def _moment(wall_ms: int) -> str:
+    """Return a moment as a repr shows it; the number where a datetime ends."""
+    try:
+        moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=wall_ms)
+    except OverflowError:
+        return f"{wall_ms} ms"
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{wall_ms % 1000:03d}Z"
+
+
 class FixedWallClock(SystemClock):
     """Wall time stands still at one moment; monotonic time runs.
 
@@ -104,6 +116,9 @@ class FixedWallClock(SystemClock):
     def __init__(self, wall_ms: int) -> None:
         _check_wall_ms(wall_ms)
         self._wall_ms = wall_ms
+
+    def __repr__(self) -> str:
+        return f"FixedWallClock({_moment(self._wall_ms)})"
 
     def now_ms(self) -> int:
         """Return the fixed moment in Unix milliseconds."""
@@ -153,6 +168,9 @@ class ShiftedClock(SystemClock):
     def __init__(self) -> None:
         self._shift_ms = 0
         self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"ShiftedClock({self._shift_ms:+d} ms)"
 
     @property
     def shift_ms(self) -> int:
@@ -234,6 +252,9 @@ class VirtualClock:
         self._monotonic_ns = self._wall_ns
         self._listeners: list[TimeListener] = []
         self._holds = 0
+
+    def __repr__(self) -> str:
+        return f"VirtualClock({_moment(self.now_ms())})"
 
     def now_ms(self) -> int:
         """Return virtual wall time in Unix milliseconds."""

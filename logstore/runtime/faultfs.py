@@ -212,6 +212,10 @@ class FaultyFileSystem:
                 node = self._new_file(directory, name, contents.copy())
             directory.names[name] = directory.durable[name] = node
 
+    def __repr__(self) -> str:
+        crashed = ", crashed" if self._crashed else ""
+        return f"FaultyFileSystem({len(self.operations)} operations{crashed})"
+
     # -- control -------------------------------------------------------------------------
 
     @property

@@ -246,6 +246,9 @@ class DiskFileSystem:
     def __init__(self, clock: Clock | None = None) -> None:
         self._stamp = None if clock is None or clock.follows_system else clock
 
+    def __repr__(self) -> str:
+        return "DiskFileSystem()"
+
     def open(self, path: str, *, write: bool = False, create: bool = False) -> File:
         """Open a file; see `FileSystem.open`."""
         flags = os.O_CLOEXEC | (_WRITING if write or create else _READING)

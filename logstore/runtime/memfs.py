@@ -298,6 +298,9 @@ class MemoryFileSystem:
         self._children: dict[str, set[str]] = {"": set(), "/": set()}
         self._locks = LockTable()
 
+    def __repr__(self) -> str:
+        return f"MemoryFileSystem({len(self._files)} files)"
+
     def fork(self, clock: Clock | None = None) -> MemoryFileSystem:
         """Return an independent copy, nothing locked; sealed blocks are shared: it costs little.
 

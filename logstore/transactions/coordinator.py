@@ -120,6 +120,9 @@ class TransactionCoordinator:
         )
         manager.lifetime.add(self)
 
+    def __repr__(self) -> str:
+        return f"TransactionCoordinator({self._manager!r})"
+
     # -- producers -----------------------------------------------------------------------
 
     def new_producer_id(self) -> int:
