@@ -156,6 +156,9 @@ class AdminClient:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def __repr__(self) -> str:
+        return f"AdminClient({', '.join(each.path for each in self._manager.directories)})"
+
     def close(self) -> None:
         """Close the client; the broker stays open."""
         self._closed = True
@@ -194,7 +197,7 @@ class AdminClient:
         InvalidReplicationFactorError, InvalidConfigurationError
             Unless `raise_errors` is False; the other topics are created in either case.
         """
-        self._check_open()
+        self._check_writable("create topics")
         wanted = _new_topics(new_topics)
 
         def create(new: NewTopic) -> dict[str, Any]:
@@ -223,7 +226,7 @@ class AdminClient:
         UnknownTopicOrPartitionError
             Unless `raise_errors` is False.
         """
-        self._check_open()
+        self._check_writable("delete topics")
 
         def delete(name: str) -> dict[str, Any]:
             topic_id = self._manager.catalog.topic(name).id
@@ -247,7 +250,7 @@ class AdminClient:
         UnknownTopicOrPartitionError, InvalidPartitionsError
             Unless `raise_errors` is False.
         """
-        self._check_open()
+        self._check_writable("create partitions")
 
         def create(name: str) -> dict[str, Any]:
             wanted = topic_partitions[name]
@@ -310,7 +313,7 @@ class AdminClient:
         Returns the error of each resource, or None; the message that goes with one is that of
         `Broker.alter_configs`, which raises it.
         """
-        self._check_open()
+        self._check_writable("alter configs")
         found: dict[str, dict[str, str | None]] = {}
         for resource in config_resources:
             kind, name = _resource(resource)
@@ -330,6 +333,7 @@ class AdminClient:
         incremental: bool | None = None,
     ) -> dict[str, dict[str, str | None]]:
         """Reset keys to the broker's defaults; of a resource that names none, all of them."""
+        self._check_writable("reset configs")
         resources = []
         for resource in config_resources:
             kind, name = _resource(resource)
@@ -374,14 +378,14 @@ class AdminClient:
         self, group_ids: Iterable[str], group_coordinator_id: int | None = None
     ) -> dict[str, str | None]:
         """Delete groups that have no members; return the error of each, or None."""
-        self._check_open()
+        self._check_writable("delete groups")
         return self._coordinator.delete(_names(group_ids))
 
     def remove_group_members(
         self, group_id: str, members: Iterable[Any], group_coordinator_id: int | None = None
     ) -> dict[str, str | None]:
         """Remove members from a group; return errors by member id, else by instance id."""
-        self._check_open()
+        self._check_writable("remove group members")
         leaving = [LeavingMember(each.member_id or "", each.group_instance_id) for each in members]
         result = self._coordinator.leave(group_id, leaving)
         if result.error is not None:
@@ -420,7 +424,7 @@ class AdminClient:
         group_coordinator_id: int | None = None,
     ) -> dict[TopicPartition, str | None]:
         """Commit offsets of a group without members; return each partition's error, or None."""
-        self._check_open()
+        self._check_writable("alter group offsets")
         return self._coordinator.commit(group_id, checked_offsets(offsets))
 
     def reset_group_offsets(
@@ -433,7 +437,7 @@ class AdminClient:
 
         Returns for each its `error`, a name or None, and the `offset` that was committed.
         """
-        self._check_open()
+        self._check_writable("reset group offsets")
         stored = self._coordinator.committed(group_id)
         wanted = {}
         for each, spec in offset_specs.items():
@@ -462,7 +466,7 @@ class AdminClient:
         ------
         GroupIdNotFoundError, NonEmptyGroupError
         """
-        self._check_open()
+        self._check_writable("delete group offsets")
         deleted = self._coordinator.delete_offsets(
             group_id, [TopicPartition(*tp) for tp in partitions]
         )
@@ -486,7 +490,7 @@ class AdminClient:
         OffsetOutOfRangeError, PolicyViolationError, UnknownTopicOrPartitionError
             That of the first partition refused; records of the others are deleted nevertheless.
         """
-        self._check_open()
+        self._check_writable("delete records")
         wanted = {TopicPartition(*tp): offset for tp, offset in records_to_delete.items()}
 
         def delete(tp: TopicPartition) -> dict[str, Any]:
@@ -574,7 +578,7 @@ class AdminClient:
         self, replica_assignments: Mapping[Any, str | PathLike[str]]
     ) -> dict[Any, str | None]:
         """Move partitions, as (topic, partition, broker id), to other data directories."""
-        self._check_open()
+        self._check_writable("alter replica log dirs")
         by_partition = {TopicPartition(*each[:2]): each for each in replica_assignments}
         moved = admin.alter_replica_log_dirs(
             self._manager, {tp: replica_assignments[each] for tp, each in by_partition.items()}
@@ -586,6 +590,11 @@ class AdminClient:
     def _check_open(self) -> None:
         if self._closed:
             raise IllegalStateError("the admin client is closed")
+
+    def _check_writable(self, what: str) -> None:
+        self._check_open()
+        if self._manager.read_only:
+            raise InvalidConfigurationError(f"cannot {what}: the broker was opened read-only")
 
     def _topics(self) -> list[Topic]:
         self._check_open()

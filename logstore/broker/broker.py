@@ -5,6 +5,7 @@ A facade that composes the log manager and the cleaner; it holds no rule of its 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -12,6 +13,13 @@ from itertools import count
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self, cast
 
+from logstore.broker.arguments import (
+    MISSING,
+    before_offset,
+    key_and_value,
+    offset_of,
+    topic_and_partition,
+)
 from logstore.broker.partitioner import Partitioner
 from logstore.broker.records import (
     ConsumerRecord,
@@ -24,7 +32,11 @@ from logstore.broker.records import (
 from logstore.broker.setup import background_threads, directories_of, disk_of, runtime_of
 from logstore.config.broker_config import BrokerConfig
 from logstore.config.overrides import ConfigValue, describe
-from logstore.errors import InvalidConfigurationError, UnknownTopicOrPartitionError
+from logstore.errors import (
+    InvalidConfigurationError,
+    InvalidReplicationFactorError,
+    UnknownTopicOrPartitionError,
+)
 from logstore.faults.disk import DISK_KINDS
 from logstore.faults.rules import REQUEST_KINDS, Call, FaultRule, Faults
 from logstore.manager.manager import LogManager
@@ -205,7 +217,29 @@ class Broker(Generic[ClockT]):
         self.close()
 
     def __repr__(self) -> str:
-        return f"Broker({', '.join(directory.path for directory in self.manager.directories)})"
+        said = [directory.path for directory in self.manager.directories]
+        if self.read_only:
+            said.append("read-only")
+        if self.manager.lifetime.is_over:
+            said.append("closed")
+        return f"Broker({', '.join(said)})"
+
+    def __del__(self) -> None:
+        """Tell of a broker that was dropped while threads work for it."""
+        # What `__init__` refused has no manager.
+        manager = getattr(self, "manager", None)
+        if manager is None or manager.lifetime.is_over:
+            return
+        schedulers = [manager.runtime.scheduler]
+        if self._groups is not None and self._groups.own_scheduler is not None:
+            schedulers.append(self._groups.own_scheduler)
+        if any(each.is_concurrent and each.is_started for each in schedulers):
+            warnings.warn(
+                f"{self!r} was never closed, and its threads go on: use it in a with",
+                ResourceWarning,
+                stacklevel=2,
+                source=self,
+            )
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
@@ -435,15 +469,34 @@ class Broker(Generic[ClockT]):
     # -- topics --------------------------------------------------------------------------
 
     def create_topic(
-        self, name: str, partitions: int = 1, configs: Mapping[str, object] | None = None
+        self,
+        name: str,
+        partitions: int = 1,
+        configs: Mapping[str, object] | None = None,
+        *,
+        replication_factor: int = 1,
     ) -> Topic:
         """Create a topic; a folder of that name copied from a broker is taken over as it is.
+
+        Parameters
+        ----------
+        configs : mapping, optional
+            Kafka's keys. Times also as `timedelta`, or `7d`, `12h`, `1d12h`; sizes as `512KiB`,
+            `1GiB`.
+        replication_factor : int
+            1, or -1 for the default, which is 1.
 
         Raises
         ------
         InvalidTopicError, TopicAlreadyExistsError, InvalidConfigurationError
+        InvalidReplicationFactorError
+            There is one broker.
         """
         self._refuse_if_read_only("create a topic")
+        if replication_factor not in (1, -1):
+            raise InvalidReplicationFactorError(
+                f"topic '{name}' cannot have {replication_factor} replicas: there is one broker"
+            )
         return self.manager.topics.create(name, partitions, configs or {})
 
     def create_partitions(self, topic: str, total: int) -> Topic:
@@ -460,18 +513,19 @@ class Broker(Generic[ClockT]):
         """Return all topics by name, adopted ones included."""
         return self.manager.catalog.topics()
 
-    def topic(self, name: str) -> Topic:
+    def topic(self, name: str | TopicPartition) -> Topic:
         """Return one topic.
 
         Raises
         ------
         UnknownTopicOrPartitionError
         """
-        return self.manager.catalog.topic(name)
+        return self.manager.catalog.topic(topic_and_partition(name, None)[0])
 
-    def describe_configs(self, topic: str) -> dict[str, ConfigValue]:
+    def describe_configs(self, topic: str | TopicPartition) -> dict[str, ConfigValue]:
         """Return each effective config of a topic with its origin and meaning."""
-        return describe(self.manager.catalog.overrides(topic), self.broker_config)
+        name, _ = topic_and_partition(topic, None)
+        return describe(self.manager.catalog.overrides(name), self.broker_config)
 
     def override_configs(self, topic: str, configs: Mapping[str, object]) -> None:
         """Lay configs over a topic's own until this broker closes; nothing is stored."""
@@ -485,7 +539,7 @@ class Broker(Generic[ClockT]):
         Parameters
         ----------
         configs : mapping
-            Keys to set.
+            Keys to set, with values as `create_topic` takes them.
         unset : iterable of str
             Keys to give back to the broker's defaults.
 
@@ -513,7 +567,7 @@ class Broker(Generic[ClockT]):
         self.manager.topics.delete(topic)
 
     def partitions(
-        self, topic: str | None = None, partition: int | None = None
+        self, topic: str | TopicPartition | None = None, partition: int | None = None
     ) -> list[TopicPartition]:
         """Return the partitions of one or all topics.
 
@@ -521,20 +575,21 @@ class Broker(Generic[ClockT]):
         ------
         UnknownTopicOrPartitionError
         """
-        return self.manager.catalog.partitions(topic, partition)
+        name, number = topic_and_partition(topic, partition)
+        return self.manager.catalog.partitions(name, number)
 
-    def log(self, topic: str, partition: int = 0) -> Log:
+    def log(self, topic: str | TopicPartition, partition: int = 0) -> Log:
         """Return a partition's log."""
-        return self.manager.log(TopicPartition(topic, partition))
+        return self.manager.log(TopicPartition(*topic_and_partition(topic, partition)))
 
     # -- produce -------------------------------------------------------------------------
 
     def append(
         self,
-        topic: str,
-        value: bytes | None,
+        topic: str | TopicPartition,
+        *in_old_order: bytes | None,
+        value: bytes | None = MISSING,
         key: bytes | None = None,
-        *,
         partition: int | None = None,
         timestamp: int | None = None,
         headers: Headers = (),
@@ -544,6 +599,10 @@ class Broker(Generic[ClockT]):
 
         Parameters
         ----------
+        *in_old_order : bytes or None
+            Value and key without their names, as up to release 0.1: a `DeprecationWarning`.
+        value : bytes or None
+            None is a tombstone.
         partition : int, optional
             By Kafka's default partitioner when not given.
         timestamp : int, optional
@@ -558,9 +617,14 @@ class Broker(Generic[ClockT]):
         """
         if self.read_only:
             self._refuse_if_read_only("append")
+        if in_old_order or value is MISSING:
+            key, value = key_and_value(in_old_order, key, value)
+        name: str = topic  # type: ignore[assignment]  # unless it is a partition
+        if type(topic) is not str:
+            name, partition = topic_and_partition(topic, partition)
         record = new_record(key, value, timestamp, headers)
-        number = self._partition_for(topic, record, partition)
-        tp: TopicPartition = _new(TopicPartition, (topic, number))
+        number = self._partition_for(name, record, partition)
+        tp: TopicPartition = _new(TopicPartition, (name, number))
         writer = self.manager.log(tp).writer
         append = writer.append_records
         if compression != "none":
@@ -572,13 +636,13 @@ class Broker(Generic[ClockT]):
         else:
             info = append([record])
         metadata: RecordMetadata = _new(
-            RecordMetadata, (topic, number, info.first_offset, info.max_timestamp)
+            RecordMetadata, (name, number, info.first_offset, info.max_timestamp)
         )
         return metadata
 
     def append_many(
         self,
-        topic: str,
+        topic: str | TopicPartition,
         records: Iterable[RecordLike],
         *,
         partition: int | None = None,
@@ -605,14 +669,15 @@ class Broker(Generic[ClockT]):
         RequestError
             A batch was refused; the batches before it stay.
         """
+        name, number = topic_and_partition(topic, partition)
         self._refuse_if_read_only("append")
-        writer = self.batch_writer(topic, compression=compression, batch_records=batch_records)
-        writer.add_all(records, partition)
+        writer = self.batch_writer(name, compression=compression, batch_records=batch_records)
+        writer.add_all(records, number)
         return writer.finish()
 
     def append_batches(
         self,
-        topic: str,
+        topic: str | TopicPartition,
         data: bytes,
         *,
         partition: int = 0,
@@ -640,7 +705,7 @@ class Broker(Generic[ClockT]):
         from logstore.transactions.produce import append_as_client
 
         self._refuse_if_read_only("append")
-        tp = TopicPartition(topic, partition)
+        tp = TopicPartition(*topic_and_partition(topic, partition))
         return append_as_client(self.manager, self.coordinator, tp, data, transactional_id)
 
     def batch_writer(
@@ -678,10 +743,12 @@ class Broker(Generic[ClockT]):
         return producer
 
     def consumer(self, *topics: str, **configs: Any) -> Consumer:
-        """Return a consumer of kafka-python's shape; see `Consumer`. It closes with the broker."""
+        """Return a consumer of kafka-python's shape; see `Consumer`. It closes with the broker.
+
+        That of a read-only broker reads from what its group has committed, and commits nothing.
+        """
         from logstore.broker.consumer import Consumer
 
-        self._refuse_if_read_only("consume with a group and positions")
         closed = self._consumers.remove
         configs = self._with_client_id("consumer", configs)
         consumer = Consumer(self.runtime, self.manager, self.groups, topics, configs, closed)
@@ -695,10 +762,12 @@ class Broker(Generic[ClockT]):
         return {**configs, "client_id": f"logstore-{kind}-{next(self._client_numbers)}"}
 
     def admin(self, **configs: Any) -> AdminClient:
-        """Return an admin client of kafka-python's shape; see `AdminClient`."""
+        """Return an admin client of kafka-python's shape; see `AdminClient`.
+
+        That of a read-only broker lists and describes.
+        """
         from logstore.broker.admin_client import AdminClient
 
-        self._refuse_if_read_only("administer")
         return AdminClient(self.manager, self.groups, configs)
 
     def listen(
@@ -801,11 +870,11 @@ class Broker(Generic[ClockT]):
 
     def read(
         self,
-        topic: str,
+        topic: str | TopicPartition,
         partition: int = 0,
         *,
-        offset: int | None = None,
-        until: int | None = None,
+        offset: int | str | None = None,
+        until: int | str | None = None,
         max_records: int | None = None,
         isolation: str = "read_uncommitted",
         key: bytes | None = None,
@@ -814,10 +883,12 @@ class Broker(Generic[ClockT]):
 
         Parameters
         ----------
-        offset : int, optional
-            First offset wanted, inclusive; the log start by default.
-        until : int, optional
-            Exclusive; the end of what `isolation` allows by default.
+        offset : int or str, optional
+            First offset wanted, inclusive; `earliest`, the log start, by default, or `latest`.
+        until : int or str, optional
+            Exclusive; the end of what `isolation` allows by default, as with `latest`.
+        isolation : str
+            `read_uncommitted`, or `read_committed`: without what transactions have not committed.
         key : bytes, optional
             Only records of this key.
 
@@ -828,19 +899,22 @@ class Broker(Generic[ClockT]):
         CorruptRecordError
             A batch is damaged; names file and position.
         """
-        log = self.manager.log(TopicPartition(topic, partition))
+        log = self.log(topic, partition)
         reopen = partial(self.manager.registry.reopen, log.topic_partition)
         from logstore.log.reader import Isolation
 
         allowed = Isolation(isolation)
+        offset, until = offset_of(offset, log, allowed), offset_of(until, log, allowed)
         return read_records(log, offset, until, max_records, allowed, key, reopen, self.faults)
 
-    def table(self, topic: str, *, isolation: str = "read_committed") -> dict[bytes, bytes]:
+    def table(
+        self, topic: str | TopicPartition, *, isolation: str = "read_committed"
+    ) -> dict[bytes, bytes]:
         """Return the value of each key that is not deleted, under the topic's strategy."""
         from logstore.broker.table import values_per_key
         from logstore.log.reader import Isolation
 
-        config = self.manager.catalog.config(topic)
+        config = self.manager.catalog.config(topic_and_partition(topic, None)[0])
         logs = [self.manager.log(tp) for tp in self.partitions(topic)]
         return values_per_key(logs, config, Isolation(isolation), self.faults)
 
@@ -886,17 +960,18 @@ class Broker(Generic[ClockT]):
         return admin.alter_replica_log_dirs(self.manager, assignments)
 
     def delete_records(
-        self, before: Mapping[TopicPartition, int]
+        self, before: Mapping[TopicPartition, int | str]
     ) -> dict[TopicPartition, DeleteRecordsResult]:
         """Delete the records below an offset in each partition (KIP-107).
 
-        `before` has the exclusive ends of what goes; -1 is the high watermark. One result a
-        partition, in the order given; an error of one hides no other's result.
+        `before` has the exclusive ends of what goes; `latest` or -1 is the high watermark. One
+        result a partition, in the order given; an error of one hides no other's result.
         """
         from logstore.broker import admin
 
         self._refuse_if_read_only("delete records")
-        return admin.delete_records(self.manager, before)
+        ends = {tp: before_offset(value) for tp, value in before.items()}
+        return admin.delete_records(self.manager, ends)
 
     def first_offset_at(self, topic: str, partition: int, timestamp: int) -> int:
         """Return the offset before which every record is older than `timestamp`.
@@ -907,7 +982,11 @@ class Broker(Generic[ClockT]):
         return self.log(topic, partition).reader.first_offset_at(timestamp)
 
     def retain(
-        self, topic: str | None = None, partition: int | None = None, *, dry_run: bool = False
+        self,
+        topic: str | TopicPartition | None = None,
+        partition: int | None = None,
+        *,
+        dry_run: bool = False,
     ) -> RetainReport:
         """Run retention once over the partitions of one or all topics.
 
@@ -927,7 +1006,7 @@ class Broker(Generic[ClockT]):
 
     # -- segments and cleaning -----------------------------------------------------------
 
-    def roll(self, topic: str, partition: int = 0) -> int:
+    def roll(self, topic: str | TopicPartition, partition: int = 0) -> int:
         """Start a new active segment and return its base offset."""
         self._refuse_if_read_only("roll")
         return self.log(topic, partition).writer.roll().base_offset
@@ -945,7 +1024,7 @@ class Broker(Generic[ClockT]):
 
     def clean(
         self,
-        topic: str | None = None,
+        topic: str | TopicPartition | None = None,
         partition: int | None = None,
         *,
         force: bool = False,
@@ -991,14 +1070,21 @@ class Broker(Generic[ClockT]):
         outcome = command.rehearse(logs) if dry_run else command.run(logs)
         return CleanReport.of(outcome, dry_run=dry_run)
 
-    def explain(self, topic: str | None = None, partition: int | None = None) -> ExplainReport:
+    def explain(
+        self, topic: str | TopicPartition | None = None, partition: int | None = None
+    ) -> ExplainReport:
         """Say what stands between each partition and its cleaning, and until when."""
         from logstore.broker import admin
 
         return admin.explain(self.manager, self.cleaner, self.partitions(topic, partition))
 
     def fates(
-        self, topic: str, partition: int = 0, *, force: bool = False, roll: bool = False
+        self,
+        topic: str | TopicPartition,
+        partition: int = 0,
+        *,
+        force: bool = False,
+        roll: bool = False,
     ) -> PartitionFates:
         """Tell record by record what the next cleaning does; `force` and `roll` as in `clean`."""
         from logstore.broker.fates import PartitionFates

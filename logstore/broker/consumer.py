@@ -14,7 +14,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 
-from logstore.broker.consumer_config import EARLIEST, LATEST, NONE, ConsumerConfig
+from logstore.broker.arguments import EARLIEST, LATEST, checked_partition
+from logstore.broker.consumer_config import NONE, ConsumerConfig
+from logstore.broker.consumer_metrics import COORDINATOR_GROUP, FETCH_GROUP, ConsumerMetrics
 from logstore.broker.membership import RETRY_TASK, Membership, Phase
 from logstore.broker.positions import ConsumedRecord, Position
 from logstore.broker.reports import OffsetAndTimestamp
@@ -24,6 +26,7 @@ from logstore.errors import (
     CorruptRecordError,
     FencedInstanceIdError,
     IllegalStateError,
+    InvalidConfigurationError,
     KafkaTimeoutError,
     LogStoreError,
     NoOffsetForPartitionError,
@@ -90,6 +93,9 @@ class CommitFuture:
         self.value = value
         self.exception = exception
 
+    def __repr__(self) -> str:
+        return f"CommitFuture({self.value if self.exception is None else self.exception!r})"
+
     def succeeded(self) -> bool:
         """Tell whether the offsets were committed."""
         return self.exception is None
@@ -123,6 +129,9 @@ class Consumer:
     Notes
     -----
     One thread at a time, as with kafka-python. Rebalance listeners are told inside `poll`.
+
+    Of a broker that was opened read-only it is no member of its group: it reads all partitions of
+    its topics, from what the group has committed on, and commits nothing.
     """
 
     def __init__(
@@ -139,10 +148,11 @@ class Consumer:
         self._manager = manager
         self._coordinator = coordinator
         self._faults = manager.faults
+        self._metrics = ConsumerMetrics(self._clock.monotonic_ns())
         self._on_close = on_close
         self._membership = (
             None
-            if config.group_id is None
+            if config.group_id is None or manager.read_only
             else Membership(runtime, coordinator, config, self._partition_counts)
         )
         self._topics: frozenset[str] | None = None
@@ -195,6 +205,9 @@ class Consumer:
         self._check_open()
         if isinstance(topics, str):
             raise TypeError(f"topics are a list, not the name {topics!r}")
+        for topic in topics:
+            if not isinstance(topic, str):
+                raise TypeError(f"a topic is a name; partitions go to assign(): {topic!r}")
         if bool(topics) == (pattern is not None):
             raise ValueError("subscribe to topics or to a pattern")
         was_by_pattern = self._pattern is not None
@@ -230,7 +243,7 @@ class Consumer:
         UnknownTopicOrPartitionError
         """
         self._check_open()
-        wanted = [_checked(tp) for tp in partitions]
+        wanted = [checked_partition(tp) for tp in partitions]
         if not wanted:
             self.unsubscribe()
             return
@@ -379,13 +392,13 @@ class Consumer:
         self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
         """Return the first offset of each partition."""
-        return {tp: self._log(tp).log_start_offset for tp in map(_checked, partitions)}
+        return {tp: self._log(tp).log_start_offset for tp in map(checked_partition, partitions)}
 
     def end_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
         """Return where reading ends: the high watermark, or what is decided (`read_committed`)."""
-        return {tp: self._end_of(self._log(tp)) for tp in map(_checked, partitions)}
+        return {tp: self._end_of(self._log(tp)) for tp in map(checked_partition, partitions)}
 
     def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None = None
@@ -394,7 +407,7 @@ class Consumer:
         from logstore.broker import admin
 
         return admin.offsets_for_times(
-            self._manager, {_checked(tp): time for tp, time in timestamps.items()}
+            self._manager, {checked_partition(tp): time for tp, time in timestamps.items()}
         )
 
     def highwater(self, partition: TopicPartition) -> int:
@@ -454,6 +467,8 @@ class Consumer:
             membership.group_id, wanted, generation_id, member_id, instance_id
         )
         refused = {tp: error for tp, error in errors.items() if error is not None}
+        if len(refused) < len(errors):
+            self._metrics.commits += 1
         if not refused:
             return None
         error = next(iter(refused.values()))
@@ -498,8 +513,11 @@ class Consumer:
 
         None if it committed none.
         """
-        tp = _checked(partition)
-        found = self._coordinator.fetch(self._grouped().group_id, [tp])[tp].committed
+        tp = checked_partition(partition)
+        self._check_open()
+        if self.config.group_id is None:
+            raise IllegalStateError("the consumer has no group_id")
+        found = self._coordinator.fetch(self.config.group_id, [tp])[tp].committed
         return found if metadata or found is None else found.offset
 
     def group_metadata(self) -> ConsumerGroupMetadata:
@@ -511,6 +529,28 @@ class Consumer:
             There is no group.
         """
         return self._grouped().metadata
+
+    def metrics(self, raw: bool = False) -> dict[str, Any] | None:
+        """Return what was counted, by group and name; None with `metrics_enabled=False`.
+
+        The lag of a partition is told of those whose position is known.
+
+        Parameters
+        ----------
+        raw : bool
+            Without the level of the groups, and so without the lag of each partition.
+        """
+        self._check_open()
+        if not self.config.metrics_enabled:
+            return None
+        lags = {}
+        for tp, position in self._positions.items():
+            with suppress(UnknownTopicOrPartitionError):
+                lags[tp] = max(0, self._end_of(self._log(tp)) - (position.offset or 0))
+        values = self._metrics.values(self._clock.monotonic_ns(), lags)
+        if not raw:
+            return values
+        return {**values[FETCH_GROUP], **values[COORDINATOR_GROUP]}
 
     # -- the end -------------------------------------------------------------------------------
 
@@ -626,7 +666,7 @@ class Consumer:
             getattr(self._listener, name)(found)
 
     def _commit_automatically(self) -> None:
-        if not self.config.enable_auto_commit:
+        if not self.config.enable_auto_commit or self._membership is None:
             return
         self._next_commit_ms = self._clock.monotonic_ms() + self.config.auto_commit_interval_ms
         try:
@@ -644,9 +684,14 @@ class Consumer:
 
     def _grouped(self) -> Membership:
         self._check_open()
-        if self._membership is None:
+        if self._membership is not None:
+            return self._membership
+        if self.config.group_id is None:
             raise IllegalStateError("the consumer has no group_id")
-        return self._membership
+        raise InvalidConfigurationError(
+            f"cannot commit, nor be a member of '{self.config.group_id}': the broker was opened"
+            " read-only"
+        )
 
     # -- inside: partitions ----------------------------------------------------------------
 
@@ -670,6 +715,7 @@ class Consumer:
             records = self._read(position, left)
             if records:
                 found[tp] = records
+                self._metrics.record_fetch(len(records), sum(map(_size_of, records)))
                 left -= len(records)
         # A partition that was read goes to the end, so that none starves another.
         for tp in found:
@@ -724,8 +770,8 @@ class Consumer:
         if position.offset is None:
             tp = position.topic_partition
             reset = position.reset
-            if reset is None and self._membership is not None:
-                fetched = self._coordinator.fetch(self._membership.group_id, [tp])
+            if reset is None and self.config.group_id is not None:
+                fetched = self._coordinator.fetch(self.config.group_id, [tp])
                 committed = fetched[tp].committed
                 if committed is not None:
                     position.seek(committed.offset)
@@ -796,14 +842,14 @@ class Consumer:
 
     def _position_of(self, partition: TopicPartition) -> Position:
         self._check_open()
-        tp = _checked(partition)
+        tp = checked_partition(partition)
         if tp not in self._positions:
             raise IllegalStateError(f"{tp} is not assigned to {self!r}")
         return self._positions[tp]
 
     def _sought(self, partition: TopicPartition) -> Position:
         self._check_open()
-        tp = _checked(partition)
+        tp = checked_partition(partition)
         if tp not in self._positions:
             raise ValueError(f"{tp} is not assigned to {self!r}")
         return self._positions[tp]
@@ -817,14 +863,11 @@ class Consumer:
         return list(self._positions.values())
 
 
-def _checked(partition: object) -> TopicPartition:
-    """Return a partition in the engine's type, from kafka-python's too.
-
-    Raises
-    ------
-    TypeError
-    """
-    topic, number = getattr(partition, "topic", None), getattr(partition, "partition", None)
-    if not isinstance(topic, str) or isinstance(number, bool) or not isinstance(number, int):
-        raise TypeError(f"a TopicPartition is wanted, not {partition!r}")
-    return TopicPartition(topic, number)
+def _size_of(record: ConsumedRecord) -> int:
+    """Return the bytes of key, value and headers."""
+    sizes = (
+        record.serialized_key_size,
+        record.serialized_value_size,
+        record.serialized_header_size,
+    )
+    return sum(max(size, 0) for size in sizes)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from logstore.broker.arguments import EARLIEST, LATEST
 from logstore.broker.client_config import (
     NETWORK_CONFIGS,
     DataFunction,
@@ -24,7 +25,7 @@ from logstore.groups.assignors import ASSIGNORS, Assignor
 from logstore.log.reader import Isolation
 from logstore.types import INT32_MAX
 
-EARLIEST, LATEST, NONE = "earliest", "latest", "none"
+NONE = "none"
 RESETS = {"smallest": EARLIEST, "largest": LATEST, EARLIEST: EARLIEST, LATEST: LATEST, NONE: NONE}
 
 DEFAULTS: dict[str, Any] = {
@@ -47,6 +48,7 @@ DEFAULTS: dict[str, Any] = {
     "exclude_internal_topics": True,
     "retry_backoff_ms": 100,
     "request_timeout_ms": 30_000,
+    "metrics_enabled": True,
 }
 """Names that are obeyed."""
 
@@ -60,7 +62,6 @@ WITHOUT_MEANING = NETWORK_CONFIGS - {"request_timeout_ms"} | {
     "max_in_flight_requests_per_connection",
     "max_partition_fetch_bytes",
     "metric_group_prefix",
-    "metrics_enabled",
 }
 """Names of kafka-python's that mean nothing in one process."""
 
@@ -109,6 +110,7 @@ class ConsumerConfig:
     exclude_internal_topics: bool
     retry_backoff_ms: int
     request_timeout_ms: float
+    metrics_enabled: bool
 
     @classmethod
     def of(cls, configs: Mapping[str, Any]) -> ConsumerConfig:
@@ -153,6 +155,7 @@ class ConsumerConfig:
             exclude_internal_topics=bool(values["exclude_internal_topics"]),
             retry_backoff_ms=int(number("retry_backoff_ms", values, 1, INT32_MAX)),
             request_timeout_ms=number("request_timeout_ms", values, 1, INT32_MAX),
+            metrics_enabled=bool(values["metrics_enabled"]),
         )
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from logstore.broker.accumulator import RecordAccumulator
+from logstore.broker.arguments import topic_and_partition
 from logstore.broker.open_batch import estimated_size
 from logstore.broker.partitioner import Partitioner
 from logstore.broker.producer_config import ProducerConfig
@@ -125,10 +126,10 @@ class Producer:
 
     def send(
         self,
-        topic: str,
+        topic: str | TopicPartition,
         value: Any = None,  # noqa: ANN401  # what the serializer takes
         key: Any = None,  # noqa: ANN401  # see value
-        headers: list[tuple[str, bytes]] | None = None,
+        headers: list[tuple[str, bytes]] | Mapping[str, bytes] | None = None,
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> FutureRecordMetadata:
@@ -136,6 +137,8 @@ class Producer:
 
         Parameters
         ----------
+        topic : str or TopicPartition
+        headers : list of pairs, or mapping
         value, key : any
             Bytes, or what the serializer turns into bytes; one of them may be None.
         partition : int, optional
@@ -163,6 +166,7 @@ class Producer:
         """
         self._check_open()
         headers = _checked_headers(headers)
+        topic, partition = topic_and_partition(topic, partition)
         if not isinstance(topic, str):
             raise TypeError(f"a topic is a string, not {topic!r}")
         if key is None and value is None:
@@ -474,8 +478,10 @@ def _serialized(
 def _checked_headers(headers: object) -> list[tuple[str, bytes]]:
     if headers is None:
         return []
+    if isinstance(headers, Mapping):
+        headers = list(headers.items())
     if not isinstance(headers, list):
-        raise TypeError(f"headers are a list, not {headers!r}")
+        raise TypeError(f"headers are a list or a mapping, not {headers!r}")
     for header in headers:
         if (
             not isinstance(header, tuple)

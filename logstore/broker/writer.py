@@ -100,6 +100,10 @@ class BatchWriter:
         self._null_key_partition: int | None = None
         self._done: dict[int, AppendedRange] = {}
 
+    def __repr__(self) -> str:
+        waiting = sum(len(batch.items) for batch in self._open.values())
+        return f"BatchWriter({self.topic}, {waiting} records waiting)"
+
     def add(self, record: NewRecord, partition: int | None = None) -> None:
         """Take a record, and append the batch that it fills.
 

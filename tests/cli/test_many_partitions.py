@@ -21,7 +21,7 @@ def partitions(data_dir):
     with Broker(data_dir) as broker:
         broker.create_topic("t", 12, {"cleanup.policy": "compact"})
         for number in range(12):
-            broker.append("t", b"v", b"k", partition=number)
+            broker.append("t", value=b"v", key=b"k", partition=number)
 
 
 @pytest.fixture

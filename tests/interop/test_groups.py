@@ -72,7 +72,7 @@ def story(broker, rng):
             )
             consumers.append(consumer)
         elif kind == "poll":
-            broker.append("t", b"v", partition=rng.randrange(4))
+            broker.append("t", value=b"v", partition=rng.randrange(4))
             for consumer in consumers:
                 consumer.poll(rng.choice((0, 100)))
         elif kind == "go" and consumers:
@@ -145,7 +145,7 @@ def test_a_group_that_was_deleted_leaves_tombstones(tmp_path):
     config = {"offsets.topic.num.partitions": 1}
     with Broker(tmp_path, clock=VirtualClock(), broker_config=config) as broker:
         broker.create_topic("t", 2)
-        broker.append("t", b"v", partition=0)
+        broker.append("t", value=b"v", partition=0)
         with broker.consumer("t", group_id="g", auto_offset_reset="earliest") as consumer:
             consumer.poll()
         broker.groups.delete(["g"])

@@ -50,7 +50,7 @@ class Story:
 
     def write(self):
         tp = self.rng.choice(PARTITIONS)
-        offset = self.broker.append("t", b"v", partition=tp.partition).offset
+        offset = self.broker.append("t", value=b"v", partition=tp.partition).offset
         self.written.add((tp, offset))
 
     def poll(self, consumer):

@@ -53,11 +53,11 @@ def replayed(history, config, fs=None, *, exact=False):
     producers = {number: Producer(log, number) for number in (1, 2)}
     for kind, number, flag in history:
         if kind == "append":
-            broker.append("t", None if flag else b"v" * number, key=b"k%d" % number)
+            broker.append("t", value=None if flag else b"v" * number, key=b"k%d" % number)
         elif kind == "append at":
-            broker.append("t", b"v", key=b"k", timestamp=broker.clock.now_ms() + number)
+            broker.append("t", value=b"v", key=b"k", timestamp=broker.clock.now_ms() + number)
         elif kind == "append undated":
-            broker.append("t", b"v", key=b"k", timestamp=number)
+            broker.append("t", value=b"v", key=b"k", timestamp=number)
         elif kind == "roll":
             broker.roll("t")
         elif kind == "pass":

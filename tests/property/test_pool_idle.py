@@ -47,7 +47,9 @@ class Story:
                 value = None if rng.random() < 0.3 else b"v"
                 late = rng.choice((0, 0, 5 * MINUTE_MS))
                 timestamp = broker.clock.now_ms() - late
-                broker.append(name, value, b"k%d" % rng.randint(0, 4), timestamp=timestamp)
+                broker.append(
+                    name, value=value, key=b"k%d" % rng.randint(0, 4), timestamp=timestamp
+                )
         elif kind == 4:
             broker.roll(name)
         elif kind == 5:

@@ -97,7 +97,7 @@ def story(bench, rng):
         slot = rng.randrange(2)
         kind = rng.choice(("plain", "send", "send", "end", "end", "roll", "clean", "delete"))
         if kind == "plain":
-            broker.append("t", b"v", key=b"%d" % rng.randrange(4))
+            broker.append("t", value=b"v", key=b"%d" % rng.randrange(4))
         elif kind == "send":
             if not is_open[slot]:
                 producers[slot].begin_transaction()

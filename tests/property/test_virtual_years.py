@@ -118,7 +118,7 @@ KEPT = {"retention.ms": str(8 * HOUR_MS), "segment.bytes": "300", "flush.ms": st
 
 def append(broker, topic, count):
     for number in range(count):
-        broker.append(topic, b"v" * 20, b"k%d" % (number % 3))
+        broker.append(topic, value=b"v" * 20, key=b"k%d" % (number % 3))
 
 
 def transact(broker):
@@ -194,7 +194,7 @@ def test_four_thousand_days_run_no_task_for_nothing():
         broker.create_topic("table", configs={"cleanup.policy": "compact,delete"})
         broker.create_topic("kept")
         for topic in ("table", "kept"):
-            broker.append(topic, b"v", b"k")
+            broker.append(topic, value=b"v", key=b"k")
         tasks = all_tasks(broker)
         clock.advance(days=4000)
         assert list(broker.read("kept")) == []

@@ -44,7 +44,7 @@ def test_the_wrong_rule_is_found_and_what_was_not_cleaned_may_not_have_changed(s
                 records = [(b"k", b"%d" % n, 1_000_000 - n) for n in range(5)]
                 broker.append_many(topic, records, partition=0)
                 broker.roll(topic)
-            broker.append(topic, b"last", key=b"another")
+            broker.append(topic, value=b"last", key=b"another")
     shutil.copytree(before, after)
     (after / "plain-0" / f"{5:020d}.log").write_bytes(b"")
     with Broker(after) as broker:  # compacts, and says nothing of it

@@ -123,7 +123,7 @@ def test_every_topic_follows_its_own_rules_and_what_is_said_wins(asked, pair):
                 "logstore.compaction.strategy.header.encoding": "varlong",
             },
         )
-        broker.append("version", b"1", key=b"k")
+        broker.append("version", value=b"1", key=b"k")
 
     dirs = pair(fill, lambda broker: broker.alter_configs("time", {"delete.retention.ms": "9"}))
     verify_directories(None, *dirs, since_ms=NOW - 1, now_ms=NOW)
@@ -201,11 +201,11 @@ def test_partitions_that_one_side_lacks_are_violations(asked, pair):
         for topic in ("kept", "lost"):
             broker.create_topic(topic, partitions=3)
             for partition in range(2):  # 2 of each stays empty
-                broker.append(topic, b"v", partition=partition)
+                broker.append(topic, value=b"v", partition=partition)
 
     def work(broker):
         broker.create_partitions("kept", 5)
-        broker.append("kept", b"v", partition=4)
+        broker.append("kept", value=b"v", partition=4)
 
     before, after = pair(fill, work)
     shutil.rmtree(after / "kept-1")

@@ -178,7 +178,7 @@ def test_headers_of_many_batches_are_decoded_together(tmp_path):
 def test_a_header_name_that_is_no_utf8_is_read_as_java_reads_it(tmp_path):
     with Broker(tmp_path) as broker:
         broker.create_topic("t")
-        broker.append("t", b"v", headers=[("a\udcff", b"1"), ("b", b"2")])
+        broker.append("t", value=b"v", headers=[("a\udcff", b"1"), ("b", b"2")])
     (headers,) = column(open_source(tmp_path), "headers")
     assert headers == [{"key": "a\ufffd", "value": b"1"}, {"key": "b", "value": b"2"}]
 
@@ -245,7 +245,7 @@ def test_reading_takes_no_lock_and_changes_nothing(data_dir):
     first = column(reader, "offset")
     assert state() == before
     with Broker(data_dir) as broker:  # holds the lock, and has taken the marker away
-        broker.append("users", b"more", partition=1)
+        broker.append("users", value=b"more", partition=1)
         assert column(reader, "offset") == [*first, 5]
 
 

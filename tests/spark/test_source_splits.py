@@ -155,7 +155,7 @@ def test_appends_after_the_plan_are_not_read(tmp_path):
         segments_of(broker, "t", 2)
         reader = open_source(tmp_path, columns="offset")
         planned = reader.partitions()
-        broker.append("t", b"more")
+        broker.append("t", value=b"more")
         assert rows(reader, planned) == list(range(8))
 
 
@@ -168,7 +168,7 @@ def test_aborted_tells_how_a_records_transaction_ended(tmp_path):
         expected = []
         for number, end in enumerate(("abort", None, "commit", "abort", "open", None)):
             if end is None:
-                broker.append("t", b"plain")
+                broker.append("t", value=b"plain")
                 expected.append(False)
                 continue
             producer = broker.producer(transactional_id=f"p{number % 3}")
@@ -199,10 +199,10 @@ def test_the_delete_horizon_is_that_of_the_records_batch(tmp_path):
         configs = {"cleanup.policy": "compact", "delete.retention.ms": str(DAY_MS)}
         broker.create_topic("t", configs=configs)
         broker.append_many("t", [(b"a", None), (b"b", b"1")])
-        broker.append("t", b"1", key=b"c")
+        broker.append("t", value=b"1", key=b"c")
         broker.roll("t")
         broker.clean("t", force=True)
-        broker.append("t", None, key=b"d")
+        broker.append("t", value=None, key=b"d")
         horizon = clock.now_ms() + DAY_MS
     reader = open_source(tmp_path, columns="key,deleteHorizonMs")
     assert rows(reader) == [(b"a", horizon), (b"b", horizon), (b"c", None), (b"d", None)]
@@ -222,7 +222,7 @@ def test_the_directories_of_one_broker_are_loaded_together(tmp_path):
     with Broker(dirs) as broker:
         broker.create_topic("t", partitions=3)
         for partition in range(3):
-            broker.append("t", b"%d" % partition, partition=partition)
+            broker.append("t", value=b"%d" % partition, partition=partition)
     assert all(list(Path(each).glob("t-*")) for each in dirs)
     data_source = LogstoreDataSource({"paths": json.dumps(dirs), "columns": "partition,value"})
     reader = data_source.reader(data_source.schema())
@@ -238,7 +238,7 @@ def test_partitions_are_assigned_topic_by_topic(tmp_path):
         for topic in ("a", "b", "c"):
             broker.create_topic(topic, partitions=3)
             for partition in range(3):
-                broker.append(topic, b"v", partition=partition)
+                broker.append(topic, value=b"v", partition=partition)
     reader = open_source(tmp_path, assign='{"a": [2, 0], "c": [1]}', columns="topic,partition")
     assert rows(reader) == [("a", 2), ("a", 0), ("c", 1)]
     with pytest.raises(UnknownTopicOrPartitionError, match="no partition 9"):

@@ -56,7 +56,9 @@ Failures = list[tuple["TopicPartition", "LogStoreError"]]
 @click.argument("topic", required=False)
 @partition_option("Which one of the topic's. Default: all.")
 @click.option("--dry-run", is_flag=True, help="Change nothing: only show what would go, and why.")
-@config_option("A topic configuration for this run; repeatable. Times may be 7d or 12h, sizes 1GiB.")
+@config_option(
+    "A topic configuration for this run; repeatable. Times may be 7d or 12h, sizes 1GiB."
+)
 def retain(
     settings: Settings,
     topic: str | None,

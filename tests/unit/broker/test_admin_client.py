@@ -262,8 +262,8 @@ def test_records_are_deleted(broker, admin):
 
 
 def test_offsets_of_partitions(broker, admin):
-    broker.append("t", b"a", partition=0, timestamp=1000)
-    broker.append("t", b"b", partition=0, timestamp=3000)
+    broker.append("t", value=b"a", partition=0, timestamp=1000)
+    broker.append("t", value=b"b", partition=0, timestamp=3000)
     producer = broker.producer(transactional_id="x")
     producer.init_transactions()
     producer.begin_transaction()
@@ -285,7 +285,7 @@ def test_the_broker_and_its_directories(tmp_path):
     with Broker([first, second]) as broker:
         admin = broker.admin(bootstrap_servers="x", client_id="y")
         admin.create_topics({"t": {"num_partitions": 2}})
-        broker.append("t", b"v", partition=0)
+        broker.append("t", value=b"v", partition=0)
         cluster = admin.describe_cluster()
         assert cluster["controller_id"] == cluster["brokers"][0]["broker_id"] == 0
         (told,) = admin.describe_log_dirs()

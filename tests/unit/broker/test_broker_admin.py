@@ -27,7 +27,7 @@ def fill(broker, timestamps, topic="a", **configs):
     configs = {key.replace("_", "."): value for key, value in configs.items()}
     broker.create_topic(topic, configs={"segment.bytes": 200, **configs})
     for timestamp in timestamps:
-        broker.append(topic, b"v", key=b"k", timestamp=timestamp)
+        broker.append(topic, value=b"v", key=b"k", timestamp=timestamp)
 
 
 def test_one_bad_partition_of_a_delete_request_hides_no_other(broker):
@@ -80,7 +80,7 @@ def test_deleting_by_time_is_not_misled_by_records_below_the_log_start(broker):
     broker.create_topic("a", configs={"segment.bytes": 10_000})
     broker.append_many("a", [(b"k", b"v", T + 90), (b"k", b"v", T)], partition=0)
     broker.roll("a")
-    broker.append("a", b"v", key=b"k", timestamp=T + 50)
+    broker.append("a", value=b"v", key=b"k", timestamp=T + 50)
     broker.delete_records({A0: 1})
     assert broker.offsets_for_times({A0: T + 10}) == {A0: None}
     assert broker.first_offset_at("a", 0, T + 10) == 2
@@ -169,7 +169,7 @@ def test_a_broker_in_the_background_retains_by_itself():
         assert broker.log("a").log_start_offset == 0
         clock.advance(minutes=5)
         assert broker.log("a").log_start_offset == 4
-        assert broker.append("a", b"v").offset == 4
+        assert broker.append("a", value=b"v").offset == 4
     with Broker(clock=clock) as broker:
         fill(broker, [T] * 4, retention_ms=1)
         clock.advance(days=1)

@@ -49,7 +49,7 @@ def filled(world, **options):
     broker = opened(world, **options)
     broker.create_topic("a", configs={"cleanup.policy": "compact,delete", "segment.bytes": 300})
     for number in range(10):
-        broker.append("a", b"v%d" % number, b"k%d" % (number % 3))
+        broker.append("a", value=b"v%d" % number, key=b"k%d" % (number % 3))
     return broker
 
 
@@ -125,7 +125,7 @@ def test_what_is_refused_may_have_any_arguments(world):
     broker = filled(world)
     broker.close()
     for use in (
-        lambda: broker.append("a", b"v", b"k"),
+        lambda: broker.append("a", value=b"v", key=b"k"),
         lambda: broker.read("a", 0, offset=3),
         lambda: broker.clean("a", force=True),
         lambda: broker.retain(dry_run=True),
@@ -164,10 +164,10 @@ def test_two_brokers_never_acknowledge_the_same_offset(world):
     writer.add(NewRecord(b"k", b"waits"))
     first.close()
     second = opened(world)
-    assert second.append("a", b"of the second", b"k").offset == 10
+    assert second.append("a", value=b"of the second", key=b"k").offset == 10
     before = tree(fs, path)
     for use in (
-        lambda: first.append("a", b"of the first", b"k"),
+        lambda: first.append("a", value=b"of the first", key=b"k"),
         lambda: log.writer.append_records([NewRecord(b"k", b"v")]),
         lambda: producer.send("a", b"v"),
         lambda: writer.finish(),
@@ -220,7 +220,7 @@ def test_who_made_a_manager_closes_the_broker_with_it(world):
     broker = filled(world)
     broker.manager.close()
     with pytest.raises(IllegalStateError, match="the broker is closed"):
-        broker.append("a", b"v", b"k")
+        broker.append("a", value=b"v", key=b"k")
     broker.close()
 
 
@@ -234,7 +234,7 @@ def test_a_broker_whose_disk_fails_at_its_end_is_closed_all_the_same(world):
         broker.close()
     fs.rule = lambda *_: False
     broker.close()
-    for use in (lambda: broker.append("a", b"v", b"k"), lambda: log.reader.read(0, 100)):
+    for use in (lambda: broker.append("a", value=b"v", key=b"k"), lambda: log.reader.read(0, 100)):
         with pytest.raises(IllegalStateError):
             use()
     with opened(world) as again:
@@ -260,7 +260,7 @@ def test_a_close_that_meets_other_threads_lets_them_end_or_refuses_them(
 
     def append(number):
         value = b"%d" % len(acknowledged[number])
-        metadata = broker.append("a", value, value, partition=number)
+        metadata = broker.append("a", value=value, key=value, partition=number)
         acknowledged[number].append((metadata.offset, value))
         if len(acknowledged[number]) > 5 * round_:
             appended.set()

@@ -75,8 +75,10 @@ def rounds(*consumers, count=6, timeout_ms=100):
 
 
 def test_records_come_as_kafka_python_gives_them(broker):
-    broker.append("t", b"v", key=b"k", partition=0, timestamp=5, headers=[("a", b"1"), ("b", None)])
-    broker.append("t", None, partition=0, timestamp=6)
+    broker.append(
+        "t", value=b"v", key=b"k", partition=0, timestamp=5, headers=[("a", b"1"), ("b", None)]
+    )
+    broker.append("t", value=None, partition=0, timestamp=6)
     first, second = reader(broker).poll()[T0]
     assert first == ("t", 0, 0, 0, 5, 0, b"k", b"v", (("a", b"1"), ("b", None)), None, 1, 1, 3)
     assert (second.key, second.value, second.serialized_value_size) == (None, None, -1)
@@ -94,7 +96,7 @@ def test_deserializers_of_each_shape(broker):
             self.closed = True
 
     three = Three()
-    broker.append("t", b"v", key=b"k", partition=0, headers={"a": b""})
+    broker.append("t", value=b"v", key=b"k", partition=0, headers={"a": b""})
     consumer = reader(broker, value_deserializer=bytes.decode, key_deserializer=three)
     (record,) = consumer.poll()[T0]
     assert (record.key, record.value) == (("t", 1, b"k"), "v")
@@ -188,7 +190,7 @@ def test_a_damaged_batch_is_named_and_the_position_stands_before_it():
     producer.abort_transaction()
     segment = bench.log().active_segment
     position = segment.size_bytes
-    bench.broker.append("t", b"damaged")
+    bench.broker.append("t", value=b"damaged")
     bench.fs.open(segment.log_path, write=True).write_at([b"\xff"], position + 70)
     consumer = reader(bench.broker, isolation_level="read_committed")
     for _ in range(2):
@@ -236,8 +238,8 @@ def test_a_position_outside_the_log_is_reset_or_refused(broker):
 
 
 def test_offsets_by_time_and_ends(broker):
-    broker.append("t", b"a", partition=0, timestamp=1000)
-    broker.append("t", b"b", partition=0, timestamp=2000)
+    broker.append("t", value=b"a", partition=0, timestamp=1000)
+    broker.append("t", value=b"b", partition=0, timestamp=2000)
     consumer = reader(broker)
     assert consumer.offsets_for_times({T0: 1500, T1: 1500}) == {T0: (1, 2000, 0), T1: None}
     assert consumer.beginning_offsets([T0, T1]) == {T0: 0, T1: 0}
@@ -269,8 +271,8 @@ def test_without_a_group_all_partitions_are_read_new_ones_too(broker):
     assert values(consumer.poll()) == [b"0"]
     broker.create_topic("later")
     broker.create_partitions("t", 3)
-    broker.append("later", b"x")
-    broker.append("t", b"y", partition=2)
+    broker.append("later", value=b"x")
+    broker.append("t", value=b"y", partition=2)
     assert values(consumer.poll()) == [b"x", b"y"]
     broker.delete_topic("later")
     consumer.poll()
@@ -285,7 +287,7 @@ def test_a_pattern_follows_topics_as_they_come(broker):
     consumer.subscribe(pattern="orders-|__")
     for name in ("orders-eu", "orders-us", "not-orders-x"):
         broker.create_topic(name)
-        broker.append(name, name.encode())
+        broker.append(name, value=name.encode())
     assert values(consumer.poll()) == [b"orders-eu", b"orders-us"]
     assert consumer.topics() == {"t", "orders-eu", "orders-us", "not-orders-x"}
     assert consumer.partitions_for_topic("t") == {0, 1}
@@ -571,8 +573,8 @@ def test_members_with_threads_of_their_own(tmp_path):
         for thread in threads:
             thread.start()
         for number in range(100):
-            broker.append("t", b"%d" % number, partition=0)
-            broker.append("t", b"%d" % number, partition=1)
+            broker.append("t", value=b"%d" % number, partition=0)
+            broker.append("t", value=b"%d" % number, partition=1)
         assert done.wait(60)
         for thread in threads:
             thread.join(60)

@@ -37,8 +37,8 @@ class Original:
             broker.create_topic("users", 3, {"cleanup.policy": "compact"})
             broker.create_topic("events", 1)
             for number in range(30):
-                broker.append("users", b"v", b"k%d" % (number % 4), partition=number % 3)
-                broker.append("events", b"v", b"k", partition=0)
+                broker.append("users", value=b"v", key=b"k%d" % (number % 4), partition=number % 3)
+                broker.append("events", value=b"v", key=b"k", partition=0)
             broker.roll("users", 0)
             broker.clean("users", 0, force=True)
         self.clock.advance(days=3)
@@ -119,7 +119,7 @@ def test_several_data_directories_become_one() -> None:
     with Broker(["/one", "/two"], clock=clock, fs=fs) as broker:
         broker.create_topic("t", 4)
         for number in range(4):
-            broker.append("t", b"v%d" % number, partition=number)
+            broker.append("t", value=b"v%d" % number, partition=number)
         places = {
             directory.path: len(directory.partitions) for directory in broker.manager.directories
         }
@@ -209,11 +209,11 @@ def test_a_copy_that_fails_at_any_operation_is_removed_again(
 
 def test_what_is_appended_meanwhile_is_left_out(original: Original) -> None:
     with original.open() as broker:
-        broker.append("users", b"new", b"k", partition=0)
+        broker.append("users", value=b"new", key=b"k", partition=0)
         end = broker.log("users").log_end_offset
 
         def append(_: object) -> None:
-            broker.append("users", b"newer", b"k", partition=0)
+            broker.append("users", value=b"newer", key=b"k", partition=0)
 
         original.copy(USERS, progress=append)
         assert broker.log("users").log_end_offset > end
@@ -227,7 +227,7 @@ def test_a_partition_that_is_rewritten_meanwhile_is_not_copied(
 ) -> None:
     with original.open() as broker:
         for number in range(20):
-            broker.append("users", b"w", b"k%d" % number, partition=0)
+            broker.append("users", value=b"w", key=b"k%d" % number, partition=0)
         broker.roll("users")
         done = []
 
@@ -293,7 +293,7 @@ class Linked:
         with self.open(self.before) as broker:
             broker.create_topic("users", 1, {"cleanup.policy": "compact"})
             for number in range(40):
-                broker.append("users", b"v" * 50, b"k%d" % (number % 7))
+                broker.append("users", value=b"v" * 50, key=b"k%d" % (number % 7))
                 if number % 10 == 9:
                     broker.roll("users")
         self.clock.advance(days=3)
@@ -344,7 +344,7 @@ def test_closed_segments_are_links_and_nothing_else_is(linked: Linked) -> None:
 
 def _append(linked: Linked) -> None:
     with linked.open(linked.after) as copy:
-        copy.append("users", b"v", b"k")
+        copy.append("users", value=b"v", key=b"k")
 
 
 def _clean(linked: Linked) -> None:
@@ -358,7 +358,7 @@ def _clean(linked: Linked) -> None:
 def _truncate(linked: Linked) -> None:
     with linked.open(linked.after) as copy:
         copy.log("users").truncate_to(13)
-        copy.append("users", b"v", b"k")
+        copy.append("users", value=b"v", key=b"k")
     assert linked.shared() == CLOSED[:1]
 
 

@@ -48,7 +48,7 @@ def filled(path, **options):
     broker = Broker(path, broker_config=config, **options)
     broker.create_topic("a", configs={"cleanup.policy": "compact,delete", "segment.bytes": 300})
     for number in range(10):
-        broker.append("a", b"v%d" % number, b"k%d" % (number % 3))
+        broker.append("a", value=b"v%d" % number, key=b"k%d" % (number % 3))
     return broker
 
 
@@ -73,7 +73,7 @@ def test_a_child_is_refused_and_changes_nothing(tmp_path):
 
     def use_it():
         refused(
-            lambda: broker.append("a", b"v", b"k"),
+            lambda: broker.append("a", value=b"v", key=b"k"),
             lambda: broker.clean(force=True, roll=True),
             lambda: broker.coordinator,
             lambda: broker.manager.checkpoint_log_starts(),
@@ -98,7 +98,7 @@ def test_a_child_is_refused_and_changes_nothing(tmp_path):
     with pytest.raises(KafkaStorageError, match="in use"):
         Broker(path)
     producer.commit_transaction()
-    assert broker.append("a", b"of the parent", b"k").offset == 12
+    assert broker.append("a", value=b"of the parent", key=b"k").offset == 12
     broker.close()
     with Broker(path) as again:
         assert not again.log("a").findings
@@ -146,7 +146,7 @@ def test_a_child_may_have_a_broker_of_its_own(tmp_path):
     in_child(use_another)
     with Broker(tmp_path / "child") as own:
         assert len(list(own.read("a"))) == 10
-    assert broker.append("a", b"v", b"k").offset == 10
+    assert broker.append("a", value=b"v", key=b"k").offset == 10
     broker.close()
 
 
@@ -185,7 +185,9 @@ def test_no_lock_that_another_thread_held_at_the_fork_stops_the_child(tmp_path):
     held.wait()
 
     def use_it():
-        refused(lambda: broker.append("a", b"v"), lambda: log.reader.read(0, 100), view.topics)
+        refused(
+            lambda: broker.append("a", value=b"v"), lambda: log.reader.read(0, 100), view.topics
+        )
         broker.close()
         view.close()
         refused(lost_ones.pop().topics)

@@ -52,10 +52,10 @@ def directory_of(partitions: int, *, adopted: bool) -> MemoryFileSystem:
             broker.create_topic(f"topic-{number}", 2, CONFIGS)
             for partition in range(2):
                 for value in (b"1", b"2", b"3"):
-                    broker.append(f"topic-{number}", value, b"key", partition=partition)
+                    broker.append(f"topic-{number}", value=value, key=b"key", partition=partition)
                 broker.roll(f"topic-{number}", partition)
                 for value in (b"4", b"5", b"6"):
-                    broker.append(f"topic-{number}", value, b"key", partition=partition)
+                    broker.append(f"topic-{number}", value=value, key=b"key", partition=partition)
     checkpoint = "".join(f"topic-{n} {p} 2\n" for n in range(partitions // 2) for p in range(2))
     file = fs.open("/data/cleaner-offset-checkpoint", create=True)
     file.append([b"0\n%d\n" % partitions, checkpoint.encode()])

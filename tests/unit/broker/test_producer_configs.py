@@ -22,7 +22,7 @@ def test_keys_go_where_kafkas_partitioner_sends_them(broker):
     for number in range(20):
         key = b"key %d" % number
         partition = producer.send("t", b"v", key).get().partition
-        assert partition == broker.append("t", b"v", key=key).partition
+        assert partition == broker.append("t", value=b"v", key=key).partition
 
 
 def test_records_without_a_key_go_round_robin_a_batch_to_one_partition(broker):

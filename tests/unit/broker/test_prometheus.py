@@ -20,7 +20,7 @@ def test_cleaners_and_logs_under_kafkas_names():
     broker = Broker(clock=VirtualClock(), background=True)
     broker.create_topic("users", 2, {"cleanup.policy": "compact"})
     for number in range(20):
-        broker.append("users", b"v", b"k%d" % (number % 4), partition=1)
+        broker.append("users", value=b"v", key=b"k%d" % (number % 4), partition=1)
     broker.roll("users", 1)
     broker.clock.advance(ms=15_000)
     samples = scraped(broker)
@@ -50,7 +50,7 @@ def test_a_log_that_is_deleted_meanwhile_is_left_out(monkeypatch):
     broker = Broker(clock=VirtualClock())
     for topic in ("gone", "stays"):
         broker.create_topic(topic)
-        broker.append(topic, b"v", b"k")
+        broker.append(topic, value=b"v", key=b"k")
     logs = list(broker.manager.registry.open_logs())
     assert len(logs) == 2
     broker.delete_topic("gone")

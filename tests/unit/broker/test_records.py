@@ -21,7 +21,7 @@ def broker():
     "headers", (HEADERS, list(HEADERS), [["v", b"1"], ["w", None]], {"v": b"1", "w": None})
 )
 def test_headers_are_pairs_or_a_mapping(broker, headers):
-    broker.append("t", b"x", key=b"k", headers=headers)
+    broker.append("t", value=b"x", key=b"k", headers=headers)
     broker.append_many("t", [{"key": b"k", "value": b"x", "headers": headers}])
     assert [record.headers for record in broker.read("t")] == [HEADERS] * 2
 
@@ -40,7 +40,7 @@ def test_headers_are_pairs_or_a_mapping(broker, headers):
 )
 def test_other_headers_are_refused_by_name(broker, headers, text):
     with pytest.raises(InvalidRecordError, match=text):
-        broker.append("t", b"x", headers=headers)
+        broker.append("t", value=b"x", headers=headers)
     with pytest.raises(InvalidRecordError, match=text):
         broker.append_many("t", [(b"k", b"x", None, headers)])
     assert list(broker.read("t")) == []

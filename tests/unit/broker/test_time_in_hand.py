@@ -78,8 +78,8 @@ def test_a_fork_goes_its_own_way(broker):
     with broker.fork() as fork:
         assert fork.clock.now_ms() == broker.clock.now_ms()
         assert values(fork) == values(broker)
-        fork.append("t", b"there")
-        broker.append("t", b"here")
+        fork.append("t", value=b"there")
+        broker.append("t", value=b"here")
         fork.clock.advance(days=1)
         assert (values(fork)[-1], values(broker)[-1]) == (b"there", b"here")
         assert broker.clock.now_ms() == VIRTUAL_EPOCH_MS + 3_600_000
@@ -109,9 +109,9 @@ def test_a_fork_has_what_was_open(broker):
 
 def test_many_brokers_are_made_of_one_snapshot_alike(broker):
     """With a seed they draw the same, and write the same bytes."""
-    broker.append("t", b"first")
+    broker.append("t", value=b"first")
     snapshot = broker.snapshot()
-    broker.append("t", b"later")
+    broker.append("t", value=b"later")
     left = []
     for _ in range(2):
         with snapshot.broker() as each:

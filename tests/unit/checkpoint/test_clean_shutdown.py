@@ -40,7 +40,7 @@ def stopped(clock):
     with start(fs, clock) as broker:
         broker.create_topic("t", partitions=2)
         for partition in (0, 1):
-            broker.append("t", b"v", partition=partition)
+            broker.append("t", value=b"v", partition=partition)
     return fs
 
 
@@ -61,7 +61,7 @@ def test_s128_the_file_is_there_from_an_orderly_stop_to_the_next_start(mode):
     assert list(broker.manager.registry.open_logs()) == [], "a clean start reads no log"
 
     # Killed without a word, whatever the disk had written: the second start sees none.
-    broker.append("t", b"w", partition=1)
+    broker.append("t", value=b"w", partition=1)
     fs = FaultyFileSystem(clock, fs.crash(mode))
     assert markers(fs) == [False, False]
     broker = start(fs, clock)
@@ -86,8 +86,8 @@ def test_s128_nothing_is_changed_while_the_file_still_speaks_for_it(mode):
         fs.crash_at(number)
         try:
             broker = start(fs, clock)
-            broker.append("t", b"w", partition=0)
-            broker.append("t", b"w", partition=1)
+            broker.append("t", value=b"w", partition=0)
+            broker.append("t", value=b"w", partition=1)
         except SimulatedCrash:
             after = fs.crash(mode)
         else:

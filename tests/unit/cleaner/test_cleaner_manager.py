@@ -34,7 +34,7 @@ def topic(broker: Broker, name: str = "users", **configs: object) -> None:
 def fill(broker: Broker, name: str = "users", *, count: int = 20, keys: int = 5) -> None:
     """Append records one a batch, then roll."""
     for number in range(count):
-        broker.append(name, b"v%d" % number, b"k%d" % (number % keys), partition=0)
+        broker.append(name, value=b"v%d" % number, key=b"k%d" % (number % keys), partition=0)
     broker.roll(name, 0)
 
 
@@ -96,7 +96,7 @@ def test_s204_s205_a_checkpoint_outside_the_log_is_replaced_even_if_nothing_is_c
 ) -> None:
     broker = new_broker()
     topic(broker)
-    broker.append("users", b"v", b"k", partition=0)
+    broker.append("users", value=b"v", key=b"k", partition=0)
     write_checkpoint(broker, {USERS: 500})
     assert reasons(broker.clean("users", force=force)) == {"users": "active_segment"}
     assert stored(broker) == {USERS: 0}
@@ -144,7 +144,7 @@ def test_a_forced_clean_of_an_empty_dirty_range_rewrites_once() -> None:
     broker = new_broker()
     topic(broker, delete_retention_ms=1000)
     fill(broker)
-    broker.append("users", None, b"k0", partition=0)
+    broker.append("users", value=None, key=b"k0", partition=0)
     broker.roll("users", 0)
     assert len(broker.clean("users", force=True).cleaned) == 1
     log = broker.log("users")
@@ -162,7 +162,7 @@ def test_a_forced_clean_never_touches_the_active_segment() -> None:
     topic(broker)
     fill(broker)
     for _ in range(5):
-        broker.append("users", b"v", b"k0", partition=0)
+        broker.append("users", value=b"v", key=b"k0", partition=0)
     log = broker.log("users")
     active = log.active_segment
     write_checkpoint(broker, {USERS: 23})
@@ -176,7 +176,7 @@ def test_roll_first_cleans_everything_written_so_far() -> None:
     broker = new_broker()
     topic(broker)
     for number in range(4):
-        broker.append("users", b"v%d" % number, b"k", partition=0)
+        broker.append("users", value=b"v%d" % number, key=b"k", partition=0)
     report = broker.clean("users", force=True, roll=True)
     assert [stats.end_offset for stats in report.cleaned] == [4]
     assert offsets_in(broker.log("users")) == [3]
@@ -190,7 +190,7 @@ def test_a_log_that_is_refused_is_not_rolled_either() -> None:
     topic(broker)
     topic(broker, "events", cleanup_policy="delete")
     for name in ("users", "events"):
-        broker.append(name, b"v", b"k", partition=0)
+        broker.append(name, value=b"v", key=b"k", partition=0)
     report = broker.clean(roll=True)
     assert reasons(report) == {"users": "cleaner_disabled", "events": "policy"}
     assert bases_of(broker.log("users")) == bases_of(broker.log("events")) == [0]
@@ -229,7 +229,7 @@ def test_an_idle_active_segment_is_rolled_once_its_data_is_overdue(exact: bool) 
     broker = new_broker(broker_config={"logstore.kafka.exact": exact})
     topic(broker, max_compaction_lag_ms=HOUR_MS)
     for _ in range(3):
-        broker.append("users", b"v", b"k", partition=0)
+        broker.append("users", value=b"v", key=b"k", partition=0)
     broker.clock.advance(ms=HOUR_MS)
     assert reasons(broker.clean()) == {"users": "active_segment"}
     assert bases_of(broker.log("users")) == [0]
@@ -250,8 +250,8 @@ def test_each_topic_is_cleaned_by_its_own_strategy() -> None:
     topic(broker, "nameless", compaction_strategy="header", compaction_strategy_header="")
     for name in ("users", "timed", "nameless"):
         for timestamp in (3, 9, 5):
-            broker.append(name, b"v", b"k", timestamp=timestamp)
-        broker.append(name, b"v", b"other")
+            broker.append(name, value=b"v", key=b"k", timestamp=timestamp)
+        broker.append(name, value=b"v", key=b"other")
         broker.roll(name)
     strategies = {s.topic_partition.topic: s.strategy for s in broker.clean().cleaned}
     assert strategies == {"users": "offset", "timed": "timestamp", "nameless": "offset"}
@@ -289,7 +289,7 @@ def test_a_corrupt_batch_makes_a_partition_uncleanable_and_no_other(force: bool)
     topic(broker, "other")
     fill(broker)
     fill(broker, "other")
-    broker.append("users", b"later", b"k", partition=0)
+    broker.append("users", value=b"later", key=b"k", partition=0)
     damage(broker)
     report = broker.clean(force=force)
     assert [stats.topic_partition.topic for stats in report.cleaned] == ["other"]
@@ -298,7 +298,7 @@ def test_a_corrupt_batch_makes_a_partition_uncleanable_and_no_other(force: bool)
     assert "00000000000000000000.log" in failed.text
     assert stored(broker) == {USERS: 0, TopicPartition("other", 0): 20}
     assert [r.value for r in broker.read("users", 0, offset=20)] == [b"later"]
-    broker.append("users", b"still", b"k", partition=0)
+    broker.append("users", value=b"still", key=b"k", partition=0)
     assert [r.value for r in broker.read("users", 0, offset=20)] == [b"later", b"still"]
 
 
@@ -372,7 +372,7 @@ def test_a_hundred_logs_are_measured_once_each(monkeypatch: pytest.MonkeyPatch) 
     broker = new_broker()
     broker.create_topic("users", 100, {"cleanup.policy": "compact"})
     for number in range(100):
-        broker.append("users", b"v", b"k", partition=number)
+        broker.append("users", value=b"v", key=b"k", partition=number)
         broker.roll("users", number)
     cleaner = broker.cleaner.chooser
     measured = []
@@ -404,7 +404,7 @@ def overflowed_broker() -> Broker:
     broker = new_broker()
     topic(broker)
     for value in (b"1", b"2"):
-        broker.append("users", value, b"k", partition=0)
+        broker.append("users", value=value, key=b"k", partition=0)
     log = broker.log("users")
     log.writer.append_batches(batch(2**40, key=b"far"), AppendOrigin.REPLICATION)
     path = "/memory/users-0/00000000000000000000.log"
@@ -466,7 +466,7 @@ def test_threads_of_a_command_give_what_one_gives(tmp_path: Path, force: bool) -
             for number in range(5):
                 for count in range(50):
                     value, key = b"v%d" % count, b"k%d" % (count % (3 + number))
-                    broker.append("users", value, key, partition=number, timestamp=count)
+                    broker.append("users", value=value, key=key, partition=number, timestamp=count)
                 broker.roll("users", number)
             report = broker.clean("users", force=force, threads=threads)
             assert [each.reason for each in report.not_cleaned] == []

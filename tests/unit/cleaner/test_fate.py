@@ -540,7 +540,9 @@ def test_under_versions_an_earlier_record_may_win(strategy: str) -> None:
         topic(broker, compaction_strategy=strategy, compaction_strategy_header="v")
         for key, version in ((b"a", 300), (b"b", 100), (b"a", 200), (b"b", 150), (b"c", 1)):
             header = ("v", version.to_bytes(8, "big"))
-            broker.append("t", b"x", key, timestamp=version, headers=[header], partition=0)
+            broker.append(
+                "t", value=b"x", key=key, timestamp=version, headers=[header], partition=0
+            )
         broker.roll("t")
         assert told(broker) == [
             (0, b"a", "retained", None),

@@ -41,7 +41,7 @@ def fill(
     """Append records one a batch, then roll."""
     for number in range(count):
         key, value = b"k%d" % (number % keys), b"v%d" % number
-        broker.append(name, value, key, partition=partition)
+        broker.append(name, value=value, key=key, partition=partition)
     broker.roll(name, partition)
 
 
@@ -131,12 +131,12 @@ def test_s227_an_idle_active_segment_past_the_maximum_lag(exact: bool) -> None:
         broker, max_compaction_lag_ms=HOUR_MS, min_cleanable_dirty_ratio=1, segment_ms=7 * HOUR_MS
     )
     for number in range(10):
-        broker.append("users", b"v%d" % number, b"k", partition=0)
+        broker.append("users", value=b"v%d" % number, key=b"k", partition=0)
     broker.clock.advance(ms=HOUR_MS)
     assert len(offsets(broker)) == 10
     broker.clock.advance(ms=BACKOFF_MS)
     assert len(offsets(broker)) == (10 if exact else 1)
-    broker.append("users", b"last", b"k", partition=0)
+    broker.append("users", value=b"last", key=b"k", partition=0)
     broker.clock.advance(ms=BACKOFF_MS)
     assert offsets(broker) == [9, 10]
 
@@ -209,7 +209,7 @@ def test_the_throttle_takes_virtual_time() -> None:
     passes = passes_of(broker)
     topic(broker, min_cleanable_dirty_ratio=0)
     for number in range(200):
-        broker.append("users", b"x" * 900, b"k%d" % number, partition=0)
+        broker.append("users", value=b"x" * 900, key=b"k%d" % number, partition=0)
     broker.roll("users")
     size = broker.log("users").size_bytes
     broker.clock.advance(ms=BACKOFF_MS)
@@ -460,7 +460,7 @@ def test_the_gauges_are_those_of_the_last_passes() -> None:
     topic(broker, min_cleanable_dirty_ratio=0, max_compaction_lag_ms=HOUR_MS)
     broker.clock.advance(ms=1)
     for number in range(20):
-        broker.append("users", b"v%d" % number, b"k%d" % (number % 5), partition=0)
+        broker.append("users", value=b"v%d" % number, key=b"k%d" % (number % 5), partition=0)
     broker.clock.advance(ms=HOUR_MS + 5 * BACKOFF_MS)
     (worker,) = [thread.worker for thread in broker.pool._threads]
     last = worker.last_pass

@@ -166,7 +166,7 @@ def test_a_disk_that_fails_while_a_log_is_chosen_is_a_mark_and_a_gauge(path: str
     (record,) = [each for each in caplog.records if "is not cleaned any more" in each.message]
     assert record.levelname == "WARNING"
     assert record.exc_info is None
-    broker.append("users", b"v", b"k", partition=0)
+    broker.append("users", value=b"v", key=b"k", partition=0)
 
 
 def test_a_log_that_is_deleted_while_it_is_looked_at_gets_no_mark(monkeypatch) -> None:

@@ -125,7 +125,7 @@ def test_a_log_that_was_truncated_after_its_choice_is_measured_again() -> None:
     broker.cleaner.states.done(USERS)
     broker.manager.truncate_to(USERS, 3)
     for number in range(30):
-        broker.append("users", b"v%d" % number, b"k", partition=0)
+        broker.append("users", value=b"v%d" % number, key=b"k", partition=0)
     steps = broker.cleaner.run_pass(selected.log, selected.state)
     with pytest.raises(StopIteration) as done:
         next(steps)
@@ -328,7 +328,7 @@ def test_a_snapshot_below_the_first_segment_is_held_to_nothing() -> None:
     broker.log("users").writer.append_batches(data_batch(0, 1, 7, sequence=2, timestamp=now))
     broker.log("users").writer.append_end_txn_marker(7, 0, 0, commit=True)
     broker.roll("users")
-    broker.append("users", b"v", b"k", partition=0)
+    broker.append("users", value=b"v", key=b"k", partition=0)
     broker.delete_records({USERS: 5})
     fs = broker.runtime.fs
     assert fs.exists("/memory/users-0/00000000000000000002.snapshot")
@@ -394,9 +394,9 @@ def test_a_snapshot_need_not_know_what_lies_below_the_log_start() -> None:
     fill(broker, count=3)
     broker.delete_records({USERS: 2})
     broker.manager.truncate_to(USERS, 5)
-    broker.append("users", b"v", b"k", partition=0)
+    broker.append("users", value=b"v", key=b"k", partition=0)
     broker.roll("users")
-    broker.append("users", b"v", b"k", partition=0)
+    broker.append("users", value=b"v", key=b"k", partition=0)
     broker.close()
     rows = list(Checker(broker.runtime.fs).data_dirs(["/memory"]))
     assert [row for row in rows if row.check == "snapshot_state"] == []

@@ -32,7 +32,7 @@ def users(lag_ms: int, difference_ms: int, *, exact: bool = False) -> Broker:
             "segment.ms": 1000 * DAY_MS,
         },
     )
-    broker.append("users", FULL, b"1")
+    broker.append("users", value=FULL, key=b"1")
     broker.clean("users", force=True, roll=True)
     broker.clock.advance(hours=5)
     return broker
@@ -40,7 +40,7 @@ def users(lag_ms: int, difference_ms: int, *, exact: bool = False) -> Broker:
 
 def append(broker: Broker, value: bytes | None, key: bytes, timestamp: int) -> int:
     """Append a record to the users; return its offset."""
-    return broker.append("users", value, key, timestamp=timestamp).offset
+    return broker.append("users", value=value, key=key, timestamp=timestamp).offset
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def queue(policy: str) -> Broker:
         if offset == 6:
             broker.roll("queue")
             broker.clock.advance(minutes=50)
-        assert broker.append("queue", b"value", key).offset == offset
+        assert broker.append("queue", value=b"value", key=key).offset == offset
     broker.roll("queue")
     broker.clock.advance(minutes=10)
     assert bases_of(broker.log("queue")) == [0, 6, 10]

@@ -28,7 +28,7 @@ def new_broker(*topics: str) -> Broker:
 def fill(broker: Broker, name: str, count: int) -> None:
     """Append records of equal size, one a batch."""
     for number in range(count):
-        broker.append(name, b"v", b"%02d" % (number % 5), partition=0)
+        broker.append(name, value=b"v", key=b"%02d" % (number % 5), partition=0)
 
 
 def checkpoint(broker: Broker):

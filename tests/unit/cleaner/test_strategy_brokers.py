@@ -56,7 +56,7 @@ def test_a_dry_run_knows_that_a_loser_is_gone_from_the_map_of_the_next_pass() ->
     )
     broker.cleaner.config = room_for(2)
     for key, timestamp in ((b"a", 9), (b"b", 9), (b"b", 5), (b"c", 1), (b"d", 1), (b"e", 1)):
-        broker.append("t", b"x", key, timestamp=timestamp)
+        broker.append("t", value=b"x", key=key, timestamp=timestamp)
     broker.roll("t")
     told = broker.clean("t", force=True, dry_run=True).passes_needed
     done = broker.clean("t", force=True)
@@ -75,7 +75,7 @@ def test_the_bound_of_the_passes_leaves_room_for_the_record_before_the_dirty_one
     )
     broker.cleaner.config = room_for(keys)
     for number in range(13):
-        broker.append("t", b"x", b"%d" % number)
+        broker.append("t", value=b"x", key=b"%d" % number)
     broker.roll("t")
     (explained,) = broker.explain("t").partitions
     done = len(broker.clean("t", force=True).cleaned)

@@ -176,10 +176,10 @@ def test_s245_the_topics_value_overrides_the_brokers() -> None:
     }
     number = (5).to_bytes(8, "big")
     for name in found:
-        broker.append(name, b"1", b"k", timestamp=9, headers=[("version", number)])
-        broker.append(name, b"2", b"k", timestamp=8, headers=[("w", number)])
-        broker.append(name, b"3", b"k", timestamp=7)
-        broker.append(name, b"4", b"last")
+        broker.append(name, value=b"1", key=b"k", timestamp=9, headers=[("version", number)])
+        broker.append(name, value=b"2", key=b"k", timestamp=8, headers=[("w", number)])
+        broker.append(name, value=b"3", key=b"k", timestamp=7)
+        broker.append(name, value=b"4", key=b"last")
         broker.roll(name)
     strategies = {s.topic_partition.topic: s.strategy for s in broker.clean().cleaned}
     assert strategies == {name: strategy.name for name, strategy in found.items()}
@@ -427,13 +427,13 @@ def test_s254_a_follower_one_record_behind_sees_the_same_offsets() -> None:
             "min.cleanable.dirty.ratio": 0,
         },
     )
-    broker.append("t", b"new", b"a", timestamp=9)
-    broker.append("t", b"old", b"a", timestamp=1)
+    broker.append("t", value=b"new", key=b"a", timestamp=9)
+    broker.append("t", value=b"old", key=b"a", timestamp=1)
     broker.roll("t")
     broker.clean("t")
     assert [record.offset for record in broker.read("t", offset=1)] == [1]
     assert broker.table("t") == {b"a": b"new"}
-    broker.append("t", b"x", b"b", timestamp=5)
+    broker.append("t", value=b"x", key=b"b", timestamp=5)
     broker.roll("t")
     broker.clean("t")
     assert [record.offset for record in broker.read("t")] == [0, 2]
@@ -510,7 +510,9 @@ def test_s258_a_new_strategy_takes_what_the_old_one_left() -> None:
     broker.create_topic("t", configs={"cleanup.policy": "compact", "min.cleanable.dirty.ratio": 0})
 
     def append(key: bytes, version: int, value: bytes) -> None:
-        broker.append("t", value, key, headers=[("v", version.to_bytes(8, "big", signed=True))])
+        broker.append(
+            "t", value=value, key=key, headers=[("v", version.to_bytes(8, "big", signed=True))]
+        )
 
     def clean() -> list[tuple[bytes | None, bytes | None]]:
         broker.roll("t")

@@ -212,7 +212,7 @@ def test_s175_an_expired_tombstone_goes_with_the_next_segment_only() -> None:
     )
     log = broker.log("t")
     for value, k in ((b"v", b"a"), (None, b"a"), (b"v", b"b")):
-        broker.append("t", value, k)
+        broker.append("t", value=value, key=k)
     broker.roll("t")
     assert len(broker.clean("t").cleaned) == 1
     assert offsets_in(log) == [1, 2]
@@ -224,7 +224,7 @@ def test_s175_an_expired_tombstone_goes_with_the_next_segment_only() -> None:
         (explained,) = broker.explain("t").partitions
         assert explained.decision.opens_at_ms is None, "time alone does not do it"
         assert offsets_in(log) == [1, 2]
-    broker.append("t", b"v", b"c")
+    broker.append("t", value=b"v", key=b"c")
     assert not broker.clean("t").cleaned
     broker.roll("t")
     (stats,) = broker.clean("t").cleaned

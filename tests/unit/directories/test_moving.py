@@ -84,7 +84,7 @@ class Place:
 
 def append(broker, count, topic="a"):
     for number in range(count):
-        broker.append(topic, b"v%d" % number, b"k%d" % (number % 3))
+        broker.append(topic, value=b"v%d" % number, key=b"k%d" % (number % 3))
 
 
 def records(broker, topic="a"):
@@ -153,11 +153,11 @@ def test_s224_a_failed_directory_takes_its_checkpoints_out_of_view_and_stays_unc
     broker.create_topic("a", 2, COMPACT)
     for tp in (A0, A1):
         for number in range(6):
-            broker.append("a", b"v%d" % number, b"k", partition=tp.partition)
+            broker.append("a", value=b"v%d" % number, key=b"k", partition=tp.partition)
     broker.clean()
     assert [broker.cleaner.checkpoints.of(tp) for tp in (A0, A1)] == [4, 4]
     for tp in (A0, A1):
-        broker.append("a", b"dirty", b"k", partition=tp.partition)
+        broker.append("a", value=b"dirty", key=b"k", partition=tp.partition)
         broker.roll("a", tp.partition)
     failed, other = (broker.manager.registry.directory_of(tp) for tp in (A0, A1))
     assert failed is not other
@@ -165,7 +165,7 @@ def test_s224_a_failed_directory_takes_its_checkpoints_out_of_view_and_stays_unc
         operation == "write" and path.startswith(f"{failed.path}/")
     )
     with pytest.raises(KafkaStorageError):
-        broker.append("a", b"v", b"k", partition=0)
+        broker.append("a", value=b"v", key=b"k", partition=0)
     place.fs.rule = lambda *_: False
     assert [broker.cleaner.checkpoints.of(tp) for tp in (A0, A1)] == [None, 4]
     selected = broker.cleaner.chooser.select()
@@ -415,7 +415,7 @@ def test_a_topic_of_the_longest_name_can_be_moved(place):
     name = "t" * 249
     broker = place.open()
     broker.create_topic(name)
-    broker.append(name, b"v")
+    broker.append(name, value=b"v")
     assert move(broker, place.there, TopicPartition(name, 0)).error is None
     assert [record.value for record in broker.read(name)] == [b"v"]
     kill(broker)

@@ -51,7 +51,7 @@ def test_whoever_works_meanwhile_waits_or_goes_on_and_loses_nothing(tmp_path):
 
     def write():
         value = b"%d" % len(acknowledged)
-        acknowledged.append((broker.append("a", value).offset, value))
+        acknowledged.append((broker.append("a", value=value).offset, value))
 
     def read():
         first = max(0, len(acknowledged) - 5)
@@ -66,7 +66,7 @@ def test_whoever_works_meanwhile_waits_or_goes_on_and_loses_nothing(tmp_path):
         committed.append(None)
 
     def cut():
-        last = broker.append("cut", b"tail").offset
+        last = broker.append("cut", value=b"tail").offset
         assert broker.manager.truncate_to(cut_0, last)
         result = broker.delete_records({cut_0: last})[cut_0]
         assert (result.low_watermark, result.error) == (last, None)

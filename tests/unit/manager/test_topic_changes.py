@@ -159,7 +159,7 @@ def test_a_topic_that_is_deleted_meanwhile_keeps_no_command_from_the_others(
     for topic in ("a", "b", "c"):
         broker.create_topic(topic, configs=configs)
         for _ in range(3):
-            broker.append(topic, b"v", b"k")
+            broker.append(topic, value=b"v", key=b"k")
     looked, log_b = [], broker.log("b")
 
     def delete_at_some_moment(*_):

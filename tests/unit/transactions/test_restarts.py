@@ -43,7 +43,7 @@ def open_transaction(bench, transactional_id="x"):
 
 def test_an_open_transaction_outlives_a_kill_and_goes_when_its_id_comes_back(bench):
     open_transaction(bench)
-    bench.broker.append("t", b"plain", partition=0)
+    bench.broker.append("t", value=b"plain", partition=0)
     bench.reopen()
     assert bench.state() == "Ongoing"
     assert bench.seen() == [], "what lies behind an open transaction is not decided"

@@ -1,0 +1,81 @@
+"""Counts of a consumer, under the names of Kafka's `consumer-fetch-manager-metrics` and others.
+
+Of kafka-python's names those that mean something without a network, and Java's totals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from logstore.types import TopicPartition
+
+FETCH_GROUP = "consumer-fetch-manager-metrics"
+COORDINATOR_GROUP = "consumer-coordinator-metrics"
+
+
+@dataclass(slots=True)
+class ConsumerMetrics:
+    """Sums and maxima since the consumer was made.
+
+    Attributes
+    ----------
+    started_ns : int
+        Monotonic time of the start.
+    fetches : int
+        Reads of a partition that gave records.
+    size_bytes : int
+        Keys, values and headers of the records given.
+    commits : int
+        Commits that were taken.
+    """
+
+    started_ns: int
+    fetches: int = 0
+    records: int = 0
+    size_bytes: int = 0
+    fetch_bytes_max: int = 0
+    commits: int = 0
+
+    def record_fetch(self, records: int, size_bytes: int) -> None:
+        """Count a read of a partition that gave records."""
+        self.fetches += 1
+        self.records += records
+        self.size_bytes += size_bytes
+        self.fetch_bytes_max = max(self.fetch_bytes_max, size_bytes)
+
+    def values(
+        self, now_ns: int, lags: Mapping[TopicPartition, int]
+    ) -> dict[str, dict[str, float]]:
+        """Return the values by group and Kafka's names: sizes in bytes, rates a second.
+
+        Parameters
+        ----------
+        lags : mapping
+            Of each partition that is read the records from its position to the end.
+        """
+        # A rate over no time at all, as in virtual time that stands still, is none.
+        seconds = (now_ns - self.started_ns) / 1e9 or float("inf")
+        fetches = max(self.fetches, 1)
+        return {
+            FETCH_GROUP: {
+                "bytes-consumed-rate": self.size_bytes / seconds,
+                "bytes-consumed-total": self.size_bytes,
+                "fetch-rate": self.fetches / seconds,
+                "fetch-size-avg": self.size_bytes / fetches,
+                "fetch-size-max": self.fetch_bytes_max,
+                "fetch-total": self.fetches,
+                "records-consumed-rate": self.records / seconds,
+                "records-consumed-total": self.records,
+                "records-lag-max": max(lags.values(), default=0),
+                "records-per-request-avg": self.records / fetches,
+            },
+            **{f"{FETCH_GROUP}.{tp}": {"records-lag": lag} for tp, lag in lags.items()},
+            COORDINATOR_GROUP: {
+                "assigned-partitions": len(lags),
+                "commit-rate": self.commits / seconds,
+                "commit-total": self.commits,
+            },
+        }
