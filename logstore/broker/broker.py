@@ -180,7 +180,7 @@ class Broker(Generic[ClockT]):
             on_load=on_load,
             faults=self.faults,
         )
-        self._first_config = broker_config
+        self._first_config, self._on_load = broker_config, on_load
         self.read_only = read_only
         self._partitioner = Partitioner()
         self._cleaner: LogCleanerManager | None = None
@@ -459,6 +459,7 @@ class Broker(Generic[ClockT]):
             seed=seed,
             fs=fs,
             background=background,
+            on_load=self._on_load,
             disk_faults=True,
         )
 

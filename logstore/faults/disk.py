@@ -363,8 +363,7 @@ class BreakableFileSystem:
         if isinstance(node, _FileNode):
             node.is_gone = True
             self._dirty.pop(id(node), None)
-        if self._is_powered:
-            self._settle({(id(folder), name)}, gone)
+        self._settle({(id(folder), name)}, gone)
 
     def _settle(self, needed: set[tuple[int, str]], directory: Directory | None) -> None:
         """Take for durable what touches these names or this directory.

@@ -17,7 +17,7 @@ import os
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import timedelta
-from typing import TYPE_CHECKING, NamedTuple, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 
 from logstore.config.suggest import nearest
 from logstore.errors import (
@@ -213,10 +213,6 @@ class FaultRule:
             else:
                 return False
         return self.when is None or bool(self.when(call))
-
-    def fail(self, call: Call) -> NoReturn:
-        """Raise its error, which it has, for a call that it struck."""
-        raise self.exception(call)
 
     def exception(self, call: Call) -> Exception:
         """Return its error, which it has, as an exception for a call that it struck."""
@@ -434,7 +430,7 @@ class Faults(Collection[FaultRule]):
             else:
                 clock.sleep(rule.delay_ms / 1000)
         if rule.error is not None:
-            rule.fail(call)
+            raise rule.exception(call)
 
 
 def is_injected(error: BaseException) -> bool:

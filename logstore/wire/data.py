@@ -336,8 +336,10 @@ def _wanted(request: FetchRequest, session: Session) -> Iterator[_Wanted]:
         for partition in topic.partitions:
             log, code = None, error
             if not error:
+                tp = TopicPartition(name, partition.partition)
+                manager = session.service.manager
                 try:
-                    log = session.service.manager.log(TopicPartition(name, partition.partition))
+                    log = manager.faults.request("fetch", (tp,), partial(manager.log, tp))
                 except LogStoreError as refusal:
                     code = refusal.code
             if log and session.version < _ZSTD_FROM and log.config.compression_type == "zstd":

@@ -230,11 +230,17 @@ def test_a_mode_is_refused_where_it_means_nothing_and_nothing_is_lost(broker):
 
 
 def test_settings_are_those_of_the_start():
-    with Broker(clock=VirtualClock(), broker_config={"log.retention.ms": "1000"}) as broker:
+    loaded = []
+    with Broker(
+        clock=VirtualClock(), broker_config={"log.retention.ms": "1000"}, on_load=loaded.append
+    ) as broker:
+        broker.create_topic("orders")
+        broker.append("orders", value=b"1")
         broker.alter_broker_configs({"log.retention.ms": "2000"})
         with broker.crash() as recovered:
             recovered.create_topic("users")
             assert recovered.describe_configs("users")["retention.ms"].value == "1000"
+    assert [each.topic_partition for each in loaded] == [TopicPartition("orders", 0)]
 
 
 def test_a_fork_of_a_broker_has_what_was_written():

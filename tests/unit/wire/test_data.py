@@ -311,6 +311,17 @@ def test_no_answer_has_more_records_than_the_limit(broker):
         assert len(fetched(client, "t", 0).records) == 1500
 
 
+def test_fault_rules_of_the_broker_are_met_at_this_door_too(broker, client):
+    broker.append("t", value=b"1", partition=0)
+    with broker.fail("fetch", nth=1, error="NOT_LEADER_OR_FOLLOWER", topic="t"):
+        assert fetched(client, "t", 0).error_code == 6
+        assert fetched(client, "t", 0).error_code == 0
+    records = bytes(fetched(client, "t", 0).records)
+    with broker.fail("append", times=1, error="REQUEST_TIMED_OUT", after=True):
+        assert produced(client, records).error_code == 7
+    assert broker.end_offsets([("t", 0)]) == {("t", 0): 2}
+
+
 def test_fetch_sessions_are_refused(client):
     request = fetch_of("t", 0, session_id=5, session_epoch=1)
     answer = client.ask(request, 12)
