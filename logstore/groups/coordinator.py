@@ -526,10 +526,10 @@ class GroupCoordinator:
         with self._turn(expires=False):
             if not isinstance(self._ticks, VirtualClock):
                 return
-            if self._own_scheduler is not None:
-                self._own_scheduler.shutdown()
+            if self.own_scheduler is not None:
+                self.own_scheduler.shutdown()
             self._ticks = SystemClock()
-            self._own_scheduler = self._scheduler = background_scheduler(self._ticks)
+            self.own_scheduler = self._scheduler = background_scheduler(self._ticks)
             for group in self._groups.values():
                 for member in group.members.values():
                     member.armed_ns = None

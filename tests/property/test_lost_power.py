@@ -24,7 +24,8 @@ from logstore.runtime import (
 from logstore.runtime.faultfs import FaultyFileSystem
 
 ROOT = "/data"
-names = st.sampled_from(["a", "b", "x/a", "x/b", "x/y/a", "z/a"])
+NAMES = ("a", "b", "x/a", "x/b", "x/y/a", "z/a")
+names = st.sampled_from(NAMES)
 folders = st.sampled_from(["", "x", "x/y", "z"])
 positions = st.integers(0, 40)
 sizes = st.integers(0, 12)
@@ -44,8 +45,11 @@ class PowerMachine(RuleBasedStateMachine):
         super().__init__()
         self.clock = VirtualClock(1_000_000)
         self.base = MemoryFileSystem(self.clock)
-        self.base.make_dirs(f"{ROOT}/x")
-        self.base.open(f"{ROOT}/a", create=True).append([b"there from the start"])
+        for name in NAMES:
+            self.base.make_dirs(directory_of(f"{ROOT}/{name}"))
+            self.base.open(f"{ROOT}/{name}", create=True).append(
+                [b"from the start: " + name.encode()]
+            )
         self.begin()
 
     def begin(self) -> None:
@@ -122,8 +126,10 @@ class PowerMachine(RuleBasedStateMachine):
 
         self.both(remove)
 
-    @rule(folder=folders.filter(bool))
-    def remove_folder(self, folder: str) -> None:
+    @rule(folder=folders.filter(bool), chance=st.integers(0, 4))
+    def remove_folder(self, folder: str, chance: int) -> None:
+        if chance:
+            return  # or little would be there
         path = f"{ROOT}/{folder}"
 
         def remove(fs: FileSystem) -> None:
@@ -133,8 +139,10 @@ class PowerMachine(RuleBasedStateMachine):
 
         self.both(remove)
 
-    @rule()
-    def lose_power(self) -> None:
+    @rule(chance=st.integers(0, 4))
+    def lose_power(self, chance: int = 0) -> None:
+        if chance:
+            return  # or little would be pending
         left = self.model.crash()
         self.broken.lose_power()
         assert contents(self.base) == contents(left)
