@@ -129,7 +129,8 @@ class Broker(Generic[ClockT]):
         Told of every partition that is opened because its directory was not closed cleanly.
     disk_faults : bool, optional
         Whether its disk can be made to fail (`fail`) and to forget (`crash`), for which each file
-        operation takes a little longer. By default in memory and on a virtual clock.
+        operation takes a little longer. By default in memory and on a virtual clock, unless `fs`
+        is given.
 
     Attributes
     ----------
@@ -162,12 +163,13 @@ class Broker(Generic[ClockT]):
         if not isinstance(broker_config, BrokerConfig):
             broker_config = BrokerConfig.from_properties(broker_config or {}, refuse_unknown=True)
         self.broker_config = broker_config
+        if disk_faults is None:
+            is_double = data_dir is None or isinstance(self.clock, VirtualClock)
+            disk_faults = fs is None and is_double
         if fs is None:
             fs = MemoryFileSystem(self.clock) if data_dir is None else DiskFileSystem(self.clock)
         self._works_in_memory = isinstance(fs, MemoryFileSystem)
         self.faults = Faults((*REQUEST_KINDS, *DISK_KINDS), self.clock)
-        if disk_faults is None:
-            disk_faults = data_dir is None or isinstance(self.clock, VirtualClock)
         self._disk = None if read_only or not disk_faults else disk_of(fs, self.faults)
         fs = fs if self._disk is None else self._disk
         threads = background_threads(broker_config)
@@ -332,6 +334,7 @@ class Broker(Generic[ClockT]):
             [directory.path for directory in self.manager.directories],
             self.broker_config,
             background=self._pool is not None,
+            disk_faults=self._disk is not None,
         )
 
     def fork(self) -> Broker[VirtualClock]:

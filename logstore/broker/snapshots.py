@@ -39,6 +39,8 @@ class Snapshot(Generic[B]):
     broker_config : BrokerConfig
     background : bool
         Whether the brokers made of it have background work.
+    disk_faults : bool
+        Whether their disks can be made to fail.
 
     Raises
     ------
@@ -54,6 +56,7 @@ class Snapshot(Generic[B]):
         broker_config: BrokerConfig,
         *,
         background: bool,
+        disk_faults: bool,
     ) -> None:
         fs, clock = runtime.fs, runtime.clock
         if isinstance(fs, BreakableFileSystem):
@@ -68,6 +71,7 @@ class Snapshot(Generic[B]):
         self._data_dirs = tuple(data_dirs)
         self._broker_config = broker_config
         self._background = background
+        self._disk_faults = disk_faults
         # A broker that can be repeated makes brokers that can: all of them alike.
         rng = runtime.rng
         self._next_seed = copy(rng).getrandbits(64) if is_repeatable(rng) else None
@@ -84,5 +88,6 @@ class Snapshot(Generic[B]):
             broker_config=self._broker_config,
             fs=self._fs.fork(clock),
             background=self._background,
+            disk_faults=self._disk_faults,
             seed=self._next_seed,
         )

@@ -33,8 +33,8 @@ class GroupBench:
         self.groups = self.broker.groups
 
     def kill(self):
-        if self.groups._own_scheduler is not None:
-            self.groups._own_scheduler.shutdown()
+        if self.groups.own_scheduler is not None:
+            self.groups.own_scheduler.shutdown()
         Home.kill(self.broker.manager)
 
     def reopen(self):

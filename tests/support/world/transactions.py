@@ -71,7 +71,7 @@ class Bench:
             own = producer._accumulator._own_scheduler
             if own is not None:
                 own.shutdown()
-        own = self.broker.groups._own_scheduler
+        own = self.broker.groups.own_scheduler
         if own is not None:
             own.shutdown()
         Home.kill(self.broker.manager)

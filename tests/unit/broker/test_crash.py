@@ -150,6 +150,30 @@ def test_background_work_ends_and_begins_anew():
             assert b"1" not in values(recovered)
 
 
+class Flusher:
+    """A service that makes a log durable as it is stopped."""
+
+    def __init__(self, log):
+        self.log = log
+
+    def follow(self, events):
+        return ()
+
+    def start(self):
+        pass
+
+    def stop(self):
+        self.log.local.flush()
+
+
+def test_what_is_synced_while_the_broker_ends_comes_too_late(broker):
+    broker.create_topic("users")
+    broker.append("users", value=b"1")
+    broker.manager.services.add(Flusher(broker.log("users")))
+    with broker.crash() as recovered:
+        assert values(recovered) == []
+
+
 def test_threads_end_and_the_machines_clock_goes_on():
     with Broker(clock=SystemClock(), background=True) as worker:
         worker.create_topic("users", configs=DURABLE)
@@ -212,7 +236,7 @@ def test_a_faulty_file_system_crashes_as_it_is_told():
         (CrashMode(Contents.KEPT, Names.KEPT), [b"1", b"2"]),
     ):
         clock = VirtualClock()
-        broker = Broker("/data", clock=clock, fs=FaultyFileSystem(clock))
+        broker = Broker("/data", clock=clock, fs=FaultyFileSystem(clock), disk_faults=True)
         broker.create_topic("users", configs=DURABLE)
         broker.append("users", value=b"1")
         broker.alter_configs("users", {}, unset=["flush.messages"])
