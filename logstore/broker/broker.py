@@ -419,7 +419,7 @@ class Broker(Generic[ClockT]):
             self._refuse_without_disk_faults(f"{rule.kind} cannot fail")
         return rule
 
-    def crash(self, mode: CrashMode | None = None) -> Broker[ClockT]:
+    def crash(self, mode: CrashMode | None = None) -> Self:
         """Lose power: whatever was not synced is gone. Returns a broker opened on what is left.
 
         This broker, and all that was got from it, refuses any further use. The other one has its
@@ -455,7 +455,7 @@ class Broker(Generic[ClockT]):
         paths = [directory.path for directory in self.manager.directories]
         clients: list[Consumer | Producer] = [*self._consumers, *self._producers]
         fs = lose_power(self._disk, mode, self.manager, self._listeners, clients)
-        return Broker(
+        recovered = Broker(
             paths,
             clock=self.clock,
             broker_config=self._first_config,
@@ -465,6 +465,7 @@ class Broker(Generic[ClockT]):
             on_load=self._on_load,
             disk_faults=True,
         )
+        return cast("Self", recovered)  # on the same kind of clock
 
     def _refuse_without_disk_faults(self, what: str) -> NoReturn:
         why = "read-only" if self.read_only else "without disk_faults=True"
