@@ -1178,18 +1178,18 @@ class GroupCoordinator:
         return DeletedOffsets(None, errors)
 
     def _forget_removed(self) -> None:
-        """Forget the offsets of partitions that were deleted."""
+        """Forget the offsets of partitions that were deleted, and groups that have nothing left."""
         removed = set()
         while self._removed:
             removed.add(self._removed.popleft())
         if not removed or not self._is_in_use():
             return
         self._load_what_can_be_read()
-        for group_id in list(self._groups):
+        for group_id, group in list(self._groups.items()):
             source = self._source_of(group_id)
             if source is not None:
                 gone = [tp for tp in source.offsets_of(group_id) if tp in removed]
-                self._written(partial(self._store.forget_offsets, group_id, gone))
+                self._let_go(group, source, gone)
 
     def _is_in_use(self) -> bool:
         """Tell whether offsets may expire here: a copied topic is left alone until asked for."""
@@ -1208,19 +1208,26 @@ class GroupCoordinator:
                 source = self._source_of(group_id)
                 if source is None:
                     continue
-                stored = source.offsets_of(group_id)
                 now_ms = self._clock.now_ms()
                 expired = [tp for tp, end in self._expiries(group, source) if end <= now_ms]
             except LogStoreError as error:
                 logger.warning("offsets of group '%s' cannot be read: %s", group_id, error)
                 continue
-            if self._written(partial(self._store.forget_offsets, group_id, expired)) is not None:
-                continue
-            is_left = len(expired) < len(stored) or source.pending_of(group_id)
-            is_over = group.state is EMPTY and not is_left and not group.pending_members
-            if is_over and self._forget(group) is None:
+            if self._let_go(group, source, expired):
                 gone.append(group_id)
         return gone
+
+    def _let_go(
+        self, group: Group, source: OffsetsPartition, partitions: Collection[TopicPartition]
+    ) -> bool:
+        """Forget offsets of a group, and the group if it has nothing left; tell whether it went."""
+        left = len(source.offsets_of(group.group_id)) - len(partitions)
+        error = self._written(partial(self._store.forget_offsets, group.group_id, partitions))
+        if error is not None:
+            return False
+        is_left = left or source.pending_of(group.group_id)
+        is_over = group.state is EMPTY and not is_left and not group.pending_members
+        return is_over and self._forget(group) is None
 
     def _expiries(
         self, group: Group, source: OffsetsPartition

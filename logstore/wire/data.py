@@ -17,6 +17,7 @@ from logstore.errors import (
     CorruptRecordError,
     InvalidRecordError,
     InvalidTopicError,
+    InvalidTxnStateError,
     KafkaStorageError,
     LogStoreError,
     MessageSizeTooLargeError,
@@ -68,6 +69,7 @@ _WITHOUT_LOG_START = (
     MessageSizeTooLargeError,
     RecordListTooLargeError,
     CorruptRecordError,
+    InvalidTxnStateError,
     KafkaStorageError,
 )
 """Errors that Kafka answers without telling the log start."""

@@ -142,6 +142,12 @@ PARTINGS: list[tuple[str, frozenset[str], str, Callable[[Any, Any], bool]]] = [
         lambda kafka, ours: kafka == "absent",
     ),
     (
+        "Kafka's memory keeps the start of the transaction before, its log does not",
+        frozenset({"DescribeTransactions"}),
+        r"transactionStartTimeMs$",
+        lambda kafka, ours: (kafka, ours) == ("a time", -1),
+    ),
+    (
         "topic keys and defaults that came or went with Kafka 4",
         CONFIGS,
         r"\.configs\.(errors\.deadletterqueue\.group\.enable|max\.decompressed\.message\.bytes"

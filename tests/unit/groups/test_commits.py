@@ -299,6 +299,19 @@ def test_years_of_expiry_in_the_background_pass_at_once():
         assert broker.groups._expiry_task.runs - runs <= 2
 
 
+def test_a_group_without_members_goes_with_the_topic_of_its_last_offset(bench):
+    bench.groups.commit("lone", {T0: FIVE})
+    bench.groups.commit("with others", {T0: FIVE, U0: FIVE})
+    settle(bench.member("at work"))
+    bench.broker.delete_topic("t")
+    states = {
+        name: bench.groups.describe(name).state for name in ("lone", "with others", "at work")
+    }
+    assert states == {"lone": "Dead", "with others": "Empty", "at work": "Stable"}
+    bench.restart()
+    assert {each.group_id for each in bench.groups.list_groups()} == {"with others", "at work"}
+
+
 def test_offsets_go_with_their_topic(bench):
     bench.groups.commit("g", {T0: FIVE, U0: FIVE})
     bench.broker.delete_topic("u")
