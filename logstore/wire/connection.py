@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+FAILED_AUTHENTICATION_DELAY_S = 0.1
+"""Kafka's connection.failed.authentication.delay.ms."""
+
 JOINED_BYTES = 64 << 10
 """Responses up to this size go out in one piece, which costs less than a second system call."""
 
@@ -168,6 +171,9 @@ class Connection(asyncio.Protocol):
             while not self._session.ends:
                 frame = await self._next_frame()
                 await self._answer(frame)
+                if self._session.has_failed:
+                    # A client that finds answer and end at once may hear the end alone.
+                    await asyncio.sleep(FAILED_AUTHENTICATION_DELAY_S)
                 if not self._can_write:
                     self._drain_waiter = self._loop.create_future()
                     await self._drain_waiter

@@ -71,6 +71,7 @@ _WITHOUT_LOG_START = (
     CorruptRecordError,
     InvalidTxnStateError,
     KafkaStorageError,
+    InvalidTxnStateError,
 )
 """Errors that Kafka answers without telling the log start."""
 
@@ -158,6 +159,8 @@ def _refusal(index: int, error: LogStoreError, log: Log | None) -> ProducedParti
             )
             for row, message in error.record_errors
         ]
+    if isinstance(error, InvalidTxnStateError):
+        found.error_message = str(error)
     if log is not None and not isinstance(error, _WITHOUT_LOG_START):
         found.log_start_offset = log.log_start_offset
     return found

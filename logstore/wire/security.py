@@ -82,7 +82,7 @@ def sasl_authenticate(
             error_message=None, auth_bytes=answer_token(bytes(request.auth_bytes), session)
         )
     except LogStoreError as error:
-        session.ends = True
+        session.ends = session.has_failed = True
         return SaslAuthenticateResponse(error_code=error.code, error_message=str(error))
 
 

@@ -67,6 +67,8 @@ class Session:
         Whether frames are messages of SASL without a header, as after SaslHandshake version 0.
     is_encrypted : bool
         Whether the connection is TLS.
+    has_failed : bool
+        Whether the client did not show who it is: its connection ends a moment behind the answer.
     ends : bool
         Set it to have the connection closed behind the answer.
     """
@@ -90,6 +92,7 @@ class Session:
         self.sasl: SaslServer | None = None
         self.takes_tokens = False
         self.is_encrypted = is_encrypted
+        self.has_failed = False
         self.ends = False
 
     def allows(self, operation: str, resource_type: str, name: str = CLUSTER_NAME) -> bool:

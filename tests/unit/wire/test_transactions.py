@@ -79,7 +79,8 @@ def add(client, producer, *partitions, version=3, transactional_id="x"):
     ]
 
 
-def produce(client, producer, partition=0, transactional_id="x", sequence=0):
+def produced(client, producer, partition=0, transactional_id="x", sequence=0):
+    """Return the answer to a batch of one record."""
     batch = build_batch(
         [Record(0, 1_704_067_200_000, b"k", b"v")],
         producer_id=producer.producer_id,
@@ -95,7 +96,11 @@ def produce(client, producer, partition=0, transactional_id="x", sequence=0):
         topic_data=[ProduceRequest.TopicProduceData(name="t", partition_data=[data])],
     )
     ((found,),) = [topic.partition_responses for topic in client.ask(asked, 9).responses]
-    return name_of(found.error_code)
+    return found
+
+
+def produce(client, producer):
+    return name_of(produced(client, producer).error_code)
 
 
 def end(client, producer, *, commit=True, version=3, transactional_id="x"):
@@ -170,7 +175,11 @@ def test_a_partition_that_was_never_added_gets_no_data(broker, client):
     _, producer = init(client)
     assert produce(client, producer) == "INVALID_TXN_STATE"
     assert add(client, producer, ("t", 1)) == ["NONE"]
-    assert produce(client, producer) == "INVALID_TXN_STATE"
+    refused = produced(client, producer)
+    assert name_of(refused.error_code) == "INVALID_TXN_STATE"
+    # as Kafka says it: a text, and nothing of the log
+    assert refused.error_message
+    assert refused.log_start_offset == -1
     assert broker.log("t").log_end_offset == 0
 
 
