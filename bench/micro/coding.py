@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -11,8 +12,8 @@ from logstore.bench.micro.figures import NS, costs
 from logstore.bench.micro.setting import Job, Setting
 from logstore.bench.report.result import Line
 from logstore.bench.rivals.clients import Client, clients
-from logstore.record.batch import RecordBatch, sealed_batch
-from logstore.record.columns import BytesColumn, decode_section, encode_section, headers_column
+from logstore.record.batch import RecordBatch
+from logstore.record.columns import BytesColumn, decode_section, encode_batches
 from logstore.record.layout import HEADER_SIZE
 
 BATCH_RECORDS = 130
@@ -22,16 +23,17 @@ TIMESTAMP_MS = 1_700_000_000_000
 RECORDS = [(b"key-%012d" % number, bytes(range(100))) for number in range(BATCH_RECORDS)]
 
 
-def encode_here(keys: BytesColumn, values: BytesColumn, times: np.ndarray) -> bytes:
+def columns_of(
+    records: Sequence[tuple[bytes, bytes]],
+) -> tuple[np.ndarray, BytesColumn, BytesColumn]:
+    """Return times, keys and values of records."""
+    keys, values = map(BytesColumn.from_list, zip(*records, strict=True))
+    return np.full(len(records), TIMESTAMP_MS), keys, values
+
+
+def encode_here(times: np.ndarray, keys: BytesColumn, values: BytesColumn) -> bytes:
     """Encode columns as a batch, CRC included."""
-    headers = headers_column(None, len(times))
-    return sealed_batch(
-        encode_section(times, keys, values, headers, TIMESTAMP_MS),
-        last_offset_delta=len(times) - 1,
-        record_count=len(times),
-        base_timestamp=TIMESTAMP_MS,
-        max_timestamp=TIMESTAMP_MS,
-    ).data
+    return bytes(encode_batches(times, keys, values, None, (0, len(times)))[0])
 
 
 def decode_here(data: bytes) -> int:
@@ -43,12 +45,10 @@ def decode_here(data: bytes) -> int:
 
 
 def _lines(setting: Setting) -> Iterator[Line]:
-    keys = BytesColumn.from_list([key for key, _ in RECORDS])
-    values = BytesColumn.from_list([value for _, value in RECORDS])
-    times = np.full(BATCH_RECORDS, TIMESTAMP_MS)
-    batch = encode_here(keys, values, times)
+    columns = columns_of(RECORDS)
+    batch = encode_here(*columns)
     here: dict[str, Callable[[], object]] = {
-        "encode": lambda: encode_here(keys, values, times),
+        "encode": lambda: encode_here(*columns),
         "decode": lambda: decode_here(batch),
     }
     peers = list(clients()) if setting.has_peers else []
@@ -68,32 +68,57 @@ def _line(
     setting: Setting,
 ) -> Line:
     batches = setting.share_of(BATCHES)
-
-    def repeated(work: Callable[[], object]) -> Callable[[], object]:
-        def repeat() -> None:
-            for _ in range(batches):
-                work()
-
-        return repeat
-
-    contestants = {"here": timed(repeated(ours))}
+    contestants = {"here": timed(_repeated(ours, batches))}
     if client is not None:
         theirs = {
             "encode": lambda: client.encode(RECORDS, TIMESTAMP_MS),
             "decode": lambda: client.decode(batch),
         }[what]
-        contestants["there"] = timed(repeated(theirs))
+        contestants["there"] = timed(_repeated(theirs, batches))
     samples = in_turn(contestants, repeats=setting.short_repeats, warmups=setting.warmups)
     count = batches * BATCH_RECORDS
     return Line(
         name=f"coding/{what}-{name}",
-        title=f"{what} batches by columns, beside {name}",
+        title=f"{what} columns, a batch a call, beside {name}",
         unit="ns/record",
         higher_is_better=False,
         here=costs(count, samples["here"], NS),
         peer=costs(count, samples["there"], NS) if client is not None else None,
         peer_name=client.name if client is not None else f"{name} is not installed or left out",
         facts={"batch_records": BATCH_RECORDS, "batch_bytes": len(batch)},
+    )
+
+
+def _repeated(work: Callable[[], object], times: int) -> Callable[[], object]:
+    def repeat() -> None:
+        for _ in range(times):
+            work()
+
+    return repeat
+
+
+def _many_at_once(setting: Setting) -> Iterator[Line]:
+    """Encode the columns of many batches in one call, as `append_many` does."""
+    batches = setting.share_of(BATCHES)
+    count = batches * BATCH_RECORDS
+    columns = columns_of(RECORDS * batches)
+    bounds = range(0, count + 1, BATCH_RECORDS)
+    contestants = {"here": timed(lambda: encode_batches(*columns, None, bounds))}
+    peers = clients() if setting.has_peers else ()
+    client = next((each for each in peers if each.name.startswith("aiokafka ")), None)
+    if client is not None:
+        encode = partial(client.encode, RECORDS, TIMESTAMP_MS)
+        contestants["there"] = timed(_repeated(encode, batches))
+    samples = in_turn(contestants, repeats=setting.short_repeats, warmups=setting.warmups)
+    yield Line(
+        name="coding/encode-many",
+        title=f"encode columns, {batches} batches a call, beside aiokafka",
+        unit="ns/record",
+        higher_is_better=False,
+        here=costs(count, samples["here"], NS),
+        peer=costs(count, samples["there"], NS) if client is not None else None,
+        peer_name=client.name if client is not None else "aiokafka is not installed or left out",
+        facts={"batch_records": BATCH_RECORDS, "batches": batches},
     )
 
 
@@ -104,3 +129,4 @@ def jobs() -> Iterator[Job]:
     """Yield one job, whose lines share their batches."""
     names = tuple(f"coding/{what}-{name}" for what in ("encode", "decode") for name in _PEERS)
     yield Job(names, True, _lines)
+    yield Job(("coding/encode-many",), True, _many_at_once)

@@ -19,6 +19,8 @@ KEYS = [b"key-%012d" % number for number in range(1000)]
 
 SINGLE_RECORDS = 20_000
 MANY_RECORDS = 200_000
+ROOMY_BYTES = 1 << 29
+"""Of a batch that nothing fills up."""
 
 
 def _samples(setting: Setting, run: Run) -> list[Sample]:
@@ -65,23 +67,26 @@ def _append_many(setting: Setting) -> Iterator[Line]:
     yield _cost_line("doors/append_many", "Broker.append_many, in memory", setting, run, count)
 
 
-def _send(setting: Setting) -> Iterator[Line]:
+def _send(setting: Setting, *, is_stored: bool) -> Iterator[Line]:
     count = setting.share_of(SINGLE_RECORDS)
     keys = [KEYS[number % len(KEYS)] for number in range(count)]
+    configs = {} if is_stored else {"max.message.bytes": str(ROOMY_BYTES)}
+    batch = {} if is_stored else {"batch_size": ROOMY_BYTES}
 
     def run() -> Sample:
         with Broker() as broker:
-            broker.create_topic(TOPIC)
-            with broker.producer(linger_ms=3_600_000) as producer:
+            broker.create_topic(TOPIC, configs=configs)
+            with broker.producer(linger_ms=3_600_000, **batch) as producer:
                 send = producer.send
                 with no_collection(), Stopwatch() as watch:
                     for key in keys:
                         send(TOPIC, VALUE, key)
         return watch.sample
 
+    what = "batches of 16 KiB, those that fill up stored" if is_stored else "an open batch"
     yield Line(
-        name="doors/send",
-        title="producer.send into batches of 16 KiB, those that fill up stored",
+        name="doors/send" if is_stored else "doors/send-accumulator",
+        title=f"producer.send into {what}",
         unit="µs/record",
         higher_is_better=False,
         here=costs(count, _samples(setting, run), US),
@@ -122,7 +127,8 @@ def jobs() -> Iterator[Job]:
         "doors/append": partial(_append, on_disk=False),
         "doors/append-disk": partial(_append, on_disk=True),
         "doors/append_many": _append_many,
-        "doors/send": _send,
+        "doors/send": partial(_send, is_stored=True),
+        "doors/send-accumulator": partial(_send, is_stored=False),
         "doors/read": _read,
     }
     for name, door in doors.items():

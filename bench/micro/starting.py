@@ -10,7 +10,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from logstore.bench.measuring import Run, Sample, in_turn
@@ -48,6 +50,17 @@ def process(command: Sequence[str], environment: Mapping[str, str] | None = None
     return run
 
 
+@contextmanager
+def as_installed(setting: Setting) -> Iterator[dict[str, str]]:
+    """Yield an environment in which byte code is kept, as that of an installed package is.
+
+    Where it may not be written, as in many containers, each start would compile all modules anew,
+    which takes as long as all the rest.
+    """
+    with TemporaryDirectory(dir=setting.scratch) as prefix:
+        yield {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": prefix}
+
+
 def worker(*arguments: str, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Run work of `worker` in a process of its own; return its JSON answer."""
     done = subprocess.run(
@@ -71,8 +84,10 @@ def _command(setting: Setting, *, name: str) -> Iterator[Line]:
         "topic": ("topic", "list", "--data-dir", str(home)),
         "inspect": ("inspect", TOPIC, "--data-dir", str(home)),
     }[name]
-    run = process((*PROGRAM, *arguments))
-    samples = in_turn({"here": run}, repeats=setting.short_repeats, warmups=setting.warmups)["here"]
+    with as_installed(setting) as environment:
+        run = process((*PROGRAM, *arguments), environment)
+        warmups = max(1, setting.warmups)  # so that byte code is there
+        samples = in_turn({"here": run}, repeats=setting.short_repeats, warmups=warmups)["here"]
     shutil.rmtree(home)
     yield Line(
         name=f"start/{name}",
@@ -88,7 +103,11 @@ def _command(setting: Setting, *, name: str) -> Iterator[Line]:
 
 
 def _first_records(setting: Setting) -> Iterator[Line]:
-    answers = [worker("first_records") for _ in range(setting.short_repeats)]
+    with as_installed(setting) as environment:
+        worker("first_records", environment=environment)  # byte code is made
+        answers = [
+            worker("first_records", environment=environment) for _ in range(setting.short_repeats)
+        ]
     samples = [Sample(each["cpu_s"], each["wall_s"]) for each in answers]
     yield Line(
         name="start/broker",

@@ -34,6 +34,7 @@ _NO_HEADERS = np.frombuffer(NO_HEADERS, np.uint8)
 _NO_STARTS = np.empty(0, np.int64)
 _NO_SIZES = np.empty(0, np.int32)
 _ROWS_AT_A_TIME = 1024
+_sum = np.add.reduce  # half the time of `ndarray.sum` for a batch
 
 _DECODE_SECONDS = 30e-6
 _ENCODE_SECONDS = 45e-6
@@ -246,6 +247,8 @@ def decode_section(
 
 def _read_only(data: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Return a read-only view, so that kernels are compiled for one kind of array only."""
+    if not data.flags.writeable:
+        return data
     view = data.view()
     view.flags.writeable = False
     return view
@@ -308,8 +311,10 @@ def encode_batches(
     count = len(timestamps)
     jit.pays(kernels.encode_batches, count * _ENCODE_SECONDS)
     heads = BytesColumn(_NO_HEADERS, _NO_STARTS, _NO_SIZES) if headers is None else headers
-    room = (len(bounds) - 1) * HEADER_SIZE + count * MAX_RECORD_OVERHEAD
-    room += sum(int(column.sizes.clip(0).sum()) for column in (keys, values, heads))
+    # A null counts as -1 among the sizes, for which the last 2 make up: headers are never null.
+    room = (len(bounds) - 1) * HEADER_SIZE + count * (MAX_RECORD_OVERHEAD + 2)
+    for column in (keys, values, heads):
+        room += int(_sum(column.sizes, dtype=np.int64))
     out = np.empty(room, np.uint8)
     extents = np.empty((len(bounds) - 1, 3), np.int64)
     size = kernels.encode_batches(

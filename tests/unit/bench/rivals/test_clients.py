@@ -1,12 +1,16 @@
 """The clients and this engine code the same records the same way."""
 
-import numpy as np
 import pytest
 
-from logstore.bench.micro.coding import RECORDS, TIMESTAMP_MS, decode_here, encode_here
+from logstore.bench.micro.coding import (
+    RECORDS,
+    TIMESTAMP_MS,
+    columns_of,
+    decode_here,
+    encode_here,
+)
 from logstore.bench.rivals.clients import clients
 from logstore.record.batch import RecordBatch
-from logstore.record.columns import BytesColumn
 
 CLIENTS = {client.name.partition(" ")[0]: client for client in clients()}
 
@@ -17,9 +21,7 @@ def test_both_clients_are_installed_with_the_development_tools():
 
 @pytest.fixture(scope="module")
 def batch():
-    keys = BytesColumn.from_list([key for key, _ in RECORDS])
-    values = BytesColumn.from_list([value for _, value in RECORDS])
-    return encode_here(keys, values, np.full(len(RECORDS), TIMESTAMP_MS))
+    return encode_here(*columns_of(RECORDS))
 
 
 @pytest.mark.parametrize("name", CLIENTS)
