@@ -182,6 +182,14 @@ def test_threads_end_and_the_machines_clock_goes_on():
             assert values(recovered) == [b"1"]
 
 
+def test_a_listener_ends_and_its_address_is_free_again():
+    with Broker() as broker:
+        address = broker.listen().bootstrap
+        host, _, port = address.rpartition(":")
+        with broker.crash() as recovered:
+            assert recovered.listen(host, int(port)).bootstrap == address
+
+
 def test_memory_and_disk_leave_the_same_files(tmp_path):
     def story(broker):
         broker.create_topic("users", configs={"cleanup.policy": "compact"})

@@ -44,6 +44,18 @@ def test_a_file_is_left_as_last_synced(place):
     assert place.read_all(path) == b"0123456789"
 
 
+def test_a_sync_is_where_the_next_loss_goes_back_to(place):
+    path = place.file("a", b"0123456789")
+    file = place.fs.open(path, write=True)
+    file.write_at([b"xx"], 2)
+    file.sync()
+    file.write_at([b"zz"], 0)
+    file.write_at([b"yy"], 3)
+    file.close()
+    place.fs.lose_power()
+    assert place.read_all(path) == b"01xx456789"
+
+
 def test_names_are_left_as_their_directory_was_synced(place):
     fs, base = place.fs, place.fs.base
     for name in ("a", "b"):
