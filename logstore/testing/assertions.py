@@ -1,6 +1,7 @@
 """Assertions about what a broker holds, whose messages name keys, offsets and the reason.
 
-`read_committed` and all partitions are looked at, unless told otherwise.
+`read_committed` and all partitions are looked at, unless told otherwise. Faults of `Broker.fail`
+strike clients, and nothing here.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from logstore.testing.describing import bytes_text, record_text, time_text
+from logstore.testing.describing import bytes_text, record_text, records_of, time_text
 from logstore.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def records_by_key(
     """
     found: dict[bytes | None, list[ConsumerRecord]] = {}
     for tp in broker.partitions(topic, partition):
-        for record in broker.read(*tp, isolation=isolation):
+        for record in records_of(broker, tp, isolation=isolation):
             found.setdefault(record.key, []).append(record)
     return found
 
@@ -165,7 +166,7 @@ def _not_gone(broker: Broker, tp: TopicPartition, key: bytes) -> Iterator[str]:
         for batch, record in log.reader.records(log.log_start_offset)
         if record.key == key
     }
-    records = list(broker.read(*tp, key=key))
+    records = [record for record in records_of(broker, tp) if record.key == key]
     if not records:
         return
     winner = _winner(log, records)

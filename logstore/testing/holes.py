@@ -14,6 +14,7 @@ from os import PathLike
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
+from logstore.testing.describing import records_of
 from logstore.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -122,7 +123,9 @@ def look(broker: Broker, topic: str = "holes", partition: int = 0) -> HoleyLog:
     """Return what a client that reads a partition finds."""
     log = broker.log(topic, partition)
     found, committed = (
-        tuple(record.offset for record in broker.read(topic, partition, isolation=isolation))
+        tuple(
+            record.offset for record in records_of(broker, log.topic_partition, isolation=isolation)
+        )
         for isolation in ("read_uncommitted", "read_committed")
     )
     return HoleyLog(

@@ -10,6 +10,7 @@ from logstore.testing import (
     history,
     records_by_key,
 )
+from logstore.testing.describing import described
 
 USERS = TopicPartition("users", 0)
 
@@ -58,6 +59,16 @@ def test_partitions_and_transactions(broker):
     assert history(broker, "t", b"k") == [b"first", b"second"]
     assert history(broker, "t", b"k", 1) == [b"second"]
     assert history(broker, "t", b"k", 0, isolation="read_uncommitted") == [b"first", b"open"]
+
+
+def test_faults_strike_clients_and_not_who_looks(broker):
+    rule = broker.fail("fetch", error="NOT_LEADER_OR_FOLLOWER", delay=1000)
+    before_ms = broker.clock.now_ms()
+    assert history(broker, "users", b"1") == [b"ann", b"anna"]
+    assert message_of(assert_compacted, broker, "users")
+    assert message_of(assert_tombstone_gone, broker, "users", b"1")
+    assert "offset 2: key b'1', value b'anna'" in described(broker)
+    assert (rule.hits, broker.clock.now_ms()) == (0, before_ms)
 
 
 @pytest.mark.parametrize("assertion", (history, assert_tombstone_gone))
