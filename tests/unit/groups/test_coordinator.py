@@ -45,6 +45,19 @@ def test_a_new_member_is_given_an_id_to_join_with(bench):
     assert member.member_id == first.member_id
 
 
+def test_no_member_gets_the_id_of_another(bench, monkeypatch):
+    """Two members of this broker are as good as one that an earlier broker of the seed had."""
+    drawn = iter((7, 7, 8, 7, 9))
+    monkeypatch.setattr(bench.broker.runtime.rng, "getrandbits", lambda bits: next(drawn))
+    first, second = (bench.member(requires_member_id=True) for _ in range(2))
+    ids = [member.join().member_id for member in (first, second)]  # given out, not joined
+    first.join()
+    third = bench.member()
+    third.join()  # of a member that has joined
+    assert len({*ids, third.member_id}) == 3
+    assert next(drawn, None) is None
+
+
 def test_an_id_that_does_not_come_back_is_forgotten(bench):
     """Until then nobody's rebalance ends without it."""
     first, second = bench.member(), bench.member(requires_member_id=True)
