@@ -23,8 +23,7 @@ def all_names():
 
 
 @pytest.mark.slow
-def test_every_quick_line_is_measured_and_shown(tmp_path, monkeypatch):
-    monkeypatch.setattr("logstore.bench.measuring.gc.collect", lambda: 0)  # of a whole suite
+def test_every_quick_line_is_measured_and_shown(tmp_path):
     jobs = [job for job in suite.chosen((), full=False) if APART.isdisjoint(job.names)]
     said = []
     result = suite.run(jobs, tiny(tmp_path, say=said.append), kind="quick")

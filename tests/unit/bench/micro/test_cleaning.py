@@ -1,6 +1,7 @@
 """The cleaning lines: copies, and a comparison that fails where a byte differs."""
 
 import os
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -39,22 +40,34 @@ def test_a_cleaning_leaves_the_log_that_was_copied_as_it_is(log, tmp_path):
     assert cleaned.sample.cpu_s > 0
 
 
-def pair(log, tmp_path):
+@pytest.fixture(scope="module")
+def cleaned(log, tmp_path_factory):
+    return cleaned_twice(log, tmp_path_factory.mktemp("bench"))
+
+
+def cleaned_twice(log, folder):
     for name in ("here", "there"):
-        clean_here(copy_of(log, tmp_path / name))
+        clean_here(copy_of(log, folder / name))
+    return folder
+
+
+def pair(cleaned, tmp_path):
+    """Return two outputs of a test's own."""
+    for name in ("here", "there"):
+        shutil.copytree(cleaned / name, tmp_path / name)
     return tmp_path / "here", tmp_path / "there"
 
 
-def test_equal_outputs_are_compared_to_the_last_byte(log, tmp_path):
-    here, there = pair(log, tmp_path)
+def test_equal_outputs_are_compared_to_the_last_byte(cleaned, tmp_path):
+    here, there = pair(cleaned, tmp_path)
     sizes = [path.stat().st_size for path in here.rglob("*") if path.suffix in (".log", ".index")]
     assert compare(here, there) >= sum(sizes) > 0
 
 
 @pytest.mark.parametrize("suffix", (".log", ".index", ".timeindex"))
 @pytest.mark.parametrize("place", (0, -1))
-def test_a_comparison_fails_where_one_byte_differs(log, tmp_path, suffix, place):
-    here, there = pair(log, tmp_path)
+def test_a_comparison_fails_where_one_byte_differs(cleaned, tmp_path, suffix, place):
+    here, there = pair(cleaned, tmp_path)
     path = next(path for path in sorted(there.rglob(f"*{suffix}")) if path.stat().st_size)
     data = bytearray(path.read_bytes())
     data[place] ^= 1
@@ -63,8 +76,8 @@ def test_a_comparison_fails_where_one_byte_differs(log, tmp_path, suffix, place)
         compare(here, there)
 
 
-def test_a_comparison_fails_where_a_file_is_longer_or_missing(log, tmp_path):
-    here, there = pair(log, tmp_path)
+def test_a_comparison_fails_where_a_file_is_longer_or_missing(cleaned, tmp_path):
+    here, there = pair(cleaned, tmp_path)
     path = min(there.rglob("*.log"))
     size = path.stat().st_size
     os.truncate(path, size - 1)
@@ -79,7 +92,7 @@ def test_a_comparison_fails_where_a_file_is_longer_or_missing(log, tmp_path):
 def compressed(tmp_path_factory):
     path = tmp_path_factory.mktemp("bench") / "log"
     make_log(replace(SHAPE, codec="zstd", total_bytes=MIB // 4), path)
-    return path
+    return cleaned_twice(path, path.parent)
 
 
 def test_compressed_batches_are_the_same_if_they_unfold_to_the_same(compressed, tmp_path):

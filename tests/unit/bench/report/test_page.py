@@ -73,13 +73,16 @@ def test_page_fetches_nothing_and_escapes_what_it_shows(text):
     assert "Kafka &amp; co" in text
 
 
-def test_the_same_result_gives_the_same_page(text):
-    assert page(RESULT) == text
+def test_the_same_result_gives_the_same_page():
+    few = replace(RESULT, lines=RESULT.lines[:3])
+    assert page(few) == page(few)
 
 
 def test_a_busy_machine_is_said_to_be_one(text):
     assert "did other work" not in text
-    assert "load 0.1 to 9.5 on 2 cores" in page(replace(RESULT, load=[0.1, 9.5]))
+    assert "load 0.1 to 9.5 on 2 cores" in page(
+        replace(RESULT, lines=RESULT.lines[:3], load=[0.1, 9.5])
+    )
 
 
 def test_a_plot_of_wide_figures_and_one_without_peers():
