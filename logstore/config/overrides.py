@@ -102,7 +102,7 @@ def parse_overrides(overrides: Mapping[str, object]) -> tuple[Overrides, tuple[s
         if key in parsed and name != key:
             continue
         try:
-            text = without_unit(key, text.strip())
+            text = without_unit(key, text)
         except ValueError as error:
             raise InvalidConfigurationError(f"{key}: {error}") from error
         parsed[key] = TOPIC_KEYS[key].parse(text)

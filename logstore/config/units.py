@@ -62,7 +62,8 @@ def without_unit(key: str, text: str) -> str:
     ValueError
         With a message for the user.
     """
-    if text[:1].isdigit() and text[-1:].isalpha():
+    stripped = text.strip()
+    if stripped[:1].isdigit() and stripped[-1:].isalpha():
         if key.endswith(".ms"):
             return str(parse_duration(text))
         if key.endswith(".bytes"):
