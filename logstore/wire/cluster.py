@@ -64,12 +64,22 @@ def api_versions(request: ApiVersionsRequest, session: Session) -> ApiVersionsRe
 
 # -- Metadata ------------------------------------------------------------------------------------
 
+_TOPIC_IDS_FROM = 12
+
 DescribedTopic = MetadataResponse.MetadataResponseTopic
 
 
 @handles("Metadata")
 def metadata(request: MetadataRequest, session: Session) -> MetadataResponse:
     """Tell the brokers, and topics with their partitions: those asked for, or all."""
+    asked = request.topics or []
+    if session.version < _TOPIC_IDS_FROM and any(
+        topic.name is None or topic.topic_id != ZERO_UUID for topic in asked
+    ):
+        # Versions 10 and 11 have the field, but cannot answer it.
+        code = KAFKA_CODES["INVALID_REQUEST"]
+        topics = [DescribedTopic(error_code=code, name=each.name or "") for each in asked]
+        return MetadataResponse(topics=topics)
     host, port = session.address
     response = MetadataResponse(
         brokers=[MetadataResponse.MetadataResponseBroker(node_id=BROKER_ID, host=host, port=port)],

@@ -104,6 +104,15 @@ def test_topics_are_found_by_id(broker, client):
         assert (found.name, found.error_code) == expected
 
 
+@pytest.mark.parametrize("version", (10, 11))
+def test_versions_before_12_cannot_ask_by_id(broker, client, version):
+    topic_id = broker.create_topic("t").id
+    kind = MetadataRequest.MetadataRequestTopic
+    for asked, name in ((kind(topic_id=topic_id, name=None), ""), (kind(name=None), "")):
+        (found,) = client.ask(MetadataRequest(topics=[asked]), version).topics
+        assert (found.name, name_of(found.error_code)) == (name, "INVALID_REQUEST")
+
+
 def test_operations_are_told_to_who_asks(broker, client):
     broker.create_topic("t")
     answer = metadata(

@@ -1,0 +1,104 @@
+"""Hostile frames: requests of every API and version with bytes changed, cut, added; random ones."""
+
+import logging
+import random
+import struct
+
+import pytest
+
+from logstore.errors import MessageError
+from logstore.messages.apis import apis_by_name
+from logstore.messages.compiler import classes
+from logstore.messages.types import ApiVersionsRequest
+from logstore.wire.frames import NotServed, parse_body, parse_head
+from logstore.wire.registry import handlers
+from logstore.wire.versions import SERVED
+from tests.support.world.wire import Client
+
+SPICE = (0, 1, 0x7F, 0x80, 0xFF)
+
+
+def filled(message, name, rng, depth=0):
+    """Give each array of a request an element or two, and names that there are."""
+    for field in message.schema.structs[message.struct_name]:
+        if field.is_array and depth < 4:
+            count = rng.randrange(3)
+            if field.is_struct:
+                kinds = classes(name)
+                made = [filled(kinds[field.element](), name, rng, depth + 1) for _ in range(count)]
+            else:
+                made = ["t"] * count if field.element == "string" else [0] * count
+                if field.element == "bytes":
+                    made = [b"x"] * count
+            setattr(message, field.attribute, made)
+        elif field.element == "string" and rng.random() < 0.7:
+            setattr(message, field.attribute, rng.choice(("t", "", "g", "no such")))
+    return message
+
+
+def frames(seed, each):
+    """Yield frames of every API and version that is served, sound and then spoilt."""
+    rng = random.Random(seed)
+    client = Client.__new__(Client)
+    client.client_id, client.correlation_id = "me", 0
+    for name in sorted(handlers()):
+        first, last, _ = SERVED[name]
+        for version in range(first, last + 1):
+            for _ in range(each):
+                request = filled(apis_by_name()[name].request(), f"{name}Request", rng)
+                try:
+                    frame = bytearray(client.frame(request, version)[4:])
+                except MessageError:  # a value that this version cannot tell
+                    continue
+                for _ in range(rng.randrange(4)):
+                    if len(frame) > 8:
+                        frame[rng.randrange(8, len(frame))] = rng.choice(SPICE)
+                cut = rng.randrange(3)
+                if cut == 1:
+                    frame = frame[: rng.randrange(len(frame))]
+                elif cut == 2:
+                    frame += rng.randbytes(rng.randrange(9))
+                yield bytes(frame)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_spoilt_frames_are_parsed_or_refused(seed):
+    parsed = 0
+    for frame in frames(seed, 8):
+        try:
+            head = parse_head(frame)
+            if head.body_at >= 0:
+                parse_body(head, frame)
+            parsed += 1
+        except (NotServed, MessageError):
+            pass
+    assert parsed > 100
+
+
+def test_spoilt_frames_break_no_handler(broker, listener, caplog):
+    """Whatever is asked, the answer is one of Kafka's or the end of the connection."""
+    broker.create_topic("t")
+    asked = list(frames(7, 2))
+    with caplog.at_level(logging.ERROR):
+        for frame in asked:
+            with Client(listener) as client:
+                client.socket.settimeout(0.05)
+                client.send_raw(frame)
+                try:
+                    while len(client.socket.recv(1 << 16)) == 1 << 16:
+                        pass
+                except (TimeoutError, ConnectionError):
+                    pass
+    assert [record.getMessage() for record in caplog.records] == []
+    assert len(asked) > 300
+    with Client(listener) as client:
+        assert client.ask(ApiVersionsRequest(), 0).error_code == 0
+
+
+def test_noise_ends_its_connection(listener):
+    rng = random.Random(1)
+    for _ in range(50):
+        with Client(listener) as client:
+            noise = rng.randbytes(rng.randrange(1, 60))
+            client.socket.sendall(struct.pack(">i", len(noise)) + noise)
+            assert client.is_at_end()
