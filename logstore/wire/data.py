@@ -63,6 +63,9 @@ _LEADER_EPOCH_UNKNOWN = -1
 # -- Produce -------------------------------------------------------------------------------------
 
 _ACKS = (-1, 0, 1)
+_ABORTABLE_FROM = 11
+"""The first version whose clients know that a transaction may be aborted and begun anew (KIP-890)."""
+
 _WITHOUT_LOG_START = (
     UnknownTopicOrPartitionError,
     InvalidTopicError,
@@ -146,6 +149,8 @@ def _produced(
             log_start_offset=log.log_start_offset,
         )
     except LogStoreError as error:
+        if isinstance(error, InvalidTxnStateError) and session.version >= _ABORTABLE_FROM:
+            return _refused(index, KAFKA_CODES["TRANSACTION_ABORTABLE"])
         return _refusal(index, error, log)
 
 

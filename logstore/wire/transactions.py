@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from logstore.errors import (
+    InvalidTxnStateError,
     KafkaStorageError,
     LogStoreError,
     MessageSizeTooLargeError,
@@ -116,6 +117,7 @@ def _given(request: InitProducerIdRequest, session: Session) -> ProducerIdAndEpo
 # -- transactions ----------------------------------------------------------------------------------
 
 _FENCED_FROM = 2
+_OFFSETS_ABORTABLE_FROM = 4
 
 
 @handles("AddPartitionsToTxn")
@@ -271,6 +273,9 @@ def _commit_offsets(
         outcome = "INVALID_COMMIT_OFFSET_SIZE"
     except KafkaStorageError:
         outcome = "NOT_COORDINATOR"
+    except InvalidTxnStateError as error:
+        is_old = session.version < _OFFSETS_ABORTABLE_FROM
+        outcome = error.kafka_error if is_old else "TRANSACTION_ABORTABLE"
     except LogStoreError as error:
         outcome = error.kafka_error
     errors |= dict.fromkeys(offsets, outcome)

@@ -25,6 +25,14 @@ BATCH = build_batch([Record(0, 1_704_067_200_000, b"k", b"v")])
 ANY_ACL = {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1}
 
 
+ACL = {
+    "resource_type": 2,
+    "resource_name": "t",
+    "principal": "User:bob",
+    "host": "*",
+    "operation": 3,
+    "permission_type": 3,
+}
 P0 = {"partition_index": 0}
 T0 = [{"name": "t", "partitions": [P0]}]
 CASES = {
@@ -71,7 +79,7 @@ CASES = {
     "EndTxn": ({"transactional_id": "x"}, TRANSACTION),
     "TxnOffsetCommit": ({"transactional_id": "x", "group_id": "g", "topics": T0}, TRANSACTION),
     "DescribeAcls": (ANY_ACL | {"permission_type": 1}, CLUSTER),
-    "CreateAcls": ({"creations": [{"principal": "User:bob"}]}, CLUSTER),
+    "CreateAcls": ({"creations": [ACL]}, CLUSTER),
     "DeleteAcls": ({"filters": [ANY_ACL | {"permission_type": 1}]}, CLUSTER),
     "DescribeConfigs": (
         {"resources": [{"resource_type": 2, "resource_name": "t", "configuration_keys": None}]},

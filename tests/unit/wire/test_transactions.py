@@ -79,7 +79,7 @@ def add(client, producer, *partitions, version=3, transactional_id="x"):
     ]
 
 
-def produced(client, producer, partition=0, transactional_id="x", sequence=0):
+def produced(client, producer, partition=0, transactional_id="x", sequence=0, version=9):
     """Return the answer to a batch of one record."""
     batch = build_batch(
         [Record(0, 1_704_067_200_000, b"k", b"v")],
@@ -95,7 +95,7 @@ def produced(client, producer, partition=0, transactional_id="x", sequence=0):
         timeout_ms=1000,
         topic_data=[ProduceRequest.TopicProduceData(name="t", partition_data=[data])],
     )
-    ((found,),) = [topic.partition_responses for topic in client.ask(asked, 9).responses]
+    ((found,),) = [topic.partition_responses for topic in client.ask(asked, version).responses]
     return found
 
 
@@ -180,6 +180,8 @@ def test_a_partition_that_was_never_added_gets_no_data(broker, client):
     # as Kafka says it: a text, and nothing of the log
     assert refused.error_message
     assert refused.log_start_offset == -1
+    refused = produced(client, producer, version=11)
+    assert name_of(refused.error_code) == "TRANSACTION_ABORTABLE"
     assert broker.log("t").log_end_offset == 0
 
 
@@ -309,7 +311,9 @@ def test_offsets_of_who_is_no_member_are_refused(client, fields, error):
 def test_offsets_of_a_group_that_was_never_added_are_refused(broker, client):
     _, producer = init(client)
     add(client, producer, ("t", 0))
-    assert commit_offsets(client, producer, ("t", 0, 5, "")) == ["INVALID_TXN_STATE"]
+    offset = ("t", 0, 5, "")
+    assert commit_offsets(client, producer, offset) == ["INVALID_TXN_STATE"]
+    assert commit_offsets(client, producer, offset, version=4) == ["TRANSACTION_ABORTABLE"]
     assert broker.groups.committed("g") == {}
 
 
