@@ -64,7 +64,7 @@ _LEADER_EPOCH_UNKNOWN = -1
 
 _ACKS = (-1, 0, 1)
 _ABORTABLE_FROM = 11
-"""The first version whose clients know that a transaction may be aborted and begun anew (KIP-890)."""
+"""The first version whose clients know TRANSACTION_ABORTABLE (KIP-890)."""
 
 _WITHOUT_LOG_START = (
     UnknownTopicOrPartitionError,

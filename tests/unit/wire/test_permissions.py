@@ -39,7 +39,7 @@ CASES = {
     "Produce": (
         {
             "acks": -1,
-            "timeout_ms": 1,
+            "timeout_ms": 5000,
             "transactional_id": None,
             "topic_data": [{"name": "t", "partition_data": [{"index": 0, "records": BATCH}]}],
         },
@@ -58,10 +58,13 @@ CASES = {
     "DescribeGroups": ({"groups": ["g"]}, GROUP),
     "ListGroups": ({}, None),
     "CreateTopics": (
-        {"topics": [{"name": "new", "num_partitions": 1, "replication_factor": 1}]},
+        {
+            "topics": [{"name": "new", "num_partitions": 1, "replication_factor": 1}],
+            "timeout_ms": 5000,
+        },
         TOPIC,
     ),
-    "DeleteTopics": ({"topics": [{"name": "t"}]}, TOPIC),
+    "DeleteTopics": ({"topics": [{"name": "t"}], "timeout_ms": 5000}, TOPIC),
     "DeleteRecords": (
         {"topics": [{"name": "t", "partitions": [{"partition_index": 0, "offset": 0}]}]},
         TOPIC,
@@ -95,13 +98,13 @@ CASES = {
         CLUSTER,
     ),
     "DescribeLogDirs": ({"topics": None}, CLUSTER),
-    "CreatePartitions": ({"topics": [{"name": "t", "count": 2}], "timeout_ms": 1}, TOPIC),
+    "CreatePartitions": ({"topics": [{"name": "t", "count": 2}], "timeout_ms": 5000}, TOPIC),
     "DeleteGroups": ({"groups_names": ["g"]}, GROUP),
     "ElectLeaders": ({"topic_partitions": None}, CLUSTER),
     "AlterPartitionReassignments": ({"topics": []}, CLUSTER),
     "ListPartitionReassignments": ({"topics": None}, CLUSTER),
     "OffsetDelete": ({"group_id": "g", "topics": T0}, GROUP),
-    "DescribeUserScramCredentials": ({"users": None}, CLUSTER),
+    "DescribeUserScramCredentials": ({"users": [{"name": "ann"}]}, CLUSTER),
     "AlterUserScramCredentials": ({"deletions": [{"name": "a", "mechanism": 1}]}, CLUSTER),
     "DescribeCluster": ({"include_cluster_authorized_operations": True}, None),
     "DescribeProducers": ({"topics": [{"name": "t", "partition_indexes": [0]}]}, TOPIC),
