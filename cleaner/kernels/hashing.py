@@ -1,20 +1,24 @@
-"""Hashing many keys: the rounds of SipHash side by side where keys are equally long.
+"""Hashing many keys: the rounds of SipHash side by side.
 
 One key's rounds wait for one another; those of its neighbours need not, and the compiler puts them
-into one wide register.
+into one wide register. A key that has ended waits for those that are longer.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from logstore.cleaner.kernels.slots import MapArrays, home_slot, sip_round, sip_words, siphash128
 from logstore.jit import Bytes, Int64s, UInt64s, borrowed, inline_kernel, kernel, load_u64, prefetch
+from logstore.record.kernels import Int
 
 LANES = 256
 """Keys whose rounds go side by side; their state stays in the nearest cache."""
+
+LONGEST = 128
+"""Bytes of the longest key that others wait for."""
 
 
 class Keys(NamedTuple):
@@ -59,16 +63,39 @@ def _begin(
         v3[lane] = w3
 
 
+@inline_kernel
+def _key_word(data: Bytes, start: Any, size: Any, at: int) -> np.uint64:
+    """Return 8 bytes of a key from `at` on, as they are mixed in; the last have its size.
+
+    Nothing that is used if the key ended before. The bytes behind it are read, but not taken.
+    """
+    known = np.uint64(min(max(np.int64(size - at), np.int64(0)), np.int64(8)))
+    shift = np.uint64(4) * (np.uint64(8) - known)
+    word = load_u64(data, start + at) & ((~np.uint64(0) >> shift) >> shift)
+    mark = np.uint64(size & 0xFF) << np.uint64(56)
+    return word | (mark if known < np.uint64(8) else np.uint64(0))
+
+
 @kernel
-def _absorb(v0: UInt64s, v1: UInt64s, v2: UInt64s, v3: UInt64s, words: UInt64s, count: int) -> None:
-    """Mix a word into each lane."""
+def _absorb(
+    v0: UInt64s,
+    v1: UInt64s,
+    v2: UInt64s,
+    v3: UInt64s,
+    words: UInt64s,
+    sizes: Int64s,
+    at: int,
+    count: int,
+) -> None:
+    """Mix a word into each lane whose key goes that far."""
     for lane in range(count):
         word = words[lane]
         w0, w1, w2, w3 = sip_round(v0[lane], v1[lane], v2[lane], v3[lane] ^ word)
-        v0[lane] = w0 ^ word
-        v1[lane] = w1
-        v2[lane] = w2
-        v3[lane] = w3
+        is_open = sizes[lane] >= at
+        v0[lane] = w0 ^ word if is_open else v0[lane]
+        v1[lane] = w1 if is_open else v1[lane]
+        v2[lane] = w2 if is_open else v2[lane]
+        v3[lane] = w3 if is_open else v3[lane]
 
 
 @kernel
@@ -88,10 +115,16 @@ def _finish(
 
 
 @kernel
-def _hash_equally_long(
-    data: Bytes, keys: Keys, first: int, end: int, size: int, key_map: MapArrays
+def _hash_together(
+    data: Bytes,
+    keys: Keys,
+    first: int,
+    end: int,
+    shortest: Int,
+    longest: Int,
+    key_map: MapArrays,
 ) -> None:
-    """Hash up to `LANES` keys of `size` bytes."""
+    """Hash up to `LANES` keys of so many bytes."""
     v0, v1, v2, v3, words = (
         keys.lanes[0],
         keys.lanes[1],
@@ -100,19 +133,16 @@ def _hash_equally_long(
         keys.lanes[4],
     )
     count = end - first
+    starts, sizes = keys.starts[first:end], keys.sizes[first:end]
     _begin(v0, v1, v2, v3, key_map.k0, key_map.k1, count)
-    whole = size - size % 8
-    for at in range(0, whole, 8):
-        for lane in range(count):
-            words[lane] = load_u64(data, keys.starts[first + lane] + at)
-        _absorb(v0, v1, v2, v3, words, count)
-    for lane in range(count):
-        word = np.uint64(size & 0xFF) << np.uint64(56)
-        for byte in range(whole, size):
-            shift = np.uint64(8 * (byte - whole))
-            word |= np.uint64(data[keys.starts[first + lane] + byte]) << shift
-        words[lane] = word
-    _absorb(v0, v1, v2, v3, words, count)
+    for at in range(0, longest + 1, 8):
+        if at + 8 <= shortest:
+            for lane in range(count):
+                words[lane] = load_u64(data, starts[lane] + at)
+        else:
+            for lane in range(count):
+                words[lane] = _key_word(data, starts[lane], sizes[lane], at)
+        _absorb(v0, v1, v2, v3, words, sizes, at, count)
     _finish(v0, v1, v2, v3, np.uint64(0xEE), keys.lows[first:end], count)
     _finish(v0, v1, v2, v3, np.uint64(0), keys.highs[first:end], count)
 
@@ -127,12 +157,13 @@ def hash_keys(data: Bytes, keys: Keys, count: int, key_map: MapArrays) -> None:
     keys = borrowed_keys(keys)
     for first in range(0, count, LANES):
         end = min(first + LANES, count)
-        size = keys.sizes[first]
-        is_uniform = True
+        shortest, longest, latest = keys.sizes[first], np.int64(0), np.int64(0)
         for index in range(first, end):
-            is_uniform &= keys.sizes[index] == size
-        if is_uniform:
-            _hash_equally_long(data, keys, first, end, size, key_map)
+            shortest = min(shortest, keys.sizes[index])
+            longest = max(longest, keys.sizes[index])
+            latest = max(latest, keys.starts[index])
+        if longest <= LONGEST and latest + longest + 8 <= len(data):
+            _hash_together(data, keys, first, end, shortest, longest, key_map)
         else:
             for index in range(first, end):
                 low, high = siphash128(

@@ -139,10 +139,14 @@ def read_varint(data: Bytes, position: int, end: int, max_bytes: int) -> Any:
     Returns (value int64, position after it int64); the position is -1 if the encoding is too
     long or runs past `end`. A varint of 5 bytes drops the bits above its 32nd.
     """
-    if position < end:
-        first = np.uint64(data[position])
-        if first < np.uint64(0x80):
-            return np.int64(first >> np.uint64(1)) ^ -np.int64(first & np.uint64(1)), position + 1
+    if position + 1 < end:
+        first, second = np.uint64(data[position]), np.uint64(data[position + 1])
+        if first & second < np.uint64(0x80):
+            # One byte or two: nobody can predict which, and a wrong guess costs more than both.
+            more = first >> np.uint64(7)
+            zigzag = (first & np.uint64(0x7F)) | ((second * more) << np.uint64(7))
+            value = np.int64(zigzag >> np.uint64(1)) ^ -np.int64(zigzag & np.uint64(1))
+            return value, position + 1 + np.int64(more)
     zigzag = np.uint64(0)
     shift = np.uint64(0)
     limit = min(end, position + max_bytes)
