@@ -17,8 +17,8 @@ from logstore.cleaner import kernels
 from logstore.cleaner.passes.chunks import Chunk, ChunkReader, end_of
 from logstore.cleaner.passes.transactions import (
     AbortedTransactions,
+    LastBatches,
     TransactionState,
-    keep_last_batches,
 )
 from logstore.cleaner.passes.version_map import kernel_strategy
 from logstore.cleaner.strategy import Strategy
@@ -166,6 +166,7 @@ class Rewriter:
         """
         with self._log.lock:
             producers = self._log.producer_state.active_producers()
+        last_batches = LastBatches(producers)
         for segment in group:
             end = end_of(segment, self._log)
             self._transactions.add_aborted(self._aborted.between(segment.base_offset, end))
@@ -176,7 +177,7 @@ class Rewriter:
             for chunk in self._reader.chunks(segment, end, verify=not is_verified):
                 yield chunk.size_bytes
                 self._transactions.judge(chunk)
-                keep_last_batches(chunk, producers)
+                last_batches.keep(chunk)
                 self._filter(chunk, destination)
         self._flush(destination)
 

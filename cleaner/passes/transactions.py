@@ -141,8 +141,8 @@ class AbortedTransactions:
         return found
 
 
-def keep_last_batches(chunk: Chunk, producers: Mapping[int, LastRecord]) -> None:
-    """Mark the last batch of each producer to keep its header, whatever its records' fates.
+class LastBatches:
+    """The last batch of each producer, which keeps its header whatever becomes of its records.
 
     Sequences and epochs are read from there after a restart.
 
@@ -151,28 +151,41 @@ def keep_last_batches(chunk: Chunk, producers: Mapping[int, LastRecord]) -> None
     producers : mapping
         Producers by id, as the log knew them when the group was begun.
     """
-    if not producers or not chunk.has_producers:
-        return
-    table = chunk.table
-    last_offsets = [known.last_data_offset for known in producers.values()]
-    # Only a batch that ends where one of them does may be its last, or a control batch.
-    may_be_last = np.isin(table[:, kernels.COL_LAST_OFFSET], last_offsets)
-    may_be_last |= table[:, kernels.COL_CONTROL] != kernels.CONTROL_NONE
-    rows = np.flatnonzero(may_be_last & (table[:, kernels.COL_PRODUCER_ID] >= 0))
-    columns = [
-        kernels.COL_PRODUCER_ID,
-        kernels.COL_PRODUCER_EPOCH,
-        kernels.COL_LAST_OFFSET,
-        kernels.COL_CONTROL,
-    ]
-    for row, (producer_id, epoch, last_offset, control) in zip(
-        rows.tolist(), table[rows][:, columns].tolist(), strict=True
-    ):
-        known = producers.get(producer_id)
-        if known is None:
-            continue
-        is_last = known.last_data_offset == last_offset
-        if known.last_data_offset == NO_OFFSET:
-            is_last = control != kernels.CONTROL_NONE and epoch == known.producer_epoch
-        if is_last:
-            table[row, kernels.COL_VERDICT] = kernels.VERDICT_RETAIN_EMPTY
+
+    def __init__(self, producers: Mapping[int, LastRecord]) -> None:
+        self._producers = producers
+        offsets = {known.last_data_offset for known in producers.values()}
+        self._lack_data = NO_OFFSET in offsets
+        self._offsets = np.array(sorted(offsets - {NO_OFFSET}), np.int64)
+
+    def keep(self, chunk: Chunk) -> None:
+        """Note in a chunk's table which batches are the last of their producers."""
+        if not self._producers or not chunk.has_producers:
+            return
+        table = chunk.table
+        last_offsets = table[:, kernels.COL_LAST_OFFSET]
+        # Only a batch that ends where one of them does may be its last: rows rise by that.
+        first = self._offsets.searchsorted(last_offsets[0])
+        wanted = self._offsets[first : self._offsets.searchsorted(last_offsets[-1], side="right")]
+        rows = last_offsets.searchsorted(wanted)
+        rows = rows[last_offsets[rows] == wanted]
+        if self._lack_data:  # or a control batch
+            control = np.flatnonzero(table[:, kernels.COL_CONTROL] != kernels.CONTROL_NONE)
+            rows = np.concatenate((rows, control))
+        columns = [
+            kernels.COL_PRODUCER_ID,
+            kernels.COL_PRODUCER_EPOCH,
+            kernels.COL_LAST_OFFSET,
+            kernels.COL_CONTROL,
+        ]
+        for row, (producer_id, epoch, last_offset, control) in zip(
+            rows.tolist(), table[rows][:, columns].tolist(), strict=True
+        ):
+            known = self._producers.get(producer_id)
+            if known is None:
+                continue
+            is_last = known.last_data_offset == last_offset
+            if known.last_data_offset == NO_OFFSET:
+                is_last = control != kernels.CONTROL_NONE and epoch == known.producer_epoch
+            if is_last:
+                table[row, kernels.COL_VERDICT] = kernels.VERDICT_RETAIN_EMPTY

@@ -9,8 +9,8 @@ from logstore.cleaner import kernels
 from logstore.cleaner.passes.chunks import Chunk, ChunkReader
 from logstore.cleaner.passes.transactions import (
     AbortedTransactions,
+    LastBatches,
     TransactionState,
-    keep_last_batches,
 )
 from logstore.errors import CorruptRecordError
 from logstore.producers.entry import LastRecord
@@ -225,12 +225,12 @@ def test_a_transaction_that_ended_below_the_log_start_counts_as_none() -> None:
     assert found == [[first, second], [second], [second], []]
 
 
-# --- keep_last_batches ------------------------------------------------------------------------
+# --- LastBatches ------------------------------------------------------------------------------
 
 
 def kept(producers: dict[int, LastRecord], *batches: bytes) -> list[bool]:
     chunk = chunk_of(*batches)
-    keep_last_batches(chunk, producers)
+    LastBatches(producers).keep(chunk)
     return [verdict == 1 for verdict in chunk.table[:, kernels.COL_VERDICT].tolist()]
 
 
@@ -239,6 +239,14 @@ def test_the_batch_of_the_last_data_offset_is_kept() -> None:
     assert kept({1: LastRecord(0, 3), 2: LastRecord(0, 9)}, *data) == [False, True, False, False]
     assert kept({}, *data) == [False] * 4
     assert kept({9: LastRecord(0, 1)}, *data) == [False] * 4
+
+
+def test_offsets_before_inside_and_behind_a_chunk_are_of_no_batch_in_it() -> None:
+    data = (data_batch(10, 11, 1), data_batch(12, 13, 2), data_batch(14, 15, 3))
+    others = {number: LastRecord(0, offset) for number, offset in enumerate((9, 10, 12, 16), 1)}
+    assert kept(others, *data) == [False] * 3
+    ends = {1: LastRecord(0, 11), 2: LastRecord(0, 15), 3: LastRecord(0, 15), 4: LastRecord(0, -1)}
+    assert kept(ends, *data) == [True, False, True]
 
 
 def test_without_data_the_markers_of_the_present_epoch_are_kept() -> None:
