@@ -14,6 +14,7 @@ from logstore.bench.micro import (
     coding,
     doors,
     idle,
+    in_memory,
     key_map,
     limits,
     resources,
@@ -27,7 +28,7 @@ from logstore.bench.report.terminal import short
 
 def all_jobs() -> list[Job]:
     """Return every job, in the order of the table."""
-    parts = (clean_lines, resources, doors, coding, key_map, starting, idle, limits)
+    parts = (clean_lines, in_memory, resources, doors, coding, key_map, starting, idle, limits)
     return [job for part in parts for job in part.jobs()]
 
 

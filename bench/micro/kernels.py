@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from logstore.cleaner.kernels import MapArrays
-from logstore.cleaner.kernels.hashing import LANES, Keys, hash_keys
+from logstore.cleaner.kernels.hashing import LANES, Keys, borrowed_keys, hash_keys
 from logstore.cleaner.kernels.offsets import get_offset, put_offset
+from logstore.cleaner.kernels.slots import MapArrays, borrowed_map
 from logstore.jit import Bytes, inline_kernel, kernel
 from logstore.record.kernels import crc32c
 
@@ -34,6 +34,8 @@ def put_keys(key_map: MapArrays, data: Bytes, size: int, keys: Keys) -> int:
 
     By blocks, as a chunk's records are mapped; `keys` is room for `LANES` of them.
     """
+    key_map = borrowed_map(key_map)
+    keys = borrowed_keys(keys)
     taken = 0
     for first in range(0, len(data) // size, LANES):
         count = _take_block(keys, len(data), first, size)
@@ -49,6 +51,8 @@ def get_keys(key_map: MapArrays, data: Bytes, size: int, keys: Keys) -> int:
 
     By blocks, as the records of a clean section are looked up; `keys` as in `put_keys`.
     """
+    key_map = borrowed_map(key_map)
+    keys = borrowed_keys(keys)
     found = 0
     for first in range(0, len(data) // size, LANES):
         count = _take_block(keys, len(data), first, size)

@@ -50,6 +50,10 @@ GOALS = {
         for name in ("100B-10-16KiB", "100B-90-16KiB", "100B-10-one", "100B-90-one")
     },
     **{f"tmpfs/{name}": Goal(4, 6) for name in ("1KiB-10-16KiB", "1KiB-90-16KiB")},
+    **{f"kernels/{name}": Goal(12, 15) for name in ("100B-10", "100B-90", "100B-10-one")},
+    **{f"kernels/{name}": Goal(4, 6) for name in ("1KiB-10", "1KiB-90")},
+    "share/100B-10": Goal(0.35, 0.5),
+    "share/1KiB-10": Goal(0.55, 0.8),
     "threads/2": Goal(1.6, 1.9),
     "memory/64MiB": _figure(16),
     "memory/256MiB": _figure(16),

@@ -16,6 +16,8 @@ GROUPS = {
     "mixed": "Cleaning mixed logs",
     "strategy": "Other strategies",
     "tmpfs": "Cleaning, files in memory",
+    "kernels": "Kernels of a cleaning, from memory to memory",
+    "share": "Rewriting in memory beside copying it",
     "axes": "Cleaning, axis by axis",
     "tail": "Cleaning beside a clean tail",
     "size": "Cleaning by size of the log",

@@ -9,8 +9,12 @@ import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
+import java.security.DigestException;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
+import java.util.zip.CRC32C;
 import kafka.log.Cleaner;
 import kafka.log.CleanerStats;
 import kafka.log.LogToClean;
@@ -20,6 +24,12 @@ import kafkalog.ManualClock;
 import kafkalog.PartitionLog;
 import kafkalog.Release;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.record.MemoryRecords;
+import org.apache.kafka.common.record.MutableRecordBatch;
+import org.apache.kafka.common.record.Record;
+import org.apache.kafka.common.record.RecordBatch;
+import org.apache.kafka.common.utils.BufferSupplier;
+import org.apache.kafka.common.utils.CloseableIterator;
 import org.apache.kafka.storage.internals.log.SkimpyOffsetMap;
 import org.apache.kafka.storage.internals.utils.Throttler;
 import scala.Tuple2;
@@ -53,6 +63,7 @@ public final class Peer {
                 say(switch (request.path("command").asText()) {
                     case "clean" -> clean(request);
                     case "map" -> map(request);
+                    case "filter" -> filter(request);
                     default -> throw new IllegalArgumentException("unknown command: " + line);
                 });
             } catch (Exception | LinkageError | AssertionError error) {
@@ -160,6 +171,68 @@ public final class Peer {
         long miss = processCpu();
         return Json.object("put_ns", put - start, "hit_ns", hit - put, "miss_ns", miss - hit, "entries", offsets.size(),
             "sum", sum);
+    }
+
+    /** Maps every record of some segments and filters them, from memory to memory, as `Cleaner` does chunk by chunk. */
+    private static Map<String, Object> filter(JsonNode request) throws Exception {
+        List<ByteBuffer> segments = new ArrayList<>();
+        int size = 0;
+        for (JsonNode path : request.get("paths")) {
+            segments.add(ByteBuffer.wrap(Files.readAllBytes(Path.of(path.asText()))));
+            size += segments.get(segments.size() - 1).capacity();
+        }
+        ByteBuffer out = ByteBuffer.allocate(size);
+        SkimpyOffsetMap offsets = mapOf(request.get("map_bytes").asLong());
+        offsets.clear();
+        BufferSupplier suppliers = BufferSupplier.create();
+        MemoryRecords.RecordFilter latest = new MemoryRecords.RecordFilter(request.get("now").asLong(), 0) {
+            @Override
+            protected BatchRetentionResult checkBatchRetention(RecordBatch batch) {
+                return new BatchRetentionResult(BatchRetention.DELETE_EMPTY, false);
+            }
+
+            @Override
+            protected boolean shouldRetainRecord(RecordBatch batch, Record record) {
+                try {
+                    return record.offset() >= offsets.get(record.key());
+                } catch (DigestException error) {
+                    throw new IllegalStateException(error);
+                }
+            }
+        };
+        long started = processCpu();
+        for (ByteBuffer segment : segments) {
+            for (MemoryRecords chunk = chunk(segment, 0); chunk.validBytes() > 0; chunk = chunk(segment, segment.position())) {
+                for (MutableRecordBatch batch : chunk.batches()) {
+                    try (CloseableIterator<Record> records = batch.streamingIterator(suppliers)) {
+                        while (records.hasNext()) {
+                            Record record = records.next();
+                            offsets.put(record.key(), record.offset());
+                        }
+                    }
+                }
+                segment.position(segment.position() + chunk.validBytes());
+            }
+        }
+        long mapped = processCpu();
+        TopicPartition tp = new TopicPartition("memory", 0);
+        for (ByteBuffer segment : segments) {
+            for (MemoryRecords chunk = chunk(segment, 0); chunk.validBytes() > 0; chunk = chunk(segment, segment.position())) {
+                chunk.filterTo(tp, latest, out, Integer.MAX_VALUE, suppliers);
+                segment.position(segment.position() + chunk.validBytes());
+            }
+        }
+        long filtered = processCpu();
+        CRC32C checksum = new CRC32C();
+        checksum.update(out.array(), 0, out.position());
+        return Json.object("map_ns", mapped - started, "filter_ns", filtered - mapped, "bytes_written", out.position(),
+            "checksum", checksum.getValue());
+    }
+
+    private static MemoryRecords chunk(ByteBuffer segment, int position) {
+        segment.position(position);
+        ByteBuffer chunk = segment.slice();
+        return MemoryRecords.readableRecords(chunk.limit(Math.min(chunk.capacity(), MAX_IO_BUFFER_BYTES)).slice());
     }
 
     private static ByteBuffer at(ByteBuffer keys, int key) {

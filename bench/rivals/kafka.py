@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -143,6 +143,11 @@ class KafkaPeer:
     def map(self, puts: Path, absent: Path, map_bytes: int) -> dict[str, Any]:
         """Put keys into Kafka's map and look them up; return ns of each part."""
         return self._ask(command="map", puts=str(puts), absent=str(absent), map_bytes=map_bytes)
+
+    def filter(self, logs: Sequence[Path], now_ms: int, map_bytes: int) -> dict[str, Any]:
+        """Have Kafka's classes map segments and filter them in memory; return ns of each part."""
+        paths = [str(path) for path in logs]
+        return self._ask(command="filter", paths=paths, now=now_ms, map_bytes=map_bytes)
 
     def _ask(self, **request: Any) -> dict[str, Any]:
         self._process.stdin.write(json.dumps(request) + "\n")

@@ -57,3 +57,12 @@ def test_both_maps_take_the_same_keys(setting):
     lines = list(measure(chosen(["map/*"], full=False), setting))
     assert len(lines) == 6
     assert all(line.ratio > 0 for line in lines)
+
+
+@pytest.mark.interop
+@pytest.mark.parametrize("pattern", ("kernels/100B-*", "kernels/1KiB-10"))
+def test_kernels_leave_in_memory_what_kafkas_filter_leaves(setting, pattern):
+    """A difference raises."""
+    lines = list(measure(chosen([pattern], full=True), setting))
+    assert all(line.ratio > 0 for line in lines)
+    assert {line.peer_name for line in lines} == {"Kafka 3.9.2", "memcpy"}

@@ -55,5 +55,5 @@ def test_quick_lines_are_part_of_all():
     assert set(quick) <= {name for job in suite.chosen((), full=True) for name in job.names}
     assert {name.partition("/")[0] for name in quick} == {
         *("clean", "codec", "mixed", "threads", "memory", "doors", "coding", "map"),
-        *("start", "idle", "limits", "crc"),
+        *("start", "idle", "limits", "crc", "kernels", "share"),
     }

@@ -1,0 +1,188 @@
+"""Lines about a cleaning without files: its kernels over segments that lie in memory."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+import google_crc32c
+import numpy as np
+
+from logstore import jit
+from logstore.bench.measuring import Sample, Stopwatch, in_turn, timed
+from logstore.bench.micro.clean_lines import VALUES, shape_of, warmed_kafka
+from logstore.bench.micro.cleaning import MAP_BYTES, Difference
+from logstore.bench.micro.figures import speeds
+from logstore.bench.micro.logs import CLEANED_AT_MS, MIB, make_log
+from logstore.bench.micro.setting import Job, Setting
+from logstore.bench.report.result import Figures, Line
+from logstore.cleaner import kernels
+from logstore.cleaner.passes.offset_map import OffsetMap
+from logstore.cleaner.passes.rewrite import Rules
+from logstore.cleaner.passes.version_map import kernel_strategy
+from logstore.cleaner.strategy import Strategy
+from logstore.record.layout import HEADER_SIZE
+from logstore.segment.kernels import EXTENT_COLUMNS
+from logstore.types import INT64_MAX
+
+CHUNK_BYTES = MIB
+SHARED = ("100B-10", "1KiB-10")
+"""Logs whose rewriting is held against a copy of them."""
+
+
+class Parts(NamedTuple):
+    """A cleaning in memory: both passes, and what they left."""
+
+    mapping: Sample
+    rewriting: Sample
+    kept: np.ndarray
+
+
+class MemoryCleaning:
+    """The kernels of a pass over segments in memory, chunk by chunk, with CRCs while mapping.
+
+    Parameters
+    ----------
+    segments : list of (n,) uint8
+        Whole batches, nothing compressed, no transactions.
+    records : int
+        How many they hold, at least.
+    """
+
+    def __init__(self, segments: list[np.ndarray], records: int) -> None:
+        self._segments = segments
+        self._records = records
+        rows = CHUNK_BYTES // HEADER_SIZE + 1
+        self._table = np.empty((rows, kernels.TABLE_COLUMNS), np.int64)
+        self._extents = np.empty((rows, EXTENT_COLUMNS), np.int64)
+        self._out = np.empty(sum(map(len, segments)) + 2 * CHUNK_BYTES, np.uint8)
+
+    def run(self) -> Parts:
+        """Map all records, then write the latest of each key."""
+        with Stopwatch() as mapping:
+            key_map = OffsetMap(MAP_BYTES, max_entries=self._records, winners_end=self._records)
+            build = kernels.Build(kernel_strategy(Strategy()), 0, INT64_MAX, insert=True)
+            take = jit.Bound(kernels.map_batches, key_map.arrays, build, kernels.KeyBlock.empty())
+            for data, table in self._chunks(verify=True):
+                status, _ = take(data, table)
+                assert status == kernels.OK
+        judging = kernels.Judging(
+            np.empty(CHUNK_BYTES, np.uint8),
+            np.empty(CHUNK_BYTES, np.int64),
+            kernels.Keys.room_for(CHUNK_BYTES // HEADER_SIZE),
+            np.zeros(kernels.TALLIES, np.int64),
+        )
+        rules = Rules().for_kernels(CLEANED_AT_MS, INT64_MAX, by_winners=True)
+        judge = jit.Bound(kernels.classify_batches, key_map.arrays, rules, judging)
+        end = 0
+        with Stopwatch() as rewriting:
+            for data, table in self._chunks(verify=False):
+                status, _ = judge(data, table)
+                assert status == kernels.OK
+                _, _, end, _ = kernels.assemble_batches(
+                    data, table, 0, judging.kept_starts, self._out, end, self._extents, 0
+                )
+        return Parts(mapping.sample, rewriting.sample, self._out[:end])
+
+    def _chunks(self, *, verify: bool) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        sums = np.empty(kernels.SUMS, np.int64)
+        for segment in self._segments:
+            position = 0
+            while position < len(segment):
+                data = segment[position : position + CHUNK_BYTES]
+                status, rows, size = kernels.scan_batches(
+                    data, len(data), verify, 0, INT64_MAX, self._table, sums
+                )
+                assert status == kernels.OK
+                assert rows
+                yield data, self._table[:rows]
+                position += size
+
+
+def _lines(
+    setting: Setting, *, name: str, value_bytes: int, survivors: float, one: bool
+) -> Iterator[Line]:
+    home = setting.scratch / "in-memory"
+    shape = shape_of(value_bytes, survivors, total_bytes=setting.total_bytes)
+    if one:
+        shape = replace(shape, batch_records=1)
+    setting.say(f"kernels/{name}: making a log of {shape.total_bytes / MIB:.0f} MiB")
+    make_log(shape, home)
+    paths = sorted(home.rglob("*.log"))[:-1]  # the last one is the active segment
+    segments = [np.fromfile(path, np.uint8) for path in paths]
+    size = sum(map(len, segments))
+    cleaning = MemoryCleaning(segments, 2 * shape.records)
+    kafka = warmed_kafka(setting)
+    rewriting: list[Sample] = []
+    kept: list[np.ndarray] = []
+    answers: list[dict] = []
+
+    def here() -> Sample:
+        parts = cleaning.run()
+        rewriting.append(parts.rewriting)
+        kept[:] = [parts.kept]
+        return Sample(*(sum(each) for each in zip(parts.mapping, parts.rewriting, strict=True)))
+
+    def there() -> Sample:
+        answer = kafka.filter(paths, CLEANED_AT_MS, MAP_BYTES)
+        answers.append(answer)
+        return Sample((answer["map_ns"] + answer["filter_ns"]) / 1e9, 0.0)
+
+    def copy() -> None:
+        for segment in segments:
+            np.copyto(target[: len(segment)], segment)
+
+    target = np.zeros(max(map(len, segments)), np.uint8)
+    contestants = {"here": here, "copy": timed(copy)}
+    if kafka is not None:
+        contestants["there"] = there
+    samples = in_turn(contestants, repeats=setting.repeats, warmups=setting.warmups)
+    shutil.rmtree(home)
+    written = kept[0].tobytes()
+    if answers and answers[-1]["checksum"] != google_crc32c.value(written):
+        raise Difference(f"kernels/{name}: other bytes are left than by Kafka")
+    facts = {"log_bytes": size, "written_bytes": len(written)}
+    yield Line(
+        name=f"kernels/{name}",
+        title=f"{_title(name)}: mapped and filtered, beside `filterTo` and Kafka's map",
+        unit="MB/s",
+        higher_is_better=True,
+        here=speeds(size, samples["here"]),
+        peer=Figures(speeds(size, samples["there"]).judged) if answers else None,
+        peer_name=setting.kafka_name,
+        facts=facts,
+    )
+    if name in SHARED:
+        yield Line(
+            name=f"share/{name}",
+            title=f"{_title(name)}: rewritten, beside a copy of all of it",
+            unit="MB/s",
+            higher_is_better=True,
+            here=speeds(size, rewriting[setting.warmups :]),
+            peer=speeds(size, samples["copy"]),
+            peer_name="memcpy",
+            facts=facts,
+        )
+
+
+def _title(name: str) -> str:
+    value, survivors, *one = name.split("-")
+    batches = "one-record batches" if one else "batches of 16 KiB"
+    return f"{value} values, {survivors} % survive, {batches}"
+
+
+def jobs() -> Iterator[Job]:
+    """Yield the shapes of the goals; of each value size one is quick."""
+    for value, survivors, one in (
+        *(("100B", 10, False), ("100B", 90, False), ("1KiB", 10, False), ("1KiB", 90, False)),
+        ("100B", 10, True),
+    ):
+        name = f"{value}-{survivors}" + ("-one" if one else "")
+        names = (f"kernels/{name}", *((f"share/{name}",) if name in SHARED else ()))
+        measure = partial(
+            _lines, name=name, value_bytes=VALUES[value], survivors=survivors / 100, one=one
+        )
+        yield Job(names, name in SHARED, measure)
