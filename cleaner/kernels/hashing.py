@@ -71,6 +71,7 @@ def _key_word(data: Bytes, start: Any, size: Any, at: int) -> np.uint64:
     """
     known = np.uint64(min(max(np.int64(size - at), np.int64(0)), np.int64(8)))
     shift = np.uint64(4) * (np.uint64(8) - known)
+    _ = data[start + at + 7]  # so that NUMBA_BOUNDSCHECK=1 sees it
     word = load_u64(data, start + at) & ((~np.uint64(0) >> shift) >> shift)
     mark = np.uint64(size & 0xFF) << np.uint64(56)
     return word | (mark if known < np.uint64(8) else np.uint64(0))
@@ -138,6 +139,7 @@ def _hash_together(
     for at in range(0, longest + 1, 8):
         if at + 8 <= shortest:
             for lane in range(count):
+                _ = data[starts[lane] + at + 7]  # so that NUMBA_BOUNDSCHECK=1 sees it
                 words[lane] = load_u64(data, starts[lane] + at)
         else:
             for lane in range(count):
