@@ -43,11 +43,18 @@ td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space:
 .missed { color: #c8553d } .reached { color: #588157 } .stretch { color: #2f5d3a;
 font-weight: bold } .busy { background: #fdf1e7; padding: .5rem 1rem } small { color: #6c7a89 }
 svg { max-width: 100%; height: auto }
+/* Where eight columns have no room, a line is a paragraph, and each figure bears its name. */
+@media (max-width: 48rem) {
+  tr { display: flex; flex-wrap: wrap; gap: 0 1.25rem; padding: .5rem 0;
+       border-bottom: 1px solid #dde2e7 }
+  th, td:empty { display: none } td, td.n { border: 0; padding: .1rem 0; text-align: left }
+  td:first-child { flex-basis: 100%; overflow-wrap: anywhere }
+  td[title]::before { content: attr(title); display: block; font-size: 11px; color: #6c7a89 } }
 """
 
 _INTRODUCTION = """
-<p>Figures are medians of CPU time, of the whole process here and of the working thread in Kafka,
-unless a line says that it goes by the wall; the spread is the distance of the extremes. A ratio
+<p>Figures are medians of CPU time, of the whole process on both sides, unless a line says that it
+goes by the wall; the spread is the distance of the extremes. A ratio
 tells how many times as fast as its peer a line was in the same run: it is what to compare between
 machines. Outputs of both cleaners were compared to the byte wherever “identical” gives a size.</p>
 """
@@ -58,7 +65,8 @@ def page(result: Result) -> str:
     title = f"kafka-logstore, speed of {result.made_at[:10]}"
     body = "\n".join(_sections(result))
     return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta name="viewport" content="width=device-width"><title>{title}</title>'
         f"<style>{_STYLE}</style></head>\n<body><h1>{title}</h1>\n{body}\n</body></html>\n"
     )
 
@@ -109,8 +117,11 @@ def is_busy(result: Result) -> bool:
     return max(result.load) > 0.75 * result.machine["cores"]
 
 
+_FIGURES = ("here", "spread", "peer", "ratio", "by the wall", "goal", "stretch")
+
+
 def _table(lines: Sequence[Line]) -> str:
-    heads = ("line", "here", "spread", "peer", "ratio", "by the wall", "goal", "stretch", "verdict")
+    heads = ("line", *_FIGURES, "verdict")
     head = "".join(
         f"<th{'' if name in ('line', 'verdict') else ' class=n'}>{name}</th>" for name in heads
     )
@@ -131,14 +142,21 @@ def _row(line: Line) -> str:
         "" if goal is None else f"{goal.least:g}{times}",
         "" if goal is None or goal.stretch is None else f"{goal.stretch:g}{times}",
     )
-    facts = ", ".join(f"{_words(name)} {value}" for name, value in line.facts.items())
+    facts = ", ".join(f"{_words(name)} {_fact(value)}" for name, value in line.facts.items())
     about = f"{html.escape(line.title)}<br><small>{html.escape(facts)}</small>"
-    numbers = "".join(f"<td class=n>{cell}</td>" for cell in cells)
+    numbers = "".join(
+        f'<td class=n title="{name}">{cell}</td>'
+        for name, cell in zip(_FIGURES, cells, strict=True)
+    )
     verdict = line.verdict if goal is not None else ""
     return (
         f'<tr id="{line.name}"><td><b>{line.name}</b><br>{about}</td>{numbers}'
-        f'<td class="{verdict}">{verdict}</td></tr>'
+        f'<td class="{verdict}" title="verdict">{verdict}</td></tr>'
     )
+
+
+def _fact(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def _words(name: str) -> str:

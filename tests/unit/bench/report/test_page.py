@@ -24,7 +24,7 @@ def line(name, here=300.0):
         here=Figures([here, here * 1.1, here * 0.9]),
         peer=Figures([100.0]) if has_peer else None,
         peer_name="Kafka & co" if has_peer else "",
-        facts={"log_bytes": 5},
+        facts={"log_bytes": 5_000},
     )
 
 
@@ -55,9 +55,20 @@ def test_every_line_has_a_row_with_its_figures(text):
             assert re.search(r'class="(missed|reached|stretch)"', row)
 
 
+def test_a_narrow_screen_gets_figures_that_bear_their_names(text):
+    heads = re.findall(r"<th[^>]*>(.*?)</th>", text)[:9]
+    (row,) = re.findall(r'<tr id="clean/1KiB-2">.*?</tr>', text, re.DOTALL)
+    assert re.findall(r'title="(.*?)"', row) == heads[1:]
+    assert '<meta name="viewport" content="width=device-width">' in text
+
+
 def test_every_line_is_in_a_plot(text):
     plotted = "".join(re.findall(r"<svg.*?</svg>", text, re.DOTALL))
     assert [name for name in NAMES if f">{name}</text>" not in plotted] == []
+
+
+def test_facts_are_readable_numbers(text):
+    assert "log bytes 5,000" in text
 
 
 def test_every_group_has_a_title():
