@@ -105,6 +105,8 @@ def test_a_client_that_reads_nothing_holds_up_nobody_and_is_ended(broker):
         with Client(listener) as other:
             assert other.ask(ApiVersionsRequest(), 0).error_code == 0
         client.until(lambda: not listener._connections)
+        # What it asked further was not even looked at.
+        assert [each.api for each in listener.requests].count("Fetch") < 20
 
 
 def test_connections_above_the_limit_are_closed_at_once(broker):
