@@ -389,10 +389,12 @@ def test_a_fetch_is_answered_with_nothing_when_its_time_is_over(client):
 
 
 def test_a_waiting_fetch_holds_up_no_other_connection(broker, listener, client):
-    waiting(client, broker.log("t"))
+    """Not even when something came that is not enough for it."""
+    waiting(client, broker.log("t"), min_bytes=1000)
     with Client(listener) as other:
         assert produced(other, batch(0)).base_offset == 0
-    assert offsets_of(bytes(answered(client).records)) == [0]
+        assert produced(other, batch(0, value=b"x" * 1000)).base_offset == 1
+    assert offsets_of(bytes(answered(client).records)) == [0, 1]
 
 
 def test_a_broker_that_is_closed_leaves_no_fetch_waiting(broker, client):
