@@ -115,10 +115,11 @@ class Credentials:
         nonce = b64encode(self._rng.randbytes(_NONCE_BYTES)).decode()
         if credential is not None:
             return ScramExchange(mechanism, first, credential, nonce)
-        # The salt is always the same for a name, as that of a user is.
+        # The salt is always the same for a name, as that of a user is; of the keys, which are no
+        # hash of anything, nobody has a proof.
         salt = hmac.digest(self._secret, first.name.encode(), "sha256")[:SALT_BYTES]
         nobody = ScramCredential(salt, self._secret, self._secret, MIN_ITERATIONS)
-        return ScramExchange(mechanism, first, nobody, nonce, is_known=False)
+        return ScramExchange(mechanism, first, nobody, nonce)
 
 
 class SaslServer:

@@ -125,8 +125,6 @@ class ScramExchange:
     credential : ScramCredential
     nonce : str
         That of the server.
-    is_known : bool
-        False for a user that there is not: the exchange goes on to its end, and fails there.
     """
 
     def __init__(
@@ -135,13 +133,10 @@ class ScramExchange:
         first: ClientFirst,
         credential: ScramCredential,
         nonce: str,
-        *,
-        is_known: bool = True,
     ) -> None:
         self._hash = HASHES[mechanism]
         self._first = first
         self._credential = credential
-        self._is_known = is_known
         self._nonce = first.nonce + nonce
         salt = b64encode(credential.salt).decode()
         self.challenge = f"r={self._nonce},s={salt},i={credential.iterations}"
@@ -164,7 +159,7 @@ class ScramExchange:
         signature = hmac.digest(credential.stored_key, told, self._hash)
         key = bytes(a ^ b for a, b in zip(proof, signature, strict=False))
         proves = hmac.compare_digest(hashlib.new(self._hash, key).digest(), credential.stored_key)
-        if not (proves and self._is_known and len(proof) == len(signature)):
+        if not (proves and len(proof) == len(signature)):
             raise SaslAuthenticationFailedError("wrong user or password")
         return b"v=" + b64encode(hmac.digest(credential.server_key, told, self._hash))
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from logstore import Acl, Authorizer, Broker
+from logstore import Acl, Authorizer, Broker, OffsetAndMetadata, TopicPartition
 from logstore.errors import KAFKA_CODES
 from logstore.messages import to_json
 from logstore.messages.types import ListGroupsRequest, ListTransactionsRequest
@@ -250,6 +250,34 @@ def test_groups_and_transactions_that_may_not_be_seen_are_left_out():
     assert listed([("describe", "cluster")]) == (1, 0)
     assert listed([("describe", "group")]) == (1, 0)
     assert listed([("describe", "transactional_id")]) == (0, 1)
+
+
+def test_offsets_of_topics_that_may_not_be_seen_are_left_out_of_all():
+    authorizer = granting([("describe", "group")])
+    authorizer.add(Acl("User:*", "describe", "topic", "t"))
+    with Broker() as broker, broker.listen(authorizer=authorizer) as listener:
+        for name in ("t", "hidden"):
+            broker.create_topic(name)
+            broker.groups.commit("g", {TopicPartition(name, 0): OffsetAndMetadata(5)})
+        with Client(listener) as client:
+            asked = made("OffsetFetchRequest", {"groups": [{"group_id": "g", "topics": None}]})
+            (group,) = client.ask(asked, 8).groups
+    assert [topic.name for topic in group.topics] == ["t"]
+
+
+@pytest.mark.parametrize("version", (1, 2))
+def test_offsets_of_a_group_that_may_not_be_seen_in_old_versions(version):
+    """Version 1 has no place for an error but the partitions."""
+    topics = [{"name": "t", "partition_indexes": [0]}]
+    asked = made("OffsetFetchRequest", {"group_id": "g", "topics": topics})
+    with (
+        Broker() as broker,
+        broker.listen(authorizer=Authorizer()) as listener,
+        Client(listener) as client,
+    ):
+        told = client.ask(asked, version)
+    assert errors_of(told, version) == {GROUP}
+    assert len(told.topics) == (version == 1)
 
 
 def test_a_handler_asks_for_nothing_but_what_the_table_says():
