@@ -18,8 +18,6 @@ BROKER_ID = 0
 """The only broker's, and the controller's."""
 
 CLUSTER_ID = "logstore"
-DEFAULT_PARTITIONS = 1
-"""Of a topic whose creator says nothing of them; Kafka's `num.partitions`."""
 
 INT16_MAX = 2**15 - 1
 INT32_MAX = 2**31 - 1

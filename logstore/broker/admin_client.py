@@ -51,7 +51,6 @@ from logstore.names import INTERNAL_COMPACTED_TOPICS, validate_topic_name
 from logstore.types import (
     BROKER_ID,
     CLUSTER_ID,
-    DEFAULT_PARTITIONS,
     NO_OFFSET,
     NO_TIMESTAMP,
     TopicPartition,
@@ -634,7 +633,7 @@ class AdminClient:
             )
         count = len(assignments) or new.num_partitions
         if count == -1:
-            count = DEFAULT_PARTITIONS
+            count = self._manager.broker_config.num_partitions
         if count < 1:
             raise InvalidPartitionsError(f"topic '{new.name}' cannot have {count} partitions")
         return count

@@ -89,6 +89,7 @@ class BrokerConfig:
     transaction_state_log_num_partitions: int = _broker("transaction.state.log.num.partitions")
     transaction_state_log_segment_bytes: int = _broker("transaction.state.log.segment.bytes")
     transaction_state_log_min_isr: int = _broker("transaction.state.log.min.isr")
+    num_partitions: int = _broker("num.partitions")
     offsets_topic_num_partitions: int = _broker("offsets.topic.num.partitions")
     offsets_topic_segment_bytes: int = _broker("offsets.topic.segment.bytes")
     offset_metadata_max_bytes: int = _broker("offset.metadata.max.bytes")

@@ -154,6 +154,14 @@ _BROKER_ROWS = (
         AT_LEAST_1,
     ),
     ConfigKey(
+        "num.partitions",
+        Kind.INT,
+        1,
+        "Partitions of a topic whose creator says nothing of them: an admin client with -1, or a "
+        "client that gets a topic by asking for it.",
+        AT_LEAST_1,
+    ),
+    ConfigKey(
         "offsets.topic.num.partitions",
         Kind.INT,
         50,

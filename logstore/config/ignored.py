@@ -96,7 +96,6 @@ NAMES = frozenset(
         "node.id",
         "num.io.threads",
         "num.network.threads",
-        "num.partitions",
         "port",
         "process.roles",
         "producer.purgatory.purge.interval.requests",

@@ -42,7 +42,7 @@ from logstore.messages.types import (
     ListPartitionReassignmentsResponse,
 )
 from logstore.names import INTERNAL_COMPACTED_TOPICS, validate_topic_name
-from logstore.types import BROKER_ID, DEFAULT_PARTITIONS, NO_OFFSET, TopicPartition
+from logstore.types import BROKER_ID, NO_OFFSET, TopicPartition
 from logstore.wire.configs import SOURCES
 from logstore.wire.refusal import Refusal, code_of, message_of
 from logstore.wire.registry import Where, handles
@@ -90,7 +90,7 @@ def _create(
         raise Refusal("INVALID_TOPIC_EXCEPTION", str(error)) from error
     if topic.name in {each.name for each in manager.catalog.topics() if not each.adopted}:
         raise Refusal("TOPIC_ALREADY_EXISTS", f"Topic '{topic.name}' already exists.")
-    count = _partition_count(topic)
+    count = _partition_count(topic, session.service.manager.broker_config.num_partitions)
     configs = {each.name: each.value for each in topic.configs}
     for name, value in configs.items():
         if value is None:
@@ -127,7 +127,7 @@ def _create(
     return created
 
 
-def _partition_count(topic: CreateTopicsRequest.CreatableTopic) -> int:
+def _partition_count(topic: CreateTopicsRequest.CreatableTopic, default: int) -> int:
     """Return how many partitions a new topic gets, if the only broker can have them."""
     if topic.assignments:
         if topic.replication_factor != _BROKERS_DEFAULT:
@@ -169,7 +169,7 @@ def _partition_count(topic: CreateTopicsRequest.CreatableTopic) -> int:
             f" replication factor of {topic.replication_factor} cannot be reached because only 1"
             " broker(s) are registered.",
         )
-    return DEFAULT_PARTITIONS if topic.num_partitions == _BROKERS_DEFAULT else topic.num_partitions
+    return default if topic.num_partitions == _BROKERS_DEFAULT else topic.num_partitions
 
 
 def check_replicas(broker_ids: Sequence[int]) -> None:

@@ -29,7 +29,7 @@ from logstore.messages.types import (
     MetadataResponse,
 )
 from logstore.names import GROUP_OFFSETS_TOPIC, INTERNAL_COMPACTED_TOPICS, validate_topic_name
-from logstore.types import BROKER_ID, CLUSTER_ID, DEFAULT_PARTITIONS, TopicPartition
+from logstore.types import BROKER_ID, CLUSTER_ID, TopicPartition
 from logstore.wire.registry import Where, handles
 
 if TYPE_CHECKING:
@@ -153,7 +153,8 @@ def _created(name: str, session: Session) -> Topic:
             service.groups.ensure_stored()
         return service.manager.catalog.topic(name)
     try:
-        return service.manager.topics.create(name, DEFAULT_PARTITIONS, {})
+        count = service.manager.broker_config.num_partitions
+        return service.manager.topics.create(name, count, {})
     except TopicAlreadyExistsError:  # another client was faster
         return service.manager.catalog.topic(name)
 

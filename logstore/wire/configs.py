@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from enum import IntEnum
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from logstore.config.broker_keys import BROKER_KEYS
@@ -118,7 +119,7 @@ def _rows(kind: int, name: str, session: Session) -> Iterator[Row]:
         is_default = _check_broker(kind, name)
         if kind == ResourceType.BROKER_LOGGER or is_default:
             return iter(())  # no logger of Kafka's names, and no setting of all brokers
-        return _broker_rows(session.service.manager.broker_config)
+        return chain(_listener_rows(session), _broker_rows(session.service.manager.broker_config))
     raise Refusal("INVALID_REQUEST", f"Unsupported resource type: {kind}")
 
 
@@ -159,6 +160,23 @@ def _broker_synonyms(row: ConfigKey, config: BrokerConfig) -> Iterator[Synonym]:
 
 def _own_default(row: ConfigKey) -> tuple[str, str] | None:
     return (row.synonyms[0].key, render(row.default)) if row.synonyms else None
+
+
+def _listener_rows(session: Session) -> Iterator[Row]:
+    """Yield where this listener is found; clients of Kafka ask for it under its key."""
+    protocol = "SSL" if session.is_encrypted else "PLAINTEXT"
+    if session.service.authenticates:
+        protocol = f"SASL_{protocol}"
+    host, port = session.address
+    yield Row(
+        name="advertised.listeners",
+        value=f"{protocol}://{host}:{port}",
+        read_only=True,
+        config_source=SOURCES[ORIGIN_BROKER],
+        synonyms=[],
+        config_type=_TYPES[Kind.LIST],
+        documentation="Where clients find this listener.",
+    )
 
 
 def _broker_rows(config: BrokerConfig) -> Iterator[Row]:

@@ -189,7 +189,7 @@ class Conversation:
             return "closed"
 
     def _compare(self, api: str, version: int, kafka: Any, ours: Any, build: Build) -> None:
-        self.steps.append(f"{api} {version} {build(self.sides[0])}"[:330])
+        self.steps.append(f"{api} {version} {build(self.sides[0])}"[:300])
         self.tally.requests[api] += 1
         self.tally.versions.add((api, version))
         self.tally.errors.update(code for code in errors_in(kafka) if code)

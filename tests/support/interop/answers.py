@@ -148,6 +148,12 @@ PARTINGS: list[tuple[str, frozenset[str], str, Callable[[Any, Any], bool]]] = [
         lambda kafka, ours: (kafka, ours) == ("a time", -1),
     ),
     (
+        "a group without members goes with the topic of its last offset until Kafka 3.9",
+        frozenset({"DescribeGroups", "DeleteGroups"}),
+        r"\.(groupState|errorCode)$",
+        lambda kafka, ours: (kafka, ours) in {("Empty", "Dead"), (0, 69)},
+    ),
+    (
         "topic keys and defaults that came or went with Kafka 4",
         CONFIGS,
         r"\.configs\.(errors\.deadletterqueue\.group\.enable|max\.decompressed\.message\.bytes"
@@ -223,6 +229,8 @@ def _named(side: Side, data: Any, key: str = "") -> Any:
         keys = [name for name in UNORDERED.get(key, ()) if data and _has(data[0], name)]
         if keys:
             data = sorted(data, key=lambda each: (each[keys[0]] is None, each[keys[0]]))
+        if key == "partitions" and data and isinstance(data[0], int):
+            data = sorted(data)
         return [_named(side, value, key) for value in data]
     if key in MADE_UP and data not in (-1, "", None, "AAAAAAAAAAAAAAAAAAAAAA"):
         return side.name_of(MADE_UP[key], data)

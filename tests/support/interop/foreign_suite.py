@@ -15,6 +15,23 @@ VERSION = "3.0.12"
 FETCH_TIMEOUT_S = 120
 TESTS_TIMEOUT_S = 600
 
+_SERVICE = """
+class ExternalService:
+    def __init__(self, host, port):
+        self.host, self.port = host, port
+
+    def open(self):
+        pass
+
+    def close(self):
+        pass
+
+
+class SpawnedService:
+    pass
+"""
+"""The module that the distribution leaves out: what is left of it where a broker runs already."""
+
 
 def fetched() -> Path:
     """Return the folder of the source distribution, fetched the first time.
@@ -45,6 +62,9 @@ def fetched() -> Path:
         archive.extractall(BUILDS, filter="data")
     # Its fixtures look for a Kafka of this version before they are told of a running one.
     (folder / "servers" / "4.0.0" / "kafka-bin").mkdir(parents=True, exist_ok=True)
+    # Without it Python's own package of this name is found.
+    (folder / "test" / "__init__.py").touch()
+    (folder / "test" / "service.py").write_text(_SERVICE)
     return folder
 
 

@@ -71,6 +71,7 @@ BROKER_DEFAULTS = {
     "transaction_state_log_num_partitions": 50,
     "transaction_state_log_segment_bytes": 104_857_600,
     "transaction_state_log_min_isr": 2,
+    "num_partitions": 1,
     "offsets_topic_num_partitions": 50,
     "offsets_topic_segment_bytes": 104_857_600,
     "offset_metadata_max_bytes": 4096,

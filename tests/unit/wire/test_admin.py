@@ -479,3 +479,14 @@ def test_the_room_of_a_directorys_volume_is_told_and_memory_has_none(tmp_path, c
     room = shutil.disk_usage(tmp_path)
     assert on_disk.total_bytes == room.total
     assert 0 < on_disk.usable_bytes < room.total
+
+
+def test_topics_whose_creator_says_nothing_have_the_broker_s_number_of_partitions():
+    with Broker(broker_config={"num.partitions": "4"}) as broker, broker.listen() as listener:
+        with Client(listener) as client:
+            (by_asking,) = metadata(client, 4, "asked", allow_auto_topic_creation=True).topics
+            assert len(by_asking.partitions) == 4
+            assert created(client, new_topic("made", partitions=-1))
+        broker.admin().create_topics(["byadmin"])
+        counts = {name: len(broker.topic(name).partitions) for name in ("asked", "made", "byadmin")}
+    assert counts == {"asked": 4, "made": 4, "byadmin": 4}

@@ -1,0 +1,86 @@
+"""Other people's clients at work on the listener, and what Kafka says of the directory after."""
+
+from __future__ import annotations
+
+import pytest
+
+from logstore import Broker
+from logstore.check import INFO, CheckCounts, Checker
+from logstore.runtime import DiskFileSystem, ReadOnlyFileSystem
+from logstore.security.authorizer import Authorizer
+from tests.interop.conftest import unavailable
+from tests.interop.conversations import our_broker
+from tests.support.interop import foreign_suite
+from tests.support.interop.judge import RELEASES, Unavailable
+from tests.support.interop.real_broker import JavaClients, RealBroker, class_path
+
+pytestmark = pytest.mark.interop
+
+FIXTURE_SETTINGS = {
+    "num.partitions": "4",
+    "group.min.session.timeout.ms": "1000",
+    "group.initial.rebalance.delay.ms": "0",
+}
+"""Of the broker that kafka-python's fixtures start."""
+
+KNOWN_TO_FAIL = {
+    "test_describe_metadata_quorum": "there is no quorum of controllers",
+    "test_kafka_version_infer": "it is told 4.0, and the APIs are those of 3.9",
+}
+"""Tests of kafka-python's suite that one broker without a controller cannot pass, and why."""
+
+
+@pytest.mark.parametrize("release", RELEASES, ids=lambda release: release.profile)
+def test_javas_clients_work_on_it_and_kafka_takes_the_directory_over(release, scratch, say):
+    """Producers of every codec, transactions, groups, deletions; then Kafka itself goes on."""
+    try:
+        kafka = RealBroker.of(release, scratch / "kafka")
+    except Unavailable as error:
+        unavailable(error)
+    # A directory that Kafka formatted, so that it takes it back.
+    with kafka:
+        kafka.traffic(seed=5, rounds=2)
+        kafka.stop()
+        with (
+            our_broker(kafka.data_dir) as bootstrap,
+            JavaClients(class_path(release), scratch, bootstrap, seed=6, rounds=8) as clients,
+        ):
+            assert len(list(clients.rounds())) == 8
+            clients.ensure_content()
+        findings = list(
+            Checker(ReadOnlyFileSystem(DiskFileSystem()), CheckCounts()).path(str(kafka.data_dir))
+        )
+        assert [each for each in findings if each.severity != INFO] == []
+        with Broker(kafka.data_dir, read_only=True) as ours:
+            kept = {each.offset: each.value for each in ours.read("plain", 0)}
+        assert kept
+        kafka.start()
+        kafka.traffic(seed=7, rounds=2)
+        kafka.stop()
+        with Broker(kafka.data_dir, read_only=True) as ours:
+            after = {each.offset: each.value for each in ours.read("plain", 0)}
+    still = {offset: value for offset, value in after.items() if offset in kept}
+    assert still.items() <= kept.items()
+    assert max(after) > max(kept)
+    say(f"Java {release.profile}: 8 rounds of clients, then Kafka served the directory")
+
+
+@pytest.mark.timeout(900)
+def test_kafka_pythons_own_integration_tests_pass(scratch, say):
+    # As the broker that its fixtures start: topics come when asked for, ACLs can be written.
+    authorizer = Authorizer(allow_everyone_if_no_acl_found=True)
+    with (
+        Broker(scratch / "data", broker_config=FIXTURE_SETTINGS) as broker,
+        broker.listen(authorizer=authorizer) as listener,
+    ):
+        try:
+            outcomes = foreign_suite.run(listener.bootstrap, scratch / "report.xml")
+        except Unavailable as error:
+            unavailable(error)
+    failed = {name for name, state in outcomes.items() if state == "failed"}
+    passed = [name for name, state in outcomes.items() if state == "passed"]
+    log = (scratch / "report.log").read_text(errors="replace")[-4000:]
+    assert failed == set(KNOWN_TO_FAIL), log
+    assert len(passed) > 40, log
+    skipped = {name: state for name, state in outcomes.items() if state.startswith("skipped")}
+    say(f"kafka-python {foreign_suite.VERSION}: {len(passed)} passed, skipped by itself: {skipped}")
