@@ -9,11 +9,11 @@ from logstore.cleaner.selection import (
     Circumstances,
     CleanableState,
     CleaningDecision,
-    cleanable_state,
     decide,
     idle_roll_ms,
     next_moment_ms,
     selection_order,
+    steady_state,
 )
 
 if TYPE_CHECKING:
@@ -94,8 +94,7 @@ class LogChooser:
             It was deleted, or the disk failed.
         """
         checkpoint = self._checkpoints.of(log.topic_partition)
-        now_ms = self._runtime.clock.now_ms()
-        return log.reader.steady(lambda: cleanable_state(log, checkpoint, now_ms))
+        return steady_state(log, checkpoint, self._runtime.clock.now_ms())
 
     def decision_of(
         self, log: Log, *, force: bool = False, rolled: bool = False, foresee: bool = False

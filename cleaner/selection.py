@@ -208,6 +208,17 @@ class Circumstances(NamedTuple):
 # -- measuring -------------------------------------------------------------------------------
 
 
+def steady_state(log: Log, checkpoint: int | None, now_ms: int) -> CleanableState:
+    """Measure a log that may be changed meanwhile; see `cleanable_state`.
+
+    Raises
+    ------
+    UnknownTopicOrPartitionError, KafkaStorageError
+        It was deleted, or the disk failed.
+    """
+    return log.reader.steady(lambda: cleanable_state(log, checkpoint, now_ms))
+
+
 def cleanable_state(
     log: Log,
     checkpoint: int | None,

@@ -210,10 +210,10 @@ _HOMES = (
     "logstore.types",
     "logstore.errors",
     "logstore.runtime.clock",
-    "logstore.security",
     "logstore.broker",
+    "logstore.security",
 )
-"""Modules of the public names, what is loaded quickly first."""
+"""Modules of the public names, in the order in which they are loaded to look for one."""
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401  # any public name

@@ -37,8 +37,7 @@ from logstore.errors import (
     InvalidReplicationFactorError,
     UnknownTopicOrPartitionError,
 )
-from logstore.faults.disk import DISK_KINDS
-from logstore.faults.rules import REQUEST_KINDS, Call, FaultRule, Faults
+from logstore.faults.rules import DISK_KINDS, REQUEST_KINDS, Call, FaultRule, Faults
 from logstore.manager.manager import LogManager
 from logstore.record.records import NewRecord
 from logstore.runtime import (

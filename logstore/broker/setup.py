@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 from logstore.errors import InvalidConfigurationError
 from logstore.runtime import (
     Clock,
+    DiskFileSystem,
     FileSystem,
+    MemoryFileSystem,
     OverlayFileSystem,
     ReadOnlyFileSystem,
     Runtime,
@@ -51,9 +53,16 @@ def runtime_of(
 def disk_of(fs: FileSystem, faults: Faults) -> BreakableFileSystem:
     """Return files that fail by rule, and forget what is not synced."""
     from logstore.faults.disk import BreakableFileSystem
+
+    return BreakableFileSystem(fs, faults, forgets=not _crashes_by_itself(fs))
+
+
+def _crashes_by_itself(fs: FileSystem) -> bool:
+    if type(fs) in (MemoryFileSystem, DiskFileSystem):
+        return False  # told without the module of those that do
     from logstore.runtime.faultfs import FaultyFileSystem
 
-    return BreakableFileSystem(fs, faults, forgets=not isinstance(fs, FaultyFileSystem))
+    return isinstance(fs, FaultyFileSystem)
 
 
 def background_threads(config: BrokerConfig) -> int:

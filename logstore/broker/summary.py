@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from logstore.cleaner.selection import SECTIONS, section_of
+from logstore.cleaner.checkpoints import CleanerCheckpoints
+from logstore.cleaner.selection import SECTIONS, section_of, steady_state
 from logstore.errors import CorruptionError, UnsupportedFormatError
 from logstore.log.reader import Isolation
 from logstore.record.walk import BatchTotals, batch_totals
@@ -142,7 +143,9 @@ def inspect_partition(
     About 0.5 µs a batch without `deep`.
     """
     log = broker.manager.log(topic_partition)
-    state = broker.cleaner.chooser.state_of(log)
+    # Of the cleaner's own parts these alone: the rest is not loaded for a look.
+    checkpoint = CleanerCheckpoints(broker.manager.registry.directory_of).of(topic_partition)
+    state = steady_state(log, checkpoint, broker.runtime.clock.now_ms())
     recovery = [FindingSummary(*finding) for finding in log.findings]
     segments = []
     for segment in log.segments:

@@ -20,26 +20,17 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from logstore.faults.rules import Call, Kind
+from logstore.faults.rules import Call
 from logstore.names import SWAP_SUFFIX, parse_log_dir
 from logstore.runtime import directory_of, read_pieces, remove_tree
-from logstore.runtime.crash import Directory, Node
 from logstore.runtime.fs import Buffer, File, FileKind, FileStat, FileSystem, Space
+from logstore.runtime.tree import Directory, Node
 from logstore.types import INT64_MAX
 
 if TYPE_CHECKING:
     from logstore.faults.rules import Faults
     from logstore.runtime import FileLock
     from logstore.types import TopicPartition
-
-DISK_KINDS = (
-    Kind("write", is_disk=True),
-    Kind("read", is_disk=True),
-    Kind("fsync", is_disk=True),
-    Kind("rename", is_disk=True),
-    Kind("swap", is_disk=True),
-)
-"""Operations that rules can be made for; a swap is a rename to or from `.swap`."""
 
 
 class _FileNode(Node):

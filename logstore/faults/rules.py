@@ -102,6 +102,15 @@ REQUEST_KINDS = (
 )
 """Requests to a broker that rules can be made for."""
 
+DISK_KINDS = (
+    Kind("write", is_disk=True),
+    Kind("read", is_disk=True),
+    Kind("fsync", is_disk=True),
+    Kind("rename", is_disk=True),
+    Kind("swap", is_disk=True),
+)
+"""Operations of a disk that rules can be made for; a swap is a rename to or from `.swap`."""
+
 
 class FaultRule:
     """One rule; made by `Faults.add`, and in force until `remove`, or the end of its `with`.

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from logstore.runtime.clock import Clock
 from logstore.runtime.environment import Random, random_source
 from logstore.runtime.memfs import MemoryBytes, MemoryFileSystem
+from logstore.runtime.tree import Directory, Node
 
 SECTOR_SIZE = 512
 
@@ -76,31 +77,6 @@ class Change(NamedTuple):
             contents.truncate(self.position)
         elif self.data:
             contents.write_at(memoryview(self.data), self.position)
-
-
-class Node:
-    """A file or directory; its path follows the volatile names of those above."""
-
-    def __init__(self, parent: Directory | None, name: str) -> None:
-        self.parent = parent
-        self.name = name
-
-    @property
-    def path(self) -> str:
-        """Where it stands, or stood last."""
-        if self.parent is None:
-            return self.name
-        above = self.parent.path
-        return f"{above}{self.name}" if above in ("", "/") else f"{above}/{self.name}"
-
-
-class Directory(Node):
-    """The names in a directory, and those of them that a crash spares."""
-
-    def __init__(self, parent: Directory | None, name: str) -> None:
-        super().__init__(parent, name)
-        self.names: dict[str, Node] = {}
-        self.durable: dict[str, Node] = {}
 
 
 class FileNode(Node):

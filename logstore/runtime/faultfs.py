@@ -55,17 +55,16 @@ from logstore.runtime.crash import (
     Change,
     Contents,
     CrashMode,
-    Directory,
     FileNode,
     NameChange,
     NameOperation,
     Names,
-    Node,
     crash_image,
 )
 from logstore.runtime.fs import Buffer, File, FileKind, FileStat
 from logstore.runtime.locks import FileLock, LockTable
 from logstore.runtime.memfs import MemoryBytes, MemoryFile, MemoryFileSystem, fail, split_path
+from logstore.runtime.tree import Directory, Node
 
 __all__ = [
     "Contents",

@@ -18,6 +18,18 @@ from tests.cli.conftest import GOLDEN, lines
 
 PROGRAM = [sys.executable, "-c", "from logstore.cli.main import main; main()"]
 HEAVY = {"numpy", "numba", "rich", "lz4", "zstandard", "cramjam", "importlib.metadata", "pyspark"}
+NOT_FOR_LOOKING = {
+    "logstore.faults.disk",
+    "logstore.runtime.crash",
+    "logstore.runtime.faultfs",
+    "logstore.security",
+    "logstore.cleaner.manager",
+    "logstore.cleaner.one_pass",
+    "logstore.jit",
+}
+"""What only those need who change something, or let it fail."""
+NEEDED = {"retain": {"logstore.cleaner.manager", "logstore.cleaner.one_pass"}}
+"""Of that, by command: retention gives way to a cleaning."""
 
 
 def call(*arguments, data_dir, **options):
@@ -75,6 +87,7 @@ def modules_after(*arguments, data_dir):
 def test_small_work_loads_nothing_heavy(arguments):
     loaded = modules_after(*arguments, data_dir=GOLDEN / "segments" / "data")
     assert loaded & HEAVY == set()
+    assert loaded & (NOT_FOR_LOOKING - NEEDED.get(arguments[0], set())) == set()
 
 
 @pytest.mark.parametrize("name", ("generate", "verify", "run"))

@@ -12,8 +12,8 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from logstore.faults.disk import DISK_KINDS, BreakableFileSystem
-from logstore.faults.rules import Faults
+from logstore.faults.disk import BreakableFileSystem
+from logstore.faults.rules import DISK_KINDS, Faults
 from logstore.runtime import (
     FileSystem,
     MemoryFileSystem,

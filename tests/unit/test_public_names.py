@@ -33,6 +33,24 @@ def test_types_errors_and_clocks_come_without_a_broker():
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
+def test_a_broker_in_memory_loads_nothing_for_what_nobody_asked_of_it():
+    """How a disk forgets is needed at once, but neither crashes by plan nor users."""
+    program = (
+        "import sys\n"
+        "from logstore import Broker\n"
+        "with Broker() as broker:\n"
+        "    broker.create_topic('t')\n"
+        "    broker.append('t', key=b'k', value=b'v')\n"
+        "rooms = 'logstore.security', 'logstore.jit', 'logstore.cleaner', 'logstore.wire'\n"
+        "rooms += 'logstore.runtime.crash', 'logstore.runtime.faultfs', 'numpy', 'asyncio'\n"
+        "print(*(name for name in sys.modules if name.startswith(rooms)))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=True, stdout=subprocess.PIPE, text=True
+    )
+    assert done.stdout.split() == []
+
+
 def test_what_public_methods_return_is_public():
     """Named in the annotations of a broker's and a producer's own methods."""
     inner = {"Log", "LogCleanerManager", "CleanerPool"}  # of the engine, for those who look inside

@@ -6,8 +6,8 @@ import errno
 
 import pytest
 
-from logstore.faults.disk import DISK_KINDS, BreakableFileSystem
-from logstore.faults.rules import Faults
+from logstore.faults.disk import BreakableFileSystem
+from logstore.faults.rules import DISK_KINDS, Faults
 from logstore.runtime import DiskFileSystem, MemoryFileSystem, VirtualClock
 from tests.support.world.fs_suite import FileSystemSuite, Place, write_file
 

@@ -18,8 +18,8 @@ from logstore.errors import (
     RequestError,
     RequestTimedOutError,
 )
-from logstore.faults.disk import DISK_KINDS
 from logstore.faults.rules import (
+    DISK_KINDS,
     KAFKA_ERRORS,
     REQUEST_KINDS,
     Call,
