@@ -104,6 +104,7 @@ if TYPE_CHECKING:
     from logstore.runtime.clock import ShiftedClock, SystemClock, VirtualClock
     from logstore.security import Acl, AclFilter, Authorizer
     from logstore.types import TimestampType, TopicPartition
+    from logstore.wire.listener import Listener
 
 __version__ = "0.1.0"
 
@@ -159,6 +160,7 @@ __all__ = [
     "KafkaTimeoutError",
     "LeaderNotAvailableError",
     "ListedOffset",
+    "Listener",
     "LogDirNotFoundError",
     "LogStoreError",
     "MemberIdRequiredError",
@@ -212,6 +214,7 @@ _HOMES = (
     "logstore.runtime.clock",
     "logstore.broker",
     "logstore.security",
+    "logstore.wire.listener",
 )
 """Modules of the public names, in the order in which they are loaded to look for one."""
 

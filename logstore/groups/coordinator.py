@@ -1172,10 +1172,8 @@ class GroupCoordinator:
         source = self._source_of(group.group_id)
         stored = {} if source is None else source.offsets_of(group.group_id)
         gone = [tp for tp, error in errors.items() if error is None and tp in stored]
-        error = self._written(partial(self._store.forget_offsets, group.group_id, gone))
-        if error is not None:
-            return DeletedOffsets(error)
-        return DeletedOffsets(None, errors)
+        error = None if source is None else self._let_go(group, source, gone)
+        return DeletedOffsets(None, errors) if error is None else DeletedOffsets(error)
 
     def _forget_removed(self) -> None:
         """Forget the offsets of partitions that were deleted, and groups that have nothing left."""
@@ -1213,21 +1211,22 @@ class GroupCoordinator:
             except LogStoreError as error:
                 logger.warning("offsets of group '%s' cannot be read: %s", group_id, error)
                 continue
-            if self._let_go(group, source, expired):
+            self._let_go(group, source, expired)
+            if group.state is DEAD:
                 gone.append(group_id)
         return gone
 
     def _let_go(
         self, group: Group, source: OffsetsPartition, partitions: Collection[TopicPartition]
-    ) -> bool:
-        """Forget offsets of a group, and the group if it has nothing left; tell whether it went."""
+    ) -> str | None:
+        """Forget offsets of a group, and the group if it has nothing left; return what failed."""
         left = len(source.offsets_of(group.group_id)) - len(partitions)
         error = self._written(partial(self._store.forget_offsets, group.group_id, partitions))
         if error is not None:
-            return False
+            return error
         is_left = left or source.pending_of(group.group_id)
         is_over = group.state is EMPTY and not is_left and not group.pending_members
-        return is_over and self._forget(group) is None
+        return self._forget(group) if is_over else None
 
     def _expiries(
         self, group: Group, source: OffsetsPartition

@@ -26,6 +26,8 @@ def serving(*arguments):
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "LOGSTORE_VERIFY": "0"},
+        # The suite may run in the background, where Ctrl-C is not heeded.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
         yield process, Listening(process.stdout.readline().strip())

@@ -601,7 +601,6 @@ class Conversation:
         """Fetch what is not there."""
         rng = self.rng
         topic, partition = self.somewhere()
-        version = self.version("Fetch", least=4, most=12)
         topic, partition, offset = rng.choice(
             (
                 (f"none{self.seed}", 0, 0),
@@ -611,6 +610,7 @@ class Conversation:
                 (topic, partition, -9),
             )
         )
+        version = self.version("Fetch", least=10 if topic in self.zstd else 4, most=12)
         fields = _fetch_fields(version, topic, partition, offset)
         if version >= 9 and rng.random() < 0.3:
             fields["topics"][0]["partitions"][0]["current_leader_epoch"] = rng.choice((0, 1, 9))

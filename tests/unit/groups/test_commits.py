@@ -312,6 +312,14 @@ def test_a_group_without_members_goes_with_the_topic_of_its_last_offset(bench):
     assert {each.group_id for each in bench.groups.list_groups()} == {"with others", "at work"}
 
 
+def test_a_group_without_members_goes_with_its_last_offset(bench):
+    bench.groups.commit("lone", {T0: FIVE, U0: FIVE})
+    assert bench.groups.delete_offsets("lone", [T0]).error is None
+    assert bench.groups.describe("lone").state == "Empty"
+    assert bench.groups.delete_offsets("lone", [U0]).error is None
+    assert bench.groups.describe("lone").state == "Dead"
+
+
 def test_offsets_go_with_their_topic(bench):
     bench.groups.commit("g", {T0: FIVE, U0: FIVE})
     bench.broker.delete_topic("u")
