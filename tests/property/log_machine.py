@@ -216,6 +216,7 @@ class LogMachine(AppendingMachine):
 
     def close(self):
         self.log.close()
+        self.model.name_log_start(self.now)
         self.model.flush()
         self.model.write_checkpoint()
 

@@ -424,6 +424,16 @@ class LogModel:
 
     # -- restarts ------------------------------------------------------------------------
 
+    def name_log_start(self, now_ms: int) -> None:
+        """Roll at a clean stop if all batches lie below the log start, but the end does not.
+
+        The name of the new segment is what bears the log start out at the next start.
+        """
+        active = self.active
+        data_end = active.batches[-1].last_offset + 1 if active.batches else active.base_offset
+        if active.base_offset < self.start and data_end < self.start:
+            self.roll(now_ms)
+
     def write_checkpoint(self) -> None:
         """Note what the data directory stores: a log start at the first base goes without."""
         below = self.start <= self.segments[0].base_offset
