@@ -816,6 +816,7 @@ class Broker(Generic[ClockT]):
         InvalidConfigurationError
             Nobody can listen at this address.
         """
+        from logstore.record.ahead import load_beside
         from logstore.wire.listener import Listener
 
         self._refuse_if_read_only("listen")
@@ -838,6 +839,7 @@ class Broker(Generic[ClockT]):
             works_in_memory=self._works_in_memory,
         )
         self._listeners.append(listener)
+        load_beside()
         return listener
 
     @property

@@ -11,6 +11,7 @@ loaded: small work never waits for it.
 `policy`       when the kernels of a room are compiled
 `twins`        the plain twin of a kernel, and its fingerprint
 `compiler`     compiling and loading, by numba
+`beside`       loading, while Python does the work
 `files`        where compiled kernels are kept
 `instructions` operations that no Python can say, with their plain twins
 `machine`      the compiled forms of instructions
@@ -20,6 +21,7 @@ loaded: small work never waits for it.
 """
 
 from logstore.jit.arrays import Bytes, Int32s, Int64s, UInt64s
+from logstore.jit.beside import load_beside
 from logstore.jit.instructions import (
     borrowed,
     copy_u8,
@@ -48,6 +50,7 @@ __all__ = [
     "kernel_like",
     "load_be_i32",
     "load_be_i64",
+    "load_beside",
     "load_u64",
     "pays",
     "popcount",

@@ -89,12 +89,15 @@ class Kernel(Twofold, Generic[P, R]):
         return cast("Callable[..., R]", self._outer.entry_for(*args))
 
     def _choose(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        if self.group.is_hot:
-            from logstore.jit.compiler import KernelDispatcher
+        is_hot = self.group.is_hot
+        if is_hot or policy.loading_here.get() is self.group:
+            if self._outer is None:
+                from logstore.jit.compiler import KernelDispatcher
 
-            self._outer = KernelDispatcher(self._function, self.files)
-            self._run = self._outer
-            return self._run(*args, **kwargs)
+                self._outer = KernelDispatcher(self._function, self.files)
+            if is_hot:
+                self._run = self._outer
+            return cast("R", self._outer(*args, **kwargs))
         with np.errstate(over="ignore"):  # integers wrap, as compiled ones do
             return self.plain(*args, **kwargs)
 

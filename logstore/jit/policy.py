@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 if TYPE_CHECKING:
@@ -40,21 +41,47 @@ Set by the variables `LOGSTORE_KERNELS` and `NUMBA_DISABLE_JIT`, which are read 
 
 
 class Group:
-    """The kernels of one room, which are compiled together or not at all."""
+    """The kernels of one room, which are compiled together or not at all.
 
-    __slots__ = ("is_hot", "kernels", "name", "spent_seconds")
+    Attributes
+    ----------
+    is_hot : bool
+        Whether they run compiled.
+    is_loading : bool
+        Whether they are being made hot beside the work.
+    load : callable or None
+        Begins that, and returns; None if whoever's work pays waits.
+    """
+
+    __slots__ = ("is_hot", "is_loading", "kernels", "load", "name", "spent_seconds")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.kernels: list[Callable[..., Any]] = []
         self.spent_seconds = 0.0
         self.is_hot = MODE == COMPILED
+        self.is_loading = False
+        self.load: Callable[[], object] | None = None
 
     @property
     def compile_seconds(self) -> float:
         """Cost of compiling all of them, in seconds, about."""
         return len(self.kernels) * COMPILE_SECONDS
 
+    def heat(self) -> None:
+        """Let them run compiled: from now on, or, if they load beside the work, soon."""
+        if self.load is None:
+            self.is_hot = True
+        else:
+            self.is_loading = True
+            try:
+                self.load()
+            except RuntimeError as error:  # the system has no more threads
+                logger.warning("the kernels of %s cannot be loaded: %s", self.name, error)
+
+
+loading_here: ContextVar[Group | None] = ContextVar("loading_here", default=None)
+"""The group whose kernels run compiled in this thread, before they are hot for all."""
 
 groups: dict[str, Group] = {}
 """Groups by the name of their room."""
@@ -97,12 +124,14 @@ def pays(function: Callable[..., Any], seconds: float) -> bool:
     group = entry.group
     if group.is_hot or MODE == PYTHON:
         return group.is_hot
+    if group.is_loading:
+        return loading_here.get() is group
     group.spent_seconds += seconds
     if group.spent_seconds > LOAD_SECONDS:  # the files are looked for only when it may matter
         if entry.files.exist():
-            group.is_hot = True
+            group.heat()
         elif group.spent_seconds > group.compile_seconds:
-            group.is_hot = True
+            group.heat()
             logger.info(
                 "compiling the kernels of %s, about %.0f s, once on this machine;"
                 " `logstore warmup` does it ahead",

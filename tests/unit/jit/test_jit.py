@@ -144,6 +144,101 @@ def test_twins_call_twins_all_the_way_down():
         assert not isinstance(plain.__globals__.get(name), Twofold), name
 
 
+# --- loaded beside the work -------------------------------------------------------------------
+
+
+@pytest.fixture
+def loads():
+    """Return where what is to run in another thread ends up, which no thread runs."""
+    return []
+
+
+def test_nothing_is_hot_before_it_is_loaded_whatever_the_work(room, loads, monkeypatch):
+    monkeypatch.setattr(files.KernelFiles, "exist", lambda self: True)
+    kernel, exercised = room(), []
+    jit.load_beside(kernel, lambda: exercised.append(jit.pays(kernel, 0)), loads.append)
+    assert [jit.pays(kernel, 100) for _ in range(3)] == [False] * 3
+    assert kernel(np.arange(4, dtype=np.uint8)) == 5
+    assert kernel.signatures == []
+    (load,) = loads
+    load()
+    assert exercised == [True]  # there it is compiled already
+    assert jit.pays(kernel, 0)
+
+
+@WITHOUT_COMPILER
+def test_the_exercise_compiles_what_the_work_then_calls(room, loads, monkeypatch):
+    monkeypatch.setattr(files.KernelFiles, "exist", lambda self: True)
+    kernel, data = room(), np.arange(4, dtype=np.uint8)
+    jit.load_beside(kernel, lambda: kernel(data), loads.append)
+    loads.pop()()
+    compiled = kernel._outer
+    assert len(kernel.signatures) == 1
+    assert kernel(data) == 5
+    assert kernel._run is compiled
+    assert len(kernel.signatures) == 1
+
+
+def test_what_was_never_compiled_is_compiled_beside_once_that_pays(
+    room, loads, monkeypatch, caplog
+):
+    caplog.set_level(logging.INFO, "logstore.jit")
+    monkeypatch.setattr(files.KernelFiles, "exist", lambda self: False)
+    kernel = room()
+    jit.load_beside(kernel, lambda: None, loads.append)
+    assert loads == []
+    for _ in range(3):
+        assert not jit.pays(kernel, 100)
+    assert len(loads) == len(caplog.records) == 1
+
+
+def test_a_room_is_loaded_once(room, loads, monkeypatch):
+    monkeypatch.setattr(files.KernelFiles, "exist", lambda self: True)
+    kernel = room()
+    for _ in range(2):
+        jit.load_beside(kernel, lambda: None, loads.append)
+    assert len(loads) == 1
+    loads[0]()
+    jit.load_beside(kernel, lambda: None, loads.append)
+    assert len(loads) == 1
+
+
+def test_kernels_that_cannot_be_loaded_stay_python_and_that_is_said(
+    room, loads, monkeypatch, caplog
+):
+    monkeypatch.setattr(files.KernelFiles, "exist", lambda self: True)
+    kernel = room()
+    jit.load_beside(kernel, lambda: 1 // 0, loads.append)
+    loads[0]()
+    assert not jit.pays(kernel, 100)
+    assert kernel(np.arange(4, dtype=np.uint8)) == 5
+    assert len(loads) == 1
+    (record,) = caplog.records
+    assert record.getMessage().startswith("the kernels of toy cannot be loaded: ZeroDivision")
+
+
+def test_without_a_thread_the_work_goes_on_as_python(room, monkeypatch, caplog):
+    monkeypatch.setattr(files.KernelFiles, "exist", lambda self: True)
+
+    def no_more_threads(_):
+        raise RuntimeError("can't start new thread")
+
+    kernel = room()
+    jit.load_beside(kernel, lambda: None, no_more_threads)
+    assert not jit.pays(kernel, 100)
+    (record,) = caplog.records
+    assert "can't start new thread" in record.getMessage()
+
+
+@pytest.mark.parametrize("mode", (policy.PYTHON, policy.COMPILED))
+def test_nothing_is_loaded_beside_where_the_work_does_not_decide(room, loads, monkeypatch, mode):
+    monkeypatch.setattr(files.KernelFiles, "exist", lambda self: True)
+    kernel = room()
+    monkeypatch.setattr(policy, "MODE", mode)
+    jit.load_beside(kernel, lambda: None, loads.append)
+    assert loads == []
+
+
 # --- what a kernel is made of -----------------------------------------------------------------
 
 
@@ -238,6 +333,32 @@ def test_the_first_cleaning_of_a_test_compiles_nothing_and_waits_for_no_compiler
     ran = start(CLEANING, LOGSTORE_KERNELS="auto", NUMBA_CACHE_DIR=str(tmp_path / "cache"))
     assert output_of(ran).split() == ["100", "100", "False"]
     assert not (tmp_path / "cache").exists()
+
+
+EXERCISE = """
+from logstore import Broker
+from logstore.record import ahead, kernels
+called = kernels.decode_records, kernels.find_bounds, kernels.encode_batches
+ahead._exercise()
+signatures = [each.signatures for each in called]
+assert all(signatures), signatures
+with Broker() as broker:
+    broker.create_topic("t")
+    for codec in ("none", "lz4"):
+        records = [(b"%d" % n, None if n % 7 else b"v", None, (("h", b"1"),)) for n in range(200)]
+        broker.append_many("t", records, compression=codec, batch_records=100)
+        broker.append_many("t", [each[:2] for each in records], compression=codec)
+    assert len(list(broker.read("t"))) == 800
+assert [each.signatures for each in called] == signatures, "loaded while somebody waited"
+print(*(each._function.__name__ for each in called[0].group.kernels if each.signatures))
+"""
+
+
+@WITHOUT_COMPILER
+def test_the_exercise_of_batches_covers_all_that_python_calls_for_them():
+    """By the types of the arguments: of others a kernel would be loaded while a client waits."""
+    called = output_of(start(EXERCISE, LOGSTORE_KERNELS="compiled")).split()
+    assert called == ["decode_records", "find_bounds", "encode_batches"]
 
 
 SHARED = """

@@ -1,11 +1,14 @@
 """Produce, Fetch, ListOffsets and OffsetForLeaderEpoch, as a broker of Kafka's answers them."""
 
 import threading
+from functools import partial
 
 import pytest
 
 from logstore import Broker, ShiftedClock, TopicPartition
 from logstore.errors import KAFKA_CODES
+from logstore.jit import policy
+from logstore.jit.files import KernelFiles
 from logstore.messages.types import (
     FetchRequest,
     ListOffsetsRequest,
@@ -13,10 +16,11 @@ from logstore.messages.types import (
     OffsetForLeaderEpochRequest,
     ProduceRequest,
 )
+from logstore.record import ahead, columns, kernels
 from logstore.record.codecs import Codec
 from logstore.wire.limits import Limits
 from tests.support.world.builders import batch, offsets_of
-from tests.support.world.wire import Client, fetch_of
+from tests.support.world.wire import TIMEOUT_S, Client, fetch_of
 
 HOUR_MS = 3_600_000
 LATEST, EARLIEST, MAX, EARLIEST_LOCAL, TIERED = -1, -2, -3, -4, -5
@@ -55,6 +59,54 @@ def listed(client, timestamp, version=8, isolation=0, epoch=-1, topic="t", parti
 @pytest.fixture(autouse=True)
 def topic(broker):
     broker.create_topic("t", 2)
+
+
+# -- kernels -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def kernels_may_come(monkeypatch):
+    """Let nothing be loaded, as in a new process, though that would pay; and then let it come."""
+    may_come = threading.Event()
+    group = kernels.decode_records.group
+    monkeypatch.setattr(policy, "MODE", policy.AUTO)
+    monkeypatch.setattr(group, "is_hot", False)
+    monkeypatch.setattr(group, "is_loading", False)
+    monkeypatch.setattr(group, "load", None)
+    monkeypatch.setattr(group, "spent_seconds", 1000.0)
+    monkeypatch.setattr(KernelFiles, "exist", lambda self: True)
+    monkeypatch.setattr(ahead, "_exercise", partial(may_come.wait, TIMEOUT_S))
+    yield may_come
+    may_come.set()
+
+
+@pytest.mark.skipif(policy.MODE == policy.PYTHON, reason="nothing is compiled")
+def test_a_large_batch_is_answered_before_kernels_are_there_and_then_by_them(
+    broker, monkeypatch, kernels_may_come
+):
+    by_kernel = []
+    decode = columns.decode_section
+    monkeypatch.setattr(
+        columns, "decode_section", lambda *args: by_kernel.append(args[1]) or decode(*args)
+    )
+    with broker.listen() as listener, Client(listener) as client:
+        (loading,) = (each for each in threading.enumerate() if each.name == "logstore-kernels")
+        assert produced(client, batch(0, 999)).error_code == 0
+        assert loading.is_alive()
+        assert by_kernel == []
+        kernels_may_come.set()
+        loading.join(TIMEOUT_S)
+        assert produced(client, batch(0, 999)).base_offset == 1000
+        assert by_kernel == [1000]
+
+
+def test_a_listener_and_its_broker_close_while_kernels_load(broker, kernels_may_come):
+    with broker.listen():
+        pass
+    broker.close()
+    (loading,) = (each for each in threading.enumerate() if each.name == "logstore-kernels")
+    kernels_may_come.set()
+    loading.join(TIMEOUT_S)
 
 
 # -- Produce -----------------------------------------------------------------------------------

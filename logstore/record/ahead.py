@@ -1,0 +1,28 @@
+"""The kernels of batches, loaded before something waits for them."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from logstore import jit
+from logstore.record import kernels
+from logstore.record.columns import BytesColumn, decode_section, encode_section, find_bounds
+from logstore.runtime.beside import run_beside
+
+
+def load_beside() -> None:
+    """Let batches be decoded and encoded by Python until their kernels are there.
+
+    For doors that many wait at; see `jit.load_beside`.
+    """
+    jit.load_beside(kernels.decode_records, _exercise, partial(run_beside, "kernels"))
+
+
+def _exercise() -> None:
+    """Encode and decode two records."""
+    column = BytesColumn.from_list([b"some", None])
+    find_bounds(column, column, 2**14, 2)
+    section = encode_section(np.zeros(2, np.int64), column, column)
+    decode_section(bytes(section), 2, base_offset=0, base_timestamp=0)
