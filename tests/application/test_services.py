@@ -1,6 +1,5 @@
 """An application tested with the plugin's fixtures, and with nothing that the tester wrote."""
 
-import json
 from collections import Counter
 from datetime import timedelta
 
@@ -10,7 +9,6 @@ from logstore import LogStoreError, TopicPartition
 from logstore.testing import (
     assert_committed,
     assert_compacted,
-    assert_tombstone_gone,
     history,
     holes,
     records_by_key,
@@ -23,9 +21,19 @@ from tests.application.services import (
     TableCache,
     TransferService,
 )
+from tests.application.stories import (
+    SMALL,
+    assert_all_booked,
+    assert_bob_leaves_the_disk,
+    balances,
+    events_topic,
+    orders_topics,
+    transfers_topic,
+    users_to_erase,
+    users_topic,
+    values,
+)
 
-SMALL = {"offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 1}
-COMPACT = {"cleanup.policy": "compact"}
 pytestmark = pytest.mark.logstore(broker_config=SMALL)
 
 on_both = pytest.mark.parametrize(
@@ -37,20 +45,14 @@ on_both = pytest.mark.parametrize(
 )
 
 
-def values(broker, topic, **options):
-    return [record.value for record in broker.read(topic, **options)]
-
-
 # --- orders and what can go wrong with them ----------------------------------------------------
 
 
 @pytest.fixture
 def broker(logstore_broker):
     """A broker with the topics of the application, whose orders are durable once answered."""
-    broker = logstore_broker
-    broker.create_topic("orders", configs={"flush.messages": "1", "max.message.bytes": "500"})
-    broker.create_topic("rejected")
-    return broker
+    orders_topics(logstore_broker)
+    return logstore_broker
 
 
 def test_an_order_is_placed(broker):
@@ -114,14 +116,6 @@ def test_an_order_that_was_confirmed_survives_a_loss_of_power(broker, storage):
 # --- a cache that is warmed up from a compacted topic ------------------------------------------
 
 
-def users_topic(broker, partitions=3):
-    broker.create_topic("users", partitions=partitions, configs=COMPACT)
-    for number in range(60):
-        value = None if number % 7 == 0 else b"v%d" % number
-        broker.append("users", key=b"u%d" % (number % 10), value=value)
-    broker.clean("users", force=True, roll=True)
-
-
 @on_both
 def test_cache_is_the_table(logstore_broker, storage):
     users_topic(logstore_broker)
@@ -171,35 +165,28 @@ def store_of(broker):
 @pytest.mark.parametrize("is_cleaned", (False, True))
 def test_counts_come_back_from_the_changelog(logstore_broker, is_cleaned):
     broker = logstore_broker
-    broker.create_topic("events")
-    broker.create_topic("counts", configs=COMPACT)
-    users = [b"u%d" % (number % 4) for number in range(50)]
-    for user in users:
-        broker.append("events", key=user, value=b"login")
+    expected = events_topic(broker)
     store = store_of(broker)
     store.step()
-    assert store.counts == Counter(users)
+    assert store.counts == expected
     broker.append("events", key=b"u1", value=b"login")
     if is_cleaned:
         broker.clean("counts", force=True, roll=True)
         assert_compacted(broker, "counts")
     later = broker.fork()
     restarted = store_of(later)
-    assert restarted.counts == Counter(users)
-    while restarted.counts == Counter(users):  # until the session of the one that died is over
+    assert restarted.counts == expected
+    while restarted.counts == expected:  # until the session of the one that died is over
         restarted.step()
         later.clock.advance(seconds=20)
-    assert restarted.counts == Counter([*users, b"u1"])
+    assert restarted.counts == expected + Counter([b"u1"])
 
 
 # --- a job that erases -------------------------------------------------------------------------
 
 
 def erasure_world(broker):
-    broker.create_topic("users", configs={**COMPACT, "max.compaction.lag.ms": "3600000"})
-    broker.create_topic("erasure-requests")
-    for user in (b"ann", b"bob", b"eve"):
-        broker.append("users", key=user, value=user + b"'s address")
+    users_to_erase(broker)
     return ErasureJob(
         broker.consumer("erasure-requests", group_id="erasure", auto_offset_reset="earliest"),
         broker.producer(),
@@ -208,26 +195,12 @@ def erasure_world(broker):
 
 @pytest.mark.logstore(background=True, storage="disk")
 def test_an_erased_user_leaves_the_disk_by_itself(logstore_broker, logstore_data_dir):
-    """Nobody asks for a cleaning: time passes, and other users change."""
     broker = logstore_broker
     job = erasure_world(broker)
     broker.append("erasure-requests", key=b"bob", value=b"")
     assert job.run() == 1
     assert_committed(broker, "erasure", {TopicPartition("erasure-requests", 0): 1})
-
-    def is_written_to():
-        broker.append("users", key=b"ann", value=b"ann's newer address")
-        return b"bob" not in records_by_key(broker, "users")
-
-    for _ in range(30):
-        broker.clock.advance(hours=4)
-        if is_written_to():
-            break
-    assert_tombstone_gone(broker, "users", b"bob")
-    broker.clock.advance(minutes=10)  # file.delete.delay.ms
-    for path in logstore_data_dir.glob("users-0/*"):
-        assert b"bob" not in path.read_bytes(), path.name
-    assert set(broker.table("users")) == {b"ann", b"eve"}
+    assert_bob_leaves_the_disk(broker, logstore_data_dir)
 
 
 def test_a_job_that_dies_before_its_commit_does_the_request_again(logstore_broker):
@@ -249,21 +222,6 @@ def test_a_job_that_dies_before_its_commit_does_the_request_again(logstore_broke
 
 # --- exactly once ------------------------------------------------------------------------------
 
-ACCOUNTS = ("a", "b", "c")
-
-
-def transfers_topic(broker, count):
-    broker.create_topic("transfers")
-    broker.create_topic("ledger")
-    expected = Counter()
-    for number in range(count):
-        source, target = ACCOUNTS[number % 3], ACCOUNTS[(number + 1) % 3]
-        transfer = {"from": source, "to": target, "cents": number + 1}
-        broker.append("transfers", key=None, value=json.dumps(transfer).encode())
-        expected[source] -= number + 1
-        expected[target] += number + 1
-    return expected
-
 
 def service_of(broker):
     consumer = broker.consumer(
@@ -276,28 +234,21 @@ def service_of(broker):
     return TransferService(consumer, broker.producer(transactional_id="booking-1"))
 
 
-def balances(broker):
-    found = Counter()
-    for key, records in records_by_key(broker, "ledger").items():
-        found[key.decode()] = sum(int(record.value) for record in records)
-    return found
-
-
 def finish(broker, service):
     for _ in range(40):
         service.step()
-    assert_committed(broker, "booking", {TopicPartition("transfers", 0): 8})
+    assert_all_booked(broker)
 
 
 def test_transfers_are_booked_once(logstore_broker):
-    expected = transfers_topic(logstore_broker, 8)
+    expected = transfers_topic(logstore_broker)
     finish(logstore_broker, service_of(logstore_broker))
     assert balances(logstore_broker) == expected
 
 
 @pytest.mark.parametrize("nth", range(1, 9))
 def test_a_refused_record_takes_its_transaction_back(logstore_broker, nth):
-    expected = transfers_topic(logstore_broker, 8)
+    expected = transfers_topic(logstore_broker)
     service = service_of(logstore_broker)
     rule = logstore_broker.fail(
         "append", topic="ledger", nth=nth, error="TOPIC_AUTHORIZATION_FAILED"
@@ -316,7 +267,7 @@ def test_a_refused_record_takes_its_transaction_back(logstore_broker, nth):
 def test_a_service_that_dies_is_taken_over_from(logstore_broker, nth):
     """Its successor fences it; what it left open is aborted, and nothing is booked twice."""
     broker = logstore_broker
-    expected = transfers_topic(broker, 8)
+    expected = transfers_topic(broker)
     first = service_of(broker)
     with broker.fail("append", topic="ledger", nth=nth, error="TOPIC_AUTHORIZATION_FAILED") as rule:
         first._producer.abort_transaction = lambda: None  # it dies before it can
