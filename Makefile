@@ -16,6 +16,7 @@ WORKLOAD_ARGS ?=
 BASE ?=
 MUTANTS_ARGS ?=
 BENCH_ARGS ?=
+CONFLUENT ?=
 
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PYTEST := $(BIN)/python -m pytest
@@ -58,7 +59,7 @@ $(ALL): requirements/all.txt $(CORE)
 	@$(PIP) install --require-hashes --no-build-isolation -r requirements/all.txt
 	@touch $(DEV) $@
 
-.PHONY: help install demo test check format lint mypy interop golden fuzz mutants boundscheck nojit-coverage workload bench bench-full docs messages lock clean
+.PHONY: help install demo test check format lint mypy interop clients golden fuzz mutants boundscheck nojit-coverage workload bench bench-full docs messages lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -99,6 +100,10 @@ interop: $(ALL) ## tests against Kafka's own classes (need a JDK and Maven), and
 	@rm -f tests/interop/target/results.json
 	@LOGSTORE_INTEROP_REQUIRED=$(if $(CI),1,$(LOGSTORE_INTEROP_REQUIRED)) \
 		$(PYTEST) -m "interop and not long" $(PYTEST_ARGS) tests/interop tests/spark
+
+clients: $(DEV) ## confluent-kafka-python's integration tests against our listener: CONFLUENT=checkout
+	@test -n "$(CONFLUENT)" || { echo "Say where it is: make clients CONFLUENT=../confluent-kafka-python"; exit 2; }
+	@$(BIN)/python -m tests.support.interop.confluent_suite "$(CONFLUENT)"
 
 golden: ## write the golden directories anew into build/golden, to compare (needs a JVM and Maven)
 	@rm -rf build/golden

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tarfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -69,29 +70,39 @@ def fetched() -> Path:
 
 
 def run(bootstrap: str, report: Path) -> dict[str, str]:
-    """Run the tests against a broker; return test → `passed`, `failed`, or why it was skipped.
+    """Run the tests against a broker; return the outcomes by `module::name`.
+
+    An outcome is `passed`, `failed`, or why it was skipped.
 
     Raises
     ------
     Unavailable
     """
     source = fetched()
+    environment = {"KAFKA_URI": f"kafka://{bootstrap}", "KAFKA_VERSION": "4.0.0"}
+    arguments = ("-k", "not sasl and not ssl", "test/integration")
+    return run_pytest(sys.executable, source, arguments, environment, report)
+
+
+def run_pytest(
+    python: str | Path,
+    source: Path,
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    report: Path,
+) -> dict[str, str]:
+    """Run tests in a foreign folder; return as `run` does. What they print is beside the report."""
     command = [
-        *(sys.executable, "-m", "pytest", "-q", "-ra"),
+        *(str(python), "-m", "pytest", "-q", "-ra"),
         *("-p", "no:cacheprovider", "--timeout=60", "--timeout-method=signal"),
-        *("-k", "not sasl and not ssl", f"--junit-xml={report}", "test/integration"),
+        *(f"--junit-xml={report}", *arguments),
     ]
-    environment = {
-        **{key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")},
-        "KAFKA_URI": f"kafka://{bootstrap}",
-        "KAFKA_VERSION": "4.0.0",
-        "PYTHONPATH": str(source),
-    }
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
     with report.with_suffix(".log").open("wb") as output:
         subprocess.run(
             command,
             cwd=source,
-            env=environment,
+            env={**inherited, "PYTHONPATH": str(source), **environment},
             stdout=output,
             stderr=output,
             timeout=TESTS_TIMEOUT_S,
@@ -110,5 +121,6 @@ def _outcomes(report: Path) -> list[tuple[str, str]]:
         skipped = case.find("skipped")
         if skipped is not None:
             state = f"skipped: {skipped.get('message')}"
-        found.append((case.get("name", ""), state))
+        place = case.get("classname", "").rpartition(".")[2]
+        found.append((f"{place}::{case.get('name')}", state))
     return found
