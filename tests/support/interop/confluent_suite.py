@@ -65,7 +65,6 @@ def _python(checkout: Path) -> Path:
     stamp = folder / "installed"
     if stamp.exists() and stamp.read_text() == "\n".join(wanted):
         return python
-    BUILDS.mkdir(exist_ok=True)
     pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     for command in ([sys.executable, "-m", "venv", str(folder)], [*pip, *wanted]):
         done = subprocess.run(
@@ -93,6 +92,7 @@ def run(checkout: Path) -> dict[str, str]:
     everybody = Authorizer(allow_everyone_if_no_acl_found=True)  # its tests create ACLs
     with Broker() as broker, broker.listen(authorizer=everybody) as listener:
         environment = {"BROKERS": listener.bootstrap}
+        BUILDS.mkdir(exist_ok=True)
         report = BUILDS / "confluent-suite.xml"
         return run_pytest(python, checkout, [*ignored, "tests/integration"], environment, report)
 
