@@ -113,6 +113,8 @@ class Line:
         value = self.ratio if self.goal.is_ratio else self.here.median
         if value is None:
             return UNJUDGED
+        # As it is shown: the file's five digits must not be judged otherwise than the samples.
+        value = float(f"{value:.4g}")
         rising = self.goal.is_ratio or self.higher_is_better
         if _reaches(value, self.goal.stretch, rising=rising):
             return STRETCH

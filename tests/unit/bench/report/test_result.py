@@ -41,6 +41,7 @@ def test_a_ratio_tells_how_many_times_as_good():
     (
         (Goal(2, 3), 199, 100, True, "missed"),
         (Goal(2, 3), 200, 100, True, "reached"),
+        (Goal(2, 3), 199.999, 100, True, "reached"),  # it is shown as 2
         (Goal(2, 3), 300, 100, True, "stretch"),
         (Goal(2, 3), 300, None, True, "unjudged"),
         (Goal(2, 3), 50, 100, False, "reached"),
