@@ -309,23 +309,27 @@ def test_transfers_are_booked_once(logstore_broker, logstore_server):
 def test_what_is_refused_takes_its_transaction_back(
     logstore_broker, logstore_server, api, error, nth
 ):
-    """A batch that never came leaves a gap, so librdkafka's next try may be refused as well."""
+    """librdkafka takes some tries to pass what was refused once; how many depends on the machine.
+
+    It refuses to work in the transaction, and with the topic until it has asked for metadata again,
+    and a batch that never came leaves a gap in its sequence numbers.
+    """
     expected = transfers_topic(logstore_broker)
     rule = logstore_server.fail(api, nth=nth, error=error)
-    errors = []
+    names = []
     with booking(logstore_server) as consumer:
         service = TransferService(consumer, bookkeeper(logstore_server))
 
         def step():
             try:
                 service.step()
-            except KafkaException as error:
-                errors.append(error)
+            except KafkaException as refused:
+                names.append(refused.args[0].name())
 
         until(lambda: is_all_booked(logstore_broker), step)
     assert rule.hits == 1
-    assert errors
-    assert len(errors) <= 2
+    assert names
+    assert set(names) <= {error, "OUT_OF_ORDER_SEQUENCE_NUMBER", "_STATE"}
     assert_all_booked(logstore_broker)
     assert balances(logstore_broker) == expected
 
