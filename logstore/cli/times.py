@@ -2,17 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
-_INTEGER = re.compile(r"[+-]?\d+")
-_UNITS_MS = {
-    "ms": 1,
-    "s": 1000,
-    "m": 60_000,
-    "h": 3_600_000,
-    "d": 86_400_000,
-}
-
 TIME_HELP = "Unix ms, or ISO 8601 such as 2024-01-31, 2024-01-31T12:00:00Z (no zone: UTC)"
 
 
@@ -30,8 +19,10 @@ def parse_time(text: str) -> int:
     ValueError
         With a message for the user.
     """
+    from logstore.config.units import INTEGER
+
     text = text.strip()
-    if _INTEGER.fullmatch(text):
+    if INTEGER.fullmatch(text):
         return int(text)
     from datetime import UTC, datetime, timedelta
 
@@ -59,18 +50,22 @@ def format_time(time_ms: int) -> str:
 
 def format_duration(duration_ms: int) -> str:
     """Return a duration in the largest unit that divides it: `7d`, `90s`, `1500ms`."""
+    from logstore.config.units import UNITS_MS
+
     for unit in ("d", "h", "m", "s"):
-        if duration_ms and duration_ms % _UNITS_MS[unit] == 0:
-            return f"{duration_ms // _UNITS_MS[unit]}{unit}"
+        if duration_ms and duration_ms % UNITS_MS[unit] == 0:
+            return f"{duration_ms // UNITS_MS[unit]}{unit}"
     return f"{duration_ms}ms"
 
 
 def format_span(duration_ms: int) -> str:
     """Return a duration in the two largest units it has, cut off: `6d 23h`, `7d 1ms`, `250ms`."""
+    from logstore.config.units import UNITS_MS
+
     parts = []
     rest_ms = duration_ms
     for unit in ("d", "h", "m", "s", "ms"):
-        count, rest_ms = divmod(rest_ms, _UNITS_MS[unit])
+        count, rest_ms = divmod(rest_ms, UNITS_MS[unit])
         if count:
             parts.append(f"{count}{unit}")
     return " ".join(parts[:2]) or "0ms"

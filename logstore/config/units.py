@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-_INTEGER = re.compile(r"[+-]?\d+")
-_UNITS_MS = {
+INTEGER = re.compile(r"[+-]?\d+")
+UNITS_MS = {
     "ms": 1,
     "s": 1000,
     "m": 60_000,
@@ -28,11 +28,11 @@ def parse_duration(text: str) -> int:
         With a message for the user.
     """
     text = text.strip()
-    if _INTEGER.fullmatch(text):
+    if INTEGER.fullmatch(text):
         return int(text)
     if not _DURATION.fullmatch(text):
         raise ValueError(f"{text!r} is no duration: give ms, or 7d, 12h, 5m, 30s, 250ms")
-    return sum(int(number) * _UNITS_MS[unit] for number, unit in _PART.findall(text))
+    return sum(int(number) * UNITS_MS[unit] for number, unit in _PART.findall(text))
 
 
 def parse_size(text: str) -> int:
@@ -44,7 +44,7 @@ def parse_size(text: str) -> int:
         With a message for the user.
     """
     text = text.strip()
-    if _INTEGER.fullmatch(text):
+    if INTEGER.fullmatch(text):
         return int(text)
     match = _SIZE.fullmatch(text)
     if match is None:
