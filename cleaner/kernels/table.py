@@ -140,7 +140,7 @@ def scan_batches(
     data = borrowed(data)
     rows = 0
     position = 0
-    next_offset = np.int64(least_offset)
+    last_offset = np.int64(least_offset) - np.int64(1)
     attributes_or = producers = records = largest = np.int64(0)
     unfit = -1
     status = OK
@@ -174,11 +174,11 @@ def scan_batches(
             if crc32c(data, position + ATTRIBUTES_POSITION, position + size) != stored:
                 status = DAMAGED
                 break
-        last_offset = base_offset + last_offset_delta
-        if base_offset < next_offset or last_offset > greatest_offset:
+        # Not below the next one: behind the largest offset there is none.
+        if base_offset <= last_offset or base_offset + last_offset_delta > greatest_offset:
             status = MISPLACED
             break
-        next_offset = last_offset + 1
+        last_offset = base_offset + last_offset_delta
         producer_id = read_i64(data, position + PRODUCER_ID_POSITION)
         attributes_or |= attributes
         producers += producer_id >= 0

@@ -118,6 +118,13 @@ def test_scan_batches_takes_a_batch_that_ends_at_the_largest_offset() -> None:
     assert RecordBatch(batch).header.last_offset == 2**63 - 1
 
 
+def test_scan_batches_takes_nothing_behind_the_largest_offset() -> None:
+    """The next offset would be none, so every other one is below it."""
+    last = changed(TWO, base_offset=2**63 - 1)
+    status, table, position = scan(last + ONE)
+    assert (status, len(table), position) == (kernels.MISPLACED, 1, len(last))
+
+
 def test_scan_batches_may_leave_crcs_unchecked() -> None:
     damaged = TWO[:-1] + bytes([TWO[-1] ^ 1])
     assert scan(damaged, check_crc=False)[0] == kernels.OK
