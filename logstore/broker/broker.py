@@ -629,8 +629,7 @@ class Broker(Generic[ClockT]):
         record = new_record(key, value, timestamp, headers)
         number = self._partition_for(name, record, partition)
         tp: TopicPartition = _new(TopicPartition, (name, number))
-        writer = self.manager.log(tp).writer
-        append = writer.append_records
+        append = self.manager.registry.log(tp).writer.append_records
         if compression != "none":
             from logstore.record.codecs import Codec
 

@@ -77,6 +77,11 @@ class LogConfig:
         )
 
     @cached_property
+    def batch_bytes_max(self) -> int:
+        """Bytes above which a batch is refused, by either of the keys that limit it."""
+        return min(self.max_message_bytes, self.segment_bytes)
+
+    @cached_property
     def compact(self) -> bool:
         """Whether the policy includes compaction."""
         return COMPACT in self.cleanup_policy

@@ -336,7 +336,7 @@ class BatchesDraft:
             target_codec(config, codec) is not Codec.NONE
             or _attributes(config)
             or not timestamps_in_bounds(self._now_ms, self._now_ms, config, now_ms)
-            or max(self._sizes) > min(config.max_message_bytes, config.segment_bytes)
+            or max(self._sizes) > config.batch_bytes_max
             or (config.compact and self._keys.null_rows())
         ):
             return None
@@ -418,7 +418,8 @@ def _sealed(
             NO_SEQUENCE,
             count,
         )
-    check_batch_size(len(data), config)
+    if len(data) > config.batch_bytes_max:
+        check_batch_size(len(data), config)
     sealed: SealedDraft = _new(SealedDraft, (data, count, largest, log_append_time))
     return sealed
 

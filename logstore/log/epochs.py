@@ -55,6 +55,11 @@ class LeaderEpochCache:
     max_bytes : int
         Bytes that the file may have, to be read.
 
+    Attributes
+    ----------
+    entries : tuple of EpochEntry
+        All entries, oldest first, as of the last change.
+
     Raises
     ------
     CorruptCheckpointError
@@ -75,10 +80,10 @@ class LeaderEpochCache:
     ) -> None:
         self._fs = fs
         self._directory = directory
-        self._entries: tuple[EpochEntry, ...] = ()
+        self.entries: tuple[EpochEntry, ...] = ()
         self._unwritten = not load
         if load:
-            self._entries = _read(fs, self.path, max_bytes)
+            self.entries = _read(fs, self.path, max_bytes)
 
     @property
     def path(self) -> str:
@@ -86,19 +91,14 @@ class LeaderEpochCache:
         return f"{self._directory}/{LEADER_EPOCHS}"
 
     @property
-    def entries(self) -> tuple[EpochEntry, ...]:
-        """All entries, oldest first."""
-        return self._entries
-
-    @property
     def latest(self) -> EpochEntry | None:
         """The newest entry, None if there is none."""
-        return self._entries[-1] if self._entries else None
+        return self.entries[-1] if self.entries else None
 
     @property
     def earliest(self) -> EpochEntry | None:
         """The oldest entry, None if there is none."""
-        return self._entries[0] if self._entries else None
+        return self.entries[0] if self.entries else None
 
     def assign(self, epoch: int, start_offset: int) -> bool:
         """Record that `epoch` begins at `start_offset`.
@@ -127,20 +127,20 @@ class LeaderEpochCache:
             raise ValueError(
                 f"a leader epoch and its start offset cannot be negative: {epoch} at {start_offset}"
             )
-        latest = self.latest
+        latest = self.entries[-1] if self.entries else None
         if latest is not None and latest.epoch == epoch and latest.start_offset <= start_offset:
             return False
         # Both columns rise, so what contradicts the new entry is a run at the end.
-        kept = self._entries
+        kept = self.entries
         while kept and (kept[-1].epoch >= epoch or kept[-1].start_offset >= start_offset):
             kept = kept[:-1]
-        if len(kept) < len(self._entries):
+        if len(kept) < len(self.entries):
             _logger.warning(
                 "%s: epoch %d at offset %d replaces %s",
                 self._directory,
                 epoch,
                 start_offset,
-                [tuple(entry) for entry in self._entries[len(kept) :]],
+                [tuple(entry) for entry in self.entries[len(kept) :]],
             )
         self._replace((*kept, EpochEntry(epoch, start_offset)), flush=True)
         return True
@@ -157,8 +157,8 @@ class LeaderEpochCache:
         """
         if end_offset < 0:
             return
-        count = bisect.bisect_left(self._entries, end_offset, key=_start_offset)
-        self._replace(self._entries[:count], flush=flush)
+        count = bisect.bisect_left(self.entries, end_offset, key=_start_offset)
+        self._replace(self.entries[:count], flush=flush)
 
     def truncate_from_start(self, start_offset: int, *, flush: bool) -> None:
         """Drop the epochs that end below `start_offset`; the one it lies in then starts there.
@@ -170,11 +170,11 @@ class LeaderEpochCache:
         flush : bool
             Write the file now; else a later `flush` or `assign` does.
         """
-        count = bisect.bisect_right(self._entries, start_offset, key=_start_offset)
+        count = bisect.bisect_right(self.entries, start_offset, key=_start_offset)
         if count == 0:
             return
-        first = EpochEntry(self._entries[count - 1].epoch, start_offset)
-        self._replace((first, *self._entries[count:]), flush=flush)
+        first = EpochEntry(self.entries[count - 1].epoch, start_offset)
+        self._replace((first, *self.entries[count:]), flush=flush)
 
     def clear(self, *, flush: bool) -> None:
         """Drop every epoch; `flush` writes the file now."""
@@ -183,7 +183,7 @@ class LeaderEpochCache:
     def flush(self) -> None:
         """Write the file, durably, if it lags behind the memory."""
         if self._unwritten:
-            write_rows(self._fs, self.path, self._entries)
+            write_rows(self._fs, self.path, self.entries)
             self._unwritten = False
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset:
@@ -205,7 +205,7 @@ class LeaderEpochCache:
             For an epoch older than all that are known: itself and the start of the oldest one.
             For one newer than all, or with nothing known: `(-1, -1)`.
         """
-        entries = self._entries
+        entries = self.entries
         if epoch == UNDEFINED_EPOCH or not entries or epoch > entries[-1].epoch:
             return UNDEFINED_END_OFFSET
         if epoch == entries[-1].epoch:
@@ -215,18 +215,18 @@ class LeaderEpochCache:
         return EpochEndOffset(floor_epoch, entries[following].start_offset)
 
     def _replace(self, entries: tuple[EpochEntry, ...], *, flush: bool) -> None:
-        if entries != self._entries:
-            self._entries = entries
+        if entries != self.entries:
+            self.entries = entries
             self._unwritten = True
         if flush:
             self.flush()
 
     def _check(self) -> None:
         """Assert that epochs and start offsets are not negative and strictly rise."""
-        for entry in self._entries:
+        for entry in self.entries:
             assert entry.epoch >= 0, entry
             assert entry.start_offset >= 0, entry
-        assert not _first_fall(self._entries), self._entries
+        assert not _first_fall(self.entries), self.entries
 
 
 def _read(fs: FileSystem, path: str, max_bytes: int) -> tuple[EpochEntry, ...]:

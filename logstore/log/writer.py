@@ -301,7 +301,7 @@ class LogWriter:
             size += extent.size_bytes
         check_last_offset(first_offset, last_offset)
         end = last_offset + 1
-        with self._guard:
+        try:
             segment = local.segments.active
             reason = segment.roll_reason(size, largest_timestamp, last_offset, now_ms)
             if reason is not None:
@@ -312,6 +312,8 @@ class LogWriter:
             local.publish_end(end)
             for header, marker in produced:
                 apply_to_segment(segment, local.producer_state, header, marker)
+        except OSError as error:
+            self._guard.fail(error)
         local.producer_state.map_end_offset = end
         self._offsets.follow_append(end)
         if end - local.recovery_point >= local.config.flush_messages:

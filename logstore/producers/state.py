@@ -51,6 +51,8 @@ class ProducerStateManager:
     ----------
     damaged_snapshots : list of CorruptSnapshotError
         Why `load_snapshot` deleted snapshots.
+    map_end_offset : int
+        Offset up to which the log is applied, exclusive; set as batches go by.
 
     Notes
     -----
@@ -76,20 +78,11 @@ class ProducerStateManager:
         # Marker offset → first data offset of transactions whose marker no high watermark has
         # passed yet, lowest marker first.
         self._unreplicated: dict[int, int] = {}
-        self._map_end_offset = 0
+        self.map_end_offset = 0
         self._last_snapshot_offset = 0
         self._snapshots = SnapshotFiles(fs, directory, small_file_max_bytes)
 
     # --- questions ----------------------------------------------------------------------------
-
-    @property
-    def map_end_offset(self) -> int:
-        """Offset up to which the log is applied, exclusive; set as batches go by."""
-        return self._map_end_offset
-
-    @map_end_offset.setter
-    def map_end_offset(self, offset: int) -> None:
-        self._map_end_offset = offset
 
     @property
     def is_empty(self) -> bool:
@@ -259,7 +252,7 @@ class ProducerStateManager:
     def on_log_start_offset_incremented(self, log_start_offset: int) -> None:
         """Follow a raised log start; producers stay known though their records are gone."""
         self.on_high_watermark_updated(log_start_offset)
-        self._map_end_offset = max(self._map_end_offset, log_start_offset)
+        self.map_end_offset = max(self.map_end_offset, log_start_offset)
         latest = self.latest_snapshot_offset
         self._last_snapshot_offset = log_start_offset if latest is None else latest
 
@@ -297,7 +290,7 @@ class ProducerStateManager:
         for offset in self.snapshot_offsets:
             if not log_start_offset < offset <= log_end_offset:
                 self.delete_snapshot(offset)
-        if log_end_offset == self._map_end_offset:
+        if log_end_offset == self.map_end_offset:
             self.on_log_start_offset_incremented(log_start_offset)
         else:
             self.load_snapshot(log_start_offset, now_ms)
@@ -308,7 +301,7 @@ class ProducerStateManager:
         for snapshot_offset in self.snapshot_offsets:
             self.delete_snapshot(snapshot_offset)
         self._last_snapshot_offset = 0
-        self._map_end_offset = offset
+        self.map_end_offset = offset
 
     # --- snapshots ----------------------------------------------------------------------------
 
@@ -336,11 +329,11 @@ class ProducerStateManager:
         str or None
             The file; None if the state is no further than the newest snapshot.
         """
-        if self._map_end_offset <= self._last_snapshot_offset:
+        if self.map_end_offset <= self._last_snapshot_offset:
             return None
         entries = (entry.to_snapshot() for entry in self._producers.values())
-        path = self._snapshots.write(self._map_end_offset, entries, sync=sync)
-        self._last_snapshot_offset = self._map_end_offset
+        path = self._snapshots.write(self.map_end_offset, entries, sync=sync)
+        self._last_snapshot_offset = self.map_end_offset
         return path
 
     def load_snapshot(self, log_start_offset: int, now_ms: int) -> None:
@@ -350,7 +343,7 @@ class ProducerStateManager:
         skipped. Without any snapshot the state is empty and stands at `log_start_offset`.
         """
         self._clear()
-        self._map_end_offset = log_start_offset
+        self.map_end_offset = log_start_offset
         while (offset := self.latest_snapshot_offset) is not None:
             try:
                 stored = self._snapshots.read(offset)
@@ -360,9 +353,9 @@ class ProducerStateManager:
                 self.delete_snapshot(offset)
                 continue
             self._restore(stored, now_ms)
-            self._map_end_offset = offset
+            self.map_end_offset = offset
             break
-        self._last_snapshot_offset = self._map_end_offset
+        self._last_snapshot_offset = self.map_end_offset
 
     def delete_snapshot(self, offset: int) -> None:
         """Remove the snapshot of `offset` and its file, if they exist."""

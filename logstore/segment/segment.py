@@ -365,7 +365,7 @@ class LogSegment(SegmentFiles):
             return RollReason.OFFSET_INDEX_FULL
         if self.time_index.is_full:
             return RollReason.TIME_INDEX_FULL
-        if not self.can_append_offset(max_offset):
+        if max_offset - self.base_offset > INT32_MAX:
             return RollReason.OFFSET_SPAN
         return None
 

@@ -15,11 +15,22 @@ from logstore.segment.segment import LogSegment
 
 
 class LogSegments:
-    """Base offset → segment; never empty once the log is loaded."""
+    """Base offset → segment; never empty once the log is loaded.
+
+    Attributes
+    ----------
+    view : tuple of LogSegment
+        All segments in order, as of the last change.
+    active : LogSegment
+        The segment of the highest base, the only one that takes appends. An attribute, for each
+        append asks for it; there is none as long as there is no segment.
+    """
+
+    active: LogSegment
 
     def __init__(self) -> None:
         self._by_base: SortedDict = SortedDict()
-        self._view: tuple[LogSegment, ...] = ()
+        self.view: tuple[LogSegment, ...] = ()
 
     def add(self, segment: LogSegment) -> LogSegment | None:
         """Add a segment; return the one of the same base that it replaces. O(n)."""
@@ -50,31 +61,24 @@ class LogSegments:
 
     def _publish(self) -> None:
         # As often as segments change: values(), a loop in Python, takes three times as long.
-        self._view = tuple(map(self._by_base.__getitem__, self._by_base))
+        view = tuple(map(self._by_base.__getitem__, self._by_base))
+        if view:
+            self.active = view[-1]
+        self.view = view
 
     def __len__(self) -> int:
-        return len(self._view)
+        return len(self.view)
 
     def __iter__(self) -> Iterator[LogSegment]:
-        return iter(self._view)
+        return iter(self.view)
 
     def __contains__(self, base_offset: int) -> bool:
         return base_offset in self._by_base
 
     @property
-    def view(self) -> tuple[LogSegment, ...]:
-        """All segments in order, as of the last change."""
-        return self._view
-
-    @property
     def first(self) -> LogSegment:
         """The segment of the lowest base."""
-        return self._view[0]
-
-    @property
-    def active(self) -> LogSegment:
-        """The segment of the highest base, the only one that takes appends."""
-        return self._view[-1]
+        return self.view[0]
 
     def get(self, base_offset: int) -> LogSegment | None:
         """Return the segment of exactly that base."""
@@ -83,13 +87,13 @@ class LogSegments:
 
     def floor(self, offset: int) -> LogSegment | None:
         """Return the segment with the highest base at or below `offset`. O(log n)."""
-        view = self._view
+        view = self.view
         slot = bisect_right(view, offset, key=lambda segment: segment.base_offset) - 1
         return view[slot] if slot >= 0 else None
 
     def higher(self, base_offset: int) -> LogSegment | None:
         """Return the segment with the lowest base above `base_offset`. O(log n)."""
-        view = self._view
+        view = self.view
         slot = bisect_right(view, base_offset, key=lambda segment: segment.base_offset)
         return view[slot] if slot < len(view) else None
 
@@ -98,7 +102,7 @@ class LogSegments:
 
         The first segment stands in when `offset` is below every base.
         """
-        view = self._view
+        view = self.view
         slot = bisect_right(view, offset, key=lambda segment: segment.base_offset) - 1
         return view[max(slot, 0) :]
 
@@ -114,4 +118,4 @@ class LogSegments:
     @property
     def size_bytes(self) -> int:
         """Data bytes of all `.log` files."""
-        return sum(segment.size_bytes for segment in self._view)
+        return sum(segment.size_bytes for segment in self.view)
