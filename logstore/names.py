@@ -32,6 +32,9 @@ LEADER_EPOCHS = "leader-epoch-checkpoint"
 
 LOCK_FILE = ".lock"
 
+META_PROPERTIES = "meta.properties"
+"""The file in which Kafka notes whose a data directory is."""
+
 PRODUCER_IDS_FILE = "logstore-producer-ids.json"
 """The file that says which producer ids were given out."""
 

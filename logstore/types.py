@@ -15,9 +15,10 @@ NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
 NO_PARTITION_LEADER_EPOCH = -1
 BROKER_ID = 0
-"""The only broker's, and the controller's."""
+"""The number of a broker that nobody gave one."""
 
 CLUSTER_ID = "logstore"
+"""The id of a cluster that nobody gave one."""
 
 INT16_MAX = 2**15 - 1
 INT32_MAX = 2**31 - 1

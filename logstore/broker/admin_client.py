@@ -49,8 +49,6 @@ from logstore.log.reader import (
 )
 from logstore.names import INTERNAL_COMPACTED_TOPICS, validate_topic_name
 from logstore.types import (
-    BROKER_ID,
-    CLUSTER_ID,
     NO_OFFSET,
     NO_TIMESTAMP,
     TopicPartition,
@@ -526,14 +524,15 @@ class AdminClient:
     def describe_cluster(self) -> dict[str, Any]:
         """Return the cluster's description: one broker without a listener, its own controller."""
         self._check_open()
+        node_id, cluster_id = self._manager.identity
         broker = {
-            "broker_id": BROKER_ID,
+            "broker_id": node_id,
             "host": "localhost",
             "port": -1,
             "rack": None,
             "is_fenced": False,
         }
-        return {"cluster_id": CLUSTER_ID, "controller_id": BROKER_ID, "brokers": [broker]}
+        return {"cluster_id": cluster_id, "controller_id": node_id, "brokers": [broker]}
 
     def describe_log_dirs(
         self, topic_partitions: object = None, brokers: Iterable[int] | None = None
@@ -571,7 +570,7 @@ class AdminClient:
                     "usable_bytes": -1,
                 }
             )
-        return [{"broker": BROKER_ID, "log_dirs": log_dirs}]
+        return [{"broker": self._manager.identity.node_id, "log_dirs": log_dirs}]
 
     def alter_replica_log_dirs(
         self, replica_assignments: Mapping[Any, str | PathLike[str]]
@@ -600,6 +599,7 @@ class AdminClient:
         return self._manager.catalog.topics()
 
     def _described(self, topic: Topic) -> dict[str, Any]:
+        node_id = self._manager.identity.node_id
         return {
             "error_code": 0,
             "name": topic.name,
@@ -609,12 +609,12 @@ class AdminClient:
                 {
                     "error_code": 0,
                     "partition_index": number,
-                    "leader_id": BROKER_ID,
+                    "leader_id": node_id,
                     "leader_epoch": self._manager.log(
                         TopicPartition(topic.name, number)
                     ).local.leader_epoch,
-                    "replica_nodes": [BROKER_ID],
-                    "isr_nodes": [BROKER_ID],
+                    "replica_nodes": [node_id],
+                    "isr_nodes": [node_id],
                     "offline_replicas": [],
                 }
                 for number in topic.partitions
@@ -623,9 +623,10 @@ class AdminClient:
 
     def _partition_count(self, new: NewTopic) -> int:
         assignments = new.replica_assignments or {}
-        if any(list(replicas) != [BROKER_ID] for replicas in assignments.values()):
+        node_id = self._manager.identity.node_id
+        if any(list(replicas) != [node_id] for replicas in assignments.values()):
             raise InvalidReplicationFactorError(
-                f"topic '{new.name}': replicas are on broker {BROKER_ID} alone"
+                f"topic '{new.name}': replicas are on broker {node_id} alone"
             )
         if new.replication_factor not in (-1, 1):
             raise InvalidReplicationFactorError(

@@ -813,7 +813,8 @@ class Broker(Generic[ClockT]):
         Raises
         ------
         InvalidConfigurationError
-            Nobody can listen at this address.
+            Nobody can listen at this address, or the data directories are another broker's than
+            `node.id` says.
         """
         from logstore.record.ahead import load_beside
         from logstore.wire.listener import Listener

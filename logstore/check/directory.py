@@ -45,6 +45,7 @@ from logstore.names import (
     LEADER_EPOCHS,
     LOCK_FILE,
     LOG_SUFFIX,
+    META_PROPERTIES,
     METADATA_LOG_DIR,
     PRODUCER_IDS_FILE,
     SNAPSHOT_SUFFIX,
@@ -65,7 +66,7 @@ _OWN_FILES = frozenset(
         TOPICS_FILE,
         MOVES_FILE,
         PRODUCER_IDS_FILE,
-        "meta.properties",
+        META_PROPERTIES,
         "bootstrap.checkpoint",
         LOCK_FILE,
     }

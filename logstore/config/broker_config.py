@@ -58,6 +58,8 @@ class BrokerConfig:
     """
 
     log_dirs: tuple[str, ...] = _broker("log.dirs")
+    node_id: int = _broker("node.id")
+    broker_id: int = _broker("broker.id")
     log_retention_check_interval_ms: int = _broker("log.retention.check.interval.ms")
     log_initial_task_delay_ms: int = _broker("log.initial.task.delay.ms")
     log_flush_scheduler_interval_ms: int = _broker("log.flush.scheduler.interval.ms")

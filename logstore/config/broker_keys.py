@@ -20,6 +20,19 @@ _BROKER_ROWS = (
         "the caller chooses (Kafka: /tmp/kafka-logs).",
     ),
     ConfigKey(
+        "node.id",
+        Kind.INT,
+        -1,
+        "Number of this broker among its clients, who meet no directory of another's; -1: that in "
+        "meta.properties of the log directories, else 0.",
+    ),
+    ConfigKey(
+        "broker.id",
+        Kind.INT,
+        -1,
+        "node.id under its name of ZooKeeper's time.",
+    ),
+    ConfigKey(
         "log.dir",
         Kind.LIST,
         (),

@@ -27,6 +27,7 @@ class ReleaseChange(NamedTuple):
 
 
 LATER_RELEASES = (
+    ReleaseChange("node.id", "4.0", ranges=((0, None),)),
     ReleaseChange("segment.bytes", "4.0", ranges=((1 << 20, None),)),
     ReleaseChange("message.timestamp.after.max.ms", "4.0", default=HOUR_MS),
     ReleaseChange("message.timestamp.difference.max.ms", "4.0", removed=True),

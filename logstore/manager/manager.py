@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from logstore.config.overrides import effective_config
 from logstore.directories.directory import LogDirectory
+from logstore.directories.identity import BrokerIdentity, identity_of
 from logstore.directories.moving import settle_moves
 from logstore.errors import (
     InvalidConfigurationError,
@@ -99,6 +100,7 @@ class LogManager:
         self.runtime = runtime
         self.faults = Faults(REQUEST_KINDS, runtime.clock) if faults is None else faults
         self.read_only = read_only
+        self._identity: BrokerIdentity | None = None
         self.services = LogServices()
         self.lifetime = Lifetime("the broker")
         self._lock = self.lifetime.lock(runtime.lock())
@@ -148,6 +150,22 @@ class LogManager:
     def broker_config(self) -> BrokerConfig:
         """The settings in force, which `TopicAdmin.reconfigure` changes."""
         return self.catalog.broker_config
+
+    @property
+    def identity(self) -> BrokerIdentity:
+        """The broker's number and cluster, as of when it was first asked for.
+
+        Only who tells them needs them: a directory of another broker can be read and cleaned.
+
+        Raises
+        ------
+        InvalidConfigurationError, CorruptCheckpointError
+            See `identity_of`.
+        """
+        if self._identity is None:
+            paths = [directory.path for directory in self.directories if directory.is_online]
+            self._identity = identity_of(self.runtime.fs, paths, self.broker_config)
+        return self._identity
 
     def log(self, topic_partition: TopicPartition) -> Log:
         """Return a partition's log, opened now if it was not; see `LogRegistry.log`."""

@@ -42,7 +42,7 @@ from logstore.messages.types import (
     ListPartitionReassignmentsResponse,
 )
 from logstore.names import INTERNAL_COMPACTED_TOPICS, validate_topic_name
-from logstore.types import BROKER_ID, NO_OFFSET, TopicPartition
+from logstore.types import NO_OFFSET, TopicPartition
 from logstore.wire.configs import SOURCES
 from logstore.wire.refusal import Refusal, code_of, message_of
 from logstore.wire.registry import Where, handles
@@ -90,7 +90,7 @@ def _create(
         raise Refusal("INVALID_TOPIC_EXCEPTION", str(error)) from error
     if topic.name in {each.name for each in manager.catalog.topics() if not each.adopted}:
         raise Refusal("TOPIC_ALREADY_EXISTS", f"Topic '{topic.name}' already exists.")
-    count = _partition_count(topic, session.service.manager.broker_config.num_partitions)
+    count = _partition_count(topic, manager.broker_config.num_partitions, session.service.node_id)
     configs = {each.name: each.value for each in topic.configs}
     for name, value in configs.items():
         if value is None:
@@ -127,7 +127,7 @@ def _create(
     return created
 
 
-def _partition_count(topic: CreateTopicsRequest.CreatableTopic, default: int) -> int:
+def _partition_count(topic: CreateTopicsRequest.CreatableTopic, default: int, node_id: int) -> int:
     """Return how many partitions a new topic gets, if the only broker can have them."""
     if topic.assignments:
         if topic.replication_factor != _BROKERS_DEFAULT:
@@ -145,7 +145,7 @@ def _partition_count(topic: CreateTopicsRequest.CreatableTopic, default: int) ->
         if len(set(numbers)) < len(numbers):
             raise Refusal("INVALID_REPLICA_ASSIGNMENT", "Found multiple manual assignments.")
         for each in topic.assignments:
-            check_replicas(each.broker_ids)
+            check_replicas(each.broker_ids, node_id)
         if sorted(numbers) != list(range(len(numbers))):
             raise Refusal(
                 "INVALID_REPLICA_ASSIGNMENT",
@@ -172,7 +172,7 @@ def _partition_count(topic: CreateTopicsRequest.CreatableTopic, default: int) ->
     return default if topic.num_partitions == _BROKERS_DEFAULT else topic.num_partitions
 
 
-def check_replicas(broker_ids: Sequence[int]) -> None:
+def check_replicas(broker_ids: Sequence[int], node_id: int) -> None:
     """Refuse replicas elsewhere than on the only broker."""
     if not broker_ids:
         raise Refusal(
@@ -180,7 +180,7 @@ def check_replicas(broker_ids: Sequence[int]) -> None:
             "The manual partition assignment includes an empty replica list.",
         )
     for broker_id in broker_ids:
-        if broker_id != BROKER_ID:
+        if broker_id != node_id:
             raise Refusal(
                 "INVALID_REPLICA_ASSIGNMENT",
                 f"The manual partition assignment includes broker {broker_id}, but no such broker"
@@ -189,7 +189,7 @@ def check_replicas(broker_ids: Sequence[int]) -> None:
     if len(broker_ids) > 1:
         raise Refusal(
             "INVALID_REPLICA_ASSIGNMENT",
-            f"The manual partition assignment includes the broker {BROKER_ID} more than once.",
+            f"The manual partition assignment includes the broker {node_id} more than once.",
         )
 
 
@@ -289,7 +289,7 @@ def _grow(
                 f" {len(topic.assignments)} assignment(s) were specified.",
             )
         for assignment in topic.assignments:
-            check_replicas(assignment.broker_ids)
+            check_replicas(assignment.broker_ids, session.service.node_id)
     if not validate_only:
         manager.topics.create_partitions(topic.name, topic.count)
 
@@ -523,7 +523,7 @@ def alter_partition_reassignments(
                 _log_of(topic.name, partition.partition_index, session)
                 if partition.replicas is None:
                     raise Refusal("NO_REASSIGNMENT_IN_PROGRESS", None)
-                check_replicas(partition.replicas)
+                check_replicas(partition.replicas, session.service.node_id)
             except LogStoreError as error:
                 result.error_code, result.error_message = code_of(error), message_of(error)
             found.append(result)

@@ -29,7 +29,7 @@ from logstore.messages.types import (
     MetadataResponse,
 )
 from logstore.names import GROUP_OFFSETS_TOPIC, INTERNAL_COMPACTED_TOPICS, validate_topic_name
-from logstore.types import BROKER_ID, CLUSTER_ID, TopicPartition
+from logstore.types import TopicPartition
 from logstore.wire.registry import Where, handles
 
 if TYPE_CHECKING:
@@ -81,10 +81,11 @@ def metadata(request: MetadataRequest, session: Session) -> MetadataResponse:
         topics = [DescribedTopic(error_code=code, name=each.name or "") for each in asked]
         return MetadataResponse(topics=topics)
     host, port = session.address
+    node_id = session.service.node_id
     response = MetadataResponse(
-        brokers=[MetadataResponse.MetadataResponseBroker(node_id=BROKER_ID, host=host, port=port)],
-        cluster_id=CLUSTER_ID,
-        controller_id=BROKER_ID,
+        brokers=[MetadataResponse.MetadataResponseBroker(node_id=node_id, host=host, port=port)],
+        cluster_id=session.service.cluster_id,
+        controller_id=node_id,
         topics=_described_topics(request, session),
     )
     if request.include_cluster_authorized_operations and session.version <= 10:
@@ -179,11 +180,12 @@ def _described(topic: Topic, session: Session, *, with_operations: bool) -> Desc
 def _described_partition(
     topic: str, number: int, session: Session
 ) -> MetadataResponse.MetadataResponsePartition:
+    node_id = session.service.node_id
     described = MetadataResponse.MetadataResponsePartition(
         partition_index=number,
-        leader_id=BROKER_ID,
-        replica_nodes=[BROKER_ID],
-        isr_nodes=[BROKER_ID],
+        leader_id=node_id,
+        replica_nodes=[node_id],
+        isr_nodes=[node_id],
     )
     try:
         log = session.service.manager.log(TopicPartition(topic, number))
@@ -191,7 +193,7 @@ def _described_partition(
     except KafkaStorageError:  # the only replica stands in a directory that failed
         described.error_code = KAFKA_CODES["LEADER_NOT_AVAILABLE"]
         described.leader_id = -1
-        described.offline_replicas = [BROKER_ID]
+        described.offline_replicas = [node_id]
     except LogStoreError as error:
         described.error_code = error.code
     return described
@@ -216,10 +218,11 @@ def describe_cluster(request: DescribeClusterRequest, session: Session) -> Descr
         ]
         return response
     host, port = session.address
-    response.cluster_id = CLUSTER_ID
-    response.controller_id = BROKER_ID
+    node_id = session.service.node_id
+    response.cluster_id = session.service.cluster_id
+    response.controller_id = node_id
     response.brokers = [
-        DescribeClusterResponse.DescribeClusterBroker(broker_id=BROKER_ID, host=host, port=port)
+        DescribeClusterResponse.DescribeClusterBroker(broker_id=node_id, host=host, port=port)
     ]
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = (

@@ -32,7 +32,6 @@ from logstore.messages.types import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from logstore.types import BROKER_ID
 from logstore.wire.refusal import Refusal, code_of, message_of
 from logstore.wire.registry import handles
 
@@ -116,21 +115,22 @@ def _rows(kind: int, name: str, session: Session) -> Iterator[Row]:
     if kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
         if not session.allows("describe_configs", "cluster"):
             raise Refusal("CLUSTER_AUTHORIZATION_FAILED", "Cluster authorization failed.")
-        is_default = _check_broker(kind, name)
+        is_default = _check_broker(kind, name, session)
         if kind == ResourceType.BROKER_LOGGER or is_default:
             return iter(())  # no logger of Kafka's names, and no setting of all brokers
         return chain(_listener_rows(session), _broker_rows(session.service.manager.broker_config))
     raise Refusal("INVALID_REQUEST", f"Unsupported resource type: {kind}")
 
 
-def _check_broker(kind: int, name: str) -> bool:
+def _check_broker(kind: int, name: str, session: Session) -> bool:
     """Refuse other brokers; return whether the settings of all brokers are meant."""
     if name == "" and kind == ResourceType.BROKER:
         return True
-    if name != str(BROKER_ID):
+    node_id = session.service.node_id
+    if name != str(node_id):
         raise Refusal(
             "INVALID_REQUEST",
-            f"Unexpected broker id, expected {BROKER_ID} or empty string, but received {name}",
+            f"Unexpected broker id, expected {node_id} or empty string, but received {name}",
         )
     return False
 
@@ -345,7 +345,7 @@ def _alter_broker(
 ) -> None:
     if not session.allows("alter_configs", "cluster"):
         raise Refusal("CLUSTER_AUTHORIZATION_FAILED", "Cluster authorization failed.")
-    _check_broker(ResourceType.BROKER, resource.resource_name)
+    _check_broker(ResourceType.BROKER, resource.resource_name, session)
     config = session.service.manager.broker_config
     now = {row.name: row.value or "" for row in _broker_rows(config)}
     values, unset = applied_operations(operations(resource, {}), BROKER_KEYS, now)

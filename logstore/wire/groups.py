@@ -45,7 +45,7 @@ from logstore.messages.types import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from logstore.types import BROKER_ID, NO_OFFSET, TopicPartition
+from logstore.types import NO_OFFSET, TopicPartition
 from logstore.wire.registry import handles
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def _coordinator_error(key: str, key_type: int, session: Session) -> str | None:
 
 
 def _node(session: Session, error: str | None) -> tuple[int, str, int]:
-    return (BROKER_ID, *session.address) if error is None else (-1, "", -1)
+    return (session.service.node_id, *session.address) if error is None else (-1, "", -1)
 
 
 # -- members ---------------------------------------------------------------------------------------

@@ -96,7 +96,10 @@ class Listener:
     Raises
     ------
     InvalidConfigurationError
-        Nobody can listen at this address, or it is no address.
+        Nobody can listen at this address, or it is no address; or the data directories are another
+        broker's than the settings say.
+    CorruptCheckpointError
+        Whose they are cannot be read.
     """
 
     def __init__(
@@ -119,6 +122,7 @@ class Listener:
         works_in_memory: bool = False,
     ) -> None:
         # What can be refused comes before anything is opened.
+        _ = manager.identity  # which every client is told
         credentials = None if sasl is None else checked_credentials(sasl)
         ca_pem: bytes | None = None
         if tls == "generate":

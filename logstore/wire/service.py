@@ -97,6 +97,16 @@ class Service:
         self.faults = Faults(kinds_of(self.versions), SystemClock())
         self._names: dict[str, str] = {}
 
+    @property
+    def node_id(self) -> int:
+        """The number of the broker behind the listener."""
+        return self.manager.identity.node_id
+
+    @property
+    def cluster_id(self) -> str:
+        """The id of the cluster that it is of."""
+        return self.manager.identity.cluster_id
+
     @cached_property
     def handlers(self) -> Mapping[str, Handler]:
         """The handlers of the APIs that are served."""

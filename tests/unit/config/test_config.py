@@ -54,6 +54,8 @@ TOPIC_DEFAULTS = {
 }
 BROKER_DEFAULTS = {
     "log_dirs": (),
+    "node_id": -1,
+    "broker_id": -1,
     "log_retention_check_interval_ms": 300_000,
     "log_initial_task_delay_ms": 30_000,
     "log_flush_scheduler_interval_ms": INT64_MAX,
@@ -438,7 +440,7 @@ def test_keys_without_effect_are_listed_once_and_unknown_ones_warned_about():
     config = BrokerConfig.from_properties(
         {
             "zookeeper.connect": "localhost:2181",
-            "broker.id": "0",
+            "broker.rack": "a",
             "listeners": "PLAINTEXT://:9092",
             "log.cleaner.thread": "4",
             "segment.bytes": "5",
@@ -447,7 +449,7 @@ def test_keys_without_effect_are_listed_once_and_unknown_ones_warned_about():
     assert config.notes == (
         "unknown broker key log.cleaner.thread is ignored; the nearest is log.cleaner.threads",
         "unknown broker key segment.bytes is ignored; the nearest is log.segment.bytes",
-        "broker keys without effect here: broker.id, listeners, zookeeper.connect",
+        "broker keys without effect here: broker.rack, listeners, zookeeper.connect",
     )
     assert config == BrokerConfig()
 

@@ -46,8 +46,10 @@ CHECKED_ELSEWHERE = {
 }
 """Kafka bounds these when it builds the topic's defaults; `test_values_in_force` shows it."""
 
-OUR_DEFAULTS = {"group.initial.rebalance.delay.ms": "0"}
-"""Where a broker for tests begins with another value than Kafka's; COMPATIBILITY.md says so."""
+OUR_DEFAULTS = {"group.initial.rebalance.delay.ms": "0", "node.id": "-1"}
+"""Where a broker for tests begins with another value than Kafka's; COMPATIBILITY.md says so.
+
+`node.id` has no default in Kafka 4, which has to be told it."""
 
 LOG_DIRS = {"log.dir", "log.dirs"}
 """Text that Kafka 3.9 splits at commas itself; a list since."""

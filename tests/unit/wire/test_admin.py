@@ -14,10 +14,12 @@ from logstore.messages.types import (
     DeleteRecordsRequest,
     DeleteTopicsRequest,
     DescribeClusterRequest,
+    DescribeConfigsRequest,
     DescribeLogDirsRequest,
     DescribeProducersRequest,
     DescribeTopicPartitionsRequest,
     ElectLeadersRequest,
+    FindCoordinatorRequest,
     ListPartitionReassignmentsRequest,
     MetadataRequest,
 )
@@ -62,6 +64,41 @@ def test_metadata_tell_brokers_and_topics(broker, listener, client, version):
         assert answer.cluster_id == CLUSTER_ID
     if version >= 10:
         assert topic.topic_id == broker.topic("t").id
+
+
+def test_a_broker_is_told_by_the_number_that_it_has():
+    """As the only one, as controller and coordinator, as leader, and where replicas may be."""
+    with Broker(broker_config={"node.id": 3}) as broker, broker.listen() as listener:
+        broker.create_topic("t")
+        with Client(listener) as client:
+            answer = metadata(client, 8, "t")
+            assert [each.node_id for each in answer.brokers] == [3]
+            partition = answer.topics[0].partitions[0]
+            assert (answer.controller_id, partition.leader_id) == (3, 3)
+            assert (partition.replica_nodes, partition.isr_nodes) == ([3], [3])
+            cluster = client.ask(DescribeClusterRequest(), 0)
+            assert (cluster.controller_id, cluster.brokers[0].broker_id) == (3, 3)
+            assert client.ask(FindCoordinatorRequest(key="g"), 2).node_id == 3
+            for broker_id, error in ((3, "NONE"), (0, "INVALID_REPLICA_ASSIGNMENT")):
+                assignment = CreateTopicsRequest.CreatableReplicaAssignment(
+                    partition_index=0, broker_ids=[broker_id]
+                )
+                topic = CreateTopicsRequest.CreatableTopic(
+                    name=f"on-{broker_id}",
+                    num_partitions=-1,
+                    replication_factor=-1,
+                    assignments=[assignment],
+                )
+                created = client.ask(CreateTopicsRequest(topics=[topic]), 5).topics[0]
+                assert name_of(created.error_code) == error
+            for name, error in (("3", "NONE"), ("0", "INVALID_REQUEST")):
+                resource = DescribeConfigsRequest.DescribeConfigsResource(
+                    resource_type=4, resource_name=name, configuration_keys=["node.id"]
+                )
+                [told] = client.ask(DescribeConfigsRequest(resources=[resource]), 4).results
+                assert name_of(told.error_code) == error
+                if told.configs:
+                    assert [each.value for each in told.configs] == ["3"]
 
 
 def test_all_topics_are_null_and_in_version_0_nothing(broker, client):
