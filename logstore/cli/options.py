@@ -72,6 +72,8 @@ class Settings(NamedTuple):
         `table`, `json` or `jsonl`.
     debug : bool
         Show tracebacks.
+    as_recovered : bool
+        Read what a broker's recovery would leave, not all that is on the disk.
     """
 
     data_dirs: tuple[str, ...] = ()
@@ -79,6 +81,7 @@ class Settings(NamedTuple):
     now_ms: int | None = None
     output: str = "table"
     debug: bool = False
+    as_recovered: bool = False
 
     @property
     def as_table(self) -> bool:
@@ -359,6 +362,15 @@ def config_option(help_text: str) -> Callable[[_F], _F]:
     return click.option(
         "--config", "configs", callback=to_pairs, multiple=True, metavar="K=V", help=help_text
     )
+
+
+def as_recovered_option(function: _F) -> _F:
+    """Add `--as-recovered` to a command that reads."""
+    return click.option(
+        "--as-recovered",
+        is_flag=True,
+        help="Show what a broker's recovery would leave, not every valid batch on the disk.",
+    )(function)
 
 
 def partition_option(help_text: str, *, required: bool = False) -> Callable[[_F], _F]:

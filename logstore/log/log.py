@@ -35,7 +35,7 @@ from logstore.types import INT64_MAX, TopicPartition
 if TYPE_CHECKING:
     from logstore.config.log_config import LogConfig
     from logstore.log.epochs import LeaderEpochCache
-    from logstore.log.finding import Finding
+    from logstore.log.finding import Damage, Finding
     from logstore.producers.state import ProducerStateManager
     from logstore.runtime import Runtime, Unsubscribe
     from logstore.segment.segment import LogSegment
@@ -65,6 +65,8 @@ class Log:
         Over once the log is closed, or gone with its topic.
     findings : tuple of Finding
         The findings of its opening.
+    damages : tuple of Damage
+        The damages that its opening passed over; none unless it was asked to.
     """
 
     def __init__(
@@ -81,10 +83,12 @@ class Log:
         log_end_offset: int,
         recovery_point: int,
         findings: Sequence[Finding] = (),
+        damages: Sequence[Damage] = (),
     ) -> None:
         self.runtime = runtime
         self.topic_partition = topic_partition
         self.findings = tuple(findings)
+        self.damages = tuple(damages)
         self.local = LocalLog(
             runtime,
             directory,

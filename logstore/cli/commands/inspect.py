@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from logstore.cli.options import (
     Settings,
-    checked_partition,
     command,
     config_option,
     partition_option,
     topic_overrides,
-    unknown_topic,
 )
 from logstore.cli.show.decoded import decoded_member, displayed, raw_option
 from logstore.cli.show.output import (
@@ -31,6 +28,7 @@ from logstore.cli.show.output import (
 )
 from logstore.cli.show.progress import watched
 from logstore.cli.show.tables import Table
+from logstore.cli.targets import Target, open_target
 from logstore.cli.times import format_time
 
 if TYPE_CHECKING:
@@ -38,33 +36,7 @@ if TYPE_CHECKING:
     from logstore.broker.summary import PartitionSummary
     from logstore.errors import LogStoreError
     from logstore.inspect.files import BatchSource
-    from logstore.runtime import FileSystem
     from logstore.types import TopicPartition
-
-
-class Target(NamedTuple):
-    """The target: partitions of an open broker, or one file.
-
-    `is_one` tells that a single partition was asked for, `is_topic` that a topic was.
-    """
-
-    broker: Broker | None
-    partitions: tuple[TopicPartition, ...] = ()
-    is_one: bool = False
-    is_topic: bool = False
-    file: BatchSource | None = None
-
-    def sources(self) -> Iterator[tuple[BatchSource, int]]:
-        """Yield the `.log` files, and the first offset that readers may see in each."""
-        from logstore.inspect.files import sources_of
-
-        if self.file is not None:
-            yield self.file, 0
-        if self.broker is not None:
-            for tp in self.partitions:
-                log = self.broker.log(tp.topic, tp.partition)
-                for source in sources_of(tp, log.segments):
-                    yield source, log.log_start_offset
 
 
 @command(
@@ -134,13 +106,15 @@ def inspect(
               active             in the active segment
               not_yet_cleanable  at or above the first uncleanable offset
     """  # noqa: D301  # click's marker is the backspace itself
+    from logstore.cli.show.messages import Recovery, show_messages
+
     listings = {"--batches": batches, "--records": records, "--fate": fate}
     chosen = [name for name, is_chosen in listings.items() if is_chosen]
     if len(chosen) > 1:
         raise click.UsageError(f"{chosen[0]} and {chosen[1]} exclude each other")
     overrides = topic_overrides(configs)
-    found = _resolve(settings, target, partition)
-    try:
+    show_messages(Recovery.PART_OF_RESULT)
+    with open_target(settings, target, partition) as found:
         _override(found, overrides)
         if fate:
             return _print_fates(settings, found)
@@ -150,102 +124,7 @@ def inspect(
             _print_batches(settings, found)
         else:
             return _print_partitions(settings, found, deep=deep)
-    finally:
-        if found.broker is not None:
-            found.broker.close()
-        if found.file is not None:
-            found.file.file.close()
     return 0
-
-
-# -- what is meant -------------------------------------------------------------------------
-
-
-def _resolve(settings: Settings, target: str | None, partition: int | None) -> Target:
-    """Find out what TOPIC_OR_PATH stands for."""
-    from logstore.cli.show.messages import Recovery, show_messages
-
-    show_messages(Recovery.PART_OF_RESULT)
-    if target is not None and ("/" in target or target in (".", "..")):
-        return _resolve_path(settings, target, partition)
-    fs = _files()
-    if target is not None and fs.exists(target) and not _has_data_dir(settings):
-        return _resolve_path(settings, target, partition)
-    broker = settings.open_broker(read_only=True)
-    if target is None:
-        if partition is not None:
-            raise click.UsageError("--partition needs a topic")
-        return Target(broker, tuple(broker.partitions()))
-    names = [topic.name for topic in broker.topics()]
-    if target in names:
-        checked_partition(broker, target, partition)
-        found = tuple(broker.partitions(target, partition))
-        return Target(broker, found, is_one=partition is not None, is_topic=partition is None)
-    named = _named_partition(broker, target)
-    if named is not None:
-        return Target(broker, (named,), is_one=True)
-    broker.close()
-    if fs.exists(target):
-        return _resolve_path(settings, target, partition)
-    from logstore.errors import UnknownTopicOrPartitionError
-
-    raise UnknownTopicOrPartitionError(unknown_topic(target, names) + " (nor is it a path)")
-
-
-def _has_data_dir(settings: Settings) -> bool:
-    directories = settings.directories(settings.broker_config())
-    fs = _files()
-    return all(fs.is_dir(directory) for directory in directories)
-
-
-def _named_partition(broker: Broker, name: str) -> TopicPartition | None:
-    from logstore.names import parse_partition_dir
-
-    parsed = parse_partition_dir(name)
-    return parsed if parsed is not None and parsed in broker.partitions() else None
-
-
-def _files() -> FileSystem:
-    from logstore.runtime import DiskFileSystem, ReadOnlyFileSystem
-
-    return ReadOnlyFileSystem(DiskFileSystem())
-
-
-def _resolve_path(settings: Settings, target: str, partition: int | None) -> Target:
-    from logstore.config.limits import ReadLimits
-    from logstore.inspect.files import source_of_file
-    from logstore.names import LOG_SUFFIX, parse_partition_dir
-
-    if partition is not None:
-        raise click.UsageError("--partition needs a topic, not a path")
-    fs = _files()
-    path = os.path.abspath(target)  # noqa: PTH100  # resolve() would lose a link's name
-    if not fs.exists(path):
-        raise click.UsageError(f"there is no file or directory {target}")
-    parent, _, name = path.rpartition("/")
-    if not fs.is_dir(path):
-        if LOG_SUFFIX not in name:
-            raise click.UsageError(f"{target} is no .log file")
-        limits = ReadLimits.of(settings.broker_config())
-        return Target(None, file=source_of_file(fs, path, limits.batch_bytes))
-    named = parse_partition_dir(name)
-    has_partitions = any(
-        parse_partition_dir(child) is not None and fs.is_dir(f"{path}/{child}")
-        for child in fs.list_dir(path)
-    )
-    if named is not None and (_has_segments(fs, path) or not has_partitions):
-        broker = settings.open_broker(read_only=True, directories=[parent or "/"])
-        return Target(broker, (named,), is_one=True)
-    if not has_partitions:
-        raise click.UsageError(
-            f"{target} is neither a partition directory (TOPIC-NUMBER) nor holds any"
-        )
-    broker = settings.open_broker(read_only=True, directories=[path])
-    return Target(broker, tuple(broker.partitions()))
-
-
-def _has_segments(fs: FileSystem, path: str) -> bool:
-    return any(".log" in name for name in fs.list_dir(path))
 
 
 def _override(target: Target, overrides: Mapping[str, str]) -> None:
