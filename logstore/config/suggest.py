@@ -23,6 +23,11 @@ def nearest_broker_key(key: str) -> str:
     return nearest(key, BROKER_KEYS)
 
 
+def and_nearest(name: str, names: Iterable[str]) -> str:
+    """Return the words that end a message about an unknown name."""
+    return f"; the nearest is {nearest(name, names)!r}"
+
+
 def nearest(key: str, names: Iterable[str]) -> str:
     """Return the name that is most alike."""
     import difflib  # only a mistake needs it

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from logstore.bench.workloads.making.presets import PRESETS
 from logstore.types import DAY_MS
+from logstore.workload.presets import PRESETS
 from tests.interop.directories import WRITERS, Written
 from tests.support.world.generated import make_topic, preset
 

@@ -11,7 +11,6 @@ from logstore import Broker
 from logstore.bench.workloads.making import generate as generate_module
 from logstore.bench.workloads.making.generate import generate, parquet_dir
 from logstore.bench.workloads.making.parquet import ParquetTarget
-from logstore.bench.workloads.making.spec import BLOCK_RECORDS, from_mapping
 from logstore.check import Checker
 from logstore.errors import (
     InvalidConfigurationError,
@@ -19,6 +18,7 @@ from logstore.errors import (
     TopicAlreadyExistsError,
 )
 from logstore.runtime import DiskFileSystem
+from logstore.workload.spec import BLOCK_RECORDS, from_mapping
 from tests.support.world.generated import blocks_of, digest, make_topic, preset, tree
 
 pytestmark = pytest.mark.slow

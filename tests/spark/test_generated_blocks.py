@@ -7,8 +7,8 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from logstore.bench.workloads.making.blocks import block_of
-from logstore.bench.workloads.making.spec import BLOCK_RECORDS
+from logstore.workload.blocks import block_of
+from logstore.workload.spec import BLOCK_RECORDS
 from tests.support.world.generated import preset
 
 pytestmark = [

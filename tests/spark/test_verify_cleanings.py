@@ -10,7 +10,7 @@ pytest.importorskip("pyspark")
 
 from logstore import Broker, VirtualClock
 from logstore.bench.workloads.judging.verify import Cleaned, Rules, verify
-from logstore.bench.workloads.making.blocks import NO_VERSION, block_of
+from logstore.workload.blocks import NO_VERSION, block_of
 from tests.support.world.generated import preset
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("interpreted")]

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from logstore.bench.workloads.commands.workload import SparkOptions, spark_options
-from logstore.bench.workloads.making.presets import PRESETS
 from logstore.cli.options import Settings, command, config_option, topic_overrides
 from logstore.cli.show.output import (
     emit,
@@ -21,10 +20,11 @@ from logstore.cli.show.output import (
     plural,
 )
 from logstore.cli.show.tables import Table
+from logstore.workload.presets import PRESETS
 
 if TYPE_CHECKING:
     from logstore.bench.workloads.making.generate import Generated
-    from logstore.bench.workloads.making.spec import Spec
+    from logstore.workload.spec import Spec
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -129,8 +129,8 @@ def spec_of(name: str, values: Sequence[str]) -> Spec:
     InvalidConfigurationError
         The file is no TOML, or names what is not allowed.
     """
-    from logstore.bench.workloads.making.spec import from_mapping
     from logstore.errors import InvalidConfigurationError
+    from logstore.workload.spec import from_mapping
 
     if Path(name).is_file():
         try:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from logstore.bench.workloads.judging.directories import verify_directories
 from logstore.bench.workloads.judging.verify import Verdict
 from logstore.bench.workloads.making.generate import Generated, generate, parquet_dir
-from logstore.bench.workloads.making.spec import Spec
 from logstore.bench.workloads.stages import timed
 from logstore.broker import Broker
 from logstore.broker.copies import copy_partitions
 from logstore.runtime import DiskFileSystem, FixedWallClock
 from logstore.types import DAY_MS
+from logstore.workload.spec import Spec
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
+from logstore.config.suggest import and_nearest
 from logstore.errors import InvalidConfigurationError
-
-
-def nearest(name: str, names: Iterable[str]) -> str:
-    """Return the words that end a message about an unknown name."""
-    return f"; the nearest is {difflib.get_close_matches(name, [*names], 1, cutoff=0.0)[0]!r}"
 
 
 def refuse_unknown(options: Mapping[str, str], known: Sequence[str], prefix: str = "") -> None:
@@ -33,7 +28,9 @@ def refuse_unknown(options: Mapping[str, str], known: Sequence[str], prefix: str
     for option in options:
         is_free = bool(prefix) and option.lower().startswith(prefix)
         if option.lower() not in names and not is_free:
-            raise InvalidConfigurationError(f"unknown option {option!r}{nearest(option, known)}")
+            raise InvalidConfigurationError(
+                f"unknown option {option!r}{and_nearest(option, known)}"
+            )
 
 
 def one_of(options: Mapping[str, str], *names: str) -> str | None:

@@ -1,1 +1,1 @@
-"""Workloads and how Spark makes them: spec, blocks, parcels, the files of a topic."""
+"""Workloads as Spark makes them: the files of a topic, and its rows as Parquet."""

@@ -19,14 +19,14 @@ import pyarrow as pa
 
 from logstore.bench.workloads.datasource.commit import WriteJob, WrittenPartition, refuse_in_use
 from logstore.bench.workloads.making.log_files import MadePartition, write_partitions
-from logstore.bench.workloads.making.parcels import Parcel, parcels_of
 from logstore.bench.workloads.making.parquet import ParquetTarget
-from logstore.bench.workloads.making.spec import Spec
 from logstore.bench.workloads.stages import timed
 from logstore.errors import InvalidConfigurationError
 from logstore.names import validate_topic_name
 from logstore.runtime import Runtime, SystemClock, random_source
 from logstore.topics.store import Topic
+from logstore.workload.parcels import Parcel, parcels_of
+from logstore.workload.spec import Spec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -13,14 +13,14 @@ from typing import NamedTuple
 import numpy as np
 
 from logstore.bench.workloads.datasource.commit import WrittenPartition, closed, new_log
-from logstore.bench.workloads.making.parcels import COMMIT, DATA, ENTRY, Parcel
-from logstore.bench.workloads.making.spec import Spec
 from logstore.config.broker_config import BrokerConfig
 from logstore.record import layout
 from logstore.record.crc32c import crc32c
 from logstore.record.header import BatchHeader, increment_sequence
 from logstore.runtime import DiskFileSystem, Runtime, VirtualClock, random_source
 from logstore.types import AppendOrigin, TopicPartition
+from logstore.workload.parcels import COMMIT, DATA, ENTRY, Parcel
+from logstore.workload.spec import Spec
 
 PRODUCER_EPOCH = COORDINATOR_EPOCH = 0
 

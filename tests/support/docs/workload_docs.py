@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from logstore.bench.workloads.judging.violations import KINDS
-from logstore.bench.workloads.making.presets import PRESETS
-from logstore.bench.workloads.making.spec import TABLES, Allowed, Spec
+from logstore.workload.presets import PRESETS
+from logstore.workload.spec import TABLES, Spec
+from logstore.workload.tables import Allowed
 
 ROOT = Path(__file__).resolve().parents[3]
 TARGET = ROOT / "docs" / "WORKLOAD-KEYS.md"
@@ -18,8 +19,8 @@ TARGET = ROOT / "docs" / "WORKLOAD-KEYS.md"
 INTRODUCTION = """\
 # Workloads: keys, presets, violations
 
-Generated from `bench/workloads` by `make docs`; do not edit. [WORKLOADS.md](WORKLOADS.md) tells how
-they are used.
+Generated from `logstore/workload` by `make docs`; do not edit. [WORKLOADS.md](WORKLOADS.md) tells
+how they are used.
 
 A workload is a TOML file. It may name a `preset`, whose values stand where the file has none of its
 own. What is unknown, out of range or in contradiction to something else is refused before anything

@@ -17,11 +17,11 @@ from pathlib import Path
 import numpy as np
 
 from logstore import Broker, VirtualClock
-from logstore.bench.workloads.making.blocks import NO_TRANSACTION, NO_VERSION, Block, block_of
-from logstore.bench.workloads.making.spec import Spec
 from logstore.record.batch import build_batch
 from logstore.record.codecs import Codec
 from logstore.record.records import Record
+from logstore.workload.blocks import NO_TRANSACTION, NO_VERSION, Block, block_of
+from logstore.workload.spec import Spec
 from tests.support.world.generated import preset
 from tests.support.world.segment_faults import LogBytes
 

@@ -10,17 +10,18 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
-from datetime import UTC, date, datetime
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any
 
-from logstore.bench.workloads.datasource.options import nearest
-from logstore.bench.workloads.making.presets import PRESETS
 from logstore.config.overrides import altered_overrides, effective_config
+from logstore.config.suggest import and_nearest
 from logstore.errors import InvalidConfigurationError, InvalidTopicError
 from logstore.names import validate_topic_name
 from logstore.record.layout import HEADER_SIZE
 from logstore.types import DAY_MS
+from logstore.workload.presets import PRESETS
+from logstore.workload.tables import Allowed, dotted, key, laid_over, read_table
 
 BLOCK_RECORDS = 65_536
 """Records of a block, the unit in which a workload is made; part of what a seed means."""
@@ -52,49 +53,17 @@ WORDS = "words"
 RANDOM = "random"
 
 
-@dataclass(frozen=True, slots=True)
-class Allowed:
-    """Which values a key may have: a range (both ends included), a choice, or anything."""
-
-    doc: str
-    low: float | None = None
-    high: float | None = None
-    choice: tuple[str, ...] = ()
-
-    def problem(self, value: Any) -> str | None:
-        """Return what is wrong with a value of the right type, or None."""
-        if self.choice and value not in self.choice:
-            return f"is none of {', '.join(self.choice)}{nearest(str(value), self.choice)}"
-        if isinstance(value, float) and not math.isfinite(value):
-            return "is not a finite number"
-        if self.low is not None and value < self.low:
-            return f"is below {self.low}"
-        if self.high is not None and value > self.high:
-            return f"is above {self.high}"
-        return None
-
-
-def _key(
-    default: Any,
-    doc: str,
-    low: float | None = None,
-    high: float | None = None,
-    choice: tuple[str, ...] = (),
-) -> Any:
-    return field(default=default, metadata={"allowed": Allowed(doc, low, high, choice)})
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keys:
     """Which keys there are and how often each is written."""
 
-    count: int = _key(1_000_000, "Different keys.", 1, 1 << 40)
-    prefix: str = _key("key-", "What a key begins with; its number follows in decimal digits.")
-    distribution: str = _key(ZIPF, "Of the writes.", choice=(ZIPF, UNIFORM, MOVING_HOT_SET))
-    exponent: float = _key(1.1, "Of zipf: key number n weighs (n+1)^-exponent.", 0.0, 10.0)
-    hot_keys: int = _key(1_000, "Of moving-hot-set: keys that are hot at a time.", 1, 1 << 40)
-    hot_share: float = _key(0.9, "Of moving-hot-set: share of the writes that go to them.", 0, 1)
-    sweeps: float = _key(1.0, "How often the hot set passes over all keys in the run.", 0.0, 1e6)
+    count: int = key(1_000_000, "Different keys.", 1, 1 << 40)
+    prefix: str = key("key-", "What a key begins with; its number follows in decimal digits.")
+    distribution: str = key(ZIPF, "Of the writes.", choice=(ZIPF, UNIFORM, MOVING_HOT_SET))
+    exponent: float = key(1.1, "Of zipf: key number n weighs (n+1)^-exponent.", 0.0, 10.0)
+    hot_keys: int = key(1_000, "Of moving-hot-set: keys that are hot at a time.", 1, 1 << 40)
+    hot_share: float = key(0.9, "Of moving-hot-set: share of the writes that go to them.", 0, 1)
+    sweeps: float = key(1.0, "How often the hot set passes over all keys in the run.", 0.0, 1e6)
 
     @property
     def digits(self) -> int:
@@ -106,12 +75,12 @@ class Keys:
 class Values:
     """Sizes and contents of values."""
 
-    sizes: str = _key(FIXED, "Distribution of the sizes.", choice=(FIXED, UNIFORM, LOGNORMAL))
-    bytes: int = _key(100, "The size (fixed) or the median (lognormal).", 0, 1 << 20)
-    min_bytes: int = _key(0, "Smallest, of uniform and lognormal.", 0, 1 << 20)
-    max_bytes: int = _key(1_000, "Largest, of uniform and lognormal; inclusive.", 0, 1 << 20)
-    sigma: float = _key(1.0, "Of lognormal: deviation of the size's logarithm.", 0.0, 4.0)
-    content: str = _key(WORDS, "Compressible text, or bytes that no codec makes smaller.",
+    sizes: str = key(FIXED, "Distribution of the sizes.", choice=(FIXED, UNIFORM, LOGNORMAL))
+    bytes: int = key(100, "The size (fixed) or the median (lognormal).", 0, 1 << 20)
+    min_bytes: int = key(0, "Smallest, of uniform and lognormal.", 0, 1 << 20)
+    max_bytes: int = key(1_000, "Largest, of uniform and lognormal; inclusive.", 0, 1 << 20)
+    sigma: float = key(1.0, "Of lognormal: deviation of the size's logarithm.", 0.0, 4.0)
+    content: str = key(WORDS, "Compressible text, or bytes that no codec makes smaller.",
                         choice=(WORDS, RANDOM))  # fmt: skip
 
     @property
@@ -133,11 +102,11 @@ class Values:
 class Deletes:
     """Deletion of keys."""
 
-    share: float = _key(0.0, "Share of the writes that delete their key.", 0.0, 1.0)
-    with_event: bool = _key(
+    share: float = key(0.0, "Share of the writes that delete their key.", 0.0, 1.0)
+    with_event: bool = key(
         False, "A delete is a record with a value first, its tombstone follows (Debezium's way)."
     )
-    on_expiry: bool = _key(
+    on_expiry: bool = key(
         False, "A key is deleted when it leaves the moving hot set (a session's time to live)."
     )
 
@@ -146,16 +115,16 @@ class Deletes:
 class Time:
     """Arrival of records in virtual time, and the lag of their timestamps."""
 
-    start: str = _key("2024-01-01T00:00:00Z", "Arrival of the first record, ISO 8601.")
-    days: float = _key(1.0, "Virtual days over which the records arrive.", 0.0, 36_500.0)
-    daily_swing: float = _key(
+    start: str = key("2024-01-01T00:00:00Z", "Arrival of the first record, ISO 8601.")
+    days: float = key(1.0, "Virtual days over which the records arrive.", 0.0, 36_500.0)
+    daily_swing: float = key(
         0.0,
         "0: evenly; towards 1: noon busy, midnight quiet (rate at noon 1/(1-swing)).",
         0.0,
         0.99,
     )
-    late_share: float = _key(0.0, "Share of records with a timestamp that lags.", 0.0, 1.0)
-    late_ms: int = _key(600_000, "Largest lag of such a timestamp.", 1, 1 << 40)
+    late_share: float = key(0.0, "Share of records with a timestamp that lags.", 0.0, 1.0)
+    late_ms: int = key(600_000, "Largest lag of such a timestamp.", 1, 1 << 40)
 
     @property
     def start_ms(self) -> int:
@@ -171,11 +140,11 @@ class Time:
 class Versions:
     """The version header of KIP-280: 8 bytes, big-endian, rising with the event at the source."""
 
-    header: str = _key("", "Its name; empty: records bear no version.")
-    late_share: float = _key(0.0, "Share of records that bear an older version.", 0.0, 1.0)
-    late_records: int = _key(10_000, "How many events older at most.", 1, 1 << 40)
-    missing_share: float = _key(0.0, "Share of records without the header.", 0.0, 1.0)
-    malformed_share: float = _key(0.0, "Share of records whose header is no 8 bytes.", 0.0, 1.0)
+    header: str = key("", "Its name; empty: records bear no version.")
+    late_share: float = key(0.0, "Share of records that bear an older version.", 0.0, 1.0)
+    late_records: int = key(10_000, "How many events older at most.", 1, 1 << 40)
+    missing_share: float = key(0.0, "Share of records without the header.", 0.0, 1.0)
+    malformed_share: float = key(0.0, "Share of records whose header is no 8 bytes.", 0.0, 1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,11 +154,11 @@ class Producers:
     So two updates of a key by two producers can arrive in the other order.
     """
 
-    count: int = _key(1, "Producers at work at the same time.", 1, 1_000)
-    transactional: int = _key(0, "How many of them write in transactions.", 0, 1_000)
-    transaction_records: int = _key(100, "Records of a transaction.", 1, BLOCK_RECORDS)
-    abort_share: float = _key(0.0, "Share of the transactions that are aborted.", 0.0, 1.0)
-    idempotent: bool = _key(
+    count: int = key(1, "Producers at work at the same time.", 1, 1_000)
+    transactional: int = key(0, "How many of them write in transactions.", 0, 1_000)
+    transaction_records: int = key(100, "Records of a transaction.", 1, BLOCK_RECORDS)
+    abort_share: float = key(0.0, "Share of the transactions that are aborted.", 0.0, 1.0)
+    idempotent: bool = key(
         True, "Producers without transactions number their batches (Kafka's default since 3.0)."
     )
 
@@ -203,9 +172,9 @@ class Producers:
 class Batches:
     """Packing of records into batches."""
 
-    min_records: int = _key(100, "Fewest records of a full batch.", 1, BLOCK_RECORDS)
-    max_records: int = _key(100, "Most records of a batch, inclusive.", 1, BLOCK_RECORDS)
-    codec: str = _key("none", "Compression.", choice=("none", "gzip", "snappy", "lz4", "zstd"))
+    min_records: int = key(100, "Fewest records of a full batch.", 1, BLOCK_RECORDS)
+    max_records: int = key(100, "Most records of a batch, inclusive.", 1, BLOCK_RECORDS)
+    codec: str = key("none", "Compression.", choice=("none", "gzip", "snappy", "lz4", "zstd"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,10 +187,10 @@ class Spec:
         Values that are each allowed contradict one another.
     """
 
-    topic: str = _key("workload", "Topic to write.")
-    records: int = _key(1_000_000, "Records in all partitions, markers not counted.", 1, 1 << 40)
-    partitions: int = _key(8, "Partitions; a key's is Kafka's default, by murmur2.", 1, 10_000)
-    seed: int = _key(1, "Seed of everything random.", 0, (1 << 64) - 1)
+    topic: str = key("workload", "Topic to write.")
+    records: int = key(1_000_000, "Records in all partitions, markers not counted.", 1, 1 << 40)
+    partitions: int = key(8, "Partitions; a key's is Kafka's default, by murmur2.", 1, 10_000)
+    seed: int = key(1, "Seed of everything random.", 0, (1 << 64) - 1)
     keys: Keys = field(default_factory=Keys)
     values: Values = field(default_factory=Values)
     deletes: Deletes = field(default_factory=Deletes)
@@ -413,30 +382,28 @@ def from_mapping(tree: Mapping[str, Any]) -> Spec:
         if not isinstance(name, str) or name not in PRESETS:
             raise InvalidConfigurationError(
                 f"unknown preset {name!r}; there are {', '.join(PRESETS)}"
-                f"{nearest(str(name), PRESETS)}"
+                f"{and_nearest(str(name), PRESETS)}"
             )
-        values = _over(PRESETS[name], values)
+        values = laid_over(PRESETS[name], values)
     values = {
-        key: _table(TABLES[key], value, f"{key}.") if key in TABLES else value
-        for key, value in values.items()
+        name: read_table(TABLES[name], value, f"{name}.") if name in TABLES else value
+        for name, value in values.items()
     }
     _refuse_idle(tree, values)
-    values["configs"], _ = altered_overrides(
-        DEFAULT_CONFIGS, _configs(values.get("configs", {})), ()
-    )
-    spec: Spec = _table(Spec, values, "")
-    return spec
+    values["configs"], _ = altered_overrides(DEFAULT_CONFIGS, dotted(values.get("configs", {})), ())
+    return read_table(Spec, values, "", also=("preset",), ready=(*TABLES, "configs"))
 
 
 def _refuse_idle(tree: Mapping[str, Any], own: Mapping[str, Any]) -> None:
     """Look whether what a file says itself counts; of a preset some keys may not."""
-    for (table, key), (choice, values) in _NEEDS.items():
+    for (table, name), (choice, values) in _NEEDS.items():
         said = tree.get(table)
-        if isinstance(said, Mapping) and key in said:
+        if isinstance(said, Mapping) and name in said:
             chosen = getattr(own[table], choice)
             if chosen not in values:
                 raise InvalidConfigurationError(
-                    f"{table}.{key} {said[key]!r} means nothing with {table}.{choice} {chosen!r}: "
+                    f"{table}.{name} {said[name]!r} means nothing with "
+                    f"{table}.{choice} {chosen!r}: "
                     f"it needs {' or '.join(map(repr, values))}"
                 )
     said = tree.get("producers")
@@ -445,58 +412,3 @@ def _refuse_idle(tree: Mapping[str, Any], own: Mapping[str, Any]) -> None:
         raise InvalidConfigurationError(
             f"producers.abort_share {share} needs producers.transactional above 0"
         )
-
-
-def _configs(table: Any) -> dict[str, object]:
-    """Return a table of configurations, told apart by their dots whether quoted or not."""
-    if not isinstance(table, Mapping):
-        raise InvalidConfigurationError(f"configs is a table, not {table!r}")
-    found: dict[str, object] = {}
-    for key, value in table.items():
-        if isinstance(value, Mapping):  # segment.bytes without quotes is a table to TOML
-            found |= {f"{key}.{below}": each for below, each in _configs(value).items()}
-        else:
-            found[key] = value
-    return found
-
-
-def _over(base: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(base)
-    for key, value in values.items():
-        below = merged.get(key)
-        merged[key] = (
-            {**below, **value} if isinstance(below, dict) and isinstance(value, dict) else value
-        )
-    return merged
-
-
-def _table(kind: type, table: Any, prefix: str) -> Any:
-    """Return a table's dataclass of checked values; its keys begin with `prefix`."""
-    if not isinstance(table, Mapping):
-        raise InvalidConfigurationError(f"{prefix.rstrip('.')} is a table, not {table!r}")
-    known = {each.name: each for each in fields(kind)}
-    names = [*known, "preset"] if kind is Spec else list(known)
-    values = {}
-    for key, value in table.items():
-        if key not in known:
-            raise InvalidConfigurationError(f"unknown key {prefix}{key}{nearest(key, names)}")
-        allowed = known[key].metadata.get("allowed")
-        if allowed is not None and key != "configs":
-            value = _checked(prefix + key, value, known[key], allowed)
-        values[key] = value
-    return kind(**values)
-
-
-def _checked(name: str, value: Any, row: Any, allowed: Allowed) -> Any:
-    kind = type(row.default)
-    if kind is float and type(value) is int:
-        value = float(value)
-    if isinstance(value, date) and name == "time.start":
-        value = value.isoformat()  # TOML knows times without quotes
-    if type(value) is not kind:
-        wanted = {int: "an integer", float: "a number", bool: "true or false", str: "a text"}[kind]
-        raise InvalidConfigurationError(f"{name} is {wanted}, not {value!r}")
-    problem = allowed.problem(value)
-    if problem is not None:
-        raise InvalidConfigurationError(f"{name} {value!r} {problem}")
-    return value

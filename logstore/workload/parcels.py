@@ -12,20 +12,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from logstore.bench.workloads.making.blocks import (
-    MALFORMED_BYTES,
-    MALFORMED_VERSION,
-    VERSION,
-    Block,
-    block_of,
-)
-from logstore.bench.workloads.making.spec import Spec
 from logstore.config.log_config import LogConfig
 from logstore.config.overrides import effective_config
 from logstore.log.drafts import ColumnsDraft, Placement
 from logstore.record.codecs import Codec
 from logstore.record.columns import BytesColumn
 from logstore.record.varint import encode_varint
+from logstore.workload.blocks import (
+    MALFORMED_BYTES,
+    MALFORMED_VERSION,
+    VERSION,
+    Block,
+    block_of,
+)
+from logstore.workload.spec import Spec
 
 DATA, COMMIT, ABORT = range(3)
 """Kinds of entries: a batch of records, or a transaction's end."""

@@ -12,8 +12,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from logstore.bench.workloads.making import spec as specs
 from logstore.types import DAY_MS
+from logstore.workload import spec as specs
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -45,7 +45,7 @@ class Stream:
     def __init__(self, seed: int, block: int, purpose: int) -> None:
         key = np.array([seed, block], dtype=np.uint64)
         counter = np.array([0, 0, 0, purpose], dtype=np.uint64)
-        self._words = np.random.Philox(counter=counter, key=key)
+        self._words = np.random.Philox(counter=counter, key=key)  # noqa: TID251  # a counter's words
 
     def words(self, count: int) -> NDArray[np.uint64]:
         """Return the next `count` words."""
@@ -91,13 +91,15 @@ def key_numbers(spec: specs.Spec, block: int, events: Ints) -> Ints:
     anywhere = stream.below(keys.count, count)
     inside = stream.below(keys.hot_keys, count)
     hot = Stream(spec.seed, block, HOT).chance(keys.hot_share, count)
-    return np.where(hot, (hot_set_start(spec, events) + inside) % keys.count, anywhere)
+    numbers: Ints = np.where(hot, (hot_set_start(spec, events) + inside) % keys.count, anywhere)
+    return numbers
 
 
 def hot_set_start(spec: specs.Spec, events: Ints) -> Ints:
     """Return the number of the hot set's first key at each event, before it wraps around."""
     pace = spec.keys.count * spec.keys.sweeps / spec.records
-    return np.floor(events * pace).astype(np.int64)
+    start: Ints = np.floor(events * pace).astype(np.int64)
+    return start
 
 
 def value_sizes(spec: specs.Spec, block: int, count: int) -> Ints:
@@ -107,9 +109,13 @@ def value_sizes(spec: specs.Spec, block: int, count: int) -> Ints:
         return np.full(count, values.bytes, dtype=np.int64)
     stream = Stream(spec.seed, block, SIZES)
     if values.sizes == specs.UNIFORM:
-        return values.min_bytes + stream.below(values.max_bytes - values.min_bytes + 1, count)
+        sizes: Ints = values.min_bytes + stream.below(
+            values.max_bytes - values.min_bytes + 1, count
+        )
+        return sizes
     drawn = np.rint(values.bytes * np.exp(values.sigma * stream.normal(count)))
-    return np.clip(drawn, values.min_bytes, values.max_bytes).astype(np.int64)
+    clipped: Ints = np.clip(drawn, values.min_bytes, values.max_bytes).astype(np.int64)
+    return clipped
 
 
 def content(spec: specs.Spec, block: int, size: int) -> Bytes:
@@ -118,7 +124,8 @@ def content(spec: specs.Spec, block: int, size: int) -> Bytes:
     if spec.values.content == specs.RANDOM:
         return stream.words(-(-size // 8)).astype("<u8", copy=False).view(np.uint8)[:size]
     picks = stream.words(-(-size // 32)).astype("<u8", copy=False).view("<u2") & 0x0FFF
-    return _dictionary()[picks].reshape(-1)[:size]
+    words: Bytes = _dictionary()[picks].reshape(-1)[:size]
+    return words
 
 
 @lru_cache(maxsize=1)
@@ -137,7 +144,8 @@ def arrival_ms(spec: specs.Spec, events: Ints) -> Ints:
     phase = day * (spec.time.start_ms % DAY_MS)
     swing = spec.time.daily_swing / day
     warped = even + swing * (np.sin(day * even + phase) - np.sin(phase))
-    return spec.time.start_ms + np.floor(warped).astype(np.int64)
+    arrivals: Ints = spec.time.start_ms + np.floor(warped).astype(np.int64)
+    return arrivals
 
 
 def key_bytes(spec: specs.Spec, numbers: Ints) -> Bytes:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from logstore.bench.workloads.making import draws
-from logstore.bench.workloads.making.draws import Bools, Bytes, Ints, Stream
-from logstore.bench.workloads.making.spec import BLOCK_RECORDS, Spec
+from logstore.workload import draws
+from logstore.workload.draws import Bools, Bytes, Ints, Stream
+from logstore.workload.spec import BLOCK_RECORDS, Spec
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -341,7 +341,8 @@ def _ranks(sorted_groups: Ints) -> Ints:
     begins = np.ones(count, dtype=np.bool_)
     begins[1:] = sorted_groups[1:] != sorted_groups[:-1]
     starts = np.flatnonzero(begins)
-    return np.arange(count) - starts[np.cumsum(begins) - 1]
+    ranks: Ints = np.arange(count) - starts[np.cumsum(begins) - 1]
+    return ranks
 
 
 def _ends(sizes: Ints) -> Ints:

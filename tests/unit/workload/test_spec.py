@@ -9,10 +9,10 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
-from logstore.bench.workloads.making.parcels import ENTRY, parcels_of
-from logstore.bench.workloads.making.presets import PRESETS
-from logstore.bench.workloads.making.spec import BLOCK_RECORDS, Spec, parse
 from logstore.errors import InvalidConfigurationError
+from logstore.workload.parcels import ENTRY, parcels_of
+from logstore.workload.presets import PRESETS
+from logstore.workload.spec import BLOCK_RECORDS, Spec, parse
 from tests.support.world.generated import preset
 
 
@@ -180,7 +180,7 @@ def test_no_batch_is_larger_than_the_largest(codec: str) -> None:
 def test_parsing_needs_neither_spark_nor_numpy() -> None:
     code = (
         "import sys; sys.modules['pyspark'] = sys.modules['numpy'] = None\n"
-        "from logstore.bench.workloads.making.spec import parse\n"
+        "from logstore.workload.spec import parse\n"
         "print(parse('records = 5').records)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import tomllib
 
-from logstore.bench.workloads.making.presets import PRESETS
-from logstore.bench.workloads.making.spec import parse
+from logstore.workload.presets import PRESETS
+from logstore.workload.spec import parse
 from tests.support.docs import workload_docs
 from tests.support.world.generated import preset
 

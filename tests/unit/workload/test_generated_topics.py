@@ -13,17 +13,17 @@ from hypothesis import strategies as st
 
 from logstore import Broker
 from logstore.bench.workloads.datasource.commit import new_log
-from logstore.bench.workloads.making import blocks
-from logstore.bench.workloads.making import spec as specs
-from logstore.bench.workloads.making.parcels import COMMIT, DATA, ENTRY, parcels_of
-from logstore.bench.workloads.making.presets import PRESETS
-from logstore.bench.workloads.making.spec import Spec, from_mapping
 from logstore.check import Checker
 from logstore.checkpoint.topic_id import read_partition_metadata
 from logstore.errors import InvalidTimestampError
 from logstore.producers.snapshot import SnapshotFiles
 from logstore.runtime import DiskFileSystem, Runtime, VirtualClock, random_source
 from logstore.types import TopicPartition, decode_topic_id
+from logstore.workload import blocks
+from logstore.workload import spec as specs
+from logstore.workload.parcels import COMMIT, DATA, ENTRY, parcels_of
+from logstore.workload.presets import PRESETS
+from logstore.workload.spec import Spec, from_mapping
 from tests.support.world.edited_batches import with_offset_and_epoch
 from tests.support.world.generated import (
     all_parcels,

@@ -11,17 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logstore.bench.workloads.making import draws
-from logstore.bench.workloads.making.blocks import (
+from logstore.broker import murmur2
+from logstore.workload import draws
+from logstore.workload.blocks import (
     MALFORMED_VERSION,
     NO_TRANSACTION,
     NO_VERSION,
     VERSION,
     block_of,
 )
-from logstore.bench.workloads.making.presets import PRESETS
-from logstore.bench.workloads.making.spec import BLOCK_RECORDS, Spec, from_mapping
-from logstore.broker import murmur2
+from logstore.workload.presets import PRESETS
+from logstore.workload.spec import BLOCK_RECORDS, Spec, from_mapping
 from tests.support.world.generated import blocks_of, preset
 
 SMALL = {"count": 1_000, "distribution": "uniform"}
