@@ -15,8 +15,11 @@ from logstore.broker import admin
 from logstore.broker.client_config import NETWORK_CONFIGS, check_names
 from logstore.broker.reports import OffsetAndTimestamp
 from logstore.config.broker_keys import BROKER_KEYS
-from logstore.config.keys import render
+from logstore.config.dynamic import RECONFIGURABLE_KEYS, Layer, reconfigured
+from logstore.config.keys import ConfigKey
+from logstore.config.layers import LayeredValue, describe_broker, describe_cluster_wide
 from logstore.config.operations import Operation, applied_operations
+from logstore.config.origins import KAFKA_ORIGINS
 from logstore.config.overrides import altered_overrides, describe
 from logstore.config.topic_keys import TOPIC_KEYS
 from logstore.errors import (
@@ -61,12 +64,7 @@ if TYPE_CHECKING:
     from logstore.manager.manager import LogManager
     from logstore.topics.store import Topic
 
-SOURCES = {
-    "topic": "DYNAMIC_TOPIC_CONFIG",
-    "broker": "STATIC_BROKER_CONFIG",
-    "default": "DEFAULT_CONFIG",
-}
-MODIFIED = ("DYNAMIC_TOPIC_CONFIG", "DYNAMIC_BROKER_CONFIG")
+MODIFIED = ("DYNAMIC_TOPIC_CONFIG", "DYNAMIC_BROKER_CONFIG", "DYNAMIC_DEFAULT_BROKER_CONFIG")
 
 _GROUP_ERRORS: dict[str, type[LogStoreError]] = {
     kind.kafka_error: kind for kind in (GroupIdNotFoundError, NonEmptyGroupError)
@@ -94,7 +92,7 @@ class NewTopic(NamedTuple):
 
 
 class ConfigResource(NamedTuple):
-    """A resource with a configuration: a topic by name, or the broker by id.
+    """A resource with a configuration: a topic by name, a broker by id, or all brokers as ''.
 
     Attributes
     ----------
@@ -292,7 +290,7 @@ class AdminClient:
             rows = self._configs_of(kind, name)
             asked = resource.configs
             found.setdefault(kind, {})[name] = {
-                key: row
+                key: row if include_synonyms else {**row, "synonyms": []}
                 for key, row in rows.items()
                 if (asked is None or key in asked) and _is_wanted(row, str(config_filter))
             }
@@ -649,21 +647,23 @@ class AdminClient:
         config = self._manager.broker_config
         if kind == "topic":
             self._manager.catalog.topic(name)
-            rows = describe(self._manager.catalog.overrides(name), config)
+            described = describe(self._manager.catalog.overrides(name), config)
             return {
-                key: _config_row(row.value, SOURCES[row.origin], TOPIC_KEYS[key].kind.name, row.doc)
-                for key, row in rows.items()
+                key: _config_row(TOPIC_KEYS[key], each.value, each.origin, each.layers)
+                for key, each in described.items()
             }
+        layer = _broker_layer(name, self._manager.identity.node_id)
+        rows = describe_cluster_wide if layer is Layer.CLUSTER else describe_broker
         return {
-            key: _config_row(
-                render(value),
-                "DEFAULT_CONFIG" if value == row.default else "STATIC_BROKER_CONFIG",
-                row.kind.name,
-                row.doc,
-                read_only=True,
+            each.row.key: _config_row(
+                each.row,
+                each.value,
+                each.origin,
+                each.layers,
+                read_only=each.row.key not in RECONFIGURABLE_KEYS,
             )
-            for key, row in BROKER_KEYS.items()
-            if (value := getattr(config, row.attribute, None)) is not None
+            for each in rows(config)
+            if each.value is not None
         }
 
     def _modified(self, kind: str, name: str) -> list[str]:
@@ -671,19 +671,28 @@ class AdminClient:
         return [key for key, row in rows.items() if row["config_source"] in MODIFIED]
 
     def _alter(self, kind: str, name: str, configs: object, *, validate_only: bool) -> None:
-        if kind != "topic":
-            raise InvalidConfigurationError(
-                "settings of the broker change with Broker.alter_broker_configs"
-            )
         if not isinstance(configs, Mapping):
             raise InvalidConfigurationError(f"configs are a mapping, not {configs!r}")
-        topic = self._manager.catalog.topic(name)
+        manager = self._manager
+        if kind == "broker":
+            layer = _broker_layer(name, self._manager.identity.node_id)
+            now = {
+                each.row.key: each.value or "" for each in describe_broker(manager.broker_config)
+            }
+            values, unset = applied_operations(_operations(configs), BROKER_KEYS, now)
+            changes = {**values, **dict.fromkeys(unset)}
+            if validate_only:
+                reconfigured(manager.broker_config, changes, layer)
+            else:
+                manager.topics.reconfigure(changes, layer)
+            return
+        topic = manager.catalog.topic(name)
         now = {key: row["value"] for key, row in self._configs_of(kind, name).items()}
         values, unset = applied_operations(_operations(configs), TOPIC_KEYS, now)
         if validate_only:
-            altered_overrides(topic.configs, values, unset, self._manager.broker_config)
+            altered_overrides(topic.configs, values, unset, manager.broker_config)
         else:
-            self._manager.topics.alter(name, values, unset)
+            manager.topics.alter(name, values, unset)
 
     def _wanted(self, given: object) -> set[TopicPartition]:
         if isinstance(given, Mapping):
@@ -763,17 +772,32 @@ def _resource(given: Any) -> tuple[str, str]:  # noqa: ANN401  # kafka-python's 
     return kind, str(given.name)
 
 
+def _broker_layer(name: str, node_id: int) -> Layer:
+    """Return the layer that a broker's name stands for: its id, or nothing for all brokers."""
+    if name not in ("", str(node_id)):
+        raise InvalidConfigurationError(f"there is no broker {name!r}; '' stands for all of them")
+    return Layer.BROKER if name else Layer.CLUSTER
+
+
 def _config_row(
-    value: str, source: str, kind: str, doc: str, *, read_only: bool = False
+    key: ConfigKey,
+    value: str,
+    origin: str,
+    layers: Iterable[LayeredValue],
+    *,
+    read_only: bool = False,
 ) -> dict[str, Any]:
     return {
         "value": value,
         "read_only": read_only,
         "is_sensitive": False,
-        "config_source": source,
-        "config_type": kind,
-        "documentation": doc,
-        "synonyms": [],
+        "config_source": KAFKA_ORIGINS[origin],
+        "config_type": key.kind.name,
+        "documentation": key.doc,
+        "synonyms": [
+            {"name": each.key, "value": each.value, "source": KAFKA_ORIGINS[each.origin]}
+            for each in layers
+        ],
     }
 
 

@@ -29,8 +29,16 @@ from logstore.broker.records import (
     new_record,
     read_records,
 )
-from logstore.broker.setup import background_threads, directories_of, disk_of, runtime_of
+from logstore.broker.setup import (
+    background_threads,
+    directories_of,
+    disk_of,
+    resize_threads,
+    runtime_of,
+)
 from logstore.config.broker_config import BrokerConfig
+from logstore.config.dynamic import Layer
+from logstore.config.layers import describe_broker
 from logstore.config.overrides import ConfigValue, describe
 from logstore.errors import (
     InvalidConfigurationError,
@@ -46,10 +54,10 @@ from logstore.runtime import (
     FileSystem,
     MemoryFileSystem,
     SystemClock,
-    ThreadScheduler,
     VirtualClock,
     is_repeatable,
 )
+from logstore.runtime.lifetime import lasting
 from logstore.topics.store import Topic
 from logstore.types import TopicPartition
 
@@ -161,7 +169,6 @@ class Broker(Generic[ClockT]):
         self.clock: ClockT = cast("ClockT", SystemClock()) if clock is None else clock
         if not isinstance(broker_config, BrokerConfig):
             broker_config = BrokerConfig.from_properties(broker_config or {}, refuse_unknown=True)
-        self.broker_config = broker_config
         if disk_faults is None:
             is_double = data_dir is None or isinstance(self.clock, VirtualClock)
             disk_faults = fs is None and is_double
@@ -181,7 +188,11 @@ class Broker(Generic[ClockT]):
             on_load=on_load,
             faults=self.faults,
         )
+        # That of the manager lies over it what was changed in earlier runs.
         self._first_config, self._on_load = broker_config, on_load
+        resize = partial(resize_threads, self.runtime)
+        resize(self.manager.broker_config)
+        self.manager.services.events.reconfigured.subscribe(resize)
         self.read_only = read_only
         self._partitioner = Partitioner()
         self._cleaner: LogCleanerManager | None = None
@@ -331,7 +342,7 @@ class Broker(Generic[ClockT]):
             Broker[VirtualClock],
             self.runtime,
             [directory.path for directory in self.manager.directories],
-            self.broker_config,
+            self._first_config,
             background=self._pool is not None,
             disk_faults=self._disk is not None,
         )
@@ -826,7 +837,6 @@ class Broker(Generic[ClockT]):
             self.manager,
             self.groups,
             self.coordinator,
-            self.alter_broker_configs,
             host=host,
             port=port,
             sasl=sasl,
@@ -1110,10 +1120,41 @@ class Broker(Generic[ClockT]):
 
         return self._pool.metrics() if self._pool is not None else metrics_of(self.cleaner)
 
-    def alter_broker_configs(self, configs: Mapping[str, object]) -> tuple[str, ...]:
-        """Change broker settings until this broker closes: the cleaner's, and topics' defaults.
+    @property
+    @lasting
+    def broker_config(self) -> BrokerConfig:
+        """The settings in force: the broker's file, and what was changed while it ran."""
+        return self.manager.broker_config
 
-        None gives a key back to its default. Returns notes on old names that were understood.
+    def describe_broker_configs(self) -> dict[str, ConfigValue]:
+        """Return each effective setting of the broker with its origin, meaning and layers.
+
+        Keys that have no value of their own, as the finer units of a time, are not among them.
+        """
+        return {
+            each.row.key: ConfigValue(each.value, each.origin, each.row.doc, None, each.layers)
+            for each in describe_broker(self.broker_config)
+            if each.value is not None
+        }
+
+    def alter_broker_configs(
+        self, configs: Mapping[str, object], *, cluster_wide: bool = False
+    ) -> tuple[str, ...]:
+        """Change broker settings while it runs, and for good: the cleaner's, and topics' defaults.
+
+        They go before what the broker's file says, now and at the next start.
+
+        Parameters
+        ----------
+        configs : mapping
+            Broker keys and values; None takes back what was set this way.
+        cluster_wide : bool
+            Set what holds for every broker of the cluster that says nothing of its own.
+
+        Returns
+        -------
+        tuple of str
+            Notes on old names that were understood.
 
         Raises
         ------
@@ -1121,11 +1162,8 @@ class Broker(Generic[ClockT]):
             Nothing was changed.
         """
         self._refuse_if_read_only("alter the broker")
-        notes = self.manager.topics.reconfigure(configs)
-        self.broker_config = self.manager.broker_config
-        if isinstance(self.runtime.scheduler, ThreadScheduler):
-            self.runtime.scheduler.threads = background_threads(self.broker_config)
-        return notes
+        layer = Layer.CLUSTER if cluster_wide else Layer.BROKER
+        return self.manager.topics.reconfigure(configs, layer)
 
     def _refuse_if_read_only(self, what: str) -> None:
         if self.read_only:

@@ -70,6 +70,12 @@ def background_threads(config: BrokerConfig) -> int:
     return BACKGROUND_THREADS + config.log_cleaner_threads
 
 
+def resize_threads(runtime: Runtime, config: BrokerConfig) -> None:
+    """Let background work have as many threads as the settings in force want."""
+    if isinstance(runtime.scheduler, ThreadScheduler):
+        runtime.scheduler.threads = background_threads(config)
+
+
 def directories_of(
     data_dir: str | PathLike[str] | Sequence[str | PathLike[str]] | None,
 ) -> list[str]:

@@ -2,10 +2,8 @@
 
 from logstore.config.broker_config import MIN_DEDUPE_BYTES_PER_THREAD, BrokerConfig, TopicDefault
 from logstore.config.log_config import LogConfig
+from logstore.config.origins import ORIGIN_BROKER, ORIGIN_DEFAULT, ORIGIN_TOPIC
 from logstore.config.overrides import (
-    ORIGIN_BROKER,
-    ORIGIN_DEFAULT,
-    ORIGIN_TOPIC,
     ConfigValue,
     Overrides,
     altered_overrides,

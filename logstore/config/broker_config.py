@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 from logstore.config.broker_keys import BROKER_KEYS
 from logstore.config.ignored import has_no_effect
-from logstore.config.keys import Value, to_texts
+from logstore.config.keys import Value, render, to_texts
 from logstore.config.legacy import translate_broker
 from logstore.config.log_config import MAX_LAG, MIN_LAG, LagSetting, check_lags
+from logstore.config.origins import ORIGIN_BROKER
 from logstore.config.suggest import nearest_broker_key
 from logstore.config.topic_keys import TOPIC_KEYS
 from logstore.errors import InvalidConfigurationError
@@ -28,10 +29,11 @@ def _broker(key: str) -> Any:  # noqa: ANN401  # see _topic
 
 
 class TopicDefault(NamedTuple):
-    """A topic key's value as a broker sets it, and the broker key that does."""
+    """A topic key's value as a broker sets it, the broker key that does, and where it stands."""
 
     value: Value
     broker_key: str
+    origin: str = ORIGIN_BROKER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +41,7 @@ class BrokerConfig:
     """The configuration of the engine as a whole.
 
     Fields are broker keys with their dots turned into underscores (`BROKER_KEYS`),
-    and three more:
+    and five more:
 
     Attributes
     ----------
@@ -47,6 +49,10 @@ class BrokerConfig:
         From log.dirs, else log.dir; empty if neither is set, and then the caller chooses.
     topic_defaults : Mapping of str to TopicDefault
         By topic key: what the broker sets for all topics.
+    given : Mapping of str to str
+        The keys that the properties set, today's names, and their values as text.
+    dynamic : DynamicLayers, optional
+        What was set while the broker runs, which this configuration obeys already.
     notes : tuple of str
         Notes for the user about the properties: old names, unknown and ignored keys.
 
@@ -118,6 +124,8 @@ class BrokerConfig:
     logstore_small_file_max_bytes: int = _broker("logstore.small.file.max.bytes")
     logstore_kafka_exact: bool = _broker("logstore.kafka.exact")
     topic_defaults: Mapping[str, TopicDefault] = dataclasses.field(default_factory=dict, hash=False)
+    given: Mapping[str, str] = dataclasses.field(default_factory=dict, compare=False, repr=False)
+    dynamic: DynamicLayers | None = dataclasses.field(default=None, compare=False, repr=False)
     notes: tuple[str, ...] = dataclasses.field(default=(), compare=False)
 
     def __post_init__(self) -> None:
@@ -137,9 +145,9 @@ class BrokerConfig:
 
     def _default_of(self, key: str) -> LagSetting:
         """Return what holds for topics without an override, under the broker's name if it is."""
-        value, name = self.topic_defaults.get(key, (TOPIC_KEYS[key].default, key))
-        assert isinstance(value, int)
-        return LagSetting(name, value)
+        found = self.topic_defaults.get(key, TopicDefault(TOPIC_KEYS[key].default, key))
+        assert isinstance(found.value, int)
+        return LagSetting(found.broker_key, found.value)
 
     @classmethod
     def from_properties(
@@ -194,7 +202,28 @@ class BrokerConfig:
             for key, value in values.items()
             if BROKER_KEYS[key].attribute in _BROKER_FIELDS
         }
-        return cls(topic_defaults=topic_defaults_of(values), notes=tuple(notes), **fields)
+        return cls(
+            topic_defaults=topic_defaults_of(values),
+            given={key: render(value) for key, value in values.items()},
+            notes=tuple(notes),
+            **fields,
+        )
+
+
+class DynamicLayers(NamedTuple):
+    """The settings that were changed while a broker runs, over what its file says.
+
+    Attributes
+    ----------
+    static : BrokerConfig
+        What the file says.
+    cluster, broker : Mapping of str to str
+        For all brokers of the cluster, and for this one, which goes before.
+    """
+
+    static: BrokerConfig
+    cluster: Mapping[str, str]
+    broker: Mapping[str, str]
 
 
 _BROKER_FIELDS = frozenset(field.name for field in dataclasses.fields(BrokerConfig))
@@ -210,7 +239,9 @@ def _overruled(texts: Mapping[str, str]) -> frozenset[str]:
     )
 
 
-def topic_defaults_of(values: Mapping[str, Value]) -> dict[str, TopicDefault]:
+def topic_defaults_of(
+    values: Mapping[str, Value], origin: str = ORIGIN_BROKER
+) -> dict[str, TopicDefault]:
     """Return what broker keys say for topics, by topic key: each by its first synonym given."""
     defaults = {}
     for topic_key in TOPIC_KEYS.values():
@@ -222,7 +253,7 @@ def topic_defaults_of(values: Mapping[str, Value]) -> dict[str, TopicDefault]:
                 value *= synonym.factor
             if topic_key.key == "retention.ms" and isinstance(value, int):
                 value = max(value, -1)
-            defaults[topic_key.key] = TopicDefault(value, synonym.key)
+            defaults[topic_key.key] = TopicDefault(value, synonym.key, origin)
             break
     return defaults
 

@@ -9,12 +9,14 @@ Source: cleaner-semantics §12.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
 
-from logstore.config.broker_config import BrokerConfig, topic_defaults_of
+from logstore.config.broker_config import BrokerConfig, DynamicLayers, topic_defaults_of
 from logstore.config.broker_keys import BROKER_KEYS
-from logstore.config.keys import Value, to_text
+from logstore.config.keys import Value, render, to_text
 from logstore.config.legacy import translate_broker
+from logstore.config.origins import ORIGIN_DYNAMIC_BROKER, ORIGIN_DYNAMIC_DEFAULT
 from logstore.config.topic_keys import TOPIC_KEYS
 from logstore.errors import InvalidConfigurationError
 
@@ -30,25 +32,64 @@ CLEANER_KEYS = (
 )
 """Keys that cleaners take up at once: their threads are stopped and begun anew."""
 
-_TOPIC_SYNONYMS = {row.synonyms[0].key: row for row in TOPIC_KEYS.values() if row.synonyms}
+_TOPIC_SYNONYMS = frozenset(row.synonyms[0].key for row in TOPIC_KEYS.values() if row.synonyms)
 
 RECONFIGURABLE_KEYS = (
-    frozenset(CLEANER_KEYS)
-    | frozenset(_TOPIC_SYNONYMS)
-    | {"transaction.partition.verification.enable"}
+    frozenset(CLEANER_KEYS) | _TOPIC_SYNONYMS | {"transaction.partition.verification.enable"}
 )
 """Broker keys that may change at run time."""
 
 
+class Layer(StrEnum):
+    """Whom a change at run time is for: every broker of the cluster, or one."""
+
+    CLUSTER = "cluster"
+    BROKER = "broker"
+
+
+def layered(
+    static: BrokerConfig, cluster: Mapping[str, str], broker: Mapping[str, str]
+) -> BrokerConfig:
+    """Return what is in force: a broker's file, under what is set for all, under its own.
+
+    Parameters
+    ----------
+    cluster, broker : mapping
+        Reconfigurable broker keys and their texts.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        A key cannot change at run time, a value is not allowed, or all of it together
+        contradicts itself.
+    """
+    fields: dict[str, Value] = {}
+    defaults = dict(static.topic_defaults)
+    for texts, origin in ((cluster, ORIGIN_DYNAMIC_DEFAULT), (broker, ORIGIN_DYNAMIC_BROKER)):
+        _check_reconfigurable(texts)
+        values = {key: BROKER_KEYS[key].parse(text) for key, text in texts.items()}
+        defaults |= topic_defaults_of(values, origin)
+        fields |= {
+            BROKER_KEYS[key].attribute: value
+            for key, value in values.items()
+            if key not in _TOPIC_SYNONYMS
+        }
+    layers = DynamicLayers(static, dict(cluster), dict(broker)) if cluster or broker else None
+    return dataclasses.replace(static, topic_defaults=defaults, dynamic=layers, **fields)  # type: ignore[arg-type]
+
+
 def reconfigured(
-    broker: BrokerConfig, changes: Mapping[str, object]
+    broker: BrokerConfig, changes: Mapping[str, object], layer: Layer = Layer.BROKER
 ) -> tuple[BrokerConfig, tuple[str, ...]]:
     """Return a broker's configuration after a change at run time, checked as a whole.
 
     Parameters
     ----------
     changes : mapping
-        Broker keys, today's or old ones; None gives a key back to its default.
+        Broker keys, today's or old ones; None takes a key out of the layer, so that the next one
+        below holds.
+    layer : Layer
+        The one that changes.
 
     Returns
     -------
@@ -65,30 +106,33 @@ def reconfigured(
     texts, notes = translate_broker(
         {key.strip(): to_text(value) for key, value in changes.items() if value is not None}
     )
-    parsed: dict[str, Value | None] = {
-        key.strip(): None for key, value in changes.items() if value is None
+    removed = {key.strip() for key, value in changes.items() if value is None}
+    _check_reconfigurable(removed | texts.keys())
+    static = broker if broker.dynamic is None else broker.dynamic.static
+    layers = {each: own_layer(broker, each) for each in Layer}
+    kept = {key: text for key, text in layers[layer].items() if key not in removed}
+    layers[layer] = kept | {
+        key: render(BROKER_KEYS[key].parse(text)) for key, text in texts.items()
     }
-    for key, text in texts.items():
-        parsed[key] = BROKER_KEYS[key].parse(text) if key in BROKER_KEYS else text
-    fixed = sorted(parsed.keys() - RECONFIGURABLE_KEYS)
+    changed = layered(static, layers[Layer.CLUSTER], layers[Layer.BROKER])
+    _check_threads(broker.log_cleaner_threads, changed.log_cleaner_threads)
+    return changed, tuple(notes)
+
+
+def own_layer(broker: BrokerConfig, layer: Layer) -> Mapping[str, str]:
+    """Return the broker keys that were set in a layer, and their texts."""
+    if broker.dynamic is None:
+        return {}
+    return broker.dynamic.cluster if layer is Layer.CLUSTER else broker.dynamic.broker
+
+
+def _check_reconfigurable(keys: Iterable[str]) -> None:
+    fixed = sorted(set(keys) - RECONFIGURABLE_KEYS)
     if fixed:
         raise InvalidConfigurationError(
             f"{', '.join(fixed)} cannot be changed while the broker runs; what can is "
             f"{', '.join(sorted(RECONFIGURABLE_KEYS))}"
         )
-    fields: dict[str, Value] = {}
-    defaults = dict(broker.topic_defaults)
-    defaults |= topic_defaults_of({k: value for k, value in parsed.items() if value is not None})
-    for key, value in parsed.items():
-        if key in _TOPIC_SYNONYMS:
-            if value is None:
-                defaults.pop(_TOPIC_SYNONYMS[key].key, None)
-        else:
-            broker_row = BROKER_KEYS[key]
-            fields[broker_row.attribute] = broker_row.default if value is None else value
-    changed = dataclasses.replace(broker, topic_defaults=defaults, **fields)  # type: ignore[arg-type]
-    _check_threads(broker.log_cleaner_threads, changed.log_cleaner_threads)
-    return changed, tuple(notes)
 
 
 def _check_threads(now: int, wanted: int) -> None:

@@ -14,28 +14,41 @@ from typing import Any, NamedTuple
 from logstore.config.broker_config import BrokerConfig
 from logstore.config.ignored import NOT_OFFERED_TO_TOPICS
 from logstore.config.keys import Value, render, to_texts
+from logstore.config.layers import LayeredValue, layers_below_topic
 from logstore.config.legacy import translate_policy
 from logstore.config.log_config import MAX_LAG, MIN_LAG, LagSetting, LogConfig, check_lags
+from logstore.config.origins import (
+    ORIGIN_BROKER,
+    ORIGIN_DEFAULT,
+    ORIGIN_DYNAMIC_BROKER,
+    ORIGIN_DYNAMIC_DEFAULT,
+    ORIGIN_TOPIC,
+)
 from logstore.config.suggest import nearest_topic_key
 from logstore.config.topic_keys import TOPIC_KEYS
 from logstore.config.units import without_unit
 from logstore.errors import InvalidConfigurationError
 
-ORIGIN_TOPIC = "topic"
-ORIGIN_BROKER = "broker"
-ORIGIN_DEFAULT = "default"
-
 
 class ConfigValue(NamedTuple):
     """One effective value: as text, where it comes from, and what it means.
 
-    `origin` is `topic`, `broker` or `default`; `broker_key` names the key with the second.
+    Attributes
+    ----------
+    origin : str
+        `topic`, `dynamic broker` (set for the broker while it runs), `dynamic default` (set so
+        for all brokers), `broker` (its file) or `default`.
+    broker_key : str or None
+        The key that says it for all topics.
+    layers : tuple of LayeredValue
+        What each layer says, that in force first.
     """
 
     value: str
     origin: str
     doc: str
     broker_key: str | None = None
+    layers: tuple[LayeredValue, ...] = ()
 
 
 class Overrides(Mapping[str, str]):
@@ -198,12 +211,15 @@ def describe(
 
     Raises as `effective_config` does, contradictions apart: what is in force can be shown.
     """
-    return {
-        key: ConfigValue(
-            render(resolved.value), resolved.origin, TOPIC_KEYS[key].doc, resolved.broker_key
-        )
-        for key, resolved in _resolve(overrides, broker or BrokerConfig()).items()
-    }
+    broker = broker or BrokerConfig()
+    described = {}
+    for key, resolved in _resolve(overrides, broker).items():
+        row, value = TOPIC_KEYS[key], render(resolved.value)
+        layers = tuple(layers_below_topic(row, broker))
+        if resolved.origin == ORIGIN_TOPIC:
+            layers = (LayeredValue(key, value, ORIGIN_TOPIC), *layers)
+        described[key] = ConfigValue(value, resolved.origin, row.doc, resolved.broker_key, layers)
+    return described
 
 
 class _Resolved(NamedTuple):
@@ -215,6 +231,8 @@ class _Resolved(NamedTuple):
         assert isinstance(self.value, int)
         source = {
             ORIGIN_TOPIC: "the topic's own",
+            ORIGIN_DYNAMIC_BROKER: f"set for the broker ({self.broker_key})",
+            ORIGIN_DYNAMIC_DEFAULT: f"set for all brokers ({self.broker_key})",
             ORIGIN_BROKER: f"the broker's ({self.broker_key})",
             ORIGIN_DEFAULT: "the default",
         }[self.origin]
@@ -228,8 +246,8 @@ def _resolve(overrides: Mapping[str, object], broker: BrokerConfig) -> dict[str,
         if key in parsed:
             resolved[key] = _Resolved(parsed[key], ORIGIN_TOPIC, None)
         elif key in broker.topic_defaults:
-            value, broker_key = broker.topic_defaults[key]
-            resolved[key] = _Resolved(value, ORIGIN_BROKER, broker_key)
+            value, broker_key, origin = broker.topic_defaults[key]
+            resolved[key] = _Resolved(value, origin, broker_key)
         else:
             resolved[key] = _Resolved(row.default, ORIGIN_DEFAULT, None)
     return resolved

@@ -7,6 +7,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
+from logstore.config.dynamic import Layer, layered
 from logstore.config.overrides import effective_config
 from logstore.directories.directory import LogDirectory
 from logstore.directories.identity import BrokerIdentity, identity_of
@@ -116,9 +117,8 @@ class LogManager:
         try:
             self.directories[0].check_online()
             homes: PartitionMap[LogDirectory] = PartitionMap()
-            self.catalog = TopicCatalog(
-                TopicStore(runtime.fs, log_dirs[0], max_bytes), homes, broker_config
-            )
+            store = TopicStore(runtime.fs, log_dirs[0], max_bytes)
+            self.catalog = TopicCatalog(store, homes, _with_stored(broker_config, store))
             self.registry = LogRegistry(
                 runtime,
                 self.directories,
@@ -313,6 +313,16 @@ class LogManager:
             with self._lock:  # whoever opens a log or changes a topic
                 self.registry.abandon(why)
                 self.lifetime.end(why)
+
+
+def _with_stored(static: BrokerConfig, store: TopicStore) -> BrokerConfig:
+    """Return what is in force under the settings that were changed in an earlier run."""
+    try:
+        return layered(static, store.settings(Layer.CLUSTER), store.settings(Layer.BROKER))
+    except InvalidConfigurationError as error:
+        raise InvalidConfigurationError(
+            f"{store.path}: its broker settings go before those given, and do not fit: {error}"
+        ) from error
 
 
 def _find_partitions(

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from logstore.config.dynamic import reconfigured
+from logstore.config.dynamic import Layer, own_layer, reconfigured
 from logstore.config.overrides import altered_overrides, effective_config
 from logstore.errors import (
     InvalidTopicError,
@@ -145,15 +145,21 @@ class TopicAdmin:
         self._config_changed(topic, before)
 
     @one_at_a_time
-    def reconfigure(self, changes: Mapping[str, object]) -> tuple[str, ...]:
+    def reconfigure(
+        self, changes: Mapping[str, object], layer: Layer = Layer.BROKER
+    ) -> tuple[str, ...]:
         """Change broker settings while it runs; see `logstore.config.dynamic.reconfigured`.
 
-        Also refused, and nothing changed, if the defaults contradict what a topic says.
+        Stored: they hold at the next start too, whatever its file says. Also refused, and nothing
+        changed, if the defaults contradict what a topic says.
         """
         catalog = self._catalog
-        config, notes = reconfigured(catalog.broker_config, changes)
+        config, notes = reconfigured(catalog.broker_config, changes, layer)
         before = {topic.name: catalog.config(topic.name) for topic in catalog.topics()}
-        catalog.reconfigure(config)
+        catalog.check_defaults(config)
+        with self._storing():
+            self._store.put_settings({each: own_layer(config, each) for each in Layer})
+        catalog.broker_config = config
         for name, old in before.items():
             self._config_changed(name, old)
         self._services.events.reconfigured.emit(config)

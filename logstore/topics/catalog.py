@@ -115,20 +115,19 @@ class TopicCatalog:
         effective_config(parse_overrides(stored)[0] | laid, self.broker_config)
         self._overrides[topic] = laid
 
-    def reconfigure(self, broker_config: BrokerConfig) -> None:
-        """Apply other defaults.
+    def check_defaults(self, broker_config: BrokerConfig) -> None:
+        """Check other defaults against what the topics say.
 
         Raises
         ------
         InvalidConfigurationError
-            They contradict what some topic says; the defaults are as before.
+            They contradict what some topic says.
         """
         for topic in self.topics():
             try:
                 effective_config(self.overrides(topic.name), broker_config)
             except InvalidConfigurationError as error:
                 raise InvalidConfigurationError(f"topic '{topic.name}': {error}") from error
-        self.broker_config = broker_config
 
     def forget_override(self, topic: str) -> None:
         """Undo `override` for a topic."""

@@ -1,7 +1,8 @@
 """The topics of a data directory: names, partitions and overrides, kept across runs.
 
 Kept in `logstore-topics.json` in the first directory. A partition folder that no stored topic
-names was copied from a broker; it is adopted with the defaults in force.
+names was copied from a broker; it is adopted with the defaults in force. Broker settings that
+were changed while the broker ran stand there too, since topics go by them.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from logstore.checkpoint.atomic import read_bytes, write_atomically
+from logstore.config.dynamic import Layer
 from logstore.errors import CorruptCheckpointError, InvalidTopicError, TopicAlreadyExistsError
 from logstore.names import validate_topic_name
 from logstore.runtime.fs import FileSystem
@@ -19,8 +21,10 @@ from logstore.types import INT32_MAX, SMALL_FILE_MAX_BYTES, decode_topic_id
 
 TOPICS_FILE = "logstore-topics.json"
 _VERSION = 2
-_VERSIONS = (1, _VERSION)
-"""Read; version 1 had no ids, which the next start for writing gives."""
+_SETTINGS_VERSION = 3
+_VERSIONS = (1, _VERSION, _SETTINGS_VERSION)
+"""Read; version 1 had no ids, which the next start for writing gives. Version 3 has broker
+settings, and is written if there are any: what has none, an earlier release opens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,7 @@ class TopicStore:
         self._fs = fs
         self._max_bytes = max_bytes
         self.path = f"{log_dir}/{TOPICS_FILE}"
+        self._settings: dict[Layer, Mapping[str, str]] = {}
         self._topics = self._read()
 
     def __contains__(self, name: str) -> bool:
@@ -122,6 +127,19 @@ class TopicStore:
             self._topics = previous
             raise
 
+    def settings(self, layer: Layer) -> Mapping[str, str]:
+        """Return the broker keys that were set in a layer at run time, and their texts."""
+        return self._settings.get(layer, {})
+
+    def put_settings(self, layers: Mapping[Layer, Mapping[str, str]]) -> None:
+        """Replace the broker settings; durable on return, and as they were if it fails."""
+        previous, self._settings = self._settings, dict(layers)
+        try:
+            self._write()
+        except OSError:
+            self._settings = previous
+            raise
+
     def _put(self, topic: Topic) -> Topic:
         self.put([topic])
         return topic
@@ -136,9 +154,10 @@ class TopicStore:
                     "unknown version",
                     path=self.path,
                     check="version",
-                    expected=_VERSION,
+                    expected=_SETTINGS_VERSION,
                     found=document["version"],
                 )
+            self._settings = _parse_settings(document)
             return {name: _parse_topic(name, stored) for name, stored in document["topics"].items()}
         except (
             ValueError,
@@ -153,8 +172,10 @@ class TopicStore:
             ) from error
 
     def _write(self) -> None:
+        settings = {layer: dict(texts) for layer, texts in self._settings.items() if texts}
         document = {
-            "version": _VERSION,
+            "version": _SETTINGS_VERSION if settings else _VERSION,
+            **({"settings": settings} if settings else {}),
             "topics": {
                 topic.name: {
                     "partitions": list(topic.partitions),
@@ -167,6 +188,13 @@ class TopicStore:
         }
         text = json.dumps(document, indent=2) + "\n"
         write_atomically(self._fs, self.path, text.encode())
+
+
+def _parse_settings(document: Any) -> dict[Layer, Mapping[str, str]]:  # noqa: ANN401  # JSON
+    return {
+        Layer(layer): {str(key): str(text) for key, text in texts.items()}
+        for layer, texts in document.get("settings", {}).items()
+    }
 
 
 def _parse_topic(name: str, stored: Any) -> Topic:  # noqa: ANN401  # whatever the JSON held

@@ -6,22 +6,29 @@ Source: Kafka's ConfigHelper, ConfigAdminManager and ConfigurationControlManager
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import IntEnum
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from logstore.config.broker_keys import BROKER_KEYS
-from logstore.config.dynamic import RECONFIGURABLE_KEYS, reconfigured
-from logstore.config.keys import ConfigKey, Kind, render
+from logstore.config.dynamic import RECONFIGURABLE_KEYS, Layer, own_layer, reconfigured
+from logstore.config.keys import ConfigKey, Kind
+from logstore.config.layers import (
+    BrokerSetting,
+    LayeredValue,
+    describe_broker,
+    describe_cluster_wide,
+)
 from logstore.config.operations import Operation, applied_operations
-from logstore.config.overrides import (
+from logstore.config.origins import (
     ORIGIN_BROKER,
     ORIGIN_DEFAULT,
+    ORIGIN_DYNAMIC_BROKER,
+    ORIGIN_DYNAMIC_DEFAULT,
     ORIGIN_TOPIC,
-    altered_overrides,
-    describe,
 )
+from logstore.config.overrides import altered_overrides, describe
 from logstore.config.topic_keys import TOPIC_KEYS
 from logstore.errors import LogStoreError, UnknownTopicOrPartitionError
 from logstore.messages.types import (
@@ -36,7 +43,6 @@ from logstore.wire.refusal import Refusal, code_of, message_of
 from logstore.wire.registry import handles
 
 if TYPE_CHECKING:
-    from logstore.config.broker_config import BrokerConfig
     from logstore.topics.store import Topic
     from logstore.wire.session import Session
 
@@ -49,10 +55,14 @@ class ResourceType(IntEnum):
     BROKER_LOGGER = 8
 
 
-SOURCES = {ORIGIN_TOPIC: 1, ORIGIN_BROKER: 4, ORIGIN_DEFAULT: 5}
+SOURCES = {
+    ORIGIN_TOPIC: 1,
+    ORIGIN_DYNAMIC_BROKER: 2,
+    ORIGIN_DYNAMIC_DEFAULT: 3,
+    ORIGIN_BROKER: 4,
+    ORIGIN_DEFAULT: 5,
+}
 """Numbers of the protocol for where a value comes from (DescribeConfigsResponse.ConfigSource)."""
-
-_BY_DEFAULT = SOURCES[ORIGIN_DEFAULT]
 
 _TYPES = {
     Kind.BOOLEAN: 1,
@@ -63,15 +73,6 @@ _TYPES = {
     Kind.LIST: 7,
 }
 """Numbers of the protocol for types of values (DescribeConfigsResponse.ConfigType)."""
-
-_DEFAULTS = {
-    "retention.ms": ("log.retention.hours", "168"),
-    "segment.ms": ("log.roll.hours", "168"),
-    "segment.jitter.ms": None,
-    "flush.ms": None,
-}
-"""Topic key → the broker key that has its default, and its value, where that is not the first
-synonym: the finer units of a broker's key have no default of their own."""
 
 Row = DescribeConfigsResponse.DescribeConfigsResourceResult
 Synonym = DescribeConfigsResponse.DescribeConfigsSynonym
@@ -116,9 +117,12 @@ def _rows(kind: int, name: str, session: Session) -> Iterator[Row]:
         if not session.allows("describe_configs", "cluster"):
             raise Refusal("CLUSTER_AUTHORIZATION_FAILED", "Cluster authorization failed.")
         is_default = _check_broker(kind, name, session)
-        if kind == ResourceType.BROKER_LOGGER or is_default:
-            return iter(())  # no logger of Kafka's names, and no setting of all brokers
-        return chain(_listener_rows(session), _broker_rows(session.service.manager.broker_config))
+        config = session.service.manager.broker_config
+        if kind == ResourceType.BROKER_LOGGER:
+            return iter(())  # no logger of Kafka's names
+        if is_default:
+            return map(_broker_row, describe_cluster_wide(config))
+        return chain(_listener_rows(session), map(_broker_row, describe_broker(config)))
     raise Refusal("INVALID_REQUEST", f"Unsupported resource type: {kind}")
 
 
@@ -139,27 +143,7 @@ def _topic_rows(topic: Topic, session: Session) -> Iterator[Row]:
     manager = session.service.manager
     config = manager.broker_config
     for key, found in describe(manager.catalog.overrides(topic.name), config).items():
-        row = TOPIC_KEYS[key]
-        synonyms = []
-        if found.origin == ORIGIN_TOPIC:
-            synonyms.append(Synonym(name=key, value=found.value, source=SOURCES[ORIGIN_TOPIC]))
-        synonyms += _broker_synonyms(row, config)
-        yield _row(row, found.value, SOURCES[found.origin], synonyms)
-
-
-def _broker_synonyms(row: ConfigKey, config: BrokerConfig) -> Iterator[Synonym]:
-    set_by = config.topic_defaults.get(row.key)
-    if set_by is not None:
-        yield Synonym(
-            name=set_by.broker_key, value=render(set_by.value), source=SOURCES[ORIGIN_BROKER]
-        )
-    if (default := _DEFAULTS.get(row.key, _own_default(row))) is not None:
-        name, value = default
-        yield Synonym(name=name, value=value, source=_BY_DEFAULT)
-
-
-def _own_default(row: ConfigKey) -> tuple[str, str] | None:
-    return (row.synonyms[0].key, render(row.default)) if row.synonyms else None
+        yield _row(TOPIC_KEYS[key], found.value, found.origin, found.layers)
 
 
 def _listener_rows(session: Session) -> Iterator[Row]:
@@ -179,35 +163,16 @@ def _listener_rows(session: Session) -> Iterator[Row]:
     )
 
 
-def _broker_rows(config: BrokerConfig) -> Iterator[Row]:
-    for key, row in BROKER_KEYS.items():
-        value = getattr(config, row.attribute, None)
-        if value is not None:
-            origin = ORIGIN_DEFAULT if value == row.default else ORIGIN_BROKER
-            synonyms = [Synonym(name=key, value=render(value), source=SOURCES[origin])]
-            yield _row(row, render(value), SOURCES[origin], synonyms, read_only=_is_fixed(key))
-    for topic_row in TOPIC_KEYS.values():
-        synonyms = list(_broker_synonyms(topic_row, config))
-        values = {each.name: each for each in reversed(synonyms)}
-        for synonym in topic_row.synonyms:
-            # The finer units of a key have no value of their own until somebody sets one.
-            found = values.get(
-                synonym.key, Synonym(name=synonym.key, value=None, source=_BY_DEFAULT)
-            )
-            fixed = _is_fixed(synonym.key)
-            broker_row = topic_row._replace(key=synonym.key)
-            yield _row(broker_row, found.value, found.source, synonyms, read_only=fixed)
-
-
-def _is_fixed(key: str) -> bool:
-    return key not in RECONFIGURABLE_KEYS
+def _broker_row(setting: BrokerSetting) -> Row:
+    fixed = setting.row.key not in RECONFIGURABLE_KEYS
+    return _row(setting.row, setting.value, setting.origin, setting.layers, read_only=fixed)
 
 
 def _row(
     key: ConfigKey,
     value: str | None,
-    source: int,
-    synonyms: list[Synonym],
+    origin: str,
+    layers: Iterable[LayeredValue],
     *,
     read_only: bool = False,
 ) -> Row:
@@ -215,8 +180,10 @@ def _row(
         name=key.key,
         value=value,
         read_only=read_only,
-        config_source=source,
-        synonyms=synonyms,
+        config_source=SOURCES[origin],
+        synonyms=[
+            Synonym(name=each.key, value=each.value, source=SOURCES[each.origin]) for each in layers
+        ],
         config_type=_TYPES[key.kind],
         documentation=key.doc,
     )
@@ -345,12 +312,15 @@ def _alter_broker(
 ) -> None:
     if not session.allows("alter_configs", "cluster"):
         raise Refusal("CLUSTER_AUTHORIZATION_FAILED", "Cluster authorization failed.")
-    _check_broker(ResourceType.BROKER, resource.resource_name, session)
+    is_default = _check_broker(ResourceType.BROKER, resource.resource_name, session)
+    layer = Layer.CLUSTER if is_default else Layer.BROKER
+    topics = session.service.manager.topics
     config = session.service.manager.broker_config
-    now = {row.name: row.value or "" for row in _broker_rows(config)}
-    values, unset = applied_operations(operations(resource, {}), BROKER_KEYS, now)
+    now = {each.row.key: each.value or "" for each in describe_broker(config)}
+    own = own_layer(config, layer)
+    values, unset = applied_operations(operations(resource, own), BROKER_KEYS, now)
     changes = {**values, **dict.fromkeys(unset)}
     if validate_only:
-        reconfigured(config, changes)
+        reconfigured(config, changes, layer)
     else:
-        session.service.reconfigure(changes)
+        topics.reconfigure(changes, layer)

@@ -72,7 +72,7 @@ class Listener:
 
     Parameters
     ----------
-    runtime, manager, groups, transactions, reconfigure
+    runtime, manager, groups, transactions
         The broker's parts; see `Service`.
     host : str
         To bind to.
@@ -108,7 +108,6 @@ class Listener:
         manager: LogManager,
         groups: GroupCoordinator,
         transactions: TransactionCoordinator,
-        reconfigure: Callable[[Mapping[str, object]], object],
         *,
         host: str = "127.0.0.1",
         port: int = 0,
@@ -147,7 +146,6 @@ class Listener:
             manager,
             groups,
             transactions,
-            reconfigure,
             self._loops,
             limits or Limits(),
             versions=SERVED if versions is None else versions,

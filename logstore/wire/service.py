@@ -40,8 +40,6 @@ class Service:
     manager : LogManager
     groups : GroupCoordinator
     transactions : TransactionCoordinator
-    reconfigure : callable
-        Changes settings of the broker while it runs: `Broker.alter_broker_configs`.
     loops : LoopThread
         The listener's event loop.
     limits : Limits
@@ -69,7 +67,6 @@ class Service:
         manager: LogManager,
         groups: GroupCoordinator,
         transactions: TransactionCoordinator,
-        reconfigure: Callable[[Mapping[str, object]], object],
         loops: LoopThread,
         limits: Limits,
         *,
@@ -84,7 +81,6 @@ class Service:
         self.manager = manager
         self.groups = groups
         self.transactions = transactions
-        self.reconfigure = reconfigure
         self.loops = loops
         self.limits = limits
         self.versions = versions

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from logstore import Broker
 from logstore.config.topic_keys import TOPIC_KEYS
 from tests.cli.conftest import lines
 
@@ -61,6 +62,11 @@ def test_description_has_every_key_with_value_and_origin(run, tmp_path):
     assert document["configs"]["retention.ms"] == {"value": "3600000", "origin": "broker"}
     assert document["configs"]["cleanup.policy"] == {"value": "delete", "origin": "default"}
     assert list(document["configs"]) == list(TOPIC_KEYS)
+    assert set(document["layers"]) == {"retention.ms", "segment.bytes", "segment.ms"}
+    assert document["layers"]["retention.ms"] == [
+        {"key": "log.retention.hours", "value": "1", "origin": "broker"},
+        {"key": "log.retention.hours", "value": "168", "origin": "default"},
+    ]
     assert found.stderr.count("num.io.threads") == 1
 
     table = run("topic", "describe", "t", "--config-file", properties).stdout
@@ -68,6 +74,29 @@ def test_description_has_every_key_with_value_and_origin(run, tmp_path):
     assert "Whether" in table or "What may remove records" in table
     items = run("topic", "describe", "t", "--format", "jsonl").jsonl
     assert {"key": "segment.ms", "value": "5", "origin": "topic"} in items
+
+
+def test_description_shows_what_was_set_while_the_broker_ran(run, data_dir, tmp_path):
+    with Broker(data_dir) as broker:
+        broker.create_topic("t", configs={"segment.ms": "5"})
+        broker.alter_broker_configs({"log.retention.ms": "2000"})
+        broker.alter_broker_configs(
+            {"log.retention.ms": "3000", "log.roll.ms": "4000"}, cluster_wide=True
+        )
+    properties = tmp_path / "server.properties"
+    properties.write_text("log.retention.hours=1\n")
+    document = run("topic", "describe", "t", "--format", "json", "--config-file", properties).json
+    assert document["configs"]["retention.ms"] == {"value": "2000", "origin": "dynamic broker"}
+    assert [(each["value"], each["origin"]) for each in document["layers"]["retention.ms"]] == [
+        ("2000", "dynamic broker"),
+        ("3000", "dynamic default"),
+        ("1", "broker"),
+        ("168", "default"),
+    ]
+    table = run("topic", "describe", "t", "--config-file", properties).stdout
+    assert "topic, over dynamic default 4000, over default 168" in table
+    covered = "over dynamic default 3000, over broker 1, over default 168"
+    assert f"dynamic broker: log.retention.ms, {covered}" in table
 
 
 @pytest.mark.parametrize("strategy", ("timestamp", "header"))

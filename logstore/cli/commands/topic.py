@@ -27,6 +27,7 @@ from logstore.cli.show.output import (
     plural,
 )
 from logstore.cli.show.tables import Styled, Table, paint
+from logstore.config.origins import ORIGIN_DEFAULT, ORIGIN_TOPIC
 
 if TYPE_CHECKING:
     from logstore.broker import Broker
@@ -136,7 +137,9 @@ def list_topics(settings: Settings) -> None:
 def describe(settings: Settings, name: str) -> None:
     """Show every configuration in force for topic NAME: its value, its origin, its meaning.
 
-    The origin is `topic` (set for it), `broker` (from the config file) or `default`.
+    The origin is `topic` (set for it), `dynamic broker` (set for the broker while it ran), `dynamic
+    default` (set so for all brokers), `broker` (from the config file) or `default`. Where one layer
+    lies over others, they follow it.
     """
     with settings.open_broker(read_only=True) as broker:
         checked_partition(broker, name, None)
@@ -150,6 +153,11 @@ def describe(settings: Settings, name: str) -> None:
                 "configs": {
                     key: {"value": each.value, "origin": each.origin}
                     for key, each in configs.items()
+                },
+                "layers": {
+                    key: [layer._asdict() for layer in each.layers]
+                    for key, each in configs.items()
+                    if each.origin != ORIGIN_DEFAULT
                 },
             }
         )
@@ -173,8 +181,10 @@ def _show_description(found: Topic, configs: dict[str, ConfigValue]) -> None:
     emit(f"{paint(found.name, 'bold')}{topic_id}   partitions {numbers}{adopted}\n")
     rows = []
     for key, each in configs.items():
-        style = {"topic": "bold green", "broker": "cyan"}.get(each.origin, "dim")
-        origin = f"broker: {each.broker_key}" if each.broker_key else each.origin
+        style = {ORIGIN_TOPIC: "bold green", ORIGIN_DEFAULT: "dim"}.get(each.origin, "cyan")
+        origin = f"{each.origin}: {each.broker_key}" if each.broker_key else each.origin
+        covered = [] if each.origin == ORIGIN_DEFAULT else each.layers[1:]
+        origin += "".join(f", over {layer.origin} {layer.value}" for layer in covered)
         rows.append((key, Styled(each.value, style), Styled(origin, style), each.doc))
     table = Table(("configuration", "value", "origin", "meaning"), wrap=True)
     emit_lines(table.lines(rows))

@@ -40,13 +40,20 @@ The first of these that says something holds:
 1. `--config KEY=VALUE`, for the one command it is given to;
 2. the topic's own value, from `topic create --config` or `topic alter --set`, kept in
    `logstore-topics.json` of the first data directory;
-3. the broker's value, from the `server.properties` given with `--config-file` or the properties
+3. what was set for the broker while it ran, with `Broker.alter_broker_configs`, by an admin client
+   or over the wire, kept in the same file;
+4. what was set so for all brokers of the cluster (`cluster_wide=True`; over the wire the broker
+   whose name is empty, Kafka's `<default>`);
+5. the broker's file, from the `server.properties` given with `--config-file` or the properties
    given to `Broker`: of several broker keys behind a topic key the first one listed;
-4. the default.
+6. the default.
 
-`topic describe` shows each value in force and its origin: `topic`, `broker` with the key, or
-`default`. A change holds from the next use on: new limits count for the next append, the jitter of
-the segment at hand stays.
+`topic describe` shows each value in force and its origin: `topic`, `dynamic broker`, `dynamic
+default` or `broker` with the key, or `default`, and the layers that it covers. What can change
+while a broker runs is what the cleaner obeys, and the first broker key behind each topic key.
+Settings for a group of hosts are the same change for each broker of the group
+(`Cluster.alter_broker_configs` with their ids). A change holds from the next use on: new limits
+count for the next append, the jitter of the segment at hand stays.
 
 Values are read as Kafka reads them: blanks around them do not count, integers are decimal and fit
 their 32 or 64 bits, booleans are `true` or `false` in any case, lists have commas, other words must

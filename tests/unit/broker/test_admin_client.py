@@ -168,14 +168,44 @@ def test_configurations_are_altered(broker, admin):
     assert alter({"segment.ms": ("MULTIPLY", "5")}) == "INVALID_CONFIG"
     assert alter({"segment.ms": (operations.APPEND, "5")}) == "INVALID_CONFIG"
     assert alter({"segment.ms": "5"}, "no") == "UNKNOWN_TOPIC_OR_PARTITION"
-    broker_0 = ConfigResource(kinds.BROKER, "0", {"log.retention.ms": "1"})
-    assert admin.alter_configs([broker_0])["broker"]["0"] == "INVALID_CONFIG"
     assert (
         admin.reset_configs([ConfigResource("topic", "t", ["retention.ms"])])["topic"]["t"] is None
     )
     assert (value("retention.ms"), value("cleanup.policy")) == ("1000000", "compact")
     admin.reset_configs([ConfigResource("topic", "t")])
     assert broker.topic("t").configs == {}
+
+
+def test_settings_of_the_broker_and_of_all_brokers_are_layers(broker, admin):
+    def alter(name, configs, **options):
+        return admin.alter_configs([ConfigResource("broker", name, configs)], **options)
+
+    def described(kind, name, **options):
+        return admin.describe_configs([ConfigResource(kind, name)], **options)[kind][name]
+
+    assert alter("", {"log.segment.bytes": "7000"}) == {"broker": {"": None}}
+    assert alter("0", {"log.segment.bytes": "8000"}) == {"broker": {"0": None}}
+    assert alter("0", {"log.segment.bytes": "1"}) == {"broker": {"0": "INVALID_CONFIG"}}
+    assert alter("0", {"log.dirs": "/x"}) == {"broker": {"0": "INVALID_CONFIG"}}
+    assert alter("1", {"log.segment.bytes": "9000"}) == {"broker": {"1": "INVALID_CONFIG"}}
+    assert alter("0", {"log.segment.bytes": "9000"}, validate_only=True)["broker"]["0"] is None
+    found = described("topic", "t", include_synonyms=True, config_filter="all")["segment.bytes"]
+    assert (found["value"], found["config_source"]) == ("8000", "DYNAMIC_BROKER_CONFIG")
+    assert found["synonyms"] == [
+        {"name": "log.segment.bytes", "value": "8000", "source": "DYNAMIC_BROKER_CONFIG"},
+        {"name": "log.segment.bytes", "value": "7000", "source": "DYNAMIC_DEFAULT_BROKER_CONFIG"},
+        {"name": "log.segment.bytes", "value": "1073741824", "source": "DEFAULT_CONFIG"},
+    ]
+    found = described("broker", "0")
+    assert {key: row["config_source"] for key, row in found.items()} == {
+        "log.segment.bytes": "DYNAMIC_BROKER_CONFIG"
+    }
+    assert found["log.segment.bytes"]["synonyms"] == []
+    assert not found["log.segment.bytes"]["read_only"]
+    assert list(described("broker", "")) == ["log.segment.bytes"]
+    admin.reset_configs([ConfigResource("broker", "0"), ConfigResource("broker", "")])
+    assert described("broker", "0") == described("broker", "") == {}
+    assert broker.broker_config.dynamic is None
 
 
 # -- groups -----------------------------------------------------------------------------------

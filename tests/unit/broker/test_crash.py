@@ -261,7 +261,7 @@ def test_a_mode_is_refused_where_it_means_nothing_and_nothing_is_lost(broker):
     assert values(broker) == [b"1"]
 
 
-def test_settings_are_those_of_the_start():
+def test_settings_are_those_of_the_start_under_those_that_were_stored():
     loaded = []
     with Broker(
         clock=VirtualClock(), broker_config={"log.retention.ms": "1000"}, on_load=loaded.append
@@ -271,6 +271,8 @@ def test_settings_are_those_of_the_start():
         broker.alter_broker_configs({"log.retention.ms": "2000"})
         with broker.crash() as recovered:
             recovered.create_topic("users")
+            assert recovered.describe_configs("users")["retention.ms"].value == "2000"
+            recovered.alter_broker_configs({"log.retention.ms": None})
             assert recovered.describe_configs("users")["retention.ms"].value == "1000"
     assert [each.topic_partition for each in loaded] == [TopicPartition("orders", 0)]
 

@@ -115,7 +115,8 @@ def test_topic_keys_and_defaults_are_those_of_the_specification():
 
 
 def test_broker_defaults_are_those_of_the_specification():
-    assert dataclasses.asdict(BrokerConfig()) == BROKER_DEFAULTS
+    layers = {"given": {}, "dynamic": None}
+    assert dataclasses.asdict(BrokerConfig()) == BROKER_DEFAULTS | layers
     assert effective_config({}, BrokerConfig()).max_message_bytes == 1_048_588
     assert BrokerConfig.from_properties({}) == BrokerConfig()
 
@@ -325,7 +326,14 @@ def test_topic_over_broker_over_default():
     assert effective_config({}, properties).compaction_strategy == "header"
     described = describe(overrides, properties)
     assert described["segment.bytes"] == ConfigValue(
-        "1000", "topic", TOPIC_KEYS["segment.bytes"].doc, None
+        "1000",
+        "topic",
+        TOPIC_KEYS["segment.bytes"].doc,
+        layers=(
+            ("segment.bytes", "1000", "topic"),
+            ("log.segment.bytes", "2000", "broker"),
+            ("log.segment.bytes", "1073741824", "default"),
+        ),
     )
     assert described["preallocate"][:2] == ("true", "broker")
     assert described["preallocate"].broker_key == "log.preallocate"

@@ -1,10 +1,13 @@
 """What may change while a broker runs, and what comes of it."""
 
+from datetime import timedelta
+
 import pytest
 
 from logstore.config.broker_config import BrokerConfig
-from logstore.config.dynamic import RECONFIGURABLE_KEYS, reconfigured
-from logstore.config.overrides import effective_config
+from logstore.config.dynamic import RECONFIGURABLE_KEYS, Layer, reconfigured
+from logstore.config.layers import describe_broker, describe_cluster_wide
+from logstore.config.overrides import describe, effective_config
 from logstore.errors import InvalidConfigurationError
 
 
@@ -33,13 +36,77 @@ def test_fields_and_defaults_change_and_the_rest_stays():
     assert effective_config({}, before).retention_ms == 5 * 3_600_000
 
 
-def test_none_gives_a_key_back_to_its_default():
+def test_none_gives_a_key_back_to_the_layer_below():
     before = broker(log_cleaner_backoff_ms="9", log_cleaner_min_cleanable_ratio="0.1")
-    after, _ = reconfigured(
-        before, {"log.cleaner.backoff.ms": None, "log.cleaner.min.cleanable.ratio": None}
+    keys = ("log.cleaner.backoff.ms", "log.cleaner.min.cleanable.ratio")
+
+    def changed(config, value, layer):
+        return reconfigured(config, dict.fromkeys(keys, value), layer)[0]
+
+    def values(config):
+        effective = effective_config({}, config)
+        return config.log_cleaner_backoff_ms, effective.min_cleanable_dirty_ratio
+
+    config = changed(changed(before, "1", Layer.BROKER), "0", Layer.CLUSTER)
+    assert values(config) == (1, 1.0)
+    config = changed(config, None, Layer.BROKER)
+    assert values(config) == (0, 0.0)
+    config = changed(config, None, Layer.BROKER)  # what is not set there is nobody's to take
+    assert values(config) == (0, 0.0)
+    config = changed(config, None, Layer.CLUSTER)
+    assert values(config) == (9, 0.1)
+    assert config == before
+    assert config.dynamic is None
+
+
+def told(layers):
+    return [(each.key, each.value, each.origin) for each in layers]
+
+
+def test_a_topic_s_key_is_described_with_every_layer():
+    static = broker(log_retention_hours="5", log_retention_minutes="7")
+    config, _ = reconfigured(static, {"log.retention.ms": "1000"}, Layer.CLUSTER)
+    config, _ = reconfigured(config, {"log.retention.ms": timedelta(seconds=2)})
+    below = [
+        ("log.retention.ms", "2000", "dynamic broker"),
+        ("log.retention.ms", "1000", "dynamic default"),
+        ("log.retention.minutes", "7", "broker"),
+        ("log.retention.hours", "5", "broker"),
+        ("log.retention.hours", "168", "default"),
+    ]
+    found = describe({"retention.ms": "3"}, config)["retention.ms"]
+    assert (found.value, found.origin, found.broker_key) == ("3", "topic", None)
+    assert told(found.layers) == [("retention.ms", "3", "topic"), *below]
+    found = describe({}, config)["retention.ms"]
+    assert found[:2] == ("2000", "dynamic broker")
+    assert told(found.layers) == below
+    assert describe({}, static)["retention.ms"][:2] == ("420000", "broker")
+
+
+def test_a_broker_s_own_key_is_described_with_every_layer():
+    static = broker(log_cleaner_threads="1")  # which is the default, and said all the same
+    config, _ = reconfigured(static, {"log.cleaner.threads": 2}, Layer.CLUSTER)
+    rows = {each.row.key: each for each in describe_broker(config)}
+    row = rows["log.cleaner.threads"]
+    assert (row.value, row.origin) == ("2", "dynamic default")
+    assert told(row.layers) == [
+        ("log.cleaner.threads", "2", "dynamic default"),
+        ("log.cleaner.threads", "1", "broker"),
+        ("log.cleaner.threads", "1", "default"),
+    ]
+    assert told(rows["num.partitions"].layers) == [("num.partitions", "1", "default")]
+    cluster_wide = list(describe_cluster_wide(config))
+    assert [(each.row.key, each.value) for each in cluster_wide] == [("log.cleaner.threads", "2")]
+
+
+def test_two_layers_contradict_each_other_together():
+    config, _ = reconfigured(
+        BrokerConfig(), {"log.cleaner.min.compaction.lag.ms": "10"}, Layer.CLUSTER
     )
-    assert after.log_cleaner_backoff_ms == 15_000
-    assert effective_config({}, after).min_cleanable_dirty_ratio == 0.5
+    with pytest.raises(InvalidConfigurationError, match=r"log.cleaner.max.compaction.lag.ms"):
+        reconfigured(config, {"log.cleaner.max.compaction.lag.ms": "9"})
+    both = {"log.cleaner.max.compaction.lag.ms": "9", "log.cleaner.min.compaction.lag.ms": "9"}
+    assert effective_config({}, reconfigured(config, both)[0]).max_compaction_lag_ms == 9
 
 
 def test_old_names_are_understood():

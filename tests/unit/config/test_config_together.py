@@ -161,7 +161,8 @@ def test_a_brokers_value_is_described_with_the_key_it_came_by(key, synonym):
     config = broker({synonym.key: value})
     described = describe({}, config)
     expected = str(int(value) * synonym.factor) if synonym.factor != 1 else value
-    assert described[key] == (expected, "broker", TOPIC_KEYS[key].doc, synonym.key)
+    assert described[key][:4] == (expected, "broker", TOPIC_KEYS[key].doc, synonym.key)
+    assert described[key].layers[0] == (synonym.key, value, "broker")
     assert {
         other: each.origin for other, each in described.items() if each.origin != "default"
     } == {key: "broker"}
@@ -169,7 +170,8 @@ def test_a_brokers_value_is_described_with_the_key_it_came_by(key, synonym):
     assert render(effective) == expected
     own = another_value(TOPIC_KEYS[key])
     described = describe({key: own}, config)
-    assert described[key] == (own, "topic", TOPIC_KEYS[key].doc, None)
+    assert described[key][:4] == (own, "topic", TOPIC_KEYS[key].doc, None)
+    assert described[key].layers[:2] == ((key, own, "topic"), (synonym.key, value, "broker"))
 
 
 # --- changes --------------------------------------------------------------------------------------

@@ -47,15 +47,17 @@ def changed(client, kind, name, *operations, version=1, **fields):
 @pytest.mark.parametrize("version", range(1, 5))
 def test_values_come_with_where_they_come_from(broker, client, version):
     broker.alter_broker_configs({"log.cleaner.delete.retention.ms": "5"})
+    broker.alter_broker_configs({"log.segment.bytes": "7000"}, cluster_wide=True)
     error, rows = described(client, TOPIC, "t", version=version)
     assert error == "NONE"
     told = {
         key: (rows[key].value, rows[key].config_source)
-        for key in ("retention.ms", "delete.retention.ms", "segment.ms")
+        for key in ("retention.ms", "delete.retention.ms", "segment.bytes", "segment.ms")
     }
     assert told == {
         "retention.ms": ("1000", 1),
-        "delete.retention.ms": ("5", 4),
+        "delete.retention.ms": ("5", 2),
+        "segment.bytes": ("7000", 3),
         "segment.ms": ("604800000", 5),
     }
     assert not any(row.read_only or row.is_sensitive or row.synonyms for row in rows.values())
@@ -66,6 +68,7 @@ def test_values_come_with_where_they_come_from(broker, client, version):
 
 def test_synonyms_and_documentation_come_if_asked_for(broker, client):
     broker.alter_broker_configs({"log.retention.ms": "77"})
+    broker.alter_broker_configs({"log.retention.ms": "88"}, cluster_wide=True)
     _, rows = described(
         client, TOPIC, "t", ["retention.ms"], include_synonyms=True, include_documentation=True
     )
@@ -73,7 +76,8 @@ def test_synonyms_and_documentation_come_if_asked_for(broker, client):
     row = rows["retention.ms"]
     assert [(each.name, each.value, each.source) for each in row.synonyms] == [
         ("retention.ms", "1000", 1),
-        ("log.retention.ms", "77", 4),
+        ("log.retention.ms", "77", 2),
+        ("log.retention.ms", "88", 3),
         ("log.retention.hours", "168", 5),
     ]
     assert row.documentation.startswith("Age in ms")
@@ -127,6 +131,28 @@ def test_a_configuration_is_replaced_as_a_whole(broker, client, version):
     assert dict(broker.topic("t").configs) == {"segment.ms": "7000"}
 
 
+def test_the_settings_of_a_broker_are_replaced_as_a_whole(broker, client):
+    kinds = AlterConfigsRequest
+
+    def replace(name, **configs):
+        rows = [
+            kinds.AlterableConfig(name=key.replace("_", "."), value=value)
+            for key, value in configs.items()
+        ]
+        resource = kinds.AlterConfigsResource(
+            resource_type=BROKER, resource_name=name, configs=rows
+        )
+        (found,) = client.ask(kinds(resources=[resource]), 2).responses
+        return name_of(found.error_code)
+
+    assert replace("0", log_retention_ms="5000", log_roll_ms="6000") == "NONE"
+    assert replace("", log_roll_ms="7000") == "NONE"
+    assert replace("0", log_retention_ms="5500") == "NONE"
+    layers = broker.broker_config.dynamic
+    assert layers.broker == {"log.retention.ms": "5500"}
+    assert layers.cluster == {"log.roll.ms": "7000"}
+
+
 def test_keys_are_changed_one_by_one(broker, client):
     assert (
         changed(
@@ -178,6 +204,19 @@ def test_settings_of_the_broker_change_while_it_runs(broker, client):
     assert broker.broker_config.log_cleaner_threads == 2
     assert changed(client, BROKER, "", ("log.retention.ms", SET, "5000")) == "NONE"
     assert described(client, TOPIC, "t")[1]["retention.ms"].value == "1000"
+    _, rows = described(client, BROKER, "", include_synonyms=True)
+    assert [(row.name, row.value, row.config_source) for row in rows.values()] == [
+        ("log.retention.ms", "5000", 3)
+    ]
+    _, rows = described(client, BROKER, "0", include_synonyms=True)
+    threads, retention = rows["log.cleaner.threads"], rows["log.retention.ms"]
+    assert (threads.value, threads.config_source) == ("2", 2)
+    assert [each.source for each in threads.synonyms] == [2, 5]
+    assert (retention.value, retention.config_source) == ("5000", 3)
+    assert changed(client, BROKER, "0", ("log.retention.ms", DELETE, None)) == "NONE"
+    assert described(client, BROKER, "0")[1]["log.retention.ms"].value == "5000"
+    assert changed(client, BROKER, "", ("log.retention.ms", DELETE, None)) == "NONE"
+    assert described(client, BROKER, "") == ("NONE", {})
     assert changed(client, BROKER, "0", ("log.dirs", SET, "/x")) == "INVALID_CONFIG"
 
 
