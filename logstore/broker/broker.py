@@ -805,21 +805,8 @@ class Broker(Generic[ClockT]):
         ----------
         port : int
             0 takes one that is free: `Listener.bootstrap` tells it.
-        sasl : mapping of str to str, or Credentials, optional
-            Passwords by user name, one of which every client must have.
-        tls : ssl.SSLContext or "generate", optional
-            Of a server; or have a certificate made for this host, whose authority clients find in
-            the file `Listener.ca_path` (needs the extra `tls`).
-        authorizer : Authorizer, optional
-            Decides what each client may do; without one everybody may do everything.
-        auto_create : bool
-            Whether clients that ask for a topic get it created.
-        restamp : bool
-            Whether the time that the broker's clock is ahead of the machine's is added to the
-            records that come in.
-        limits : Limits, optional
-        versions : mapping, optional
-            Of the APIs served, by name; to meet clients as an older broker does.
+        sasl, tls, authorizer, auto_create, restamp, limits, versions
+            See `logstore.wire.settings.ListenerSettings`.
 
         Raises
         ------
@@ -828,26 +815,31 @@ class Broker(Generic[ClockT]):
             `node.id` says.
         """
         from logstore.record.ahead import load_beside
+        from logstore.wire.limits import Limits
         from logstore.wire.listener import Listener
+        from logstore.wire.service import ServedBroker
+        from logstore.wire.settings import ListenerSettings
+        from logstore.wire.versions import SERVED
 
         self._refuse_if_read_only("listen")
-        self.groups.live_in_machine_time()
-        listener = Listener(
+        parts = ServedBroker(
             self.runtime,
             self.manager,
             self.groups,
             self.coordinator,
-            host=host,
-            port=port,
+            works_in_memory=self._works_in_memory,
+        )
+        settings = ListenerSettings(
             sasl=sasl,
             tls=tls,
             authorizer=authorizer,
             auto_create=auto_create,
             restamp=restamp,
-            limits=limits,
-            versions=versions,
-            works_in_memory=self._works_in_memory,
+            limits=limits or Limits(),
+            versions=SERVED if versions is None else versions,
         )
+        self.groups.live_in_machine_time()
+        listener = Listener(parts, host, port, settings)
         self._listeners.append(listener)
         load_beside()
         return listener

@@ -5,36 +5,28 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-import ssl
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from ipaddress import ip_address
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import TYPE_CHECKING, Literal, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, NamedTuple, Self, cast
 
 from logstore.errors import InvalidConfigurationError
 from logstore.runtime.lifetime import lasting
 from logstore.runtime.loops import LoopThread
-from logstore.security.sasl import Credentials, checked_credentials
 from logstore.security.tls import generate_tls
 from logstore.wire.connection import Connection
 from logstore.wire.faulty import CUT
-from logstore.wire.limits import Limits
-from logstore.wire.service import Service
+from logstore.wire.service import ServedBroker, Service
 from logstore.wire.session import Session
-from logstore.wire.versions import SERVED, Versions
+from logstore.wire.settings import ListenerSettings
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
     from logstore.faults.rules import Call, FaultRule, Faults
-    from logstore.groups.coordinator import GroupCoordinator
-    from logstore.manager.manager import LogManager
     from logstore.messages import Message
-    from logstore.runtime import Runtime
-    from logstore.security.authorizer import Authorizer
-    from logstore.transactions.coordinator import TransactionCoordinator
     from logstore.types import TopicPartition
     from logstore.wire.frames import Head
 
@@ -72,26 +64,12 @@ class Listener:
 
     Parameters
     ----------
-    runtime, manager, groups, transactions
-        The broker's parts; see `Service`.
+    broker : ServedBroker
     host : str
         To bind to.
     port : int
         0 lets the system choose.
-    sasl : Credentials, or mapping of str to str, optional
-        Users and passwords: clients must authenticate themselves by SASL.
-    tls : ssl.SSLContext or "generate", optional
-        Of a server; or have a certificate made, whose authority stands in the file `ca_path`.
-    authorizer : Authorizer, optional
-        By default everybody may do everything.
-    auto_create : bool
-        Whether Metadata requests create topics (`auto.create.topics.enable`).
-    restamp : bool
-        Whether record times get the time added that the broker's clock is ahead.
-    versions : mapping, optional
-        Those served, by API; `logstore.wire.versions.SERVED` by default.
-    works_in_memory : bool
-        Whether requests may be served in the loop, since no file operation waits for a disk.
+    settings : ListenerSettings, optional
 
     Raises
     ------
@@ -104,32 +82,21 @@ class Listener:
 
     def __init__(
         self,
-        runtime: Runtime,
-        manager: LogManager,
-        groups: GroupCoordinator,
-        transactions: TransactionCoordinator,
-        *,
+        broker: ServedBroker,
         host: str = "127.0.0.1",
         port: int = 0,
-        sasl: Credentials | Mapping[str, str] | None = None,
-        tls: ssl.SSLContext | Literal["generate"] | None = None,
-        authorizer: Authorizer | None = None,
-        auto_create: bool = True,
-        restamp: bool = False,
-        limits: Limits | None = None,
-        versions: Mapping[str, Versions] | None = None,
-        works_in_memory: bool = False,
+        settings: ListenerSettings | None = None,
     ) -> None:
+        settings = settings or ListenerSettings()
         # What can be refused comes before anything is opened.
-        _ = manager.identity  # which every client is told
-        credentials = None if sasl is None else checked_credentials(sasl)
-        ca_pem: bytes | None = None
+        _ = broker.manager.identity  # which every client is told
+        tls, ca_pem = settings.tls, None
         if tls == "generate":
             tls, ca_pem = generate_tls(host)
         self._tls = tls
         opened = _opened_socket(host, port)
         self._host, self._port = host, opened.getsockname()[1]
-        if not _is_loopback(opened.getsockname()[0]) and sasl is None:
+        if settings.sasl is None and not _is_loopback(opened.getsockname()[0]):
             logger.warning(
                 "the broker listens on %s without authentication: everybody who can reach this"
                 " machine may read, write and delete its topics",
@@ -139,25 +106,12 @@ class Listener:
         self._connections: set[Connection] = set()
         self._requests: deque[ReceivedRequest] = deque()
         self._requests_bytes = 0
-        self._loops = LoopThread("listener")
         self._is_closed = False
-        self._service = Service(
-            runtime,
-            manager,
-            groups,
-            transactions,
-            self._loops,
-            limits or Limits(),
-            versions=SERVED if versions is None else versions,
-            authorizer=authorizer,
-            sasl=credentials,
-            auto_create=auto_create,
-            restamp=restamp,
-            works_in_memory=works_in_memory,
-        )
+        self._loops = LoopThread("listener")
+        self._service = Service(broker, settings, self._loops)
         _ = self._service.handlers  # imported by the thread that opens, not while a client waits
         self._server = self._loops.call(self._serve(opened))
-        manager.lifetime.add(self)
+        broker.manager.lifetime.add(self)
 
     def __enter__(self) -> Self:
         return self

@@ -9,87 +9,79 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from logstore.errors import UnknownTopicOrPartitionError
 from logstore.faults.rules import Faults
 from logstore.runtime import SystemClock
-from logstore.security.sasl import Credentials, checked_credentials
+from logstore.security.sasl import Credentials
 from logstore.wire.faulty import kinds_of
 from logstore.wire.registry import Handler, handlers
-from logstore.wire.versions import SERVED, Versions
 
 if TYPE_CHECKING:
     from logstore.groups.coordinator import GroupCoordinator
     from logstore.manager.manager import LogManager
     from logstore.runtime import Runtime
     from logstore.runtime.loops import LoopThread
-    from logstore.security.authorizer import Authorizer
     from logstore.transactions.coordinator import TransactionCoordinator
-    from logstore.wire.limits import Limits
+    from logstore.wire.settings import ListenerSettings
 
 T = TypeVar("T")
+
+
+class ServedBroker(NamedTuple):
+    """The broker behind a listener, as far as handlers ask for it.
+
+    Attributes
+    ----------
+    works_in_memory : bool
+        Whether no file operation of the broker waits for a disk, so that requests may be served
+        in the loop.
+    """
+
+    runtime: Runtime
+    manager: LogManager
+    groups: GroupCoordinator
+    transactions: TransactionCoordinator
+    works_in_memory: bool = False
 
 
 class Service:
     """All that the connections of one listener share.
 
-    Attributes
+    Parameters
     ----------
-    runtime : Runtime
-    manager : LogManager
-    groups : GroupCoordinator
-    transactions : TransactionCoordinator
+    broker : ServedBroker
+        Its parts are attributes here, too.
+    settings : ListenerSettings
+        So are these, but for `sasl` and `tls`.
     loops : LoopThread
         The listener's event loop.
-    limits : Limits
-    versions : mapping of str to Versions
-        By API name: those served.
-    authorizer : Authorizer or None
-        None allows everything.
+
+    Attributes
+    ----------
     credentials : Credentials
         Users and their passwords.
     authenticates : bool
         Whether clients have to show who they are.
-    auto_create : bool
-        Whether Metadata requests create the topics that they ask for.
-    restamp : bool
-        Whether the time that the broker's clock is ahead is added to the records that come in.
-    works_in_memory : bool
-        Whether no file operation of the broker waits for a disk.
     faults : Faults
         The rules of `Listener.fail`.
     """
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        manager: LogManager,
-        groups: GroupCoordinator,
-        transactions: TransactionCoordinator,
-        loops: LoopThread,
-        limits: Limits,
-        *,
-        versions: Mapping[str, Versions] = SERVED,
-        authorizer: Authorizer | None = None,
-        sasl: Credentials | Mapping[str, str] | None = None,
-        auto_create: bool = True,
-        restamp: bool = False,
-        works_in_memory: bool = False,
-    ) -> None:
-        self.runtime = runtime
-        self.manager = manager
-        self.groups = groups
-        self.transactions = transactions
+    def __init__(self, broker: ServedBroker, settings: ListenerSettings, loops: LoopThread) -> None:
+        self.runtime = broker.runtime
+        self.manager = broker.manager
+        self.groups = broker.groups
+        self.transactions = broker.transactions
+        self.works_in_memory = broker.works_in_memory
+        self.limits = settings.limits
+        self.versions = settings.versions
+        self.authorizer = settings.authorizer
+        self.auto_create = settings.auto_create
+        self.restamp = settings.restamp
         self.loops = loops
-        self.limits = limits
-        self.versions = versions
-        self.authorizer = authorizer
-        self.credentials = checked_credentials({} if sasl is None else sasl)
-        self.authenticates = sasl is not None
-        self.auto_create = auto_create
-        self.restamp = restamp
-        self.works_in_memory = works_in_memory
+        self.authenticates = settings.credentials is not None
+        self.credentials = settings.credentials or Credentials({})
         self.faults = Faults(kinds_of(self.versions), SystemClock())
         self._names: dict[str, str] = {}
 
