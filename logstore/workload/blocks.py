@@ -172,7 +172,7 @@ def block_of(spec: Spec, number: int) -> Block:
     numbers, tombstone = _changes(spec, number, events, followers)
     keys = draws.key_bytes(spec, numbers)
     partition = draws.partitions_of(keys, spec.partitions)
-    arrival = draws.arrival_ms(spec, events)
+    arrival = draws.arrival_ms(spec, number, events)
     version, form = _versions(spec, number, events)
     sent = _sent(spec, number, partition, followers)
     order = sent.order

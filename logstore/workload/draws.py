@@ -23,7 +23,7 @@ Bytes = NDArray[np.uint8]
 # Which stream a draw takes: so that turning one feature on changes nothing about the others.
 # The numbers are part of what a seed means.
 KEYS, SIZES, CONTENT, DELETES, LATENESS, VERSIONS, PRODUCERS, TRANSACTIONS, BATCHES = range(1, 10)
-VERSION_FORMS, HOT = 10, 11
+VERSION_FORMS, HOT, ARRIVALS = 10, 11, 12
 
 _MURMUR_SEED = 0x9747B28C
 _MURMUR_M = np.uint32(0x5BD1E995)
@@ -135,17 +135,49 @@ def _dictionary() -> Bytes:
     return letters[Stream(0, 0, CONTENT).below(len(letters), 4096 * 8)].reshape(4096, 8)
 
 
-def arrival_ms(spec: specs.Spec, events: Ints) -> Ints:
-    """Return when each event arrives, in milliseconds since the epoch; never falls."""
-    span = spec.time.days * DAY_MS
-    even = events * (span / spec.records)
+def arrival_ms(spec: specs.Spec, block: int, events: Ints) -> Ints:
+    """Return when each event of a block arrives, in ms since the epoch; never falls."""
+    time, span = spec.time, spec.time.days * DAY_MS
+    places: Floats = events.astype(np.float64)
+    if time.arrival == specs.POISSON:
+        places = _by_chance(spec, block, events)
+    even = places * (span / spec.records)
+    if time.profile:
+        even = _by_profile(time.profile, even / span) * span
     # Time runs slowly at noon, so more events fall into it; the derivative stays positive.
     day = 2.0 * np.pi / DAY_MS
-    phase = day * (spec.time.start_ms % DAY_MS)
-    swing = spec.time.daily_swing / day
+    phase = day * (time.start_ms % DAY_MS)
+    swing = time.daily_swing / day
     warped = even + swing * (np.sin(day * even + phase) - np.sin(phase))
-    arrivals: Ints = spec.time.start_ms + np.floor(warped).astype(np.int64)
+    if time.burst_share:
+        warped = _in_bursts(time, warped)
+    arrivals: Ints = time.start_ms + np.floor(warped).astype(np.int64)
     return arrivals
+
+
+def _by_chance(spec: specs.Spec, block: int, events: Ints) -> Floats:
+    """Return places among the block's events as a Poisson process has them, given their number."""
+    drawn = np.sort(Stream(spec.seed, block, ARRIVALS).uniform(len(events)))
+    places: Floats = events[0] + drawn * len(events)
+    return places
+
+
+def _by_profile(profile: tuple[float, ...], shares: Floats) -> Floats:
+    """Return the part of the time at which a share of all has come: the profile's inverse."""
+    weights = np.asarray(profile, np.float64)
+    reached = np.append(0.0, np.cumsum(weights) / weights.sum())
+    return np.interp(shares, reached, np.linspace(0.0, 1.0, len(reached)))
+
+
+def _in_bursts(time: specs.Time, moments: Floats) -> Floats:
+    """Return moments of which each period's first ones are crowded into its beginning."""
+    period, burst, share = time.burst_every_ms, time.burst_ms, time.burst_share
+    number, place = np.divmod(moments, period)
+    place /= period
+    quiet = (place - share) / max(1.0 - share, 1e-12)
+    crowded = np.where(place < share, place / share * burst, burst + quiet * (period - burst))
+    moved: Floats = number * period + crowded
+    return moved
 
 
 def key_bytes(spec: specs.Spec, numbers: Ints) -> Bytes:
@@ -159,6 +191,13 @@ def key_bytes(spec: specs.Spec, numbers: Ints) -> Bytes:
         rest, digit = np.divmod(rest, 10)
         keys[:, column] = digit + ord("0")
     return keys
+
+
+def numbers_of(spec: specs.Spec, keys: Bytes) -> Ints:
+    """Return the numbers of keys, (n,): what `key_bytes` was given."""
+    digits = keys[:, len(spec.keys.prefix.encode()) :].astype(np.int64) - ord("0")
+    numbers: Ints = digits @ 10 ** np.arange(digits.shape[1] - 1, -1, -1, dtype=np.int64)
+    return numbers
 
 
 def murmur2(keys: Bytes) -> NDArray[np.uint32]:

@@ -78,13 +78,19 @@ def parcels_of(spec: Spec, number: int, parcel_bytes: int = PARCEL_BYTES) -> Ite
     InvalidTimestampError, MessageSizeTooLargeError
         The topic's configuration refuses a batch.
     """
-    block = block_of(spec, number)
+    return parcels_of_block(spec, block_of(spec, number), parcel_bytes)
+
+
+def parcels_of_block(
+    spec: Spec, block: Block, parcel_bytes: int = PARCEL_BYTES
+) -> Iterator[Parcel]:
+    """Make the parcels of a block that was made already; see `parcels_of`."""
     drafts = {partition: _Draft(parcel_bytes) for partition in _partitions(spec, block)}
     for partition, kind, producer, at_ms, batch in _arrivals(spec, block):
         drafts[partition].add(kind, producer, at_ms, batch)
     for partition, draft in drafts.items():
         for part, (entries, batches) in enumerate(draft.finish()):
-            yield Parcel(partition, number, part, entries, batches)
+            yield Parcel(partition, block.number, part, entries, batches)
 
 
 def _partitions(spec: Spec, block: Block) -> list[int]:

@@ -49,6 +49,9 @@ _RECORD_OVERHEAD_MAX = 1 + 5 + 10 + 5 + 5 + 5 + 1
 _CODEC_SHARE_MAX, _CODEC_BYTES_MAX = 128, 4096
 """Bytes that a codec adds to those that it cannot compress: one in so many, and so many."""
 
+EVEN = "even"
+POISSON = "poisson"
+
 WORDS = "words"
 RANDOM = "random"
 
@@ -122,6 +125,15 @@ class Time:
         "0: evenly; towards 1: noon busy, midnight quiet (rate at noon 1/(1-swing)).",
         0.0,
         0.99,
+    )
+    arrival: str = key(
+        EVEN, "Between the moments: always alike, or by chance.", choice=(EVEN, POISSON)
+    )
+    burst_share: float = key(0.0, "Share of the records that come in bursts.", 0.0, 1.0)
+    burst_every_ms: int = key(3_600_000, "From one burst to the next.", 1, 1 << 40)
+    burst_ms: int = key(60_000, "How long each takes.", 1, 1 << 40)
+    profile: tuple[float, ...] = key(
+        (), "How much comes in each of so many equal parts of the time; empty: equally much.", 0.0
     )
     late_share: float = key(0.0, "Share of records with a timestamp that lags.", 0.0, 1.0)
     late_ms: int = key(600_000, "Largest lag of such a timestamp.", 1, 1 << 40)
@@ -266,6 +278,12 @@ class Spec:
             f"configs cleanup.policy {self.configs.get('cleanup.policy')!r} does not compact: a "
             "workload is there to be cleaned",
         )
+        time = self.time
+        yield (
+            bool(time.burst_share) and time.burst_ms >= time.burst_every_ms,
+            f"time.burst_ms {time.burst_ms} is not below time.burst_every_ms {time.burst_every_ms}",
+        )
+        yield bool(time.profile) and not sum(time.profile), "time.profile has nothing in any part"
         try:
             earliest = self.time.start_ms - (self.time.late_ms if self.time.late_share else 0)
         except ValueError as error:

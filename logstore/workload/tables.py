@@ -13,7 +13,13 @@ from logstore.errors import InvalidConfigurationError
 
 T = TypeVar("T")
 
-_WORDS = {int: "an integer", float: "a number", bool: "true or false", str: "a text"}
+_WORDS = {
+    int: "an integer",
+    float: "a number",
+    bool: "true or false",
+    str: "a text",
+    tuple: "a list of numbers",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +31,10 @@ class Allowed:
     high: float | None = None
     choice: tuple[str, ...] = ()
 
-    def problem(self, value: float | str) -> str | None:
+    def problem(self, value: float | str | tuple[float, ...]) -> str | None:
         """Return what is wrong with a value of the right type, or None."""
+        if isinstance(value, tuple):
+            return next((text for each in value if (text := self.problem(each))), None)
         if self.choice and value not in self.choice:
             return f"is none of {', '.join(self.choice)}{and_nearest(str(value), self.choice)}"
         if isinstance(value, float) and not math.isfinite(value):
@@ -41,7 +49,7 @@ class Allowed:
 
 
 def key(
-    default: float | str,
+    default: float | str | tuple[float, ...],
     doc: str,
     low: float | None = None,
     high: float | None = None,
@@ -94,14 +102,18 @@ def read_table(
     return kind(**values)
 
 
-def _checked(name: str, value: object, kind: type, allowed: Allowed) -> float | str:
+def _checked(
+    name: str, value: object, kind: type, allowed: Allowed
+) -> float | str | tuple[float, ...]:
     if kind is float and type(value) is int:
         value = float(value)
     if kind is str and isinstance(value, date):
         value = value.isoformat()  # TOML knows times without quotes
+    if kind is tuple and isinstance(value, list) and {*map(type, value)} <= {int, float}:
+        value = tuple(map(float, value))
     if type(value) is not kind:
         raise InvalidConfigurationError(f"{name} is {_WORDS[kind]}, not {value!r}")
-    assert isinstance(value, int | float | str)
+    assert isinstance(value, int | float | str | tuple)
     problem = allowed.problem(value)
     if problem is not None:
         raise InvalidConfigurationError(f"{name} {value!r} {problem}")

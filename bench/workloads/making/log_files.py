@@ -8,24 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
 from logstore.bench.workloads.datasource.commit import WrittenPartition, closed, new_log
 from logstore.config.broker_config import BrokerConfig
-from logstore.record import layout
-from logstore.record.crc32c import crc32c
-from logstore.record.header import BatchHeader, increment_sequence
 from logstore.runtime import DiskFileSystem, Runtime, VirtualClock, random_source
-from logstore.types import AppendOrigin, TopicPartition
+from logstore.types import TopicPartition
 from logstore.workload.parcels import COMMIT, DATA, ENTRY, Parcel
+from logstore.workload.placing import (
+    GROUP_BATCHES,
+    Placed,
+    Placing,
+    append_placed,
+    fit_the_segment,
+)
 from logstore.workload.spec import Spec
-
-PRODUCER_EPOCH = COORDINATOR_EPOCH = 0
-
-GROUP_BATCHES = 64
-"""Most batches that one append takes; less than that, and each costs twice as much."""
 
 
 @dataclass(frozen=True)
@@ -37,14 +35,6 @@ class MadePartition:
     batches: int
     markers: int
     bytes: int
-
-
-class _Placed(NamedTuple):
-    """A batch as it will stand in the log, when it arrives, and its largest timestamp, in ms."""
-
-    data: bytes
-    at_ms: int
-    max_timestamp: int
 
 
 class PartitionFiles:
@@ -66,10 +56,9 @@ class PartitionFiles:
         )
         tp = TopicPartition(spec.topic, partition)
         self._log = new_log(runtime, folder, tp, spec.topic_configs)
-        self._sequences: dict[int, int] = {}
+        self._placing = Placing(spec.producers)
         self._heard_ms: dict[int, int] = {}
-        self._next_offset = 0
-        self._pending: list[_Placed] = []
+        self._pending: list[Placed] = []
         self._check_ms = BrokerConfig().producer_id_expiration_check_interval_ms
         self._next_check_ms = spec.time.start_ms + self._check_ms
         self._records = self._batches = self._markers = 0
@@ -117,25 +106,11 @@ class PartitionFiles:
         }
 
     def _place(self, producer: int, at_ms: int, batch: bytes) -> None:
-        """Give a sealed batch its offset and what its producer puts into the header."""
-        header = BatchHeader.unpack_from(batch)._replace(base_offset=self._next_offset)
-        transactional = producer < self._spec.producers.transactional
+        placed = self._placing.place(producer, at_ms, batch)
         if producer < self._spec.producers.with_id:
-            sequence = self._sequences.get(producer, 0)
-            self._sequences[producer] = increment_sequence(sequence, header.record_count)
-            self._heard_ms[producer] = header.max_timestamp
-            header = header._replace(
-                attributes=header.attributes | layout.TRANSACTIONAL_BIT * transactional,
-                producer_id=producer,
-                producer_epoch=PRODUCER_EPOCH,
-                base_sequence=sequence,
-            )
-        body = batch[layout.HEADER_SIZE :]
-        crc = crc32c(body, crc32c(header.pack()[layout.ATTRIBUTES_POSITION :]))
-        data = header._replace(crc=crc).pack() + body
-        self._pending.append(_Placed(data, at_ms, header.max_timestamp))
-        self._next_offset = header.next_offset
-        self._records += header.record_count
+            self._heard_ms[producer] = placed.max_timestamp
+        self._pending.append(placed)
+        self._records += placed.records
         self._batches += 1
         if len(self._pending) == GROUP_BATCHES:
             self._append_pending()
@@ -148,36 +123,17 @@ class PartitionFiles:
         if not self._pending:
             return
         pending, self._pending = self._pending, []
-        groups = [pending] if self._fit_the_segment(pending) else [[batch] for batch in pending]
-        for group in groups:
+        last_offset = self._placing.next_offset - 1
+        fits = fit_the_segment(self._log, pending, last_offset)
+        for group in [pending] if fits else [[batch] for batch in pending]:
             self._clock.set_ms(group[-1].at_ms)
-            data = b"".join([sealed.data for sealed in group])
-            self._log.writer.append_batches(data, AppendOrigin.REPLICATION)
-        assert self._log.log_end_offset == self._next_offset, "all batches were whole and taken"
-
-    def _fit_the_segment(self, pending: list[_Placed]) -> bool:
-        """Tell whether none of some batches begins a new segment.
-
-        What the last and the largest of them do not bring about, none of them does; an empty
-        segment knows too little for that.
-        """
-        segment = self._log.active_segment
-        if not segment.size_bytes:
-            return False
-        index, times = segment.offset_index, segment.time_index
-        room = min(index.max_entries - index.entries, times.max_entries - times.entries)
-        size = sum(len(batch.data) for batch in pending)
-        latest = max(batch.max_timestamp for batch in pending)
-        reason = segment.roll_reason(size, latest, self._next_offset - 1, pending[-1].at_ms)
-        return reason is None and room > len(pending) + 1
+            append_placed(self._log, group)
+        assert self._log.log_end_offset == last_offset + 1, "all batches were whole and taken"
 
     def _end_transaction(self, producer: int, at_ms: int, *, commit: bool) -> None:
         self._append_pending()
         self._clock.set_ms(at_ms)
-        self._log.writer.append_end_txn_marker(
-            producer, PRODUCER_EPOCH, COORDINATOR_EPOCH, commit=commit
-        )
-        self._next_offset = self._log.log_end_offset
+        self._placing.end_transaction(self._log, producer, commit=commit)
         self._heard_ms[producer] = at_ms
         self._markers += 1
 

@@ -281,7 +281,7 @@ def test_timestamps_lag_and_versions_are_late_missing_and_malformed() -> None:
                   "malformed_share": 0.05},
     )  # fmt: skip
     block = block_of(spec, 0)
-    lag = draws.arrival_ms(spec, block.event) - block.timestamp
+    lag = draws.arrival_ms(spec, block.number, block.event) - block.timestamp
     assert (lag.min(), lag.max()) <= (0, 5_000)
     assert abs((lag > 0).mean() - 0.2) < 0.02
     forms = np.bincount(block.version_form, minlength=3) / len(block)
@@ -300,10 +300,48 @@ def test_timestamps_lag_and_versions_are_late_missing_and_malformed() -> None:
 
 def test_records_arrive_over_the_days_and_mostly_at_noon() -> None:
     spec = spec_of(time={"days": 10.0, "daily_swing": 0.8})
-    arrival = draws.arrival_ms(spec, np.arange(20_000))
+    arrival = draws.arrival_ms(spec, 0, np.arange(20_000))
     assert arrival[0] == spec.time.start_ms
     assert (np.diff(arrival) >= 0).all()
     assert 0 < spec.time.start_ms + 10 * 86_400_000 - arrival[-1] < 86_400_000
     hours = np.bincount((arrival % 86_400_000) // 3_600_000, minlength=24)
     assert hours.argmax() in (11, 12)
     assert hours[[0, 23]].sum() * 5 < hours[[11, 12]].sum()
+
+
+@pytest.mark.parametrize("arrival", ("even", "poisson"))
+def test_arrivals_never_fall_and_stay_in_their_days(arrival):
+    time = {"days": 2.0, "arrival": arrival, "daily_swing": 0.5, "profile": [1, 0, 3]}
+    spec = spec_of(records=2 * BLOCK_RECORDS, time=time | {"burst_share": 0.5})
+    blocks = [np.arange(BLOCK_RECORDS) + number * BLOCK_RECORDS for number in (0, 1)]
+    arrivals = np.concatenate([draws.arrival_ms(spec, n, each) for n, each in enumerate(blocks)])
+    assert (np.diff(arrivals) >= 0).all()
+    assert arrivals[0] >= spec.time.start_ms
+    assert arrivals[-1] < spec.time.start_ms + 2 * 86_400_000
+
+
+def test_a_poisson_process_is_as_uneven_as_chance():
+    spec = spec_of(records=BLOCK_RECORDS, time={"days": 1.0, "arrival": "poisson"})
+    arrivals = draws.arrival_ms(spec, 0, np.arange(BLOCK_RECORDS)) - spec.time.start_ms
+    counts = np.bincount(arrivals // 60_000, minlength=1440)
+    assert 0.8 < counts.var() / counts.mean() < 1.2  # 1 for Poisson, near 0 for even arrivals
+
+
+def test_a_profile_says_how_much_comes_in_each_part():
+    spec = spec_of(records=8_000, time={"days": 4.0, "profile": [1, 0, 2, 1]})
+    arrivals = draws.arrival_ms(spec, 0, np.arange(8_000)) - spec.time.start_ms
+    assert np.bincount(arrivals // 86_400_000).tolist() == [2_000, 0, 4_000, 2_000]
+
+
+def test_bursts_take_their_share_in_their_time():
+    time = {"days": 1.0, "burst_share": 0.75, "burst_every_ms": 3_600_000, "burst_ms": 60_000}
+    spec = spec_of(records=24_000, time=time)
+    arrivals = draws.arrival_ms(spec, 0, np.arange(24_000)) - spec.time.start_ms
+    in_bursts = (arrivals % 3_600_000 < 60_000).sum()
+    assert abs(in_bursts - 18_000) <= 24
+
+
+def test_keys_tell_their_numbers():
+    spec = spec_of(keys={"count": 12_345, "prefix": "k-"})
+    numbers = np.array([0, 7, 12_344])
+    assert draws.numbers_of(spec, draws.key_bytes(spec, numbers)).tolist() == numbers.tolist()

@@ -1,0 +1,90 @@
+"""Sealed batches get their places: offsets, their producers' sequences, and a moment to arrive."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from logstore.record import layout
+from logstore.record.crc32c import crc32c
+from logstore.record.header import BatchHeader, increment_sequence
+from logstore.types import AppendOrigin
+
+if TYPE_CHECKING:
+    from logstore.log.log import Log
+    from logstore.workload.spec import Producers
+
+PRODUCER_EPOCH = COORDINATOR_EPOCH = 0
+
+GROUP_BATCHES = 64
+"""Most batches that one append takes; less than that, and each costs twice as much."""
+
+
+class Placed(NamedTuple):
+    """A batch as it will stand in the log, when it arrives, and its largest timestamp, in ms."""
+
+    data: bytes
+    at_ms: int
+    max_timestamp: int
+    records: int
+
+
+class Placing:
+    """The next offset of a partition, and the next sequence of each producer in it."""
+
+    def __init__(self, producers: Producers) -> None:
+        self._producers = producers
+        self._sequences: dict[int, int] = {}
+        self.next_offset = 0
+
+    def place(self, producer: int, at_ms: int, batch: bytes) -> Placed:
+        """Give a sealed batch its offset and what its producer puts into the header."""
+        header = BatchHeader.unpack_from(batch)._replace(base_offset=self.next_offset)
+        if producer < self._producers.with_id:
+            sequence = self._sequences.get(producer, 0)
+            self._sequences[producer] = increment_sequence(sequence, header.record_count)
+            is_transactional = producer < self._producers.transactional
+            header = header._replace(
+                attributes=header.attributes | layout.TRANSACTIONAL_BIT * is_transactional,
+                producer_id=producer,
+                producer_epoch=PRODUCER_EPOCH,
+                base_sequence=sequence,
+            )
+        body = batch[layout.HEADER_SIZE :]
+        crc = crc32c(body, crc32c(header.pack()[layout.ATTRIBUTES_POSITION :]))
+        self.next_offset = header.next_offset
+        data = header._replace(crc=crc).pack() + body
+        return Placed(data, at_ms, header.max_timestamp, header.record_count)
+
+    def end_transaction(self, log: Log, producer: int, *, commit: bool) -> None:
+        """Append a transaction's marker, at the moment that it is."""
+        log.writer.append_end_txn_marker(producer, PRODUCER_EPOCH, COORDINATOR_EPOCH, commit=commit)
+        self.next_offset = log.log_end_offset
+
+
+def append_placed(log: Log, placed: Sequence[Placed]) -> None:
+    """Append placed batches that follow one another, at the moment that it is."""
+    data = b"".join([batch.data for batch in placed])
+    log.writer.append_batches(data, AppendOrigin.REPLICATION)
+
+
+def fit_the_segment(log: Log, placed: Sequence[Placed], last_offset: int) -> bool:
+    """Tell whether none of some batches begins a new segment.
+
+    What the last and the largest of them do not bring about, none of them does; an empty segment
+    knows too little for that.
+
+    Parameters
+    ----------
+    last_offset : int
+        That of the last record.
+    """
+    segment = log.active_segment
+    if not segment.size_bytes:
+        return False
+    index, times = segment.offset_index, segment.time_index
+    room = min(index.max_entries - index.entries, times.max_entries - times.entries)
+    size = sum(len(batch.data) for batch in placed)
+    latest = max(batch.max_timestamp for batch in placed)
+    reason = segment.roll_reason(size, latest, last_offset, placed[-1].at_ms)
+    return reason is None and room > len(placed) + 1
