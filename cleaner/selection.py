@@ -148,13 +148,14 @@ class CleanableState:
 class CleaningDecision:
     """Whether a log will be cleaned, and every gate on the way.
 
-    `opens_at_ms` is the first moment at which it will be, of a decision that foresaw; None if
-    that takes an append or a command.
+    `opens_at_ms` is the first moment at which it will be, of a decision that foresaw, and
+    `opens_below_offset` the end of what is cleaned then; None if that takes an append or a command.
     """
 
     state: CleanableState
     gates: tuple[Gate, ...]
     opens_at_ms: int | None = None
+    opens_below_offset: int | None = None
 
     @property
     def will_clean(self) -> bool:
@@ -178,6 +179,13 @@ class CleaningDecision:
         if needed is not None or not either or any(gate.open for gate in either):
             return needed
         return either[0]
+
+    def stopped_by(self, obstacle: Gate) -> CleaningDecision:
+        """Return the decision with a gate closed that only a look at the records closes."""
+        gates = [gate for gate in self.gates if gate.gate != obstacle.gate]
+        place = next((n for n, g in enumerate(self.gates) if g.gate == obstacle.gate), len(gates))
+        gates.insert(place, obstacle)
+        return replace(self, gates=tuple(gates), opens_at_ms=None, opens_below_offset=None)
 
 
 class Circumstances(NamedTuple):
@@ -362,7 +370,9 @@ def _foresee(
 ) -> CleaningDecision:
     """Find the first moment at which each closed gate is open, and all that are needed are."""
     opens: dict[str, int] = {gate.gate: now_ms for gate in decision.gates if gate.open}
-    cleaned_at = now_ms if decision.will_clean else None
+    cleaned_at, end_offset = None, None
+    if decision.will_clean:
+        cleaned_at, end_offset = now_ms, decision.state.upper_bound_offset
     is_rolled = decision.is_candidate and not circumstances.kafka_exact
     roll_ms = idle_roll_ms(log) if is_rolled else None
     for moment in _moments(log, decision.state.first_dirty_offset, roll_ms):
@@ -374,11 +384,13 @@ def _foresee(
             if gate.open:
                 opens.setdefault(gate.gate, moment)
         if cleaned_at is None and then.will_clean:
-            cleaned_at = moment
+            cleaned_at, end_offset = moment, then.state.upper_bound_offset
         if cleaned_at is not None and len(opens) == len(decision.gates):
             break
     gates = (gate._replace(opens_at_ms=opens.get(gate.gate)) for gate in decision.gates)
-    return replace(decision, gates=tuple(gates), opens_at_ms=cleaned_at)
+    return replace(
+        decision, gates=tuple(gates), opens_at_ms=cleaned_at, opens_below_offset=end_offset
+    )
 
 
 def section_of(log: Log, segment: LogSegment, state: CleanableState | None) -> str:

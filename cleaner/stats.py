@@ -76,6 +76,11 @@ class CleanerStats:
     index_ms: int
     clean_ms: int
 
+    @property
+    def fates_total(self) -> int:
+        """Records of the source batches."""
+        return sum(self.fates.values())
+
     def to_json(self) -> dict[str, Any]:
         """Return the pass as an item of `cleaned` in `logstore clean --format json`."""
         return {

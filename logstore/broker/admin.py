@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING
 from logstore.broker.reports import (
     AlterReplicaLogDirsResult,
     DeleteRecordsResult,
-    ExplainReport,
     OffsetAndTimestamp,
-    PartitionExplanation,
     RetainReport,
 )
 from logstore.errors import LogStoreError, UnknownTopicOrPartitionError
@@ -89,18 +87,3 @@ def retain(
             with manager.services.paused(tp):
                 decisions.append(log.delete_old_segments(first_dirty_offset=cleaned or 0))
     return RetainReport(tuple(decisions), dry_run)
-
-
-def explain(
-    manager: LogManager, cleaner: LogCleanerManager, partitions: Sequence[TopicPartition]
-) -> ExplainReport:
-    """Say what stands between partitions and their cleaning; see `Broker`."""
-    found = []
-    for tp in partitions:
-        with suppress(UnknownTopicOrPartitionError):  # deleted meanwhile
-            log = manager.log(tp)
-            decision = cleaner.chooser.explain(log)
-            found.append(
-                PartitionExplanation.of(decision, cleaner.passes_bound(log, decision.state))
-            )
-    return ExplainReport(tuple(found))

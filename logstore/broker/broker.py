@@ -1079,12 +1079,24 @@ class Broker(Generic[ClockT]):
         return CleanReport.of(outcome, dry_run=dry_run)
 
     def explain(
-        self, topic: str | TopicPartition | None = None, partition: int | None = None
+        self,
+        topic: str | TopicPartition | None = None,
+        partition: int | None = None,
+        *,
+        quick: bool = False,
     ) -> ExplainReport:
-        """Say what stands between each partition and its cleaning, and until when."""
-        from logstore.broker import admin
+        """Say what stands between each partition and its cleaning, and until when.
 
-        return admin.explain(self.manager, self.cleaner, self.partitions(topic, partition))
+        Parameters
+        ----------
+        quick : bool
+            Read batch headers only. Without it the records of compacted partitions are read: their
+            tombstones are counted, and a partition that will be cleaned is cleaned as in a dry run,
+            so that damage which would stop the cleaning is met now.
+        """
+        from logstore.broker.explaining import explain
+
+        return explain(self, self.partitions(topic, partition), quick=quick)
 
     def fates(
         self,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from logstore.cleaner.command import CleanOutcome
+    from logstore.cleaner.explaining import ActiveSegment, Remedy, Tombstones
     from logstore.cleaner.selection import CleaningDecision, Gate
     from logstore.cleaner.stats import CleanerStats
     from logstore.log.retention import RetentionDecision
@@ -146,13 +147,31 @@ class PartitionExplanation:
     gates : tuple of Gate
         Closed ones know when they open by themselves.
     passes_needed : int
-        At most: how often the map can fill up if every dirty record has another key.
+        How often the map fills up, if a pass was rehearsed; else at most: if every dirty record
+        has another key.
     must_clean_ratio, cleanable_ratio : float
         Bytes past `max.compaction.lag.ms`, and dirty ones, over all that count.
     max_compaction_delay_ms : int
         By how much the oldest dirty data exceeds `max.compaction.lag.ms`.
     first_dirty_offset, first_uncleanable_offset : int
         The range to clean lies between them.
+    headline : str
+        The verdict in words, its moment aside.
+    remedies : tuple of Remedy
+        Cause and cure of each closed gate that is in the way.
+    active_segment : ActiveSegment
+        The segment that no cleaning touches, and what closes it.
+    tombstones : Tombstones or None
+        None if the records were not read, or cannot be.
+    tombstones_text : str or None
+        What they wait for, and whether anything makes the pass due that drops them.
+    damages : tuple of str
+        Damage in the files, if the records were read.
+    first_pass : CleanerStats or None
+        The numbers of the first pass, of a partition that will be cleaned, as in a dry run; None
+        if the records were not read.
+    assumed : tuple of str
+        What the directory does not say and was assumed.
     decision : CleaningDecision
         All of that as the next selection would take it.
     """
@@ -169,11 +188,21 @@ class PartitionExplanation:
     max_compaction_delay_ms: int
     first_dirty_offset: int
     first_uncleanable_offset: int
+    headline: str
+    remedies: tuple[Remedy, ...]
+    active_segment: ActiveSegment
+    tombstones: Tombstones | None
+    tombstones_text: str | None
+    damages: tuple[str, ...]
+    first_pass: CleanerStats | None
+    assumed: tuple[str, ...]
     decision: CleaningDecision = field(repr=False)
 
     @classmethod
-    def of(cls, decision: CleaningDecision, passes_needed: int) -> PartitionExplanation:
-        """Explain a decision that foresaw."""
+    def of(
+        cls, decision: CleaningDecision, passes_needed: int, **found: Any
+    ) -> PartitionExplanation:
+        """Explain a decision that foresaw; `found` has what is no part of it."""
         state, binding = decision.state, decision.binding
         return cls(
             topic=state.topic_partition.topic,
@@ -189,13 +218,30 @@ class PartitionExplanation:
             first_dirty_offset=state.first_dirty_offset,
             first_uncleanable_offset=state.first_uncleanable_offset,
             decision=decision,
+            **found,
         )
 
     def to_json(self) -> dict[str, Any]:
         """Return an item of `partitions` in `logstore explain --format json`."""
         names = [each.name for each in fields(self) if each.name != "decision"]
         item = {name: getattr(self, name) for name in names}
-        return item | {"gates": [gate._asdict() for gate in self.gates]}
+        active = self.active_segment
+        tombstones = None if self.tombstones is None else asdict(self.tombstones)
+        if tombstones is not None:
+            tombstones["text"] = self.tombstones_text
+        del item["tombstones_text"]
+        return item | {
+            "gates": [gate._asdict() for gate in self.gates],
+            "remedies": [remedy._asdict() for remedy in self.remedies],
+            "active_segment": {
+                "base_offset": active.base_offset,
+                "size_bytes": active.size_bytes,
+                "first_timestamp": active.first_timestamp,
+                "closings": [closing._asdict() for closing in active.closings],
+            },
+            "tombstones": tombstones,
+            "first_pass": None if self.first_pass is None else self.first_pass.to_json(),
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,20 +8,28 @@ damage is passed over batch by batch and named, or, with a broker that was opene
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from logstore.loading.second_look import TRANSIENT
 from logstore.record.batch import RecordBatch, decode_stored
 from logstore.record.walk import check_place, read_batch, walk_headers
 
 if TYPE_CHECKING:
-    from logstore.broker.broker import Broker
     from logstore.log.finding import Damage, Finding
     from logstore.log.log import Log
+    from logstore.manager.manager import LogManager
     from logstore.record.records import Record
     from logstore.types import TopicPartition
 
 Answer = TypeVar("Answer")
+
+
+class HasLogs(Protocol):
+    """A broker, as far as its logs are concerned."""
+
+    @property
+    def manager(self) -> LogManager:
+        """Its logs."""
 
 
 class StoredBatch(NamedTuple):
@@ -49,7 +57,7 @@ class PartitionView:
 
     Parameters
     ----------
-    broker : Broker
+    broker : HasLogs
         Opened read-only.
     topic_partition : TopicPartition
 
@@ -58,7 +66,7 @@ class PartitionView:
     What is damaged is known once it was met: after `batches` came to its end, all of it.
     """
 
-    def __init__(self, broker: Broker, topic_partition: TopicPartition) -> None:
+    def __init__(self, broker: HasLogs, topic_partition: TopicPartition) -> None:
         self.broker = broker
         self.topic_partition = topic_partition
 

@@ -6,7 +6,7 @@ Every command that reads takes its target through here, so that all understand t
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 import click
@@ -41,6 +41,26 @@ class Target(NamedTuple):
             self.broker.close()
         if self.file is not None:
             self.file.file.close()
+
+    def opened(self) -> Broker:
+        """Return the broker that holds the partitions.
+
+        Raises
+        ------
+        click.UsageError
+            The target is a file.
+        """
+        if self.broker is None:
+            raise click.UsageError("a topic or a directory is needed, not a file")
+        return self.broker
+
+    def override(self, configs: Mapping[str, str]) -> None:
+        """Lay configurations over those of the topics that are looked at."""
+        if configs:
+            if self.broker is None:
+                raise click.UsageError("--config needs a topic or a directory, not a file")
+            for topic in {tp.topic for tp in self.partitions}:
+                self.broker.override_configs(topic, configs)
 
     def views(self) -> Iterator[PartitionView]:
         """Yield the partitions, to be read batch by batch."""

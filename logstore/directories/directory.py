@@ -85,6 +85,8 @@ class LogDirectory:
         Whether it held no partition when this process came.
     partitions : set of TopicPartition
         Those that live here.
+    high_watermarks : dict of TopicPartition to int
+        As found; evidence, and no more.
     half_opened : set of TopicPartition
         Those that the disk failed to open: their files may be in between, so that they must be
         recovered, by the next attempt or by the next start.
@@ -126,7 +128,7 @@ class LogDirectory:
         self.clean = False
         self.recovery_points: dict[TopicPartition, int] = {}
         self.log_starts: dict[TopicPartition, int] = {}
-        self._high_watermarks: dict[TopicPartition, int] = {}  # as found; evidence, and no more
+        self.high_watermarks: dict[TopicPartition, int] = {}
         self.partitions: set[TopicPartition] = set()
         self.half_opened: set[TopicPartition] = set()
         self.moves: dict[TopicPartition, Move] = {}
@@ -175,7 +177,7 @@ class LogDirectory:
         self.clean = is_clean_shutdown(fs, self.path)
         self.recovery_points = self._read(RECOVERY_POINTS)
         self.log_starts = self._read(LOG_START_OFFSETS)
-        self._high_watermarks = self._read(REPLICATION_OFFSETS)
+        self.high_watermarks = self._read(REPLICATION_OFFSETS)
         self.moves = read_moves(fs, self.path, self._small_file_max_bytes)
         due_ms = self.runtime.clock.monotonic_ms() + self.file_delete_delay_ms
         foreign = []
@@ -287,7 +289,7 @@ class LogDirectory:
                 producer_id_expiration_ms=broker_config.producer_id_expiration_ms,
                 finding_level=finding_level,
                 small_file_max_bytes=broker_config.logstore_small_file_max_bytes,
-                reached_offset=self._high_watermarks.get(topic_partition, 0),
+                reached_offset=self.high_watermarks.get(topic_partition, 0),
                 keep_reached_offset=keep_reached_offset,
             )
 
@@ -328,7 +330,7 @@ class LogDirectory:
         self.clean = is_clean_shutdown(self.runtime.fs, self.path)
         self.recovery_points = self._read(RECOVERY_POINTS)
         self.log_starts = self._read(LOG_START_OFFSETS)
-        self._high_watermarks = self._read(REPLICATION_OFFSETS)
+        self.high_watermarks = self._read(REPLICATION_OFFSETS)
 
     # -- checkpoints ---------------------------------------------------------------------
 
@@ -463,7 +465,7 @@ class LogDirectory:
         self.half_opened.discard(topic_partition)
         self.recovery_points.pop(topic_partition, None)
         self.log_starts.pop(topic_partition, None)
-        self._high_watermarks.pop(topic_partition, None)
+        self.high_watermarks.pop(topic_partition, None)
 
     def adopt(self, topic_partition: TopicPartition, offsets: Mapping[str, int]) -> None:
         """Take in a partition that was closed cleanly and whose folder is about to come.

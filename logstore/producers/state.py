@@ -123,6 +123,10 @@ class ProducerStateManager:
         """Return the first offset of the oldest open transaction, None if none is open."""
         return next(iter(self._ongoing), None)
 
+    def ongoing_producer(self) -> int | None:
+        """Return whose the oldest open transaction is, None if none is open."""
+        return next(iter(self._ongoing.values()), None)
+
     def first_unstable_offset(self, high_watermark: int) -> int | None:
         """Return the first offset that readers of committed data must not pass.
 

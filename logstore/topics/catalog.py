@@ -135,6 +135,10 @@ class TopicCatalog:
         self._folder_ids.pop(topic, None)
         self._effective.pop(topic, None)
 
+    def laid_over(self, topic: str) -> Mapping[str, str]:
+        """Return the configs of `override` for a topic."""
+        return self._overrides.get(topic, {})
+
     def overrides(self, topic: str) -> Mapping[str, str]:
         """Return the topic's own configs, with those of `override` laid over them."""
         stored, laid = self.topic(topic).configs, self._overrides.get(topic)

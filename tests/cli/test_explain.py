@@ -63,11 +63,112 @@ def test_a_configuration_can_be_supposed(run, users):
 def test_the_table_says_when_and_why(run, users):
     run("topic", "create", "events", "--now", JAN_1)
     text = run("explain", "--now", JAN_1).stdout
-    assert "users-0 will not be cleaned: not old enough; by itself on 2024-01-01 01:00" in text
-    assert "events-0 will not be cleaned: not compacted\n" in text
+    assert "users-0 not yet: its records are too young\n  by itself on 2024-01-01 01:00" in text
+    assert "events-0 never: its cleanup.policy does not compact\n" in text
     assert "min.compaction.lag.ms 1h" in text
     text = run("explain", users, "--now", JAN_1 + HOUR_MS).stdout
-    assert "users-0 will be cleaned: offsets 0.." in text
+    assert "users-0 will be cleaned with the next pass\n  offsets 0..7, 5 of 8 records go" in text
+
+
+def explained(run, *arguments, code=0):
+    [item] = run("explain", *arguments, "--format", "json", code=code).json["partitions"]
+    return item
+
+
+def test_a_closed_gate_has_a_cause_and_a_cure(run, users):
+    item = explained(run, users, "--now", JAN_1)
+    assert item["headline"] == "not yet: its records are too young"
+    by_gate = {remedy["gate"]: remedy for remedy in item["remedies"]}
+    assert set(by_gate) == {gate["gate"] for gate in item["gates"] if not gate["open"]}
+    young = by_gate["min_compaction_lag"]
+    assert "data from offset 0 on is younger" in young["cause"]
+    assert young["cure"].startswith(f"wait until {JAN_1 + HOUR_MS}; or lower")
+
+
+def test_an_open_segment_says_what_closes_it(run, data_dir):
+    configs = ("cleanup.policy=compact", "segment.ms=2h", "max.compaction.lag.ms=3h")
+    given = [part for each in configs for part in ("--config", each)]
+    run("topic", "create", "t", *given, "--now", JAN_1)
+    run("append", "t", "--now", JAN_1, input=lines({"key": "k", "value": "v"}))
+    item = explained(run, "t", "--now", JAN_1)
+    assert item["headline"] == "not yet: its records are still in the open segment"
+    active = item["active_segment"]
+    assert (active["base_offset"], active["first_timestamp"]) == (0, JAN_1)
+    found = [(c["setting"], c["at_ms"], c["needs_append"]) for c in active["closings"]]
+    assert found == [
+        ("segment.bytes", None, True),
+        ("segment.ms", JAN_1 + 2 * HOUR_MS + 1, True),
+        ("max.compaction.lag.ms", JAN_1 + 3 * HOUR_MS + 1, False),
+    ]
+    text = run("explain", "t", "--now", JAN_1).stdout
+    assert "segment.ms 2h" in text
+    assert "2024-01-01 02:00:00.001Z" in text
+
+
+def test_tombstones_have_horizons_and_nothing_makes_their_pass_due(run, users):
+    for value in ("x", None):
+        run("append", users, "--now", JAN_1, input=lines({"key": "gone", "value": value}))
+    found = explained(run, users, "--now", JAN_1)["tombstones"]
+    assert (found["records"], found["unstamped"], found["expired"]) == (1, 1, 0)
+    run("clean", users, "--force", "--roll", "--now", JAN_1)
+    horizon = JAN_1 + 24 * HOUR_MS
+    for moment, expired in ((horizon - 1, 0), (horizon, 1)):
+        found = explained(run, users, "--now", moment)["tombstones"]
+        assert (found["unstamped"], found["expired"]) == (0, expired)
+        assert found["first_horizon_ms"] == found["last_horizon_ms"] == horizon
+        assert "no pass is due by itself" in found["text"]
+        clean = ("clean", users, "--force", "--dry-run", "--now", moment, "--format", "json")
+        [report] = run(*clean).json["cleaned"]
+        assert report["fates"]["tombstone_expired"] == expired
+
+
+@pytest.mark.parametrize("force", (False, True))
+def test_damage_that_stops_the_cleaning_is_met(run, users, data_dir, force):
+    """Said to be cleanable, it would then not be cleaned."""
+    path = sorted((data_dir / "users-0").glob("*.log"))[0]
+    data = bytearray(path.read_bytes())
+    data[70] ^= 1
+    path.write_bytes(data)
+    later = ("--now", JAN_1 + HOUR_MS)
+    item = explained(run, users, *later, code=1)
+    assert (item["will_clean"], item["binding"]) == (False, "uncleanable")
+    assert item["opens_at_ms"] is None
+    assert path.name in item["damages"][0]
+    assert "salvage" in item["remedies"][0]["cure"]
+    assert explained(run, users, "--now", JAN_1, code=1)["binding"] == "uncleanable"
+    item = explained(run, users, *later, "--quick")
+    assert item["will_clean"]
+    assert any("--quick" in text for text in item["assumed"])
+
+
+def test_damage_that_no_cleaning_reaches_hinders_none(run, users, data_dir):
+    path = sorted((data_dir / "users-0").glob("*.log"))[-1]
+    data = bytearray(path.read_bytes())
+    data[70] ^= 1
+    path.write_bytes(data)
+    item = explained(run, users, "--now", JAN_1 + HOUR_MS, code=None)
+    assert item["will_clean"]
+    report = run("clean", users, "--now", JAN_1 + HOUR_MS, "--format", "json", code=None).json
+    assert report["cleaned"]
+
+
+def test_what_a_copied_folder_does_not_say_is_assumed(run, users, data_dir, tmp_path):
+    import shutil
+
+    shutil.copytree(data_dir / "users-0", tmp_path / "copy" / "users-0")
+    path = f"{tmp_path}/copy/users-0"
+    item = explained(run, path, "--now", JAN_1)
+    assert item["headline"] == "never: its cleanup.policy does not compact"
+    [policy, *others] = item["assumed"]
+    assert "cleanup.policy delete" in policy
+    assert "--config KEY=VALUE" in policy
+    assert len(others) == 2, "log start and high watermark"
+    item = explained(run, path, "--config", "cleanup.policy=compact")
+    assert item["will_clean"]
+    assert any("cleaner-offset-checkpoint has no entry" in text for text in item["assumed"])
+    assert any("--now TIME" in text for text in item["assumed"])
+    assert not any("cleanup.policy" in text for text in item["assumed"])
+    assert explained(run, users, "--now", JAN_1)["assumed"] == []
 
 
 def test_explain_changes_nothing(run, data_dir, users):

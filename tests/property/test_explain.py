@@ -266,6 +266,31 @@ def test_kafka_itself_rolls_no_idle_segment():
     assert not cleaned(at(history, config, T + LONG_MS, exact=True))
 
 
+# -- the open segment --------------------------------------------------------------------------
+
+
+@given(steps, configs, st.sampled_from([900, 2500]))
+def test_an_open_segment_closes_as_it_says(history, config, segment_ms):
+    """By an append of that moment, and not by one a millisecond earlier; or rolled while idle."""
+    config = config | {"segment.ms": segment_ms, "segment.bytes": 10_000}
+    broker = replayed(history, config)
+    active = broker.explain("t").partitions[0].active_segment
+    now = broker.clock.now_ms()
+    for closing in active.closings:
+        if closing.at_ms is None:
+            continue
+        for moment, closes in ((closing.at_ms - 1, False), (closing.at_ms, True)):
+            if moment < now:
+                continue
+            later = at(history, config, moment)
+            if closing.needs_append:
+                later.append("t", key=b"k", value=b"")
+            else:
+                later.clean("t")
+            base = later.log("t").active_segment.base_offset
+            assert (base > active.base_offset) is closes, closing
+
+
 # -- a dry run ---------------------------------------------------------------------------------
 
 

@@ -11,21 +11,30 @@ import click
 
 from logstore.cli.options import (
     Settings,
-    choose,
+    as_recovered_option,
     command,
     config_option,
     partition_option,
     topic_overrides,
     warn_of_strategy,
 )
-from logstore.cli.show.output import emit_failure, emit_items, emit_lines
+from logstore.cli.show.output import (
+    emit_failure,
+    emit_items,
+    emit_lines,
+    format_count,
+    format_size,
+    plural,
+)
 from logstore.cli.show.progress import watched
-from logstore.cli.show.tables import Styled, Table, can_print, paint
+from logstore.cli.show.tables import Styled, Table, can_print, output_width, paint
+from logstore.cli.targets import Target, open_target
 from logstore.cli.times import format_duration, format_span, format_time
 
 if TYPE_CHECKING:
     from logstore.broker import Broker
     from logstore.broker.reports import PartitionExplanation
+    from logstore.cleaner.explaining import Remedy
     from logstore.cleaner.selection import CleaningDecision, Gate
     from logstore.errors import LogStoreError
     from logstore.types import TopicPartition
@@ -46,6 +55,9 @@ CONDITIONS = {
 }
 """The gates in words."""
 
+_PROSE_WIDTH = 100
+"""Columns beyond which sentences are hard to read."""
+
 EITHER = ("dirty_ratio", "max_compaction_lag")
 """Of these gates one is enough."""
 
@@ -57,99 +69,203 @@ EITHER = ("dirty_ratio", "max_compaction_lag")
         "logstore explain users --partition 0",
         "logstore explain users --config min.cleanable.dirty.ratio=0.1",
         "logstore explain users --now 2024-12-31 --format json",
+        "logstore explain ./kafka-logs/users-0 --config cleanup.policy=compact",
     ],
 )
-@click.argument("topic", required=False)
+@click.argument("target", required=False, metavar="[TOPIC_OR_PATH]")
 @partition_option("Which one of the topic's. Default: all.")
 @config_option("A topic configuration to suppose; repeatable.")
+@click.option(
+    "--quick",
+    is_flag=True,
+    help="Read batch headers only: no tombstones are counted, and damage is not met.",
+)
+@as_recovered_option
 def explain(
     settings: Settings,
-    topic: str | None,
+    target: str | None,
     partition: int | None,
     configs: tuple[tuple[str, str], ...],
+    quick: bool,
+    as_recovered: bool,
 ) -> int:
-    """Say why the partitions of TOPIC, or of all topics, would be cleaned now, or why not.
+    """Say why partitions would be cleaned now, or why not, and what helps.
 
     A cleaning has to pass every gate; of the dirty ratio and the maximum lag one is enough. A
     closed gate that time alone opens says when: one millisecond earlier nothing is cleaned.
-    Changes nothing.
+    Each gate in the way comes with its cause and what opens it. Tombstones are counted, and it is
+    said whether anything makes the pass due that drops them. A partition that will be cleaned is
+    cleaned in thought, so that damage shows now. Changes nothing.
     """
-    if partition is not None and topic is None:
-        raise click.UsageError("--partition needs a topic")
     overrides = topic_overrides(configs)
-    with settings.open_broker(read_only=True) as broker:
-        choose(broker, topic, partition, overrides)
-        partitions = broker.partitions(topic, partition)
-        topics = {tp.topic for tp in partitions}
+    with open_target(settings, target, partition, as_recovered=as_recovered) as found:
+        broker = found.opened()
+        found.override(overrides)
+        topics = {tp.topic for tp in found.partitions}
         compacted = [name for name in topics if broker.manager.catalog.config(name).compact]
         warn_of_strategy(broker, *sorted(compacted))
         failures: Failures = []
-        found = _explained(broker, partitions, failures, is_one=partition is not None)
+        is_damaged = False
+
+        def explained() -> Iterator[PartitionExplanation]:
+            nonlocal is_damaged
+            for each in _explained(found, failures, quick=quick):
+                is_damaged = is_damaged or bool(each.damages)
+                yield each
+
+        clock = () if settings.now_ms is not None else (_clock(broker),)
         if settings.as_table:
-            emit_lines(_lines(found, broker.clock.now_ms()))
+            emit_lines(_lines(explained(), broker.clock.now_ms(), clock))
         else:
-            items = map(json.dumps, _items(found, failures))
+            items = map(json.dumps, _items(explained(), failures, clock))
             emit_items(items, output=settings.output, name="partitions")
     for tp, error in failures:
         emit_failure(tp, str(error), error.kafka_error)
-    return max((error.exit_code for _, error in failures), default=0)
+    return max([int(is_damaged), *(error.exit_code for _, error in failures)])
+
+
+def _clock(broker: Broker) -> str:
+    from logstore.broker.assumptions import assumed_clock
+
+    return assumed_clock(format_time(broker.clock.now_ms()))
 
 
 def _explained(
-    broker: Broker, partitions: Sequence[TopicPartition], failures: Failures, *, is_one: bool
+    target: Target, failures: Failures, *, quick: bool
 ) -> Iterator[PartitionExplanation]:
     """Look at one partition after another; one that cannot be opened hides no other."""
     from logstore.errors import LogStoreError
 
-    for tp in watched(partitions, "explaining", beside_output=True):
+    for tp in watched(target.partitions, "explaining", beside_output=True):
         try:
-            found = broker.explain(tp.topic, tp.partition).partitions
+            found = target.opened().explain(tp.topic, tp.partition, quick=quick).partitions
         except LogStoreError as error:
-            if is_one:
+            if target.is_one:
                 raise
             failures.append((tp, error))
         else:
             yield from found
 
 
-def _items(found: Iterable[PartitionExplanation], failures: Failures) -> Iterator[dict[str, Any]]:
+def _items(
+    found: Iterable[PartitionExplanation], failures: Failures, assumed: Sequence[str]
+) -> Iterator[dict[str, Any]]:
     """Yield the partitions, then those that could not be opened, which are known by then."""
     for partition in found:
-        yield partition.to_json()
+        item = partition.to_json()
+        yield item | {"assumed": [*item["assumed"], *assumed]}
     for tp, error in failures:
         yield {**tp._asdict(), "error": error.kafka_error}
 
 
-def _lines(found: Iterable[PartitionExplanation], now_ms: int) -> Iterator[str]:
+# -- the table -----------------------------------------------------------------------------
+
+
+def _lines(
+    found: Iterable[PartitionExplanation], now_ms: int, assumed: Sequence[str]
+) -> Iterator[str]:
     """Yield the lines of one partition after another, as they are looked at."""
     is_first = True
     for partition in found:
         if not is_first:
             yield ""
         is_first = False
-        yield _headline(partition, now_ms)
+        yield from _headline(partition, now_ms)
+        yield ""
         table = Table(("", "condition", "holds", "because"), wrap=True)
         yield from table.lines(
             _row(gate, partition.decision, now_ms) for gate in partition.decision.gates
         )
+        yield from _notes(partition)
     if is_first:
         yield "no partitions"
+    else:
+        yield from _said("assumed", assumed, "dim")
 
 
-def _headline(each: PartitionExplanation, now_ms: int) -> str:
-    state, binding = each.decision.state, each.decision.binding
-    name = paint(str(state.topic_partition), "bold")
-    if binding is None:
-        passes = f", in at most {each.passes_needed} passes" if each.passes_needed > 1 else ""
-        will = paint("will be cleaned", "bold green")
+def _headline(each: PartitionExplanation, now_ms: int) -> Iterator[str]:
+    state = each.decision.state
+    colour = "bold green" if each.will_clean else "bold yellow"
+    yield from _wrapped(f"{state.topic_partition} {each.headline}", colour)
+    if each.will_clean:
         end = state.upper_bound_offset - 1
-        return f"{name} {will}: offsets {state.first_dirty_offset}..{end}{passes}"
-    opens = each.decision.opens_at_ms
-    until = ""
-    if opens is not None:
-        until = f"; by itself on {format_time(opens)}, in {format_span(opens - now_ms)}"
-    will_not = paint("will not be cleaned", "bold yellow")
-    return f"{name} {will_not}: not {CONDITIONS.get(binding.gate, binding.gate)}{until}"
+        parts = [f"offsets {state.first_dirty_offset}..{end}"]
+        if (stats := each.first_pass) is not None:
+            gone = stats.fates_total - stats.fates["retained"]
+            saved = stats.bytes_read - stats.bytes_written
+            parts.append(f"{format_count(gone)} of {plural(stats.fates_total, 'record')} go")
+            parts.append(f"{format_size(max(saved, 0))} less")
+        if each.passes_needed > 1:
+            at_most = "" if each.first_pass is not None else "at most "
+            parts.append(f"{at_most}{each.passes_needed} passes")
+        yield from _wrapped(", ".join(parts), "", "  ")
+    elif each.opens_at_ms is not None:
+        yield (
+            f"  by itself on {format_time(each.opens_at_ms)},"
+            f" in {format_span(each.opens_at_ms - now_ms)}"
+        )
+
+
+def _notes(each: PartitionExplanation) -> Iterator[str]:
+    """Yield what helps, what the open segment and the tombstones wait for, what was assumed."""
+    for remedy in _pressing(each):
+        yield ""
+        name = CONDITIONS.get(remedy.gate, remedy.gate)
+        yield from _wrapped(f"not {name}: {_with_times(remedy.cause)}", "bold")
+        yield from _wrapped(f"what helps: {_with_times(remedy.cure)}", "", "  ")
+    active = each.active_segment
+    ways = [_with_times(closing.text) for closing in active.closings]
+    if ways and not any(remedy.gate == "active_segment" for remedy in each.remedies):
+        name = f"open segment {active.base_offset} ({format_size(active.size_bytes)}) closes with"
+        yield from _said(name, ways)
+    if each.tombstones is not None and each.tombstones.records and each.tombstones_text:
+        name = plural(each.tombstones.records, "tombstone")
+        yield from _said(name, each.tombstones_text.split("; "))
+    yield from _said("damage", each.damages, "red")
+    yield from _said("assumed", each.assumed, "dim")
+
+
+def _pressing(each: PartitionExplanation) -> list[Remedy]:
+    """Return what helps where waiting for the gate that binds does not."""
+    opens = {gate.gate: gate.opens_at_ms for gate in each.gates}
+    binding = None if each.binding is None else opens[each.binding]
+    return [
+        remedy
+        for remedy in each.remedies
+        if remedy.gate == each.binding
+        or (remedy.gate != "max_compaction_lag" and (binding is None or opens[remedy.gate] is None))
+    ]
+
+
+def _said(name: str, texts: Sequence[str], style: str = "") -> Iterator[str]:
+    """Yield a list of sentences under a name; nothing if there are none."""
+    if not texts:
+        return
+    yield ""
+    yield paint(f"{name}:", style or "bold")
+    bullet = "•" if can_print("•") else "-"
+    for text in texts:
+        first, *others = _wrapped(_with_times(text), style, "    ")
+        yield first.replace("    ", f"  {bullet} ", 1)
+        yield from others
+
+
+def _wrapped(text: str, style: str, indent: str = "") -> list[str]:
+    from textwrap import wrap
+
+    width = min(output_width(), _PROSE_WIDTH)
+    parts = wrap(text, width, initial_indent=indent, subsequent_indent=indent or "  ")
+    return [paint(part, style) for part in parts]
+
+
+def _with_times(text: str) -> str:
+    """Return a text with its moments, Unix ms of 13 digits, as times, and durations in words."""
+    text = re.sub(r"\b1\d{12}\b", lambda found: format_time(int(found[0])), text)
+    return re.sub(
+        r"((?:segment|lag|retention)\.ms) (\d+)\b",
+        lambda found: f"{found[1]} {format_duration(int(found[2]))}",
+        text,
+    )
 
 
 def _row(gate: Gate, decision: CleaningDecision, now_ms: int) -> tuple[str | Styled, ...]:

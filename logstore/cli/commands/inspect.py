@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -115,7 +115,7 @@ def inspect(
     overrides = topic_overrides(configs)
     show_messages(Recovery.PART_OF_RESULT)
     with open_target(settings, target, partition) as found:
-        _override(found, overrides)
+        found.override(overrides)
         if fate:
             return _print_fates(settings, found)
         if records:
@@ -125,16 +125,6 @@ def inspect(
         else:
             return _print_partitions(settings, found, deep=deep)
     return 0
-
-
-def _override(target: Target, overrides: Mapping[str, str]) -> None:
-    """Lay configurations over those of the topics that are looked at."""
-    if not overrides:
-        return
-    if target.broker is None:
-        raise click.UsageError("--config needs a topic or a directory, not a file")
-    for topic in {tp.topic for tp in target.partitions}:
-        target.broker.override_configs(topic, overrides)
 
 
 # -- partitions ----------------------------------------------------------------------------

@@ -1,0 +1,328 @@
+"""Explanations of a decision: what closes the open segment, what tombstones wait for, what helps.
+
+Pure, like `selection`, whose decision is explained; what needs records read is handed in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from logstore.cleaner.selection import idle_roll_ms
+from logstore.types import INT64_MAX
+
+if TYPE_CHECKING:
+    from logstore.cleaner.selection import CleanableState, CleaningDecision, Gate
+    from logstore.config.log_config import LogConfig
+    from logstore.log.log import Log
+
+
+# -- the open segment --------------------------------------------------------------------------
+
+
+class Closing(NamedTuple):
+    """One way in which the active segment closes.
+
+    Attributes
+    ----------
+    setting : str
+        The key that closes it.
+    at_ms : int or None
+        From when on, Unix ms; None if time plays no part.
+    needs_append : bool
+        Whether it takes an append, as in Kafka all do but none of them by itself.
+    """
+
+    setting: str
+    at_ms: int | None
+    needs_append: bool
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveSegment:
+    """The segment that takes appends, which no cleaning touches, and how it comes to close."""
+
+    base_offset: int
+    size_bytes: int
+    first_timestamp: int | None
+    closings: tuple[Closing, ...]
+
+    @classmethod
+    def of(cls, log: Log, *, kafka_exact: bool = False) -> ActiveSegment:
+        """Look at a log's active segment; reads its first batch's header."""
+        segment = log.active_segment
+        first = segment.first_batch_timestamp()
+        return cls(
+            segment.base_offset,
+            segment.size_bytes,
+            None if first == INT64_MAX else first,
+            tuple(_closings(log, kafka_exact=kafka_exact)),
+        )
+
+
+def _closings(log: Log, *, kafka_exact: bool) -> Iterator[Closing]:
+    segment, config = log.active_segment, log.config
+    if not segment.size_bytes:
+        return
+    room = config.segment_bytes - segment.size_bytes
+    yield Closing(
+        "segment.bytes",
+        None,
+        True,
+        f"the append that does not fit into the {max(room, 0)} bytes left of segment.bytes"
+        f" {config.segment_bytes}",
+    )
+    setting, lag = "segment.ms", "max.compaction.lag.ms"
+    if config.max_segment_ms < config.segment_ms:
+        setting = lag
+    moment = segment.rolls_from_ms()
+    if moment is not None:
+        yield Closing(
+            setting,
+            moment,
+            True,
+            f"the next append whose records are stamped {moment} or later ({setting}"
+            f" {config.max_segment_ms} after its first record); without an append it stays open",
+        )
+    if kafka_exact or not config.compact or (idle_ms := idle_roll_ms(log)) is None:
+        return
+    yield Closing(
+        lag, idle_ms, False, f"{lag} {config.max_compaction_lag_ms}: from {idle_ms} on it is rolled"
+    )
+
+
+# -- tombstones --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstones:
+    """The tombstones of a log, the records without a value.
+
+    Attributes
+    ----------
+    records : int
+        All of them from the log start on, superseded ones too.
+    unstamped : int
+        In batches that no cleaning has given a delete horizon yet.
+    expired : int
+        Whose horizon has come: the next pass drops them.
+    first_horizon_ms, last_horizon_ms : int or None
+        Of those that have one, Unix ms.
+    """
+
+    records: int = 0
+    unstamped: int = 0
+    expired: int = 0
+    first_horizon_ms: int | None = None
+    last_horizon_ms: int | None = None
+
+    def with_batch(self, records: int, horizon_ms: int | None, now_ms: int) -> Tombstones:
+        """Return them with those of one more batch."""
+        first, last = self.first_horizon_ms, self.last_horizon_ms
+        unstamped, expired = self.unstamped, self.expired
+        if horizon_ms is None:
+            unstamped += records
+        elif records:
+            expired += records if horizon_ms <= now_ms else 0
+            first = horizon_ms if first is None else min(first, horizon_ms)
+            last = horizon_ms if last is None else max(last, horizon_ms)
+        return Tombstones(self.records + records, unstamped, expired, first, last)
+
+    def text(self, decision: CleaningDecision, delete_retention_ms: int) -> str:
+        """Say what they wait for, and whether anything makes the pass due that drops them."""
+        if not self.records:
+            return "there are none"
+        parts = []
+        if self.unstamped:
+            parts.append(
+                f"{self.unstamped} get a delete horizon in the pass that goes through them first:"
+                f" its moment plus delete.retention.ms {delete_retention_ms}"
+            )
+        waiting = self.records - self.unstamped - self.expired
+        if waiting:
+            parts.append(f"{waiting} are kept until their horizon, the last {self.last_horizon_ms}")
+        if self.expired:
+            parts.append(f"{self.expired} are past their horizon and go with the next pass")
+        parts.append(_next_pass(decision))
+        return "; ".join(parts)
+
+
+def _next_pass(decision: CleaningDecision) -> str:
+    """Say whether anything makes a pass due."""
+    if decision.will_clean:
+        return "a pass is due now"
+    if decision.opens_at_ms is not None:
+        return f"a pass is due by itself at {decision.opens_at_ms}"
+    binding = decision.binding
+    assert binding is not None, "nothing is in the way of a decision that will clean"
+    if binding.gate in ("policy", "cleaner_disabled", "uncleanable"):
+        return "no pass comes"
+    return (
+        "no pass is due by itself: as in Kafka an expired tombstone makes none due, only new dirty"
+        " data in closed segments does; clean --force runs one now"
+    )
+
+
+# -- what helps --------------------------------------------------------------------------------
+
+
+class Remedy(NamedTuple):
+    """Why a gate is closed, and what opens it."""
+
+    gate: str
+    cause: str
+    cure: str
+
+
+def remedies(log: Log, decision: CleaningDecision, active: ActiveSegment) -> tuple[Remedy, ...]:
+    """Return cause and cure of each gate that is closed and in the way.
+
+    Of the dirty ratio and the maximum lag one is enough; neither is in the way if the other is
+    open.
+    """
+    closed = [gate for gate in decision.gates if not gate.open]
+    either = {"dirty_ratio", "max_compaction_lag"}
+    is_enough = any(gate.open and gate.gate in either for gate in decision.gates)
+    return tuple(
+        _remedy(log, decision, active, gate)
+        for gate in closed
+        if not (is_enough and gate.gate in either)
+    )
+
+
+def _remedy(log: Log, decision: CleaningDecision, active: ActiveSegment, gate: Gate) -> Remedy:
+    config, state = log.config, decision.state
+    topic = log.topic_partition.topic
+    when = "" if gate.opens_at_ms is None else f"wait until {gate.opens_at_ms}; or "
+    match gate.gate:
+        case "policy":
+            return Remedy(
+                gate.gate,
+                f"{gate.text}: its records go by age and size, never by key",
+                f"if its broker compacts it, say so with --config cleanup.policy=compact; to change"
+                f" it: topic alter {topic} --set cleanup.policy=compact",
+            )
+        case "cleaner_disabled":
+            return Remedy(
+                gate.gate,
+                gate.text,
+                "set log.cleaner.enable=true; clean --force cleans all the same",
+            )
+        case "uncleanable":
+            return Remedy(
+                gate.gate,
+                gate.text,
+                "a broker leaves the partition alone until it restarts: save what is intact with"
+                " salvage, or truncate and fetch it again from another replica",
+            )
+        case "paused":
+            return Remedy(gate.gate, gate.text, "wait until whoever holds the partition is done")
+        case "empty":
+            return Remedy(gate.gate, "the log holds no records", "append some")
+        case "active_segment":
+            return _open_segment(decision, active, gate)
+        case "last_stable_offset":
+            return _open_transaction(log, gate)
+        case "min_compaction_lag":
+            return Remedy(
+                gate.gate,
+                gate.text,
+                f"{when}lower min.compaction.lag.ms; clean --force does not ask for it",
+            )
+        case "dirty_ratio":
+            return Remedy(gate.gate, gate.text, _dirtier(state, config, when))
+        case _:
+            cure = "set max.compaction.lag.ms, after which dirty data is cleaned however little"
+            if config.max_compaction_lag_ms < INT64_MAX:
+                cure = f"{when}lower max.compaction.lag.ms"
+            return Remedy(gate.gate, gate.text, cure)
+
+
+def _open_segment(decision: CleaningDecision, active: ActiveSegment, gate: Gate) -> Remedy:
+    if not active.size_bytes:
+        return Remedy(
+            gate.gate, "everything is clean, and the open segment is empty", "append something new"
+        )
+    begins = decision.state.first_dirty_offset
+    ways = "; or ".join(closing.text for closing in active.closings)
+    return Remedy(
+        gate.gate,
+        f"all that is dirty, from offset {begins} on, is still in the open segment"
+        f" {active.base_offset} ({active.size_bytes} bytes), which no cleaning touches",
+        f"it closes with {ways}; or at once: clean --roll",
+    )
+
+
+def _open_transaction(log: Log, gate: Gate) -> Remedy:
+    producer_id = log.producer_state.ongoing_producer()
+    whose = "a transaction" if producer_id is None else f"a transaction of producer {producer_id}"
+    return Remedy(
+        gate.gate,
+        f"{whose} is open since offset {log.last_stable_offset}: nothing from there on is cleaned",
+        "commit or abort it (kafka-transactions.sh find-hanging, then abort)",
+    )
+
+
+def _dirtier(state: CleanableState, config: LogConfig, when: str) -> str:
+    """Say what makes a log dirty enough, or lets it be dirty enough."""
+    ways = []
+    needed = bytes_to_exceed(
+        state.cleanable_bytes, state.total_bytes, config.min_cleanable_dirty_ratio
+    )
+    if needed is not None:
+        unit = "byte" if needed == 1 else "bytes"
+        ways.append(f"append {needed} more {unit}, in segments that close")
+    if state.cleanable_bytes:
+        ways.append(f"lower min.cleanable.dirty.ratio below {state.cleanable_ratio:.4g}")
+    is_set = config.max_compaction_lag_ms < INT64_MAX
+    ways.append(f"{'lower' if is_set else 'set'} max.compaction.lag.ms")
+    ways.append("run clean --force")
+    return when + "; or ".join(ways)
+
+
+def bytes_to_exceed(dirty: int, total: int, ratio: float) -> int | None:
+    """Return how many more dirty bytes make the dirty part exceed a ratio; None if none do.
+
+    The least number for which (dirty + n) / (total + n) > ratio.
+    """
+    if ratio >= 1:
+        return None
+    needed = max(0, int((ratio * total - dirty) / (1 - ratio)))
+    while (total + needed) == 0 or (dirty + needed) / (total + needed) <= ratio:
+        needed += 1
+    while needed and (total + needed - 1) and (dirty + needed - 1) / (total + needed - 1) > ratio:
+        needed -= 1
+    return needed
+
+
+HEADLINES = {
+    "policy": "never: its cleanup.policy does not compact",
+    "cleaner_disabled": "never: the cleaner is switched off",
+    "uncleanable": "cannot be cleaned: it is damaged",
+    "paused": "not now: somebody holds it",
+    "empty": "nothing to clean: it is empty",
+    "active_segment": "not yet: its records are still in the open segment",
+    "last_stable_offset": "not yet: a transaction is still open",
+    "min_compaction_lag": "not yet: its records are too young",
+    "dirty_ratio": "not yet: too little is new",
+    "max_compaction_lag": "not yet: too little is new",
+}
+"""The gate that binds, as a headline."""
+
+
+def headline(decision: CleaningDecision, active: ActiveSegment) -> str:
+    """Return the verdict in words for a tired person, without its moment."""
+    binding = decision.binding
+    if binding is None:
+        return "will be cleaned with the next pass"
+    if binding.gate == "active_segment" and not active.size_bytes:
+        return "nothing to clean: all of it is clean"
+    if binding.gate == "dirty_ratio":
+        state = decision.state
+        return (
+            f"{HEADLINES[binding.gate]}: {state.cleanable_ratio:.0%} of it is dirty, and it takes"
+            f" more than {binding.threshold:.0%}"
+        )
+    return HEADLINES[binding.gate]

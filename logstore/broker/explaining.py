@@ -1,0 +1,167 @@
+"""Explanations of partitions: the decision about each, and what a look at its records adds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from logstore.broker.assumptions import assumptions
+from logstore.broker.reports import ExplainReport, PartitionExplanation
+from logstore.broker.view import HasLogs, PartitionView
+from logstore.cleaner.command import CleanCommand
+from logstore.cleaner.explaining import ActiveSegment, Tombstones, headline, remedies
+from logstore.cleaner.selection import Gate
+from logstore.errors import (
+    CorruptionError,
+    SegmentOverflowError,
+    UnknownTopicOrPartitionError,
+    UnsupportedFormatError,
+)
+from logstore.record.batch import decode_stored
+
+if TYPE_CHECKING:
+    from logstore.cleaner.manager import LogCleanerManager
+    from logstore.cleaner.selection import CleaningDecision
+    from logstore.cleaner.stats import CleanerStats
+    from logstore.log.log import Log
+    from logstore.runtime import Clock
+    from logstore.types import TopicPartition
+
+_UNREADABLE = (CorruptionError, UnsupportedFormatError, SegmentOverflowError)
+
+_UNREAD = "every batch is assumed to be sound: its records were not read; without --quick they are"
+
+
+class Cleaned(HasLogs, Protocol):
+    """A broker, as far as cleaning is concerned."""
+
+    @property
+    def cleaner(self) -> LogCleanerManager:
+        """Its cleaner."""
+
+    @property
+    def clock(self) -> Clock:
+        """Its clock."""
+
+    @property
+    def read_only(self) -> bool:
+        """Whether it changes nothing."""
+
+
+class _Look(NamedTuple):
+    """What a look at the records of a log found."""
+
+    tombstones: Tombstones | None
+    damages: tuple[str, ...]
+    obstacle: str | None
+
+
+def explain(broker: Cleaned, partitions: Sequence[TopicPartition], *, quick: bool) -> ExplainReport:
+    """Say what stands between partitions and their cleaning; see `Broker`."""
+    found = []
+    for tp in partitions:
+        with suppress(UnknownTopicOrPartitionError):  # deleted meanwhile
+            found.append(explain_partition(broker, tp, quick=quick))
+    return ExplainReport(tuple(found))
+
+
+def explain_partition(
+    broker: Cleaned, topic_partition: TopicPartition, *, quick: bool = False
+) -> PartitionExplanation:
+    """Say what stands between a partition and its cleaning; see `Broker.explain`."""
+    cleaner = broker.cleaner
+    chooser = cleaner.chooser
+    log = broker.manager.log(topic_partition)
+    decision = chooser.explain(log)
+    passes_needed = cleaner.passes_bound(log, decision.state)
+    assumed = assumptions(broker.manager, topic_partition, cleaning=True)
+    look = _Look(None, (), None)
+    first_pass = None
+    if log.config.compact and quick:
+        assumed = (*assumed, _UNREAD)
+    elif log.config.compact:
+        look = _look(broker, topic_partition, decision)
+        log = broker.manager.log(topic_partition)  # another one, if damage was met
+        if look.obstacle is not None:
+            decision = decision.stopped_by(_closed("uncleanable", look.obstacle))
+        elif decision.will_clean:
+            decision, first_pass, passes_needed = _rehearsed(broker, log, decision, passes_needed)
+    active = ActiveSegment.of(log, kafka_exact=chooser.kafka_exact)
+    text = None
+    if look.tombstones is not None:
+        text = look.tombstones.text(decision, log.config.delete_retention_ms)
+    return PartitionExplanation.of(
+        decision,
+        passes_needed,
+        headline=headline(decision, active),
+        remedies=remedies(log, decision, active),
+        active_segment=active,
+        tombstones=look.tombstones,
+        tombstones_text=text,
+        damages=look.damages,
+        first_pass=first_pass,
+        assumed=assumed,
+    )
+
+
+def _look(broker: Cleaned, tp: TopicPartition, decision: CleaningDecision) -> _Look:
+    """Read the records of a partition once."""
+    view = PartitionView(broker, tp)
+    now_ms = broker.clock.now_ms()
+    limit = view.log.config.logstore_decompression_max_bytes
+    start = view.log.log_start_offset
+    tombstones = Tombstones()
+    try:
+        for stored in view.batches():
+            header = stored.batch.header
+            if header.is_control:
+                continue
+            count = sum(
+                record.value is None and record.offset >= start
+                for record in decode_stored(stored.batch, limit)
+            )
+            if count:
+                horizon = header.base_timestamp if header.has_delete_horizon else None
+                tombstones = tombstones.with_batch(count, horizon, now_ms)
+    except _UNREADABLE as error:
+        path = getattr(error, "path", None)
+        stops = _stops(broker, view.log, decision, path)
+        return _Look(None, (str(error),), str(error) if stops else None)
+    damages = view.damages
+    stopping = (str(each) for each in damages if _stops(broker, view.log, decision, each.path))
+    return _Look(tombstones, tuple(map(str, damages)), next(stopping, None))
+
+
+def _stops(broker: Cleaned, log: Log, decision: CleaningDecision, path: str | None) -> bool:
+    """Tell whether damage in a file stops the next cleaning.
+
+    It does if the cleaning reads the file; or if recovery would cut the log there, which a command
+    that writes refuses.
+    """
+    directory = broker.manager.registry.directory_of(log.topic_partition)
+    if broker.read_only and not directory.is_at_rest(log.topic_partition):
+        return True
+    end = decision.opens_below_offset
+    if end is None or path is None:
+        end = decision.state.upper_bound_offset
+    base = next((each.base_offset for each in log.segments if each.log_path == path), 0)
+    return base < end
+
+
+def _rehearsed(
+    broker: Cleaned, log: Log, decision: CleaningDecision, passes_needed: int
+) -> tuple[CleaningDecision, CleanerStats | None, int]:
+    """Run the cleaning as a dry run does; what stops it closes its gate."""
+    try:
+        outcome = CleanCommand(broker.cleaner).rehearse([log])
+    except _UNREADABLE as error:
+        return decision.stopped_by(_closed("uncleanable", str(error))), None, passes_needed
+    if not outcome.passes:
+        obstacles = [gate for _, gate in outcome.not_cleaned]
+        return decision.stopped_by(obstacles[0]) if obstacles else decision, None, passes_needed
+    return decision, outcome.passes[0], outcome.passes_needed[log.topic_partition]
+
+
+def _closed(gate: str, text: str) -> Gate:
+    return Gate(gate, False, None, None, text)
