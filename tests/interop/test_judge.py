@@ -2,37 +2,16 @@
 
 import json
 from functools import cache
-from pathlib import Path
 
 import pytest
 
 from tests.interop import holes, leftovers, workloads  # noqa: F401  # add their shapes to WRITERS
+from tests.interop.agreeing import agree
 from tests.interop.directories import GOLDEN, WRITERS, Written
-from tests.support.interop.judge import Judge
-from tests.support.interop.view import complaints, differences, view_of
 
 pytestmark = pytest.mark.interop
 
 CASES = tuple(sorted(path.parent.name for path in GOLDEN.glob("*/manifest.json")))
-
-
-def agree(judge: Judge, written: Written, scratch: Path, *, clean: bool | None = None) -> list[str]:
-    """Open a directory with both; return every difference and every complaint."""
-    theirs = judge.ask(
-        "judge", written.path, written.topic, config=written.config, now=written.now_ms,
-        dump=written.is_sound, dump_closed=True, **({} if clean is None else {"clean": clean}),
-    )  # fmt: skip
-    ours = view_of(
-        written.path, scratch, written.topic, written.config, written.now_ms, clean=clean
-    )
-    found = differences(theirs, ours)
-    for segment in theirs["segments"]:
-        found += segment["sanity"]
-    if written.is_sound and theirs["was_clean"] and clean is not False:
-        found += complaints(theirs["dump"], ours)
-    # What was not closed cleanly may be dumped only once it has been recovered.
-    found += complaints(theirs["dump_closed"], ours)
-    return found
 
 
 # -- what Kafka wrote ----------------------------------------------------------------------------

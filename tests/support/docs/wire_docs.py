@@ -1,4 +1,4 @@
-"""Writes the table of APIs into docs/WIRE.md; `make docs` runs it, a test checks it."""
+"""Writes two tables into docs/WIRE.md, clients and APIs; `make docs` runs it, a test checks it."""
 
 from __future__ import annotations
 
@@ -7,13 +7,28 @@ from pathlib import Path
 from logstore.messages.apis import apis_by_name
 from logstore.wire.registry import handlers
 from logstore.wire.versions import MINIMUM, SERVED, Versions
+from tests.support.interop.foreign_clients import ABSENT, CLIENTS
+from tests.support.interop.sweep import ACTIONS
 
 ROOT = Path(__file__).resolve().parents[3]
 TARGET = ROOT / "docs" / "WIRE.md"
-BEGIN, END = "<!-- apis: written by `make docs` -->\n", "<!-- end of apis -->\n"
 
 
-def table() -> str:
+def clients_table() -> str:
+    """Return the table of the clients that the sweep of `make interop` knows."""
+    titles = [action.replace("_", " ") for action in ACTIONS]
+    lines = [f"| client | {' | '.join(titles)} |", f"|---|{'---|' * len(titles)}"]
+    for client in CLIENTS:
+        done = ["–" if (client.name, action) in ABSENT else "✓" for action in ACTIONS]
+        lines.append(f"| {client.title} | {' | '.join(done)} |")
+    titles_by_name = {client.name: client.title for client in CLIENTS}
+    lines.append("")
+    for (name, action), reason in ABSENT.items():
+        lines.append(f"– {titles_by_name[name]}, {action.replace('_', ' ')}: {reason}.")
+    return "\n".join(lines) + "\n"
+
+
+def apis_table() -> str:
     """Return the table: each API with its versions, and what its handler says it does."""
     lines = ["| API | key | versions | fewest | what it does |", "|---|---|---|---|---|"]
     for name in sorted(handlers(), key=lambda name: apis_by_name()[name].key):
@@ -34,9 +49,12 @@ def shown(versions: Versions) -> str:
 
 
 def page(old: str) -> str:
-    """Return the page with the table of today."""
-    before, _, rest = old.partition(BEGIN)
-    return f"{before}{BEGIN}\n{table()}\n{END}{rest.partition(END)[2]}"
+    """Return the page with the tables of today."""
+    for name, table in (("clients", clients_table()), ("apis", apis_table())):
+        begin, end = f"<!-- {name}: written by `make docs` -->\n", f"<!-- end of {name} -->\n"
+        before, _, rest = old.partition(begin)
+        old = f"{before}{begin}\n{table}\n{end}{rest.partition(end)[2]}"
+    return old
 
 
 if __name__ == "__main__":

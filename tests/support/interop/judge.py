@@ -73,7 +73,7 @@ def build(release: Release) -> list[str]:
     if missing:
         raise Unavailable(f"not on the PATH: {', '.join(missing)} (a JDK 17 and Maven are needed)")
     BUILDS.mkdir(exist_ok=True)
-    with _locked(BUILDS / f"{release.profile}.lock"):
+    with locked(BUILDS / f"{release.profile}.lock"):
         folder = BUILDS / release.profile
         _make(
             folder,
@@ -82,7 +82,7 @@ def build(release: Release) -> list[str]:
         )
     command = ["java", "-XX:+UseSerialGC", "-Xmx1g"]
     if release.separate_dump_tool:
-        with _locked(BUILDS / "dump-tool.lock"):
+        with locked(BUILDS / "dump-tool.lock"):
             tool = BUILDS / "dump-tool"
             _make(tool, ["dump-tool.xml"], ["-f", "dump-tool.xml"])
         command.append(f"-Djudge.dump.classpath={_class_path(tool)}")
@@ -137,7 +137,7 @@ def _digest(sources: list[str]) -> str:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
     """One builder at a time, also among parallel test processes."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
