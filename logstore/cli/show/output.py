@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from json.encoder import encode_basestring_ascii as _quote
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from logstore.cli.show.tables import can_print
+from logstore.record.json_text import bytes_member, header_json, record_json, to_base64
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from logstore.broker.fates import RecordFate
-    from logstore.broker.records import ConsumerRecord
-    from logstore.record.records import Header, Record
     from logstore.types import TopicPartition
 
 __all__ = [
@@ -135,68 +133,15 @@ def _write_out(pending: list[str]) -> None:
 # -- bytes and records ---------------------------------------------------------------------
 
 
-def header_json(header: Header) -> list[Any]:
-    """Return `[name, value]`; what is not UTF-8 becomes `{"base64": …}`."""
-    name, value = header
-    return [_text_or_base64(name.encode("utf-8", "surrogateescape")), _text_or_base64(value)]
-
-
-def record_json(
-    topic: str | None,
-    partition: int | None,
-    timestamp_type: int,
-    record: Record | ConsumerRecord,
-    **extra: object,
-) -> str:
-    """Return a record as a JSON object on one line, `extra` after its own names.
-
-    The same text as `json.dumps` of the object, in a third of the time.
-    """
-    headers = (
-        json.dumps([header_json(header) for header in record.headers]) if record.headers else "[]"
-    )
-    more = "".join(f", {_quote(name)}: {json.dumps(value)}" for name, value in extra.items())
-    return (
-        f'{{"topic": {_quote(topic) if topic is not None else "null"}, '
-        f'"partition": {partition if partition is not None else "null"}, '
-        f'"offset": {record.offset}, "timestamp": {record.timestamp}, '
-        f'"timestamp_type": {timestamp_type:d}, '
-        f"{_bytes_member('key', record.key)}, {_bytes_member('value', record.value)}, "
-        f'"headers": {headers}{more}}}'
-    )
-
-
 def fate_json(topic_partition: TopicPartition, record: RecordFate) -> str:
     """Return the fate of a record as a JSON object on one line."""
     by = "null" if record.superseded_by is None else record.superseded_by
     control = "null" if record.control is None else _quote(record.control)
     return (
-        f'{{"offset": {record.offset}, {_bytes_member("key", record.key)}, '
+        f'{{"offset": {record.offset}, {bytes_member("key", record.key)}, '
         f'"fate": {_quote(record.fate)}, "superseded_by": {by}, "control": {control}, '
         f'"topic": {_quote(topic_partition.topic)}, "partition": {topic_partition.partition}}}'
     )
-
-
-def _bytes_member(name: str, data: bytes | None) -> str:
-    if data is None:
-        return f'"{name}": null'
-    try:
-        return f'"{name}": {_quote(data.decode())}'
-    except UnicodeDecodeError:
-        return f'"{name}_base64": "{_base64(data)}"'
-
-
-def _text_or_base64(data: bytes | None) -> str | dict[str, str] | None:
-    if data is None:
-        return None
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return {"base64": _base64(data)}
-
-
-def _base64(data: bytes) -> str:
-    return base64.b64encode(data).decode("ascii")
 
 
 def display_bytes(data: bytes | None) -> str:
@@ -206,7 +151,7 @@ def display_bytes(data: bytes | None) -> str:
     try:
         text = data.decode()
     except UnicodeDecodeError:
-        return f"base64:{_base64(data)}"
+        return f"base64:{to_base64(data)}"
     return display_text(text)
 
 

@@ -1,0 +1,1 @@
+"""Keys and values decoded: JSON, and what Confluent's serializers write, by schemas from files."""

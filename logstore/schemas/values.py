@@ -1,0 +1,54 @@
+"""Decoded values in the terms of JSON, which every output format can hold."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+from logstore.errors import InvalidRecordError
+from logstore.record.json_text import to_base64
+
+
+def parse_json(data: bytes) -> Any:  # noqa: ANN401  # as json has it
+    """Return a JSON document.
+
+    Raises
+    ------
+    InvalidRecordError
+    """
+    try:
+        return json.loads(data, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise InvalidRecordError(f"not JSON: {error}") from error
+
+
+def plain(value: object) -> Any:  # noqa: ANN401  # whatever JSON holds
+    """Return what a decoder made, in types that JSON has.
+
+    Bytes become `{"base64": …}`, as in the headers of records; moments ISO 8601; decimals,
+    unique ids and numbers that JSON lacks (`NaN`, `Infinity`) text; durations seconds.
+    """
+    if isinstance(value, Mapping):
+        return {str(name): plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    if isinstance(value, bytes | bytearray | memoryview):
+        return {"base64": to_base64(bytes(value))}
+    if isinstance(value, datetime | date | time):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, Decimal | UUID):
+        return str(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON number")
