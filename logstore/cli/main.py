@@ -37,6 +37,7 @@ _HELP = {
     "inspect": "Show what is in a log directory.",
     "check": "Verify files and their relations.",
     "dump": "Show files as kafka-dump-log does.",
+    "export": "Write records to Parquet, Arrow, CSV or JSON lines.",
     "serve": "Serve Kafka's wire protocol to clients.",
     "warmup": "Compile the kernels ahead of their first use.",
     "demo": "Run the main job on a small real story.",

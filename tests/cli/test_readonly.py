@@ -29,6 +29,8 @@ COMMANDS = (
     ("inspect", "{dir}/golden-0/00000000000000000000.log"),
     ("inspect", "golden", "--fate"),
     ("inspect", "{dir}/golden-0", "--fate", "--config", "cleanup.policy=compact"),
+    ("export", "golden", "--out", "{out}.parquet"),
+    ("export", "{dir}/golden-0", "--out", "{out}.jsonl", "--roll"),
     ("clean", "--force", "--roll", "--out", "{out}", "--config", "cleanup.policy=compact"),
 )
 

@@ -170,7 +170,7 @@ def _copy(
     target = os.path.abspath(out)  # noqa: PTH100  # strings are the paths of the engine
     with settings.open_broker(read_only=True) as source:
         for directory in source.manager.directories:
-            if _is_within(target, directory.path):
+            if is_within(target, directory.path):
                 raise click.UsageError(
                     f"--out {out} lies in the data directory {directory.path} itself"
                 )
@@ -189,7 +189,7 @@ def _copy(
     return target
 
 
-def _is_within(path: str, directory: str) -> bool:
+def is_within(path: str, directory: str) -> bool:
     """Tell whether a path is a directory or lies in it, links followed."""
     resolved = os.path.realpath(path)
     above = os.path.realpath(directory)

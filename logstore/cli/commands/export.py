@@ -1,0 +1,296 @@
+"""`logstore export`: records, their fates and what they say, in a file for other programs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Protocol
+
+import click
+
+from logstore.cli.commands.clean import is_within
+from logstore.cli.commands.export_schemas import load_schemas, to_schema
+from logstore.cli.options import (
+    Settings,
+    as_recovered_option,
+    command,
+    config_option,
+    partition_option,
+    topic_overrides,
+)
+from logstore.cli.show.decoded import decoded_member, raw_option
+from logstore.cli.show.output import (
+    emit,
+    emit_json,
+    format_size,
+    note,
+    plural,
+    tell,
+)
+from logstore.cli.show.progress import ProgressBar
+from logstore.cli.targets import Target, open_target
+
+if TYPE_CHECKING:
+    from logstore.broker.fates import RecordFate
+    from logstore.broker.view import PartitionView
+    from logstore.export.rows import Row
+    from logstore.log.log import Log
+    from logstore.schemas.decoding import Decoder
+
+SUFFIXES = (".parquet", ".arrow", ".csv", ".jsonl")
+DATA_FORMATS = ("bytes", "text", "json", "confluent")
+
+
+class Writer(Protocol):
+    """A writer of one of the formats."""
+
+    def write(self, row: Row) -> None: ...  # noqa: D102
+
+    def finish(self) -> None: ...  # noqa: D102
+
+
+def to_out(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    """Check that the name of the file tells a format."""
+    if not value.endswith(SUFFIXES):
+        raise click.BadParameter(f"{value!r} ends in none of {', '.join(SUFFIXES)}", ctx, param)
+    return value
+
+
+@command(
+    "export",
+    examples=[
+        "logstore export users --out users.parquet",
+        "logstore export ./kafka-logs/users-0 --out users.arrow --config cleanup.policy=compact",
+        "logstore export users --out users.csv --value-format json",
+        "logstore export orders --out orders.csv --value-format confluent --schema 7=order.avsc",
+        "logstore export __consumer_offsets --out offsets.jsonl",
+    ],
+)
+@click.argument("target", required=False, metavar="[TOPIC_OR_PATH]")
+@click.option(
+    "--out",
+    callback=to_out,
+    required=True,
+    metavar="FILE",
+    help="The file to write; its name ends in .parquet, .arrow, .csv or .jsonl.",
+)
+@click.option("--overwrite", is_flag=True, help="Replace FILE if there is one.")
+@partition_option("Which one of the topic's. Default: all.")
+@click.option(
+    "--key-format",
+    type=click.Choice(DATA_FORMATS),
+    default="bytes",
+    help="Decode keys.  [default: bytes, which are not]",
+)
+@click.option(
+    "--value-format",
+    type=click.Choice(DATA_FORMATS),
+    default="bytes",
+    help="Decode values. confluent: as the serializers of a schema registry write them, in Avro, "
+    "Protobuf or JSON Schema.  [default: bytes, which are not]",
+)
+@click.option(
+    "--schema",
+    "schemas",
+    callback=to_schema,
+    multiple=True,
+    metavar="ID=FILE",
+    help="The schema of a number: .avsc, .proto, .desc (of protoc) or .json; repeatable. Files "
+    "that it refers to stand before it: ID=FILE,FILE.",
+)
+@click.option(
+    "--roll",
+    is_flag=True,
+    help="Tell fates as if the active segment were rolled first, so that of its records, too.",
+)
+@click.option("--no-fates", is_flag=True, help="Leave fates out: the log is read once, not twice.")
+@raw_option
+@as_recovered_option
+@config_option("A topic configuration to tell fates with; repeatable.")
+def export(
+    settings: Settings,
+    target: str | None,
+    out: str,
+    overwrite: bool,
+    partition: int | None,
+    key_format: str,
+    value_format: str,
+    schemas: tuple[tuple[int, tuple[str, ...]], ...],
+    roll: bool,
+    no_fates: bool,
+    raw: bool,
+    as_recovered: bool,
+    configs: tuple[tuple[str, str], ...],
+) -> int:
+    """Write the records of TOPIC_OR_PATH to a file that other programs read.
+
+    A topic, a partition's folder, a data directory or a .log file; without it the whole data
+    directory. Memory does not grow with the data. Each record comes with its place and, as
+    `inspect --fate` tells it, its fate in the next cleaning; markers of transactions are among
+    them, with `control`. Parquet and Arrow need pyarrow.
+
+    Decoded keys and values are columns beside the bytes, as JSON; a record that cannot be decoded
+    says why in its own, and ends nothing. Records of Kafka's own topics are decoded unless --raw.
+
+    FILE appears when it is whole. Damage is passed over, named, and the exit code is 1.
+    """
+    from logstore.cli.show.messages import Recovery, show_messages
+    from logstore.export.files import ExportFile
+    from logstore.runtime import DiskFileSystem
+
+    overrides = topic_overrides(configs)
+    show_messages(Recovery.COMPUTED)
+    decoder = _decoder(key_format, value_format, schemas)
+    path = os.path.abspath(out)  # noqa: PTH100  # strings are the paths of the engine
+    with open_target(settings, target, partition, as_recovered=as_recovered) as found:
+        _check_place(found, out, path)
+        if found.broker is None and overrides:
+            raise click.UsageError("--config needs a topic or a directory, not a file")
+        for topic in {tp.topic for tp in found.partitions} if overrides else ():
+            assert found.broker is not None
+            found.broker.override_configs(topic, overrides)
+        run = _Run(found, decoder, fates=not no_fates, roll=roll, raw=raw)
+        try:
+            file = ExportFile(DiskFileSystem(), path, overwrite=overwrite)
+        except FileExistsError:
+            raise click.UsageError(f"{out} is there already; --overwrite replaces it") from None
+        with file, ProgressBar() as bar:
+            writer = _writer(file.stream, out, fates=run.has_fates, decoded=run.decodes)
+            for row in run.rows(bar):
+                writer.write(row)
+            writer.finish()
+    return _report(settings, out, run, DiskFileSystem().stat(path).size)
+
+
+def _decoder(
+    key_format: str, value_format: str, schemas: tuple[tuple[int, tuple[str, ...]], ...]
+) -> Decoder:
+    from logstore.schemas.decoding import DataFormat, Decoder
+
+    if schemas and "confluent" not in (key_format, value_format):
+        raise click.UsageError("--schema needs --key-format or --value-format confluent")
+    found = load_schemas(schemas)
+    return Decoder(DataFormat(key_format), DataFormat(value_format), found)
+
+
+def _check_place(target: Target, out: str, path: str) -> None:
+    """Refuse a file in the directory that is read."""
+    folders = [] if target.broker is None else [d.path for d in target.broker.manager.directories]
+    if target.file is not None and target.file.topic_partition is not None:
+        folders = [target.file.path.rpartition("/")[0]]
+    for folder in folders:
+        if is_within(path, folder):
+            raise click.UsageError(f"--out {out} lies in {folder} itself, which is only read")
+
+
+def _writer(stream: Any, out: str, *, fates: bool, decoded: bool) -> Writer:  # noqa: ANN401  # binary
+    from logstore.export.arrow import Columns
+    from logstore.export.text import Csv, JsonLines
+
+    if out.endswith(".jsonl"):
+        return JsonLines(stream, fates=fates, decoded=decoded)
+    if out.endswith(".csv"):
+        return Csv(stream, fates=fates, decoded=decoded)
+    return Columns(stream, f".{out.rpartition('.')[2]}", fates=fates, decoded=decoded)
+
+
+class _Run:
+    """The rows of one export, and what is to be told about them."""
+
+    def __init__(
+        self, target: Target, decoder: Decoder, *, fates: bool, roll: bool, raw: bool
+    ) -> None:
+        self._target = target
+        self._decoder = decoder
+        self._roll = roll
+        self._raw = raw
+        self.has_fates = fates and target.broker is not None
+        self.decodes = decoder.decodes or (not raw and self._is_of_kafka())
+        self.records = 0
+        self.undecoded = 0
+        self.damages: list[str] = []
+
+    def _is_of_kafka(self) -> bool:
+        partitions = self._target.partitions
+        if self._target.file is not None and self._target.file.topic_partition is not None:
+            partitions = (self._target.file.topic_partition,)
+        return any(tp.topic.startswith("__") for tp in partitions)
+
+    def rows(self, bar: ProgressBar) -> Iterator[Row]:
+        """Yield all rows, decoded."""
+        for row in self._found(bar):
+            self.records += 1
+            if not self.decodes or row.control is not None:
+                yield row
+                continue
+            decoded = self._decoded(row)
+            self.undecoded += decoded is not None and "error" in decoded
+            yield row._replace(decoded=decoded)
+
+    def _decoded(self, row: Row) -> dict[str, Any] | None:
+        of_kafka = decoded_member(row.topic, row.record, raw=self._raw).get("decoded")
+        if of_kafka is not None:
+            return dict(of_kafka)
+        if not self._decoder.decodes:
+            return None
+        return self._decoder.decode(row.record.key, row.record.value)
+
+    def _found(self, bar: ProgressBar) -> Iterator[Row]:
+        from logstore.export.rows import row_of
+        from logstore.inspect.files import stored_records
+
+        if (source := self._target.file) is not None:
+            for stored in stored_records(source):
+                yield row_of(
+                    source.topic_partition, stored.batch, stored.position, stored.record, None
+                )
+            return
+        for view in self._target.views():
+            yield from self._of_partition(view, bar)
+
+    def _of_partition(self, view: PartitionView, bar: ProgressBar) -> Iterator[Row]:
+        from logstore.export.rows import Fates, row_of
+
+        name = str(view.topic_partition)
+        bar.update(f"exporting {name}", 0, sum(s.size_bytes for s in view.log.segments))
+        fates = Fates(view, self._fates) if self.has_fates else None
+        last = None
+        done = 0
+        for stored, record in view.records():
+            if stored is not last:
+                last = stored
+                done += stored.size_bytes
+                bar.update(f"exporting {name}", done, sum(s.size_bytes for s in view.log.segments))
+            fate = None if fates is None else fates.at(record.offset)
+            yield row_of(view.topic_partition, stored.batch, stored.position, record, fate)
+        bar.finish(f"exporting {name}")
+        self.damages += map(str, view.damages)
+        if fates is not None and fates.failure is not None:
+            note(f"{name}: fates are unknown from there on: {fates.failure}")
+
+    def _fates(self, log: Log) -> Iterator[RecordFate]:
+        from logstore.broker.fates import PartitionFates
+
+        assert self._target.broker is not None
+        return iter(PartitionFates(self._target.broker.cleaner, log, roll=self._roll))
+
+
+def _report(settings: Settings, out: str, run: _Run, size_bytes: int) -> int:
+    for damage in run.damages:
+        tell(f"error: {damage}")
+    if run.undecoded:
+        records = plural(run.undecoded, "record")
+        note(f"{records} could not be decoded; decode_error says why of each")
+    if settings.as_table:
+        emit(f"{out}: {plural(run.records, 'record')}, {format_size(size_bytes)}")
+    else:
+        emit_json(
+            {
+                "path": out,
+                "records": run.records,
+                "size_bytes": size_bytes,
+                "undecoded": run.undecoded,
+                "damages": run.damages,
+            }
+        )
+    return 1 if run.damages else 0

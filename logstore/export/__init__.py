@@ -1,0 +1,1 @@
+"""Records written to files that other programs read: Parquet, Arrow, CSV, JSON lines."""

@@ -1,0 +1,159 @@
+"""Rows of an export: a record, where it lies, and its fate in the next cleaning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from logstore.errors import InvalidRecordError, LogStoreError
+from logstore.loading.second_look import TRANSIENT
+from logstore.record.control import ControlType, decode_control_key
+from logstore.record.records import Record
+
+if TYPE_CHECKING:
+    from logstore.broker.fates import RecordFate
+    from logstore.broker.view import PartitionView
+    from logstore.log.log import Log
+    from logstore.record.batch import RecordBatch
+    from logstore.types import TopicPartition
+
+
+_CONTROLS = {ControlType.ABORT: "abort", ControlType.COMMIT: "commit"}
+_OTHER_CONTROL = "other"
+
+
+class Row(NamedTuple):
+    """One record of an export.
+
+    Attributes
+    ----------
+    topic, partition : str or None, int or None
+        None where the names of file and folder do not tell.
+    control : str or None
+        `abort`, `commit` or `other` for a marker of a transaction, whose key is no user's.
+    fate, superseded_by : str or None, int or None
+        As `inspect --fate` tells; None where nobody asked, or where damage hides it.
+    decoded : dict or None
+        `key` and `value` as JSON values, and an `error` where they could not be decoded; of
+        Kafka's own topics `type` and `version`, too. None where nobody asked.
+    """
+
+    topic: str | None
+    partition: int | None
+    timestamp_type: int
+    record: Record
+    batch_base_offset: int
+    position: int
+    control: str | None
+    fate: str | None
+    superseded_by: int | None
+    decoded: dict[str, Any] | None
+
+
+RESTARTS_MAX = 64
+"""How often the fates of a partition are told anew, from its start, after damage was met."""
+
+
+class Fates:
+    """The fates of a partition beside its records, both in the order of offsets.
+
+    Damage that the cleaner meets is passed over as readers pass over it: the log is opened anew,
+    and the fates begin again.
+
+    Parameters
+    ----------
+    view : PartitionView
+    start : callable
+        Returns the fates of a log, from its first record on.
+
+    Attributes
+    ----------
+    failure : LogStoreError or None
+        Why there are none, or none from some record on: the cleaner would fail there too.
+    """
+
+    def __init__(self, view: PartitionView, start: Callable[[Log], Iterable[RecordFate]]) -> None:
+        self._view = view
+        self._start = start
+        self._fates: Iterator[RecordFate] | None = None
+        self._next: RecordFate | None = None
+        self._restarts = 0
+        self.failure: LogStoreError | None = None
+
+    def at(self, offset: int) -> RecordFate | None:
+        """Return the fate of a record; offsets that are asked for never fall."""
+        error: LogStoreError | None = None
+        while self.failure is None:
+            try:
+                if self._fates is None:
+                    self._begin(error)
+                return self._find(offset)
+            except LogStoreError as found:
+                error = found
+                self._fates = None
+                self._restarts += 1
+                if self._restarts > RESTARTS_MAX:
+                    self.failure = error
+        return None
+
+    def _begin(self, error: LogStoreError | None) -> None:
+        """Tell the fates from the start; the log is opened anew if damage ended them before."""
+        pending = [error] if isinstance(error, TRANSIENT) else []
+
+        def look(log: Log) -> tuple[Iterator[RecordFate], RecordFate | None]:
+            if pending:
+                raise pending.pop()
+            fates = iter(self._start(log))
+            return fates, next(fates, None)
+
+        try:
+            self._fates, self._next = self._view.look(look)
+        except LogStoreError as failure:
+            self.failure = failure
+            raise
+
+    def _find(self, offset: int) -> RecordFate | None:
+        assert self._fates is not None
+        while self._next is not None and self._next.offset < offset:
+            self._next = next(self._fates, None)
+        return self._next if self._next is not None and self._next.offset == offset else None
+
+
+def row_of(
+    topic_partition: TopicPartition | None,
+    batch: RecordBatch,
+    position: int,
+    record: Record,
+    fate: RecordFate | None,
+) -> Row:
+    """Return the row of a record, undecoded.
+
+    Parameters
+    ----------
+    topic_partition : TopicPartition or None
+        None where the names of file and folder do not tell.
+    position : int
+        Of its batch, in the file.
+    """
+    topic, partition = topic_partition or (None, None)
+    header = batch.header
+    return Row(
+        topic,
+        partition,
+        header.timestamp_type,
+        record,
+        header.base_offset,
+        position,
+        _control(record) if header.is_control else None,
+        None if fate is None else fate.fate,
+        None if fate is None else fate.superseded_by,
+        None,
+    )
+
+
+def _control(record: Record) -> str:
+    try:
+        kind = decode_control_key(record.key).control_type
+    except InvalidRecordError:
+        return _OTHER_CONTROL
+    return _CONTROLS.get(kind, _OTHER_CONTROL)
