@@ -7,7 +7,7 @@ callback ends. Source: Kafka's KafkaApis and GroupCoordinator, 3.9.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -301,6 +301,34 @@ def partitions_of(topics: Iterable[Any]) -> Iterator[TopicPartition]:
             yield TopicPartition(topic.name, partition.partition_index)
 
 
+def errors_by_topic(
+    topics: Iterable[Any],
+    errors: Mapping[TopicPartition, str | None],
+    of_topic: type[Any],
+    of_partition: type[Any],
+) -> list[Any]:
+    """Return the error of each partition of a request, as its response mirrors its topics.
+
+    Parameters
+    ----------
+    of_topic, of_partition : type
+        Structures of the response.
+    """
+    return [
+        of_topic(
+            name=topic.name,
+            partitions=[
+                of_partition(
+                    partition_index=each.partition_index,
+                    error_code=code_of(errors[TopicPartition(topic.name, each.partition_index)]),
+                )
+                for each in topic.partitions
+            ],
+        )
+        for topic in topics
+    ]
+
+
 @handles("OffsetCommit")
 def offset_commit(request: OffsetCommitRequest, session: Session) -> OffsetCommitResponse:
     """Commit offsets of a group."""
@@ -318,21 +346,12 @@ def offset_commit(request: OffsetCommitRequest, session: Session) -> OffsetCommi
     else:
         errors = dict.fromkeys(partitions_of(request.topics), NOT_ALLOWED)
     return OffsetCommitResponse(
-        topics=[
-            OffsetCommitResponse.OffsetCommitResponseTopic(
-                name=topic.name,
-                partitions=[
-                    OffsetCommitResponse.OffsetCommitResponsePartition(
-                        partition_index=each.partition_index,
-                        error_code=code_of(
-                            errors[TopicPartition(topic.name, each.partition_index)]
-                        ),
-                    )
-                    for each in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
+        topics=errors_by_topic(
+            request.topics,
+            errors,
+            OffsetCommitResponse.OffsetCommitResponseTopic,
+            OffsetCommitResponse.OffsetCommitResponsePartition,
+        )
     )
 
 
@@ -444,21 +463,12 @@ def offset_delete(request: OffsetDeleteRequest, session: Session) -> OffsetDelet
         return OffsetDeleteResponse(error_code=code_of(deleted.error))
     errors |= deleted.partitions
     return OffsetDeleteResponse(
-        topics=[
-            OffsetDeleteResponse.OffsetDeleteResponseTopic(
-                name=topic.name,
-                partitions=[
-                    OffsetDeleteResponse.OffsetDeleteResponsePartition(
-                        partition_index=each.partition_index,
-                        error_code=code_of(
-                            errors[TopicPartition(topic.name, each.partition_index)]
-                        ),
-                    )
-                    for each in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
+        topics=errors_by_topic(
+            request.topics,
+            errors,
+            OffsetDeleteResponse.OffsetDeleteResponseTopic,
+            OffsetDeleteResponse.OffsetDeleteResponsePartition,
+        )
     )
 
 

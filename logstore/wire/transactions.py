@@ -39,7 +39,13 @@ from logstore.names import INTERNAL_COMPACTED_TOPICS
 from logstore.transactions.state import ProducerIdAndEpoch, TransactionMetadata, TransactionState
 from logstore.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 from logstore.wire.groups import NOT_ALLOWED as GROUP_NOT_ALLOWED
-from logstore.wire.groups import allowed_offsets, code_of, exists, partitions_of
+from logstore.wire.groups import (
+    allowed_offsets,
+    code_of,
+    errors_by_topic,
+    exists,
+    partitions_of,
+)
 from logstore.wire.registry import handles
 
 if TYPE_CHECKING:
@@ -221,21 +227,12 @@ def txn_offset_commit(request: TxnOffsetCommitRequest, session: Session) -> TxnO
     else:
         _commit_offsets(request, session, errors)
     return TxnOffsetCommitResponse(
-        topics=[
-            TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic(
-                name=topic.name,
-                partitions=[
-                    TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition(
-                        partition_index=each.partition_index,
-                        error_code=code_of(
-                            errors[TopicPartition(topic.name, each.partition_index)]
-                        ),
-                    )
-                    for each in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
+        topics=errors_by_topic(
+            request.topics,
+            errors,
+            TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic,
+            TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition,
+        )
     )
 
 
