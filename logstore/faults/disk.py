@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from logstore.faults.rules import Call
 from logstore.names import SWAP_SUFFIX, parse_log_dir
 from logstore.runtime import directory_of, read_pieces, remove_tree
-from logstore.runtime.fs import Buffer, File, FileKind, FileStat, FileSystem, Space
+from logstore.runtime.fs import Buffer, File, FileKind, FileSystem
+from logstore.runtime.layer import FileSystemLayer
 from logstore.runtime.tree import Directory, Node
 from logstore.types import INT64_MAX
 
 if TYPE_CHECKING:
     from logstore.faults.rules import Faults
-    from logstore.runtime import FileLock
     from logstore.types import TopicPartition
 
 
@@ -78,7 +78,7 @@ class _NameChange(NamedTuple):
         return {(id(folder), name) for folder, name in self.places}
 
 
-class BreakableFileSystem:
+class BreakableFileSystem(FileSystemLayer):
     """Passes on to `base` what no rule forbids, and knows what of it is not durable.
 
     Parameters
@@ -96,7 +96,7 @@ class BreakableFileSystem:
     """
 
     def __init__(self, base: FileSystem, faults: Faults, *, forgets: bool = True) -> None:
-        self.base = base
+        super().__init__(base)
         self.faults = faults
         self._forgets = forgets
         self._is_powered = True
@@ -104,9 +104,6 @@ class BreakableFileSystem:
         self._roots = {"": Directory(None, ""), "/": Directory(None, "/")}
         self._dirty: dict[int, _FileNode] = {}
         self._names: list[_NameChange] = []
-
-    def __repr__(self) -> str:
-        return f"BreakableFileSystem({self.base!r})"
 
     # -- power ---------------------------------------------------------------------------
 
@@ -167,34 +164,6 @@ class BreakableFileSystem:
 
                 self._names.append(_NameChange(((folder, name),), undo, _nothing))
             return _BreakableFile(self, node, file, tracks=self._forgets and (write or create))
-
-    def exists(self, path: str) -> bool:
-        """Tell whether a file or directory of that name exists."""
-        return self.base.exists(path)
-
-    def is_dir(self, path: str) -> bool:
-        """Tell whether `path` is a directory."""
-        return self.base.is_dir(path)
-
-    def kind(self, path: str) -> FileKind | None:
-        """Tell what stands under a name."""
-        return self.base.kind(path)
-
-    def list_dir(self, path: str) -> list[str]:
-        """Return the names in a directory, sorted."""
-        return self.base.list_dir(path)
-
-    def kinds(self, path: str) -> dict[str, FileKind]:
-        """Return the names in a directory with what stands under each."""
-        return self.base.kinds(path)
-
-    def stat(self, path: str) -> FileStat:
-        """Return length and modification time of a file."""
-        return self.base.stat(path)
-
-    def set_mtime(self, path: str, mtime_ms: int) -> None:
-        """Set a file's modification time, which survives as it is."""
-        self.base.set_mtime(path, mtime_ms)
 
     def rename(self, source: str, target: str) -> None:
         """Rename atomically, replacing a file of the target's name."""
@@ -282,10 +251,6 @@ class BreakableFileSystem:
             self.base.remove_dir(path)
             self._forget(path, self._folder(path))
 
-    def space(self, path: str) -> Space | None:
-        """Return the room of the volume that a directory lies on."""
-        return self.base.space(path)
-
     def sync_dir(self, path: str) -> None:
         """Make the names in a directory durable."""
         self.meet("fsync", path)
@@ -295,14 +260,6 @@ class BreakableFileSystem:
             self.base.sync_dir(path)
             if self._names:
                 self._settle(set(), self._folder(path))
-
-    def lock(self, path: str) -> FileLock | None:
-        """Take the exclusive lock on a file, which is no change; see `FileSystem.lock`."""
-        return self.base.lock(path)
-
-    def lock_holder(self, path: str) -> int | None:
-        """Return who holds the lock on a file; see `FileSystem.lock_holder`."""
-        return self.base.lock_holder(path)
 
     # -- inside --------------------------------------------------------------------------
 

@@ -14,7 +14,8 @@ class ReadOnlyFileSystem:
     """Reads fall through to `base`; anything that would alter it raises `PermissionError`.
 
     The proof, at the lowest level, that a read-only command writes nothing: an overlay over
-    this view holds what recovery would do, and a slip surfaces as an error.
+    this view holds what recovery would do, and a slip surfaces as an error. So it is no
+    `FileSystemLayer`, through which an operation would fall that nobody thought of here.
     """
 
     def __init__(self, base: FileSystem) -> None:

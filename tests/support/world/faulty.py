@@ -6,7 +6,8 @@ import errno
 from collections.abc import Callable, Sequence
 
 from logstore.runtime import FileLock
-from logstore.runtime.fs import Buffer, File, FileKind, FileStat, FileSystem
+from logstore.runtime.fs import Buffer, File, FileSystem
+from logstore.runtime.layer import FileSystemLayer
 
 Rule = Callable[[str, str], bool]
 """Told the operation's name and the path; true makes it fail."""
@@ -17,11 +18,11 @@ def never(_operation: str, _path: str) -> bool:
     return False
 
 
-class FaultyFileSystem:
+class FaultyFileSystem(FileSystemLayer):
     """Passes on to `base` what `rule` does not refuse; `operations` lists what was asked."""
 
     def __init__(self, base: FileSystem, rule: Rule = never) -> None:
-        self.base = base
+        super().__init__(base)
         self.rule = rule
         self.operations: list[tuple[str, str]] = []
 
@@ -33,24 +34,6 @@ class FaultyFileSystem:
     def open(self, path: str, *, write: bool = False, create: bool = False) -> File:
         self.check("open", path)
         return FaultyFile(self, path, self.base.open(path, write=write, create=create))
-
-    def exists(self, path: str) -> bool:
-        return self.base.exists(path)
-
-    def is_dir(self, path: str) -> bool:
-        return self.base.is_dir(path)
-
-    def kind(self, path: str) -> FileKind | None:
-        return self.base.kind(path)
-
-    def list_dir(self, path: str) -> list[str]:
-        return self.base.list_dir(path)
-
-    def kinds(self, path: str) -> dict[str, FileKind]:
-        return self.base.kinds(path)
-
-    def stat(self, path: str) -> FileStat:
-        return self.base.stat(path)
 
     def set_mtime(self, path: str, mtime_ms: int) -> None:
         self.check("set_mtime", path)
@@ -79,9 +62,6 @@ class FaultyFileSystem:
     def lock(self, path: str) -> FileLock | None:
         self.check("lock", path)
         return self.base.lock(path)
-
-    def lock_holder(self, path: str) -> int | None:
-        return self.base.lock_holder(path)
 
 
 class FaultyFile:

@@ -1,0 +1,83 @@
+"""A layer over a file system that passes everything on, for those that change some of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from logstore.runtime.fs import File, FileKind, FileStat, FileSystem, Space
+    from logstore.runtime.locks import FileLock
+
+
+class FileSystemLayer:
+    """Passes every operation on to `base`; see `FileSystem`."""
+
+    def __init__(self, base: FileSystem) -> None:
+        self.base = base
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.base!r})"
+
+    def open(self, path: str, *, write: bool = False, create: bool = False) -> File:
+        """Open a file."""
+        return self.base.open(path, write=write, create=create)
+
+    def exists(self, path: str) -> bool:
+        """Tell whether a file or directory of that name exists."""
+        return self.base.exists(path)
+
+    def is_dir(self, path: str) -> bool:
+        """Tell whether `path` is a directory."""
+        return self.base.is_dir(path)
+
+    def kind(self, path: str) -> FileKind | None:
+        """Tell what stands under a name."""
+        return self.base.kind(path)
+
+    def list_dir(self, path: str) -> list[str]:
+        """Return the names in a directory, sorted."""
+        return self.base.list_dir(path)
+
+    def kinds(self, path: str) -> dict[str, FileKind]:
+        """Return the names in a directory with what stands under each."""
+        return self.base.kinds(path)
+
+    def stat(self, path: str) -> FileStat:
+        """Return length and modification time of a file."""
+        return self.base.stat(path)
+
+    def set_mtime(self, path: str, mtime_ms: int) -> None:
+        """Set a file's modification time."""
+        self.base.set_mtime(path, mtime_ms)
+
+    def rename(self, source: str, target: str) -> None:
+        """Rename atomically, replacing a file of the target's name."""
+        self.base.rename(source, target)
+
+    def remove(self, path: str) -> None:
+        """Remove a file."""
+        self.base.remove(path)
+
+    def make_dirs(self, path: str) -> None:
+        """Create a directory and the missing ones above it."""
+        self.base.make_dirs(path)
+
+    def remove_dir(self, path: str) -> None:
+        """Remove an empty directory."""
+        self.base.remove_dir(path)
+
+    def sync_dir(self, path: str) -> None:
+        """Make the names in a directory durable."""
+        self.base.sync_dir(path)
+
+    def space(self, path: str) -> Space | None:
+        """Return the room of the volume that a directory lies on."""
+        return self.base.space(path)
+
+    def lock(self, path: str) -> FileLock | None:
+        """Take the exclusive lock on a file."""
+        return self.base.lock(path)
+
+    def lock_holder(self, path: str) -> int | None:
+        """Return who holds the lock on a file."""
+        return self.base.lock_holder(path)
