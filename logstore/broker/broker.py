@@ -387,18 +387,8 @@ class Broker(Generic[ClockT]):
             `append` and `fetch` with an `errno` are the writes and reads of `.log` files.
         delay : timedelta or ms, optional
             Time that passes before: virtual time moves on, other time is waited for.
-        nth : int, optional
-            The first call that is struck, counted from 1 among those that topic, partition and
-            `when` let pass: that one alone, unless `times` says how many.
-        times : int, optional
-            How many are struck; without `nth` from the first on. By default all.
-        topic : str or TopicPartition, optional
-            Only calls about it.
-        partition : int, optional
-            Only calls about partitions of this number.
-        when : callable, optional
-            Told a `Call` with its `topic`, `partition`, `group_id`, `client_id` and `path`, as far
-            as it has them; True if it is one of those meant.
+        nth, times, topic, partition, when
+            Which calls are struck; see `Faults.add`.
         after : bool
             The append, commit or join is done, and its answer lost. Otherwise nothing is changed.
 

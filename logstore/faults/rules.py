@@ -311,7 +311,8 @@ class Faults(Collection[FaultRule]):
         partition : int, optional
             Only calls about partitions of this number.
         when : callable, optional
-            Told a `Call`; True if it is one of those meant.
+            Told a `Call` with its `topic`, `partition`, `group_id`, `client_id` and `path`, as far
+            as it has them; True if it is one of those meant.
         after : bool
             Do the call first, then lose its answer.
 
