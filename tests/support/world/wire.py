@@ -8,9 +8,13 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
+from logstore.errors import KAFKA_CODES
 from logstore.messages import Message, decode, encode_bytes
 from logstore.messages.apis import apis_by_name
 from logstore.messages.types import FetchRequest, RequestHeader
+from logstore.wire.versions import SERVED
 
 TIMEOUT_S = 20
 """What a test waits for at most; none waits so long that passes."""
@@ -95,6 +99,17 @@ class Client:
                 return
             pause.wait(0.005)
         raise TimeoutError
+
+
+def name_of(code: int) -> str:
+    """Return Kafka's name of an error's number."""
+    return next(name for name, each in KAFKA_CODES.items() if each == code)
+
+
+def versions(api: str, *also: int) -> pytest.MarkDecorator:
+    """Run a test in the first and the last served version of an API, and in those it changed in."""
+    served = SERVED[api]
+    return pytest.mark.parametrize("version", sorted({served.first, *also, served.last}))
 
 
 def fetch_of(topic: str, offset: int, partition: int = 0, **fields: Any) -> FetchRequest:

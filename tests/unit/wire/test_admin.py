@@ -25,15 +25,11 @@ from logstore.messages.types import (
 )
 from logstore.types import BROKER_ID, CLUSTER_ID
 from tests.support.world.builders import batch
-from tests.support.world.wire import Client
+from tests.support.world.wire import Client, name_of
 
 NOTHING = "A" * 22
 ALL_ON_A_TOPIC = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
 ALL_ON_THE_CLUSTER = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
-
-
-def name_of(code):
-    return next(name for name, number in KAFKA_CODES.items() if number == code)
 
 
 # -- Metadata ----------------------------------------------------------------------------------

@@ -2,19 +2,15 @@
 
 import pytest
 
-from logstore.errors import KAFKA_CODES
 from logstore.messages.types import (
     AlterConfigsRequest,
     DescribeConfigsRequest,
     IncrementalAlterConfigsRequest,
 )
+from tests.support.world.wire import name_of
 
 TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
 SET, DELETE, APPEND, SUBTRACT = range(4)
-
-
-def name_of(code):
-    return next(name for name, number in KAFKA_CODES.items() if number == code)
 
 
 @pytest.fixture(autouse=True)

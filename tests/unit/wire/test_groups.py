@@ -17,8 +17,7 @@ from logstore.messages.types import (
     OffsetFetchRequest,
     SyncGroupRequest,
 )
-from logstore.wire.versions import SERVED
-from tests.support.world.wire import Client
+from tests.support.world.wire import Client, name_of, versions
 
 CONFIG = {"offsets.topic.num.partitions": 1, "group.min.session.timeout.ms": 50}
 
@@ -28,28 +27,6 @@ def broker():
     with Broker(clock=VirtualClock(), broker_config=CONFIG) as broker:
         broker.create_topic("t", 2)
         yield broker
-
-
-@pytest.fixture
-def listener(broker):
-    with broker.listen() as listener:
-        yield listener
-
-
-@pytest.fixture
-def client(listener):
-    with Client(listener) as client:
-        yield client
-
-
-def versions(api, *also):
-    """Return the first and the last version of an API, and those in which it changed."""
-    served = SERVED[api]
-    return pytest.mark.parametrize("version", sorted({served.first, *also, served.last}))
-
-
-def name_of(code):
-    return next(name for name, each in KAFKA_CODES.items() if each == code)
 
 
 def join(member_id="", **fields):

@@ -15,12 +15,9 @@ from tests.support.world.wire import Client, fetch_of
 EARLIEST, EARLIEST_LOCAL = -2, -4
 
 
-@pytest.fixture
-def client():
-    with Broker() as broker:
-        broker.create_topic("t")
-        with broker.listen() as listener, Client(listener) as client:
-            yield client
+@pytest.fixture(autouse=True)
+def topic(broker):
+    broker.create_topic("t")
 
 
 def listed(client, version, timestamp):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from logstore import Acl, Authorizer, Broker
-from logstore.errors import KAFKA_CODES, InvalidConfigurationError
+from logstore.errors import InvalidConfigurationError
 from logstore.messages.types import (
     AlterUserScramCredentialsRequest,
     ApiVersionsRequest,
@@ -22,7 +22,7 @@ from logstore.messages.types import (
     SaslHandshakeRequest,
 )
 from logstore.security import sasl, tls
-from tests.support.world.wire import Client
+from tests.support.world.wire import Client, name_of
 from tests.unit.security.test_sasl import Client as ScramClient
 
 USERS = {"ann": "secret", "admin": "root"}
@@ -35,10 +35,6 @@ ANY_ACL = {
     "principal_filter": None,
     "host_filter": None,
 }
-
-
-def name_of(code):
-    return next(name for name, each in KAFKA_CODES.items() if each == code)
 
 
 @pytest.fixture

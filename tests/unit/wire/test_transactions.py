@@ -3,7 +3,6 @@
 import pytest
 
 from logstore import Broker, VirtualClock
-from logstore.errors import KAFKA_CODES
 from logstore.messages.types import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
@@ -18,8 +17,7 @@ from logstore.record.batch import build_batch
 from logstore.record.records import Record
 from logstore.transactions.state import ProducerIdAndEpoch
 from logstore.types import TopicPartition
-from logstore.wire.versions import SERVED
-from tests.support.world.wire import Client
+from tests.support.world.wire import Client, name_of, versions
 
 CONFIG = {"offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 1}
 NOBODY = ProducerIdAndEpoch(-1, -1)
@@ -30,21 +28,6 @@ def broker():
     with Broker(clock=VirtualClock(), broker_config=CONFIG) as broker:
         broker.create_topic("t", 2)
         yield broker
-
-
-@pytest.fixture
-def client(broker):
-    with broker.listen() as listener, Client(listener) as client:
-        yield client
-
-
-def versions(api, *also):
-    served = SERVED[api]
-    return pytest.mark.parametrize("version", sorted({served.first, *also, served.last}))
-
-
-def name_of(code):
-    return next(name for name, each in KAFKA_CODES.items() if each == code)
 
 
 def init(client, version=4, transactional_id="x", timeout_ms=1000, known=NOBODY):
