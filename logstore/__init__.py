@@ -44,12 +44,14 @@ if TYPE_CHECKING:
         Snapshot,
         Topic,
     )
+    from logstore.cluster import Cluster
     from logstore.errors import (
         CommitFailedError,
         CoordinatorLoadInProgressError,
         CoordinatorNotAvailableError,
         CorruptRecordError,
         FencedInstanceIdError,
+        FencedLeaderEpochError,
         GroupAuthorizationFailedError,
         GroupIdNotFoundError,
         GroupMaxSizeReachedError,
@@ -96,6 +98,7 @@ if TYPE_CHECKING:
         TopicAuthorizationFailedError,
         TransactionAbortedError,
         TransactionCoordinatorFencedError,
+        UnknownLeaderEpochError,
         UnknownMemberIdError,
         UnknownTopicOrPartitionError,
         UnstableOffsetCommitError,
@@ -121,6 +124,7 @@ __all__ = [
     "CleanReport",
     "CleanerMetrics",
     "CleanerStats",
+    "Cluster",
     "CommitFailedError",
     "ConfigResource",
     "ConfigValue",
@@ -135,6 +139,7 @@ __all__ = [
     "ExplainReport",
     "FaultRule",
     "FencedInstanceIdError",
+    "FencedLeaderEpochError",
     "FutureRecordMetadata",
     "GroupAuthorizationFailedError",
     "GroupIdNotFoundError",
@@ -201,6 +206,7 @@ __all__ = [
     "TopicPartition",
     "TransactionAbortedError",
     "TransactionCoordinatorFencedError",
+    "UnknownLeaderEpochError",
     "UnknownMemberIdError",
     "UnknownTopicOrPartitionError",
     "UnstableOffsetCommitError",
@@ -215,6 +221,7 @@ _HOMES = (
     "logstore.broker",
     "logstore.security",
     "logstore.wire.listener",
+    "logstore.cluster",
 )
 """Modules of the public names, in the order in which they are loaded to look for one."""
 

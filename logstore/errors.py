@@ -380,6 +380,18 @@ class NotLeaderForPartitionError(RequestError):
     kafka_error = "NOT_LEADER_OR_FOLLOWER"
 
 
+class FencedLeaderEpochError(RequestError):
+    """The epoch asked with is older than the leader's: another one leads by now."""
+
+    kafka_error = "FENCED_LEADER_EPOCH"
+
+
+class UnknownLeaderEpochError(RequestError):
+    """The epoch asked with is newer than the broker has heard of."""
+
+    kafka_error = "UNKNOWN_LEADER_EPOCH"
+
+
 class RequestTimedOutError(RequestError):
     """The broker did not answer in time, and may have done what it was asked or not."""
 

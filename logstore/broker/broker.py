@@ -138,6 +138,9 @@ class Broker(Generic[ClockT]):
         Whether its disk can be made to fail (`fail`) and to forget (`crash`), for which each file
         operation takes a little longer. By default in memory and on a virtual clock, unless `fs`
         is given.
+    replicated : bool
+        Whether its logs are replicas, as those of a `Cluster`'s brokers: what they have to say of
+        leaders is told by somebody else, and until then nobody writes to them.
 
     Attributes
     ----------
@@ -164,6 +167,7 @@ class Broker(Generic[ClockT]):
         background: bool = False,
         on_load: LoadListener | None = None,
         disk_faults: bool | None = None,
+        replicated: bool = False,
     ) -> None:
         # Without a clock of its own it is a Broker[Clock], whose clock says no more of itself.
         self.clock: ClockT = cast("ClockT", SystemClock()) if clock is None else clock
@@ -187,7 +191,9 @@ class Broker(Generic[ClockT]):
             read_only=read_only,
             on_load=on_load,
             faults=self.faults,
+            replicated=replicated,
         )
+        self._replicated = replicated
         # That of the manager lies over it what was changed in earlier runs.
         self._first_config, self._on_load = broker_config, on_load
         resize = partial(resize_threads, self.runtime)
@@ -453,8 +459,7 @@ class Broker(Generic[ClockT]):
         rng, background = self.runtime.rng, self._pool is not None
         seed = rng.getrandbits(64) if is_repeatable(rng) else None
         paths = [directory.path for directory in self.manager.directories]
-        clients: list[Consumer | Producer] = [*self._consumers, *self._producers]
-        fs = lose_power(self._disk, mode, self.manager, self._listeners, clients)
+        fs = lose_power(self._disk, mode, self.manager, self._listeners, self._clients())
         recovered = Broker(
             paths,
             clock=self.clock,
@@ -464,8 +469,41 @@ class Broker(Generic[ClockT]):
             background=background,
             on_load=self._on_load,
             disk_faults=True,
+            replicated=self._replicated,
         )
         return cast("Self", recovered)  # on the same kind of clock
+
+    def kill(self) -> None:
+        """End as a killed process does: nothing is flushed or told, and what was written stays.
+
+        Any further use is refused. A broker that is opened on its files recovers.
+
+        Raises
+        ------
+        IllegalStateError
+            The caller is a `progress` listener of this broker's `clean`.
+        """
+        from logstore.broker.power import end_process
+
+        if self._cleaner is not None and not self.manager.lifetime.is_over:
+            self._cleaner.check_not_telling()
+        end_process(self.manager, self._listeners, self._clients())
+
+    def lose_power(self) -> None:
+        """End as in `crash`, and open nothing: the files are left as last synced.
+
+        Raises as `crash` does.
+        """
+        from logstore.broker.power import lose_power
+
+        if self._disk is None:
+            self._refuse_without_disk_faults("a loss of power has no meaning")
+        if self._cleaner is not None:
+            self._cleaner.check_not_telling()
+        lose_power(self._disk, None, self.manager, self._listeners, self._clients())
+
+    def _clients(self) -> list[Consumer | Producer]:
+        return [*self._consumers, *self._producers]
 
     def _refuse_without_disk_faults(self, what: str) -> NoReturn:
         why = "read-only" if self.read_only else "without disk_faults=True"

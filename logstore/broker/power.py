@@ -1,4 +1,4 @@
-"""Loss of power: a broker ends without a word, and its files as they were last synced are left."""
+"""The sudden end of a broker: killed, or without power, when only what was synced is left."""
 
 from __future__ import annotations
 
@@ -19,6 +19,21 @@ if TYPE_CHECKING:
     from logstore.wire.listener import Listener
 
 
+def end_process(
+    manager: LogManager,
+    listeners: Iterable[Listener],
+    clients: Iterable[Consumer | Producer],
+    why: str = "was killed",
+) -> None:
+    """End a broker as a killed process; its files are left as they were written."""
+    for listener in listeners:
+        listener.close()
+    for client in clients:
+        with suppress(LogStoreError):
+            client.crash()
+    manager.abandon(why)
+
+
 def lose_power(
     disk: BreakableFileSystem,
     mode: CrashMode | None,
@@ -36,12 +51,7 @@ def lose_power(
             "a mode of crash is for fs=FaultyFileSystem(…); other files are left as last synced"
         )
     disk.cut_power()
-    for listener in listeners:
-        listener.close()
-    for client in clients:
-        with suppress(LogStoreError):
-            client.crash()
-    manager.abandon("has lost its power")
+    end_process(manager, listeners, clients, "has lost its power")
     if image is None:
         try:
             disk.lose_power()

@@ -78,6 +78,10 @@ class BrokerConfig:
     replica_high_watermark_checkpoint_interval_ms: int = _broker(
         "replica.high.watermark.checkpoint.interval.ms"
     )
+    replica_lag_time_max_ms: int = _broker("replica.lag.time.max.ms")
+    replica_fetch_max_bytes: int = _broker("replica.fetch.max.bytes")
+    replica_fetch_backoff_ms: int = _broker("replica.fetch.backoff.ms")
+    default_replication_factor: int = _broker("default.replication.factor")
     num_recovery_threads_per_data_dir: int = _broker("num.recovery.threads.per.data.dir")
     producer_id_expiration_ms: int = _broker("producer.id.expiration.ms")
     producer_id_expiration_check_interval_ms: int = _broker(

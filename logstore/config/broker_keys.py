@@ -82,8 +82,36 @@ _BROKER_ROWS = (
         "replica.high.watermark.checkpoint.interval.ms",
         Kind.LONG,
         5000,
-        "Time in ms between two writes of the high watermarks; they are for a broker that "
-        "takes the directory over, here nothing trusts them.",
+        "Time in ms between two writes of the high watermarks: a replica begins at the last "
+        "one; a broker alone writes them for one that takes the directory over.",
+    ),
+    ConfigKey(
+        "replica.lag.time.max.ms",
+        Kind.LONG,
+        30_000,
+        "Time in ms after which a follower that has not caught up with its leader is no longer in "
+        "sync; in a cluster.",
+    ),
+    ConfigKey(
+        "replica.fetch.max.bytes",
+        Kind.INT,
+        1 << 20,
+        "Bytes that a follower fetches at a time, of each partition; a larger first batch comes "
+        "whole.",
+        AT_LEAST_0,
+    ),
+    ConfigKey(
+        "replica.fetch.backoff.ms",
+        Kind.INT,
+        1000,
+        "Time in ms that a follower waits before it asks again, after its leader refused.",
+        AT_LEAST_0,
+    ),
+    ConfigKey(
+        "default.replication.factor",
+        Kind.INT,
+        1,
+        "Replicas of a topic of a cluster that is created without a number.",
     ),
     ConfigKey(
         "num.recovery.threads.per.data.dir",

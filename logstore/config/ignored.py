@@ -80,7 +80,6 @@ NAMES = frozenset(
         "config.providers",
         "cordoned.log.dirs",
         "create.topic.policy.class.name",
-        "default.replication.factor",
         "delete.topic.enable",
         "host.name",
         "listeners",

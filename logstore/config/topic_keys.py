@@ -258,14 +258,16 @@ _TOPIC_ROWS = (
         "unclean.leader.election.enable",
         Kind.BOOLEAN,
         False,
-        "Accepted without effect: a single node elects no leader.",
+        "Whether a replica that is not in sync may lead when no other can, and what it lacks be "
+        "lost; in a cluster.",
         synonyms=(Synonym("unclean.leader.election.enable"),),
     ),
     ConfigKey(
         "min.insync.replicas",
         Kind.INT,
         1,
-        "Accepted without effect: a single node has no replicas.",
+        "Replicas that must be in sync, the leader included, for an append with acks=all; in a "
+        "cluster. Of no more than there are.",
         AT_LEAST_1,
         synonyms=(Synonym("min.insync.replicas"),),
     ),

@@ -262,15 +262,22 @@ class LogDirectory:
         return f"{self.path}/{topic_partition}"
 
     def load(
-        self, topic_partition: TopicPartition, config: LogConfig, broker_config: BrokerConfig
+        self,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        broker_config: BrokerConfig,
+        *,
+        replicated: bool = False,
     ) -> Log:
         """Open a partition by what the directory says of it, its folder made if missing.
 
-        Read-only and beside a process that writes it is opened again while it changes.
+        Read-only and beside a process that writes it is opened again while it changes. One that is
+        `replicated` begins at its stored high watermark.
         """
         from logstore.loading.loader import open_log
 
         folder = self.partition_path(topic_partition)
+        reached_offset = self.high_watermarks.get(topic_partition, 0)
 
         def keep_reached_offset(offset: int) -> None:
             if not self.read_only:
@@ -289,8 +296,9 @@ class LogDirectory:
                 producer_id_expiration_ms=broker_config.producer_id_expiration_ms,
                 finding_level=finding_level,
                 small_file_max_bytes=broker_config.logstore_small_file_max_bytes,
-                reached_offset=self.high_watermarks.get(topic_partition, 0),
+                reached_offset=reached_offset,
                 keep_reached_offset=keep_reached_offset,
+                high_watermark=reached_offset if replicated else None,
             )
 
         if self._views is None or topic_partition not in self.partitions:

@@ -84,6 +84,7 @@ class LogLoader:
         small_file_max_bytes: int,
         reached_offset: int,
         keep_reached_offset: Callable[[int], None] | None,
+        high_watermark: int | None,
     ) -> None:
         self.runtime = runtime
         self.fs = runtime.fs
@@ -97,6 +98,7 @@ class LogLoader:
         self.small_file_max_bytes = small_file_max_bytes
         self._reached_offset = max(reached_offset, recovery_point)
         self._keep_reached_offset = keep_reached_offset
+        self._high_watermark = high_watermark
         self.files = PartitionFiles(runtime.fs, directory, finding_level)
         self._useless: set[int] = set()
         self._verified_ends: dict[int, int] = {}
@@ -149,6 +151,7 @@ class LogLoader:
             log_end_offset=end_offset,
             # Records below the log start need not be durable.
             recovery_point=max(recovery_point, log_start),
+            high_watermark=self._high_watermark,
             findings=self.files.findings,
         )
 
@@ -608,6 +611,7 @@ def open_log(
     small_file_max_bytes: int = SMALL_FILE_MAX_BYTES,
     reached_offset: int = 0,
     keep_reached_offset: Callable[[int], None] | None = None,
+    high_watermark: int | None = None,
 ) -> Log:
     """Open a partition's directory, which must exist, and bring it into a sound state.
 
@@ -626,6 +630,9 @@ def open_log(
         An offset that the log once reached, as its stored high watermark says; 0 if unknown.
     keep_reached_offset : callable, optional
         Stores such an offset durably, before recovery or a crash removes what else tells of it.
+    high_watermark : int, optional
+        Of a replica, as last stored: where it begins, and stays until its leader says more. By
+        default it is the log end, as of a log that is alone.
 
     Raises
     ------
@@ -654,4 +661,5 @@ def open_log(
         small_file_max_bytes=small_file_max_bytes,
         reached_offset=reached_offset,
         keep_reached_offset=keep_reached_offset,
+        high_watermark=high_watermark,
     ).load()

@@ -82,6 +82,7 @@ class Log:
         log_start_offset: int,
         log_end_offset: int,
         recovery_point: int,
+        high_watermark: int | None = None,
         findings: Sequence[Finding] = (),
         damages: Sequence[Damage] = (),
     ) -> None:
@@ -100,7 +101,7 @@ class Log:
             log_end_offset=log_end_offset,
             recovery_point=recovery_point,
         )
-        self.offsets = LogOffsets(self.local, log_start_offset)
+        self.offsets = LogOffsets(self.local, log_start_offset, high_watermark)
         self.writer = LogWriter(self.local, self.offsets)
         self.reader = LogReader(self.local, self.offsets)
         self.lock = self.local.lock
@@ -319,9 +320,23 @@ class Log:
             target = offsets.high_watermark if before_offset == HIGH_WATERMARK else before_offset
             if target < 0:
                 raise offsets.out_of_range(target, "is negative")
-            offsets.maybe_increment_log_start_offset(target)
-            self._retain(self.retention_decision(rules=(RetentionRule.LOG_START,)))
+            self.raise_log_start(target)
             return offsets.log_start_offset
+
+    def raise_log_start(self, offset: int) -> bool:
+        """Raise the log start, whatever the policy, and drop the segments wholly below it.
+
+        As a replica does after its leader. False if it is there or beyond already.
+
+        Raises
+        ------
+        OffsetOutOfRangeError
+            `offset` is above the high watermark; nothing was changed.
+        """
+        with self.lock:
+            is_raised = self.offsets.maybe_increment_log_start_offset(offset)
+            self._retain(self.retention_decision(rules=(RetentionRule.LOG_START,)))
+            return is_raised
 
     def retention_decision(
         self,

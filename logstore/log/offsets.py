@@ -44,17 +44,29 @@ class LogOffsets:
         Exclusive end of what is decided: no open transaction below it, but the log start.
     high_watermark_for : callable
         Gives the high watermark of an append that made the log end where it is told. Alone in its
-        cluster a log has no replica to wait for: it is the log end. The leader of others puts its
-        own here, and moves the watermark on with `set_high_watermark` as they follow.
+        cluster a log has no replica to wait for: it is the log end. A replica's stays where it is
+        (`stay`) until the leader says more; the leader of others puts its own here, and moves
+        the watermark on with `set_high_watermark` as they follow.
     """
 
-    def __init__(self, local: LocalLog, log_start_offset: int) -> None:
+    def __init__(
+        self, local: LocalLog, log_start_offset: int, high_watermark: int | None = None
+    ) -> None:
         self._local = local
         self.high_watermark_for: Callable[[int], int] = _log_end
         self._restarted_at = 0
         self.log_start_offset = log_start_offset
         self.high_watermark = self.last_stable_offset = log_start_offset
-        self.set_high_watermark(local.log_end.offset)
+        if high_watermark is not None:
+            self.stay()
+        self.set_high_watermark(local.log_end.offset if high_watermark is None else high_watermark)
+
+    def stay(self) -> None:
+        """Leave the high watermark where it is as the log grows, as a replica does."""
+        self.high_watermark_for = self._where_it_is
+
+    def _where_it_is(self, _: int) -> int:
+        return self.high_watermark
 
     def follow_append(self, log_end_offset: int) -> None:
         """Move the high watermark as an append lets it. The lock is held."""

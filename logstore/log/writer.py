@@ -6,8 +6,8 @@ the lock they are sealed with the log's offsets and rules, and written to the ac
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NoReturn
 
 from logstore.log.drafts import (
     NOTHING_APPENDED,
@@ -55,12 +55,19 @@ class LogWriter:
     """The doors through which a log is appended to, and its roll; holds no state of its own.
 
     What is refused leaves the log unchanged: no byte, no roll, no epoch.
+
+    Attributes
+    ----------
+    refuse : callable or None
+        Of a replica that follows: raises why nobody but its leader may write here. None, as of a
+        log that is alone, lets everybody.
     """
 
     def __init__(self, local: LocalLog, offsets: LogOffsets) -> None:
         self._local = local
         self._offsets = offsets
         self._guard = local.guard("cannot append")
+        self.refuse: Callable[[], NoReturn] | None = None
 
     # -- doors ---------------------------------------------------------------------------
 
@@ -139,6 +146,8 @@ class LogWriter:
         local = self._local
         with local.lock:
             local.check_open()
+            if self.refuse is not None:
+                self.refuse()
             base, epoch = local.log_end.offset, local.leader_epoch
             now_ms = local.runtime.clock.now_ms()
             sealed = draft.seal(codec, Placement(local.config, base, epoch, now_ms))
@@ -166,6 +175,8 @@ class LogWriter:
         local = self._local
         with local.lock:
             local.check_open()
+            if self.refuse is not None:
+                self.refuse()
             base, epoch = local.log_end.offset, local.leader_epoch
             place: Placement = _new(Placement, (local.config, base, epoch, now_ms))
             data, count, max_timestamp, append_time = draft.seal(codec, place)
@@ -219,6 +230,8 @@ class LogWriter:
             if origin is AppendOrigin.REPLICATION:
                 check_replicated_batches(batches, end_offset, local.config)
             else:
+                if self.refuse is not None:
+                    self.refuse()
                 epoch = local.leader_epoch if leader_epoch is None else leader_epoch
                 batch = prepare_leader_batch(
                     batches, origin, local.config, now_ms, end_offset, epoch

@@ -64,6 +64,8 @@ class LogManager:
         Told of each partition that had to be opened because of an unclean stop.
     faults : Faults, optional
         None of any kind by default.
+    replicated : bool
+        Whether its logs are replicas of a cluster's; see `LogRegistry`.
 
     Attributes
     ----------
@@ -97,6 +99,7 @@ class LogManager:
         read_only: bool = False,
         on_load: LoadListener | None = None,
         faults: Faults | None = None,
+        replicated: bool = False,
     ) -> None:
         self.runtime = runtime
         self.faults = Faults(REQUEST_KINDS, runtime.clock) if faults is None else faults
@@ -127,6 +130,7 @@ class LogManager:
                 self.services,
                 self._lock,
                 read_only=read_only,
+                replicated=replicated,
             )
             self.topics = TopicAdmin(self.registry, self.catalog, self.services, self._lock)
             settle_moves(self.directories)
@@ -183,6 +187,12 @@ class LogManager:
         low_watermark = log.delete_records(before_offset)
         self._write_checkpoints(log)
         return low_watermark
+
+    def raise_log_start(self, topic_partition: TopicPartition, offset: int) -> None:
+        """Raise the log start of a replica, durably; see `Log.raise_log_start`."""
+        log = self.log(topic_partition)
+        if log.raise_log_start(offset):
+            self._write_checkpoints(log)
 
     def truncate_to(self, topic_partition: TopicPartition, offset: int) -> bool:
         """Drop what lies at or above an offset; the checkpoints follow. See `Log.truncate_to`.

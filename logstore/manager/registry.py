@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from logstore.checkpoint.topic_id import write_partition_metadata
 from logstore.directories.directory import LogDirectory, find_folder, partition_folders
@@ -17,6 +17,7 @@ from logstore.directories.moving import PartitionMove, find_directory
 from logstore.errors import (
     IllegalStateError,
     KafkaStorageError,
+    NotLeaderForPartitionError,
     UnknownTopicOrPartitionError,
 )
 from logstore.loading.second_look import LOOKS_MAX, pause_after
@@ -54,6 +55,10 @@ class LogRegistry:
         Told of partitions that come and move, and of every change of a log.
     lock : context manager
         Of changes of topics and partitions.
+    read_only : bool
+    replicated : bool
+        Whether logs are replicas: their high watermarks begin where they were stored, and nobody
+        but a leader writes to them, until somebody says otherwise.
     """
 
     def __init__(
@@ -66,6 +71,7 @@ class LogRegistry:
         lock: AbstractContextManager[object],
         *,
         read_only: bool,
+        replicated: bool,
     ) -> None:
         self.runtime = runtime
         self.directories = directories
@@ -74,6 +80,7 @@ class LogRegistry:
         self._services = services
         self._lock = lock
         self._read_only = read_only
+        self._replicated = replicated
         self._logs: dict[TopicPartition, Log] = {}
         for directory in directories:
             directory.went_offline.subscribe(partial(self._take_logs_offline, directory))
@@ -159,6 +166,8 @@ class LogRegistry:
         except UnknownTopicOrPartitionError:  # another process moved it, or deleted it
             self._homes[topic_partition] = find_folder(self.directories, topic_partition)
             return self._open(topic_partition)
+        if self._replicated:
+            log.writer.refuse = partial(_refuse_without_leader, topic_partition)
         log_changed = self._services.events.log_changed
         log.local.went_offline.subscribe(partial(self._take_directory_offline, log))
         log.local.changed.subscribe(log_changed.emit)
@@ -172,7 +181,12 @@ class LogRegistry:
         lacks_id = found_id is None and not (topic.adopted or self._read_only)
         with directory.guard("cannot open", topic_partition):
             try:
-                log = directory.load(topic_partition, config, self._catalog.broker_config)
+                log = directory.load(
+                    topic_partition,
+                    config,
+                    self._catalog.broker_config,
+                    replicated=self._replicated,
+                )
                 if lacks_id and topic.id is not None:
                     topic_id = decode_topic_id(topic.id)
                     write_partition_metadata(self.runtime.fs, log.directory, topic_id)
@@ -389,6 +403,10 @@ class LogRegistry:
                 clean = len(good) == len(partitions) and not directory.half_opened
         finally:
             directory.close(clean=clean)
+
+
+def _refuse_without_leader(topic_partition: TopicPartition) -> NoReturn:
+    raise NotLeaderForPartitionError(f"this broker does not know who leads {topic_partition}")
 
 
 def open_directories(

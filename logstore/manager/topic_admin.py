@@ -56,8 +56,23 @@ class TopicAdmin:
         self._lock = lock
 
     @one_at_a_time
-    def create(self, name: str, partitions: int, configs: Mapping[str, object]) -> Topic:
+    def create(
+        self,
+        name: str,
+        partitions: int,
+        configs: Mapping[str, object],
+        *,
+        hosted: Iterable[int] | None = None,
+        topic_id: str | None = None,
+    ) -> Topic:
         """Store a topic and create its logs; a copied partition's folder is taken over as it is.
+
+        Parameters
+        ----------
+        hosted : iterable of int, optional
+            The partitions that live here, if others live on other brokers.
+        topic_id : str, optional
+            That which the topic has on other brokers; by default that of its folders, or a new one.
 
         Raises
         ------
@@ -72,12 +87,12 @@ class TopicAdmin:
             raise InvalidTopicError(f"a topic needs at least 1 partition, not {partitions}")
         overrides, _ = altered_overrides({}, configs, (), self._catalog.broker_config)
         copied = self._registry.partitions_of(name)
-        topic_id: str | None = None
         for tp in copied:
             directory = self._registry.directory_of(tp)
             found = self._registry.checked_topic_id(tp, topic_id, directory)
             topic_id = found or topic_id
-        numbers = sorted({tp.partition for tp in copied} | set(range(partitions)))
+        here = range(partitions) if hosted is None else hosted
+        numbers = sorted({tp.partition for tp in copied}.union(here))
         with self._storing():
             topic_id = topic_id or self._new_id()
             topic = self._store.create(name, numbers, overrides, topic_id)
@@ -86,8 +101,12 @@ class TopicAdmin:
         return topic
 
     @one_at_a_time
-    def create_partitions(self, name: str, total: int) -> Topic:
+    def create_partitions(
+        self, name: str, total: int, *, hosted: Iterable[int] | None = None
+    ) -> Topic:
         """Let a stored topic have the partitions 0 to `total` - 1, keeping those it has.
+
+        `hosted` are those of them that live here, if others live on other brokers.
 
         Raises
         ------
@@ -97,7 +116,8 @@ class TopicAdmin:
         stored = self._store.get(name)
         if stored is None or stored.deleting:
             raise UnknownTopicOrPartitionError(f"unknown topic '{name}'")
-        numbers = sorted({*stored.partitions, *range(total)})
+        here = range(total) if hosted is None else hosted
+        numbers = sorted({*stored.partitions, *here})
         with self._storing():
             topic = self._store.set_partitions(name, numbers)
         self._open_logs(name, numbers)

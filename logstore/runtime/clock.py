@@ -385,3 +385,101 @@ class VirtualClock:
         step_ns = max(0, monotonic_ns - self._monotonic_ns)
         self._wall_ns += step_ns
         self._monotonic_ns += step_ns
+
+
+class SkewedClock(VirtualClock):
+    """The wall clock of one of several machines in the same virtual time.
+
+    Monotonic time, and all that makes time pass, are those of the clock beneath.
+
+    Parameters
+    ----------
+    base : VirtualClock
+    skew_ms : int
+        By which its wall time is ahead, or behind if negative; it may be changed at any time.
+    """
+
+    def __init__(self, base: VirtualClock, skew_ms: int = 0) -> None:
+        super().__init__(base.now_ms())
+        self._base = base
+        self._skew_ms = 0
+        self.skew_ms = skew_ms
+
+    def __repr__(self) -> str:
+        return f"SkewedClock({_moment(self.now_ms())}, {self.skew_ms:+d} ms)"
+
+    @property
+    def skew_ms(self) -> int:
+        """Milliseconds by which its wall time is ahead of the clock beneath."""
+        return self._skew_ms
+
+    @skew_ms.setter
+    def skew_ms(self, skew_ms: int) -> None:
+        _check_wall_ms(self._base.now_ms() + skew_ms)
+        self._skew_ms = skew_ms
+
+    def now_ms(self) -> int:
+        """Return this machine's wall time in Unix milliseconds."""
+        return self._base.now_ms() + self._skew_ms
+
+    def monotonic_ns(self) -> int:
+        """Return the virtual time beneath in nanoseconds."""
+        return self._base.monotonic_ns()
+
+    def monotonic_ms(self) -> int:
+        """Return the whole milliseconds of the virtual time beneath."""
+        return self._base.monotonic_ms()
+
+    def advance(
+        self,
+        delta: timedelta | None = None,
+        *,
+        weeks: float = 0,
+        days: float = 0,
+        hours: float = 0,
+        minutes: float = 0,
+        seconds: float = 0,
+        ms: float = 0,
+    ) -> int:
+        """Move the time beneath forward, of all machines; return this one's wall time."""
+        self._base.advance(
+            delta,
+            weeks=weeks,
+            days=days,
+            hours=hours,
+            minutes=minutes,
+            seconds=seconds,
+            ms=ms,
+        )
+        return self.now_ms()
+
+    def set_ms(self, wall_ms: int) -> None:
+        """Put this machine's wall clock at a time; no time passes."""
+        _check_wall_ms(wall_ms)
+        self._skew_ms = wall_ms - self._base.now_ms()
+
+    def copy(self) -> VirtualClock:
+        """Return another clock that stands where this one does, on its own."""
+        twin = self._base.copy()
+        twin._wall_ns += self._skew_ms * 1_000_000
+        return twin
+
+    # -- for schedulers ------------------------------------------------------------------
+
+    def subscribe(self, listener: TimeListener) -> None:
+        """Serve `listener` from now on, in the time beneath."""
+        self._base.subscribe(listener)
+
+    def unsubscribe(self, listener: TimeListener) -> None:
+        """Serve `listener` no more."""
+        self._base.unsubscribe(listener)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Let time only move inside, with nobody served."""
+        with self._base.held():
+            yield
+
+    def step(self, until_ns: int | None = None) -> bool:
+        """Move the time beneath to the next due moment of any listener."""
+        return self._base.step(until_ns)

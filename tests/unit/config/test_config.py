@@ -95,6 +95,10 @@ BROKER_DEFAULTS = {
     "logstore_small_file_max_bytes": 64 << 20,
     "logstore_cleaner_max_read_bytes_per_second": 1.7976931348623157e308,
     "logstore_cleaner_max_write_bytes_per_second": 1.7976931348623157e308,
+    "replica_lag_time_max_ms": 30_000,
+    "replica_fetch_max_bytes": 1 << 20,
+    "replica_fetch_backoff_ms": 1000,
+    "default_replication_factor": 1,
     "topic_defaults": {},
     "notes": (),
 }

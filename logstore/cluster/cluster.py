@@ -1,0 +1,632 @@
+"""Several brokers in one process, whose logs are replicas of each other.
+
+`Cluster` puts together what the other modules are: ordinary brokers, each with files, a cleaner and
+a wall clock of its own; a controller; a network; and the replicas of each broker. It is also a
+client that knows who leads: `append`, `delete_records`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from os import PathLike, fspath
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, cast
+
+from logstore.broker import Broker
+from logstore.broker.arguments import before_offset, topic_and_partition
+from logstore.broker.partitioner import Partitioner
+from logstore.broker.records import RecordMetadata
+from logstore.broker.reports import DeleteRecordsResult
+from logstore.broker.setup import MEMORY_DIR
+from logstore.cluster.controller import Controller
+from logstore.cluster.network import Network
+from logstore.cluster.replicas import Replicas
+from logstore.cluster.requests import DelayedDeleteRecords, DelayedProduce
+from logstore.cluster.states import NO_LEADER, ClusterTopic, PartitionState
+from logstore.config.broker_config import BrokerConfig
+from logstore.config.overrides import altered_overrides, effective_config
+from logstore.errors import (
+    IllegalStateError,
+    InvalidConfigurationError,
+    InvalidTopicError,
+    LeaderNotAvailableError,
+    LogStoreError,
+    TopicAlreadyExistsError,
+    UnknownTopicOrPartitionError,
+)
+from logstore.names import validate_topic_name
+from logstore.runtime import (
+    Clock,
+    DiskFileSystem,
+    FileSystem,
+    MemoryFileSystem,
+    Runtime,
+    SkewedClock,
+    SystemClock,
+    ThreadScheduler,
+    VirtualClock,
+    random_source,
+)
+from logstore.topics.ids import random_topic_id
+from logstore.types import NO_OFFSET, NO_TIMESTAMP, TopicPartition
+
+if TYPE_CHECKING:
+    from datetime import datetime, timedelta
+
+    from typing_extensions import TypeVar
+
+    from logstore.broker.records import Headers
+    from logstore.runtime import ScheduledTask
+
+    ClockT = TypeVar("ClockT", bound=Clock, default=Clock, covariant=True)
+else:
+    from typing import TypeVar
+
+    ClockT = TypeVar("ClockT", bound=Clock, covariant=True)
+
+Acks = Literal[0, 1, -1, "all"]
+
+THREADS = 8
+"""For the messages of all brokers, on a clock that is not virtual."""
+
+
+class Cluster(Generic[ClockT]):
+    """Brokers in this process that replicate their logs, on one clock.
+
+    Parameters
+    ----------
+    brokers : int
+        How many; their ids are 0, 1 and so on.
+    clock : Clock, optional
+        The machine's by default. On a `VirtualClock` everything happens in the thread of who lets
+        time pass, and calls that wait do; on others in threads.
+    data_dir : path, optional
+        A folder with a data directory for each broker, `broker-0` and so on. None keeps everything
+        in memory.
+    broker_config : mapping or BrokerConfig, optional
+        Of every broker; see `Broker`.
+    seed : int, optional
+        Makes everything random repeatable.
+    background : bool
+        Whether the brokers have housekeeping and cleaners that run by themselves; see `Broker`.
+        Replication always does.
+    disk_faults : bool, optional
+        Whether disks can fail and power can be lost; see `Broker`.
+
+    Attributes
+    ----------
+    clock : Clock
+    controller : Controller
+    network : Network
+
+    Raises
+    ------
+    InvalidConfigurationError
+    """
+
+    def __init__(
+        self,
+        brokers: int = 3,
+        *,
+        clock: ClockT | None = None,
+        data_dir: str | PathLike[str] | None = None,
+        broker_config: Mapping[str, object] | BrokerConfig | None = None,
+        seed: int | None = None,
+        background: bool = False,
+        disk_faults: bool | None = None,
+    ) -> None:
+        if brokers < 1:
+            raise InvalidConfigurationError(f"a cluster has at least one broker, not {brokers}")
+        self.clock: ClockT = cast("ClockT", SystemClock()) if clock is None else clock
+        if not isinstance(broker_config, BrokerConfig):
+            broker_config = BrokerConfig.from_properties(broker_config or {}, refuse_unknown=True)
+        self.broker_config = broker_config
+        if disk_faults is None:
+            disk_faults = data_dir is None or isinstance(self.clock, VirtualClock)
+        self._data_dir = None if data_dir is None else fspath(data_dir).rstrip("/")
+        self._background = background
+        self._disk_faults = disk_faults
+        rng = random_source(seed)
+        scheduler = None
+        if not isinstance(self.clock, VirtualClock):
+            scheduler = ThreadScheduler(self.clock, THREADS)
+        self.runtime = Runtime(self.clock, MemoryFileSystem(self.clock), rng, scheduler)  # type: ignore[arg-type]  # None: its own
+        self._seeds = None if seed is None else rng
+        self.network = Network(self.clock, self.runtime.scheduler)
+        self.controller = Controller(self.runtime.lock(), self._allows_unclean_leaders)
+        self._partitioner = Partitioner()
+        self._is_closed = False
+        self.runtime.scheduler.start()
+        self._nodes = [self._node_of(number) for number in range(brokers)]
+        try:
+            for node in self._nodes:
+                self._start(node, self._open(node))
+        except BaseException:
+            self.close()
+            raise
+
+    def _node_of(self, number: int) -> _Node:
+        clock: Clock = self.clock
+        if isinstance(clock, VirtualClock):
+            clock = SkewedClock(clock)
+        if self._data_dir is None:
+            return _Node(number, clock, MemoryFileSystem(clock), MEMORY_DIR)
+        return _Node(number, clock, DiskFileSystem(clock), f"{self._data_dir}/broker-{number}")
+
+    def _open(self, node: _Node) -> Broker:
+        """Open a broker on the files of its place, as they are."""
+        return Broker(
+            node.data_dir,
+            clock=node.clock,
+            broker_config=self.broker_config,
+            seed=None if self._seeds is None else self._seeds.getrandbits(64),
+            fs=node.fs,
+            background=self._background,
+            disk_faults=self._disk_faults,
+            replicated=True,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        states = [f"{node.id}{'' if node.broker else ' (ended)'}" for node in self._nodes]
+        return f"Cluster(brokers {', '.join(states)})"
+
+    def close(self) -> None:
+        """Close every broker that runs; closing twice is allowed."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self.runtime.scheduler.shutdown()
+        for node in self._nodes:
+            if node.replicas is not None:
+                node.replicas.stop()
+            if node.broker is not None:
+                node.broker.close()
+
+    # -- brokers -------------------------------------------------------------------------
+
+    @property
+    def brokers(self) -> Mapping[int, Broker]:
+        """The brokers that run, by id."""
+        return {node.id: node.broker for node in self._nodes if node.broker is not None}
+
+    def replicas(self, broker: int) -> Replicas:
+        """Return the replicas of a broker.
+
+        Raises
+        ------
+        IllegalStateError
+            It does not run.
+        """
+        replicas = self._node(broker).replicas
+        if replicas is None:
+            raise IllegalStateError(f"broker {broker} does not run")
+        return replicas
+
+    def _node(self, broker: int) -> _Node:
+        if not 0 <= broker < len(self._nodes):
+            raise InvalidConfigurationError(
+                f"there is no broker {broker}: they are 0 to {len(self._nodes) - 1}"
+            )
+        return self._nodes[broker]
+
+    def _running(self, broker: int) -> tuple[_Node, Broker, Replicas]:
+        node = self._node(broker)
+        if node.broker is None or node.replicas is None:
+            raise IllegalStateError(f"broker {broker} does not run")
+        return node, node.broker, node.replicas
+
+    def _peer(self, broker: int) -> Replicas | None:
+        return self._nodes[broker].replicas
+
+    def _start(self, node: _Node, broker: Broker) -> None:
+        node.broker = broker
+        node.replicas = Replicas(
+            node.id,
+            broker,
+            self.controller,
+            self.network,
+            self.clock,
+            self.runtime.scheduler,
+            self._peer,
+        )
+        for topic in self.controller.topics():
+            self._host(node, topic)
+        if not self._background:
+            self._checkpoint_high_watermarks(node, broker)
+        changed = self.controller.broker_started(node.id)
+        node.replicas.apply(self.controller.states())
+        self._tell(changed)
+
+    def _checkpoint_high_watermarks(self, node: _Node, broker: Broker) -> None:
+        period_ms = max(self.broker_config.replica_high_watermark_checkpoint_interval_ms, 1)
+        manager = broker.manager
+
+        def write() -> None:
+            if node.broker is broker:
+                manager.checkpoint_high_watermarks()
+
+        task = self.runtime.scheduler.schedule(
+            f"highwatermark-checkpoint-{node.id}",
+            write,
+            delay_ms=period_ms,
+            period_ms=period_ms,
+            idle_ms=lambda: None,
+        )
+        manager.services.events.log_changed.subscribe(task.wake)
+        node.tasks.append(task)
+
+    def _end(self, node: _Node) -> None:
+        """Forget a broker that is about to end, or has ended; the others are told."""
+        if node.replicas is not None:
+            node.replicas.stop()
+        for task in node.tasks:
+            task.cancel()
+        node.tasks.clear()
+        node.broker = node.replicas = None
+        self._tell(self.controller.broker_ended(node.id))
+
+    def _tell(self, states: Iterable[PartitionState]) -> None:
+        """Tell the brokers concerned of what changed, the leaders first."""
+        for state in list(states):
+            order = sorted(state.replicas, key=lambda broker: broker != state.leader)
+            for broker in order:
+                if (replicas := self._nodes[broker].replicas) is not None:
+                    replicas.apply([state])
+
+    # -- faults --------------------------------------------------------------------------
+
+    def kill(self, broker: int, *, power_loss: bool = False) -> None:
+        """End a broker's process without a word; with `power_loss` what it did not sync is gone.
+
+        The controller knows at once: others lead, and count it out of sync.
+
+        Raises
+        ------
+        IllegalStateError
+            It does not run.
+        """
+        node, process, replicas = self._running(broker)
+        replicas.stop()
+        if power_loss:
+            process.lose_power()
+        else:
+            process.kill()
+        self._end(node)
+
+    def stop(self, broker: int) -> None:
+        """Stop a broker in order: others lead first, and its files are closed; raises as `kill`."""
+        node, process, replicas = self._running(broker)
+        self._tell(self.controller.broker_ended(broker))
+        replicas.stop()
+        process.close()
+        self._end(node)
+
+    def restart(self, broker: int) -> Broker:
+        """Start a broker on what is left of it; one that runs is stopped first."""
+        node = self._node(broker)
+        if node.broker is not None:
+            self.stop(broker)
+        self._start(node, self._open(node))
+        assert node.broker is not None
+        return node.broker
+
+    def disconnect(self, ones: Iterable[int], others: Iterable[int]) -> None:
+        """Cut the network between two groups of brokers; clients and the controller reach all."""
+        self.network.disconnect(set(ones), set(others))
+
+    def slow(self, one: int, other: int, delay_ms: int) -> None:
+        """Let each message between two brokers take so long."""
+        self.network.slow(one, other, delay_ms)
+
+    def heal(self) -> None:
+        """Make the network whole and quick again."""
+        self.network.heal()
+
+    def skew(self, broker: int, ms: int) -> None:
+        """Put a broker's wall clock ahead of the cluster's, or behind it.
+
+        Raises
+        ------
+        InvalidConfigurationError
+            Time is not virtual.
+        """
+        clock = self._node(broker).clock
+        if not isinstance(clock, SkewedClock):
+            raise InvalidConfigurationError("only in virtual time brokers have clocks of their own")
+        clock.skew_ms = ms
+
+    # -- topics --------------------------------------------------------------------------
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        configs: Mapping[str, object] | None = None,
+        *,
+        replication_factor: int = -1,
+    ) -> ClusterTopic:
+        """Create a topic.
+
+        Parameters
+        ----------
+        configs : mapping, optional
+            As `Broker.create_topic`; `min.insync.replicas` counts here.
+        replication_factor : int
+            By default `default.replication.factor`.
+
+        Raises
+        ------
+        InvalidTopicError, TopicAlreadyExistsError, InvalidConfigurationError
+        InvalidReplicationFactorError
+            Fewer brokers run.
+        """
+        validate_topic_name(name)
+        if any(topic.name == name for topic in self.controller.topics()):
+            raise TopicAlreadyExistsError(f"topic '{name}' already exists")
+        if partitions < 1:
+            raise InvalidTopicError(f"a topic needs at least 1 partition, not {partitions}")
+        if replication_factor == -1:
+            replication_factor = self.broker_config.default_replication_factor
+        overrides, _ = altered_overrides({}, configs or {}, (), self.broker_config)
+        assignment = self.controller.assign(range(partitions), replication_factor)
+        topic_id = random_topic_id(self.runtime.rng)
+        topic = self.controller.add_topic(name, topic_id, overrides, assignment)
+        self._host_everywhere(topic)
+        return topic
+
+    def create_partitions(self, name: str, total: int) -> ClusterTopic:
+        """Let a topic have so many partitions; no data move."""
+        topic = self.controller.topic(name)
+        added = range(len(topic.partitions), total)
+        if added:
+            assignment = self.controller.assign(added, topic.replication_factor)
+            topic = self.controller.add_partitions(name, assignment)
+            self._host_everywhere(topic)
+        return topic
+
+    def alter_configs(
+        self, name: str, configs: Mapping[str, object], *, unset: Iterable[str] = ()
+    ) -> None:
+        """Change a topic's own configuration on all brokers, and on those that run later."""
+        topic = self.controller.topic(name)
+        overrides, _ = altered_overrides(topic.configs, configs, unset, self.broker_config)
+        self.controller.set_configs(name, overrides)
+        for node in self._nodes:
+            if node.broker is not None:
+                self._host(node, self.controller.topic(name))
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic on all brokers, and on those that run later."""
+        topic = self.controller.remove_topic(name)
+        for node in self._nodes:
+            if node.broker is None or node.replicas is None:
+                continue
+            for state in topic.partitions:
+                node.replicas.forget(state.topic_partition)
+            if any(node.id in state.replicas for state in topic.partitions):
+                node.broker.delete_topic(name)
+
+    def topics(self) -> list[ClusterTopic]:
+        """Return all topics by name."""
+        return self.controller.topics()
+
+    def _host_everywhere(self, topic: ClusterTopic) -> None:
+        for node in self._nodes:
+            if node.broker is not None:
+                self._host(node, topic)
+        self._tell(topic.partitions)
+
+    def _host(self, node: _Node, topic: ClusterTopic) -> None:
+        """Let a broker have what it is to have of a topic."""
+        assert node.broker is not None
+        admin, catalog = node.broker.manager.topics, node.broker.manager.catalog
+        hosted = [p.topic_partition.partition for p in topic.partitions if node.id in p.replicas]
+        try:
+            stored = catalog.topic(topic.name)
+        except UnknownTopicOrPartitionError:
+            stored = None
+        if stored is not None and stored.id != topic.id:  # deleted meanwhile, and made anew
+            admin.delete(topic.name)
+            stored = None
+        if not hosted:
+            return
+        total = len(topic.partitions)
+        if stored is None:
+            admin.create(topic.name, total, topic.configs, hosted=hosted, topic_id=topic.id)
+            return
+        if not set(hosted) <= set(stored.partitions):
+            admin.create_partitions(topic.name, total, hosted=hosted)
+        if dict(stored.configs) != dict(topic.configs):
+            gone = set(stored.configs) - set(topic.configs)
+            admin.alter(topic.name, topic.configs, gone)
+
+    def _allows_unclean_leaders(self, topic: str) -> bool:
+        configs = self.controller.topic(topic).configs
+        return effective_config(configs, self.broker_config).unclean_leader_election_enable
+
+    # -- partitions ----------------------------------------------------------------------
+
+    def leader(self, topic: str | TopicPartition, partition: int | None = None) -> int:
+        """Return the id of the broker that leads a partition; -1 if none does."""
+        return self.state(topic, partition).leader
+
+    def state(self, topic: str | TopicPartition, partition: int | None = None) -> PartitionState:
+        """Return leader, epoch and in-sync replicas of a partition."""
+        name, number = topic_and_partition(topic, partition)
+        return self.controller.state(TopicPartition(name, number or 0))
+
+    def move_leader(
+        self,
+        topic: str | TopicPartition,
+        partition: int | None = None,
+        *,
+        to: int,
+        unclean: bool = False,
+    ) -> None:
+        """Let another replica lead.
+
+        Parameters
+        ----------
+        unclean : bool
+            Even one that is not in sync: then what it lacks is lost, acknowledged or not.
+
+        Raises
+        ------
+        RequestError
+            The broker has no replica.
+        LeaderNotAvailableError
+            It does not run, or is not in sync.
+        """
+        tp = self.state(topic, partition).topic_partition
+        self._tell(self.controller.elect(tp, to, unclean=unclean))
+
+    def low_watermark(self, topic: str | TopicPartition, partition: int | None = None) -> int:
+        """Return the lowest log start among the replicas whose brokers run (KIP-107).
+
+        As far as the leader knows; -1 if there is no leader.
+        """
+        tp = self.state(topic, partition).topic_partition
+        try:
+            return self._leader_of(tp)[1].leadership(tp).low_watermark
+        except LogStoreError:
+            return NO_OFFSET
+
+    def _leader_of(self, topic_partition: TopicPartition) -> tuple[Broker, Replicas]:
+        leader = self.controller.state(topic_partition).leader
+        if leader == NO_LEADER:
+            raise LeaderNotAvailableError(f"{topic_partition} has no leader")
+        _, broker, replicas = self._running(leader)
+        return broker, replicas
+
+    # -- requests ------------------------------------------------------------------------
+
+    def append(
+        self,
+        topic: str | TopicPartition,
+        *,
+        value: bytes | None,
+        key: bytes | None = None,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        headers: Headers = (),
+        compression: str = "none",
+        acks: Acks = "all",
+        timeout_ms: int = 30_000,
+    ) -> RecordMetadata:
+        """Append one record at the leader, and wait for what `acks` asks.
+
+        Parameters
+        ----------
+        acks : 0, 1 or "all"
+            All: until every in-sync replica has it. 1: the leader alone. 0: no answer, not even a
+            refusal; the offset is -1.
+        timeout_ms : int
+            After which it is given up to wait for replicas; the record stays where it is.
+
+        Raises
+        ------
+        LeaderNotAvailableError
+            The partition has no leader.
+        NotEnoughReplicasError
+            Fewer than `min.insync.replicas` are in sync, and acks is all: nothing was appended.
+        NotEnoughReplicasAfterAppendError, RequestTimedOutError, NotLeaderForPartitionError
+            It was appended, and may stay or not.
+        RequestError
+            As `Broker.append`.
+        """
+        if acks not in (0, 1, -1, "all"):
+            raise InvalidConfigurationError(f"acks is 0, 1 or 'all', not {acks!r}")
+        name, number = topic_and_partition(topic, partition)
+        if number is None:
+            numbers = tuple(range(len(self.controller.topic(name).partitions)))
+            number = (
+                self._partitioner.for_null_keys(numbers)
+                if key is None
+                else self._partitioner.of_key(key, numbers)
+            )
+        tp = TopicPartition(name, number)
+        record: dict[str, Any] = {
+            "value": value,
+            "key": key,
+            "timestamp": timestamp,
+            "headers": headers,
+            "compression": compression,
+        }
+        if acks == 0:
+            try:
+                broker, replicas = self._leader_of(tp)
+                broker.append(tp, **record)
+            except LogStoreError:
+                pass
+            return RecordMetadata(name, number, NO_OFFSET, NO_TIMESTAMP)
+        broker, replicas = self._leader_of(tp)
+        waits = acks != 1
+        if waits:
+            replicas.leadership(tp).check_enough()
+        metadata = broker.append(tp, **record)
+        if waits:
+            delayed = DelayedProduce(replicas, tp, metadata.offset)
+            self.runtime.scheduler.wait_until(delayed.is_done, timeout_ms=timeout_ms)
+            if delayed.error is not None:
+                raise delayed.error
+        return metadata
+
+    def delete_records(
+        self, before: Mapping[TopicPartition, int | str], *, timeout_ms: int = 30_000
+    ) -> dict[TopicPartition, DeleteRecordsResult]:
+        """Delete the records below an offset in each partition, on all live replicas (KIP-107).
+
+        Parameters
+        ----------
+        before : mapping
+            Exclusive ends of what goes; `latest` or -1 is the high watermark.
+        timeout_ms : int
+            After which to give up waiting for followers; `error` is `REQUEST_TIMED_OUT` then.
+
+        Returns one result a partition, in the order given; an error of one hides no other's.
+        """
+        results: dict[TopicPartition, DeleteRecordsResult] = {}
+        delayed: dict[TopicPartition, DelayedDeleteRecords] = {}
+        for tp, asked in before.items():
+            try:
+                broker, replicas = self._leader_of(tp)
+                start = broker.manager.delete_records(tp, before_offset(asked))
+            except LogStoreError as error:
+                results[tp] = DeleteRecordsResult(NO_OFFSET, error.kafka_error, str(error))
+            else:
+                delayed[tp] = DelayedDeleteRecords(replicas, tp, start)
+        waiting = list(delayed.values())
+        self.runtime.scheduler.wait_until(
+            lambda: sum(not each.is_done() for each in waiting) == 0, timeout_ms=timeout_ms
+        )
+        return {tp: delayed[tp].result if tp in delayed else results[tp] for tp in before}
+
+    # -- time in hand --------------------------------------------------------------------
+
+    def run_until(
+        self,
+        condition: Callable[[], bool] | datetime | int,
+        timeout: timedelta | float | None = None,
+    ) -> bool:
+        """Let time pass until something holds; see `Broker.run_until`."""
+        from logstore.broker.waiting import run_until
+
+        return run_until(self.runtime, condition, timeout)
+
+
+class _Node:
+    """A place for a broker: its id, clock and files stay, the process comes and goes."""
+
+    def __init__(self, broker_id: int, clock: Clock, fs: FileSystem, data_dir: str) -> None:
+        self.id = broker_id
+        self.clock = clock
+        self.fs = fs
+        self.data_dir = data_dir
+        self.broker: Broker | None = None
+        self.replicas: Replicas | None = None
+        self.tasks: list[ScheduledTask] = []

@@ -1,0 +1,285 @@
+"""The controller of a cluster: leaders, leader epochs and in-sync replicas.
+
+One object, and honest about it: where Kafka has a quorum of controllers with a log of their own,
+brokers that send heartbeats, and a wire between them, this one is told at once who ended, answers
+at once, is never unreachable, and does not fail. Its decisions are those of Kafka's in KRaft mode.
+It calls nobody: what changed is returned, and the cluster tells the brokers.
+Source: Kafka's ReplicationControlManager and PartitionChangeBuilder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from logstore.cluster.states import NO_LEADER, ClusterTopic, PartitionState
+from logstore.errors import (
+    FencedLeaderEpochError,
+    InvalidReplicationFactorError,
+    LeaderNotAvailableError,
+    RequestError,
+    UnknownTopicOrPartitionError,
+)
+from logstore.types import TopicPartition
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+
+class Controller:
+    """Decides about partitions.
+
+    Parameters
+    ----------
+    lock : context manager
+        A leaf: nothing else is taken under it, so that it may be asked under any other.
+    is_unclean : callable
+        Tells whether a topic may have a leader that is not in sync
+        (`unclean.leader.election.enable`).
+
+    Notes
+    -----
+    Any thread may call.
+    """
+
+    def __init__(
+        self, lock: AbstractContextManager[object], is_unclean: Callable[[str], bool]
+    ) -> None:
+        self._lock = lock
+        self._is_unclean = is_unclean
+        self._topics: dict[str, ClusterTopic] = {}
+        self._alive: set[int] = set()
+
+    # -- what is -------------------------------------------------------------------------
+
+    @property
+    def alive(self) -> list[int]:
+        """The ids of the brokers that run."""
+        with self._lock:
+            return sorted(self._alive)
+
+    def is_alive(self, broker: int) -> bool:
+        """Tell whether a broker runs."""
+        return broker in self._alive
+
+    def topics(self) -> list[ClusterTopic]:
+        """Return all topics by name."""
+        with self._lock:
+            return [self._topics[name] for name in sorted(self._topics)]
+
+    def topic(self, name: str) -> ClusterTopic:
+        """Return a topic.
+
+        Raises
+        ------
+        UnknownTopicOrPartitionError
+        """
+        with self._lock:
+            try:
+                return self._topics[name]
+            except KeyError:
+                raise UnknownTopicOrPartitionError(f"unknown topic '{name}'") from None
+
+    def state(self, topic_partition: TopicPartition) -> PartitionState:
+        """Return the state of a partition; raises as `topic`."""
+        with self._lock:
+            partitions = self.topic(topic_partition.topic).partitions
+            if not 0 <= topic_partition.partition < len(partitions):
+                raise UnknownTopicOrPartitionError(
+                    f"topic '{topic_partition.topic}' has no partition {topic_partition.partition}"
+                )
+            return partitions[topic_partition.partition]
+
+    def states(self) -> list[PartitionState]:
+        """Return the states of all partitions."""
+        return [state for topic in self.topics() for state in topic.partitions]
+
+    # -- topics --------------------------------------------------------------------------
+
+    def assign(self, partitions: range, replication_factor: int) -> list[tuple[int, ...]]:
+        """Choose the replicas of new partitions among the brokers that run.
+
+        Partition p is led by the p-th of them, and followed by those after it: the same every time,
+        where Kafka begins at a broker drawn by lot.
+
+        Raises
+        ------
+        InvalidReplicationFactorError
+            Fewer brokers run.
+        """
+        alive = self.alive
+        if not 1 <= replication_factor <= len(alive):
+            raise InvalidReplicationFactorError(
+                f"there cannot be {replication_factor} replicas: {len(alive)} brokers run"
+            )
+        return [
+            tuple(alive[(number + rank) % len(alive)] for rank in range(replication_factor))
+            for number in partitions
+        ]
+
+    def add_topic(
+        self,
+        name: str,
+        topic_id: str,
+        configs: Mapping[str, str],
+        assignment: Sequence[tuple[int, ...]],
+    ) -> ClusterTopic:
+        """Take in a topic whose replicas are chosen, none of which has a record yet."""
+        with self._lock:
+            states = tuple(self._new_state(name, *each) for each in enumerate(assignment))
+            topic = ClusterTopic(name, topic_id, len(assignment[0]), dict(configs), states)
+            self._topics[name] = topic
+            return topic
+
+    def add_partitions(self, name: str, assignment: Sequence[tuple[int, ...]]) -> ClusterTopic:
+        """Add partitions to a topic, numbered on from those that it has."""
+        with self._lock:
+            topic = self.topic(name)
+            added = enumerate(assignment, len(topic.partitions))
+            states = (*topic.partitions, *(self._new_state(name, *each) for each in added))
+            topic = self._topics[name] = replace(topic, partitions=states)
+            return topic
+
+    def set_configs(self, name: str, configs: Mapping[str, str]) -> None:
+        """Replace the overrides of a topic."""
+        with self._lock:
+            self._topics[name] = replace(self.topic(name), configs=dict(configs))
+
+    def remove_topic(self, name: str) -> ClusterTopic:
+        """Forget a topic."""
+        with self._lock:
+            topic = self.topic(name)
+            del self._topics[name]
+            return topic
+
+    def _new_state(self, name: str, number: int, replicas: tuple[int, ...]) -> PartitionState:
+        live = tuple(broker for broker in replicas if broker in self._alive)
+        tp = TopicPartition(name, number)
+        return PartitionState(tp, replicas, live[0], 0, live, 0)
+
+    # -- brokers -------------------------------------------------------------------------
+
+    def broker_started(self, broker: int) -> list[PartitionState]:
+        """Count a broker in; return what changed: partitions that nobody else could lead."""
+        with self._lock:
+            self._alive.add(broker)
+            return self._change(
+                self._led(state)
+                for state in self.states()
+                if state.leader == NO_LEADER and broker in state.replicas
+            )
+
+    def broker_ended(self, broker: int) -> list[PartitionState]:
+        """Count a broker out; return what changed: it leads nothing, and is in sync nowhere."""
+        with self._lock:
+            self._alive.discard(broker)
+            return self._change(
+                self._without(state, broker) for state in self.states() if broker in state.isr
+            )
+
+    def replica_failed(self, broker: int, topic_partition: TopicPartition) -> list[PartitionState]:
+        """Count a replica out, whose disk failed, though its broker runs; return what changed."""
+        with self._lock:
+            state = self.state(topic_partition)
+            return self._change([self._without(state, broker)] if broker in state.isr else [])
+
+    def _without(self, state: PartitionState, broker: int) -> PartitionState:
+        isr = tuple(each for each in state.isr if each != broker) or state.isr
+        state = replace(state, isr=isr)
+        return state if state.leader != broker else self._led(state, avoiding=broker)
+
+    def _led(self, state: PartitionState, avoiding: int | None = None) -> PartitionState:
+        """Elect a leader: the first live replica in sync, else if that is allowed any."""
+        live = [each for each in state.replicas if each in self._alive and each != avoiding]
+        leader = next((each for each in live if each in state.isr), NO_LEADER)
+        isr = state.isr
+        if leader == NO_LEADER and live and self._is_unclean(state.topic_partition.topic):
+            leader = live[0]
+            isr = (leader,)
+        if leader == state.leader == NO_LEADER:
+            return state
+        return replace(state, leader=leader, leader_epoch=state.leader_epoch + 1, isr=isr)
+
+    # -- elections -----------------------------------------------------------------------
+
+    def elect(
+        self, topic_partition: TopicPartition, to: int, *, unclean: bool = False
+    ) -> list[PartitionState]:
+        """Make a replica the leader; return what changed.
+
+        Parameters
+        ----------
+        unclean : bool
+            Even if it is not in sync: then it alone is from now on, and what it lacks is lost.
+
+        Raises
+        ------
+        RequestError
+            The broker has no replica of the partition.
+        LeaderNotAvailableError
+            It does not run, or is not in sync.
+        """
+        with self._lock:
+            state = self.state(topic_partition)
+            if to not in state.replicas:
+                raise RequestError(f"broker {to} has no replica of {topic_partition}")
+            if to not in self._alive:
+                raise LeaderNotAvailableError(f"broker {to} does not run")
+            isr = state.isr
+            if to not in isr:
+                if not unclean:
+                    raise LeaderNotAvailableError(
+                        f"broker {to} is not in sync with {topic_partition}, but {isr} are"
+                    )
+                isr = (to,)
+            if state.leader == to and isr == state.isr:
+                return []
+            epoch = state.leader_epoch + 1
+            return self._change([replace(state, leader=to, leader_epoch=epoch, isr=isr)])
+
+    def alter_isr(self, known: PartitionState, isr: Iterable[int]) -> PartitionState:
+        """Change the in-sync replicas, as their leader asks (Kafka's AlterPartition).
+
+        Parameters
+        ----------
+        known : PartitionState
+            As the leader has it.
+
+        Returns
+        -------
+        PartitionState
+            As it is now.
+
+        Raises
+        ------
+        FencedLeaderEpochError
+            Another leads by now, or the state is another: nothing was changed.
+        """
+        with self._lock:
+            state = self.state(known.topic_partition)
+            if state.partition_epoch != known.partition_epoch:
+                raise FencedLeaderEpochError(
+                    f"{known.topic_partition} has partition epoch {state.partition_epoch}, and not"
+                    f" {known.partition_epoch}"
+                )
+            wanted = set(isr) & (self._alive | {state.leader})
+            ordered = tuple(each for each in state.replicas if each in wanted)
+            assert state.leader in ordered, "a leader is in sync with itself"
+            self._change([replace(state, isr=ordered)])
+            return self.state(known.topic_partition)
+
+    def _change(self, states: Iterable[PartitionState]) -> list[PartitionState]:
+        """Put states in the place of those that differ; return these."""
+        changed = []
+        for state in list(states):
+            tp = state.topic_partition
+            if state == self.state(tp):
+                continue
+            new = replace(state, partition_epoch=state.partition_epoch + 1)
+            topic = self._topics[tp.topic]
+            partitions = list(topic.partitions)
+            partitions[tp.partition] = new
+            self._topics[tp.topic] = replace(topic, partitions=tuple(partitions))
+            changed.append(new)
+        return changed

@@ -1,0 +1,367 @@
+"""The leader of a partition: it answers followers, moves the high watermark, keeps the ISR.
+
+Everything of a leadership is guarded by the lock of its log, under which appends move the high
+watermark, too. A fetch that has nothing to get is kept until there is something: records, a higher
+high watermark, a higher log start.
+Source: Kafka's Partition and DelayedFetch.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from logstore.cluster.messages import EpochRequest, EpochResponse, FetchRequest, FetchResponse
+from logstore.errors import (
+    FencedLeaderEpochError,
+    LogStoreError,
+    NotEnoughReplicasError,
+)
+from logstore.log.epochs import UNDEFINED_END_OFFSET
+from logstore.log.reader import Isolation
+from logstore.types import NO_OFFSET
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from logstore.cluster.states import PartitionState
+    from logstore.cluster.station import Station
+    from logstore.log.log import Log
+    from logstore.runtime import ScheduledTask
+
+logger = logging.getLogger(__name__)
+
+
+class FollowerState:
+    """What a leader knows of one follower.
+
+    Attributes
+    ----------
+    log_end_offset, log_start_offset : int
+        As of its last fetch in this epoch; -1 before.
+    behind_since_ms : int or None
+        The last moment, in monotonic time, at which it had all that the leader had; None while it
+        has.
+    """
+
+    def __init__(self, replica: int, behind_since_ms: int) -> None:
+        self.replica = replica
+        self.log_end_offset = NO_OFFSET
+        self.log_start_offset = NO_OFFSET
+        self.behind_since_ms: int | None = behind_since_ms
+        self.last_fetch_ms = behind_since_ms
+        self.leader_end_at_last_fetch = 0
+        self.waiting: FetchRequest | None = None
+        self.told: tuple[int, int] | None = None  # high watermark and log start, last answered
+
+    def __repr__(self) -> str:
+        return f"FollowerState({self.replica}, [{self.log_start_offset}, {self.log_end_offset}))"
+
+
+class Leadership:
+    """One epoch of one leader.
+
+    Parameters
+    ----------
+    station : Station
+        Of the broker.
+    log : Log
+    state : PartitionState
+        As of the beginning.
+
+    Attributes
+    ----------
+    state : PartitionState
+    followers : dict of int to FollowerState
+    start_offset : int
+        Where the epoch begins: a follower that is to be in sync must have come so far.
+    """
+
+    def __init__(self, station: Station, log: Log, state: PartitionState) -> None:
+        self._station = station
+        self._me = station.broker_id
+        self.log = log
+        self.state = state
+        self.followers: dict[int, FollowerState] = {}
+        self.start_offset = 0
+        self._lag_check: ScheduledTask | None = None
+        self._is_serving = False
+        self._is_over = False
+        self._unsubscribe: Callable[[], object] | None = None
+
+    def begin(self) -> None:
+        """Take over. The log's lock is held."""
+        log, state = self.log, self.state
+        self.start_offset = log.log_end_offset
+        log.epochs.assign(state.leader_epoch, self.start_offset)
+        now_ms = self._station.monotonic_ms()
+        for replica in state.replicas:
+            if replica != self._me:
+                # One that is not in sync has never caught up with this leader.
+                since = now_ms if replica in state.isr else now_ms - self._station.lag_max_ms
+                self.followers[replica] = FollowerState(replica, since)
+        log.offsets.high_watermark_for = self._after_append
+        log.writer.refuse = None
+        self._unsubscribe = log.subscribe(self._wake)
+        self._move_high_watermark()
+        self._watch_lags()
+
+    def end(self) -> None:
+        """Give up: another leads, or nobody. The log's lock is held."""
+        self._is_over = True
+        if self._unsubscribe is not None:
+            self._unsubscribe()
+        if self._lag_check is not None:
+            self._lag_check.cancel()
+        self.log.offsets.stay()
+
+    def update(self, state: PartitionState) -> None:
+        """Take over another state of the same epoch. The log's lock is held."""
+        self.state = state
+        self._move_high_watermark()
+        self._station.progress.emit(state.topic_partition)
+
+    # -- acks ----------------------------------------------------------------------------
+
+    @property
+    def min_isr(self) -> int:
+        """`min.insync.replicas`, of no more than there are."""
+        return min(self.log.config.min_insync_replicas, len(self.state.replicas))
+
+    def check_enough(self) -> None:
+        """Raise `NotEnoughReplicasError` if an append with acks=all would be in vain."""
+        if len(self.state.isr) < self.min_isr:
+            tp = self.state.topic_partition
+            raise NotEnoughReplicasError(
+                f"{tp}: {len(self.state.isr)} replicas are in sync, fewer than"
+                f" min.insync.replicas = {self.min_isr}"
+            )
+
+    @property
+    def low_watermark(self) -> int:
+        """The lowest log start of the replicas whose brokers run, as far as they have told."""
+        alive = set(self._station.controller.alive)
+        starts = [f.log_start_offset for f in self.followers.values() if f.replica in alive]
+        return min([self.log.log_start_offset, *starts])
+
+    # -- requests ------------------------------------------------------------------------
+
+    def on_fetch(self, request: FetchRequest) -> None:
+        """Take in how far a follower has come, and answer now or later."""
+        log = self.log
+        with log.lock:
+            if self._is_over:
+                return
+            follower = self.followers[request.replica]
+            follower.waiting = None
+            if (error := self._epoch_error(request.leader_epoch)) is not None:
+                self._send(follower, FetchResponse(request.number, request.leader_epoch, error))
+                return
+            start_offset, end_offset = log.log_start_offset, log.log_end_offset
+            if not start_offset <= request.offset <= end_offset:
+                answer = FetchResponse(
+                    request.number,
+                    request.leader_epoch,
+                    "OFFSET_OUT_OF_RANGE",
+                    log_start_offset=start_offset,
+                    log_end_offset=end_offset,
+                )
+                self._send(follower, answer)
+                return
+            self._note(follower, request, end_offset)
+            follower.waiting = request
+        self._station.progress.emit(self.state.topic_partition)
+        self._serve()
+
+    def _note(self, follower: FollowerState, request: FetchRequest, end_offset: int) -> None:
+        now_ms = self._station.monotonic_ms()
+        if request.offset >= end_offset:
+            follower.behind_since_ms = None
+        elif request.offset >= follower.leader_end_at_last_fetch:
+            # It has what there was when it asked before.
+            since = follower.behind_since_ms
+            last_ms = follower.last_fetch_ms
+            follower.behind_since_ms = last_ms if since is None else max(since, last_ms)
+        elif follower.behind_since_ms is None:
+            follower.behind_since_ms = now_ms
+        follower.last_fetch_ms = now_ms
+        follower.leader_end_at_last_fetch = end_offset
+        follower.log_end_offset = request.offset
+        follower.log_start_offset = request.log_start_offset
+        self._let_in(follower)
+        self._move_high_watermark()
+
+    def on_epoch(self, request: EpochRequest) -> None:
+        """Answer where an epoch ends."""
+        log = self.log
+        with log.lock:
+            if self._is_over:
+                return
+            error = self._epoch_error(request.leader_epoch)
+            found = UNDEFINED_END_OFFSET
+            if error is None:
+                found = log.epochs.end_offset_for(request.epoch, log.log_end_offset)
+        tp = self.state.topic_partition
+        answer = EpochResponse(request.number, request.leader_epoch, error, *found)
+        self._station.send(
+            request.replica,
+            "OffsetForLeaderEpoch-response",
+            lambda peer: peer.on_epoch_response(tp, answer),
+        )
+
+    def _epoch_error(self, epoch: int) -> str | None:
+        own = self.state.leader_epoch
+        if epoch == own:
+            return None
+        return "FENCED_LEADER_EPOCH" if epoch < own else "UNKNOWN_LEADER_EPOCH"
+
+    # -- answers -------------------------------------------------------------------------
+
+    def _wake(self) -> None:
+        """Look after the fetches that wait, soon: under this lock others are at work."""
+        if self._is_serving or self._is_over:
+            return
+        if any(self._can_answer(follower) for follower in self.followers.values()):
+            self._is_serving = True
+            self._station.soon("DelayedFetch", self._serve_later)
+
+    def _serve_later(self) -> None:
+        self._is_serving = False
+        self._serve()
+
+    def _can_answer(self, follower: FollowerState) -> bool:
+        request = follower.waiting
+        if request is None:
+            return False
+        log = self.log
+        if log.lifetime.is_over or log.is_offline:
+            return False
+        return request.offset < log.log_end_offset or follower.told != self._offsets()
+
+    def _offsets(self) -> tuple[int, int]:
+        return self.log.offsets.high_watermark, self.log.offsets.log_start_offset
+
+    def _serve(self) -> None:
+        for follower in self.followers.values():
+            with self.log.lock:
+                if self._is_over or not self._can_answer(follower):
+                    continue
+                request, follower.waiting = follower.waiting, None
+                follower.told = high_watermark, log_start_offset = self._offsets()
+            assert request is not None
+            try:
+                read = self.log.reader.read(
+                    request.offset,
+                    self._station.fetch_max_bytes,
+                    isolation=Isolation.LOG_END,
+                    min_one_message=True,
+                )
+            except LogStoreError as error:
+                logger.warning(
+                    "%s cannot be read for broker %d: %s", self.log, follower.replica, error
+                )
+                answer = FetchResponse(request.number, request.leader_epoch, error.kafka_error)
+            else:
+                answer = FetchResponse(
+                    request.number,
+                    request.leader_epoch,
+                    data=read.data,
+                    high_watermark=high_watermark,
+                    log_start_offset=log_start_offset,
+                )
+            self._send(follower, answer)
+
+    def _send(self, follower: FollowerState, answer: FetchResponse) -> None:
+        tp = self.state.topic_partition
+        self._station.send(
+            follower.replica,
+            "Fetch-response",
+            lambda peer: peer.on_fetch_response(tp, answer),
+        )
+
+    # -- high watermark ------------------------------------------------------------------
+
+    def _after_append(self, end_offset: int) -> int:
+        """Return the high watermark of an append. The log's lock is held."""
+        me, network = self._me, self._station.network
+        for follower in self.followers.values():
+            if follower.behind_since_ms is None:
+                cut_ms = network.cut_since_ms(me, follower.replica)
+                now_ms = self._station.monotonic_ms()
+                follower.behind_since_ms = now_ms if cut_ms is None else cut_ms
+        self._watch_lags()
+        return self._high_watermark(end_offset)
+
+    def _high_watermark(self, end_offset: int) -> int:
+        current = self.log.offsets.high_watermark
+        isr = self.state.isr
+        if len(isr) < self.min_isr:
+            return current  # what acks=all refuses is not called committed, either
+        for follower in self.followers.values():
+            if follower.log_end_offset < end_offset and (
+                follower.replica in isr or self._is_about_to_join(follower)
+            ):
+                end_offset = follower.log_end_offset
+        return max(current, end_offset)
+
+    def _is_about_to_join(self, follower: FollowerState) -> bool:
+        return not self._lags(follower) and self._station.controller.is_alive(follower.replica)
+
+    def _move_high_watermark(self) -> None:
+        log = self.log
+        mark = self._high_watermark(log.log_end_offset)
+        if mark > log.high_watermark:
+            log.offsets.set_high_watermark(mark)
+
+    # -- in sync -------------------------------------------------------------------------
+
+    def _lags(self, follower: FollowerState) -> bool:
+        since = follower.behind_since_ms
+        return since is not None and (
+            self._station.monotonic_ms() - since > self._station.lag_max_ms
+        )
+
+    def _let_in(self, follower: FollowerState) -> None:
+        """Count a follower in if it has come to the high watermark and this epoch's start."""
+        state = self.state
+        if (
+            follower.replica not in state.isr
+            and follower.log_end_offset >= max(self.log.high_watermark, self.start_offset)
+            and self._station.controller.is_alive(follower.replica)
+        ):
+            self._alter_isr((*state.isr, follower.replica))
+
+    def _watch_lags(self) -> None:
+        """See to it that the first follower to lag too long is noticed. The log's lock is held."""
+        if self._lag_check is not None:
+            return
+        isr = self.state.isr
+        moments = [
+            each.behind_since_ms
+            for each in self.followers.values()
+            if each.replica in isr and each.behind_since_ms is not None
+        ]
+        if moments:
+            due_ms = min(moments) + self._station.lag_max_ms + 1
+            delay_ms = max(0, due_ms - self._station.monotonic_ms())
+            self._lag_check = self._station.later("isr-expiration", self._check_lags, delay_ms)
+
+    def _check_lags(self) -> None:
+        with self.log.lock:
+            self._lag_check = None
+            if self._is_over:
+                return
+            lagging = {each.replica for each in self.followers.values() if self._lags(each)}
+            isr = tuple(each for each in self.state.isr if each not in lagging)
+            if isr != self.state.isr:
+                logger.info("%s: in sync are %s from now on", self.state.topic_partition, isr)
+                self._alter_isr(isr)
+                self._move_high_watermark()
+            self._watch_lags()
+        self._station.progress.emit(self.state.topic_partition)
+
+    def _alter_isr(self, isr: tuple[int, ...]) -> None:
+        try:
+            self.state = self._station.controller.alter_isr(self.state, isr)
+        except FencedLeaderEpochError as error:  # the other state is on its way here
+            logger.info("%s", error)

@@ -1,0 +1,174 @@
+"""The replicas of one broker: each partition leads or follows, as the controller has it.
+
+Kafka's ReplicaManager. A `Replicas` lives as long as its broker's process: one that was restarted
+has a new one, and messages for the old one are lost.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from logstore.cluster.following import Following
+from logstore.cluster.leadership import Leadership
+from logstore.cluster.messages import EpochRequest, EpochResponse, FetchRequest, FetchResponse
+from logstore.cluster.station import Station
+from logstore.errors import LogStoreError, NotLeaderForPartitionError
+
+if TYPE_CHECKING:
+    from logstore.broker import Broker
+    from logstore.cluster.controller import Controller
+    from logstore.cluster.network import Network
+    from logstore.cluster.states import PartitionState
+    from logstore.cluster.station import Receiver
+    from logstore.runtime import Clock, Scheduler
+    from logstore.types import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+_NOT_LEADER = NotLeaderForPartitionError.kafka_error
+
+
+Role = Leadership | Following
+
+
+class Replicas(Station):
+    """All replicas of one broker; see `Station` for the parameters."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        broker: Broker,
+        controller: Controller,
+        network: Network,
+        clock: Clock,
+        scheduler: Scheduler,
+        peer: Callable[[int], Receiver | None],
+    ) -> None:
+        super().__init__(broker_id, broker, controller, network, clock, scheduler, peer)
+        self._roles: dict[TopicPartition, Role] = {}
+        self._unsubscribe = network.healed.subscribe(self._ask_again)
+
+    def role(self, topic_partition: TopicPartition) -> Role | None:
+        """Return what this broker does with a partition, None if it has no replica."""
+        return self._roles.get(topic_partition)
+
+    def roles(self) -> list[Role]:
+        """Return what this broker does with all its replicas."""
+        return list(self._roles.values())
+
+    def leadership(self, topic_partition: TopicPartition) -> Leadership:
+        """Return what this broker has as the leader of a partition.
+
+        Raises
+        ------
+        NotLeaderForPartitionError
+            It does not lead.
+        """
+        role = self._roles.get(topic_partition)
+        if not isinstance(role, Leadership):
+            raise NotLeaderForPartitionError(
+                f"broker {self.broker_id} does not lead {topic_partition}"
+            )
+        return role
+
+    # -- roles ---------------------------------------------------------------------------
+
+    def apply(self, states: Iterable[PartitionState]) -> None:
+        """Obey the controller, where its states are newer than those known."""
+        for state in states:
+            if self.broker_id in state.replicas and not self.is_over:
+                try:
+                    self._apply(state)
+                except LogStoreError as error:
+                    logger.warning("%s has no replica here: %s", state.topic_partition, error)
+
+    def _apply(self, state: PartitionState) -> None:
+        tp = state.topic_partition
+        log = self.manager.log(tp)
+        with log.lock:
+            old = self._roles.get(tp)
+            if old is not None:
+                if old.state.partition_epoch >= state.partition_epoch:
+                    return
+                if old.state.leader_epoch == state.leader_epoch:
+                    if isinstance(old, Leadership):
+                        old.update(state)
+                    else:
+                        old.state = state
+                    return
+                old.end()
+            else:
+                log.local.went_offline.subscribe(partial(self._on_offline, tp))
+            kind = Leadership if state.leader == self.broker_id else Following
+            role = self._roles[tp] = kind(self, log, state)
+            role.begin()
+        self.progress.emit(tp)
+        if isinstance(role, Following):
+            role.ask()
+
+    def forget(self, topic_partition: TopicPartition) -> None:
+        """Drop a replica whose topic is being deleted."""
+        role = self._roles.pop(topic_partition, None)
+        if role is not None:
+            with role.log.lock:
+                role.end()
+            self.progress.emit(topic_partition)
+
+    def stop(self) -> None:
+        """Send and take nothing any more: the broker is about to end, or has."""
+        self.is_over = True
+        self._unsubscribe()
+
+    def _on_offline(self, topic_partition: TopicPartition, _: str) -> None:
+        self.soon("handle-log-dir-failure", partial(self.on_failure, topic_partition))
+
+    def on_failure(self, topic_partition: TopicPartition) -> None:
+        """Tell the controller that a disk failed; the cluster replaces this by its own way."""
+
+    def _ask_again(self) -> None:
+        for role in self.roles():
+            if isinstance(role, Following):
+                role.ask()
+
+    # -- messages ------------------------------------------------------------------------
+
+    def on_fetch(self, topic_partition: TopicPartition, request: FetchRequest) -> None:
+        """Answer a follower, or tell it that this broker does not lead."""
+        role = self._roles.get(topic_partition)
+        if isinstance(role, Leadership):
+            role.on_fetch(request)
+            return
+        answer = FetchResponse(request.number, request.leader_epoch, _NOT_LEADER)
+        self.send(
+            request.replica,
+            "Fetch-response",
+            lambda peer: peer.on_fetch_response(topic_partition, answer),
+        )
+
+    def on_epoch(self, topic_partition: TopicPartition, request: EpochRequest) -> None:
+        """Answer a follower, or tell it that this broker does not lead."""
+        role = self._roles.get(topic_partition)
+        if isinstance(role, Leadership):
+            role.on_epoch(request)
+            return
+        answer = EpochResponse(request.number, request.leader_epoch, _NOT_LEADER)
+        self.send(
+            request.replica,
+            "OffsetForLeaderEpoch-response",
+            lambda peer: peer.on_epoch_response(topic_partition, answer),
+        )
+
+    def on_fetch_response(self, topic_partition: TopicPartition, answer: FetchResponse) -> None:
+        """Take a leader's answer, if this broker still follows."""
+        role = self._roles.get(topic_partition)
+        if isinstance(role, Following):
+            role.on_fetch_response(answer)
+
+    def on_epoch_response(self, topic_partition: TopicPartition, answer: EpochResponse) -> None:
+        """Take a leader's answer, if this broker still follows."""
+        role = self._roles.get(topic_partition)
+        if isinstance(role, Following):
+            role.on_epoch_response(answer)

@@ -1,0 +1,102 @@
+"""Requests that wait for replicas: appends with acks=all, and delete-records (KIP-107).
+
+Each is begun at the leader, and is then a question that is asked again whenever replicas have made
+progress, until it is answered or the time is over.
+Source: Kafka's DelayedProduce and DelayedDeleteRecords.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from logstore.broker.reports import DeleteRecordsResult
+from logstore.errors import (
+    LogStoreError,
+    NotEnoughReplicasAfterAppendError,
+    NotLeaderForPartitionError,
+    RequestTimedOutError,
+)
+from logstore.types import NO_OFFSET
+
+if TYPE_CHECKING:
+    from logstore.cluster.replicas import Replicas
+    from logstore.types import TopicPartition
+
+
+class DelayedProduce:
+    """An append that waits until all in-sync replicas have it.
+
+    Parameters
+    ----------
+    replicas : Replicas
+        Of the broker that it was appended at.
+    last_offset : int
+        Its last record's.
+    """
+
+    def __init__(
+        self, replicas: Replicas, topic_partition: TopicPartition, last_offset: int
+    ) -> None:
+        self._replicas = replicas
+        self._topic_partition = topic_partition
+        self._last_offset = last_offset
+        self.error: LogStoreError | None = RequestTimedOutError(
+            f"{topic_partition}: not all replicas in sync have offset {last_offset} yet"
+        )
+
+    def is_done(self) -> bool:
+        """Tell whether there is an answer: `error`, None if all is well."""
+        try:
+            leadership = self._replicas.leadership(self._topic_partition)
+            high_watermark = leadership.log.high_watermark
+        except LogStoreError as error:
+            self.error = _not_leader(self._topic_partition, error)
+            return True
+        if high_watermark <= self._last_offset:
+            return False
+        self.error = None
+        if len(leadership.state.isr) < leadership.min_isr:
+            self.error = NotEnoughReplicasAfterAppendError(
+                f"{self._topic_partition}: offset {self._last_offset} was appended, but fewer"
+                f" replicas than min.insync.replicas = {leadership.min_isr} are in sync"
+            )
+        return True
+
+
+class DelayedDeleteRecords:
+    """A deletion that waits until no live replica has the records any more.
+
+    Parameters
+    ----------
+    replicas : Replicas
+        Of the leader.
+    offset : int
+        Up to which the leader has deleted, exclusive.
+    """
+
+    def __init__(self, replicas: Replicas, topic_partition: TopicPartition, offset: int) -> None:
+        self._replicas = replicas
+        self._topic_partition = topic_partition
+        self._offset = offset
+        text = f"{topic_partition}: not all live replicas have deleted up to offset {offset} yet"
+        self.result = DeleteRecordsResult(NO_OFFSET, RequestTimedOutError.kafka_error, text)
+
+    def is_done(self) -> bool:
+        """Tell whether there is an answer: `result`."""
+        try:
+            low_watermark = self._replicas.leadership(self._topic_partition).low_watermark
+        except LogStoreError as error:
+            refusal = _not_leader(self._topic_partition, error)
+            self.result = DeleteRecordsResult(NO_OFFSET, refusal.kafka_error, str(refusal))
+            return True
+        if low_watermark < self._offset:
+            return False
+        self.result = DeleteRecordsResult(low_watermark)
+        return True
+
+
+def _not_leader(topic_partition: TopicPartition, error: LogStoreError) -> LogStoreError:
+    if isinstance(error, NotLeaderForPartitionError):
+        return error
+    # The log was closed with its broker.
+    return NotLeaderForPartitionError(f"the leader of {topic_partition} is gone: {error}")

@@ -1,0 +1,86 @@
+"""A cluster on the happy path: records are replicated, leaders move, brokers come and go."""
+
+from __future__ import annotations
+
+import pytest
+
+from logstore import (
+    Cluster,
+    LeaderNotAvailableError,
+    NotEnoughReplicasError,
+    NotLeaderForPartitionError,
+    TopicPartition,
+    VirtualClock,
+)
+
+USERS = TopicPartition("users", 0)
+
+
+@pytest.fixture
+def cluster():
+    with Cluster(brokers=3, clock=VirtualClock(), seed=1) as cluster:
+        configs = {"min.insync.replicas": "2", "cleanup.policy": "delete"}
+        cluster.create_topic("users", replication_factor=3, configs=configs)
+        yield cluster
+
+
+def values(cluster, broker):
+    return [record.value for record in cluster.brokers[broker].read("users")]
+
+
+def test_what_is_acknowledged_by_all_is_on_all(cluster):
+    metadata = cluster.append("users", key=b"1", value=b"ann", acks="all")
+    assert (metadata.topic, metadata.partition, metadata.offset) == ("users", 0, 0)
+    cluster.run_until(lambda: all(values(cluster, broker) == [b"ann"] for broker in range(3)))
+
+
+def test_a_follower_refuses_clients(cluster):
+    with pytest.raises(NotLeaderForPartitionError, match="broker 0 does"):
+        cluster.brokers[1].append("users", value=b"x")
+    assert cluster.brokers[1].log("users").log_end_offset == 0
+
+
+def test_the_next_replica_leads_when_the_leader_ends(cluster):
+    cluster.append("users", value=b"1")
+    cluster.kill(0, power_loss=True)
+    state = cluster.state("users", 0)
+    assert (state.leader, state.leader_epoch, state.isr) == (1, 1, (1, 2))
+    cluster.append("users", value=b"2")
+    cluster.restart(0)
+    assert cluster.run_until(lambda: cluster.state("users").isr == (0, 1, 2), timeout=1000)
+    assert values(cluster, 0) == [b"1", b"2"]
+
+
+def test_a_moved_leader_writes_in_its_own_epoch(cluster):
+    cluster.append("users", value=b"1")
+    cluster.move_leader("users", 0, to=2)
+    cluster.append("users", value=b"2")
+    assert cluster.leader("users", 0) == 2
+    assert [tuple(e) for e in cluster.brokers[1].log("users").epochs.entries] == [(0, 0), (1, 1)]
+
+
+def test_too_few_in_sync_refuse_acks_all_and_nothing_is_written(cluster):
+    cluster.kill(1)
+    cluster.kill(2)
+    with pytest.raises(NotEnoughReplicasError):
+        cluster.append("users", value=b"x")
+    assert cluster.brokers[0].log("users").log_end_offset == 0
+
+
+def test_without_a_leader_there_is_no_append(cluster):
+    for broker in range(3):
+        cluster.kill(broker)
+    assert cluster.leader("users", 0) == -1
+    with pytest.raises(LeaderNotAvailableError):
+        cluster.append("users", value=b"x")
+    assert cluster.append("users", value=b"x", acks=0).offset == -1
+
+
+def test_deleted_records_are_gone_on_every_replica(cluster):
+    for number in range(4):
+        cluster.append("users", value=b"%d" % number)
+    results = cluster.delete_records({USERS: 3}, timeout_ms=5000)
+    assert results[USERS].low_watermark == 3
+    assert results[USERS].error is None
+    assert [cluster.brokers[b].log("users").log_start_offset for b in range(3)] == [3, 3, 3]
+    assert cluster.low_watermark("users", 0) == 3
