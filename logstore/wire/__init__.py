@@ -24,6 +24,6 @@ Seams
 - **Versions** stand in `versions.SERVED`. An API that has a handler and a line there is advertised.
 - **Authentication**: as long as `session.is_authenticated` is False only handlers registered with
   `before_authentication=True` are called; `session.sasl` is theirs.
-- **Waiting for logs** is `purgatory.Watch`; for a group, a callback that ends a future of the loop,
-  by `service.loops.wake`.
+- **Waiting** for logs and replicas is `service.purgatory`; for a group, a callback that ends a
+  future of the loop, by `service.loops.wake`.
 """

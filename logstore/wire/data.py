@@ -7,7 +7,8 @@ Source: Kafka's KafkaApis, ReplicaManager, Partition and UnifiedLog, 3.9.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -50,11 +51,11 @@ from logstore.record.codecs import Codec
 from logstore.transactions.produce import append_as_client
 from logstore.types import NO_OFFSET, TopicPartition
 from logstore.wire.frames import LENGTH
-from logstore.wire.purgatory import Watch
 from logstore.wire.registry import Where, handles
 
 if TYPE_CHECKING:
     from logstore.log.log import Log
+    from logstore.runtime import Unsubscribe
     from logstore.wire.session import Session
 
 NONE = 0
@@ -288,18 +289,18 @@ async def fetch(request: FetchRequest, session: Session) -> FetchResponse:
     if request.max_wait_ms > 0 and found.waits and found.size_bytes < request.min_bytes:
         logs = [each.log for each in wanted if each.log is not None]
         deadline = service.loops.loop.time() + request.max_wait_ms / 1000
-        with Watch(service.loops, logs) as watch:
-            in_time = True
-            while in_time:
-                # Noted before the look, which comes after the subscription: nothing falls between.
-                stand = _Stand.of(logs, isolation)
-                found = await service.run(look)
-                missing = request.min_bytes - found.size_bytes
-                if missing <= 0 or not found.waits:
-                    break
-                in_time = await watch.until(deadline, partial(stand.is_left, missing))
-            else:
-                found = await service.run(look)
+        in_time = True
+        while in_time:
+            # Noted before the look: nothing falls between.
+            stand = _Stand.of(logs, isolation)
+            found = await service.run(look)
+            missing = request.min_bytes - found.size_bytes
+            if missing <= 0 or not found.waits:
+                break
+            delayed = _DelayedFetch(stand, missing)
+            in_time = await service.purgatory.wait_in(service.loops, [delayed], deadline)
+        else:
+            found = await service.run(look)
     return FetchResponse(responses=_by_topic(wanted, found.partitions))
 
 
@@ -333,6 +334,26 @@ class _Stand:
         grown = now.size_bytes - self.size_bytes
         is_held_back = self.isolation is Isolation.READ_COMMITTED
         return is_held_back or grown < 0 or grown >= missing
+
+
+class _DelayedFetch:
+    """A fetch that waits for so many bytes more than it found; see `Purgatory`."""
+
+    def __init__(self, stand: _Stand, missing: int) -> None:
+        self._stand = stand
+        self._missing = missing
+
+    def is_done(self) -> bool:
+        """Tell whether another look may be worth it."""
+        return self._stand.is_left(self._missing)
+
+    def subscribe(self, listener: Callable[[], object]) -> Unsubscribe:
+        """Tell a listener of every change of one of the logs."""
+        with ExitStack() as subscriptions:
+            for log in self._stand.logs:
+                with suppress(LogStoreError):  # it was deleted, or its broker closed, just now
+                    subscriptions.callback(log.subscribe(listener))
+            return subscriptions.pop_all().close
 
 
 def _wanted(request: FetchRequest, session: Session) -> Iterator[_Wanted]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from logstore.errors import UnknownTopicOrPartitionError
 from logstore.faults.rules import Faults
 from logstore.runtime import SystemClock
+from logstore.runtime.purgatory import Purgatory
 from logstore.security.sasl import Credentials
 from logstore.wire.faulty import kinds_of
 from logstore.wire.registry import Handler, handlers
@@ -66,6 +67,8 @@ class Service:
         Whether clients have to show who they are.
     faults : Faults
         The rules of `Listener.fail`.
+    purgatory : Purgatory
+        Requests that wait for others.
     """
 
     def __init__(self, broker: ServedBroker, settings: ListenerSettings, loops: LoopThread) -> None:
@@ -83,6 +86,7 @@ class Service:
         self.authenticates = settings.credentials is not None
         self.credentials = settings.credentials or Credentials({})
         self.faults = Faults(kinds_of(self.versions), SystemClock())
+        self.purgatory = Purgatory()
         self._names: dict[str, str] = {}
 
     @property

@@ -9,6 +9,7 @@ from logstore import Broker, ShiftedClock, TopicPartition
 from logstore.errors import KAFKA_CODES
 from logstore.jit import policy
 from logstore.jit.files import KernelFiles
+from logstore.log.reader import Isolation
 from logstore.messages.types import (
     FetchRequest,
     ListOffsetsRequest,
@@ -18,6 +19,7 @@ from logstore.messages.types import (
 )
 from logstore.record import ahead, columns, kernels
 from logstore.record.codecs import Codec
+from logstore.wire.data import _DelayedFetch, _Stand
 from logstore.wire.limits import Limits
 from tests.support.world.builders import batch, offsets_of
 from tests.support.world.wire import TIMEOUT_S, Client, fetch_of
@@ -426,6 +428,16 @@ def test_a_fetch_that_waits_hears_of_a_deleted_topic(broker, client):
     waiting(client, broker.log("t"))
     broker.delete_topic("t")
     assert answered(client).error_code == error("UNKNOWN_TOPIC_OR_PARTITION")
+
+
+def test_a_topic_that_is_deleted_before_a_fetch_waits_for_it_ends_the_wait(broker):
+    log = broker.log("t")
+    stand = _Stand.of([log], Isolation.READ_UNCOMMITTED)
+    delayed = _DelayedFetch(stand, 1)
+    assert not delayed.is_done()
+    broker.delete_topic("t")
+    delayed.subscribe(lambda: None)()
+    assert delayed.is_done()
 
 
 def test_a_fetch_that_waits_hears_of_deleted_records(broker, client):
