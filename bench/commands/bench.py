@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from logstore.cli.show.output import (
     emit,
     emit_json,
     emit_lines,
+    emit_values,
     format_count,
     format_size,
     note,
@@ -224,8 +224,8 @@ def _cleaning_bars(bar: ProgressBar) -> Any:
 def _print(settings: Settings, measured: Measured, about: dict[str, Any]) -> None:
     from logstore.bench.commands.short import limits
 
-    if settings.output == "jsonl":
-        emit_lines(json.dumps(step.as_json()) for step in measured.steps)
+    if settings.as_items:
+        emit_values((step.as_json() for step in measured.steps), output=settings.output)
         return
     bounds = limits()
     if settings.output == "json":

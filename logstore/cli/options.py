@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 DEFAULT_DATA_DIR = "logstore-data"
 DATA_DIR_VARIABLE = "LOGSTORE_DATA_DIR"
-FORMATS = ("table", "json", "jsonl")
+FORMATS = ("table", "json", "jsonl", "csv")
 
 _SHARED_KEY = "logstore.shared"
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -35,9 +35,20 @@ def to_time(ctx: click.Context, param: click.Parameter, value: str | None) -> in
     if value is None:
         return None
     try:
-        return parse_time(value)
+        return parse_time(value, partial(now_of, ctx))
     except ValueError as error:
         raise click.BadParameter(str(error), ctx, param) from error
+
+
+def now_of(ctx: click.Context) -> int:
+    """Return the Unix ms that relative times of this call count from: `--now`, or the clock's."""
+    from logstore.runtime import SystemClock
+
+    fixed_ms: int | None = ctx.params.get("now_ms")
+    above = ctx.parent.meta.get(_SHARED_KEY) if ctx.parent is not None else None
+    if fixed_ms is None and above is not None:
+        fixed_ms = above.now_ms
+    return SystemClock().now_ms() if fixed_ms is None else fixed_ms
 
 
 def to_pairs(
@@ -69,7 +80,7 @@ class Settings(NamedTuple):
     now_ms : int or None
         Fixed wall time in Unix ms.
     output : str
-        `table`, `json` or `jsonl`.
+        One of `FORMATS`.
     debug : bool
         Show tracebacks.
     as_recovered : bool
@@ -87,6 +98,11 @@ class Settings(NamedTuple):
     def as_table(self) -> bool:
         """Whether a human reads the output."""
         return self.output == "table"
+
+    @property
+    def as_items(self) -> bool:
+        """Whether items are wanted one by one, and no document around them."""
+        return self.output in ("jsonl", "csv")
 
     def clock(self) -> Clock:
         """Return the machine's clock, or one whose wall time stands still."""
@@ -265,6 +281,7 @@ def _shared_options() -> list[click.Parameter]:
         SharedOption(
             ["--now", "now_ms"],
             callback=to_time,
+            is_eager=True,  # relative times of other options count from it
             metavar="TIME",
             help=f"Fix wall time: {TIME_HELP}.",
         ),
@@ -272,7 +289,7 @@ def _shared_options() -> list[click.Parameter]:
             ["--format", "output"],
             type=click.Choice(FORMATS),
             default="table",
-            help="Output. jsonl: one item a line.  [default: table]",
+            help="Output. jsonl, csv: one item a line.  [default: table]",
         ),
         SharedOption(["--debug"], is_flag=True, help="Show the traceback of an error."),
     ]

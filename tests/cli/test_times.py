@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from logstore import Broker, VirtualClock
 from logstore.cli.times import (
     format_duration,
     format_span,
@@ -26,13 +27,73 @@ from logstore.cli.times import (
     ),
 )
 def test_time_is_ms_or_iso_8601_without_zone_utc(text, expected):
-    assert parse_time(text) == expected
+    assert parse_time(text, unasked) == expected
 
 
-@pytest.mark.parametrize("text", ("", "yesterday", "2024-13-01", "1.5", "2024-01-01T25:00Z"))
+def unasked():
+    raise AssertionError("this time does not depend on the clock")
+
+
+NOON = 1_704_110_400_000
+"""2024-01-01T12:00Z."""
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    (
+        ("now", NOON),
+        ("-1h", NOON - 3_600_000),
+        ("+1d12h", NOON + 36 * 3_600_000),
+        ("-250ms", NOON - 250),
+        ("today", NOON - 12 * 3_600_000),
+        ("yesterday", NOON - 36 * 3_600_000),
+        (" tomorrow ", NOON + 12 * 3_600_000),
+    ),
+)
+def test_relative_times_count_from_now(text, expected):
+    assert parse_time(text, lambda: NOON) == expected
+
+
+@pytest.mark.parametrize("text", ("", "-", "-1y", "h", "1h", "2024-13-01", "1.5", "--1h", "-1 h"))
 def test_what_is_no_time_is_refused(text):
     with pytest.raises(ValueError, match="is no time"):
-        parse_time(text)
+        parse_time(text, lambda: NOON)
+
+
+@pytest.fixture
+def hourly(data_dir):
+    with Broker(data_dir, clock=VirtualClock(NOON)) as broker:
+        broker.create_topic("t")
+        for hours in (3, 2, 1, 0):
+            broker.append("t", key=None, value=b"v", timestamp=NOON - hours * 3_600_000)
+
+
+@pytest.mark.parametrize(
+    ("order", "expected"),
+    (
+        (("--now", "2024-01-01T12:00Z", "read", "t", "--from", "@-2h"), [1, 2, 3]),
+        (("read", "t", "--from", "@-2h", "--now", "2024-01-01T12:00Z"), [1, 2, 3]),
+        (("read", "t", "--now", "2024-01-02", "--from", "@yesterday"), [0, 1, 2, 3]),
+        (("read", "t", "--from", "@-90m", "--now", str(NOON)), [2, 3]),
+    ),
+)
+def test_other_options_count_from_now_wherever_it_stands(run, hourly, order, expected):
+    found = run(*order, "--format", "jsonl").jsonl
+    assert [item["offset"] for item in found] == expected
+
+
+def test_offsets_and_delete_records_take_relative_times(run, hourly):
+    now = ("--now", str(NOON), "--format", "json")
+    assert run("offsets", "t", "--time", "-1h", *now).json["offsets"][0]["offset"] == 2
+    assert run("offsets", "t", "--time", "-1", *now).json["offsets"][0]["offset"] == 4
+    deleted = run("delete-records", "t", "--partition", 0, "--before-offset", "@-61m", *now).json
+    assert deleted["partitions"][0]["low_watermark"] == 2
+
+
+def test_now_itself_may_be_relative(run, hourly):
+    said = run("explain", "t", "--now", "-1000h", "--format", "json").json
+    assert said["partitions"]
+    assert "is no time" in run("explain", "t", "--now", "soon", code=2).stderr
 
 
 def test_times_are_shown_in_utc_to_the_millisecond():

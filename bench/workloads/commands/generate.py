@@ -173,7 +173,7 @@ def _value(text: str) -> object:
 
 def _print(settings: Settings, made: Generated, data_dir: str, parquet: str | None) -> None:
     if not settings.as_table:
-        emit_json(made.as_json() | {"data_dir": data_dir, "parquet": parquet})
+        emit_json(made.as_json() | {"data_dir": data_dir, "parquet": parquet}, settings.output)
         return
     emit(
         f"{made.topic}: {format_count(made.records)} records in "

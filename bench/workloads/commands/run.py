@@ -69,7 +69,7 @@ def run(
     if settings.as_table:
         _print(done)
     else:
-        emit_json(done.as_json())
+        emit_json(done.as_json(), settings.output)
     return 0 if done.verdict.ok else 1
 
 

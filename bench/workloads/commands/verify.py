@@ -142,7 +142,7 @@ def verify(
     if settings.as_table:
         print_verdict(verdict)
     else:
-        emit_json(verdict.as_json())
+        emit_json(verdict.as_json(), settings.output)
     return 0 if verdict.ok else 1
 
 

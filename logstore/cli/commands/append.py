@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 from collections.abc import Callable, Iterator, Mapping
@@ -18,7 +17,14 @@ from logstore.cli.options import (
     partition_option,
     topic_overrides,
 )
-from logstore.cli.show.output import emit_json, emit_lines, format_size, note, one_line, plural
+from logstore.cli.show.output import (
+    emit_json,
+    emit_values,
+    format_size,
+    note,
+    one_line,
+    plural,
+)
 from logstore.cli.show.progress import ProgressBar
 
 if TYPE_CHECKING:
@@ -269,8 +275,8 @@ def _report(settings: Settings, appended: list[AppendedRange], skipped: int) -> 
     items = [stored._asdict() for stored in appended]
     if settings.output == "json":
         emit_json({"appended": items, "skipped": skipped})
-    elif settings.output == "jsonl":
-        emit_lines(json.dumps(item) for item in items)
+    elif settings.as_items:
+        emit_values(items, output=settings.output)
         if skipped:
             note(f"{plural(skipped, 'line')} skipped")
     else:

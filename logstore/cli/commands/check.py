@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -11,7 +10,15 @@ from typing import TYPE_CHECKING
 import click
 
 from logstore.cli.options import Settings, command, note_writers, writers_of
-from logstore.cli.show.output import display_text, emit, emit_json, emit_lines, format_count, plural
+from logstore.cli.show.output import (
+    display_text,
+    emit,
+    emit_json,
+    emit_lines,
+    emit_values,
+    format_count,
+    plural,
+)
 from logstore.cli.show.progress import ProgressBar
 from logstore.cli.show.tables import Styled, Table, paint
 
@@ -116,8 +123,8 @@ def _print(settings: Settings, findings: list[CheckFinding], counts: CheckCounts
             _overview(kinds, counts)
         emit_lines(_line(finding) for finding in findings)
         _summary(counts)
-    elif settings.output == "jsonl":
-        emit_lines(json.dumps(finding._asdict()) for finding in findings)
+    elif settings.as_items:
+        emit_values((finding._asdict() for finding in findings), output=settings.output)
     else:
         checks = [
             {"check": check, "severity": severity, "count": counts.findings[severity, check]}

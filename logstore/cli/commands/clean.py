@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -24,6 +23,7 @@ from logstore.cli.show.output import (
     emit,
     emit_json,
     emit_lines,
+    emit_values,
     format_count,
     format_size,
     plural,
@@ -232,9 +232,9 @@ class CleaningBars:
 def _print(settings: Settings, report: CleanReport) -> None:
     if settings.output == "json":
         emit_json(report.to_json())
-    elif settings.output == "jsonl":
+    elif settings.as_items:
         document = report.to_json()
-        emit_lines(json.dumps(item) for item in document["cleaned"] + document["not_cleaned"])
+        emit_values(document["cleaned"] + document["not_cleaned"], output=settings.output)
     else:
         _show(report)
 

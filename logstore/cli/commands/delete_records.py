@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial as bound
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from logstore.cli.options import Settings, checked_partition, command, partition_option
-from logstore.cli.show.output import emit, emit_failure, emit_json, emit_lines, format_size, plural
+from logstore.cli.options import (
+    Settings,
+    checked_partition,
+    command,
+    now_of,
+    partition_option,
+)
+from logstore.cli.show.output import (
+    emit,
+    emit_failure,
+    emit_json,
+    emit_lines,
+    emit_values,
+    format_size,
+    plural,
+)
 from logstore.cli.show.tables import Cell, Styled, Table, can_print
 from logstore.cli.times import TIME_HELP, parse_time
 
@@ -58,7 +72,7 @@ def to_before(ctx: click.Context, param: click.Parameter, value: str | None) -> 
         return None
     try:
         if value.startswith("@"):
-            return Before(time_ms=parse_time(value[1:]))
+            return Before(time_ms=parse_time(value[1:], bound(now_of, ctx)))
         return Before(int(value))
     except ValueError as error:
         raise click.BadParameter(
@@ -192,8 +206,8 @@ def _state(broker: Broker, tp: TopicPartition) -> State | None:
 def _print(settings: Settings, outcomes: Sequence[Outcome]) -> None:
     if settings.output == "json":
         emit_json({"partitions": [_item(outcome) for outcome in outcomes]})
-    elif settings.output == "jsonl":
-        emit_lines(json.dumps(_item(outcome)) for outcome in outcomes)
+    elif settings.as_items:
+        emit_values((_item(outcome) for outcome in outcomes), output=settings.output)
     else:
         _show(outcomes)
     for each in outcomes:

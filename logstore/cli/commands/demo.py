@@ -70,7 +70,7 @@ def demo(settings: Settings, out: Path, records: int, seed: int) -> int:
     summary = teller.tell()
     _mark(out, summary)
     if not settings.as_table:
-        emit_json(summary)
+        emit_json(summary, settings.output)
     if summary["ok"]:
         return 0
     print(f"error: {'; '.join(teller.problems)}", file=sys.stderr)

@@ -291,6 +291,7 @@ def _report(settings: Settings, out: str, run: _Run, size_bytes: int) -> int:
                 "size_bytes": size_bytes,
                 "undecoded": run.undecoded,
                 "damages": run.damages,
-            }
+            },
+            settings.output,
         )
     return 1 if run.damages else 0

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from functools import partial as bound
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from logstore.cli.options import Settings, checked_partition, command, partition_option
+from logstore.cli.options import (
+    Settings,
+    checked_partition,
+    command,
+    now_of,
+    partition_option,
+)
 from logstore.cli.show.output import emit_failure, emit_items, emit_lines
 from logstore.cli.show.tables import Cell, Styled, Table
 from logstore.cli.times import TIME_HELP, format_time, parse_time
@@ -61,7 +68,7 @@ def to_target(ctx: click.Context, param: click.Parameter, value: str) -> Target:
         if value in (word, str(number)):
             return Target(number, word)
     try:
-        time_ms = parse_time(value.removeprefix("@"))
+        time_ms = parse_time(value.removeprefix("@"), bound(now_of, ctx))
     except ValueError as error:
         raise click.BadParameter(
             f"{value!r} is not {', '.join(WORDS)} or a time ({TIME_HELP})", ctx, param

@@ -6,11 +6,18 @@ import base64
 import binascii
 import itertools
 from collections.abc import Iterator
+from functools import partial as bound
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from logstore.cli.options import Settings, checked_partition, command, partition_option
+from logstore.cli.options import (
+    Settings,
+    checked_partition,
+    command,
+    now_of,
+    partition_option,
+)
 from logstore.cli.show.decoded import decoded_member, displayed, raw_option
 from logstore.cli.show.output import (
     display_bytes,
@@ -48,7 +55,7 @@ def to_start(ctx: click.Context, param: click.Parameter, value: str) -> Start:
         return Start(is_latest=True)
     try:
         if value.startswith("@"):
-            return Start(time_ms=parse_time(value[1:]))
+            return Start(time_ms=parse_time(value[1:], bound(now_of, ctx)))
         return Start(offset=int(value))
     except ValueError as error:
         raise click.BadParameter(

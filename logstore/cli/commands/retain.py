@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -22,6 +21,7 @@ from logstore.cli.show.output import (
     emit_failure,
     emit_json,
     emit_lines,
+    emit_values,
     format_count,
     format_size,
     plural,
@@ -113,8 +113,8 @@ def _retain(
 def _print(settings: Settings, report: RetainReport, now_ms: int) -> None:
     if settings.output == "json":
         emit_json(report.to_json())
-    elif settings.output == "jsonl":
-        emit_lines(json.dumps(item) for item in report.to_json()["removed"])
+    elif settings.as_items:
+        emit_values(report.to_json()["removed"], output=settings.output)
     else:
         _show(report, now_ms)
 

@@ -29,4 +29,5 @@ def roll(settings: Settings, topic: str, partition: int | None) -> None:
     if settings.as_table:
         print(f"{topic}-{numbers[0]}: the active segment now starts at offset {base_offset}")
     else:
-        emit_json({"topic": topic, "partition": numbers[0], "base_offset": base_offset})
+        rolled = {"topic": topic, "partition": numbers[0], "base_offset": base_offset}
+        emit_json(rolled, settings.output)

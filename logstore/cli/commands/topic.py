@@ -22,6 +22,7 @@ from logstore.cli.show.output import (
     emit_items,
     emit_json,
     emit_lines,
+    emit_values,
     format_size,
     note,
     plural,
@@ -87,7 +88,7 @@ def create(
             count = plural(len(created.partitions), "partition")
             emit(f"created topic {name} with {count}")
         else:
-            emit_json(_topic_json(created))
+            emit_json(_topic_json(created), settings.output)
         warn_of_strategy(broker, name)
 
 
@@ -161,14 +162,13 @@ def describe(settings: Settings, name: str) -> None:
                 },
             }
         )
-    elif settings.output == "jsonl":
-        emit_items(
+    elif settings.as_items:
+        emit_values(
             (
-                json.dumps({"key": key, "value": each.value, "origin": each.origin})
+                {"key": key, "value": each.value, "origin": each.origin}
                 for key, each in configs.items()
             ),
-            output="jsonl",
-            name="configs",
+            output=settings.output,
         )
     else:
         _show_description(found, configs)
@@ -236,8 +236,10 @@ def alter(
     if settings.output == "json":
         items = [_change_json(key, before[key], after[key]) for key in changed]
         emit_json({**_topic_json(found), "changed": items})
-    elif settings.output == "jsonl":
-        emit_lines(json.dumps(_change_json(key, before[key], after[key])) for key in changed)
+    elif settings.as_items:
+        emit_values(
+            (_change_json(key, before[key], after[key]) for key in changed), output=settings.output
+        )
     elif changed:
         table = Table(("configuration", "before", "after"), wrap=True)
         emit_lines(
@@ -289,7 +291,8 @@ def delete(settings: Settings, name: str) -> None:
         segments = plural(len(sizes), "segment")
         emit(f"deleted topic {name}: {count}, {segments}, {format_size(sum(sizes))}")
     else:
-        emit_json({**_topic_json(found), "segments": len(sizes), "size_bytes": sum(sizes)})
+        deleted = {**_topic_json(found), "segments": len(sizes), "size_bytes": sum(sizes)}
+        emit_json(deleted, settings.output)
 
 
 def _segment_sizes(broker: Broker, partition: TopicPartition) -> list[int]:

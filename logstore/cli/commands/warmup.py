@@ -23,4 +23,4 @@ def warmup(settings: Settings) -> None:
     if settings.as_table:
         emit(f"kernels ready after {elapsed_ms / 1000:.1f} s")
     else:
-        emit_json({"elapsed_ms": elapsed_ms})
+        emit_json({"elapsed_ms": elapsed_ms}, settings.output)

@@ -27,6 +27,7 @@ __all__ = [
     "emit_items",
     "emit_json",
     "emit_lines",
+    "emit_values",
     "fate_json",
     "format_count",
     "format_size",
@@ -50,9 +51,9 @@ def emit(text: str) -> None:
     sys.stdout.write(f"{text}\n")
 
 
-def emit_json(value: object) -> None:
-    """Write a value as one JSON document."""
-    emit(json.dumps(value))
+def emit_json(value: object, output: str = "json") -> None:
+    """Write a value as one JSON document; as `csv` its members are the columns of one row."""
+    emit_values([value], output="jsonl" if output == "json" else output)
 
 
 def tell(line: str) -> None:
@@ -96,11 +97,16 @@ def emit_lines(lines: Iterable[str]) -> None:
 
 
 def emit_items(items: Iterable[str], *, output: str, name: str) -> None:
-    """Write JSON items as they come: a line each (`jsonl`), or `{name: [...]}` (`json`).
+    """Write JSON items as they come: a line each (`jsonl`, `csv`), or `{name: [...]}` (`json`).
 
     An error on the way leaves a whole document of the items before it; one before the first
     item leaves nothing.
     """
+    if output == "csv":
+        from logstore.cli.show.csv_rows import csv_lines
+
+        emit_lines(csv_lines(items))
+        return
     if output == "jsonl":
         emit_lines(items)
         return
@@ -119,6 +125,12 @@ def emit_items(items: Iterable[str], *, output: str, name: str) -> None:
             emit("".join(pending) + "]}")
         raise
     emit("".join(pending) + "]}" if opened else f'{{"{name}": []}}')
+
+
+def emit_values(values: Iterable[object], *, output: str) -> None:
+    """Write values as JSON, a line each, or as rows of CSV."""
+    texts = map(json.dumps, values)
+    emit_items(list(texts) if isinstance(values, Sequence) else texts, output=output, name="")
 
 
 def _write_out(pending: list[str]) -> None:
