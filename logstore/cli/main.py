@@ -35,6 +35,8 @@ _HELP = {
     "delete-records": "Delete what lies below an offset.",
     "offsets": "Find offsets by time, or the ends of a log.",
     "inspect": "Show what is in a log directory.",
+    "stats": "Count records, keys and bytes, and what of them lives.",
+    "diff": "Tell what became of each record between two copies.",
     "check": "Verify files and their relations.",
     "dump": "Show files as kafka-dump-log does.",
     "export": "Write records to Parquet, Arrow, CSV or JSON lines.",

@@ -71,6 +71,16 @@ def bytes_member(name: str, data: bytes | None) -> str:
         return f'"{name}_base64": "{to_base64(data)}"'
 
 
+def bytes_item(name: str, data: bytes | None) -> dict[str, str | None]:
+    """Return the same member as an object of its own."""
+    if data is None:
+        return {name: None}
+    try:
+        return {name: data.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": to_base64(data)}
+
+
 def text_or_base64(data: bytes | None) -> str | dict[str, str] | None:
     """Return bytes as a JSON value: text, or `{"base64": …}`."""
     if data is None:

@@ -46,9 +46,9 @@ def test_explain_shows_each_partition_before_it_looks_at_the_next_but_one(
     seen = []
     explain = Broker.explain
 
-    def watched(self, topic, partition):
+    def watched(self, topic, partition, **options):
         seen.append(written())
-        return explain(self, topic, partition)
+        return explain(self, topic, partition, **options)
 
     monkeypatch.setattr(Broker, "explain", watched)
     whole = run("explain", "--format", output).stdout

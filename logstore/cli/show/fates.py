@@ -41,6 +41,10 @@ _STYLES = {
     "below_log_start": "dim",
     "active": "cyan",
     "not_yet_cleanable": "magenta",
+    "added": "cyan",
+    "lost": "red",
+    "changed": "red",
+    "foreign": "red",
 }
 _INDENT = "  "
 
@@ -133,7 +137,7 @@ def _show(topic_partition: TopicPartition, listing: _Listing) -> None:
     def rows() -> Iterator[tuple[Cell, ...]]:
         for record in listing:
             counts[record.fate] += 1
-            yield _row(record)
+            yield fate_row(record)
 
     found = rows()
     first = next(found, None)
@@ -143,7 +147,7 @@ def _show(topic_partition: TopicPartition, listing: _Listing) -> None:
     table = Table(("offset", "fate", "superseded by", "key"), right=("offset", "superseded by"))
     emit_lines(table.lines(chain((first,), found)))
     shown = ", ".join(
-        paint(f"{format_count(counts[fate])} {_words(fate)}", style)
+        paint(f"{format_count(counts[fate])} {fate_words(fate)}", style)
         for fate, style in _STYLES.items()
         if counts[fate]
     )
@@ -175,17 +179,19 @@ def _never(fates: PartitionFates) -> str:
     return f"never cleaned: {gate.text}"
 
 
-def _row(record: RecordFate) -> tuple[Cell, ...]:
+def fate_row(record: RecordFate) -> tuple[Cell, ...]:
+    """Return the cells of a record: offset, fate, what supersedes it, key."""
     key: Cell = display_bytes(record.key)
     if record.control is not None:
         key = Styled(f"{record.control} marker", "dim")
     return (
         str(record.offset),
-        Styled(_words(record.fate), _STYLES.get(record.fate, "")),
+        Styled(fate_words(record.fate), _STYLES.get(record.fate, "")),
         "" if record.superseded_by is None else str(record.superseded_by),
         key,
     )
 
 
-def _words(fate: str) -> str:
+def fate_words(fate: str) -> str:
+    """Return a fate as words."""
     return fate.replace("_", " ")

@@ -185,7 +185,13 @@ def test_an_explanation_has_what_its_json_has_by_the_same_names(broker):
     for partition in (0, 1):
         (explained,) = broker.explain("compacted", partition).partitions
         item = explained.to_json()
-        assert item.pop("gates") == [gate._asdict() for gate in explained.gates]
+        for name in ("gates", "remedies"):
+            assert item.pop(name) == [each._asdict() for each in getattr(explained, name)]
+        closings = item.pop("active_segment")["closings"]
+        assert closings == [each._asdict() for each in explained.active_segment.closings]
+        assert item.pop("tombstones")["records"] == explained.tombstones.records
+        first_pass = item.pop("first_pass")
+        assert first_pass == (explained.first_pass and explained.first_pass.to_json())
         assert {name: getattr(explained, name) for name in item} == item
         assert explained.topic == "compacted"
         assert explained.partition == partition

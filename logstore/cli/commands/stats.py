@@ -1,0 +1,288 @@
+"""`logstore stats`: what the records of a partition are, whose keys they bear, what of it lives."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+import click
+
+from logstore.cli.options import (
+    Settings,
+    as_recovered_option,
+    command,
+    config_option,
+    partition_option,
+    topic_overrides,
+)
+from logstore.cli.show.bars import bar
+from logstore.cli.show.output import (
+    display_bytes,
+    emit,
+    emit_failure,
+    emit_items,
+    emit_json,
+    emit_lines,
+    format_count,
+    format_size,
+    plural,
+)
+from logstore.cli.show.progress import ProgressBar
+from logstore.cli.show.tables import Cell, Table, output_width, paint
+from logstore.cli.targets import Target, open_target
+from logstore.cli.times import format_time
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from logstore.broker.stats import KeyStats, PartitionStats, Sizes, Tally
+    from logstore.errors import LogStoreError
+    from logstore.types import TopicPartition
+
+    Failures = list[tuple[TopicPartition, LogStoreError]]
+
+_BAR_WIDTH = 20
+_ROWS_MAX = 20
+"""Rows of a table of which the longest are shown."""
+
+
+@command(
+    "stats",
+    examples=[
+        "logstore stats users",
+        "logstore stats users --partition 0 --top 20",
+        "logstore stats ./kafka-logs/users-0 --format json",
+    ],
+)
+@click.argument("target", required=False, metavar="[TOPIC_OR_PATH]")
+@partition_option("Which one of the topic's. Default: all.")
+@click.option(
+    "--top",
+    type=click.IntRange(min=0),
+    default=10,
+    show_default=True,
+    metavar="N",
+    help="Keys to name: those with the most records, and with the most bytes.",
+)
+@config_option("A topic configuration to look with, such as a strategy; repeatable.")
+@as_recovered_option
+def stats(
+    settings: Settings,
+    target: str | None,
+    partition: int | None,
+    top: int,
+    configs: tuple[tuple[str, str], ...],
+    as_recovered: bool,
+) -> int:
+    """Count what lies in a topic, a partition directory or a data directory, record by record.
+
+    All numbers are exact. A record lives if a table made of the topic has it: it wins its key, as
+    committed, and has a value; or it has no key. The others are dead, whatever keeps them still:
+    superseded, tombstones, aborted, control records, below the log start. Bytes of records are as
+    encoded, uncompressed; those of files as they lie. Nothing is changed.
+
+    A million keys are counted at a time, in about 250 MB; where there are more, the records are
+    read again for the rest.
+    """
+    overrides = topic_overrides(configs)
+    with open_target(settings, target, partition, as_recovered=as_recovered) as found:
+        found.opened()
+        found.override(overrides)
+        failures: Failures = []
+        is_damaged = False
+
+        def counted() -> Iterator[PartitionStats]:
+            nonlocal is_damaged
+            for each in _counted(found, failures, top=top):
+                is_damaged = is_damaged or bool(each.damages)
+                yield each
+
+        if settings.as_table:
+            is_first = True
+            for each in counted():
+                emit_lines(_lines(each, is_first=is_first))
+                is_first = False
+            if is_first and not failures:
+                emit("no partitions")
+        elif settings.output == "json" and len(found.partitions) == 1:
+            for each in counted():
+                emit_json(each.to_json())
+        else:
+            texts = (json.dumps(each.to_json()) for each in counted())
+            emit_items(texts, output=settings.output, name="partitions")
+    for tp, error in failures:
+        emit_failure(tp, str(error), error.kafka_error)
+    return max([int(is_damaged), *(error.exit_code for _, error in failures)])
+
+
+def _counted(target: Target, failures: Failures, *, top: int) -> Iterator[PartitionStats]:
+    """Count one partition after another; one that cannot be opened hides no other."""
+    from logstore.broker.stats import partition_stats
+    from logstore.errors import LogStoreError
+
+    for tp in target.partitions:
+        with ProgressBar() as progress:
+            tell = partial(progress.update, f"counting {tp}") if progress.visible else None
+            try:
+                found = partition_stats(target.opened(), tp, top=top, progress=tell)
+            except LogStoreError as error:
+                if target.is_one:
+                    raise
+                failures.append((tp, error))
+                continue
+        yield found
+
+
+# -- the table -----------------------------------------------------------------------------
+
+
+def _lines(found: PartitionStats, *, is_first: bool) -> Iterator[str]:
+    """Yield a partition's numbers, block by block."""
+    if not is_first:
+        yield ""
+    yield (
+        paint(f"{found.topic}-{found.partition}", "bold")
+        + f"  {plural(found.records, 'record')} in {plural(found.batches, 'batch', 'batches')},"
+        f" {format_size(found.bytes)}, cleanup.policy {found.cleanup_policy or '(empty)'}"
+    )
+    if found.first_timestamp is not None and found.last_timestamp is not None:
+        first, last = format_time(found.first_timestamp), format_time(found.last_timestamp)
+        yield f"  {first} to {last}"
+    for damage in found.damages:
+        yield paint(f"  damaged: {damage}", "red")
+    for assumed in found.assumed:
+        yield paint(f"  assumed: {assumed}", "dim")
+    yield from _shares("records", _lives(found), found.records)
+    yield from _segments(found)
+    yield from _keys("keys with the most records", found.top_keys, found, by_bytes=False)
+    yield from _keys("keys with the most bytes", found.top_keys_by_bytes, found, by_bytes=True)
+    yield (
+        f"{plural(found.distinct_keys, 'key')}, of which {format_count(found.live_keys)} live;"
+        f" {plural(found.tombstones, 'tombstone')};"
+        f" {plural(found.keyless_records, 'record')} without a key"
+    )
+    yield from _sizes("key sizes", found.key_sizes)
+    yield from _sizes("value sizes", found.value_sizes)
+    if found.records_with_headers:
+        yield from _shares(
+            f"headers, of {plural(found.records_with_headers, 'record')}",
+            found.headers,
+            found.records,
+        )
+    yield from _tallies("codec", found.codecs)
+    if set(found.producers) != {-1}:
+        named = {"(none)" if n == -1 else str(n): each for n, each in found.producers.items()}
+        yield from _tallies("producer", named)
+    yield from _shares("day", {day: each.records for day, each in found.days.items()}, None)
+
+
+def _lives(found: PartitionStats) -> dict[str, int]:
+    dead = {name.replace("_", " "): count for name, count in found.dead.items() if count}
+    return {"live": found.live_records, **dead}
+
+
+def _shares(title: str, counts: Mapping[str, int], whole: int | None) -> Iterator[str]:
+    """Yield a table of counts with bars: of the whole, or of the largest."""
+    if not counts:
+        return
+    total = max(counts.values()) if whole is None else whole
+    rows: list[tuple[Cell, ...]] = []
+    for name, count in list(counts.items())[-_ROWS_MAX:]:
+        share = "" if whole is None else f"{count / max(whole, 1):.1%}"
+        rows.append((name, format_count(count), share, bar(count, total, _BAR_WIDTH)))
+    yield ""
+    yield from Table((title, "count", "share", ""), right=("count", "share")).lines(rows)
+    if len(counts) > _ROWS_MAX:
+        yield paint(f"… and {len(counts) - _ROWS_MAX} more before: --format json has all", "dim")
+
+
+def _segments(found: PartitionStats) -> Iterator[str]:
+    rows: Iterable[tuple[Cell, ...]] = (
+        (
+            str(segment.base_offset),
+            format_size(segment.bytes),
+            format_count(segment.records),
+            format_count(segment.live_records),
+            format_count(segment.dead_records),
+            bar(segment.live_records, max(segment.records, 1), _BAR_WIDTH // 2),
+        )
+        for segment in found.segments[-_ROWS_MAX:]
+    )
+    yield ""
+    table = Table(
+        ("segment", "bytes", "records", "live", "dead", "lives"),
+        right=("segment", "bytes", "records", "live", "dead"),
+    )
+    yield from table.lines(rows)
+    if len(found.segments) > _ROWS_MAX:
+        more = len(found.segments) - _ROWS_MAX
+        yield paint(f"… and {more} segments before: --format json has all", "dim")
+
+
+def _keys(
+    title: str, keys: Sequence[KeyStats], found: PartitionStats, *, by_bytes: bool
+) -> Iterator[str]:
+    if keys:
+        whole = found.record_bytes if by_bytes else found.records
+        width = max(12, output_width() - 56)
+        rows: Iterable[tuple[Cell, ...]] = (
+            (
+                _cut(display_bytes(key.key), width),
+                format_count(key.records),
+                format_size(key.bytes),
+                f"{(key.bytes if by_bytes else key.records) / max(whole, 1):.1%}",
+                bar(key.bytes if by_bytes else key.records, whole, _BAR_WIDTH // 2),
+            )
+            for key in keys
+        )
+        yield ""
+        columns = (title, "records", "bytes", "share", "")
+        yield from Table(columns, right=("records", "bytes", "share")).lines(rows)
+    if by_bytes:
+        yield ""
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def _sizes(title: str, sizes: Sizes) -> Iterator[str]:
+    ranges = list(sizes.histogram())
+    if not ranges:
+        return
+    most = max(count for _, _, count in ranges)
+    assert sizes.least is not None
+    assert sizes.most is not None
+    mean = sizes.total / sizes.count
+    yield ""
+    yield (
+        f"{title}: {format_size(sizes.least)} to {format_size(sizes.most)},"
+        f" {format_size(round(mean))} on average"
+    )
+    rows: Iterable[tuple[Cell, ...]] = (
+        (
+            format_size(least) if least == upper else f"{format_size(least)} to {upper + 1}",
+            format_count(count),
+            bar(count, most, _BAR_WIDTH),
+        )
+        for least, upper, count in ranges
+    )
+    yield from Table(("bytes", "records", ""), right=("bytes", "records")).lines(rows)
+
+
+def _tallies(title: str, tallies: Mapping[str, Tally]) -> Iterator[str]:
+    rows: Iterable[tuple[Cell, ...]] = (
+        (
+            name,
+            format_count(tally.batches),
+            format_count(tally.records),
+            format_size(tally.bytes),
+            format_size(tally.record_bytes),
+        )
+        for name, tally in list(tallies.items())[:_ROWS_MAX]
+    )
+    yield ""
+    columns = (title, "batches", "records", "bytes", "records unfold to")
+    yield from Table(columns, right=columns[1:]).lines(rows)

@@ -1,0 +1,92 @@
+"""`logstore stats`: exact numbers of what lies in a partition."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+
+from tests.cli.conftest import lines
+
+JAN_1 = 1_704_067_200_000
+DAY_MS = 86_400_000
+
+
+@pytest.fixture
+def users(run):
+    """Twelve records of three keys, one of them deleted, one of no text, over two days."""
+    run("topic", "create", "users", "--config", "segment.bytes=250", "--now", JAN_1)
+    for number in range(6):
+        item = {"key": "ann", "value": "v" * number}
+        run("append", "users", "--now", JAN_1, input=lines(item))
+    for value in ("x", None):
+        run("append", "users", "--now", JAN_1 + DAY_MS, input=lines({"key": "bob", "value": value}))
+    many = [{"key_base64": base64.b64encode(b"\xff").decode(), "value": "w" * 99}] * 3
+    run("append", "users", "--compression", "gzip", "--now", JAN_1, input="".join(map(lines, many)))
+    run(
+        "append",
+        "users",
+        "--now",
+        JAN_1,
+        input=lines({"value": "keyless", "headers": [["h", "1"]]}),
+    )
+    return "users"
+
+
+def test_the_numbers_are_exact(run, users, data_dir):
+    found = run("stats", users, "--format", "json", "--top", 2).json
+    assert {"topic": "users", "partition": 0}.items() <= found.items()
+    assert (found["records"], found["live_records"], found["dead_records"]) == (12, 3, 9)
+    assert (found["tombstones"], found["live_keys"], found["distinct_keys"]) == (1, 2, 3)
+    assert found["dead"] == {
+        **dict.fromkeys(("aborted", "control", "below_log_start"), 0),
+        "superseded": 8,
+        "tombstone": 1,
+    }
+    assert found["keyless_records"] == 1
+    assert found["bytes"] == sum(path.stat().st_size for path in data_dir.glob("users-0/*.log"))
+    assert [(key["key"], key["records"]) for key in found["top_keys"][:1]] == [("ann", 6)]
+    assert found["top_keys"][1]["key_base64"] == "/w=="
+    assert found["top_keys_by_bytes"][0]["key_base64"] == "/w=="
+    assert found["headers"] == [{"name": "h", "records": 1}]
+    assert {each["codec"]: each["records"] for each in found["codecs"]} == {"none": 9, "gzip": 3}
+    assert [(each["day"], each["records"]) for each in found["days"]] == [
+        ("2024-01-01", 10),
+        ("2024-01-02", 2),
+    ]
+    assert sum(each["live_records"] for each in found["segments"]) == 3
+    assert found["value_sizes"]["max"] == 99
+    assert found["value_sizes"]["nulls"] == 1
+
+
+def test_several_partitions_are_a_list(run, users):
+    run("topic", "create", "other")
+    found = run("stats", "--format", "json").json["partitions"]
+    assert [each["topic"] for each in found] == ["other", "users"]
+    assert [each["records"] for each in run("stats", "--format", "jsonl").jsonl] == [0, 12]
+
+
+def test_a_path_is_understood_and_its_assumptions_said(run, users, data_dir, tmp_path):
+    (data_dir / "users-0").rename(tmp_path / "users-0")
+    found = run("stats", f"{tmp_path}/users-0", "--format", "json").json
+    assert found["records"] == 12
+    assert any("--config" in text for text in found["assumed"])
+
+
+def test_a_strategy_decides_what_lives(run):
+    run("topic", "create", "t", "--now", JAN_1)
+    for timestamp in (JAN_1 + 5, JAN_1):
+        item = {"key": "k", "value": "v", "timestamp": timestamp}
+        run("append", "t", "--now", JAN_1, "--batch-records", 1, input=lines(item))
+    run("roll", "t")
+    for config, lives in (((), 1), (("--config", "compaction.strategy=timestamp"), 1)):
+        found = run("stats", "t", *config, "--format", "json").json
+        assert found["live_records"] == lives
+
+
+def test_the_table_has_bars(run, users):
+    text = run("stats", users).stdout
+    assert "users-0  12 records in 12 batches" in text
+    assert "█" in text
+    assert "3 keys, of which 2 live; 1 tombstone; 1 record without a key" in text
+    assert "2024-01-02" in text

@@ -1,0 +1,48 @@
+"""Statistics count what a plain walk over the records counts, in one reading or in many."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from logstore import TopicPartition
+from logstore.broker.stats import partition_stats
+from tests.property.test_explain import configs, replayed, steps
+
+TP = TopicPartition("t", 0)
+
+
+@given(steps, configs, st.sampled_from([1, 2, 1000]))
+def test_statistics_are_those_of_a_plain_walk(history, config, keys_max):
+    broker = replayed(history, config)
+    log = broker.log("t")
+    found = partition_stats(broker, TP, top=3, keys_max=keys_max)
+    committed = list(broker.read("t", isolation="read_committed"))
+    seen = list(broker.read("t"))
+    stored = [
+        each for batch in log.reader.batches(log.log_start_offset) for each in batch.records()
+    ]
+    undecided = [each for each in seen if each.offset >= log.last_stable_offset]
+    winners = {each.key: each for each in (*committed, *undecided)}
+    live = [each for each in winners.values() if each.value is not None]
+    assert found.live_records == found.live_keys == len(live)
+    assert found.dead["tombstone"] == len(winners) - len(live)
+    assert found.dead["superseded"] == len(committed) + len(undecided) - len(winners)
+    assert found.dead["aborted"] == len(seen) - len(committed) - len(undecided)
+    visible = [each for each in stored if each.offset >= log.log_start_offset]
+    assert found.dead["control"] == len(visible) - len(seen)
+    assert found.live_records + found.dead_records == found.records
+    assert sum(segment.records for segment in found.segments) == found.records
+    assert sum(segment.bytes for segment in found.segments) == found.bytes == log.size_bytes
+    assert found.tombstones == sum(each.value is None for each in seen)
+    counts = Counter(each.key for each in seen)
+    assert found.distinct_keys == len(counts)
+    assert [key.records for key in found.top_keys] == sorted(counts.values(), reverse=True)[:3]
+    assert all(counts[key.key] == key.records for key in found.top_keys)
+    assert found.value_sizes.total == sum(len(each.value or b"") for each in seen)
+    assert found.value_sizes.count == len(seen) - found.tombstones
+    by_base = {segment.base_offset: segment.live_records for segment in found.segments}
+    expected = Counter(log.segments.floor(each.offset).base_offset for each in live)
+    assert {base: count for base, count in by_base.items() if count} == expected
