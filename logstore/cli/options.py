@@ -81,6 +81,8 @@ class Settings(NamedTuple):
         Fixed wall time in Unix ms.
     output : str
         One of `FORMATS`.
+    full : bool
+        Whether tables may be wider than the terminal.
     debug : bool
         Show tracebacks.
     as_recovered : bool
@@ -91,6 +93,7 @@ class Settings(NamedTuple):
     config_file: str | None = None
     now_ms: int | None = None
     output: str = "table"
+    full: bool = False
     debug: bool = False
     as_recovered: bool = False
 
@@ -291,6 +294,9 @@ def _shared_options() -> list[click.Parameter]:
             default="table",
             help="Output. jsonl, csv: one item a line.  [default: table]",
         ),
+        SharedOption(
+            ["--full"], is_flag=True, help="Do not cut long values to the width of the terminal."
+        ),
         SharedOption(["--debug"], is_flag=True, help="Show the traceback of an error."),
     ]
 
@@ -332,7 +338,10 @@ class Command(click.Command):
 
     def invoke(self, ctx: click.Context) -> object:
         """Call the function with `Settings` as the context's object."""
+        from logstore.cli.show.tables import cut_cells
+
         ctx.obj = _take_shared(ctx, self.params)
+        cut_cells(not ctx.obj.full)
         return super().invoke(ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import pytest
+from click.testing import CliRunner
 
+from logstore import Broker
+from logstore.cli.main import main
 from logstore.cli.show import tables
 from logstore.cli.show.inspect import section_bar
 from logstore.cli.show.output import format_size, plural
@@ -81,3 +84,73 @@ def test_bar_shows_every_section_that_has_bytes(sizes, bar):
 
 def test_bar_of_nothing():
     assert list(section_bar({"clean": 0}, width=10)) == ["no data"]
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    """Let a width bound the output, as a terminal does."""
+
+    def resize(columns):
+        monkeypatch.setenv("COLUMNS", str(columns))
+
+    return resize
+
+
+def test_long_texts_are_cut_to_the_terminal_and_numbers_never(terminal):
+    terminal(40)
+    table = Table(("key", "offset", "value"), right=("offset",))
+    rows = [("k" * 30, "1" * 12, "v" * 100), ("a", "2", "b")]
+    assert list(table.lines(rows)) == [
+        "key                 offset  value",
+        "─" * 40,
+        f"{'k' * 11}…  111111111111  {'v' * 11}…",
+        "a                        2  b",
+    ]
+    assert max(map(len, Table(("a", "b")).lines([("x" * 9, "y" * 200)]))) == 40
+
+
+def test_what_would_fit_is_not_cut_and_what_cannot_is_as_narrow_as_it_gets(terminal):
+    terminal(40)
+    assert list(Table(("a", "b")).lines([("x" * 19, "y" * 19)]))[2] == f"{'x' * 19}  {'y' * 19}"
+    numbers = Table(("n", "text"), right=("n",))
+    assert list(numbers.lines([("1" * 50, "x" * 50)]))[2] == f"{'1' * 50}  {'x' * 7}…"
+    assert list(numbers.lines([("1" * 50, "x" * 8)]))[2] == f"{'1' * 50}  {'x' * 8}"
+
+
+def test_rows_after_the_first_ones_are_cut_too(terminal):
+    terminal(20)
+    rows = [("a", "b")] * 300 + [("a" * 30, "b" * 30)]
+    *_, last = Table(("k", "v")).lines(rows)
+    assert len(last) <= 20
+
+
+def test_a_folded_column_is_folded_and_the_others_are_cut_only_if_they_fill_the_line(terminal):
+    terminal(40)
+    table = Table(("key", "meaning"), wrap=True)
+    assert list(table.lines([("k" * 36, "words")]))[2:] == ["k" * 36, "    words"]
+    assert list(table.lines([("k" * 60, "words")]))[2:] == [f"{'k' * 39}…", "    words"]
+
+
+def test_nothing_is_cut_where_all_is_wanted_or_no_terminal_is(terminal, monkeypatch):
+    terminal(40)
+    tables.cut_cells(False)
+    try:
+        assert len(list(Table(("a",)).lines([("x" * 300,)]))[2]) == 300
+    finally:
+        tables.cut_cells(True)
+    monkeypatch.delenv("COLUMNS")
+    assert len(list(Table(("a",)).lines([("x" * 300,)]))[2]) == 300
+
+
+def test_full_shows_the_whole_value(run, data_dir, monkeypatch):
+    with Broker(data_dir) as broker:
+        broker.create_topic("t")
+        broker.append("t", key=b"k", value=b"v" * 500, timestamp=1_700_000_000_000)
+    narrow = CliRunner(env={"LOGSTORE_DATA_DIR": str(data_dir), "COLUMNS": "80"})
+    cut = narrow.invoke(main, ["read", "t"]).stdout
+    assert 78 <= max(map(len, cut.splitlines())) <= 80
+    assert "000Z" in cut
+    assert "…" in cut
+    assert "v" * 500 in narrow.invoke(main, ["read", "t", "--full"]).stdout
+    assert "…" in narrow.invoke(main, ["read", "t"]).stdout
+    assert "v" * 500 in run("read", "t").stdout

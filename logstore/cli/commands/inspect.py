@@ -356,4 +356,5 @@ def _emit_table(
     if first is None:
         emit("nothing there")
         return
-    emit_lines(Table(columns, right=numbers).lines(itertools.chain((first,), rows)))
+    table = Table(columns, right=numbers, whole=("offsets", "timestamp", "max timestamp"))
+    emit_lines(table.lines(itertools.chain((first,), rows)))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from logstore.cli.commands.read_last import last_of
 from logstore.cli.options import (
     Settings,
     checked_partition,
@@ -80,6 +81,7 @@ def to_key(ctx: click.Context, param: click.Parameter, value: str | None) -> byt
     examples=[
         "logstore read users --from 100 --until 200",
         "logstore read users --partition 0 --from @2024-01-31T12:00:00Z --max-records 10",
+        "logstore read users --last 5",
         "logstore read users --key 42 --format jsonl",
         "logstore read users --latest-per-key --format jsonl",
     ],
@@ -97,6 +99,12 @@ def to_key(ctx: click.Context, param: click.Parameter, value: str | None) -> byt
 )
 @click.option("--until", type=int, metavar="OFFSET", help="Stop before this offset.")
 @click.option("--max-records", type=click.IntRange(0), metavar="N", help="Stop after N records.")
+@click.option(
+    "--last",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Of what would be shown, the last N records of each partition.",
+)
 @click.option(
     "--isolation",
     type=click.Choice(("read_uncommitted", "read_committed")),
@@ -121,6 +129,7 @@ def read(
     start: Start,
     until: int | None,
     max_records: int | None,
+    last: int | None,
     isolation: str,
     key: bytes | None,
     latest_per_key: bool,
@@ -132,23 +141,28 @@ def read(
     names both its bounds. Control records are not shown (see: inspect --records). Records of
     Kafka's own topics are decoded: in tables in the place of their bytes, in JSON beside them.
     """
+    if last is not None and latest_per_key:
+        raise click.UsageError("--last and --latest-per-key exclude each other")
     with settings.open_broker(read_only=True) as broker:
         numbers = checked_partition(broker, topic, partition)
 
         def records() -> Iterator[ConsumerRecord]:
             for number in numbers:
-                found = broker.read(
-                    topic,
-                    number,
-                    offset=_first_offset(broker, topic, number, start),
-                    until=until,
-                    isolation=isolation,
-                    key=key,
-                )
+
+                def found(offset: int, number: int = number) -> Iterator[ConsumerRecord]:
+                    return broker.read(
+                        topic, number, offset=offset, until=until, isolation=isolation, key=key
+                    )
+
+                first = _first_offset(broker, topic, number, start)
                 if latest_per_key:
-                    yield from _latest(broker, topic, found)
+                    yield from _latest(broker, topic, found(first))
+                elif last is not None:
+                    end = broker.log(topic, number).log_end_offset
+                    end = end if until is None else min(end, until)
+                    yield from last_of(found, first, end, last)
                 else:
-                    yield from found
+                    yield from found(first)
 
         chosen = records() if max_records is None else itertools.islice(records(), max_records)
         _print(settings, chosen, raw=raw)
@@ -194,7 +208,9 @@ def _print(settings: Settings, records: Iterator[ConsumerRecord], *, raw: bool) 
         note("no records")
         return
     table = Table(
-        ("partition", "offset", "timestamp", "key", "value", "headers"), right=("offset",)
+        ("partition", "offset", "timestamp", "key", "value", "headers"),
+        right=("offset",),
+        whole=("timestamp",),
     )
     emit_lines(table.lines(_row(record, raw=raw) for record in itertools.chain((first,), records)))
 

@@ -18,6 +18,8 @@ GAP = "  "
 _SAMPLE_ROWS = 200
 _INDENT = "    "
 _WRAP_MIN = 24
+_CUT_MIN = 8
+"""Columns that a text keeps, if its heading does not take more."""
 
 
 class Styled(NamedTuple):
@@ -53,9 +55,23 @@ def paint(text: str, style: str) -> str:
     return f"\x1b[{codes}m{text}\x1b[0m"
 
 
+_is_cut = True
+
+
+def cut_cells(is_wanted: bool) -> None:
+    """Say whether tables cut long cells to the width of the terminal; `--full` does not."""
+    global _is_cut
+    _is_cut = is_wanted
+
+
+def is_bounded() -> bool:
+    """Tell whether a width bounds the output, of a terminal or by `COLUMNS`."""
+    return sys.stdout.isatty() or bool(os.environ.get("COLUMNS"))
+
+
 def output_width() -> int:
     """Return the columns of the terminal, of `COLUMNS`, or as many as a pipe may need."""
-    if not sys.stdout.isatty() and not os.environ.get("COLUMNS"):
+    if not is_bounded():
         return PIPED_WIDTH
     from shutil import get_terminal_size
 
@@ -88,13 +104,21 @@ class Table:
     wrap : bool
         Fold the last column into the width of the terminal; where little is left of that, it
         goes beneath its row.
+    whole : sequence of str
+        Columns that are not cut where the terminal is too narrow, as those of numbers are not.
     """
 
     def __init__(
-        self, columns: Sequence[str], *, right: Sequence[str] = (), wrap: bool = False
+        self,
+        columns: Sequence[str],
+        *,
+        right: Sequence[str] = (),
+        wrap: bool = False,
+        whole: Sequence[str] = (),
     ) -> None:
         self._columns = columns
         self._right = [column in right for column in columns]
+        self._whole = [column in right or column in whole for column in columns]
         self._wrap = wrap
 
     def lines(self, rows: Iterable[Sequence[Cell]]) -> Iterator[str]:
@@ -111,6 +135,9 @@ class Table:
             for column, heading in enumerate(self._columns)
         ]
         total = output_width()
+        is_cut = _is_cut and is_bounded()
+        if is_cut:
+            widths = self._cut(widths, total)
         room = total - sum(widths[:-1]) - len(GAP) * (len(widths) - 1)
         is_beneath = self._wrap and room < min(widths[-1], _WRAP_MIN)
         if is_beneath:
@@ -123,6 +150,8 @@ class Table:
         yield self._line(headings, widths)
         yield paint(rule(len(GAP) * (len(widths) - 1) + sum(widths)), "dim")
         for row in itertools.chain(first, rows):
+            if is_cut:
+                row = self._shortened(row, widths)
             if not self._wrap:
                 yield self._line(row, widths)
             elif is_beneath:
@@ -136,6 +165,40 @@ class Table:
         if failure is not None:
             raise failure
 
+    def _cut(self, widths: Sequence[int], total: int) -> list[int]:
+        """Return widths that fit the terminal, if the texts can give enough, the widest first.
+
+        Some columns stay whole, and so does a last one that is folded, which fits in its own way.
+        """
+        count = len(widths) - self._wrap
+        floors = [
+            min(width, max(len(heading), _CUT_MIN))
+            for width, heading in zip(widths, self._columns, strict=True)
+        ]
+        cut = list(widths)
+        texts = [column for column in range(count) if not self._whole[column]]
+        room = total - len(GAP) * (count - 1)
+        while (excess := sum(cut[:count]) - room) > 0:
+            texts = [column for column in texts if cut[column] > floors[column]]
+            if not texts:
+                break
+            top = max(cut[column] for column in texts)
+            widest = [column for column in texts if cut[column] == top]
+            below = max((cut[column] for column in texts if cut[column] < top), default=0)
+            for column in widest:
+                cut[column] = max(floors[column], below, top - -(-excess // len(widest)))
+        return cut
+
+    def _shortened(self, row: Sequence[Cell], widths: Sequence[int]) -> list[Cell]:
+        """Return a row whose texts are no longer than their columns, but for a folded one."""
+        last = len(row) - 1
+        return [
+            cell
+            if self._whole[column] or (self._wrap and column == last)
+            else _restyled(cell, _shortened(_text(cell), widths[column]))
+            for column, cell in enumerate(row)
+        ]
+
     def _line(self, row: Sequence[Cell], widths: Sequence[int]) -> str:
         parts = []
         for column, (cell, width, right) in enumerate(zip(row, widths, self._right, strict=True)):
@@ -147,6 +210,14 @@ class Table:
             else:
                 parts.append(painted if column == len(widths) - 1 else painted + blanks)
         return GAP.join(parts).rstrip()
+
+
+def _shortened(text: str, width: int) -> str:
+    """Return a text cut to a width, the cut marked."""
+    if len(text) <= width:
+        return text
+    mark = "…" if can_print("…") else "..."
+    return text[: max(width - len(mark), 0)] + mark
 
 
 def _folded(cell: Cell, width: int) -> list[str]:
