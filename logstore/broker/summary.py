@@ -6,14 +6,15 @@ Source of the section names: cleaner-semantics §2.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logstore.cleaner.checkpoints import CleanerCheckpoints
-from logstore.cleaner.selection import SECTIONS, section_of, steady_state
+from logstore.cleaner.selection import CLEAN, SECTIONS, section_of, steady_state
 from logstore.errors import CorruptionError, UnsupportedFormatError
 from logstore.log.reader import Isolation
 from logstore.record.walk import BatchTotals, batch_totals
-from logstore.types import TopicPartition
+from logstore.types import INT64_MAX, TopicPartition
 
 if TYPE_CHECKING:
     from logstore.broker.broker import Broker
@@ -56,6 +57,11 @@ class PartitionSummary(NamedTuple):
         Keys whose winning record has a value, and records without one; None unless counted.
     recovery : tuple of FindingSummary
         The work of an opening for writing, and damage that it would not touch.
+    dirty_since_ms : int or None
+        Timestamp of the first batch of the oldest segment that is not clean, Unix ms; None of a
+        partition that is clean, or not compacted, or without timestamps.
+    now_ms : int
+        When it was looked at.
     """
 
     topic: str
@@ -74,6 +80,13 @@ class PartitionSummary(NamedTuple):
     segments: tuple[SegmentSummary, ...]
     directory: str
     cleanup_policy: str
+    dirty_since_ms: int | None
+    now_ms: int
+
+    @property
+    def lag_ms(self) -> int | None:
+        """For how long the oldest data that is not clean has waited, as far as it tells."""
+        return None if self.dirty_since_ms is None else max(self.now_ms - self.dirty_since_ms, 0)
 
     @property
     def size_bytes(self) -> int:
@@ -111,7 +124,14 @@ class PartitionSummary(NamedTuple):
             "segments": [segment._asdict() for segment in self.segments],
             "directory": self.directory,
             "cleanup_policy": self.cleanup_policy,
+            "dirty_since_ms": self.dirty_since_ms,
         }
+
+    def to_line_json(self) -> dict[str, Any]:
+        """Return the JSON object of `logstore inspect --summary`, without its segments."""
+        members = self.to_json()
+        members["segments"] = len(self.segments)
+        return {**members, "size_bytes": self.size_bytes, "lag_ms": self.lag_ms}
 
 
 # -- partitions ----------------------------------------------------------------------------
@@ -145,7 +165,8 @@ def inspect_partition(
     log = broker.manager.log(topic_partition)
     # Of the cleaner's own parts these alone: the rest is not loaded for a look.
     checkpoint = CleanerCheckpoints(broker.manager.registry.directory_of).of(topic_partition)
-    state = steady_state(log, checkpoint, broker.runtime.clock.now_ms())
+    now_ms = broker.runtime.clock.now_ms()
+    state = steady_state(log, checkpoint, now_ms)
     recovery = [FindingSummary(*finding) for finding in log.findings]
     segments = []
     for segment in log.segments:
@@ -179,7 +200,19 @@ def inspect_partition(
         segments=tuple(segments),
         directory=log.directory,
         cleanup_policy=",".join(log.config.cleanup_policy),
+        dirty_since_ms=_dirty_since(log, segments) if log.config.compact else None,
+        now_ms=now_ms,
     )
+
+
+def _dirty_since(log: Log, segments: Iterable[SegmentSummary]) -> int | None:
+    sections = {segment.base_offset: segment.section for segment in segments}
+    firsts = (
+        segment.first_batch_timestamp()
+        for segment in log.segments
+        if segment.size_bytes and sections.get(segment.base_offset, CLEAN) != CLEAN
+    )
+    return min((each for each in firsts if 0 < each < INT64_MAX), default=None)
 
 
 def _summary(

@@ -77,8 +77,8 @@ def format_duration(duration_ms: int) -> str:
     return f"{duration_ms}ms"
 
 
-def format_span(duration_ms: int) -> str:
-    """Return a duration in the two largest units it has, cut off: `6d 23h`, `7d 1ms`, `250ms`."""
+def format_span(duration_ms: int, *, units: int = 2) -> str:
+    """Return a duration in the largest units it has, cut off: `6d 23h`, `7d 1ms`, `250ms`."""
     from logstore.config.units import UNITS_MS
 
     parts = []
@@ -87,4 +87,4 @@ def format_span(duration_ms: int) -> str:
         count, rest_ms = divmod(rest_ms, UNITS_MS[unit])
         if count:
             parts.append(f"{count}{unit}")
-    return " ".join(parts[:2]) or "0ms"
+    return " ".join(parts[:units]) or "0ms"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -38,11 +38,19 @@ if TYPE_CHECKING:
     from logstore.inspect.files import BatchSource
     from logstore.types import TopicPartition
 
+SORTS: Mapping[str, Callable[[PartitionSummary], float]] = {
+    "size": lambda summary: summary.size_bytes,
+    "ratio": lambda summary: summary.cleanable_ratio,
+    "lag": lambda summary: -1 if summary.lag_ms is None else summary.lag_ms,
+}
+"""What `--sort` goes by."""
+
 
 @command(
     "inspect",
     examples=[
         "logstore inspect",
+        "logstore inspect --summary --sort size",
         "logstore inspect users --partition 0 --deep",
         "logstore inspect ./kafka-logs/users-0 --format json",
         "logstore inspect users --partition 0 --batches --format jsonl",
@@ -59,6 +67,15 @@ if TYPE_CHECKING:
     help="Decode and verify every record: live keys (whose latest record has a value), "
     "tombstones (records without a value).",
 )
+@click.option(
+    "--summary", is_flag=True, help="A line a partition, even of one; in JSON without segments."
+)
+@click.option(
+    "--sort",
+    type=click.Choice(tuple(SORTS)),
+    help="Order of --summary, the largest first: bytes, dirty ratio, or how long the oldest "
+    "data that is not clean has waited.  [default: by name]",
+)
 @click.option("--batches", is_flag=True, help="List the batches, with kafka-dump-log's names.")
 @click.option("--records", is_flag=True, help="List the records, control records included.")
 @click.option(
@@ -73,6 +90,8 @@ def inspect(
     target: str | None,
     partition: int | None,
     deep: bool,
+    summary: bool,
+    sort: str | None,
     batches: bool,
     records: bool,
     fate: bool,
@@ -108,7 +127,13 @@ def inspect(
     """  # noqa: D301  # click's marker is the backspace itself
     from logstore.cli.show.messages import Recovery, show_messages
 
-    listings = {"--batches": batches, "--records": records, "--fate": fate}
+    summary = summary or sort is not None
+    listings = {
+        "--batches": batches,
+        "--records": records,
+        "--fate": fate,
+        "--summary": summary,
+    }
     chosen = [name for name, is_chosen in listings.items() if is_chosen]
     if len(chosen) > 1:
         raise click.UsageError(f"{chosen[0]} and {chosen[1]} exclude each other")
@@ -116,6 +141,8 @@ def inspect(
     show_messages(Recovery.PART_OF_RESULT)
     with open_target(settings, target, partition) as found:
         found.override(overrides)
+        if summary:
+            found.opened()
         if fate:
             return _print_fates(settings, found)
         if records:
@@ -123,14 +150,16 @@ def inspect(
         elif batches or found.file is not None:
             _print_batches(settings, found)
         else:
-            return _print_partitions(settings, found, deep=deep)
+            return _print_partitions(settings, found, deep=deep, is_summary=summary, sort=sort)
     return 0
 
 
 # -- partitions ----------------------------------------------------------------------------
 
 
-def _print_partitions(settings: Settings, target: Target, *, deep: bool) -> int:
+def _print_partitions(
+    settings: Settings, target: Target, *, deep: bool, is_summary: bool, sort: str | None
+) -> int:
     """Print summaries; a partition that cannot be opened hides no other."""
     from logstore.errors import LogStoreError
 
@@ -141,7 +170,8 @@ def _print_partitions(settings: Settings, target: Target, *, deep: bool) -> int:
 
     def summaries() -> Iterator[PartitionSummary]:
         nonlocal is_damaged
-        for tp in watched(target.partitions, "inspecting", beside_output=True):
+        # Nothing is shown before the last was looked at, if they are sorted: then there is a bar.
+        for tp in watched(target.partitions, "inspecting", beside_output=sort is None):
             try:
                 summary = _summary_of(broker, tp, deep=deep)
             except LogStoreError as error:
@@ -152,16 +182,23 @@ def _print_partitions(settings: Settings, target: Target, *, deep: bool) -> int:
                 is_damaged = is_damaged or summary.is_damaged
                 yield summary
 
+    found = summaries()
+    if sort is not None:
+        found = iter(sorted(found, key=SORTS[sort], reverse=True))
     if settings.as_table:
         from logstore.cli.show.inspect import show_many, show_one
 
-        found = summaries()
-        if len(target.partitions) == 1 and (summary := next(found, None)) is not None:
+        is_one = len(target.partitions) == 1 and not is_summary
+        if is_one and (summary := next(found, None)) is not None:
             show_one(summary)
         else:
-            show_many(found, has_counts=deep)
+            width = max((len(str(tp)) for tp in target.partitions), default=0)
+            show_many(found, has_counts=deep, name_width=width)
+    elif is_summary:
+        texts = map(json.dumps, _items(found, failures, is_summary=True))
+        emit_items(texts, output=settings.output, name="partitions")
     else:
-        _print_json(settings, target, _items(summaries(), failures))
+        _print_json(settings, target, _items(found, failures))
     for tp, failure in failures:
         click.echo(f"error: {tp}: {one_line(str(failure))} ({failure.kafka_error})", err=True)
     return max([failure.exit_code for _, failure in failures] + [int(is_damaged)])
@@ -185,11 +222,14 @@ def _summary_of(broker: Broker, tp: TopicPartition, *, deep: bool) -> PartitionS
 
 
 def _items(
-    summaries: Iterable[PartitionSummary], failures: Iterable[tuple[TopicPartition, LogStoreError]]
+    summaries: Iterable[PartitionSummary],
+    failures: Iterable[tuple[TopicPartition, LogStoreError]],
+    *,
+    is_summary: bool = False,
 ) -> Iterator[dict[str, Any]]:
     """Yield the partitions, then those that could not be opened, which are known by then."""
     for summary in summaries:
-        yield summary.to_json()
+        yield summary.to_line_json() if is_summary else summary.to_json()
     for tp, error in failures:
         yield {**tp._asdict(), "error": error.kafka_error}
 

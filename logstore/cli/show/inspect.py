@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from logstore.broker.summary import CORRUPT_BATCH
 from logstore.cli.show.output import emit, emit_lines, format_count, format_size, plural
 from logstore.cli.show.tables import Cell, Styled, Table, can_print, output_width, paint
-from logstore.cli.times import format_time
+from logstore.cli.times import format_span, format_time
 
 if TYPE_CHECKING:
     from logstore.broker.summary import FindingSummary, PartitionSummary, SegmentSummary
@@ -37,8 +37,10 @@ def show_one(summary: PartitionSummary) -> None:
     _print_recovery(summary.recovery)
 
 
-def show_many(summaries: Iterable[PartitionSummary], *, has_counts: bool) -> None:
-    """Print a line a partition, as they are looked at."""
+def show_many(
+    summaries: Iterable[PartitionSummary], *, has_counts: bool, name_width: int = 0
+) -> None:
+    """Print a line a partition, as they are looked at; the names are `name_width` at most."""
     summaries = iter(summaries)
     first = next(summaries, None)
     if first is None:
@@ -46,6 +48,7 @@ def show_many(summaries: Iterable[PartitionSummary], *, has_counts: bool) -> Non
         return
     count = size_bytes = 0
     findings: list[FindingSummary] = []
+    is_narrow = output_width() < _WIDE
 
     def rows() -> Iterator[list[Cell]]:
         nonlocal count, size_bytes
@@ -53,32 +56,40 @@ def show_many(summaries: Iterable[PartitionSummary], *, has_counts: bool) -> Non
             count += 1
             size_bytes += summary.size_bytes
             findings.extend(summary.recovery)
-            yield _overview_row(summary, has_counts=has_counts)
+            row = _overview_row(summary, has_counts=has_counts)
+            yield [row[column] for column in columns]
 
-    columns = ["partition", "policy", "offsets", "records", "size", "segments", "dirty", "sections"]
+    columns = ["partition", "policy", "offsets", "records", "size", "segments", "dirty", "lag"]
     columns += ["live keys", "tombstones"] if has_counts else []
+    columns.append("sections")
+    if is_narrow:
+        columns = [name for name in columns if name not in ("offsets", "sections")]
     table = Table(
         columns,
-        right=("offsets", "records", "size", "segments", "dirty", "live keys", "tombstones"),
+        right=("records", "size", "segments", "dirty", "lag", "live keys", "tombstones"),
+        whole=("policy", "offsets", "sections"),
+        least={"partition": name_width},
     )
     emit_lines(table.lines(rows()))
     emit(f"\n{plural(count, 'partition')}, {format_size(size_bytes)}")
     _print_recovery(findings)
 
 
-def _overview_row(summary: PartitionSummary, *, has_counts: bool) -> list[Cell]:
-    row: list[Cell] = [
-        Styled(f"{summary.topic}-{summary.partition}", "bold"),
-        summary.cleanup_policy or "empty",
-        f"{summary.log_start_offset}..{summary.log_end_offset}",
-        format_count(summary.records),
-        format_size(summary.size_bytes),
-        str(len(summary.segments)),
-        f"{summary.cleanable_ratio:.0%}",
-        _small_bar(summary.section_bytes()),
-    ]
+def _overview_row(summary: PartitionSummary, *, has_counts: bool) -> dict[str, Cell]:
+    row: dict[str, Cell] = {
+        "partition": Styled(f"{summary.topic}-{summary.partition}", "bold"),
+        "policy": summary.cleanup_policy or "empty",
+        "offsets": f"{summary.log_start_offset}..{summary.log_end_offset}",
+        "records": format_count(summary.records),
+        "size": format_size(summary.size_bytes),
+        "segments": str(len(summary.segments)),
+        "dirty": f"{summary.cleanable_ratio:.0%}",
+        "lag": "" if summary.lag_ms is None else format_span(summary.lag_ms, units=1),
+        "sections": _small_bar(summary.section_bytes()),
+    }
     if has_counts:
-        row += [_counted(summary.live_keys), _counted(summary.tombstones)]
+        row["live keys"] = _counted(summary.live_keys)
+        row["tombstones"] = _counted(summary.tombstones)
     return row
 
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 import itertools
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 PIPED_WIDTH = 240
 """Columns of an output that no terminal bounds; text is not wrapped for a pipe's sake."""
 
 GAP = "  "
-_SAMPLE_ROWS = 200
+_SAMPLE_ROWS = 50
 _INDENT = "    "
 _WRAP_MIN = 24
 _CUT_MIN = 8
@@ -106,6 +106,8 @@ class Table:
         goes beneath its row.
     whole : sequence of str
         Columns that are not cut where the terminal is too narrow, as those of numbers are not.
+    least : mapping of str to int, optional
+        Widths that columns have at least, where it is known what comes after the first rows.
     """
 
     def __init__(
@@ -115,8 +117,10 @@ class Table:
         right: Sequence[str] = (),
         wrap: bool = False,
         whole: Sequence[str] = (),
+        least: Mapping[str, int] | None = None,
     ) -> None:
         self._columns = columns
+        self._least = dict(least or {})
         self._right = [column in right for column in columns]
         self._whole = [column in right or column in whole for column in columns]
         self._wrap = wrap
@@ -131,7 +135,11 @@ class Table:
         except Exception as error:  # raised below, once the rows before it are out
             failure = error
         widths = [
-            max(len(heading), max((len(_text(row[column])) for row in first), default=0))
+            max(
+                len(heading),
+                self._least.get(heading, 0),
+                max((len(_text(row[column])) for row in first), default=0),
+            )
             for column, heading in enumerate(self._columns)
         ]
         total = output_width()
