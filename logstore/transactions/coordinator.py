@@ -108,6 +108,9 @@ class TransactionCoordinator:
         self._active = False
         # Of prepared transactions: the partitions that have their marker already.
         self._marked: dict[str, set[TopicPartition]] = {}
+        # By transactional id: what its producer had when it asked for what it has now. In memory
+        # alone, as in Kafka: after a restart such a producer is fenced when it asks again.
+        self._renewed: dict[str, ProducerIdAndEpoch] = {}
         self._expiry_task: ScheduledTask | None = None
         self._abort_task: ScheduledTask | None = None
         self._next_expiry_ms = runtime.clock.now_ms() + self.config.remove_expired_interval_ms
@@ -150,12 +153,14 @@ class TransactionCoordinator:
         timeout_ms : int
             Age at which transactions of the new producer are aborted.
         expected : ProducerIdAndEpoch, optional
-            What the caller had until now, if it only wants another epoch (KIP-360).
+            What the caller had until now, if it only wants another epoch (KIP-360). It gets the
+            same one when it asks again, as long as nobody else came between.
 
         Raises
         ------
         ProducerFencedError
-            `expected` is not the newest producer.
+            `expected` is not the newest producer; or a transaction was open, which is aborted:
+            clients do that first.
         InvalidTransactionTimeoutError
         InvalidRecordError
             The id is too long.
@@ -175,12 +180,12 @@ class TransactionCoordinator:
             if metadata is None:
                 producer = ProducerIdAndEpoch(self.new_producer_id(), 0)
             else:
-                if expected is not None and expected != metadata.producer:
+                if expected is not None and not self._is_known(expected, metadata):
                     raise _fenced(transactional_id, expected, metadata)
                 metadata = self._settled(metadata)
                 if metadata.state is TransactionState.ONGOING:
                     metadata = self._settled(self._abort_and_fence(metadata))
-                producer = self._next_producer(metadata)
+                producer = self._next_producer(metadata, expected)
             self._store(
                 TransactionMetadata(
                     transactional_id,
@@ -190,9 +195,24 @@ class TransactionCoordinator:
                     TransactionState.EMPTY,
                 )
             )
+            if expected is None:
+                self._renewed.pop(transactional_id, None)
+            else:
+                self._renewed[transactional_id] = expected
             return producer
 
-    def _next_producer(self, metadata: TransactionMetadata) -> ProducerIdAndEpoch:
+    def _is_known(self, expected: ProducerIdAndEpoch, metadata: TransactionMetadata) -> bool:
+        """Tell whether a producer was one of an id's, whatever its epoch is worth by now."""
+        is_renewed = expected == self._renewed.get(metadata.transactional_id)
+        return is_renewed or expected.producer_id == metadata.producer_id
+
+    def _next_producer(
+        self, metadata: TransactionMetadata, expected: ProducerIdAndEpoch | None
+    ) -> ProducerIdAndEpoch:
+        if expected is not None and expected != metadata.producer:
+            if expected == self._renewed.get(metadata.transactional_id):
+                return metadata.producer  # it did not hear the answer
+            raise _fenced(metadata.transactional_id, expected, metadata)
         if metadata.producer_epoch >= LAST_EPOCH:
             return ProducerIdAndEpoch(self.new_producer_id(), 0)
         return ProducerIdAndEpoch(metadata.producer_id, metadata.producer_epoch + 1)
@@ -365,6 +385,7 @@ class TransactionCoordinator:
         now_ms = self._runtime.clock.now_ms()
         self._log.forget(metadata.transactional_id, now_ms=now_ms)
         del self._load().by_id[metadata.transactional_id]
+        self._renewed.pop(metadata.transactional_id, None)
 
     def _succeeds(
         self,
@@ -552,6 +573,7 @@ class TransactionCoordinator:
 
     def _abort_and_fence(self, metadata: TransactionMetadata) -> TransactionMetadata:
         """Abort an open transaction under the next epoch, which nobody gets."""
+        self._renewed.pop(metadata.transactional_id, None)
         bumped = replace(metadata, producer_epoch=metadata.producer_epoch + 1)
         return self._end(bumped, commit=False)
 

@@ -231,6 +231,7 @@ class Conversation:
             (self.produce_wrongly, 6),
             (self.fetch_wrongly, 5),
             (self.begin_producer, 4),
+            (self.renew_producer, 4),
             (self.transact, 14),
             (self.group, 14),
             (self.commit_offsets, 6),
@@ -684,6 +685,40 @@ class Conversation:
         self.producers.append(
             Producer(answer["producerId"], transactional_id, answer["producerEpoch"])
         )
+
+    def renew_producer(self) -> None:
+        """Ask for another epoch as a producer that knows what it had, or thinks so (KIP-360)."""
+        rng = self.rng
+        able = [each for each in self.producers if each.transactional_id is not None]
+        if not able:
+            self.begin_producer()
+            return
+        producer, other = rng.choice(able), rng.choice(self.producers)
+        name = rng.choice((producer.name, producer.name, producer.name, other.name))
+        known = producer.epoch + rng.choice((0, 0, 0, -1, 1, 7))
+        version = self.version("InitProducerId", least=3, most=4)
+
+        def build(side: Side) -> Fields:
+            return {
+                "transactional_id": producer.transactional_id,
+                "transaction_timeout_ms": 600_000,
+                "producer_id": side.value_of(name),
+                "producer_epoch": max(0, known),
+            }
+
+        answer = self.ask("InitProducerId", version, build, until=True)
+        if not any(errors_in(answer)):
+            # Who did not hear the answer asks again.
+            again = self.ask("InitProducerId", version, build, until=True)
+            self._await_transaction(producer)
+            self.producers.remove(producer)
+            epoch = answer["producerEpoch"] if any(errors_in(again)) else again["producerEpoch"]
+            renewed = Producer(answer["producerId"], producer.transactional_id, epoch)
+            self.producers.append(renewed)
+        elif producer.is_open and name == producer.name:
+            # Refused, but what was open is aborted, and its producer fenced.
+            self._await_transaction(producer)
+            self.producers.remove(producer)
 
     def _await_transaction(self, producer: Producer) -> None:
         ended = {"Empty", "CompleteCommit", "CompleteAbort"}

@@ -235,10 +235,74 @@ def test_a_producer_may_ask_for_another_epoch_itself(bench):
     coordinator = bench.coordinator
     producer = coordinator.init_producer_id("x", MINUTE_MS)
     assert coordinator.init_producer_id("x", MINUTE_MS, expected=producer) == (0, 1)
+    for expected in (ProducerIdAndEpoch(9, 1), ProducerIdAndEpoch(9, 0), ProducerIdAndEpoch(0, 2)):
+        with pytest.raises(ProducerFencedError):
+            coordinator.init_producer_id("x", MINUTE_MS, expected=expected)
+    assert states(bench) == ["Empty"] * 2
+
+
+def test_who_did_not_hear_of_its_next_epoch_asks_again_and_gets_the_same(bench):
+    """A retry, as long as nobody else came between (KIP-360)."""
+    coordinator = bench.coordinator
+    first = coordinator.init_producer_id("x", MINUTE_MS)
+    second = coordinator.init_producer_id("x", MINUTE_MS, expected=first)
+    for timeout_ms in (MINUTE_MS, 2 * MINUTE_MS):
+        again = coordinator.init_producer_id("x", timeout_ms, expected=first)
+        assert again == second == (0, 1)
+    assert stored(bench)[-1].timeout_ms == 2 * MINUTE_MS
+    coordinator.add_partitions("x", second, [T0])
+    coordinator.end_transaction("x", second, commit=True)
+    assert coordinator.init_producer_id("x", MINUTE_MS, expected=first) == second
+    third = coordinator.init_producer_id("x", MINUTE_MS)
+    for expected in (first, second):
+        with pytest.raises(ProducerFencedError):
+            coordinator.init_producer_id("x", MINUTE_MS, expected=expected)
+    fourth = coordinator.init_producer_id("x", MINUTE_MS, expected=third)
+    bench.reopen()
+    with pytest.raises(ProducerFencedError):  # nothing on the disk says who asked
+        bench.coordinator.init_producer_id("x", MINUTE_MS, expected=third)
+    assert bench.coordinator.init_producer_id("x", MINUTE_MS, expected=fourth) == (0, 4)
+
+
+def test_who_asks_for_an_epoch_in_the_midst_of_a_transaction_loses_it_and_is_fenced(bench):
+    """As with Kafka: clients abort what is open before they ask."""
+    coordinator = bench.coordinator
+    first = coordinator.init_producer_id("x", MINUTE_MS)
+    second = coordinator.init_producer_id("x", MINUTE_MS, expected=first)
+    coordinator.add_partitions("x", second, [T0])
     with pytest.raises(ProducerFencedError):
-        coordinator.init_producer_id("x", MINUTE_MS, expected=producer)
+        coordinator.init_producer_id("x", MINUTE_MS, expected=ProducerIdAndEpoch(5, 1))
+    assert states(bench)[-1] == "Ongoing", "a stranger's id changes nothing"
+    for expected in (second, first):
+        with pytest.raises(ProducerFencedError):
+            coordinator.init_producer_id("x", MINUTE_MS, expected=expected)
+    assert states(bench)[-2:] == ["PrepareAbort", "CompleteAbort"]
+    assert coordinator.init_producer_id("x", MINUTE_MS) == (0, 3)
+
+
+def test_a_transaction_that_took_too_long_leaves_no_retry(bench):
+    coordinator = bench.coordinator
+    first = coordinator.init_producer_id("x", 1000)
+    second = coordinator.init_producer_id("x", 1000, expected=first)
+    coordinator.add_partitions("x", second, [T0])
+    bench.clock.advance(ms=1001)
+    assert coordinator.abort_timed_out() == ["x"]
+    for expected in (first, second):
+        with pytest.raises(ProducerFencedError):
+            coordinator.init_producer_id("x", MINUTE_MS, expected=expected)
+
+
+def test_after_the_last_epoch_a_producer_that_asks_gets_another_id_and_so_does_its_retry(bench):
+    coordinator = bench.coordinator
+    coordinator.init_producer_id("x", MINUTE_MS)
+    give_epoch(bench, LAST_EPOCH)
+    last, coordinator = ProducerIdAndEpoch(0, LAST_EPOCH), bench.coordinator
+    renewed = coordinator.init_producer_id("x", MINUTE_MS, expected=last)
+    assert renewed == (1000, 0)
+    assert coordinator.init_producer_id("x", MINUTE_MS, expected=last) == renewed
     with pytest.raises(ProducerFencedError):
-        coordinator.init_producer_id("x", MINUTE_MS, expected=ProducerIdAndEpoch(9, 1))
+        other = ProducerIdAndEpoch(last.producer_id, LAST_EPOCH - 1)
+        coordinator.init_producer_id("x", MINUTE_MS, expected=other)
 
 
 def test_who_has_no_or_another_producer_id_is_refused(bench):

@@ -118,7 +118,9 @@ def test_who_asks_for_another_epoch_must_be_the_newest(client):
     (_, first), (_, second) = init(client), init(client)
     assert init(client, 4, known=first) == ("PRODUCER_FENCED", NOBODY)
     assert init(client, 3, known=first) == ("INVALID_PRODUCER_EPOCH", NOBODY)
-    assert init(client, 3, known=second)[0] == "NONE"
+    (error, third) = init(client, 3, known=second)
+    assert (error, third) == ("NONE", (second.producer_id, 2))
+    assert init(client, 4, known=second) == ("NONE", third), "it did not hear the answer"
 
 
 @pytest.mark.parametrize(
