@@ -20,7 +20,8 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from itertools import count
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logstore.errors import (
     FencedInstanceIdError,
@@ -91,6 +92,15 @@ _MEMBER_ERRORS: dict[str, type[LogStoreError]] = {
 }
 
 
+class _Timer(NamedTuple):
+    """What is to be done at a moment of the coordinator's ticks."""
+
+    name: str
+    due_ns: int
+    action: Callable[[], None]
+    task: ScheduledTask
+
+
 class GroupCoordinator:
     """Joins, syncs, heartbeats and commits of all groups.
 
@@ -136,6 +146,8 @@ class GroupCoordinator:
         self._removed: deque[TopicPartition] = deque()
         self._scheduler = scheduler
         self.own_scheduler: Scheduler | None = None
+        self._timers: dict[int, _Timer] = {}
+        self._timer_numbers = count()
         self._expiry_task: ScheduledTask | None = None
         self._next_expiry_ms = runtime.clock.now_ms() + self.config.retention_check_interval_ms
         manager.lifetime.add(self)
@@ -521,19 +533,28 @@ class GroupCoordinator:
         """Let sessions and rebalances pass in the machine's time, whatever the clock is.
 
         For members in other programs, which live in that: with a clock in hand a jump would expel
-        them, and a wait between jumps never end. Who is a member already begins a session anew.
+        them, and a wait between jumps never end. Who is a member already begins a session anew;
+        rebalances under way, and ids that were given out, have the time that was left to them.
         """
         with self._turn(expires=False):
             if not isinstance(self._ticks, VirtualClock):
                 return
             if self.own_scheduler is not None:
                 self.own_scheduler.shutdown()
-            self._ticks = SystemClock()
-            self.own_scheduler = self._scheduler = background_scheduler(self._ticks)
+            machine = SystemClock()
+            ahead_ns = machine.monotonic_ns() - self._ticks.monotonic_ns()
+            timers, self._timers = self._timers, {}
+            self._ticks = machine
+            self.own_scheduler = self._scheduler = background_scheduler(machine)
             for group in self._groups.values():
+                for member_id in group.pending_members:
+                    group.pending_members[member_id] += ahead_ns
                 for member in group.members.values():
                     member.armed_ns = None
                     self._touch(group, member)
+            for timer in timers.values():
+                timer.task.cancel()
+                self._at(timer.due_ns + ahead_ns, timer.name, timer.action)
 
     # -- inside: turns and timers; from here on the lock is held ------------------------------
 
@@ -574,11 +595,20 @@ class GroupCoordinator:
             self._remove_expired()
 
     def _after(self, delay_ms: int, name: str, action: Callable[[], None]) -> None:
+        self._at(self._ticks.monotonic_ns() + delay_ms * 1_000_000, name, action)
+
+    def _at(self, due_ns: int, name: str, action: Callable[[], None]) -> None:
+        number = next(self._timer_numbers)
+
         def run() -> None:
             with self._turn():
-                action()
+                # Another thread may have given all timers to another clock just now.
+                if self._timers.pop(number, None) is not None:
+                    action()
 
-        self.scheduler.schedule(name, run, delay_ms=max(0, delay_ms))
+        left_ms = -(-(due_ns - self._ticks.monotonic_ns()) // 1_000_000)
+        task = self.scheduler.schedule(name, run, delay_ms=max(0, left_ms))
+        self._timers[number] = _Timer(name, due_ns, action, task)
 
     def _touch(self, group: Group, member: Member, timeout_ms: int | None = None) -> None:
         """Restart a member's session."""
@@ -590,13 +620,8 @@ class GroupCoordinator:
         """Set a timer for a session's end, unless an earlier one is set, which sets the next."""
         if member.armed_ns is None or member.deadline_ns < member.armed_ns:
             member.armed_ns = member.deadline_ns
-            left_ns = member.deadline_ns - self._ticks.monotonic_ns()
             due_ns = member.deadline_ns
-            self._after(
-                -(-left_ns // 1_000_000),
-                "group-session",
-                lambda: self._session_is_over(group, member, due_ns),
-            )
+            self._at(due_ns, "group-session", lambda: self._session_is_over(group, member, due_ns))
 
     def _session_is_over(self, group: Group, member: Member, due_ns: int) -> None:
         if member.armed_ns != due_ns:

@@ -3,12 +3,23 @@
 What is expected is Kafka's: `GroupCoordinatorTest` and the code of GroupCoordinator, 3.9.
 """
 
+import threading
+from types import SimpleNamespace
+
 import pytest
 
+from logstore import Broker, VirtualClock
 from logstore.errors import IllegalStateError
 from logstore.groups.requests import LeavingMember
 from logstore.runtime import ThreadScheduler
-from tests.support.world.groups import REBALANCE_MS, SESSION_MS, GroupBench, settle, wanting
+from tests.support.world.groups import (
+    REBALANCE_MS,
+    SESSION_MS,
+    Client,
+    GroupBench,
+    settle,
+    wanting,
+)
 
 
 @pytest.fixture
@@ -552,3 +563,69 @@ def test_members_in_other_programs_live_in_machine_time(bench):
     assert isinstance(scheduler, ThreadScheduler)
     bench.broker.groups.live_in_machine_time()
     assert bench.broker.groups.scheduler is scheduler
+
+
+LONG_MS = 20 * 60_000
+"""What nobody here waits for."""
+
+
+def until(condition):
+    """Wait for what a thread of the machine's time is about to do."""
+    pause = threading.Event()
+    for _ in range(6000):
+        if condition():
+            return
+        pause.wait(0.01)
+    raise TimeoutError
+
+
+def test_a_rebalance_under_way_ends_in_machine_time():
+    bench = GroupBench()
+    options = {"session_ms": LONG_MS, "rebalance_ms": 50}
+    silent, newcomer = bench.member(**options), bench.member(**options)
+    settle(silent)
+    assert newcomer.join() is None
+    bench.broker.groups.live_in_machine_time()
+    until(lambda: newcomer.joined)
+    assert [each.member_id for each in newcomer.joined.members] == [newcomer.member_id]
+    until(lambda: bench.state() == "Empty")  # nor does a wait for its sync last for ever
+    bench.broker.close()
+
+
+def test_a_first_rebalance_under_way_ends_in_machine_time():
+    bench = GroupBench(**{"group.initial.rebalance.delay.ms": 50})
+    member = bench.member(session_ms=LONG_MS, rebalance_ms=LONG_MS)
+    assert member.join() is None
+    bench.broker.groups.live_in_machine_time()
+    until(lambda: member.joined)
+    bench.broker.close()
+
+
+def test_who_was_told_an_id_and_did_not_join_is_forgotten_in_machine_time():
+    bench = GroupBench(**{"group.min.session.timeout.ms": 50})
+    options = {"session_ms": LONG_MS, "rebalance_ms": LONG_MS}
+    first, second = bench.member(**options), bench.member(**options)
+    pending = bench.member(requires_member_id=True, session_ms=50)
+    settle(first)
+    pending.join()
+    assert second.join() is None
+    assert first.join() is None, "one who was told an id may come yet"
+    bench.broker.groups.live_in_machine_time()
+    until(lambda: first.joined and second.joined)
+    bench.broker.close()
+
+
+@pytest.mark.parametrize("background", (False, True))
+def test_nothing_of_before_happens_by_the_clock_in_hand(background):
+    clock = VirtualClock()
+    with Broker(clock=clock, background=background) as broker:
+        bench = SimpleNamespace(groups=broker.groups, clock=clock)
+        silent, newcomer = (
+            Client(bench, session_ms=LONG_MS, rebalance_ms=LONG_MS) for _ in range(2)
+        )
+        settle(silent)
+        assert newcomer.join() is None
+        broker.groups.live_in_machine_time()
+        clock.advance(days=1)
+        assert newcomer.joined is None
+        assert broker.groups.describe("g").state == "PreparingRebalance"

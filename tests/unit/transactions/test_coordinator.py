@@ -300,8 +300,8 @@ def test_after_the_last_epoch_a_producer_that_asks_gets_another_id_and_so_does_i
     renewed = coordinator.init_producer_id("x", MINUTE_MS, expected=last)
     assert renewed == (1000, 0)
     assert coordinator.init_producer_id("x", MINUTE_MS, expected=last) == renewed
+    other = ProducerIdAndEpoch(last.producer_id, LAST_EPOCH - 1)
     with pytest.raises(ProducerFencedError):
-        other = ProducerIdAndEpoch(last.producer_id, LAST_EPOCH - 1)
         coordinator.init_producer_id("x", MINUTE_MS, expected=other)
 
 
