@@ -20,13 +20,14 @@ def kafka(request, tmp_path_factory):
     except Unavailable as error:
         unavailable(error)
     with broker:
-        yield broker
+        yield request.param, broker
 
 
 def told(kafka, scratch, seeds, say):
     """Tell histories to both; return what was told."""
+    release, broker = kafka
     with our_broker(scratch / "ours") as ours:
-        tally, closed = converse(kafka.bootstrap, ours, seeds)
+        tally, closed = converse(release, broker.bootstrap, ours, seeds)
     say(f"{tally}; parted as the closed list has it: {dict(closed.used)}")
     return tally
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from logstore.messages import Message, to_json
 from logstore.record.batch import RecordBatch
@@ -110,58 +110,88 @@ UNORDERED = {
 DISK_SIZES = {"totalBytes", "usableBytes"}
 
 
-class Closed:
-    """What may differ, with its reason; each entry counts how often it was needed."""
+class Parting(NamedTuple):
+    """One thing in which the two are known to part.
 
-    def __init__(self) -> None:
+    Attributes
+    ----------
+    apis : frozenset of str
+    path : str
+        Pattern of the field's path.
+    is_meant : callable
+        Told Kafka's value and ours.
+    release : str or None
+        The only release that parts from ours so; None means all.
+    """
+
+    reason: str
+    apis: frozenset[str]
+    path: str
+    is_meant: Callable[[Any, Any], bool]
+    release: str | None = None
+
+
+class Closed:
+    """What may differ, with its reason; each entry counts how often it was needed.
+
+    Parameters
+    ----------
+    release : str
+        That of the Kafka that answers, as `kafka3`.
+    """
+
+    def __init__(self, release: str) -> None:
+        self._partings = [each for each in PARTINGS if each.release in (None, release)]
         self.used: Counter[str] = Counter()
 
     def allows(self, api: str, path: str, kafka: object, ours: object) -> bool:
         """Return whether a difference is one of the list."""
-        for reason, names, pattern, condition in PARTINGS:
-            if api in names and re.search(pattern, path) and condition(kafka, ours):
-                self.used[reason] += 1
+        for each in self._partings:
+            if api in each.apis and re.search(each.path, path) and each.is_meant(kafka, ours):
+                self.used[each.reason] += 1
                 return True
         return False
 
 
 CONFIGS = frozenset({"CreateTopics", "DescribeConfigs"})
 
-PARTINGS: list[tuple[str, frozenset[str], str, Callable[[Any, Any], bool]]] = [
-    (
+PARTINGS = [
+    Parting(
         "topic keys that do nothing here are not listed",
         CONFIGS,
         r"\.configs\.(follower|leader)\.replication\.throttled\.replicas$"
         r"|\.configs\.(local\.retention|remote|message\.(downconversion|format))\.[a-z.]*$",
         lambda kafka, ours: ours == "absent",
     ),
-    (
+    Parting(
         "topic keys that Kafka does not have",
         CONFIGS,
         r"\.configs\.(logstore|compaction\.strategy)[a-z.]*$",
         lambda kafka, ours: kafka == "absent",
     ),
-    (
+    Parting(
         "Kafka's memory keeps the start of the transaction before, its log does not",
         frozenset({"DescribeTransactions"}),
         r"transactionStartTimeMs$",
         lambda kafka, ours: (kafka, ours) == ("a time", -1),
     ),
-    (
+    Parting(
         "a group without members goes with the topic of its last offset until Kafka 3.9",
-        frozenset({"DescribeGroups", "DeleteGroups"}),
-        r"\.(groupState|errorCode)$",
-        lambda kafka, ours: (kafka, ours) in {("Empty", "Dead"), (0, 69)},
+        frozenset({"DescribeGroups", "DeleteGroups", "OffsetDelete"}),
+        r"^(\.groups\[0\]|\.results\[0\])?\.(groupState|errorCode|topics)$",
+        lambda kafka, ours: (kafka, ours) in (("Empty", "Dead"), (0, 69)) or ours == [],
+        release="kafka4",
     ),
-    (
+    Parting(
         "topic keys and defaults that came or went with Kafka 4",
         CONFIGS,
         r"\.configs\.(errors\.deadletterqueue\.group\.enable|max\.decompressed\.message\.bytes"
         r"|message\.timestamp\.(after\.max|difference\.max)\.ms|min\.insync\.replicas)",
         lambda kafka, ours: True,
+        release="kafka4",
     ),
 ]
-"""Reason, APIs, pattern of the field's path, and a condition on Kafka's value and ours."""
+"""Where ours is known to part from Kafka; nothing else may differ."""
 
 
 def told(side: Side, name: str, version: int, answer: Message) -> Any:
