@@ -121,5 +121,9 @@ class Service:
         return self._names.get(topic_id)
 
     async def run(self, call: Callable[[], T]) -> T:
-        """Do something that may wait for the disk, without holding up other connections."""
-        return call() if self.works_in_memory else await self.loops.blocking(call)
+        """Do something that may wait, without holding up other connections.
+
+        For the disk, or for as long as a rule of the broker says.
+        """
+        is_quick = self.works_in_memory and not self.manager.faults.rules
+        return call() if is_quick else await self.loops.blocking(call)

@@ -1,9 +1,11 @@
 """Requests that fail by rule: as a whole or in part, before or after they are done."""
 
+import threading
 from datetime import timedelta
 
 import pytest
 
+from logstore import Broker, SystemClock
 from logstore.errors import KAFKA_CODES, InvalidConfigurationError
 from logstore.messages.apis import apis_by_name
 from logstore.messages.types import (
@@ -13,6 +15,7 @@ from logstore.messages.types import (
     FetchRequest,
     FindCoordinatorRequest,
     HeartbeatRequest,
+    JoinGroupRequest,
     MetadataRequest,
     OffsetCommitRequest,
     OffsetFetchRequest,
@@ -22,7 +25,7 @@ from logstore.types import TopicPartition
 from logstore.wire.faulty import Subject, call_of, merged, refusal_of, without
 from logstore.wire.frames import Head
 from tests.support.world.builders import batch, offsets_of
-from tests.support.world.wire import fetch_of
+from tests.support.world.wire import TIMEOUT_S, Client, fetch_of, name_of
 
 NOT_LEADER = KAFKA_CODES["NOT_LEADER_OR_FOLLOWER"]
 
@@ -221,3 +224,104 @@ def test_a_message_of_which_all_is_meant_has_nothing_left():
     api = apis_by_name()["Fetch"]
     empty = api.response()
     assert merged(empty, empty, Subject(None, None, 12, lambda _: None)) is empty
+
+
+# -- rules of the broker, which hold at this door too ------------------------------------------
+
+
+def test_a_join_is_refused_or_its_answer_lost(broker, client):
+    def joined(member_id=""):
+        protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"")
+        asked = JoinGroupRequest(
+            group_id="g",
+            protocol_type="consumer",
+            protocols=[protocol],
+            member_id=member_id,
+            session_timeout_ms=30_000,
+            rebalance_timeout_ms=30_000,
+        )
+        return client.ask(asked, 3)
+
+    with broker.fail("join", nth=1, error="COORDINATOR_LOAD_IN_PROGRESS") as rule:
+        assert name_of(joined().error_code) == "COORDINATOR_LOAD_IN_PROGRESS"
+        assert rule.hits == 1
+        assert broker.groups.describe("g").state == "Dead"
+    with broker.fail("join", nth=1, error="REQUEST_TIMED_OUT", after=True):
+        assert name_of(joined().error_code) == "REQUEST_TIMED_OUT"
+    assert len(broker.groups.describe("g").members) == 1
+    with broker.fail("join", error="NOT_COORDINATOR", when=lambda call: call.group_id == "other"):
+        assert (
+            name_of(joined(broker.groups.describe("g").members[0].member_id).error_code) == "NONE"
+        )
+
+
+@pytest.mark.parametrize("after", (False, True))
+def test_a_commit_is_refused_or_its_answer_lost(broker, client, after):
+    partition = OffsetCommitRequest.OffsetCommitRequestPartition(
+        partition_index=0, committed_offset=7
+    )
+    topics = [
+        OffsetCommitRequest.OffsetCommitRequestTopic(name=name, partitions=[partition])
+        for name in ("a", "b")
+    ]
+    asked = OffsetCommitRequest(group_id="g", topics=topics)
+    rule = broker.fail("commit", topic="b", times=1, error="NOT_COORDINATOR", after=after)
+    answer = client.ask(asked, 8)
+    # A commit is one request: it is refused as a whole.
+    assert {name_of(each.partitions[0].error_code) for each in answer.topics} == {"NOT_COORDINATOR"}
+    committed = {tp: each.offset for tp, each in broker.groups.committed("g").items()}
+    assert committed == ({TopicPartition("a", 0): 7, TopicPartition("b", 0): 7} if after else {})
+    answer = client.ask(asked, 8)
+    assert {each.partitions[0].error_code for each in answer.topics} == {0}
+    assert rule.hits == 1
+
+
+@pytest.mark.parametrize("kind", ("append", "fetch", "commit", "join"))
+def test_a_request_that_a_rule_of_the_broker_delays_holds_up_nobody_else(kind):
+    class HeldClock(SystemClock):
+        """Sleeps until it is told not to."""
+
+        def __init__(self):
+            self.sleeps, self.goes_on = threading.Event(), threading.Event()
+
+        def sleep(self, seconds):
+            self.sleeps.set()
+            assert self.goes_on.wait(TIMEOUT_S)
+
+    clock = HeldClock()
+    with Broker(clock=clock) as broker, broker.listen() as listener:
+        broker.create_topic("a")
+        protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"")
+        commit = OffsetCommitRequest.OffsetCommitRequestPartition(
+            partition_index=0, committed_offset=7
+        )
+        request, version = {
+            "append": (produce_of(("a", 0)), 9),
+            "fetch": (fetch_of("a", 0), 12),
+            "commit": (
+                OffsetCommitRequest(
+                    group_id="g",
+                    topics=[
+                        OffsetCommitRequest.OffsetCommitRequestTopic(name="a", partitions=[commit])
+                    ],
+                ),
+                8,
+            ),
+            "join": (
+                JoinGroupRequest(
+                    group_id="g",
+                    protocol_type="consumer",
+                    protocols=[protocol],
+                    session_timeout_ms=30_000,
+                    rebalance_timeout_ms=30_000,
+                ),
+                3,
+            ),
+        }[kind]
+        broker.fail(kind, delay=3_600_000)
+        with Client(listener) as delayed, Client(listener) as other:
+            delayed.socket.sendall(delayed.frame(request, version))
+            assert clock.sleeps.wait(TIMEOUT_S)
+            assert other.ask(MetadataRequest(topics=None), 9).topics[0].name == "a"
+            clock.goes_on.set()
+            assert delayed.read(request, version)[0] == delayed.correlation_id
