@@ -94,7 +94,10 @@ if TYPE_CHECKING:
     from logstore.transactions.coordinator import TransactionCoordinator
     from logstore.wire.limits import Limits
     from logstore.wire.listener import Listener
+    from logstore.wire.nodes import Nodes
+    from logstore.wire.settings import ListenerSettings
     from logstore.wire.versions import Versions
+    from logstore.wire.virtual import VirtualNodes
 
 
 if TYPE_CHECKING:
@@ -842,21 +845,10 @@ class Broker(Generic[ClockT]):
             Nobody can listen at this address, or the data directories are another broker's than
             `node.id` says.
         """
-        from logstore.record.ahead import load_beside
         from logstore.wire.limits import Limits
-        from logstore.wire.listener import Listener
-        from logstore.wire.service import ServedBroker
         from logstore.wire.settings import ListenerSettings
         from logstore.wire.versions import SERVED
 
-        self._refuse_if_read_only("listen")
-        parts = ServedBroker(
-            self.runtime,
-            self.manager,
-            self.groups,
-            self.coordinator,
-            works_in_memory=self._works_in_memory,
-        )
         settings = ListenerSettings(
             sasl=sasl,
             tls=tls,
@@ -866,7 +858,65 @@ class Broker(Generic[ClockT]):
             limits=limits or Limits(),
             versions=SERVED if versions is None else versions,
         )
-        self.groups.live_in_machine_time()
+        return self.open_listener(host, port, settings)
+
+    def listen_nodes(
+        self, count: int = 3, *, host: str = "127.0.0.1", **settings: Any
+    ) -> VirtualNodes:
+        """Serve as if there were several brokers, whose leaders can be moved; see `VirtualNodes`.
+
+        Each has a port of its own. There is one copy of the records: for copies there is `Cluster`.
+
+        Parameters
+        ----------
+        **settings
+            See `logstore.wire.settings.ListenerSettings`.
+
+        Raises
+        ------
+        InvalidConfigurationError
+        """
+        from logstore.wire.settings import settings_of_several
+        from logstore.wire.virtual import VirtualNodes
+
+        chosen = settings_of_several(settings)
+        return VirtualNodes(
+            self.manager, count, lambda nodes: self.open_listener(host, 0, chosen, nodes=nodes)
+        )
+
+    def open_listener(
+        self,
+        host: str,
+        port: int,
+        settings: ListenerSettings,
+        *,
+        nodes: Nodes | None = None,
+        coordinator: TransactionCoordinator | None = None,
+    ) -> Listener:
+        """Serve at an address as one of the nodes of a cluster; see `listen`.
+
+        Parameters
+        ----------
+        nodes : Nodes, optional
+            The cluster; by default this broker is alone.
+        coordinator : TransactionCoordinator, optional
+            That of the cluster, and with it that of groups; by default this broker's.
+        """
+        from logstore.record.ahead import load_beside
+        from logstore.wire.listener import Listener
+        from logstore.wire.service import ServedBroker
+
+        self._refuse_if_read_only("listen")
+        coordinator = self.coordinator if coordinator is None else coordinator
+        parts = ServedBroker(
+            self.runtime,
+            self.manager,
+            coordinator.groups,
+            coordinator,
+            works_in_memory=self._works_in_memory,
+            nodes=nodes,
+        )
+        coordinator.groups.live_in_machine_time()
         listener = Listener(parts, host, port, settings)
         self._listeners.append(listener)
         load_beside()

@@ -1,6 +1,6 @@
 """The APIs of topics, partitions and log directories.
 
-What a cluster of one answers: every replica is on the only broker, and no leader can move.
+Replicas stay where they were put: reassignments elsewhere are refused.
 Source: Kafka's ReplicationControlManager, ControllerApis, KafkaApis and ReplicaManager, 3.9.
 """
 
@@ -48,7 +48,7 @@ from logstore.wire.refusal import Refusal, code_of, message_of
 from logstore.wire.registry import Where, handles
 
 if TYPE_CHECKING:
-    from logstore.log.log import Log
+    from logstore.wire.nodes import DelayedDeletion, Nodes
     from logstore.wire.session import Session
 
 _BROKERS_DEFAULT = -1
@@ -83,14 +83,15 @@ def create_topics(request: CreateTopicsRequest, session: Session) -> CreateTopic
 def _create(
     topic: CreateTopicsRequest.CreatableTopic, session: Session, *, validate_only: bool
 ) -> CreatedTopic:
-    manager = session.service.manager
+    manager, nodes = session.service.manager, session.service.nodes
     try:
         validate_topic_name(topic.name)
     except InvalidTopicError as error:
         raise Refusal("INVALID_TOPIC_EXCEPTION", str(error)) from error
-    if topic.name in {each.name for each in manager.catalog.topics() if not each.adopted}:
+    if topic.name in {each.name for each in nodes.topics() if not each.adopted}:
         raise Refusal("TOPIC_ALREADY_EXISTS", f"Topic '{topic.name}' already exists.")
-    count = _partition_count(topic, manager.broker_config.num_partitions, session.service.node_id)
+    count, factor = _placement(topic, manager.broker_config.num_partitions, nodes)
+    assignment = [each.broker_ids for each in topic.assignments] or None
     configs = {each.name: each.value for each in topic.configs}
     for name, value in configs.items():
         if value is None:
@@ -99,7 +100,8 @@ def _create(
     topic_id = ZERO_UUID
     if not validate_only:
         try:
-            topic_id = manager.topics.create(topic.name, count, overrides).id or ZERO_UUID
+            created_topic = nodes.create_topic(topic.name, overrides, count, factor, assignment)
+            topic_id = created_topic.id or ZERO_UUID
         except TopicAlreadyExistsError as error:  # another client was faster
             message = f"Topic '{topic.name}' already exists."
             raise Refusal("TOPIC_ALREADY_EXISTS", message) from error
@@ -108,7 +110,7 @@ def _create(
         topic_id=topic_id,
         error_message=None,
         num_partitions=count,
-        replication_factor=1,
+        replication_factor=factor,
         configs=[],
     )
     if session.version < _CONFIGS_SINCE:
@@ -127,8 +129,10 @@ def _create(
     return created
 
 
-def _partition_count(topic: CreateTopicsRequest.CreatableTopic, default: int, node_id: int) -> int:
-    """Return how many partitions a new topic gets, if the only broker can have them."""
+def _placement(
+    topic: CreateTopicsRequest.CreatableTopic, default: int, nodes: Nodes
+) -> tuple[int, int]:
+    """Return how many partitions a new topic gets, and replicas, if there are brokers for them."""
     if topic.assignments:
         if topic.replication_factor != _BROKERS_DEFAULT:
             raise Refusal(
@@ -145,13 +149,19 @@ def _partition_count(topic: CreateTopicsRequest.CreatableTopic, default: int, no
         if len(set(numbers)) < len(numbers):
             raise Refusal("INVALID_REPLICA_ASSIGNMENT", "Found multiple manual assignments.")
         for each in topic.assignments:
-            check_replicas(each.broker_ids, node_id)
+            check_replicas(each.broker_ids, nodes)
+        if len({len(each.broker_ids) for each in topic.assignments}) > 1:
+            raise Refusal(
+                "INVALID_REPLICA_ASSIGNMENT",
+                "The manual partition assignment has different numbers of replicas.",
+            )
         if sorted(numbers) != list(range(len(numbers))):
             raise Refusal(
                 "INVALID_REPLICA_ASSIGNMENT",
                 "partitions should be a consecutive 0-based integer sequence",
             )
-        return len(numbers)
+        topic.assignments.sort(key=lambda each: each.partition_index)
+        return len(numbers), len(topic.assignments[0].broker_ids)
     if topic.replication_factor < _BROKERS_DEFAULT or topic.replication_factor == 0:
         raise Refusal(
             "INVALID_REPLICATION_FACTOR",
@@ -162,35 +172,33 @@ def _partition_count(topic: CreateTopicsRequest.CreatableTopic, default: int, no
             "INVALID_PARTITIONS",
             "Number of partitions was set to an invalid non-positive value.",
         )
-    if topic.replication_factor > 1:
-        raise Refusal(
-            "INVALID_REPLICATION_FACTOR",
-            f"Unable to replicate the partition {topic.replication_factor} time(s): The target"
-            f" replication factor of {topic.replication_factor} cannot be reached because only 1"
-            " broker(s) are registered.",
-        )
-    return default if topic.num_partitions == _BROKERS_DEFAULT else topic.num_partitions
+    factor = topic.replication_factor
+    if factor == _BROKERS_DEFAULT:
+        factor = nodes.default_replication_factor
+    nodes.check_replication_factor(factor)
+    return (default if topic.num_partitions == _BROKERS_DEFAULT else topic.num_partitions), factor
 
 
-def check_replicas(broker_ids: Sequence[int], node_id: int) -> None:
-    """Refuse replicas elsewhere than on the only broker."""
+def check_replicas(broker_ids: Sequence[int], nodes: Nodes) -> None:
+    """Refuse replicas elsewhere than on brokers that run."""
     if not broker_ids:
         raise Refusal(
             "INVALID_REPLICA_ASSIGNMENT",
             "The manual partition assignment includes an empty replica list.",
         )
     for broker_id in broker_ids:
-        if broker_id != node_id:
+        if broker_id not in nodes.running:
             raise Refusal(
                 "INVALID_REPLICA_ASSIGNMENT",
                 f"The manual partition assignment includes broker {broker_id}, but no such broker"
                 " is registered.",
             )
-    if len(broker_ids) > 1:
-        raise Refusal(
-            "INVALID_REPLICA_ASSIGNMENT",
-            f"The manual partition assignment includes the broker {node_id} more than once.",
-        )
+    for broker_id, times in Counter(broker_ids).items():
+        if times > 1:
+            raise Refusal(
+                "INVALID_REPLICA_ASSIGNMENT",
+                f"The manual partition assignment includes the broker {broker_id} more than once.",
+            )
 
 
 DeletedTopic = DeleteTopicsResponse.DeletableTopicResult
@@ -234,14 +242,14 @@ def _delete(asked: DeletedTopic, session: Session) -> None:
         if may_describe:
             asked.name = name
         raise Refusal("TOPIC_AUTHORIZATION_FAILED", "Topic authorization failed.")
-    manager = session.service.manager
+    nodes = session.service.nodes
     try:
-        topic_id = manager.catalog.topic(name).id or ZERO_UUID
+        topic_id = nodes.topic(name).id or ZERO_UUID
     except UnknownTopicOrPartitionError as error:
         message = "This server does not host this topic-partition."
         raise Refusal("UNKNOWN_TOPIC_OR_PARTITION", message) from error
     asked.name, asked.topic_id = name, topic_id
-    manager.topics.delete(name)
+    nodes.delete_topic(name)
 
 
 @handles("CreatePartitions")
@@ -268,9 +276,9 @@ def create_partitions(
 def _grow(
     topic: CreatePartitionsRequest.CreatePartitionsTopic, session: Session, *, validate_only: bool
 ) -> None:
-    manager = session.service.manager
+    nodes = session.service.nodes
     try:
-        now = len(manager.catalog.topic(topic.name).partitions)
+        now = len(nodes.topic(topic.name).partitions)
     except UnknownTopicOrPartitionError as error:
         raise Refusal("UNKNOWN_TOPIC_OR_PARTITION", None) from error
     if topic.count == now:
@@ -289,43 +297,67 @@ def _grow(
                 f" {len(topic.assignments)} assignment(s) were specified.",
             )
         for assignment in topic.assignments:
-            check_replicas(assignment.broker_ids, session.service.node_id)
+            check_replicas(assignment.broker_ids, nodes)
     if not validate_only:
-        manager.topics.create_partitions(topic.name, topic.count)
+        assignments = topic.assignments
+        replicas = None if assignments is None else [each.broker_ids for each in assignments]
+        nodes.create_partitions(topic.name, topic.count, replicas)
 
 
 # -- records, producers --------------------------------------------------------------------------
 
 
+DeletedPartition = DeleteRecordsResponse.DeleteRecordsPartitionResult
+
+
 @handles("DeleteRecords")
-def delete_records(request: DeleteRecordsRequest, session: Session) -> DeleteRecordsResponse:
-    """Delete the records below an offset in each partition (KIP-107)."""
-    return DeleteRecordsResponse(
-        topics=[
+async def delete_records(request: DeleteRecordsRequest, session: Session) -> DeleteRecordsResponse:
+    """Delete the records below an offset in each partition, on all live replicas (KIP-107)."""
+    service = session.service
+    begun: list[tuple[DeletedPartition, DelayedDeletion]] = []
+
+    def begin() -> list[DeleteRecordsResponse.DeleteRecordsTopicResult]:
+        return [
             DeleteRecordsResponse.DeleteRecordsTopicResult(
                 name=topic.name,
                 partitions=[
-                    _deleted(TopicPartition(topic.name, each.partition_index), each.offset, session)
+                    _deleted(
+                        TopicPartition(topic.name, each.partition_index),
+                        each.offset,
+                        session,
+                        begun,
+                    )
                     for each in topic.partitions
                 ],
             )
             for topic in request.topics
         ]
-    )
+
+    topics = await service.run(begin)
+    deadline = service.loops.loop.time() + max(0, request.timeout_ms) / 1000
+    waiting = [delayed for _, delayed in begun]
+    await service.purgatory.wait_in(service.loops, waiting, deadline)
+    for result, delayed in begun:
+        if delayed.error is None:
+            result.low_watermark = delayed.low_watermark
+        else:
+            result.error_code = delayed.error.code
+    return DeleteRecordsResponse(topics=topics)
 
 
 def _deleted(
-    tp: TopicPartition, before_offset: int, session: Session
-) -> DeleteRecordsResponse.DeleteRecordsPartitionResult:
-    result = DeleteRecordsResponse.DeleteRecordsPartitionResult(
-        partition_index=tp.partition, low_watermark=NO_OFFSET
-    )
+    tp: TopicPartition,
+    before_offset: int,
+    session: Session,
+    begun: list[tuple[DeletedPartition, DelayedDeletion]],
+) -> DeletedPartition:
+    result = DeletedPartition(partition_index=tp.partition, low_watermark=NO_OFFSET)
     try:
         if not session.allows("delete", "topic", tp.topic):
             raise Refusal("TOPIC_AUTHORIZATION_FAILED")
         if tp.topic in INTERNAL_COMPACTED_TOPICS:
             raise Refusal("INVALID_TOPIC_EXCEPTION")
-        result.low_watermark = session.service.manager.delete_records(tp, before_offset)
+        begun.append((result, session.service.nodes.delete_records(tp, before_offset)))
     except LogStoreError as error:
         result.error_code = code_of(error)
     return result
@@ -357,7 +389,7 @@ def _producers_of(
     try:
         if not session.allows("read", "topic", tp.topic):
             raise Refusal("TOPIC_AUTHORIZATION_FAILED")
-        log = session.service.manager.log(tp)
+        log = session.service.nodes.log(tp)
         with log.lock:
             entries = log.producer_state.entries()
         result.active_producers = [
@@ -465,42 +497,49 @@ def _partitions(asked: Iterable[Any] | None, session: Session) -> dict[str, list
             numbers = topic.partitions
             found.setdefault(topic.topic, []).extend(numbers)
         return found
-    catalog = session.service.manager.catalog
-    return {topic.name: list(topic.partitions) for topic in catalog.topics()}
+    return {topic.name: list(topic.partitions) for topic in session.service.nodes.topics()}
 
 
-def _log_of(topic: str, number: int, session: Session) -> Log:
+def _check_exists(topic: str, number: int, session: Session) -> TopicPartition:
     try:
-        return session.service.manager.log(TopicPartition(topic, number))
-    except UnknownTopicOrPartitionError as error:
-        raise Refusal(
-            "UNKNOWN_TOPIC_OR_PARTITION", "This server does not host this topic-partition."
-        ) from error
+        if number in session.service.nodes.topic(topic).partitions:
+            return TopicPartition(topic, number)
+    except UnknownTopicOrPartitionError:
+        pass
+    raise Refusal("UNKNOWN_TOPIC_OR_PARTITION", "This server does not host this topic-partition.")
+
+
+_UNCLEAN = 1
+"""Type of an election: 0 is that of the preferred replica."""
 
 
 @handles("ElectLeaders")
 def elect_leaders(request: ElectLeadersRequest, session: Session) -> ElectLeadersResponse:
-    """Answer that the only replica is the leader already; of all partitions, that is no news."""
+    """Let preferred replicas lead, or any where none can; of all, those that need it."""
     if not session.allows("alter", "cluster"):
         return ElectLeadersResponse(error_code=KAFKA_CODES["CLUSTER_AUTHORIZATION_FAILED"])
-    if request.topic_partitions is None:
-        return ElectLeadersResponse()
+    is_all = request.topic_partitions is None
     results = []
     for topic, numbers in _partitions(request.topic_partitions, session).items():
         found = []
         for number in numbers:
-            result = ElectLeadersResponse.PartitionResult(partition_id=number)
+            result = ElectLeadersResponse.PartitionResult(partition_id=number, error_message=None)
             try:
-                _log_of(topic, number, session)
-                raise Refusal(
-                    "ELECTION_NOT_NEEDED", "Leader election not needed for topic partition."
-                )
+                tp = _check_exists(topic, number, session)
+                unclean = request.election_type == _UNCLEAN
+                if not session.service.nodes.elect(tp, unclean=unclean):
+                    if is_all:
+                        continue
+                    raise Refusal(
+                        "ELECTION_NOT_NEEDED", "Leader election not needed for topic partition."
+                    )
             except LogStoreError as error:
                 result.error_code, result.error_message = code_of(error), message_of(error)
             found.append(result)
-        results.append(
-            ElectLeadersResponse.ReplicaElectionResult(topic=topic, partition_result=found)
-        )
+        if found or not is_all:
+            results.append(
+                ElectLeadersResponse.ReplicaElectionResult(topic=topic, partition_result=found)
+            )
     return ElectLeadersResponse(replica_election_results=results)
 
 
@@ -520,10 +559,14 @@ def alter_partition_reassignments(
                 partition_index=partition.partition_index, error_message=None
             )
             try:
-                _log_of(topic.name, partition.partition_index, session)
+                tp = _check_exists(topic.name, partition.partition_index, session)
                 if partition.replicas is None:
                     raise Refusal("NO_REASSIGNMENT_IN_PROGRESS", None)
-                check_replicas(partition.replicas, session.service.node_id)
+                check_replicas(partition.replicas, session.service.nodes)
+                if set(partition.replicas) != set(session.service.nodes.partition(tp).replicas):
+                    raise Refusal(
+                        "INVALID_REPLICA_ASSIGNMENT", "Replicas stay where they are, here."
+                    )
             except LogStoreError as error:
                 result.error_code, result.error_message = code_of(error), message_of(error)
             found.append(result)

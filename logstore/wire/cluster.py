@@ -1,6 +1,5 @@
 """The APIs of who is there: ApiVersions, Metadata, DescribeCluster, DescribeTopicPartitions.
 
-One broker, which is the controller and the leader of every partition.
 Source: Kafka's KafkaApis, 3.9.
 """
 
@@ -11,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from logstore.errors import (
     KAFKA_CODES,
-    KafkaStorageError,
     LogStoreError,
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
@@ -30,6 +28,7 @@ from logstore.messages.types import (
 )
 from logstore.names import GROUP_OFFSETS_TOPIC, INTERNAL_COMPACTED_TOPICS, validate_topic_name
 from logstore.types import TopicPartition
+from logstore.wire.nodes import NO_LEADER
 from logstore.wire.registry import Where, handles
 
 if TYPE_CHECKING:
@@ -80,12 +79,14 @@ def metadata(request: MetadataRequest, session: Session) -> MetadataResponse:
         code = KAFKA_CODES["INVALID_REQUEST"]
         topics = [DescribedTopic(error_code=code, name=each.name or "") for each in asked]
         return MetadataResponse(topics=topics)
-    host, port = session.address
-    node_id = session.service.node_id
+    nodes = session.service.nodes
     response = MetadataResponse(
-        brokers=[MetadataResponse.MetadataResponseBroker(node_id=node_id, host=host, port=port)],
+        brokers=[
+            MetadataResponse.MetadataResponseBroker(node_id=node_id, host=host, port=port)
+            for node_id, (host, port) in nodes.addresses(session.address).items()
+        ],
         cluster_id=session.service.cluster_id,
-        controller_id=node_id,
+        controller_id=nodes.controller_id,
         topics=_described_topics(request, session),
     )
     if request.include_cluster_authorized_operations and session.version <= 10:
@@ -100,10 +101,9 @@ def _described_topics(request: MetadataRequest, session: Session) -> list[Descri
     with_operations = bool(request.include_topic_authorized_operations)
     # All of them: no list, or in version 0, which had no null, an empty one.
     if topics is None or (session.version == 0 and not topics):
-        catalog = session.service.manager.catalog
         return [
             _described(topic, session, with_operations=with_operations)
-            for topic in catalog.topics()
+            for topic in session.service.nodes.topics()
             if session.allows("describe", "topic", topic.name)
         ]
     may_create = session.service.auto_create and request.allow_auto_topic_creation
@@ -132,7 +132,7 @@ def _described_one(
     if not session.allows("describe", "topic", name):
         return _undescribed(name, "TOPIC_AUTHORIZATION_FAILED")
     try:
-        topic = session.service.manager.catalog.topic(name)
+        topic = session.service.nodes.topic(name)
     except UnknownTopicOrPartitionError:
         try:
             validate_topic_name(name)
@@ -152,12 +152,13 @@ def _created(name: str, session: Session) -> Topic:
     if name in INTERNAL_COMPACTED_TOPICS:
         if name == GROUP_OFFSETS_TOPIC:
             service.groups.ensure_stored()
-        return service.manager.catalog.topic(name)
+        return service.nodes.topic(name)
     try:
         count = service.manager.broker_config.num_partitions
-        return service.manager.topics.create(name, count, {})
+        factor = service.nodes.default_replication_factor
+        return service.nodes.create_topic(name, {}, count, factor)
     except TopicAlreadyExistsError:  # another client was faster
-        return service.manager.catalog.topic(name)
+        return service.nodes.topic(name)
 
 
 def _undescribed(name: str, error: str) -> DescribedTopic:
@@ -180,23 +181,19 @@ def _described(topic: Topic, session: Session, *, with_operations: bool) -> Desc
 def _described_partition(
     topic: str, number: int, session: Session
 ) -> MetadataResponse.MetadataResponsePartition:
-    node_id = session.service.node_id
-    described = MetadataResponse.MetadataResponsePartition(
+    view = session.service.nodes.partition(TopicPartition(topic, number))
+    code = 0 if view.error is None else view.error.code
+    if view.leader == NO_LEADER:
+        code = KAFKA_CODES["LEADER_NOT_AVAILABLE"]
+    return MetadataResponse.MetadataResponsePartition(
+        error_code=code,
         partition_index=number,
-        leader_id=node_id,
-        replica_nodes=[node_id],
-        isr_nodes=[node_id],
+        leader_id=view.leader,
+        leader_epoch=view.leader_epoch,
+        replica_nodes=list(view.replicas),
+        isr_nodes=list(view.isr),
+        offline_replicas=list(view.offline),
     )
-    try:
-        log = session.service.manager.log(TopicPartition(topic, number))
-        described.leader_epoch = log.local.leader_epoch
-    except KafkaStorageError:  # the only replica stands in a directory that failed
-        described.error_code = KAFKA_CODES["LEADER_NOT_AVAILABLE"]
-        described.leader_id = -1
-        described.offline_replicas = [node_id]
-    except LogStoreError as error:
-        described.error_code = error.code
-    return described
 
 
 # -- DescribeCluster, DescribeTopicPartitions ----------------------------------------------------
@@ -209,7 +206,7 @@ _CONTROLLERS = 2
 
 @handles("DescribeCluster", Where.LOOP)
 def describe_cluster(request: DescribeClusterRequest, session: Session) -> DescribeClusterResponse:
-    """Tell the cluster: one broker, which is its controller."""
+    """Tell the cluster: its brokers, and which is the controller."""
     response = DescribeClusterResponse(endpoint_type=request.endpoint_type)
     if request.endpoint_type != _BROKERS:
         known = request.endpoint_type == _CONTROLLERS
@@ -217,12 +214,12 @@ def describe_cluster(request: DescribeClusterRequest, session: Session) -> Descr
             "MISMATCHED_ENDPOINT_TYPE" if known else "UNSUPPORTED_ENDPOINT_TYPE"
         ]
         return response
-    host, port = session.address
-    node_id = session.service.node_id
+    nodes = session.service.nodes
     response.cluster_id = session.service.cluster_id
-    response.controller_id = node_id
+    response.controller_id = nodes.controller_id
     response.brokers = [
         DescribeClusterResponse.DescribeClusterBroker(broker_id=node_id, host=host, port=port)
+        for node_id, (host, port) in nodes.addresses(session.address).items()
     ]
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = (
@@ -242,7 +239,7 @@ def describe_topic_partitions(
     """Tell topics with their partitions, by name, in pieces that a cursor connects (KIP-966)."""
     names = sorted({topic.name for topic in request.topics})
     if not names:
-        names = [topic.name for topic in session.service.manager.catalog.topics()]
+        names = [topic.name for topic in session.service.nodes.topics()]
     is_all = not request.topics
     first = 0
     if (cursor := request.cursor) is not None:

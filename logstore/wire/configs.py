@@ -109,7 +109,7 @@ def _rows(kind: int, name: str, session: Session) -> Iterator[Row]:
         if not session.allows("describe_configs", "topic", name):
             raise Refusal("TOPIC_AUTHORIZATION_FAILED", "Topic authorization failed.")
         try:
-            topic = session.service.manager.catalog.topic(name)
+            topic = session.service.nodes.topic(name)
         except UnknownTopicOrPartitionError as error:
             raise Refusal("UNKNOWN_TOPIC_OR_PARTITION") from error
         return _topic_rows(topic, session)
@@ -142,7 +142,7 @@ def _check_broker(kind: int, name: str, session: Session) -> bool:
 def _topic_rows(topic: Topic, session: Session) -> Iterator[Row]:
     manager = session.service.manager
     config = manager.broker_config
-    for key, found in describe(manager.catalog.overrides(topic.name), config).items():
+    for key, found in describe(session.service.nodes.overrides(topic.name), config).items():
         yield _row(TOPIC_KEYS[key], found.value, found.origin, found.layers)
 
 
@@ -286,7 +286,7 @@ def _alter_topic(
     own: Mapping[str, str] = {}
     missing = None
     try:
-        own = manager.catalog.topic(name).configs
+        own = session.service.nodes.topic(name).configs
     except UnknownTopicOrPartitionError:
         text = f"The topic '{name}' does not exist."
         missing = Refusal("UNKNOWN_TOPIC_OR_PARTITION", text)
@@ -300,7 +300,7 @@ def _alter_topic(
         if missing is not None:
             raise missing
     else:
-        manager.topics.alter(name, values, unset)
+        session.service.nodes.alter_topic(name, values, unset)
 
 
 def _alter_broker(
@@ -314,7 +314,6 @@ def _alter_broker(
         raise Refusal("CLUSTER_AUTHORIZATION_FAILED", "Cluster authorization failed.")
     is_default = _check_broker(ResourceType.BROKER, resource.resource_name, session)
     layer = Layer.CLUSTER if is_default else Layer.BROKER
-    topics = session.service.manager.topics
     config = session.service.manager.broker_config
     now = {each.row.key: each.value or "" for each in describe_broker(config)}
     own = own_layer(config, layer)
@@ -323,4 +322,4 @@ def _alter_broker(
     if validate_only:
         reconfigured(config, changes, layer)
     else:
-        topics.reconfigure(changes, layer)
+        session.service.nodes.reconfigure(changes, layer)

@@ -56,14 +56,15 @@ from logstore.wire.registry import Where, handles
 if TYPE_CHECKING:
     from logstore.log.log import Log
     from logstore.runtime import Unsubscribe
+    from logstore.wire.nodes import DelayedAppend, Nodes
     from logstore.wire.session import Session
 
 NONE = 0
-_LEADER_EPOCH_UNKNOWN = -1
 
 # -- Produce -------------------------------------------------------------------------------------
 
-_ACKS = (-1, 0, 1)
+_ALL = -1
+_ACKS = (_ALL, 0, 1)
 _ABORTABLE_FROM = 11
 """The first version whose clients know TRANSACTION_ABORTABLE (KIP-890)."""
 
@@ -83,8 +84,48 @@ ProducedPartition = ProduceResponse.PartitionProduceResponse
 
 
 @handles("Produce")
-def produce(request: ProduceRequest, session: Session) -> ProduceResponse | None:
-    """Append one batch to each of some partitions."""
+async def produce(request: ProduceRequest, session: Session) -> ProduceResponse | None:
+    """Append one batch to each of some partitions; with acks=all wait until replicas have them."""
+    service = session.service
+    appended = await service.run(partial(_append_all, request, session))
+    if request.acks == 0:
+        # Nobody hears of an error but by the end of the connection.
+        session.ends = any(
+            partition.error_code
+            for topic in appended.responses
+            for partition in topic.partition_responses
+        )
+        return None
+    if appended.delayed:
+        waiting = list(appended.delayed.values())
+        deadline = service.loops.loop.time() + max(0, request.timeout_ms) / 1000
+        await service.purgatory.wait_in(service.loops, waiting, deadline)
+        for (name, index), delayed in appended.delayed.items():
+            if delayed.error is not None:
+                refused = _refused(index, delayed.error.code)
+                _put(appended.responses, name, refused)
+    return ProduceResponse(responses=appended.responses)
+
+
+class _Appended(NamedTuple):
+    """Answers to a Produce request as they are without waiting, and what waits."""
+
+    responses: list[ProduceResponse.TopicProduceResponse]
+    delayed: dict[TopicPartition, DelayedAppend]
+
+
+def _put(
+    responses: Iterable[ProduceResponse.TopicProduceResponse], name: str, found: ProducedPartition
+) -> None:
+    """Put an answer in the place of that for the same partition."""
+    for topic in responses:
+        if topic.name == name:
+            topic.partition_responses = [
+                found if each.index == found.index else each for each in topic.partition_responses
+            ]
+
+
+def _append_all(request: ProduceRequest, session: Session) -> _Appended:
     transactional_id = request.transactional_id
     if transactional_id is not None and not session.allows(
         "write", "transactional_id", transactional_id
@@ -94,25 +135,20 @@ def produce(request: ProduceRequest, session: Session) -> ProduceResponse | None
         error = KAFKA_CODES["INVALID_REQUIRED_ACKS"]
     else:
         error = NONE
+    delayed: dict[TopicPartition, DelayedAppend] = {}
     responses = [
         ProduceResponse.TopicProduceResponse(
             name=topic.name,
             partition_responses=[
                 _refused(partition.index, error)
                 if error
-                else _produced(topic.name, partition, request, session)
+                else _produced(topic.name, partition, request, session, delayed)
                 for partition in topic.partition_data
             ],
         )
         for topic in request.topic_data
     ]
-    if request.acks == 0:
-        # Nobody hears of an error but by the end of the connection.
-        session.ends = any(
-            partition.error_code for topic in responses for partition in topic.partition_responses
-        )
-        return None
-    return ProduceResponse(responses=responses)
+    return _Appended(responses, delayed)
 
 
 def _refused(index: int, error_code: int, message: str | None = None) -> ProducedPartition:
@@ -126,6 +162,7 @@ def _produced(
     partition: ProduceRequest.PartitionProduceData,
     request: ProduceRequest,
     session: Session,
+    delayed: dict[TopicPartition, DelayedAppend],
 ) -> ProducedPartition:
     index = partition.index
     if not session.allows("write", "topic", topic):
@@ -137,12 +174,16 @@ def _produced(
         data = _one_batch(partition.records, session.version)
         if isinstance(data, int):
             return _refused(index, data)
-        log = service.manager.log(tp)
+        log = service.nodes.log(tp)
+        if request.acks == _ALL:
+            service.nodes.check_append(tp)
         if service.restamp:
             data = _restamped(data, service.shift_ms)
         info = append_as_client(
             service.manager, service.transactions, tp, data, request.transactional_id
         )
+        if request.acks == _ALL and (waiting := service.nodes.delayed_append(tp, info.last_offset)):
+            delayed[tp] = waiting
         return ProducedPartition(
             index=index,
             base_offset=info.first_offset,
@@ -224,16 +265,6 @@ def isolation_of(level: int) -> Isolation:
     return Isolation.READ_COMMITTED if level else Isolation.READ_UNCOMMITTED
 
 
-def epoch_error(log: Log, current_leader_epoch: int) -> int:
-    """Return the error of a client that knows another leader epoch than the log (KIP-320)."""
-    if current_leader_epoch == _LEADER_EPOCH_UNKNOWN:
-        return NONE
-    epoch = log.local.leader_epoch
-    if current_leader_epoch < epoch:
-        return KAFKA_CODES["FENCED_LEADER_EPOCH"]
-    return KAFKA_CODES["UNKNOWN_LEADER_EPOCH"] if current_leader_epoch > epoch else NONE
-
-
 # -- Fetch ---------------------------------------------------------------------------------------
 
 _ZSTD_FROM = 10
@@ -248,6 +279,7 @@ class _Wanted:
 
     topic: FetchRequest.FetchTopic
     partition: FetchRequest.FetchPartition
+    nodes: Nodes
     log: Log | None
     error: int
 
@@ -288,11 +320,12 @@ async def fetch(request: FetchRequest, session: Session) -> FetchResponse:
     found = await service.run(look)
     if request.max_wait_ms > 0 and found.waits and found.size_bytes < request.min_bytes:
         logs = [each.log for each in wanted if each.log is not None]
+        nodes = service.nodes
         deadline = service.loops.loop.time() + request.max_wait_ms / 1000
         in_time = True
         while in_time:
             # Noted before the look: nothing falls between.
-            stand = _Stand.of(logs, isolation)
+            stand = _Stand.of(logs, isolation, nodes)
             found = await service.run(look)
             missing = request.min_bytes - found.size_bytes
             if missing <= 0 or not found.waits:
@@ -310,23 +343,29 @@ class _Stand:
 
     logs: list[Log]
     isolation: Isolation
+    nodes: Nodes
+    leaders: list[tuple[int, int]]
     ends: list[int]
     size_bytes: int
 
     @classmethod
-    def of(cls, logs: list[Log], isolation: Isolation) -> _Stand:
+    def of(cls, logs: list[Log], isolation: Isolation, nodes: Nodes) -> _Stand:
         try:
+            leaders = [nodes.leader_of(log.topic_partition) for log in logs]
             ends = [log.reader.upper_offset(isolation) for log in logs if not log.is_offline]
-            return cls(logs, isolation, ends, sum(log.size_bytes for log in logs))
+            size_bytes = sum(log.size_bytes for log in logs)
         except LogStoreError:  # one was deleted, or the broker closed
-            return cls(logs, isolation, [], 0)
+            return cls(logs, isolation, nodes, [], [], 0)
+        return cls(logs, isolation, nodes, leaders, ends, size_bytes)
 
     def is_left(self, missing: int) -> bool:
-        """Tell whether another look may find so many bytes more, or that a log is no more.
+        """Tell whether another look may find so many bytes more, or a log no more, or not led here.
 
         What transactions hold back has its bytes in the log long before it can be read.
         """
-        now = _Stand.of(self.logs, self.isolation)
+        now = _Stand.of(self.logs, self.isolation, self.nodes)
+        if now.leaders != self.leaders:
+            return True
         if now.ends == self.ends:
             return False
         if len(now.ends) != len(self.ends):
@@ -348,8 +387,9 @@ class _DelayedFetch:
         return self._stand.is_left(self._missing)
 
     def subscribe(self, listener: Callable[[], object]) -> Unsubscribe:
-        """Tell a listener of every change of one of the logs."""
+        """Tell a listener of every change of one of the logs, or of their leaders."""
         with ExitStack() as subscriptions:
+            subscriptions.callback(self._stand.nodes.changed.subscribe(listener))
             for log in self._stand.logs:
                 with suppress(LogStoreError):  # it was deleted, or its broker closed, just now
                     subscriptions.callback(log.subscribe(listener))
@@ -368,14 +408,14 @@ def _wanted(request: FetchRequest, session: Session) -> Iterator[_Wanted]:
             log, code = None, error
             if not error:
                 tp = TopicPartition(name, partition.partition)
-                manager = session.service.manager
+                manager, nodes = session.service.manager, session.service.nodes
                 try:
-                    log = manager.faults.request("fetch", (tp,), partial(manager.log, tp))
+                    log = manager.faults.request("fetch", (tp,), partial(nodes.replica, tp))
                 except LogStoreError as refusal:
                     code = refusal.code
             if log and session.version < _ZSTD_FROM and log.config.compression_type == "zstd":
                 log, code = None, KAFKA_CODES["UNSUPPORTED_COMPRESSION_TYPE"]
-            yield _Wanted(topic, partition, log, code)
+            yield _Wanted(topic, partition, session.service.nodes, log, code)
 
 
 def _look(wanted: Sequence[_Wanted], isolation: Isolation, limit: int) -> _Found:
@@ -402,8 +442,7 @@ def _fetched(
             refused.records = None
         return _FetchedOne(refused)
     try:
-        if error := epoch_error(log, partition.current_leader_epoch):
-            return _FetchedOne(_unread(partition, error))
+        wanted.nodes.check(log, partition.current_leader_epoch)
         if partition.last_fetched_epoch >= 0:
             diverging = _diverging(log, partition)
             if diverging is not None:
@@ -537,9 +576,8 @@ def _listed(
     if target < 0 and session.version < _TARGETS_SINCE.get(target, session.version + 1):
         return _unlisted(index, KAFKA_CODES["UNSUPPORTED_VERSION"])
     try:
-        log = session.service.manager.log(TopicPartition(topic, index))
-        if error := epoch_error(log, partition.current_leader_epoch):
-            return _unlisted(index, error)
+        tp = TopicPartition(topic, index)
+        log = session.service.nodes.log(tp, partition.current_leader_epoch)
         listed = _offset_of(log, target, isolation)
     except LogStoreError as error:
         return _unlisted(index, error.code)
@@ -593,14 +631,13 @@ def _epoch_end(
         found.error_code = KAFKA_CODES["TOPIC_AUTHORIZATION_FAILED"]
         return found
     try:
-        log = session.service.manager.log(TopicPartition(topic, partition.partition))
-        found.error_code = epoch_error(log, partition.current_leader_epoch)
-        if not found.error_code:
-            asked, end_offset = partition.leader_epoch, log.log_end_offset
-            if asked == log.local.leader_epoch:
-                found.leader_epoch, found.end_offset = asked, end_offset
-            else:
-                found.leader_epoch, found.end_offset = log.epochs.end_offset_for(asked, end_offset)
+        tp = TopicPartition(topic, partition.partition)
+        log = session.service.nodes.log(tp, partition.current_leader_epoch)
+        asked, end_offset = partition.leader_epoch, log.log_end_offset
+        if asked == log.local.leader_epoch:
+            found.leader_epoch, found.end_offset = asked, end_offset
+        else:
+            found.leader_epoch, found.end_offset = log.epochs.end_offset_for(asked, end_offset)
     except LogStoreError as error:
         found.error_code = error.code
     return found

@@ -85,7 +85,7 @@ _BATCHED_FROM = 4
 
 @handles("FindCoordinator")
 def find_coordinator(request: FindCoordinatorRequest, session: Session) -> FindCoordinatorResponse:
-    """Tell where the coordinator is: always here."""
+    """Tell where the coordinator is: all of them are the controller's."""
     if session.version < _BATCHED_FROM:
         error = _coordinator_error(request.key, request.key_type, session)
         node_id, host, port = _node(session, error)
@@ -123,7 +123,10 @@ def _coordinator_error(key: str, key_type: int, session: Session) -> str | None:
 
 
 def _node(session: Session, error: str | None) -> tuple[int, str, int]:
-    return (session.service.node_id, *session.address) if error is None else (-1, "", -1)
+    nodes = session.service.nodes
+    node_id = nodes.controller_id
+    address = nodes.addresses(session.address).get(node_id)
+    return (-1, "", -1) if error is not None or address is None else (node_id, *address)
 
 
 # -- members ---------------------------------------------------------------------------------------
@@ -288,7 +291,7 @@ def allowed_offsets(
 def exists(service: Service, topic_partition: TopicPartition) -> bool:
     """Tell whether there is such a partition."""
     try:
-        topic = service.manager.catalog.topic(topic_partition.topic)
+        topic = service.nodes.topic(topic_partition.topic)
     except LogStoreError:
         return False
     return topic_partition.partition in topic.partitions

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 BACKLOG = 512
+_ANY = ("", "0.0.0.0", "::")
+"""Hosts that stand for all addresses of the machine."""
+
 LAST_PORT = 2**16 - 1
 
 
@@ -134,6 +137,21 @@ class Listener:
     def port(self) -> int:
         """The port it is bound to."""
         return cast("int", self._port)
+
+    @property
+    @lasting
+    def address(self) -> tuple[str, int]:
+        """Host and port for clients that do not tell how they reached it: those of another node."""
+        host = self._host
+        if host in _ANY:
+            host = "::1" if host == "::" else "127.0.0.1"
+        return host, self._port
+
+    @property
+    @lasting
+    def is_closed(self) -> bool:
+        """Whether it was closed."""
+        return self._is_closed
 
     @property
     @lasting
@@ -265,7 +283,7 @@ class Listener:
 
     def _advertised_host(self, transport: asyncio.Transport) -> str:
         """Return the host that Metadata tells: one that this client has reached the broker by."""
-        if self._host not in ("", "0.0.0.0", "::"):
+        if self._host not in _ANY:
             return self._host
         return cast("str", transport.get_extra_info("sockname")[0])
 

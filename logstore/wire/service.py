@@ -17,6 +17,7 @@ from logstore.runtime import SystemClock
 from logstore.runtime.purgatory import Purgatory
 from logstore.security.sasl import Credentials
 from logstore.wire.faulty import kinds_of
+from logstore.wire.nodes import Nodes
 from logstore.wire.registry import Handler, handlers
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ class ServedBroker(NamedTuple):
     works_in_memory : bool
         Whether no file operation of the broker waits for a disk, so that requests may be served
         in the loop.
+    nodes : Nodes, optional
+        The cluster that it is of; by default it is alone.
     """
 
     runtime: Runtime
@@ -45,6 +48,7 @@ class ServedBroker(NamedTuple):
     groups: GroupCoordinator
     transactions: TransactionCoordinator
     works_in_memory: bool = False
+    nodes: Nodes | None = None
 
 
 class Service:
@@ -69,6 +73,8 @@ class Service:
         The rules of `Listener.fail`.
     purgatory : Purgatory
         Requests that wait for others.
+    nodes : Nodes
+        The cluster as the broker tells it: alone by default.
     """
 
     def __init__(self, broker: ServedBroker, settings: ListenerSettings, loops: LoopThread) -> None:
@@ -87,12 +93,13 @@ class Service:
         self.credentials = settings.credentials or Credentials({})
         self.faults = Faults(kinds_of(self.versions), SystemClock())
         self.purgatory = Purgatory()
+        self.nodes = broker.nodes or Nodes(broker.manager)
         self._names: dict[str, str] = {}
 
     @property
     def node_id(self) -> int:
         """The number of the broker behind the listener."""
-        return self.manager.identity.node_id
+        return self.nodes.node_id
 
     @property
     def cluster_id(self) -> str:
@@ -111,13 +118,13 @@ class Service:
 
     def topic_of_id(self, topic_id: str) -> str | None:
         """Return the name of the topic of an id, None if there is none."""
-        catalog = self.manager.catalog
+        nodes = self.nodes
         name = self._names.get(topic_id)
         if name is not None:
             with suppress(UnknownTopicOrPartitionError):
-                if catalog.topic(name).id == topic_id:
+                if nodes.topic(name).id == topic_id:
                     return name
-        self._names = {each.id: each.name for each in catalog.topics() if each.id is not None}
+        self._names = {each.id: each.name for each in nodes.topics() if each.id is not None}
         return self._names.get(topic_id)
 
     async def run(self, call: Callable[[], T]) -> T:

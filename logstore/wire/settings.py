@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Literal
 
+from logstore.errors import InvalidConfigurationError
 from logstore.security.sasl import Credentials, checked_credentials
 from logstore.wire.limits import Limits
 from logstore.wire.versions import SERVED, Versions
@@ -62,3 +63,21 @@ class ListenerSettings:
         """Users and passwords; listeners with the same settings share what clients change."""
         assert self.sasl is None or isinstance(self.sasl, Credentials)
         return self.sasl
+
+
+def settings_of_several(settings: Mapping[str, Any]) -> ListenerSettings:
+    """Return what all listeners of a cluster have in common.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        A setting is none, or is for one listener alone.
+    """
+    unknown = sorted(settings.keys() - {field.name for field in fields(ListenerSettings)})
+    if unknown:
+        raise InvalidConfigurationError(f"listeners have no settings {', '.join(unknown)}")
+    if settings.get("tls") == "generate":
+        raise InvalidConfigurationError(
+            "tls='generate' makes an authority for one listener: give several an ssl.SSLContext"
+        )
+    return ListenerSettings(**settings)

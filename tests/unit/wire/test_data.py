@@ -21,6 +21,7 @@ from logstore.record import ahead, columns, kernels
 from logstore.record.codecs import Codec
 from logstore.wire.data import _DelayedFetch, _Stand
 from logstore.wire.limits import Limits
+from logstore.wire.nodes import Nodes
 from tests.support.world.builders import batch, offsets_of
 from tests.support.world.wire import TIMEOUT_S, Client, fetch_of
 
@@ -432,7 +433,7 @@ def test_a_fetch_that_waits_hears_of_a_deleted_topic(broker, client):
 
 def test_a_topic_that_is_deleted_before_a_fetch_waits_for_it_ends_the_wait(broker):
     log = broker.log("t")
-    stand = _Stand.of([log], Isolation.READ_UNCOMMITTED)
+    stand = _Stand.of([log], Isolation.READ_UNCOMMITTED, Nodes(broker.manager))
     delayed = _DelayedFetch(stand, 1)
     assert not delayed.is_done()
     broker.delete_topic("t")
