@@ -41,6 +41,7 @@ _HELP = {
     "dump": "Show files as kafka-dump-log does.",
     "export": "Write records to Parquet, Arrow, CSV or JSON lines.",
     "serve": "Serve Kafka's wire protocol to clients.",
+    "completion": "Let a shell complete commands, options and topics.",
     "warmup": "Compile the kernels ahead of their first use.",
     "demo": "Run the main job on a small real story.",
 }

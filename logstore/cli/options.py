@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import click
 from click.core import ParameterSource
 
+from logstore.cli.completing import DATA_DIR_VARIABLE, DEFAULT_DATA_DIR, complete_names
 from logstore.cli.times import TIME_HELP, parse_time
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from logstore.broker import Broker
     from logstore.cli.show.progress import ProgressBar
     from logstore.config.broker_config import BrokerConfig
     from logstore.manager.opening import LoadProgress
     from logstore.runtime import Clock
 
-DEFAULT_DATA_DIR = "logstore-data"
-DATA_DIR_VARIABLE = "LOGSTORE_DATA_DIR"
 FORMATS = ("table", "json", "jsonl", "csv")
 
 _SHARED_KEY = "logstore.shared"
@@ -334,6 +335,7 @@ class Command(click.Command):
     def __init__(self, *args: Any, examples: Sequence[str] = (), **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.examples = tuple(examples)
+        complete_names(self.params)
         self.params.extend(_shared_options())
 
     def invoke(self, ctx: click.Context) -> object:
@@ -453,6 +455,17 @@ class Group(click.Group):
         found = getattr(importlib.import_module(module), attribute)
         assert isinstance(found, click.Command)
         return found
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the commands that begin so, importing none; then options."""
+        from click.shell_completion import CompletionItem
+
+        commands = [
+            CompletionItem(name, help=text)
+            for name, text in self.short_helps(ctx)
+            if name.startswith(incomplete)
+        ]
+        return commands + click.Command.shell_complete(self, ctx, incomplete)
 
     def short_helps(self, ctx: click.Context) -> list[tuple[str, str]]:
         """Return (name, one-line help) of all commands, importing none."""
