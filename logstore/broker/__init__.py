@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         OffsetSpec,
     )
     from logstore.broker.consumer import Consumer
+    from logstore.broker.erasure import ErasurePlace, ErasureReport
     from logstore.broker.fates import PartitionFates, RecordFate
     from logstore.broker.futures import FutureRecordMetadata
     from logstore.broker.positions import ConsumedRecord
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
         RetainReport,
     )
     from logstore.broker.snapshots import Snapshot
+    from logstore.broker.stats import KeyStats, PartitionStats
     from logstore.broker.writer import AppendedRange, BatchWriter
     from logstore.cleaner.pool.metrics import CleanerMetrics
     from logstore.cleaner.stats import CleanerStats
@@ -57,9 +59,12 @@ __all__ = [
     "ConsumerGroupMetadata",
     "ConsumerRecord",
     "DeleteRecordsResult",
+    "ErasurePlace",
+    "ErasureReport",
     "ExplainReport",
     "FaultRule",
     "FutureRecordMetadata",
+    "KeyStats",
     "ListedOffset",
     "MemberToRemove",
     "NewRecord",
@@ -68,6 +73,7 @@ __all__ = [
     "OffsetAndTimestamp",
     "OffsetSpec",
     "PartitionFates",
+    "PartitionStats",
     "Partitioner",
     "Producer",
     "RecordFate",
@@ -93,6 +99,8 @@ _HOMES = (
     "logstore.broker.consumer",
     "logstore.broker.positions",
     "logstore.broker.admin_client",
+    "logstore.broker.stats",
+    "logstore.broker.erasure",
 )
 """Modules of the names that a broker can do without, what is loaded quickly first."""
 

@@ -67,6 +67,7 @@ if TYPE_CHECKING:
 
     from logstore.broker.admin_client import AdminClient
     from logstore.broker.consumer import Consumer
+    from logstore.broker.erasure import ErasureReport
     from logstore.broker.fates import PartitionFates
     from logstore.broker.producer import Producer
     from logstore.broker.reports import (
@@ -78,6 +79,7 @@ if TYPE_CHECKING:
         RetainReport,
     )
     from logstore.broker.snapshots import Snapshot
+    from logstore.broker.stats import PartitionStats
     from logstore.broker.writer import AppendedRange, BatchWriter
     from logstore.cleaner.command import ProgressListener
     from logstore.cleaner.manager import LogCleanerManager
@@ -1175,6 +1177,34 @@ class Broker(Generic[ClockT]):
         from logstore.broker.explaining import explain
 
         return explain(self, self.partitions(topic, partition), quick=quick)
+
+    def stats(
+        self, topic: str | TopicPartition, partition: int = 0, *, top: int = 10
+    ) -> PartitionStats:
+        """Count what lies in a partition, record by record, and what of it lives.
+
+        Parameters
+        ----------
+        top : int
+            How many of the keys with the most records, and with the most bytes, are named.
+        """
+        from logstore.broker.stats import partition_stats
+
+        tp = self.log(topic, partition).topic_partition
+        return partition_stats(self, tp, top=top)
+
+    def erasure(
+        self, topic: str | TopicPartition, key: bytes, partition: int | None = None
+    ) -> ErasureReport:
+        """Find every place where the bytes of a key lie, and when each can vanish.
+
+        All files are read as they lie, those that wait for their removal too. Memory: what a
+        cleaning keeps of the partitions that have the key, since their future is rehearsed.
+        """
+        from logstore.broker.erasure import erasure
+
+        name, number = topic_and_partition(topic, partition)
+        return erasure(self, name, key, number)
 
     def fates(
         self,

@@ -37,6 +37,7 @@ _HELP = {
     "inspect": "Show what is in a log directory.",
     "stats": "Count records, keys and bytes, and what of them lives.",
     "diff": "Tell what became of each record between two copies.",
+    "erasure": "Find where a key's bytes lie, and when they vanish.",
     "check": "Verify files and their relations.",
     "dump": "Show files as kafka-dump-log does.",
     "export": "Write records to Parquet, Arrow, CSV or JSON lines.",

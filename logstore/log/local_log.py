@@ -321,6 +321,15 @@ class LocalLog:
         if scheduler.is_started:
             scheduler.schedule("delete-file", self._delete_due_files, delay_ms=delay_ms)
 
+    def deletion_due_ms(self, path: str) -> int | None:
+        """Return when a file that was renamed goes, in monotonic ms; None if nobody knows."""
+        with self.lock:
+            for deletion in self._deletions:
+                segment = getattr(deletion.remove, "__self__", None)
+                if getattr(segment, "log_path", None) == path:
+                    return deletion.due_ms
+        return None
+
     def _delete_due_files(self) -> None:
         with self.lock:  # or it might be deleted, and its files renamed, in between
             if not (self.lifetime.is_over or self.is_offline):

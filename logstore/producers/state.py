@@ -114,6 +114,11 @@ class ProducerStateManager:
         entry = self._producers.get(producer_id)
         return entry is not None and entry.current_txn_first_offset is not None
 
+    def open_transaction_offset(self, producer_id: int) -> int | None:
+        """Return where a producer's open transaction begins here, None if it has none."""
+        entry = self._producers.get(producer_id)
+        return None if entry is None else entry.current_txn_first_offset
+
     @property
     def has_transactions(self) -> bool:
         """Whether one is open, or decided by a marker at or above the high watermark."""

@@ -44,7 +44,18 @@ def test_help_of_a_command_through_the_program(run, path):
 def test_top_level_help_lists_commands_that_exist_only(run):
     text = run("--help").stdout
     own = ("topic", "append", "read", "roll", "clean", "explain", "retain", "delete-records")
-    for name in (*own, "offsets", "inspect", "stats", "diff", "check", "dump", "export", "demo"):
+    for name in (
+        *own,
+        "offsets",
+        "inspect",
+        "stats",
+        "diff",
+        "erasure",
+        "check",
+        "dump",
+        "export",
+        "warmup",
+    ):
         assert f"\n  {name} " in text
     for name in ("simulate",):
         assert f"\n  {name} " not in text

@@ -27,7 +27,8 @@ from logstore.cli.show.output import (
     plural,
 )
 from logstore.cli.show.progress import watched
-from logstore.cli.show.tables import Styled, Table, can_print, output_width, paint
+from logstore.cli.show.prose import said, with_times, wrapped
+from logstore.cli.show.tables import Styled, Table, can_print
 from logstore.cli.targets import Target, open_target
 from logstore.cli.times import format_duration, format_span, format_time
 
@@ -54,9 +55,6 @@ CONDITIONS = {
     "max_compaction_lag": "or overdue",
 }
 """The gates in words."""
-
-_PROSE_WIDTH = 100
-"""Columns beyond which sentences are hard to read."""
 
 EITHER = ("dirty_ratio", "max_compaction_lag")
 """Of these gates one is enough."""
@@ -180,13 +178,13 @@ def _lines(
     if is_first:
         yield "no partitions"
     else:
-        yield from _said("assumed", assumed, "dim")
+        yield from said("assumed", assumed, "dim")
 
 
 def _headline(each: PartitionExplanation, now_ms: int) -> Iterator[str]:
     state = each.decision.state
     colour = "bold green" if each.will_clean else "bold yellow"
-    yield from _wrapped(f"{state.topic_partition} {each.headline}", colour)
+    yield from wrapped(f"{state.topic_partition} {each.headline}", "", colour)
     if each.will_clean:
         end = state.upper_bound_offset - 1
         parts = [f"offsets {state.first_dirty_offset}..{end}"]
@@ -198,7 +196,7 @@ def _headline(each: PartitionExplanation, now_ms: int) -> Iterator[str]:
         if each.passes_needed > 1:
             at_most = "" if each.first_pass is not None else "at most "
             parts.append(f"{at_most}{each.passes_needed} passes")
-        yield from _wrapped(", ".join(parts), "", "  ")
+        yield from wrapped(", ".join(parts), "  ")
     elif each.opens_at_ms is not None:
         yield (
             f"  by itself on {format_time(each.opens_at_ms)},"
@@ -211,18 +209,18 @@ def _notes(each: PartitionExplanation) -> Iterator[str]:
     for remedy in _pressing(each):
         yield ""
         name = CONDITIONS.get(remedy.gate, remedy.gate)
-        yield from _wrapped(f"not {name}: {_with_times(remedy.cause)}", "bold")
-        yield from _wrapped(f"what helps: {_with_times(remedy.cure)}", "", "  ")
+        yield from wrapped(f"not {name}: {with_times(remedy.cause)}", "", "bold")
+        yield from wrapped(f"what helps: {with_times(remedy.cure)}", "  ")
     active = each.active_segment
-    ways = [_with_times(closing.text) for closing in active.closings]
+    ways = [with_times(closing.text) for closing in active.closings]
     if ways and not any(remedy.gate == "active_segment" for remedy in each.remedies):
         name = f"open segment {active.base_offset} ({format_size(active.size_bytes)}) closes with"
-        yield from _said(name, ways)
+        yield from said(name, ways)
     if each.tombstones is not None and each.tombstones.records and each.tombstones_text:
         name = plural(each.tombstones.records, "tombstone")
-        yield from _said(name, each.tombstones_text.split("; "))
-    yield from _said("damage", each.damages, "red")
-    yield from _said("assumed", each.assumed, "dim")
+        yield from said(name, with_times(each.tombstones_text).split("; "))
+    yield from said("damage", each.damages, "red")
+    yield from said("assumed", each.assumed, "dim")
 
 
 def _pressing(each: PartitionExplanation) -> list[Remedy]:
@@ -235,37 +233,6 @@ def _pressing(each: PartitionExplanation) -> list[Remedy]:
         if remedy.gate == each.binding
         or (remedy.gate != "max_compaction_lag" and (binding is None or opens[remedy.gate] is None))
     ]
-
-
-def _said(name: str, texts: Sequence[str], style: str = "") -> Iterator[str]:
-    """Yield a list of sentences under a name; nothing if there are none."""
-    if not texts:
-        return
-    yield ""
-    yield paint(f"{name}:", style or "bold")
-    bullet = "•" if can_print("•") else "-"
-    for text in texts:
-        first, *others = _wrapped(_with_times(text), style, "    ")
-        yield first.replace("    ", f"  {bullet} ", 1)
-        yield from others
-
-
-def _wrapped(text: str, style: str, indent: str = "") -> list[str]:
-    from textwrap import wrap
-
-    width = min(output_width(), _PROSE_WIDTH)
-    parts = wrap(text, width, initial_indent=indent, subsequent_indent=indent or "  ")
-    return [paint(part, style) for part in parts]
-
-
-def _with_times(text: str) -> str:
-    """Return a text with its moments, Unix ms of 13 digits, as times, and durations in words."""
-    text = re.sub(r"\b1\d{12}\b", lambda found: format_time(int(found[0])), text)
-    return re.sub(
-        r"((?:segment|lag|retention)\.ms) (\d+)\b",
-        lambda found: f"{found[1]} {format_duration(int(found[2]))}",
-        text,
-    )
 
 
 def _row(gate: Gate, decision: CleaningDecision, now_ms: int) -> tuple[str | Styled, ...]:

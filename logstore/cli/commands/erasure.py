@@ -1,0 +1,181 @@
+"""`logstore erasure`: where the bytes of a key lie, and when each of them can vanish."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from typing import TYPE_CHECKING
+
+import click
+
+from logstore.cli.options import (
+    Settings,
+    command,
+    config_option,
+    partition_option,
+    topic_overrides,
+)
+from logstore.cli.show.output import (
+    display_bytes,
+    emit_json,
+    emit_lines,
+    format_size,
+    plural,
+)
+from logstore.cli.show.progress import ProgressBar
+from logstore.cli.show.prose import said, with_times, wrapped
+from logstore.cli.show.tables import Cell, Styled, Table, paint
+from logstore.cli.targets import open_target
+from logstore.cli.times import format_span, format_time
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from logstore.broker.erasure import ErasurePlace, ErasureReport
+
+_COLOURS = {"live": "bold red", "tombstone": "yellow", "unreadable": "bold red"}
+
+
+def key_options(function: click.decorators.FC) -> click.decorators.FC:
+    """Add `--key` and `--key-base64`."""
+    for option in (
+        click.option("--key-base64", metavar="B64", help="A key that is no text."),
+        click.option("--key", metavar="K", help="The key, as text."),
+    ):
+        function = option(function)
+    return function
+
+
+def key_of(key: str | None, key_base64: str | None) -> bytes | None:
+    """Return the key of `--key` or `--key-base64`; None if neither is given.
+
+    Raises
+    ------
+    click.UsageError
+        Both are given, or the base64 is none.
+    """
+    if key is not None and key_base64 is not None:
+        raise click.UsageError("--key and --key-base64 exclude each other")
+    if key is not None:
+        return key.encode("utf-8", "surrogateescape")
+    if key_base64 is None:
+        return None
+    try:
+        return base64.b64decode(key_base64, validate=True)
+    except binascii.Error as error:
+        raise click.UsageError(f"--key-base64 {key_base64!r} is no base64: {error}") from error
+
+
+@command(
+    "erasure",
+    examples=[
+        "logstore erasure users --key ann",
+        "logstore erasure users --key ann --now 2024-12-31 --format json",
+        "logstore erasure ./kafka-logs/users-0 --key ann --config cleanup.policy=compact",
+    ],
+)
+@click.argument("target", metavar="TOPIC_OR_PATH")
+@key_options
+@partition_option("Look in this partition only. Default: all of the topic's.")
+@config_option("A topic configuration to suppose; repeatable.")
+def erasure(
+    settings: Settings,
+    target: str,
+    key: str | None,
+    key_base64: str | None,
+    partition: int | None,
+    configs: tuple[tuple[str, str], ...],
+) -> int:
+    """Find every place where the bytes of a key lie, and when each can vanish, by which rule.
+
+    All files of the partitions are read as they lie: the log, what lies below its start, files that
+    wait for their removal (.deleted), that an unfinished cleaning left (.cleaned, .swap), torn
+    ends, and what is inside of compressed batches. The exit code is 0 if the key is gone from all
+    of them, 1 if it was found.
+
+    The earliest moment is the first at which a record can go: before it nothing removes it,
+    whatever is appended for other keys. At the latest moment it has gone if a broker with this
+    configuration runs from now on and nothing is appended any more, however late its checks come;
+    there is none if nothing removes it by itself. Both are rehearsed in memory by the cleaner and
+    by retention themselves. Nothing is changed.
+    """
+    wanted = key_of(key, key_base64)
+    if wanted is None:
+        raise click.UsageError("missing option --key")
+    overrides = topic_overrides(configs)
+    with open_target(settings, target, partition) as found, ProgressBar() as bar:
+        broker = found.opened()
+        found.override(overrides)
+        topics = {tp.topic for tp in found.partitions}
+        if len(topics) != 1:
+            raise click.UsageError(f"{target} holds {plural(len(topics), 'topic')}: name one")
+        from logstore.broker.erasure import erasure as find
+
+        number = found.partitions[0].partition if found.is_one else None
+        tell = bar.update if bar.visible else None
+        report = find(broker, topics.pop(), wanted, number, progress=tell)
+        now_ms = broker.clock.now_ms()
+    if settings.as_table:
+        emit_lines(_lines(report, now_ms))
+    elif settings.output == "jsonl":
+        emit_lines(json.dumps(place._asdict()) for place in report.places)
+    else:
+        emit_json(report.to_json())
+    return int(not report.gone)
+
+
+def _lines(report: ErasureReport, now_ms: int) -> Iterator[str]:
+    name = display_bytes(report.key)
+    scanned = f"{plural(report.files, 'file')}, {format_size(report.bytes)}"
+    if report.gone:
+        verdict = paint("gone", "bold green")
+        yield f"{name} {verdict}: its bytes are in none of {scanned} of {report.topic}"
+        yield from said("assumed", report.assumed, "dim")
+        return
+    verdict = paint("found", "bold yellow")
+    yield f"{name} {verdict}: {plural(len(report.places), 'place')} in {scanned} of {report.topic}"
+    yield from _outlook(report, now_ms)
+    yield ""
+    rows = [_row(place) for place in report.places]
+    table = Table(("state", "offset", "earliest", "latest", "where"), right=("offset",), wrap=True)
+    yield from table.lines(rows)
+    rules = dict.fromkeys(f"{_words(each.state)}: {each.rule}" for each in report.places)
+    yield from said("rules", [with_times(rule) for rule in rules], "bold")
+    yield from said("assumed", report.assumed, "dim")
+
+
+def _outlook(report: ErasureReport, now_ms: int) -> Iterator[str]:
+    """Say when all of it is gone, at the earliest and at the latest."""
+    earliest = [place.earliest_ms for place in report.places]
+    latest = [place.latest_ms for place in report.places]
+    if None in earliest:
+        yield from wrapped(
+            "not all of it can go before something else happens: see the rules", "  "
+        )
+    else:
+        moment = max(each for each in earliest if each is not None)
+        yield f"  all of it can be gone from {format_time(moment)} on{_in(moment, now_ms)}"
+    if None in latest:
+        yield from wrapped("nothing removes all of it by itself", "  ")
+    else:
+        moment = max(each for each in latest if each is not None)
+        yield f"  it is gone by {format_time(moment)} at the latest{_in(moment, now_ms)}"
+
+
+def _in(moment: int, now_ms: int) -> str:
+    return f", in {format_span(moment - now_ms)}" if moment > now_ms else ""
+
+
+def _row(place: ErasurePlace) -> tuple[Cell, ...]:
+    return (
+        Styled(_words(place.state), _COLOURS.get(place.state, "")),
+        "" if place.offset is None else str(place.offset),
+        "never" if place.earliest_ms is None else format_time(place.earliest_ms),
+        "not by itself" if place.latest_ms is None else format_time(place.latest_ms),
+        f"{place.path}:{place.position}",
+    )
+
+
+def _words(state: str) -> str:
+    return state.replace("_", " ")

@@ -1,0 +1,231 @@
+"""`logstore erasure`: every place of a key, its moments, and the proof that it is gone."""
+
+from __future__ import annotations
+
+import base64
+import shutil
+
+import pytest
+
+from tests.cli.conftest import lines
+
+JAN_1 = 1_704_067_200_000
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
+MINUTE_MS = 60_000
+NAMES = ("path", "position", "offset", "state", "earliest_ms", "latest_ms", "rule")
+
+
+@pytest.fixture
+def create(run):
+    def make(*configs):
+        given = [part for each in configs for part in ("--config", each)]
+        run("topic", "create", "t", *given, "--now", JAN_1)
+
+    return make
+
+
+@pytest.fixture
+def put(run):
+    def append(key, value, *arguments, at=JAN_1):
+        run("append", "t", *arguments, "--now", at, input=lines({"key": key, "value": value}))
+
+    return append
+
+
+@pytest.fixture
+def erasure(run):
+    def find(*arguments, key="ann", at=JAN_1, code=1):
+        given = ("erasure", "t", "--key", key, "--now", at, "--format", "json", *arguments)
+        return run(*given, code=code).json
+
+    return find
+
+
+def test_a_key_that_was_never_there_is_gone(run, create, put, erasure):
+    create()
+    put("bob", "v")
+    found = erasure(code=0)
+    assert found["gone"] is True
+    assert (found["key"], found["places"]) == ("ann", [])
+    assert found["scanned"]["files"] == 1
+    assert "ann gone" in run("erasure", "t", "--key", "ann").stdout
+
+
+def test_retention_has_its_moment_and_the_latest_its_intervals(run, create, put, erasure):
+    create("retention.ms=1h")
+    put("ann", "v")
+    [place] = erasure()["places"]
+    assert tuple(place) == NAMES
+    assert (place["offset"], place["position"], place["state"]) == (0, 0, "live")
+    expires = JAN_1 + HOUR_MS + 1
+    assert place["earliest_ms"] == expires
+    assert place["latest_ms"] == expires + 5 * MINUTE_MS + MINUTE_MS
+    assert "retention.ms" in place["rule"]
+    run("retain", "--now", expires - 1)
+    assert erasure(at=expires - 1)["places"]
+    run("retain", "--now", expires)
+    assert erasure(at=expires, code=0)["gone"]
+
+
+def test_a_tombstone_goes_a_horizon_after_its_first_pass(run, create, put, erasure):
+    create("cleanup.policy=compact", "delete.retention.ms=1d")
+    put("ann", "v")
+    put("ann", None)
+    first, second = erasure()["places"]
+    assert (first["state"], second["state"]) == ("superseded", "tombstone")
+    assert (first["earliest_ms"], second["earliest_ms"]) == (JAN_1, JAN_1 + DAY_MS)
+    assert first["latest_ms"] is second["latest_ms"] is None, "nothing closes the segment"
+    run("clean", "--force", "--roll", "--now", JAN_1)
+    for moment, gone in ((JAN_1 + DAY_MS - 1, False), (JAN_1 + DAY_MS, True)):
+        run("clean", "--force", "--now", moment)
+        assert erasure(at=moment, code=None)["gone"] is gone
+
+
+def test_the_live_record_stays_until_another_is_appended(create, put, erasure):
+    create("cleanup.policy=compact", "max.compaction.lag.ms=1h")
+    put("ann", "v")
+    [place] = erasure()["places"]
+    assert (place["earliest_ms"], place["latest_ms"]) == (None, None)
+    assert "until a newer record of its key" in place["rule"]
+
+
+def test_what_max_compaction_lag_forces_is_bounded(create, put, erasure):
+    create("cleanup.policy=compact", "max.compaction.lag.ms=1h")
+    put("ann", "v")
+    put("ann", "w")
+    first, _ = erasure()["places"]
+    overdue = JAN_1 + HOUR_MS + 1
+    assert (first["earliest_ms"], first["latest_ms"]) == (JAN_1, overdue + 15_000 + MINUTE_MS)
+
+
+@pytest.mark.parametrize("codec", ("none", "gzip", "snappy", "lz4", "zstd"))
+def test_a_key_inside_of_a_compressed_batch_is_found(run, create, erasure, codec):
+    create()
+    records = [{"key": f"k{number}", "value": "v" * 50} for number in range(20)]
+    records.insert(7, {"key": "ann", "value": "v"})
+    text = "".join(map(lines, records))
+    run("append", "t", "--compression", codec, "--now", JAN_1, input=text)
+    [place] = erasure()["places"]
+    assert (place["offset"], place["position"]) == (7, 0)
+    assert erasure(key="an", code=0)["gone"], "part of a key is none"
+
+
+def test_every_leftover_is_a_place(run, create, put, erasure, data_dir):
+    create()
+    put("ann", "v")
+    put("bob", "w")
+    log = data_dir / "t-0" / f"{0:020}.log"
+    for number, suffix in enumerate(("deleted", "cleaned", "swap"), 10):
+        shutil.copy(log, log.with_name(f"{number:020}.log.{suffix}"))
+    deleted = data_dir / f"t-0.{0:032x}-delete"
+    deleted.mkdir()
+    shutil.copy(log, deleted)
+    with log.open("ab") as file:
+        file.write(log.read_bytes()[:70])
+    places = erasure()["places"]
+    by_state = {place["state"]: place for place in places}
+    states = {"live", "deleted", "cleaned", "swap", "deleted_partition", "torn_tail"}
+    assert set(by_state) == states
+    assert len(places) == len(states)
+    assert by_state["torn_tail"]["offset"] is None
+    torn = by_state["torn_tail"]
+    assert log.read_bytes()[torn["position"] :].startswith(b"ann")
+    for state in ("deleted", "cleaned"):
+        assert by_state[state]["earliest_ms"] == by_state[state]["latest_ms"] == JAN_1
+    assert by_state["deleted_partition"]["latest_ms"] == JAN_1 + MINUTE_MS
+
+
+def test_a_copy_under_another_name_of_the_cleaner_is_removed_with_its_file(
+    run, create, put, erasure, data_dir
+):
+    """As the next start does it: afterwards only the log's own record is left."""
+    create()
+    put("ann", "v")
+    log = data_dir / "t-0" / f"{0:020}.log"
+    shutil.copy(log, log.with_name(f"{7:020}.log.deleted"))
+    assert {place["state"] for place in erasure()["places"]} == {"live", "deleted"}
+    put("bob", "v")
+    assert {place["state"] for place in erasure()["places"]} == {"live"}
+
+
+def test_damage_hides_nothing(create, put, erasure, data_dir):
+    create()
+    put("ann", "v")
+    put("bob", "w")
+    log = data_dir / "t-0" / f"{0:020}.log"
+    data = bytearray(log.read_bytes())
+    data[70] ^= 1
+    log.write_bytes(data)
+    [place] = erasure()["places"]
+    assert (place["state"], place["offset"]) == ("damaged", None)
+    assert data[place["position"] :].startswith(b"ann")
+
+
+def test_compressed_bytes_that_cannot_be_unfolded_prove_nothing(run, create, erasure, data_dir):
+    create()
+    text = "".join(lines({"key": f"k{number}", "value": "v" * 50}) for number in range(20))
+    run("append", "t", "--compression", "zstd", "--now", JAN_1, input=text)
+    log = data_dir / "t-0" / f"{0:020}.log"
+    data = bytearray(log.read_bytes())
+    data[90] ^= 1
+    log.write_bytes(data)
+    found = erasure()
+    assert [place["state"] for place in found["places"]] == ["unreadable"]
+    assert not found["gone"]
+
+
+def test_what_lies_below_the_log_start_is_still_there(run, create, put, erasure):
+    create()
+    put("ann", "v")
+    put("bob", "w")
+    run("delete-records", "t", "--partition", 0, "--before-offset", 1, "--now", JAN_1)
+    [place] = erasure()["places"]
+    assert place["state"] == "below_log_start"
+
+
+def test_all_partitions_are_searched(run, erasure):
+    run("topic", "create", "t", "--partitions", 3, "--now", JAN_1)
+    item = {"key": "ann", "value": "v", "partition": 2}
+    run("append", "t", "--now", JAN_1, input=lines(item))
+    [place] = erasure()["places"]
+    assert "/t-2/" in place["path"]
+    assert erasure("--partition", 1, code=0)["gone"]
+    assert run("erasure", "t-2", "--key", "ann", code=1).stdout.startswith("ann found: 1 place")
+
+
+def test_a_key_that_is_no_text(run, create, erasure):
+    create()
+    key = base64.b64encode(b"\xff\x00").decode()
+    run("append", "t", input=lines({"key_base64": key, "value": "v"}))
+    given = ("erasure", "t", "--key-base64", key, "--format", "json")
+    found = run(*given, code=1).json
+    assert found["key_base64"] == key
+    assert (
+        run("erasure", "t", "--key-base64", key, "--format", "jsonl", code=1).jsonl
+        == (found["places"])
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments", (("t",), ("t", "--key", "a", "--key-base64", "YQ=="), ("t", "--key-base64", "?"))
+)
+def test_wrong_usage(run, create, arguments):
+    create()
+    run("erasure", *arguments, code=2)
+
+
+def test_an_unknown_topic_is_named(run, create):
+    create()
+    assert "unknown topic 'x'" in run("erasure", "x", "--key", "k", code=2).stderr
+
+
+def test_the_table_has_verdict_places_and_rules(run, create, put):
+    create("cleanup.policy=compact")
+    put("ann", "v")
+    put("ann", None)
+    text = run("erasure", "t", "--key", "ann", "--now", JAN_1, code=1).stdout
+    assert text.startswith("ann found: 2 places in 1 file")
+    assert "all of it can be gone from 2024-01-02 00:00:00.000Z on, in 1d" in text
+    assert "nothing removes all of it by itself" in text
+    assert "delete.retention.ms 1d after the first pass" in text

@@ -1,0 +1,191 @@
+"""The moments that `erasure` tells are exact: histories go on, and their files are read.
+
+Time goes in units; what is watched are bytes in files, not what the engine says of them.
+"""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from logstore import Broker, TopicPartition, VirtualClock
+from logstore.record.walk import walk_buffer
+from tests.support.world.cleaning import Producer
+
+TP = TopicPartition("t", 0)
+KEY = b"the-key"
+UNIT_MS = 1000
+T = 1_700_000_000_000
+NEVER = 2**63 - 1
+UNITS = 18
+"""Longer than all that is configured here together."""
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("put"), st.booleans()),
+        st.tuples(st.just("put"), st.booleans()),
+        st.tuples(st.just("other"), st.integers(0, 3)),
+        st.tuples(st.just("roll"), st.just(0)),
+        st.tuples(st.just("pass"), st.integers(1, 3)),
+        st.tuples(st.just("clean"), st.booleans()),
+        st.tuples(st.just("transaction"), st.just(1)),
+        st.tuples(st.just("end"), st.booleans()),
+        st.tuples(st.just("delete"), st.integers(0, 3)),
+    ),
+    min_size=1,
+    max_size=16,
+)
+configs = st.fixed_dictionaries(
+    {
+        "cleanup.policy": st.sampled_from(["compact", "compact", "delete", "compact,delete"]),
+        "min.compaction.lag.ms": st.sampled_from([0, 2 * UNIT_MS]),
+        "max.compaction.lag.ms": st.sampled_from([5 * UNIT_MS, NEVER]),
+        "min.cleanable.dirty.ratio": st.sampled_from([0.0, 0.5, 1.0]),
+        "delete.retention.ms": st.sampled_from([0, 3 * UNIT_MS]),
+        "retention.ms": st.sampled_from([4 * UNIT_MS, -1]),
+        "segment.bytes": st.sampled_from([200, 10_000]),
+        "file.delete.delay.ms": st.just(0),
+    }
+)
+BROKER = {"log.retention.check.interval.ms": 1, "log.cleaner.backoff.ms": 1}
+"""What falls due is done a millisecond later, at the latest."""
+
+
+def replayed(history, config):
+    """A broker over a history; only cleanings that are due happen in it, or forced ones."""
+    broker = Broker(clock=VirtualClock(T), seed=1, broker_config=BROKER)
+    broker.create_topic("t", configs=config)
+    log = broker.log("t")
+    producer = Producer(log, 1)
+    for kind, argument in history:
+        if kind == "put":
+            broker.append("t", key=KEY, value=b"v" if argument else None)
+        elif kind == "other":
+            broker.append("t", key=b"other%d" % argument, value=b"w" * 20)
+        elif kind == "roll":
+            broker.roll("t")
+        elif kind == "pass":
+            broker.clock.advance(ms=argument * UNIT_MS)
+        elif kind == "transaction":
+            producer.send(1)
+        elif kind == "end":
+            producer.commit() if argument else producer.abort()
+        elif kind == "delete":
+            broker.delete_records({TP: min(log.high_watermark, log.log_start_offset + argument)})
+        else:
+            broker.clean("t", force=argument)
+    return broker
+
+
+def offsets_in_files(broker):
+    """Return the offsets of the key's records, by the files of the log alone."""
+    fs, directory = broker.runtime.fs, broker.log("t").directory
+    found = set()
+    for name in fs.list_dir(directory):
+        if name.endswith(".log"):
+            file = fs.open(f"{directory}/{name}")
+            for batch in walk_buffer(file.read(0, broker.log("t").size_bytes)):
+                if not batch.header.is_control:
+                    found |= {each.offset for each in batch.records() if each.key == KEY}
+            file.close()
+    return found
+
+
+def moments(start_ms):
+    """Yield the moments around each unit of time."""
+    for unit in range(UNITS):
+        for step in range(-1, 4):
+            if unit or step > 0:
+                yield start_ms + unit * UNIT_MS + step
+
+
+def removed(broker, act):
+    """Return, by offset, the moment at which each record of the key had gone."""
+    left = offsets_in_files(broker)
+    gone = {}
+    start_ms = broker.clock.now_ms()
+    for moment in (start_ms, *moments(start_ms)):
+        if moment > broker.clock.now_ms():
+            broker.clock.advance(ms=moment - broker.clock.now_ms())
+        elif moment < broker.clock.now_ms():
+            continue  # what is done late took that long
+        act(broker)
+        now_left = offsets_in_files(broker)
+        gone |= dict.fromkeys(left - now_left, broker.clock.now_ms())
+        left = now_left
+    return gone
+
+
+def let_alone(broker):
+    """Do what is due, a millisecond late."""
+    while is_due(broker):
+        broker.clock.advance(ms=1)
+        before = (broker.log("t").segments.view, broker.cleaner.checkpoints.of(TP))
+        broker.clean("t")
+        broker.retain("t")
+        if before == (broker.log("t").segments.view, broker.cleaner.checkpoints.of(TP)):
+            return
+
+
+def is_due(broker):
+    (explained,) = broker.explain("t", quick=True).partitions
+    idle = any(
+        closing.at_ms <= broker.clock.now_ms()
+        for closing in explained.active_segment.closings
+        if not closing.needs_append
+    )
+    return (
+        explained.will_clean or idle or bool(broker.retain("t", dry_run=True).decisions[0].removed)
+    )
+
+
+def let_alone_promptly(broker):
+    broker.clean("t")
+    broker.retain("t")
+
+
+def hurry(broker):
+    """Append what makes a pass due, as old as can be, close its segment, and clean."""
+    log = broker.log("t")
+    broker.retain("t")
+    if not log.config.compact:
+        return
+    for _ in range(3):  # what expires at once goes in the second
+        broker.append("t", key=b"help", value=b"", timestamp=1)
+        broker.roll("t")
+        if log.config.min_cleanable_dirty_ratio < 1:
+            broker.override_configs("t", {"min.cleanable.dirty.ratio": "0"})
+        broker.clean("t")
+
+
+def check(history, config):
+    broker = replayed(history, config)
+    report = broker.erasure("t", KEY)
+    places = {place.offset: place for place in report.places if place.state != "deleted"}
+    assert set(places) == offsets_in_files(broker)
+    # Left alone, each has gone at its latest moment, and not before; or stays.
+    alone = removed(replayed(history, config), let_alone)
+    for offset, place in places.items():
+        assert place.latest_ms == alone.get(offset), (place, alone)
+    # However others append, none has gone before its earliest moment, and some way it has then.
+    hurried = removed(replayed(history, config), hurry)
+    promptly = removed(replayed(history, config), let_alone_promptly)
+    for offset, place in places.items():
+        ways = [way[offset] for way in (hurried, promptly) if offset in way]
+        assert place.earliest_ms == min(ways, default=None), (place, hurried, promptly)
+        assert place.latest_ms is None or place.earliest_ms <= place.latest_ms
+
+
+@settings(max_examples=12)
+@given(steps, configs)
+def test_moments_are_exact(history, config):
+    check(history, config)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@settings(max_examples=1000)
+@given(steps, configs)
+def test_moments_are_exact_in_a_thousand_histories(history, config):
+    check(history, config)
