@@ -28,7 +28,8 @@ LogStoreError                         every error this library raises on purpose
 ├─ TransactionAbortedError            what became of records that waited when it was aborted
 ├─ UnsupportedFormatError             bytes that are sound but of a kind this engine refuses
 ├─ CorruptionError                    bytes at rest are wrong: path, position, check, expected…
-│   ├─ CorruptRecordError  ├─ CorruptIndexError  ├─ CorruptSnapshotError  └─ CorruptCheckpointError
+│   ├─ CorruptRecordError  ├─ CorruptIndexError  ├─ CorruptSnapshotError  ├─ CorruptCheckpointError
+│   └─ DataLossError                  opening for writing would cut off valid batches
 ├─ SegmentOverflowError               a relative offset or an index is full: roll or split
 ├─ InvalidOffsetError                 an index was asked to go backwards
 └─ KafkaStorageError                  the disk failed; the log directory goes offline
@@ -591,6 +592,10 @@ class CorruptionError(LogStoreError):
 
 class CorruptRecordError(CorruptionError):
     """A record batch is damaged: length, magic, CRC-32C, compression or record structure."""
+
+
+class DataLossError(CorruptionError):
+    """Opening a log for writing would cut off valid batches, and was told not to."""
 
 
 class CorruptIndexError(CorruptionError):

@@ -33,6 +33,7 @@ from logstore.broker.setup import (
     background_threads,
     directories_of,
     disk_of,
+    on_damage_of,
     resize_threads,
     runtime_of,
 )
@@ -139,6 +140,11 @@ class Broker(Generic[ClockT]):
         `clock.advance(...)`. Without it nothing happens that is not asked for.
     on_load : callable, optional
         Told of every partition that is opened because its directory was not closed cleanly.
+    on_damage : str
+        What is done about damage that valid batches lie behind. `recover` cuts the log there as
+        Kafka does, with a warning that says what was lost; `refuse` refuses a partition that would
+        be cut below its recovery point, or without one, and changes nothing; with `read_only`,
+        `pass_over` leaves out what is damaged, tells it in `Log.damages`, and serves the rest.
     disk_faults : bool, optional
         Whether its disk can be made to fail (`fail`) and to forget (`crash`), for which each file
         operation takes a little longer. By default in memory and on a virtual clock, unless `fs`
@@ -171,6 +177,7 @@ class Broker(Generic[ClockT]):
         fs: FileSystem | None = None,
         background: bool = False,
         on_load: LoadListener | None = None,
+        on_damage: Literal["recover", "refuse", "pass_over"] = "recover",
         disk_faults: bool | None = None,
         replicated: bool = False,
     ) -> None:
@@ -197,6 +204,7 @@ class Broker(Generic[ClockT]):
             on_load=on_load,
             faults=self.faults,
             replicated=replicated,
+            on_damage=on_damage_of(on_damage, read_only=read_only),
         )
         self._replicated = replicated
         # That of the manager lies over it what was changed in earlier runs.

@@ -126,14 +126,14 @@ def read_records(
     max_records: int | None,
     isolation: Isolation,
     key: bytes | None,
-    reopen: Callable[[int], Log | None] = lambda _: None,
+    reopen: Callable[[int, Exception], Log | None] = lambda _, __: None,
     faults: Faults | None = None,
 ) -> Iterator[ConsumerRecord]:
     """Yield a log's records as a consumer sees them; see `Broker.read`. One fetch for `faults`.
 
     `reopen` is asked after each failure for the log as it is now, with the number of failures at
-    this place; None lets the failure through. What was yielded is not yielded again: a new look
-    begins behind it, or at a log start that has moved beyond.
+    this place and the last one; None lets the failure through. What was yielded is not yielded
+    again: a new look begins behind it, or at a log start that has moved beyond.
     """
     yielded = failures = 0
     if max_records is not None and max_records <= 0:
@@ -167,9 +167,9 @@ def read_records(
                     offset, failures, yielded = at + 1, 0, yielded + 1
                     if yielded == max_records:
                         return
-        except TRANSIENT:
+        except TRANSIENT as error:
             failures += 1
-            changed = reopen(failures)
+            changed = reopen(failures, error)
             if changed is None:
                 raise
             log = changed

@@ -7,6 +7,7 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING
 
 from logstore.errors import InvalidConfigurationError
+from logstore.loading.damage import OnDamage
 from logstore.runtime import (
     Clock,
     DiskFileSystem,
@@ -48,6 +49,24 @@ def runtime_of(
     if isinstance(clock, VirtualClock):
         return Runtime(clock, fs, rng)
     return Runtime(clock, fs, rng, ThreadScheduler(clock, threads))
+
+
+def on_damage_of(name: str, *, read_only: bool) -> OnDamage:
+    """Return the rule of that name.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        There is none, or it needs a broker that only reads.
+    """
+    try:
+        rule = OnDamage(name)
+    except ValueError:
+        names = ", ".join(each.value for each in OnDamage)
+        raise InvalidConfigurationError(f"on_damage {name!r} is none of {names}") from None
+    if rule is OnDamage.PASS_OVER and not read_only:
+        raise InvalidConfigurationError("on_damage 'pass_over' needs read_only=True")
+    return rule
 
 
 def disk_of(fs: FileSystem, faults: Faults) -> BreakableFileSystem:

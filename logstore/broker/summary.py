@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from logstore.broker.assumptions import assumptions
+from logstore.broker.view import PartitionView
 from logstore.cleaner.checkpoints import CleanerCheckpoints
 from logstore.cleaner.selection import CLEAN, SECTIONS, section_of, steady_state
-from logstore.errors import CorruptionError, UnsupportedFormatError
+from logstore.errors import CorruptionError, CorruptRecordError, UnsupportedFormatError
 from logstore.log.reader import Isolation
 from logstore.record.walk import BatchTotals, batch_totals
 from logstore.types import INT64_MAX, TopicPartition
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from logstore.broker.broker import Broker
     from logstore.cleaner.selection import CleanableState
     from logstore.log.log import Log
+    from logstore.record.survey import Damage
     from logstore.segment.segment import LogSegment
 
 CORRUPT_BATCH = "corrupt_batch"
@@ -62,6 +65,10 @@ class PartitionSummary(NamedTuple):
         partition that is clean, or not compacted, or without timestamps.
     now_ms : int
         When it was looked at.
+    damages : tuple of Damage
+        The damages that were passed over.
+    assumed : tuple of str
+        What the directory does not say.
     """
 
     topic: str
@@ -82,6 +89,8 @@ class PartitionSummary(NamedTuple):
     cleanup_policy: str
     dirty_since_ms: int | None
     now_ms: int
+    damages: tuple[Damage, ...] = ()
+    assumed: tuple[str, ...] = ()
 
     @property
     def lag_ms(self) -> int | None:
@@ -95,8 +104,10 @@ class PartitionSummary(NamedTuple):
 
     @property
     def is_damaged(self) -> bool:
-        """Whether a batch is damaged that recovery would not cut off."""
-        return any(finding.action == CORRUPT_BATCH for finding in self.recovery)
+        """Whether a batch is damaged that is no torn end."""
+        return bool(self.damages) or any(
+            finding.action == CORRUPT_BATCH for finding in self.recovery
+        )
 
     def section_bytes(self) -> dict[str, int]:
         """Return data bytes by section."""
@@ -125,6 +136,8 @@ class PartitionSummary(NamedTuple):
             "directory": self.directory,
             "cleanup_policy": self.cleanup_policy,
             "dirty_since_ms": self.dirty_since_ms,
+            "damages": [damage._asdict() for damage in self.damages],
+            "assumed": list(self.assumed),
         }
 
     def to_line_json(self) -> dict[str, Any]:
@@ -162,7 +175,16 @@ def inspect_partition(
     -----
     About 0.5 µs a batch without `deep`.
     """
-    log = broker.manager.log(topic_partition)
+    view = PartitionView(broker, topic_partition)
+    try:
+        return view.look(lambda log: _inspected(broker, log, deep=deep, collects=False))
+    except (CorruptionError, UnsupportedFormatError):  # not to be passed over
+        return _inspected(broker, view.log, deep=deep, collects=True)
+
+
+def _inspected(broker: Broker, log: Log, *, deep: bool, collects: bool) -> PartitionSummary:
+    """Look at a log; damage is raised, or `collects` it among what recovery leaves."""
+    topic_partition = log.topic_partition
     # Of the cleaner's own parts these alone: the rest is not loaded for a look.
     checkpoint = CleanerCheckpoints(broker.manager.registry.directory_of).of(topic_partition)
     now_ms = broker.runtime.clock.now_ms()
@@ -173,14 +195,25 @@ def inspect_partition(
         try:
             totals = batch_totals(segment.file, segment.log_path, segment.size_bytes)
         except (CorruptionError, UnsupportedFormatError) as error:
+            if not collects:
+                raise
             recovery.append(FindingSummary(CORRUPT_BATCH, segment.log_path, str(error)))
             totals = BatchTotals()
+        if not collects and totals.end_position < segment.size_bytes:
+            raise CorruptRecordError(
+                "a segment that ends inside a batch",
+                path=segment.log_path,
+                position=totals.end_position,
+                check="torn_tail",
+            )
         segments.append(_summary(log, segment, state, totals))
     live_keys = tombstones = None
     if deep:
         try:
             live_keys, tombstones = count_keys(log)
         except (CorruptionError, UnsupportedFormatError) as error:
+            if not collects:
+                raise
             path = getattr(error, "path", None) or log.directory
             recovery.append(FindingSummary(CORRUPT_BATCH, path, str(error)))
     return PartitionSummary(
@@ -202,6 +235,8 @@ def inspect_partition(
         cleanup_policy=",".join(log.config.cleanup_policy),
         dirty_since_ms=_dirty_since(log, segments) if log.config.compact else None,
         now_ms=now_ms,
+        damages=log.damages,
+        assumed=assumptions(broker.manager, topic_partition, cleaning=True),
     )
 
 

@@ -11,14 +11,18 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from logstore.loading.second_look import TRANSIENT
-from logstore.record.batch import RecordBatch, decode_stored
+from logstore.log.finding import Finding
+from logstore.record.batch import RecordBatch, decode_stored, stored_rows
+from logstore.record.survey import Damage, SegmentBounds, survey
 from logstore.record.walk import check_place, read_batch, walk_headers
+from logstore.runtime import OverlayFileSystem
 
 if TYPE_CHECKING:
-    from logstore.log.finding import Damage, Finding
     from logstore.log.log import Log
     from logstore.manager.manager import LogManager
     from logstore.record.records import Record
+    from logstore.runtime import FileSystem
+    from logstore.segment.segment import LogSegment
     from logstore.types import TopicPartition
 
 Answer = TypeVar("Answer")
@@ -76,6 +80,12 @@ class PartitionView:
         return self.broker.manager.log(self.topic_partition)
 
     @property
+    def files(self) -> FileSystem:
+        """The files as they lie on the disk."""
+        fs = self.broker.manager.runtime.fs
+        return fs.base if isinstance(fs, OverlayFileSystem) else fs
+
+    @property
     def damages(self) -> tuple[Damage, ...]:
         """The damages that were met."""
         return self.log.damages
@@ -97,10 +107,15 @@ class PartitionView:
         while True:
             try:
                 return question(self.log)
-            except TRANSIENT:
+            except TRANSIENT as error:
                 failures += 1
-                if self.broker.manager.registry.reopen(self.topic_partition, failures) is None:
-                    raise
+                self.reopen(failures, error)
+
+    def reopen(self, failures: int, error: Exception) -> None:
+        """Open the log anew after so many failures, the last of which is raised if in vain."""
+        registry = self.broker.manager.registry
+        if registry.reopen(self.topic_partition, failures, error) is None:
+            raise error
 
     def batches(
         self, start_offset: int | None = None, end_offset: int | None = None
@@ -114,46 +129,57 @@ class PartitionView:
         end_offset : int, optional
             The log end by default.
         """
-        offset = self.log.log_start_offset if start_offset is None else start_offset
+        offset = start_offset
         failures = 0
         while True:
             try:
                 for batch in self._walk(offset, end_offset):
                     yield batch
                     offset, failures = batch.batch.header.next_offset, 0
-            except TRANSIENT:
+            except TRANSIENT as error:
                 failures += 1
-                if self.broker.manager.registry.reopen(self.topic_partition, failures) is None:
-                    raise
+                self.reopen(failures, error)
             else:
                 return
 
-    def _walk(self, start_offset: int, end_offset: int | None) -> Iterator[StoredBatch]:
+    def _walk(self, start_offset: int | None, end_offset: int | None) -> Iterator[StoredBatch]:
         log = self.log
-        limit = log.config.logstore_decompression_max_bytes
+        start = log.log_start_offset if start_offset is None else start_offset
         end = log.log_end_offset if end_offset is None else end_offset
-        previous = -1
-        for segment in log.segments.from_offset(start_offset):
-            found = segment.translate_offset(start_offset)
-            if found is None:
-                continue
-            for at in walk_headers(
-                segment.file, segment.log_path, found.position, segment.size_bytes
-            ):
-                header = at.header
-                check_place(header, previous, segment.log_path, at.position)
-                previous = header.last_offset
-                if header.last_offset < start_offset:
-                    continue
+        for segment in log.segments.from_offset(start):
+            bounds = log.surveyed.get(segment.log_path)
+            found = self._plain(log, segment) if bounds is None else self._surveyed(log, bounds)
+            for stored in found:
+                header = stored.batch.header
                 if header.base_offset >= end:
                     return
-                batch = read_batch(segment.file, segment.log_path, at.position, header.size_bytes)
-                batch.ensure_valid()
-                for _ in decode_stored(batch, limit):
-                    break  # all are decoded before the first is given
-                yield StoredBatch(
-                    segment.log_path, at.position, header.size_bytes, header.magic, batch
-                )
+                if header.last_offset >= start:
+                    yield stored
+
+    def _plain(self, log: Log, segment: LogSegment) -> Iterator[StoredBatch]:
+        """Yield the batches of a segment in which no damage was met so far."""
+        limit = log.config.logstore_decompression_max_bytes
+        path, file = segment.log_path, segment.file
+        previous = segment.base_offset - 1
+        for at in walk_headers(file, path, 0, segment.size_bytes):
+            header = at.header
+            check_place(header, previous, path, at.position)
+            previous = header.last_offset
+            batch = read_batch(file, path, at.position, header.size_bytes)
+            batch.ensure_valid()
+            stored_rows(batch, limit)  # all are decoded and checked at the call
+            yield StoredBatch(path, at.position, header.size_bytes, header.magic, batch)
+
+    def _surveyed(self, log: Log, bounds: SegmentBounds) -> Iterator[StoredBatch]:
+        """Yield the valid batches of a segment that is not shown as it lies."""
+        file = self.files.open(bounds.path)
+        try:
+            for found in survey(file, bounds, log.config.logstore_decompression_max_bytes):
+                if not isinstance(found, Damage):
+                    size = found.end_position - found.position
+                    yield StoredBatch(bounds.path, found.position, size, found.magic, found.batch)
+        finally:
+            file.close()
 
     def records(
         self, start_offset: int | None = None, end_offset: int | None = None
@@ -161,7 +187,7 @@ class PartitionView:
         """Yield the records in [start, end), control records included, with their batches."""
         start = self.log.log_start_offset if start_offset is None else start_offset
         limit = self.log.config.logstore_decompression_max_bytes
-        for stored in self.batches(start, end_offset):
+        for stored in self.batches(start_offset, end_offset):
             for record in decode_stored(stored.batch, limit):
                 if record.offset >= start and (end_offset is None or record.offset < end_offset):
                     yield stored, record

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from logstore.check.findings import ERROR, INFO, WARNING, CheckFinding, finding, unreadable
-from logstore.check.scan import ScannedBatch
 from logstore.errors import CorruptRecordError, InvalidRecordError
 from logstore.index import OffsetIndex, TimeIndex, TransactionIndex
 from logstore.index.transaction_index import VERSION
 from logstore.record.batch import RecordBatch
+from logstore.record.scan import ScannedBatch
 from logstore.runtime.fs import File, FileSystem
 from logstore.types import NO_TIMESTAMP, AbortedTxn
 

@@ -11,7 +11,6 @@ from logstore.check.findings import ERROR, INFO, WARNING, CheckFinding, finding
 from logstore.check.indexes import OffsetIndexCheck, SegmentPlace, TimeIndexCheck, TxnIndexCheck
 from logstore.check.leader_epochs import LeaderEpochs
 from logstore.check.producers import ProducerHistory
-from logstore.check.scan import ScannedBatch, SegmentScan, Unreadable
 from logstore.config.limits import ReadLimits
 from logstore.names import (
     INDEX_SUFFIX,
@@ -22,6 +21,7 @@ from logstore.names import (
 )
 from logstore.record.control import EndTxnMarker
 from logstore.record.header import BatchHeader
+from logstore.record.scan import Fault, ScannedBatch, SegmentScan, Unreadable, misplaced
 from logstore.runtime.fs import FileSystem
 from logstore.types import INT32_MAX, AbortedTxn
 
@@ -210,8 +210,7 @@ class SegmentCheck:
         state.end_is_known = True
         file = state.fs.open(self._path)
         try:
-            severity = WARNING if self._is_open else ERROR
-            scan = SegmentScan(file, self._path, self._base_offset, severity)
+            scan = SegmentScan(file, self._path, self._base_offset, state.limits.batch_bytes)
             if scan.size > INT32_MAX:
                 yield finding("segment_size", self._path, expected=INT32_MAX, found=scan.size)
             place = SegmentPlace(
@@ -257,9 +256,9 @@ class SegmentCheck:
 
     def _walk(self, scan: SegmentScan) -> Iterator[CheckFinding]:
         state = self._state
-        for each, following in _with_next(scan.run()):
-            if isinstance(each, CheckFinding):
-                yield each
+        for each, following in scan.pairs():
+            if isinstance(each, Fault):
+                yield self._told(each)
             elif isinstance(each, Unreadable):
                 self._lose_track()
                 for index in (self._index, self._time_index):
@@ -276,6 +275,18 @@ class SegmentCheck:
         state.counts.advance(self._path, self._unread)
         if not scan.end_is_known:
             state.end_is_known = False
+
+    def _told(self, fault: Fault) -> CheckFinding:
+        """Return the finding of a fault; a crash leaves a torn tail in the active segment."""
+        return finding(
+            fault.check,
+            self._path,
+            fault.position,
+            offset=fault.offset,
+            expected=fault.expected,
+            found=fault.found,
+            severity=WARNING if fault.is_tail and self._is_open else ERROR,
+        )
 
     def _lose_track(self) -> None:
         self._is_certain = False
@@ -325,33 +336,20 @@ class SegmentCheck:
     def _misplaced(
         self, scanned: ScannedBatch, following: ScannedBatch | None
     ) -> CheckFinding | None:
-        """Judge a batch's offsets by the segment's bounds and by the batches around it.
-
-        The base offset is under no CRC. Of two batches that overlap the second is wrong, unless
-        it fits what came before and the first leaves a gap there.
-        """
-        end = self._state.end_offset
-        first, last = scanned.header.base_offset, scanned.header.last_offset
-        after = None if following is None else following.header.base_offset
-
-        def wrong(check: str, expected: object, found: object) -> CheckFinding:
-            return finding(
-                check, self._path, scanned.position, offset=first, expected=expected, found=found
-            )
-
-        if scanned.header.last_offset_delta < 0:
-            return wrong("offset_delta", 0, scanned.header.last_offset_delta)
-        if first < self._base_offset:
-            return wrong("segment_bounds", self._base_offset, first)
-        if last - self._base_offset > INT32_MAX:
-            return wrong("segment_bounds", self._base_offset + INT32_MAX, last)
-        if self._following is not None and last >= self._following:
-            return wrong("segment_overlap", self._following - 1, last)
-        if end is not None and first < end:
-            return wrong("offset_order", end, first)
-        if end is not None and after is not None and first > end and end <= after <= last:
-            return wrong("offset_order", f"below {after}", last)
-        return None
+        """Judge a batch's offsets; see `logstore.record.scan.misplaced`."""
+        header, after = scanned.header, None if following is None else following.header.base_offset
+        wrong = misplaced(header, self._base_offset, self._state.end_offset, after, self._following)
+        if wrong is None:
+            return None
+        check, expected, found = wrong
+        return finding(
+            check,
+            self._path,
+            scanned.position,
+            offset=header.base_offset,
+            expected=expected,
+            found=found,
+        )
 
     def _gap(self, base_offset: int, position: int) -> Iterator[CheckFinding]:
         """Judge that the next batch or segment begins where the last one ended."""
@@ -421,15 +419,3 @@ class SegmentCheck:
             is_certain=self._is_certain,
             is_complete=state.history.is_complete,
         )
-
-
-def _with_next(
-    items: Iterator[ScannedBatch | Unreadable | CheckFinding],
-) -> Iterator[tuple[ScannedBatch | Unreadable | CheckFinding, ScannedBatch | None]]:
-    """Yield each item with the one after it, if that is a sound batch."""
-    current = next(items, None)
-    while current is not None:
-        following = next(items, None)
-        is_sound = isinstance(following, ScannedBatch) and following.batch is not None
-        yield current, following if is_sound else None  # type: ignore[misc]  # judged above
-        current = following

@@ -162,11 +162,13 @@ def _usage_failure(error: click.UsageError) -> int:
 
 
 def _report(error: Exception) -> int:
-    from logstore.errors import LogStoreError
+    from logstore.errors import DataLossError, LogStoreError
 
     if isinstance(error, LogStoreError):
         name = error.kafka_error
         hint = "" if name == LogStoreError.kafka_error else f" ({name})"
+        if isinstance(error, DataLossError):
+            hint += "; salvage DIR --out DIR keeps them, --accept-data-loss lets them go"
         return _failure(f"{error}{hint}", error.exit_code)
     if isinstance(error, OSError):
         if error.errno == errno.EBADF and error.filename is None:  # a standard stream

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast
 
 import click
 from click.core import ParameterSource
@@ -88,6 +88,8 @@ class Settings(NamedTuple):
         Show tracebacks.
     as_recovered : bool
         Read what a broker's recovery would leave, not all that is on the disk.
+    accept_data_loss : bool
+        Let opening for writing cut off valid batches that follow damage.
     """
 
     data_dirs: tuple[str, ...] = ()
@@ -97,6 +99,7 @@ class Settings(NamedTuple):
     full: bool = False
     debug: bool = False
     as_recovered: bool = False
+    accept_data_loss: bool = False
 
     @property
     def as_table(self) -> bool:
@@ -135,6 +138,7 @@ class Settings(NamedTuple):
         self,
         *,
         read_only: bool = False,
+        dry_run: bool = False,
         create: bool = False,
         directories: Sequence[str] | None = None,
         background: bool = False,
@@ -147,6 +151,10 @@ class Settings(NamedTuple):
 
         Parameters
         ----------
+        read_only : bool
+            Change nothing, and serve all that is valid unless `as_recovered`.
+        dry_run : bool
+            Change nothing, and see what a command that writes sees.
         create : bool
             Make those that are missing; a slip of the pen should not.
         background : bool
@@ -166,6 +174,8 @@ class Settings(NamedTuple):
         from logstore.runtime import DiskFileSystem, raise_descriptor_limit
 
         raise_descriptor_limit()
+        on_damage = self._on_damage(read_only=read_only and not dry_run)
+        read_only = read_only or dry_run
         show_messages(Recovery.COMPUTED if read_only else Recovery.MENDED)
         config = self.broker_config()
         if in_memory:
@@ -185,11 +195,17 @@ class Settings(NamedTuple):
                 broker_config=config,
                 read_only=read_only,
                 background=background,
+                on_damage=on_damage,
                 on_load=partial(_show_load, bar) if bar.visible else None,
             )
         if read_only:
             note_writers(directories)
         return broker
+
+    def _on_damage(self, *, read_only: bool) -> Literal["recover", "refuse", "pass_over"]:
+        if read_only:
+            return "recover" if self.as_recovered else "pass_over"
+        return "recover" if self.accept_data_loss else "refuse"
 
 
 def note_writers(directories: Iterable[str]) -> None:
@@ -399,6 +415,21 @@ def as_recovered_option(function: _F) -> _F:
         is_flag=True,
         help="Show what a broker's recovery would leave, not every valid batch on the disk.",
     )(function)
+
+
+def accept_data_loss_option(function: _F) -> _F:
+    """Add `--accept-data-loss` to a command that writes; it is put into the `Settings`."""
+
+    @click.option(
+        "--accept-data-loss",
+        is_flag=True,
+        help="Let recovery cut off valid batches that lie behind damage.",
+    )
+    @wraps(function)
+    def call(settings: Settings, *args: Any, accept_data_loss: bool, **kwargs: Any) -> object:
+        return function(settings._replace(accept_data_loss=accept_data_loss), *args, **kwargs)
+
+    return cast("_F", call)
 
 
 def partition_option(help_text: str, *, required: bool = False) -> Callable[[_F], _F]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.checkpoint.atomic import remove_temporary
@@ -27,24 +28,37 @@ from logstore.checkpoint.shutdown import (
 from logstore.directories.move_notes import MOVES_FILE, Move, read_moves, write_moves
 from logstore.errors import (
     CorruptCheckpointError,
+    CorruptionError,
     InvalidConfigurationError,
     KafkaStorageError,
+    SegmentOverflowError,
     UnknownTopicOrPartitionError,
+    UnsupportedFormatError,
 )
+from logstore.loading.damage import OnDamage
 from logstore.loading.second_look import LOOKS_MAX, Views
 from logstore.names import (
     BROKER_DIRS,
     DELETE_DIR_SUFFIX,
     FUTURE_DIR_SUFFIX,
+    INDEX_SUFFIX,
     LOCK_FILE,
+    LOG_SUFFIX,
     PRODUCER_IDS_FILE,
     deletion_dir_name,
     parse_log_dir,
 )
-from logstore.runtime import Lifetime, OverlayFileSystem, Signal, make_dirs_durably, remove_tree
+from logstore.runtime import (
+    Lifetime,
+    OverlayFileSystem,
+    ReadOnlyFileSystem,
+    Signal,
+    make_dirs_durably,
+    remove_tree,
+)
 from logstore.runtime.guard import StorageGuard
 from logstore.topics.store import TOPICS_FILE
-from logstore.types import SMALL_FILE_MAX_BYTES
+from logstore.types import INT64_MAX, SMALL_FILE_MAX_BYTES
 
 if TYPE_CHECKING:
     from logstore.config.broker_config import BrokerConfig
@@ -76,6 +90,8 @@ class LogDirectory:
         How long the folders of partitions stay whose deletion was scheduled before.
     small_file_max_bytes : int
         Bytes that a file which is read as a whole may have.
+    on_damage : OnDamage
+        What is done about damage in partitions; `PASS_OVER` needs `read_only`.
 
     Attributes
     ----------
@@ -119,10 +135,13 @@ class LogDirectory:
         read_only: bool,
         file_delete_delay_ms: int = 0,
         small_file_max_bytes: int = SMALL_FILE_MAX_BYTES,
+        on_damage: OnDamage = OnDamage.RECOVER,
     ) -> None:
         self.runtime = runtime
         self.path = path
         self.read_only = read_only
+        self._on_damage = on_damage
+        self._surveyed: set[TopicPartition] = set()  # in which damage was met
         self.file_delete_delay_ms = file_delete_delay_ms
         self._small_file_max_bytes = small_file_max_bytes
         self.clean = False
@@ -283,27 +302,80 @@ class LogDirectory:
             if not self.read_only:
                 self._rewrite(REPLICATION_OFFSETS, {topic_partition: offset})
 
-        def load(finding_level: int) -> Log:
-            self.runtime.fs.make_dirs(folder)
+        recovery_point = self.recovery_points.get(topic_partition)
+        is_at_rest = self.is_at_rest(topic_partition)
+        keep_below = 0
+        if self._on_damage is OnDamage.REFUSE:
+            # What a log held when it was closed was durable, and so was who knows what of a copy.
+            is_known = recovery_point is not None and not is_at_rest
+            keep_below = recovery_point if is_known else INT64_MAX  # type: ignore[assignment]  # it is there
+
+        def load(finding_level: int, runtime: Runtime = self.runtime) -> Log:
+            runtime.fs.make_dirs(folder)
             return open_log(
-                self.runtime,
+                runtime,
                 folder,
                 topic_partition,
                 config,
-                clean=self.is_at_rest(topic_partition),
-                recovery_point=self.recovery_points.get(topic_partition, 0),
+                clean=is_at_rest,
+                recovery_point=recovery_point or 0,
                 log_start_offset=self.log_starts.get(topic_partition, 0),
                 producer_id_expiration_ms=broker_config.producer_id_expiration_ms,
                 finding_level=finding_level,
                 small_file_max_bytes=broker_config.logstore_small_file_max_bytes,
                 reached_offset=reached_offset,
-                keep_reached_offset=keep_reached_offset,
                 high_watermark=reached_offset if replicated else None,
+                keep_reached_offset=keep_reached_offset if runtime is self.runtime else None,
+                on_damage=self._on_damage,
+                keep_below=keep_below,
+                surveys=topic_partition in self._surveyed,
             )
 
-        if self._views is None or topic_partition not in self.partitions:
-            return load(logging.WARNING)
-        return self._views.take(folder, load)
+        def load_all(finding_level: int) -> Log:
+            try:
+                return load(finding_level)
+            except (CorruptionError, UnsupportedFormatError, SegmentOverflowError) as error:
+                if not self.pass_over(topic_partition, error):
+                    raise
+            return load(finding_level)
+
+        if topic_partition in self.partitions:
+            if keep_below and not self.read_only and self._may_be_cut(folder, is_at_rest):
+                # Refused before anything is changed: what opening would do is done in memory.
+                overlay = OverlayFileSystem(ReadOnlyFileSystem(self.runtime.fs))
+                load(logging.DEBUG, replace(self.runtime, fs=overlay)).close()
+            if self._views is not None and topic_partition not in self._surveyed:
+                return self._views.take(folder, load, load_all)
+        return load_all(logging.WARNING)
+
+    def _may_be_cut(self, folder: str, is_at_rest: bool) -> bool:
+        """Tell whether opening a partition may verify it, and cut what is not valid."""
+        fs = self.runtime.fs
+        if not is_at_rest or not fs.is_dir(folder):
+            return fs.is_dir(folder)
+        names = set(fs.list_dir(folder))
+        logs = [name.removesuffix(LOG_SUFFIX) for name in names if name.endswith(LOG_SUFFIX)]
+        return any(f"{stem}{INDEX_SUFFIX}" not in names for stem in logs)
+
+    def pass_over(self, topic_partition: TopicPartition, error: Exception) -> bool:
+        """Let a partition be seen anew without what is damaged; False if it was, or makes no sense.
+
+        Parameters
+        ----------
+        error : Exception
+            What opening or reading it met.
+        """
+        is_damage = isinstance(
+            error, CorruptionError | UnsupportedFormatError | SegmentOverflowError
+        )
+        is_new = topic_partition not in self._surveyed
+        if not (self._on_damage is OnDamage.PASS_OVER and is_damage and is_new):
+            return False
+        logger.info("%s: looked at batch by batch, since %s", topic_partition, error)
+        self._surveyed.add(topic_partition)
+        if isinstance(self.runtime.fs, OverlayFileSystem):
+            self.runtime.fs.refresh(self.partition_path(topic_partition))
+        return True
 
     # -- read-only, beside a process that writes -----------------------------------------
 

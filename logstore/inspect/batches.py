@@ -9,6 +9,7 @@ from logstore.record.codecs import Codec
 
 if TYPE_CHECKING:
     from logstore.record.batch import RecordBatch
+    from logstore.record.legacy import OldMessage
 
 
 def describe_batch(batch: RecordBatch, position: int) -> dict[str, Any]:
@@ -35,6 +36,24 @@ def describe_batch(batch: RecordBatch, position: int) -> dict[str, Any]:
         "crc": header.crc,
         "isvalid": batch.is_valid(),
     }
+
+
+def describe_old(message: OldMessage) -> dict[str, Any]:
+    """Return what a message of magic 0 or 1 says of itself that a batch made of it does not."""
+    return {
+        "size": message.size_bytes,
+        "magic": message.magic,
+        "compresscodec": codec_name(message.codec_id),
+        "crc": message.crc,
+        "timestampType": old_timestamp_type(message),
+        "maxTimestamp": message.timestamp,
+    }
+
+
+def old_timestamp_type(message: OldMessage) -> str:
+    """Return Kafka's name of a timestamp type; magic 0 has none."""
+    kind = message.timestamp_type
+    return "NoTimestampType" if kind is None else kind.kafka_name
 
 
 def codec_name(codec_id: int) -> str:

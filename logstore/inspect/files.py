@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from logstore.inspect.batches import describe_batch
+from logstore.inspect.batches import describe_batch, describe_old
 from logstore.names import LOG_SUFFIX, parse_partition_dir, parse_segment_file
+from logstore.record import layout, legacy
 from logstore.record.batch import RecordBatch, decode_stored
 from logstore.record.records import Record
-from logstore.record.walk import BatchAt, batch_totals, read_batch, walk_headers
+from logstore.record.survey import Damage, SegmentBounds, ValidBatch, survey
 from logstore.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -46,6 +47,12 @@ def sources_of(
         )
 
 
+def source_of_segment(fs: FileSystem, path: str, source: BatchSource) -> BatchSource:
+    """Return a segment's file as it lies on the disk, opened anew."""
+    file = fs.open(path)
+    return source._replace(path=path, file=file, end=file.size())
+
+
 def source_of_file(fs: FileSystem, path: str, decompression_limit: int) -> BatchSource:
     """Open one `.log` file, whatever state its name says it is in.
 
@@ -67,16 +74,29 @@ def source_of_file(fs: FileSystem, path: str, decompression_limit: int) -> Batch
     )
 
 
-def describe_batches(source: BatchSource) -> Iterator[dict[str, Any]]:
+def describe_batches(source: BatchSource, damages: list[Damage]) -> Iterator[dict[str, Any]]:
     """Yield the batches of a file by the names of kafka-dump-log, each with its CRC checked.
 
-    Raises
-    ------
-    CorruptRecordError, UnsupportedFormatError
-        The walk met bytes that are no batch, after the sound ones before.
+    Those whose CRC is wrong are among them.
+
+    Parameters
+    ----------
+    damages : list of Damage
+        Takes what was met on the way. One that nothing valid follows is the file's end.
     """
-    for at, batch in _walk(source):
-        yield {**describe_batch(batch, at.position), "segment": source.base_offset}
+    for found in _walk(source):
+        if isinstance(found, Damage):
+            damages.append(found)
+            if found.check != "crc":
+                continue
+            data = source.file.read(found.position, found.size_bytes)
+            facts = describe_batch(RecordBatch(data), found.position)
+        else:
+            facts = describe_batch(found.batch, found.position)
+            if found.magic != layout.MAGIC:
+                data = source.file.read(found.position, found.end_position - found.position)
+                facts |= describe_old(legacy.parse_message(data))
+        yield {**facts, "segment": source.base_offset}
 
 
 class StoredRecord(NamedTuple):
@@ -87,28 +107,27 @@ class StoredRecord(NamedTuple):
     record: Record
 
 
-def stored_records(source: BatchSource, start_offset: int = 0) -> Iterator[StoredRecord]:
+def stored_records(
+    source: BatchSource, start_offset: int, damages: list[Damage]
+) -> Iterator[StoredRecord]:
     """Yield the records of a file from `start_offset` on, control records included.
 
-    Raises
-    ------
-    CorruptRecordError, UnsupportedFormatError
-        A batch is damaged; names file and position.
+    `damages` as in `describe_batches`.
     """
-    for at, batch in _walk(source):
-        if at.header.last_offset < start_offset:
+    for found in _walk(source):
+        if isinstance(found, Damage):
+            damages.append(found)
             continue
-        batch.ensure_valid()
-        for record in decode_stored(batch, source.decompression_limit):
+        if found.batch.header.last_offset < start_offset:
+            continue
+        for record in decode_stored(found.batch, source.decompression_limit):
             if record.offset >= start_offset:
-                yield StoredRecord(batch, at.position, record)
+                yield StoredRecord(found.batch, found.position, record)
 
 
-def _walk(source: BatchSource) -> Iterator[tuple[BatchAt, RecordBatch]]:
-    for at in walk_headers(source.file, source.path, 0, source.end):
-        yield at, read_batch(source.file, source.path, at.position, at.header.size_bytes)
-
-
-def invalid_tail_bytes(source: BatchSource) -> int:
-    """Return the bytes after the last whole batch of a file whose batches are sound."""
-    return source.end - batch_totals(source.file, source.path, source.end).end_position
+def _walk(source: BatchSource) -> Iterator[ValidBatch | Damage]:
+    base_offset = source.base_offset
+    if base_offset is None:  # the name does not tell, the first batch may
+        base_offset = max(0, int.from_bytes(source.file.read(0, 8), "big", signed=True))
+    bounds = SegmentBounds(source.path, base_offset, base_offset, None)
+    return survey(source.file, bounds, source.decompression_limit, source.end)

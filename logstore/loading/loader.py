@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.errors import (
@@ -20,11 +20,19 @@ from logstore.errors import (
     CorruptIndexError,
     CorruptionError,
     CorruptRecordError,
+    DataLossError,
     KafkaStorageError,
     SegmentOverflowError,
     UnsupportedFormatError,
 )
+from logstore.loading.damage import Lost, OnDamage, is_followed, lost_behind
 from logstore.loading.leftovers import PartitionFiles, finish_swaps, remove_leftovers
+from logstore.loading.surveyed import (
+    SurveyedFiles,
+    find_superseded,
+    leftover_text,
+    survey_files,
+)
 from logstore.loading.tail import find_tail
 from logstore.log.epochs import LeaderEpochCache
 from logstore.log.log import Log
@@ -85,6 +93,9 @@ class LogLoader:
         reached_offset: int,
         keep_reached_offset: Callable[[int], None] | None,
         high_watermark: int | None,
+        on_damage: OnDamage,
+        keep_below: int,
+        surveys: bool,
     ) -> None:
         self.runtime = runtime
         self.fs = runtime.fs
@@ -99,6 +110,11 @@ class LogLoader:
         self._reached_offset = max(reached_offset, recovery_point)
         self._keep_reached_offset = keep_reached_offset
         self._high_watermark = high_watermark
+        self._on_damage = on_damage
+        self._keep_below = keep_below
+        self._surveys = surveys
+        self._lost: dict[str, Lost] = {}
+        self._surveyed = SurveyedFiles()
         self.files = PartitionFiles(runtime.fs, directory, finding_level)
         self._useless: set[int] = set()
         self._verified_ends: dict[int, int] = {}
@@ -114,7 +130,10 @@ class LogLoader:
         """Run every stage and return the log."""
         self._refuse_old_formats()
         remove_leftovers(self.files)
-        finish_swaps(self.files)
+        if self._surveys:
+            self._surveyed = survey_files(self.files, self.config, self.clean)
+        else:
+            finish_swaps(self.files)
         self._load_segment_files()
         if not len(self.segments):
             # A new directory lasts no longer than its own name does.
@@ -153,6 +172,8 @@ class LogLoader:
             recovery_point=max(recovery_point, log_start),
             high_watermark=self._high_watermark,
             findings=self.files.findings,
+            damages=self._surveyed.damages,
+            surveyed=self._surveyed.bounds,
         )
 
     def _refuse_old_formats(self) -> None:
@@ -162,6 +183,8 @@ class LogLoader:
         """
         for path, _ in self.files.listed(kind=LOG_SUFFIX):
             self._refuse_irregular(path)
+            if self._surveys:
+                continue
             file = self.fs.open(path)
             try:
                 refuse_old_format(file, path)
@@ -188,6 +211,36 @@ class LogLoader:
             if self.files.irregular(path) is FileKind.DIRECTORY:
                 raise KafkaStorageError(f"{path} is a folder: an index belongs there")
 
+    def _judge_overlaps(self) -> None:
+        """Look whether a segment reaches into the next one, unless done as a broker does.
+
+        Nothing else would tell: a reader leaves the one for the other amid its batches. Whoever
+        passes over damage looks at every batch then; whoever writes removes what a finished swap
+        left behind, and keeps the rest.
+
+        Raises
+        ------
+        CorruptRecordError
+        """
+        view = self.segments.view
+        for segment, following in pairwise(view):
+            with suppress(CorruptRecordError, UnsupportedFormatError):  # found when it is read
+                if (end_offset := segment.read_next_offset()) > following.base_offset:
+                    break
+        else:
+            return
+        if self._on_damage is OnDamage.PASS_OVER:
+            raise _overlap(segment, end_offset, following)
+        limit = self.config.logstore_decompression_max_bytes
+        paths = {segment.base_offset: segment.log_path for segment in view}
+        superseded = find_superseded(self.fs, paths, limit)
+        for base, (first_offset, path) in superseded.items():
+            old = self.segments.floor(base)
+            assert old is not None
+            if old.read_next_offset() <= first_offset:
+                self._drop_segment(old, leftover_text(path, first_offset), "leftover_segment")
+        self.files.settle()
+
     # -- steps 5 to 7: segments ----------------------------------------------------------
 
     def _load_segment_files(self) -> None:
@@ -210,9 +263,12 @@ class LogLoader:
             if self.clean and segment is self.segments.active and has_index:
                 self._judge_tail(segment)
             if reason := self._index_damage(segment, kinds):
-                self.files.note("rebuilt_index", segment.log_path, reason)
+                if segment.log_path not in self._surveyed.bounds:
+                    self.files.note("rebuilt_index", segment.log_path, reason)
                 self._rebuild_indexes(segment)
         self.files.settle()
+        if self._on_damage is not OnDamage.RECOVER and not self._surveys:
+            self._judge_overlaps()
 
     def _judge_tail(self, segment: LogSegment) -> None:
         """Cut the end of the active segment if it is torn, and nothing but that.
@@ -226,6 +282,11 @@ class LogLoader:
             There is nothing else in the segment, so that no other can follow it.
         """
         tail = find_tail(segment)
+        if self._on_damage is OnDamage.PASS_OVER and (tail is None or not tail.is_sound):
+            position = 0 if tail is None else tail.position
+            raise CorruptRecordError(
+                "the end of the log is damaged", path=segment.log_path, position=position
+            )
         if tail is None:
             return
         if not tail.size_bytes:
@@ -342,7 +403,9 @@ class LogLoader:
         `latest` are the last two segments of those that count as loaded by now.
         """
         state = self._producer_state_at(segment.base_offset, latest)
-        recovery = recover_segment(segment, state, self.epochs, before_cut=before_cut)
+        recovery = recover_segment(
+            segment, state, self.epochs, before_cut=partial(self._judge_cut, segment, before_cut)
+        )
         if recovery.must_split:
             return recovery
         # The next segment's recovery starts from here instead of replaying this one.
@@ -351,6 +414,8 @@ class LogLoader:
         self._verified_ends[segment.base_offset] = recovery.next_offset
         following = self.segments.higher(segment.base_offset)
         if following is not None and recovery.next_offset > following.base_offset:
+            if self._on_damage is OnDamage.PASS_OVER:
+                raise _overlap(segment, recovery.next_offset, following)
             self.files.note(
                 "overlapping_segments",
                 segment.log_path,
@@ -361,7 +426,41 @@ class LogLoader:
 
     def _note_recovery(self, path: str, recovery: SegmentRecovery) -> None:
         if recovery.truncated_bytes:
-            self._note_cut(path, recovery.valid_bytes, recovery.truncated_bytes, recovery.reason)
+            reason = recovery.reason
+            if (lost := self._lost.get(path)) is not None:
+                reason = f"{reason}; {lost} behind it lost"
+            self._note_cut(path, recovery.valid_bytes, recovery.truncated_bytes, reason)
+
+    def _judge_cut(
+        self, segment: LogSegment, drop: Callable[[], None] | None, recovery: SegmentRecovery
+    ) -> None:
+        """Judge a cut that is about to be made, by what lies behind; then drop what follows.
+
+        Raises
+        ------
+        CorruptRecordError
+            Damage is to be passed over: valid batches lie behind it.
+        DataLossError
+            The cut is to be refused.
+        """
+        path, position = segment.log_path, recovery.valid_bytes
+        later = [other for other in self.segments if other.base_offset > segment.base_offset]
+        if is_followed(segment, position, later):
+            if self._on_damage is OnDamage.PASS_OVER:
+                raise CorruptRecordError(str(recovery.reason), path=path, position=position)
+            lost = lost_behind(segment, position, () if drop is None else later)
+            if lost.batches:
+                if recovery.next_offset < self._keep_below:
+                    raise DataLossError(
+                        f"{_without_place(recovery.reason)}; opening the log for writing would cut"
+                        f" it here, and {lost} behind it would be lost",
+                        path=path,
+                        position=position,
+                        check="recovery",
+                    )
+                self._lost[path] = lost
+        if drop is not None:
+            drop()
 
     def _note_cut(self, path: str, position: int, size_bytes: int, reason: str | None) -> None:
         detail = f"{size_bytes} bytes cut after position {position}: {reason}"
@@ -382,7 +481,7 @@ class LogLoader:
             segment,
             self.config,
             recovery=recovery,
-            before_cut=before_cut,
+            before_cut=partial(self._judge_cut, segment, before_cut),
         )
         if recovery is not None:
             self._note_recovery(path, recovery)
@@ -511,8 +610,10 @@ class LogLoader:
             self._drop_segment(segment, f"it follows the cut in segment {cut_base_offset}")
         self.files.settle()
 
-    def _drop_segment(self, segment: LogSegment, detail: str) -> None:
-        self.files.note("removed_segment", segment.log_path, detail)
+    def _drop_segment(
+        self, segment: LogSegment, detail: str, action: str = "removed_segment"
+    ) -> None:
+        self.files.note(action, segment.log_path, detail)
         self.segments.remove(segment.base_offset)
         segment.delete_if_exists()
         self.files.changed()
@@ -539,13 +640,15 @@ class LogLoader:
             return LeaderEpochCache(self.fs, self.directory, load=False)
 
     def _new_producer_state(self) -> ProducerStateManager:
-        return ProducerStateManager(
+        state = ProducerStateManager(
             self.fs,
             self.directory,
             self.topic_partition,
             producer_id_expiration_ms=self.producer_id_expiration_ms,
             small_file_max_bytes=self.small_file_max_bytes,
         )
+        state.may_lack_batches = self._surveys
+        return state
 
     def _producer_state_at(self, offset: int, latest: Sequence[LogSegment]) -> ProducerStateManager:
         """Return a scratch producer state that has seen everything below `offset`.
@@ -592,6 +695,21 @@ _NOT_LOADED = -1
 """As the map end offset of a producer state: whatever it holds, it must be loaded anew."""
 
 
+def _without_place(reason: str | None) -> str:
+    """Return why a walk ended, without file and position, which its error begins with."""
+    head, _, tail = str(reason).rpartition(": ")
+    return tail if " at position " in head else str(reason)
+
+
+def _overlap(segment: LogSegment, end_offset: int, following: LogSegment) -> CorruptRecordError:
+    return CorruptRecordError(
+        f"its offsets end at {end_offset - 1}, not below the next segment's base"
+        f" {following.base_offset}",
+        path=segment.log_path,
+        check="segment_overlap",
+    )
+
+
 def _fits(segment: LogSegment, end_offset: int) -> bool:
     """Tell whether a segment can hold all offsets below `end_offset`."""
     return end_offset - segment.base_offset <= INT32_MAX + 1
@@ -612,6 +730,9 @@ def open_log(
     reached_offset: int = 0,
     keep_reached_offset: Callable[[int], None] | None = None,
     high_watermark: int | None = None,
+    on_damage: OnDamage = OnDamage.RECOVER,
+    keep_below: int = 0,
+    surveys: bool = False,
 ) -> Log:
     """Open a partition's directory, which must exist, and bring it into a sound state.
 
@@ -633,6 +754,13 @@ def open_log(
     high_watermark : int, optional
         Of a replica, as last stored: where it begins, and stays until its leader says more. By
         default it is the log end, as of a log that is alone.
+    on_damage : OnDamage
+        Whether damage that valid batches lie behind is cut, or refused (`PASS_OVER`, `REFUSE`).
+    keep_below : int
+        Offset below which `REFUSE` lets no valid batch go: what is known to have been durable.
+    surveys : bool
+        Look at every batch of every segment first, and leave out what is damaged. Over an overlay
+        alone; meant for a second opening, after `PASS_OVER` refused the first.
 
     Raises
     ------
@@ -662,4 +790,7 @@ def open_log(
         reached_offset=reached_offset,
         keep_reached_offset=keep_reached_offset,
         high_watermark=high_watermark,
+        on_damage=on_damage,
+        keep_below=keep_below,
+        surveys=surveys,
     ).load()

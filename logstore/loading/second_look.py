@@ -74,7 +74,9 @@ class Views:
         self._read_again = read_again
         self._held: deque[str] = deque()
 
-    def take(self, folder: str, load: Callable[[int], Log]) -> Log:
+    def take(
+        self, folder: str, load: Callable[[int], Log], insist: Callable[[int], Log] | None = None
+    ) -> Log:
         """Load a partition, and again while it changes.
 
         Parameters
@@ -83,6 +85,8 @@ class Views:
             The partition's, which was there when its directory was listed.
         load : callable
             Opens the log, and tells what it finds at the level (of `logging`) that it is given.
+        insist : callable, optional
+            Opens it in the end, whatever is odd in it is so; as `load` by default.
 
         Raises
         ------
@@ -110,7 +114,7 @@ class Views:
             self.look_again(folder, look)
             look += 1
         try:
-            return load(logging.WARNING)
+            return (insist or load)(logging.WARNING)
         except OSError as error:
             if look < LOOKS_MAX:
                 raise

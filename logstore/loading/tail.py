@@ -42,6 +42,11 @@ class Tail(NamedTuple):
     is_torn: bool
     next_offset: int
 
+    @property
+    def is_sound(self) -> bool:
+        """Whether there is nothing, or nothing but a torn batch."""
+        return not self.size_bytes or self.is_torn
+
 
 def find_tail(segment: LogSegment) -> Tail | None:
     """Find what stands behind the last batch of a segment.

@@ -11,8 +11,9 @@ calls the cleaner; the cleaner asks for segments and hands back others through `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from logstore.errors import CorruptRecordError, PolicyViolationError, UnsupportedFormatError
@@ -35,8 +36,9 @@ from logstore.types import INT64_MAX, TopicPartition
 if TYPE_CHECKING:
     from logstore.config.log_config import LogConfig
     from logstore.log.epochs import LeaderEpochCache
-    from logstore.log.finding import Damage, Finding
+    from logstore.log.finding import Finding
     from logstore.producers.state import ProducerStateManager
+    from logstore.record.survey import Damage, SegmentBounds
     from logstore.runtime import Runtime, Unsubscribe
     from logstore.segment.segment import LogSegment
     from logstore.segment.segments import LogSegments
@@ -67,6 +69,8 @@ class Log:
         The findings of its opening.
     damages : tuple of Damage
         The damages that its opening passed over; none unless it was asked to.
+    surveyed : mapping of str to SegmentBounds
+        The `.log` files that are not shown as they lie, since something in them is passed over.
     """
 
     def __init__(
@@ -85,11 +89,13 @@ class Log:
         high_watermark: int | None = None,
         findings: Sequence[Finding] = (),
         damages: Sequence[Damage] = (),
+        surveyed: Mapping[str, SegmentBounds] = MappingProxyType({}),
     ) -> None:
         self.runtime = runtime
         self.topic_partition = topic_partition
         self.findings = tuple(findings)
         self.damages = tuple(damages)
+        self.surveyed = surveyed
         self.local = LocalLog(
             runtime,
             directory,

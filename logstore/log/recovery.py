@@ -107,7 +107,7 @@ def recover_segment(
     producer_state: ProducerStateManager,
     epochs: LeaderEpochCache,
     *,
-    before_cut: Callable[[], None] | None = None,
+    before_cut: Callable[[SegmentRecovery], None] | None = None,
 ) -> SegmentRecovery:
     """Rebuild a segment's indexes from its batches and cut the file after the last valid one.
 
@@ -122,6 +122,7 @@ def recover_segment(
         Learns the leader epochs that are newer than its newest.
     before_cut : callable, optional
         Called when the file is about to be cut: once it is, nothing shows that data are missing.
+        What it raises leaves the file as it is.
 
     Returns
     -------
@@ -152,6 +153,8 @@ def recover_segment(
     recovery = scan.result()
     if recovery.must_split:
         return recovery
+    if recovery.truncated_bytes and before_cut is not None:
+        before_cut(recovery)
     segment.offset_index.reset()
     segment.time_index.reset()
     segment.txn_index.reset()
@@ -165,8 +168,6 @@ def recover_segment(
     for epoch, start_offset in scan.epochs:
         epochs.assign(epoch, start_offset)
     if recovery.truncated_bytes:
-        if before_cut is not None:
-            before_cut()
         segment.truncate_file(recovery.valid_bytes)
     segment.finish_recovery(scan.largest)
     return recovery

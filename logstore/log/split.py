@@ -37,7 +37,7 @@ def split_segment(
     config: LogConfig,
     *,
     recovery: SegmentRecovery | None = None,
-    before_cut: Callable[[], None] | None = None,
+    before_cut: Callable[[SegmentRecovery], None] | None = None,
 ) -> list[LogSegment]:
     """Put several segments in the place of one whose offsets do not fit it.
 
@@ -105,8 +105,8 @@ def split_segment(
             remove_cleaned(runtime.fs, directory, base_offset)
         raise
     assert sum(part.size_bytes for part in new) == end, "a split keeps every byte"
-    if before_cut is not None and end < segment.size_bytes:
-        before_cut()
+    if recovery is not None and before_cut is not None and end < segment.size_bytes:
+        before_cut(recovery)
     bases = [part.base_offset for part in new]
     logger.info("%s: split into segments %s", segment.log_path, bases)
     swap_segments(runtime.fs, directory, segments, new, [segment])

@@ -18,6 +18,7 @@ from logstore.errors import (
     UnknownTopicOrPartitionError,
 )
 from logstore.faults.rules import REQUEST_KINDS, Faults
+from logstore.loading.damage import OnDamage
 from logstore.manager.registry import LogRegistry, close_unused, open_directories
 from logstore.manager.services import LogServices
 from logstore.manager.topic_admin import TopicAdmin
@@ -66,6 +67,8 @@ class LogManager:
         None of any kind by default.
     replicated : bool
         Whether its logs are replicas of a cluster's; see `LogRegistry`.
+    on_damage : OnDamage
+        What is done about damage in partitions.
 
     Attributes
     ----------
@@ -100,6 +103,7 @@ class LogManager:
         on_load: LoadListener | None = None,
         faults: Faults | None = None,
         replicated: bool = False,
+        on_damage: OnDamage = OnDamage.RECOVER,
     ) -> None:
         self.runtime = runtime
         self.faults = Faults(REQUEST_KINDS, runtime.clock) if faults is None else faults
@@ -116,6 +120,7 @@ class LogManager:
             read_only=read_only,
             file_delete_delay_ms=effective_config({}, broker_config).file_delete_delay_ms,
             small_file_max_bytes=max_bytes,
+            on_damage=on_damage,
         )
         try:
             self.directories[0].check_online()

@@ -28,6 +28,7 @@ from logstore.topics.ids import folder_topic_id, inconsistent
 from logstore.types import decode_topic_id
 
 if TYPE_CHECKING:
+    from logstore.loading.damage import OnDamage
     from logstore.log.log import Log
     from logstore.log.offsets import CheckpointOffsets
     from logstore.manager.opening import LoadListener
@@ -114,9 +115,16 @@ class LogRegistry:
         """Yield the logs of a topic that are open."""
         yield from (log for tp, log in list(self._logs.items()) if tp.topic == topic)
 
-    def reopen(self, topic_partition: TopicPartition, look: int) -> Log | None:
-        """Return a log that could not be read, opened anew; see `LogDirectory.look_again`."""
-        if not self.directory_of(topic_partition).look_again(topic_partition, look):
+    def reopen(self, topic_partition: TopicPartition, look: int, error: Exception) -> Log | None:
+        """Return a log that could not be read, opened anew; None if that would not help.
+
+        See `LogDirectory.look_again` and `pass_over`.
+        """
+        directory = self.directory_of(topic_partition)
+        if not (
+            directory.look_again(topic_partition, look)
+            or directory.pass_over(topic_partition, error)
+        ):
             return None
         self._logs.pop(topic_partition).close()
         return self.log(topic_partition)
@@ -416,6 +424,7 @@ def open_directories(
     read_only: bool,
     file_delete_delay_ms: int,
     small_file_max_bytes: int,
+    on_damage: OnDamage,
 ) -> list[LogDirectory]:
     """Open data directories; again while another process moves partitions between them.
 
@@ -432,6 +441,7 @@ def open_directories(
                     read_only=read_only,
                     file_delete_delay_ms=file_delete_delay_ms,
                     small_file_max_bytes=small_file_max_bytes,
+                    on_damage=on_damage,
                 )
                 directories.append(directory)
         except BaseException:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable
 
-from logstore.errors import CorruptSnapshotError
+from logstore.errors import CorruptSnapshotError, InvalidTxnStateError
 from logstore.producers.entry import (
     BATCHES_REMEMBERED,
     BatchMetadata,
@@ -53,6 +53,9 @@ class ProducerStateManager:
         Why `load_snapshot` deleted snapshots.
     map_end_offset : int
         Offset up to which the log is applied, exclusive; set as batches go by.
+    may_lack_batches : bool
+        Whether some batches of the log are not applied, since they are damaged: then one that
+        contradicts an open transaction tells that its marker was among them.
 
     Notes
     -----
@@ -79,6 +82,7 @@ class ProducerStateManager:
         # passed yet, lowest marker first.
         self._unreplicated: dict[int, int] = {}
         self.map_end_offset = 0
+        self.may_lack_batches = False
         self._last_snapshot_offset = 0
         self._snapshots = SnapshotFiles(fs, directory, small_file_max_bytes)
 
@@ -237,7 +241,12 @@ class ProducerStateManager:
         """
         if not header.has_producer_id:
             return None
-        self.validate(header)
+        try:
+            self.validate(header)
+        except InvalidTxnStateError:
+            if not self.may_lack_batches:
+                raise
+            self._forget(header.producer_id)
         if not header.is_control:
             self._apply_data(header, header.base_offset if first_offset is None else first_offset)
             return None
@@ -247,6 +256,12 @@ class ProducerStateManager:
             producer_id = header.producer_id
             self._producers.setdefault(producer_id, ProducerEntry(producer_id))
         return None
+
+    def _forget(self, producer_id: int) -> None:
+        """Forget a producer and the transaction that it has open."""
+        first_offset = self._producers.pop(producer_id).current_txn_first_offset
+        if first_offset is not None:
+            self._ongoing.pop(first_offset, None)
 
     def on_high_watermark_updated(self, high_watermark: int) -> None:
         """Forget the finished transactions whose markers lie below `high_watermark`."""

@@ -155,7 +155,11 @@ def compress(codec: Codec, data: bytes | bytearray | memoryview, level: int | No
 
 
 def decompress(
-    codec: Codec, data: bytes | bytearray | memoryview, *, limit: int = DEFAULT_LIMIT
+    codec: Codec,
+    data: bytes | bytearray | memoryview,
+    *,
+    limit: int = DEFAULT_LIMIT,
+    old_lz4: bool = False,
 ) -> bytes | memoryview:
     """Decompress a whole records section.
 
@@ -168,6 +172,9 @@ def decompress(
     limit : int
         Greatest size in bytes to decompress to, inclusive. Not applied to `Codec.NONE`, whose bytes
         are in memory already.
+    old_lz4 : bool
+        Do not look at the checksum of an lz4 frame's header, which clients of magic 0 computed
+        over too much (KAFKA-3160).
 
     Returns
     -------
@@ -189,6 +196,8 @@ def decompress(
     """
     if codec is Codec.NONE:
         return data if isinstance(data, bytes | memoryview) else memoryview(data)
+    if codec is Codec.LZ4:
+        return _decompress_lz4(_byte_view(data), limit, checks_header=not old_lz4)
     return _DECOMPRESSORS[codec](_byte_view(data), limit)
 
 
@@ -367,11 +376,11 @@ def _compress_lz4(data: memoryview, level: int | None) -> bytes:
     return frame
 
 
-def _decompress_lz4(data: memoryview, limit: int) -> bytes:
+def _decompress_lz4(data: memoryview, limit: int, *, checks_header: bool = True) -> bytes:
     import lz4.block
     import xxhash
 
-    position, block_size_max, flags = _read_lz4_header(data)
+    position, block_size_max, flags = _read_lz4_header(data, checks_header=checks_header)
     checksum_size = 4 if flags & 0x10 else 0
     pieces: list[bytes | memoryview] = []
     size = 0
@@ -414,7 +423,7 @@ def _decompress_lz4(data: memoryview, limit: int) -> bytes:
     return b"".join(pieces)
 
 
-def _read_lz4_header(data: memoryview) -> tuple[int, int, int]:
+def _read_lz4_header(data: memoryview, *, checks_header: bool) -> tuple[int, int, int]:
     """Return where the blocks start, the greatest block size in bytes, and the FLG byte."""
     import xxhash
 
@@ -440,7 +449,7 @@ def _read_lz4_header(data: memoryview) -> tuple[int, int, int]:
         raise _cut_short(Codec.LZ4, "a frame header", 0)
     computed = xxhash.xxh32_intdigest(data[4:checksum_position]) >> 8 & 0xFF
     stored = data[checksum_position]
-    if stored != computed:
+    if checks_header and stored != computed:
         message = "lz4 frame header has a wrong checksum"
         raise _corrupt(message, "lz4_header_checksum", expected=computed, found=stored)
     return checksum_position + 1, 1 << (2 * block_size_id + 8), flags

@@ -311,6 +311,17 @@ class OverlayFileSystem:
         """The file system that shows through."""
         return self._base
 
+    def show(self, path: str, open_file: Callable[[], File]) -> None:
+        """Let a name stand for what `open_file` opens, dated as what the base has there."""
+        file = open_file()
+        try:
+            size = file.size()
+        finally:
+            file.close()
+        exists = self._base.exists(path)
+        mtime_ms = self._base.stat(path).mtime_ms if exists else self._clock.now_ms()
+        self._put(path, OverlayBytes(open_file, size, mtime_ms))
+
     def hold(self, path: str) -> None:
         """Keep a file open, whatever becomes of its name in the base, until `let_go` or `refresh`.
 

@@ -156,7 +156,7 @@ def test_config_changes_what_inspect_says_of_sections(run, users):
     assert {item["fate"] for item in found} == {"not_yet_cleanable", "active"}
 
 
-def test_damage_is_an_error_that_hides_no_other_partition(run, golden):
+def test_damage_hides_no_record_that_is_intact_and_no_other_partition(run, golden):
     directory = golden("clean-small/before")
     path = directory / "golden-0" / f"{0:020}.log"
     data = bytearray(path.read_bytes())
@@ -165,11 +165,14 @@ def test_damage_is_an_error_that_hides_no_other_partition(run, golden):
     run("append", "other", "--create", "--data-dir", directory, input=lines({"value": "x"}))
     arguments = ("--fate", *COMPACT, "--data-dir", directory)
     alone = run("inspect", "golden-0", *arguments, code=1)
-    assert "CORRUPT_MESSAGE" in alone.stderr
+    assert alone.stderr.startswith(f"damage: {path}: 88 bytes at position 0 ")
     for output in ("table", "jsonl"):
         found = run("inspect", *arguments, "--format", output, code=1)
-        assert found.stderr.count("CORRUPT_MESSAGE") == 1
-    assert [item["topic"] for item in found.jsonl] == ["other"]
+        assert found.stderr.count("damage: ") == 1
+    assert Counter(item["topic"] for item in found.jsonl) == {"golden": 18, "other": 1}
+    recovered = run("inspect", *arguments, "--as-recovered", "--format", "jsonl", code=1)
+    assert recovered.stderr.count("CORRUPT_MESSAGE") == 1
+    assert [item["topic"] for item in recovered.jsonl] == ["other"]
 
 
 @pytest.mark.parametrize(

@@ -208,4 +208,4 @@ def test_other_packages_register_commands(run, tmp_path, monkeypatch):
     broken = run("broken", code=1)
     assert "command 'broken' (no_such_module:main) cannot be loaded" in broken.stderr
     assert "is no click command" in run("number", code=1).stderr
-    assert "Missing argument 'TOPIC'" in run("read", code=2).stderr
+    assert "Missing argument 'TOPIC_OR_PATH'" in run("read", code=2).stderr

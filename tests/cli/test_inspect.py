@@ -189,27 +189,48 @@ def test_batch_with_a_bad_crc_is_listed_as_invalid(run, golden):
     data = bytearray(path.read_bytes())
     data[61] ^= 1
     path.write_bytes(data)
-    batches = run("inspect", path, "--format", "jsonl").jsonl
-    assert [batch["isvalid"] for batch in batches] == [False] + [True] * 16
-    assert "BAD CRC" in run("inspect", path).stdout
-    run("inspect", path, "--records", code=1)
+    listed = run("inspect", path, "--format", "jsonl", code=1)
+    assert [batch["isvalid"] for batch in listed.jsonl] == [False] + [True] * 16
+    assert listed.stderr.startswith(f"damage: {path}: ")
+    assert "BAD CRC" in run("inspect", path, code=1).stdout
+    records = run("inspect", path, "--records", "--format", "json", code=1).json
+    assert [record["offset"] for record in records["records"]] == list(range(86, 126))
+    assert [damage["position"] for damage in records["damages"]] == [0]
+    # Headers are walked, and this one is sound.
+    assert run("inspect", directory / "golden-0", "--format", "json").json["damages"] == []
     deep = run("inspect", directory / "golden-0", "--deep", "--format", "json", code=1).json
-    assert deep["live_keys"] is None
-    assert [finding["action"] for finding in deep["recovery"]] == ["corrupt_batch"]
-    assert "corrupt_batch" in run("inspect", directory / "golden-0", "--deep", code=1).stdout
+    assert (deep["records"], deep["live_keys"]) == (297, 40)
+    assert deep["recovery"] == []
+    assert deep["damages"] == [
+        {
+            "path": str(path),
+            "position": 0,
+            "size_bytes": 130,
+            "check": "crc",
+            "last_offset_before": 82,
+            "first_offset_after": 86,
+            "is_mended": False,
+            "later_records": 214,
+        }
+    ]
+    assert "Damage" in run("inspect", directory / "golden-0", "--deep", code=1).stdout
 
 
-def test_damage_that_ends_the_walk_is_a_finding_and_hides_no_other_segment(run, golden):
+def test_damage_that_ends_the_walk_is_named_and_hides_nothing(run, golden):
     directory = golden("segments")
     path = directory / "golden-0" / f"{126:020}.log"
     data = bytearray(path.read_bytes())
     data[16] = 9
     path.write_bytes(data)
     found = run("inspect", directory / "golden-0", "--format", "json", code=1).json
-    [finding] = found["recovery"]
+    [damage] = found["damages"]
+    assert (damage["check"], damage["position"], damage["is_mended"]) == ("magic", 0, True)
+    assert [s["batches"] for s in found["segments"]] == [17, 17, 17, 17, 17, 17, 16, 2]
+    recovered = run("inspect", directory / "golden-0", "--as-recovered", "--format", "json", code=1)
+    [finding] = recovered.json["recovery"]
     assert finding["action"] == "corrupt_batch"
     assert "magic 9" in finding["detail"]
-    assert [s["batches"] for s in found["segments"]] == [17, 17, 17, 0, 17, 17, 16, 2]
+    assert [s["batches"] for s in recovered.json["segments"]] == [17, 17, 17, 0, 17, 17, 16, 2]
 
 
 def test_partition_that_cannot_be_opened_hides_no_other(run, data_dir):
@@ -219,14 +240,16 @@ def test_partition_that_cannot_be_opened_hides_no_other(run, data_dir):
     with (data_dir / "bad-0" / f"{0:020}.log").open("r+b") as file:
         file.seek(16)
         file.write(b"\x09")
-    found = run("inspect", "--format", "json", code=1)
+    found = run("inspect", "--as-recovered", "--format", "json", code=1)
     assert found.json["partitions"] == [
         good,
         {"topic": "bad", "partition": 0, "error": "CORRUPT_MESSAGE"},
     ]
     assert found.stderr.startswith("error: bad-0: ")
-    assert "good-0" in run("inspect", code=1).stdout
-    run("inspect", "bad-0", code=1)
+    assert "good-0" in run("inspect", "--as-recovered", code=1).stdout
+    run("inspect", "bad-0", "--as-recovered", code=1)
+    bad, other = run("inspect", "--format", "json", code=1).json["partitions"]
+    assert (other, bad["records"], len(bad["damages"])) == (good, 1, 1)
 
 
 def test_recovery_is_reported_and_not_performed(run, golden):

@@ -90,7 +90,7 @@ def test_partition_that_is_damaged_hides_no_other(run, data_dir):
     data = bytearray(path.read_bytes())
     data[16] = 1
     path.write_bytes(data)
-    found = run("offsets", "t", "--format", "json", code=1)
+    found = run("offsets", "t", "--as-recovered", "--format", "json", code=1)
     damaged, sound = found.json["offsets"]
     assert damaged == {
         "topic": "t",
@@ -103,7 +103,10 @@ def test_partition_that_is_damaged_hides_no_other(run, data_dir):
     assert (sound["partition"], sound["offset"]) == (1, 1)
     assert found.stderr.startswith("error: ")
     assert "t-0" in found.stderr
-    assert "CORRUPT_MESSAGE" in run("offsets", "t", code=1).stdout
+    assert "CORRUPT_MESSAGE" in run("offsets", "t", "--as-recovered", code=1).stdout
+    served = run("offsets", "t", "--format", "json", code=1)
+    assert [each["offset"] for each in served.json["offsets"]] == [1, 1]
+    assert served.stderr.startswith(f"damage: {path}: ")
 
 
 @pytest.mark.parametrize(

@@ -212,16 +212,20 @@ def test_read_committed_gives_what_a_consumer_of_kafka_gets(run):
     assert [record["offset"] for record in found] == wanted
 
 
-def test_corrupt_batch_ends_the_reading_after_the_records_before_it(run, golden):
+def test_a_corrupt_batch_is_passed_over_and_named(run, golden):
     directory = golden("segments")
     path = directory / "golden-0" / f"{83:020}.log"
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
     path.write_bytes(data)
-    broken = run("read", "golden", "--data-dir", directory, "--format", "json", code=1)
-    assert 45 <= broken.json["records"][-1]["offset"] < 126
-    assert broken.stderr.startswith(f"error: {path} at position ")
-    assert "CORRUPT_MESSAGE" in broken.stderr
+    found = run("read", "golden", "--data-dir", directory, "--format", "json", code=1)
+    offsets = [record["offset"] for record in found.json["records"]]
+    assert offsets == [*range(45, 123), *range(126, 300)]
+    [damage] = found.json["damages"]
+    assert (damage["path"], damage["check"]) == (str(path), "crc")
+    assert (damage["last_offset_before"], damage["first_offset_after"]) == (122, 126)
+    assert found.stderr.startswith(f"damage: {path}: ")
+    assert "174 later records are intact" in found.stderr
 
 
 @pytest.fixture
@@ -236,39 +240,48 @@ def damaged(run, data_dir):
         with path.open("r+b") as file:
             file.seek(offset * size + size - 2)
             file.write(b"\xff")
-        return f"error: {path} at position {offset * size}: batch at offset {offset} has a bad CRC"
+        return f"damage: {path}: {size} bytes at position {offset * size} after offset {offset - 1}"
 
     return damage
 
 
 @pytest.mark.parametrize("offset", (600, 150, 1))
 @pytest.mark.parametrize("command", (("read", "t"), ("inspect", "t", "--records")))
-def test_every_record_before_a_damaged_batch_is_shown(run, damaged, command, offset):
-    error = damaged(offset)
+def test_every_record_but_those_of_a_damaged_batch_is_shown(run, damaged, command, offset):
+    told = damaged(offset)
+    rest = [n for n in range(650) if n != offset]
     shown = run(*command, "--format", "jsonl", code=1)
-    assert [record["offset"] for record in shown.jsonl] == list(range(offset))
-    assert shown.stderr.startswith(error)
+    assert [record["offset"] for record in shown.jsonl] == rest
+    assert shown.stderr.startswith(told)
     document = run(*command, "--format", "json", code=1)
-    assert [record["offset"] for record in document.json["records"]] == list(range(offset))
+    assert [record["offset"] for record in document.json["records"]] == rest
+    assert [damage["last_offset_before"] for damage in document.json["damages"]] == [offset - 1]
     assert document.stderr == shown.stderr
     table = run(*command, code=1)
-    assert table.stdout.count("v0") == offset
-    assert f"v{offset - 1:04}" in table.stdout
+    assert table.stdout.count("v0") == 649
+    assert f"v{offset:04}" not in table.stdout
     assert table.stderr == shown.stderr
 
 
-def test_the_latest_of_each_key_is_not_told_of_half_a_log(run, damaged):
-    """A record beyond the damage may be the latest, so that there is no answer before it."""
-    error = damaged(600)
+def test_a_broker_leaves_what_it_does_not_look_at_and_stops_there_when_it_reads(run, damaged):
+    damaged(600)
+    shown = run("read", "t", "--as-recovered", "--format", "jsonl", code=1)
+    assert [record["offset"] for record in shown.jsonl] == list(range(600))
+    assert "batch at offset 600 has a bad CRC" in shown.stderr
+    listed = run("inspect", "t", "--fate", "--as-recovered", "--format", "jsonl", code=1)
+    assert [record["offset"] for record in listed.jsonl] == list(range(600))
+
+
+def test_the_latest_of_each_key_is_that_of_the_records_that_are_intact(run, damaged):
+    told = damaged(649)  # of key 5
     read = run("read", "t", "--latest-per-key", "--format", "jsonl", code=1)
-    assert read.stdout == ""
-    assert read.stderr.startswith(error)
+    assert [record["offset"] for record in read.jsonl] == list(range(642, 649))
+    assert read.stderr.startswith(told)
 
 
-def test_the_fates_before_a_damaged_batch_are_told(run, damaged):
-    error = damaged(600)
+def test_the_fates_of_all_records_that_are_intact_are_told(run, damaged):
+    told = damaged(600)
     fates = run("inspect", "t", "--fate", "--format", "jsonl", code=1)
-    assert [record["offset"] for record in fates.jsonl] == list(range(600))
-    assert error.removeprefix("error: ") in fates.stderr
-    table = run("inspect", "t", "--fate", code=1)
-    assert table.stdout.count("active") == 600
+    assert [record["offset"] for record in fates.jsonl] == [n for n in range(650) if n != 600]
+    assert told in fates.stderr
+    assert run("inspect", "t", "--fate", code=1).stdout.count("active") == 650  # and the sum

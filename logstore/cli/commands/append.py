@@ -11,6 +11,7 @@ import click
 
 from logstore.cli.options import (
     Settings,
+    accept_data_loss_option,
     checked_partition,
     command,
     config_option,
@@ -76,6 +77,7 @@ _PROGRESS_LINES = 4096
 @click.option("--skip-invalid", is_flag=True, help="Pass over lines that cannot be appended.")
 @click.option("--json-values", is_flag=True, help="Store numbers, objects … as their JSON text.")
 @config_option("A topic configuration for this run (with --create: to keep); repeatable.")
+@accept_data_loss_option
 def append(
     settings: Settings,
     topic: str,

@@ -13,6 +13,7 @@ import click
 
 from logstore.cli.options import (
     Settings,
+    accept_data_loss_option,
     choose,
     command,
     config_option,
@@ -96,6 +97,7 @@ UNCLEANABLE = "uncleanable"
     "directory, and clean there.",
 )
 @config_option("A topic configuration for this run; repeatable.")
+@accept_data_loss_option
 def clean(
     settings: Settings,
     topic: str | None,
@@ -128,7 +130,7 @@ def clean(
         if out is not None:
             directories = [_copy(settings, topic, partition, overrides, out, copying)]
         broker = copying.enter_context(
-            settings.open_broker(read_only=dry_run, directories=directories)
+            settings.open_broker(dry_run=dry_run, directories=directories)
         )
         choose(broker, topic, partition, overrides)
         for tp in watched(broker.partitions(topic, partition), "opening"):

@@ -10,6 +10,7 @@ import click
 
 from logstore.cli.options import (
     Settings,
+    accept_data_loss_option,
     checked_partition,
     command,
     now_of,
@@ -108,6 +109,7 @@ def to_before(ctx: click.Context, param: click.Parameter, value: str | None) -> 
     metavar="FILE",
     help="kafka-delete-records' JSON instead, for any number of partitions; - is standard input.",
 )
+@accept_data_loss_option
 def delete_records(
     settings: Settings,
     topic: str | None,

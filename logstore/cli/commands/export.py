@@ -18,6 +18,7 @@ from logstore.cli.options import (
     partition_option,
     topic_overrides,
 )
+from logstore.cli.show.damage import MetDamages
 from logstore.cli.show.decoded import decoded_member, raw_option
 from logstore.cli.show.output import (
     emit,
@@ -240,10 +241,12 @@ class _Run:
         from logstore.inspect.files import stored_records
 
         if (source := self._target.file) is not None:
-            for stored in stored_records(source):
+            met = MetDamages()
+            for stored in stored_records(source, 0, met.of_next_file()):
                 yield row_of(
                     source.topic_partition, stored.batch, stored.position, stored.record, None
                 )
+            self.damages += map(str, met.damages)
             return
         for view in self._target.views():
             yield from self._of_partition(view, bar)

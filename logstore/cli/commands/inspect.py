@@ -10,20 +10,20 @@ import click
 
 from logstore.cli.options import (
     Settings,
+    as_recovered_option,
     command,
     config_option,
     partition_option,
     topic_overrides,
 )
+from logstore.cli.show.damage import MetDamages
 from logstore.cli.show.decoded import decoded_member, displayed, raw_option
 from logstore.cli.show.output import (
     emit,
     emit_items,
     emit_json,
     emit_lines,
-    note,
     one_line,
-    plural,
     record_json,
 )
 from logstore.cli.show.progress import watched
@@ -32,7 +32,6 @@ from logstore.cli.targets import Target, open_target
 from logstore.cli.times import format_time
 
 if TYPE_CHECKING:
-    from logstore.broker import Broker
     from logstore.broker.summary import PartitionSummary
     from logstore.errors import LogStoreError
     from logstore.inspect.files import BatchSource
@@ -84,6 +83,7 @@ SORTS: Mapping[str, Callable[[PartitionSummary], float]] = {
     help="List what the next cleaning does to each record, and which one supersedes it.",
 )
 @raw_option
+@as_recovered_option
 @config_option("A topic configuration to look with; repeatable.")
 def inspect(
     settings: Settings,
@@ -96,6 +96,7 @@ def inspect(
     records: bool,
     fate: bool,
     raw: bool,
+    as_recovered: bool,
     configs: tuple[tuple[str, str], ...],
 ) -> int:
     """Show what is in a data directory, a topic, a partition directory or a .log file.
@@ -139,19 +140,17 @@ def inspect(
         raise click.UsageError(f"{chosen[0]} and {chosen[1]} exclude each other")
     overrides = topic_overrides(configs)
     show_messages(Recovery.PART_OF_RESULT)
-    with open_target(settings, target, partition) as found:
+    with open_target(settings, target, partition, as_recovered=as_recovered) as found:
         found.override(overrides)
         if summary:
             found.opened()
         if fate:
             return _print_fates(settings, found)
         if records:
-            _print_records(settings, found, raw=raw)
-        elif batches or found.file is not None:
-            _print_batches(settings, found)
-        else:
-            return _print_partitions(settings, found, deep=deep, is_summary=summary, sort=sort)
-    return 0
+            return _print_records(settings, found, raw=raw)
+        if batches or found.file is not None:
+            return _print_batches(settings, found)
+        return _print_partitions(settings, found, deep=deep, is_summary=summary, sort=sort)
 
 
 # -- partitions ----------------------------------------------------------------------------
@@ -161,6 +160,7 @@ def _print_partitions(
     settings: Settings, target: Target, *, deep: bool, is_summary: bool, sort: str | None
 ) -> int:
     """Print summaries; a partition that cannot be opened hides no other."""
+    from logstore.broker.summary import inspect_partition
     from logstore.errors import LogStoreError
 
     broker = target.broker
@@ -173,7 +173,7 @@ def _print_partitions(
         # Nothing is shown before the last was looked at, if they are sorted: then there is a bar.
         for tp in watched(target.partitions, "inspecting", beside_output=sort is None):
             try:
-                summary = _summary_of(broker, tp, deep=deep)
+                summary = inspect_partition(broker, tp, deep=deep)
             except LogStoreError as error:
                 if target.is_one:
                     raise
@@ -204,23 +204,6 @@ def _print_partitions(
     return max([failure.exit_code for _, failure in failures] + [int(is_damaged)])
 
 
-def _summary_of(broker: Broker, tp: TopicPartition, *, deep: bool) -> PartitionSummary:
-    """Look at a partition; again if it seems damaged while another process writes it."""
-    from logstore.broker.summary import inspect_partition
-    from logstore.loading.second_look import TRANSIENT
-
-    failures = 0
-    while True:
-        failures += 1
-        try:
-            summary = inspect_partition(broker, tp, deep=deep)
-            if not summary.is_damaged or broker.manager.registry.reopen(tp, failures) is None:
-                return summary
-        except TRANSIENT:
-            if broker.manager.registry.reopen(tp, failures) is None:
-                raise
-
-
 def _items(
     summaries: Iterable[PartitionSummary],
     failures: Iterable[tuple[TopicPartition, LogStoreError]],
@@ -249,20 +232,22 @@ def _print_json(settings: Settings, target: Target, items: Iterator[dict[str, An
 # -- batches and records -------------------------------------------------------------------
 
 
-def _print_batches(settings: Settings, target: Target) -> None:
-    from logstore.inspect.files import describe_batches, invalid_tail_bytes
+def _print_batches(settings: Settings, target: Target) -> int:
+    from logstore.inspect.files import describe_batches
+
+    met = MetDamages()
 
     def items() -> Iterator[dict[str, Any]]:
         for source, _ in target.sources():
-            for item in describe_batches(source):
+            for item in describe_batches(source, met.of_next_file()):
                 yield item | _place(source)
-            if source is target.file and (tail := invalid_tail_bytes(source)):
-                note(f"{plural(tail, 'byte')} after the last whole batch of {source.path}")
 
     if settings.as_table:
         _emit_table(_BATCH_COLUMNS, _BATCH_NUMBERS, (_batch_row(item) for item in items()))
     else:
-        emit_items((json.dumps(item) for item in items()), output=settings.output, name="batches")
+        texts = (json.dumps(item) for item in items())
+        emit_items(texts, output=settings.output, name="batches", more=met.to_json)
+    return met.tell()
 
 
 def _place(source: BatchSource) -> dict[str, Any]:
@@ -317,12 +302,14 @@ def _batch_row(item: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _print_records(settings: Settings, target: Target, *, raw: bool) -> None:
+def _print_records(settings: Settings, target: Target, *, raw: bool) -> int:
     from logstore.inspect.files import StoredRecord, stored_records
+
+    met = MetDamages()
 
     def found() -> Iterator[tuple[BatchSource, StoredRecord]]:
         for source, start in target.sources():
-            for stored in stored_records(source, start):
+            for stored in stored_records(source, start, met.of_next_file()):
                 yield source, stored
 
     if settings.as_table:
@@ -342,12 +329,14 @@ def _print_records(settings: Settings, target: Target, *, raw: bool) -> None:
             ("offset", "batch", "position"),
             rows,
         )
-        return
+        return met.tell()
     emit_items(
         (_record_item(source, stored, raw=raw) for source, stored in found()),
         output=settings.output,
         name="records",
+        more=met.to_json,
     )
+    return met.tell()
 
 
 def _decodable_topic(source: BatchSource, stored: Any) -> str | None:  # noqa: ANN401  # a StoredRecord

@@ -11,19 +11,22 @@ import click
 
 from logstore.cli.options import (
     Settings,
-    checked_partition,
+    as_recovered_option,
     command,
     now_of,
     partition_option,
 )
+from logstore.cli.show.damage import found_json, tell_damages
 from logstore.cli.show.output import emit_failure, emit_items, emit_lines
 from logstore.cli.show.tables import Cell, Styled, Table
+from logstore.cli.targets import open_target
 from logstore.cli.times import TIME_HELP, format_time, parse_time
 
 if TYPE_CHECKING:
-    from logstore.broker import Broker
+    from logstore.broker.view import PartitionView
     from logstore.errors import LogStoreError
     from logstore.log.reader import ListedOffset
+    from logstore.types import TopicPartition
 
 WORDS = {"latest": -1, "earliest": -2, "max-timestamp": -3}
 """Kafka's targets of ListOffsets; as numbers they are what kafka-get-offsets takes as well."""
@@ -32,7 +35,7 @@ NONE = -1
 """Offset and timestamp of an answer where no record answers, as in Kafka's protocol."""
 
 
-class Target(NamedTuple):
+class Asked(NamedTuple):
     """The question: a number of ListOffsets, and how the user said it.
 
     `time` is one of `WORDS`, or Unix ms.
@@ -57,16 +60,16 @@ class Target(NamedTuple):
 class Answer(NamedTuple):
     """One partition's answer: an offset, none (both None), or why there is none to give."""
 
-    partition: int
+    topic_partition: TopicPartition
     listed: ListedOffset | None
     error: LogStoreError | None = None
 
 
-def to_target(ctx: click.Context, param: click.Parameter, value: str) -> Target:
+def to_asked(ctx: click.Context, param: click.Parameter, value: str) -> Asked:
     """Understand `--time`."""
     for word, number in WORDS.items():
         if value in (word, str(number)):
-            return Target(number, word)
+            return Asked(number, word)
     try:
         time_ms = parse_time(value.removeprefix("@"), bound(now_of, ctx))
     except ValueError as error:
@@ -75,7 +78,7 @@ def to_target(ctx: click.Context, param: click.Parameter, value: str) -> Target:
         ) from error
     if time_ms < 0:
         raise click.BadParameter(f"{value!r} is before 1970, where no record is", ctx, param)
-    return Target(time_ms, time_ms)
+    return Asked(time_ms, time_ms)
 
 
 @command(
@@ -87,73 +90,73 @@ def to_target(ctx: click.Context, param: click.Parameter, value: str) -> Target:
         "logstore offsets users --time max-timestamp",
     ],
 )
-@click.argument("topic")
-@partition_option("Which one. Default: all.")
+@click.argument("target", metavar="TOPIC_OR_PATH")
+@partition_option("Which one of the topic's. Default: all.")
 @click.option(
     "--time",
-    "target",
-    callback=to_target,
+    "asked",
+    callback=to_asked,
     default="latest",
     metavar="WHEN",
     help="latest: what the next record gets. earliest: the log start. max-timestamp: the first "
     "record of the largest timestamp. A time: the first record of that time or later. Kafka's "
     "-1, -2 and -3 mean the same.  [default: latest]",
 )
-def offsets(settings: Settings, topic: str, partition: int | None, target: Target) -> int:
-    """Find offsets in TOPIC: the ends of the log, or the record that a time leads to.
+@as_recovered_option
+def offsets(
+    settings: Settings, target: str, partition: int | None, asked: Asked, as_recovered: bool
+) -> int:
+    """Find offsets in TOPIC_OR_PATH: the ends of the log, or the record that a time leads to.
 
     What ListOffsets answers: offset and timestamp are -1 in JSON where no record answers, and
     the timestamp is -1 of an end of the log. Nothing is changed.
     """
-    from logstore.types import TopicPartition
-
-    with settings.open_broker(read_only=True) as broker:
-        numbers = checked_partition(broker, topic, partition)
+    with open_target(settings, target, partition, as_recovered=as_recovered) as found:
         failures: list[Answer] = []
 
         def answers() -> Iterator[Answer]:
-            for answer in _answers(broker, topic, numbers, target):
+            for view in found.views():
+                answer = _answer(view, asked)
                 if answer.error is not None:
                     failures.append(answer)
                 yield answer
 
         if settings.as_table:
-            columns = ("partition", target.heading, *(["timestamp"] * target.leads_to_a_record))
-            table = Table(columns, right=(target.heading,))
-            emit_lines(table.lines(_row(topic, found)[: len(columns)] for found in answers()))
+            columns = ("partition", asked.heading, *(["timestamp"] * asked.leads_to_a_record))
+            table = Table(columns, right=(asked.heading,))
+            emit_lines(table.lines(_row(each)[: len(columns)] for each in answers()))
         else:
             emit_items(
-                (_item(topic, target, found) for found in answers()),
+                (_item(asked, each) for each in answers()),
                 output=settings.output,
                 name="offsets",
+                more=lambda: found_json(found.opened(), found.partitions),
             )
-    code = 0
+        code = tell_damages(found.opened(), found.partitions)
     for each in failures:
         assert each.error is not None
-        emit_failure(TopicPartition(topic, each.partition), str(each.error), each.error.kafka_error)
+        emit_failure(each.topic_partition, str(each.error), each.error.kafka_error)
         code = max(code, each.error.exit_code)
     return code
 
 
-def _answers(
-    broker: Broker, topic: str, numbers: Sequence[int], target: Target
-) -> Iterator[Answer]:
-    """Ask one partition after another; one that is damaged hides no other."""
+def _answer(view: PartitionView, asked: Asked) -> Answer:
+    """Ask one partition; one that cannot be read hides no other."""
     from logstore.errors import LogStoreError
 
-    for number in numbers:
-        try:
-            yield Answer(number, broker.list_offset(topic, number, target.number))
-        except LogStoreError as error:
-            yield Answer(number, None, error)
+    tp = view.topic_partition
+    try:
+        return Answer(tp, view.look(lambda log: log.reader.offset_for_timestamp(asked.number)))
+    except LogStoreError as error:
+        return Answer(tp, None, error)
 
 
-def _item(topic: str, target: Target, answer: Answer) -> str:
+def _item(asked: Asked, answer: Answer) -> str:
     listed = answer.listed
     item = {
-        "topic": topic,
-        "partition": answer.partition,
-        "time": target.time,
+        "topic": answer.topic_partition.topic,
+        "partition": answer.topic_partition.partition,
+        "time": asked.time,
         "offset": NONE if listed is None else listed.offset,
         "timestamp": NONE if listed is None else listed.timestamp,
     }
@@ -162,8 +165,8 @@ def _item(topic: str, target: Target, answer: Answer) -> str:
     return json.dumps(item)
 
 
-def _row(topic: str, answer: Answer) -> Sequence[Cell]:
-    name = f"{topic}-{answer.partition}"
+def _row(answer: Answer) -> Sequence[Cell]:
+    name = str(answer.topic_partition)
     if answer.error is not None:
         return (name, Styled(answer.error.kafka_error, "bold red"), "")
     if answer.listed is None:

@@ -14,11 +14,12 @@ import click
 from logstore.cli.commands.read_last import last_of
 from logstore.cli.options import (
     Settings,
-    checked_partition,
+    as_recovered_option,
     command,
     now_of,
     partition_option,
 )
+from logstore.cli.show.damage import found_json, tell_damages
 from logstore.cli.show.decoded import decoded_member, displayed, raw_option
 from logstore.cli.show.output import (
     display_bytes,
@@ -29,11 +30,14 @@ from logstore.cli.show.output import (
     record_json,
 )
 from logstore.cli.show.tables import Table
+from logstore.cli.targets import Target, open_target
 from logstore.cli.times import TIME_HELP, format_time, parse_time
 
 if TYPE_CHECKING:
     from logstore.broker import Broker, ConsumerRecord
+    from logstore.log.log import Log
     from logstore.record.records import Header
+    from logstore.types import TopicPartition
 
 EARLIEST = "earliest"
 LATEST = "latest"
@@ -83,11 +87,12 @@ def to_key(ctx: click.Context, param: click.Parameter, value: str | None) -> byt
         "logstore read users --partition 0 --from @2024-01-31T12:00:00Z --max-records 10",
         "logstore read users --last 5",
         "logstore read users --key 42 --format jsonl",
+        "logstore read ./kafka-logs/users-0 --as-recovered",
         "logstore read users --latest-per-key --format jsonl",
     ],
 )
-@click.argument("topic")
-@partition_option("Which one. Default: all, one after another.")
+@click.argument("target", metavar="TOPIC_OR_PATH")
+@partition_option("Which one of the topic's. Default: all, one after another.")
 @click.option(
     "--from",
     "start",
@@ -122,9 +127,10 @@ def to_key(ctx: click.Context, param: click.Parameter, value: str | None) -> byt
     "records without a key are left out. Holds one record a key in memory.",
 )
 @raw_option
+@as_recovered_option
 def read(
     settings: Settings,
-    topic: str,
+    target: str,
     partition: int | None,
     start: Start,
     until: int | None,
@@ -134,38 +140,42 @@ def read(
     key: bytes | None,
     latest_per_key: bool,
     raw: bool,
-) -> None:
-    """Read records of TOPIC in offset order.
+    as_recovered: bool,
+) -> int:
+    """Read records of TOPIC_OR_PATH in offset order.
 
-    Offsets that compaction removed are passed over; an offset outside the log is an error that
-    names both its bounds. Control records are not shown (see: inspect --records). Records of
-    Kafka's own topics are decoded: in tables in the place of their bytes, in JSON beside them.
+    A topic, a partition's folder, a folder that holds some, or a .log file. Damage is passed over
+    batch by batch and named on standard error, and the program exits with 1; what a crash left
+    torn at the end is no damage. Offsets that compaction removed are passed over; an offset
+    outside the log is an error that names both its bounds. Control records are not shown (see:
+    inspect --records). Records of Kafka's own topics are decoded: in tables in the place of their
+    bytes, in JSON beside them.
     """
     if last is not None and latest_per_key:
         raise click.UsageError("--last and --latest-per-key exclude each other")
-    with settings.open_broker(read_only=True) as broker:
-        numbers = checked_partition(broker, topic, partition)
+    with open_target(settings, target, partition, as_recovered=as_recovered) as found:
+        broker = found.opened()
 
         def records() -> Iterator[ConsumerRecord]:
-            for number in numbers:
+            for view in found.views():
+                tp = view.topic_partition
 
-                def found(offset: int, number: int = number) -> Iterator[ConsumerRecord]:
-                    return broker.read(
-                        topic, number, offset=offset, until=until, isolation=isolation, key=key
-                    )
+                def read_from(offset: int, tp: TopicPartition = tp) -> Iterator[ConsumerRecord]:
+                    return broker.read(tp, offset=offset, until=until, isolation=isolation, key=key)
 
-                first = _first_offset(broker, topic, number, start)
+                first = view.look(lambda log: _first_offset(log, start))
                 if latest_per_key:
-                    yield from _latest(broker, topic, found(first))
+                    yield from _latest(broker, tp.topic, read_from(first))
                 elif last is not None:
-                    end = broker.log(topic, number).log_end_offset
+                    end = view.log.log_end_offset
                     end = end if until is None else min(end, until)
-                    yield from last_of(found, first, end, last)
+                    yield from last_of(read_from, first, end, last)
                 else:
-                    yield from found(first)
+                    yield from read_from(first)
 
         chosen = records() if max_records is None else itertools.islice(records(), max_records)
-        _print(settings, chosen, raw=raw)
+        _print(settings, found, chosen, raw=raw)
+        return tell_damages(broker, found.partitions)
 
 
 def _latest(
@@ -176,8 +186,7 @@ def _latest(
     return latest_per_key(records, broker.manager.catalog.config(topic))
 
 
-def _first_offset(broker: Broker, topic: str, partition: int, start: Start) -> int:
-    log = broker.log(topic, partition)
+def _first_offset(log: Log, start: Start) -> int:
     if start.offset is not None:
         return start.offset
     if start.time_ms is not None:
@@ -186,7 +195,9 @@ def _first_offset(broker: Broker, topic: str, partition: int, start: Start) -> i
     return log.log_end_offset if start.is_latest else log.log_start_offset
 
 
-def _print(settings: Settings, records: Iterator[ConsumerRecord], *, raw: bool) -> None:
+def _print(
+    settings: Settings, target: Target, records: Iterator[ConsumerRecord], *, raw: bool
+) -> None:
     if not settings.as_table:
         emit_items(
             (
@@ -201,6 +212,7 @@ def _print(settings: Settings, records: Iterator[ConsumerRecord], *, raw: bool) 
             ),
             output=settings.output,
             name="records",
+            more=lambda: found_json(target.opened(), target.partitions),
         )
         return
     first = next(records, None)

@@ -10,6 +10,7 @@ import click
 
 from logstore.cli.options import (
     Settings,
+    accept_data_loss_option,
     choose,
     command,
     config_option,
@@ -59,6 +60,7 @@ Failures = list[tuple["TopicPartition", "LogStoreError"]]
 @config_option(
     "A topic configuration for this run; repeatable. Times may be 7d or 12h, sizes 1GiB."
 )
+@accept_data_loss_option
 def retain(
     settings: Settings,
     topic: str | None,
@@ -80,7 +82,7 @@ def retain(
     if partition is not None and topic is None:
         raise click.UsageError("--partition needs a topic")
     overrides = topic_overrides(configs)
-    with settings.open_broker(read_only=dry_run) as broker:
+    with settings.open_broker(dry_run=dry_run) as broker:
         choose(broker, topic, partition, overrides)
         report, failures = _retain(broker, topic, partition, dry_run=dry_run)
         _print(settings, report, broker.clock.now_ms())

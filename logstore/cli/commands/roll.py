@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import click
 
-from logstore.cli.options import Settings, checked_partition, command, partition_option
+from logstore.cli.options import (
+    Settings,
+    accept_data_loss_option,
+    checked_partition,
+    command,
+    partition_option,
+)
 from logstore.cli.show.output import emit_json
 
 
@@ -13,6 +19,7 @@ from logstore.cli.show.output import emit_json
 )
 @click.argument("topic")
 @partition_option("Which one; needed if the topic has several.")
+@accept_data_loss_option
 def roll(settings: Settings, topic: str, partition: int | None) -> None:
     """Start a new active segment in a partition of TOPIC.
 

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import click
 
-from logstore.cli.options import Settings, command, to_pairs, topic_overrides
+from logstore.cli.options import (
+    Settings,
+    accept_data_loss_option,
+    command,
+    to_pairs,
+    topic_overrides,
+)
 from logstore.cli.show.output import note, plural
 
 if TYPE_CHECKING:
@@ -82,6 +88,7 @@ def to_topics(
     is_flag=True,
     help="Do not create the topics that clients ask for.",
 )
+@accept_data_loss_option
 def serve(
     settings: Settings,
     address: tuple[str, int],

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from logstore.broker.view import PartitionView
 from logstore.cli.commands.clean import PHASES
+from logstore.cli.show.damage import found_json, tell_damages
 from logstore.cli.show.output import (
     display_bytes,
     emit,
@@ -23,11 +26,13 @@ from logstore.cli.show.output import (
 from logstore.cli.show.progress import ProgressBar
 from logstore.cli.show.tables import Cell, Styled, Table, output_width, paint
 from logstore.errors import LogStoreError
+from logstore.loading.second_look import TRANSIENT
 
 if TYPE_CHECKING:
     from logstore.broker import Broker
     from logstore.broker.fates import PartitionFates, RecordFate
     from logstore.cleaner.passes.clean import PassProgress
+    from logstore.log.log import Log
     from logstore.types import TopicPartition
 
 # Green stays, yellow goes; records that no cleaning looks at have their section's colour.
@@ -52,7 +57,7 @@ Failures = list[tuple["TopicPartition", LogStoreError]]
 
 
 def print_fates(
-    broker: Broker, partitions: Iterable[TopicPartition], *, output: str, is_one: bool
+    broker: Broker, partitions: Sequence[TopicPartition], *, output: str, is_one: bool
 ) -> int:
     """Print the fates of partitions; one that fails hides no other, unless it is the only one.
 
@@ -74,32 +79,48 @@ def print_fates(
                 failures.append((tp, error))
     else:
         items = _items(broker, partitions, failures, is_one=is_one)
-        emit_items(items, output=output, name="fates")
+        more = partial(found_json, broker, partitions)
+        emit_items(items, output=output, name="fates", more=more)
     for tp, failure in failures:
         emit_failure(tp, str(failure), failure.kafka_error)
-    return max((failure.exit_code for _, failure in failures), default=0)
+    code = tell_damages(broker, partitions)
+    return max([code, *(failure.exit_code for _, failure in failures)])
 
 
 class _Listing:
-    """A partition's fates, with a bar while the map is built, which comes before the first one."""
+    """A partition's fates, with a bar while the map is built, which comes before the first one.
+
+    Told anew, from where it was, once damage was met: what is damaged is passed over.
+    """
 
     def __init__(self, broker: Broker, topic_partition: TopicPartition) -> None:
+        self._bar = ProgressBar()
+        self._broker = broker
+        self._view = PartitionView(broker, topic_partition)
+        self.fates = self._view.look(self._made)
+
+    def _made(self, log: Log) -> PartitionFates:
         from logstore.broker.fates import PartitionFates
 
-        self._bar = ProgressBar()
-        self.fates: PartitionFates = PartitionFates(
-            broker.cleaner,
-            broker.manager.log(topic_partition),
-            progress=self._progress if self._bar.visible else None,
-        )
+        progress = self._progress if self._bar.visible else None
+        return PartitionFates(self._broker.cleaner, log, progress=progress)
 
     def __iter__(self) -> Iterator[RecordFate]:
-        records = iter(self.fates)
-        with self._bar:
-            first = next(records, None)
-        if first is not None:
-            yield first
-            yield from records
+        told, failures = -1, 0
+        while True:
+            records = (record for record in self.fates if record.offset > told)
+            try:
+                with self._bar:
+                    first = next(records, None)
+                for record in chain(() if first is None else (first,), records):
+                    yield record
+                    told, failures = record.offset, 0
+            except TRANSIENT as error:
+                failures += 1
+                self._view.reopen(failures, error)
+                self.fates = self._view.look(self._made)
+            else:
+                return
 
     def _progress(self, topic_partition: TopicPartition, step: PassProgress) -> None:
         if step.phase != "rewrite":

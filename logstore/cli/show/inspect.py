@@ -13,6 +13,7 @@ from logstore.cli.times import format_span, format_time
 
 if TYPE_CHECKING:
     from logstore.broker.summary import FindingSummary, PartitionSummary, SegmentSummary
+    from logstore.record.survey import Damage
 
 # Sections differ in colour, in the texture of their bars, and in a word.
 STYLES = {"clean": "green", "dirty": "yellow", "uncleanable": "magenta", "active": "cyan"}
@@ -21,6 +22,7 @@ _ASCII_GLYPHS = {"clean": "#", "dirty": "x", "uncleanable": "-", "active": "."}
 _BAR_WIDTH_MAX = 80
 _SMALL_BAR_WIDTH = 12
 _SEGMENTS_SHOWN = 40
+_DAMAGES_SHOWN = 40
 _WIDE = 96
 
 
@@ -35,6 +37,7 @@ def show_one(summary: PartitionSummary) -> None:
     emit("")
     emit_lines(_segment_lines(summary.segments))
     _print_recovery(summary.recovery)
+    _print_damages(summary.damages)
 
 
 def show_many(
@@ -49,6 +52,7 @@ def show_many(
     count = size_bytes = 0
     findings: list[FindingSummary] = []
     is_narrow = output_width() < _WIDE
+    damages: list[Damage] = []
 
     def rows() -> Iterator[list[Cell]]:
         nonlocal count, size_bytes
@@ -56,6 +60,7 @@ def show_many(
             count += 1
             size_bytes += summary.size_bytes
             findings.extend(summary.recovery)
+            damages.extend(summary.damages)
             row = _overview_row(summary, has_counts=has_counts)
             yield [row[column] for column in columns]
 
@@ -73,6 +78,7 @@ def show_many(
     emit_lines(table.lines(rows()))
     emit(f"\n{plural(count, 'partition')}, {format_size(size_bytes)}")
     _print_recovery(findings)
+    _print_damages(damages)
 
 
 def _overview_row(summary: PartitionSummary, *, has_counts: bool) -> dict[str, Cell]:
@@ -213,4 +219,27 @@ def _print_recovery(findings: Sequence[FindingSummary]) -> None:
             )
             for finding in findings
         )
+    )
+
+
+def _print_damages(damages: Sequence[Damage]) -> None:
+    """Print what was passed over; `check` tells all of it."""
+    if not damages:
+        return
+    emit(paint("\nDamage: passed over; --as-recovered shows what a broker would leave", "bold red"))
+    table = Table(("file", "position", "size", "check", "between", "intact behind"), wrap=True)
+    emit_lines(table.lines(map(_damage_row, damages[:_DAMAGES_SHOWN])))
+    if len(damages) > _DAMAGES_SHOWN:
+        emit(f"... {plural(len(damages) - _DAMAGES_SHOWN, 'damage')} more")
+
+
+def _damage_row(damage: Damage) -> tuple[Cell, ...]:
+    before, after = damage.last_offset_before, damage.first_offset_after
+    return (
+        "/".join(damage.path.rsplit("/", 2)[-2:]),
+        str(damage.position),
+        format_size(damage.size_bytes),
+        Styled(damage.check, "dim" if damage.is_mended else "bold red"),
+        f"{'-' if before is None else before} .. {'-' if after is None else after}",
+        plural(damage.later_records or 0, "record"),
     )

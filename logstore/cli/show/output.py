@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from json.encoder import encode_basestring_ascii as _quote
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from logstore.cli.show.tables import can_print
 from logstore.record.json_text import bytes_member, header_json, record_json, to_base64
@@ -96,8 +96,16 @@ def emit_lines(lines: Iterable[str]) -> None:
         _write_out(pending)
 
 
-def emit_items(items: Iterable[str], *, output: str, name: str) -> None:
+def emit_items(
+    items: Iterable[str],
+    *,
+    output: str,
+    name: str,
+    more: Callable[[], Mapping[str, Any]] = dict,
+) -> None:
     """Write JSON items as they come: a line each (`jsonl`, `csv`), or `{name: [...]}` (`json`).
+
+    With `json` follows what `more` returns once all items are written.
 
     An error on the way leaves a whole document of the items before it; one before the first
     item leaves nothing.
@@ -124,7 +132,8 @@ def emit_items(items: Iterable[str], *, output: str, name: str) -> None:
         if opened:
             emit("".join(pending) + "]}")
         raise
-    emit("".join(pending) + "]}" if opened else f'{{"{name}": []}}')
+    rest = "".join(f", {json.dumps(key)}: {json.dumps(value)}" for key, value in more().items())
+    emit("".join(pending) + f"]{rest}}}" if opened else f'{{"{name}": []{rest}}}')
 
 
 def emit_values(values: Iterable[object], *, output: str) -> None:

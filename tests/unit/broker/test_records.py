@@ -91,7 +91,7 @@ def test_a_new_look_gives_no_more_than_was_asked_for(asked):
     again = sound.log()
     looks = []
 
-    def reopen(failures):
+    def reopen(failures, error):
         looks.append(failures)
         return again
 

@@ -7,39 +7,73 @@ still matches the bytes up to that next batch.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Generator, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from logstore.check.findings import CheckFinding, finding
-from logstore.record import layout
+from logstore.errors import CorruptionError, InvalidRecordError
+from logstore.record import layout, legacy
 from logstore.record.batch import RecordBatch
 from logstore.record.crc32c import crc32c
 from logstore.record.header import BatchHeader
 from logstore.record.search import crc_of, find_batch, is_plausible
 from logstore.runtime.fs import File
+from logstore.types import INT32_MAX
 
 _BLOCK = 1 << 20
 _MIN_LENGTH = layout.HEADER_SIZE - layout.LOG_OVERHEAD
 
 
 class ScannedBatch(NamedTuple):
-    """A batch and its place; `batch` is None if its CRC is wrong, so that nothing is sure."""
+    """A batch and its place.
+
+    Attributes
+    ----------
+    batch : RecordBatch or None
+        None if its CRC is wrong, so that nothing is sure. Fields that the CRC does not cover are
+        as they should be, and a message of magic 0 or 1 is a batch of magic 2.
+    magic : int
+        Of the bytes that lie there.
+    is_mended : bool
+        Whether its length or magic is another one there.
+    """
 
     position: int
     end_position: int
     header: BatchHeader
     batch: RecordBatch | None
+    magic: int = layout.MAGIC
+    is_mended: bool = False
 
 
 class Unreadable(NamedTuple):
-    """A stretch of the file in which no batch could be made out; already told as a finding."""
+    """A stretch of the file in which no batch could be made out; already told as a fault."""
 
     position: int
     end_position: int
 
 
-_Step = Generator[ScannedBatch | Unreadable | CheckFinding, None, int | None]
+class Fault(NamedTuple):
+    """Something wrong, told before the stretch that it concerns.
+
+    Attributes
+    ----------
+    check : str
+        A name of `logstore.check.CHECKS`.
+    is_tail : bool
+        Whether it is the end of the file, after which nothing follows.
+    """
+
+    check: str
+    position: int
+    offset: int | None = None
+    expected: Any = None
+    found: Any = None
+    is_tail: bool = False
+
+
+Scanned = ScannedBatch | Unreadable | Fault
+
+_Step = Generator[Scanned, None, int | None]
 """One step of a walk; it returns the next position, None where the walk ends."""
 
 
@@ -53,8 +87,10 @@ class SegmentScan:
     path : str
     base_offset : int
         The segment's.
-    tail_severity : str
-        How grave a torn tail is: a crash leaves one in the active segment.
+    limit : int
+        Bytes that a compressed message of magic 0 or 1 may unfold to.
+    end : int, optional
+        Position at which the file counts as ended; its size by default.
 
     Attributes
     ----------
@@ -64,12 +100,14 @@ class SegmentScan:
         Whether the last batch seen is the last one there was.
     """
 
-    def __init__(self, file: File, path: str, base_offset: int, tail_severity: str) -> None:
+    def __init__(
+        self, file: File, path: str, base_offset: int, limit: int, end: int | None = None
+    ) -> None:
         self._file = file
         self._path = path
         self._base_offset = base_offset
-        self._tail_severity = tail_severity
-        self.size = file.size()
+        self._limit = limit
+        self.size = file.size() if end is None else end
         self.end_position = 0
         self.end_is_known = True
         # The last search for a valid batch: none lies between where it began and what it found.
@@ -77,8 +115,8 @@ class SegmentScan:
         self._block = b""
         self._block_start = 0
 
-    def run(self) -> Iterator[ScannedBatch | Unreadable | CheckFinding]:
-        """Yield batches, findings, and stretches to skip, in the file's order."""
+    def run(self) -> Iterator[Scanned]:
+        """Yield batches, faults, and stretches to skip, in the file's order."""
         position = 0
         while position < self.size:
             head = self._read(position, layout.HEADER_SIZE)
@@ -94,7 +132,7 @@ class SegmentScan:
             ):
                 following = yield from self._bad_length(position, header)
             elif header.magic != layout.MAGIC:
-                following = yield from self._bad_magic(position, header)
+                following = yield from self._odd_magic(position, header)
             else:
                 following = yield from self._batch(position, header)
             if following is None:
@@ -102,6 +140,16 @@ class SegmentScan:
                 yield Unreadable(position, self.size)
                 return
             position = following
+
+    def pairs(self) -> Iterator[tuple[Scanned, ScannedBatch | None]]:
+        """Yield each item with the one after it, if that is a batch whose CRC is right."""
+        items = self.run()
+        current = next(items, None)
+        while current is not None:
+            following = next(items, None)
+            is_sound = isinstance(following, ScannedBatch) and following.batch is not None
+            yield current, following if is_sound else None  # type: ignore[misc]  # judged above
+            current = following
 
     # -- one batch ---------------------------------------------------------------------------
 
@@ -120,14 +168,7 @@ class SegmentScan:
             return true_end
         if end == self.size or self._is_batch(end):
             following = end
-        yield finding(
-            "crc",
-            self._path,
-            position,
-            offset=header.base_offset,
-            expected=header.crc,
-            found=computed,
-        )
+        yield Fault("crc", position, header.base_offset, header.crc, computed)
         following = end if following is None else following
         yield ScannedBatch(position, following, header, None)
         self.end_position = following
@@ -151,26 +192,14 @@ class SegmentScan:
             yield Unreadable(position, following)
         return following
 
-    def _bad_magic(self, position: int, header: BatchHeader) -> _Step:
+    def _odd_magic(self, position: int, header: BatchHeader) -> _Step:
         end = position + header.size_bytes
-        if header.magic in (0, 1) and self._old_crc(position, end) == _old_crc_of(header):
-            yield finding(
-                "unsupported_format",
-                self._path,
-                position,
-                offset=header.base_offset,
-                expected=layout.MAGIC,
-                found=header.magic,
-            )
-            return None
-        yield finding(
-            "magic",
-            self._path,
-            position,
-            offset=header.base_offset,
-            expected=layout.MAGIC,
-            found=header.magic,
-        )
+        if header.magic in legacy.MAGICS:
+            data = self._read(position, end - position)
+            if legacy.is_sound(data):
+                yield from self._old(data, position, header)
+                return end
+        yield Fault("magic", position, header.base_offset, layout.MAGIC, header.magic)
         if self._crc(position, end) == header.crc:
             yield self._trusted(position, end, header)
             return end
@@ -179,39 +208,45 @@ class SegmentScan:
             yield Unreadable(position, following)
         return following
 
+    def _old(self, data: bytes, position: int, header: BatchHeader) -> Iterator[Scanned]:
+        """Yield a message of magic 0 or 1 whose CRC is right."""
+        end = position + len(data)
+        try:
+            batch = legacy.parse_message(data).batch(self._limit, self._path, position)
+        except (InvalidRecordError, CorruptionError) as error:
+            yield Fault("record_structure", position, header.base_offset, found=str(error))
+            yield Unreadable(position, end)
+            return
+        self.end_position = end
+        yield ScannedBatch(position, end, batch.header, batch, header.magic)
+
     def _trusted(self, position: int, end: int, header: BatchHeader) -> ScannedBatch:
         """Return a batch whose CRC is right; fields outside the CRC are as they should be."""
         data = self._read(position, end - position)
         length = end - position - layout.LOG_OVERHEAD
-        if header.magic != layout.MAGIC or header.batch_length != length:
+        is_mended = header.magic != layout.MAGIC or header.batch_length != length
+        if is_mended:
             header = header._replace(magic=layout.MAGIC, batch_length=length)
             data = header.pack() + data[layout.HEADER_SIZE :]
         self.end_position = end
-        return ScannedBatch(position, end, header, RecordBatch(data, self._path, position))
+        batch = RecordBatch(data, self._path, position)
+        return ScannedBatch(position, end, header, batch, is_mended=is_mended)
 
-    def _wrong_length(self, position: int, header: BatchHeader, size: int | None) -> CheckFinding:
-        return finding(
+    def _wrong_length(self, position: int, header: BatchHeader, size: int | None) -> Fault:
+        return Fault(
             "batch_length",
-            self._path,
             position,
-            offset=header.base_offset,
-            expected=None if size is None else size - layout.LOG_OVERHEAD,
-            found=header.batch_length,
+            header.base_offset,
+            None if size is None else size - layout.LOG_OVERHEAD,
+            header.batch_length,
         )
 
-    def _tail(self, position: int) -> Iterator[CheckFinding]:
+    def _tail(self, position: int) -> Iterator[Fault]:
         check = "zero_tail"
         if not self._is_zero(position):
             check = "torn_tail"
             self.end_is_known = False
-        yield finding(
-            check,
-            self._path,
-            position,
-            expected=position,
-            found=self.size,
-            severity=self._tail_severity,
-        )
+        yield Fault(check, position, expected=position, found=self.size, is_tail=True)
 
     # -- looking around ----------------------------------------------------------------------
 
@@ -264,14 +299,6 @@ class SegmentScan:
             return crc32c(self._read(start, end - start))
         return crc_of(self._file, position, end)
 
-    def _old_crc(self, position: int, end: int) -> int:
-        start = position + layout.MAGIC_POSITION
-        crc = 0
-        while start < end and (piece := self._file.read(start, min(_BLOCK, end - start))):
-            crc = zlib.crc32(piece, crc)
-            start += len(piece)
-        return crc
-
     def _is_zero(self, position: int) -> bool:
         while position < self.size and (piece := self._file.read(position, _BLOCK)):
             if piece.strip(b"\0"):
@@ -280,6 +307,44 @@ class SegmentScan:
         return True
 
 
-def _old_crc_of(header: BatchHeader) -> int:
-    """Return the field at byte 12, which in magic 0 and 1 is the CRC-32."""
-    return header.partition_leader_epoch & 0xFFFFFFFF
+def misplaced(
+    header: BatchHeader,
+    segment_base: int,
+    end_offset: int | None,
+    after: int | None,
+    following: int | None,
+) -> tuple[str, object, object] | None:
+    """Judge a batch's offsets by the segment's bounds and by the batches around it.
+
+    The base offset is under no CRC. Of two batches that overlap the second is wrong, unless
+    it fits what came before and the first leaves a gap there.
+
+    Parameters
+    ----------
+    end_offset : int or None
+        Where what came before ends.
+    after : int or None
+        Base offset of the batch that follows in the file, if that is sound.
+    following : int or None
+        Base of the next segment.
+
+    Returns
+    -------
+    tuple or None
+        The check that it breaks, what is expected, and what is found.
+    """
+    first, last = header.base_offset, header.last_offset
+    if header.last_offset_delta < 0:
+        return "offset_delta", 0, header.last_offset_delta
+    if first < segment_base:
+        return "segment_bounds", segment_base, first
+    if last - segment_base > INT32_MAX:
+        return "segment_bounds", segment_base + INT32_MAX, last
+    if following is not None and last >= following:
+        return "segment_overlap", following - 1, last
+    if end_offset is not None and first < end_offset:
+        return "offset_order", end_offset, first
+    is_ahead = end_offset is not None and after is not None and first > end_offset
+    if is_ahead and end_offset <= after <= last:  # type: ignore[operator]  # both are known
+        return "offset_order", f"below {after}", last
+    return None

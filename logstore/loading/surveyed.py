@@ -1,0 +1,271 @@
+"""The files of a partition, surveyed and shown without what is damaged in them.
+
+A stage of an opening that passes over damage (`logstore.loading.loader`), over an overlay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+
+from logstore.errors import CorruptionError, UnsupportedFormatError
+from logstore.loading.leftovers import finish_swaps
+from logstore.names import INDEX_SUFFIXES, LOG_SUFFIX, SEGMENT_SUFFIXES, SWAP_SUFFIX
+from logstore.record.batch import decode_stored
+from logstore.record.splice import SplicedFile
+from logstore.record.survey import Damage, SegmentBounds, SpliceBuilder, is_recopied, survey
+from logstore.record.walk import batch_totals
+from logstore.runtime import OverlayFileSystem
+from logstore.types import INT64_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from logstore.config.log_config import LogConfig
+    from logstore.loading.leftovers import PartitionFiles
+    from logstore.record.records import Record
+    from logstore.record.splice import Splice
+    from logstore.runtime import File, FileSystem
+
+_TORN = ("torn_tail", "zero_tail")
+
+
+@dataclass(slots=True)
+class SurveyedFiles:
+    """What a survey found.
+
+    Attributes
+    ----------
+    damages : list of Damage
+    bounds : dict of str to SegmentBounds
+        Of the `.log` files that are not shown as they lie, by the paths they are loaded under.
+    """
+
+    damages: list[Damage] = field(default_factory=list)
+    bounds: dict[str, SegmentBounds] = field(default_factory=dict)
+
+
+def survey_files(files: PartitionFiles, config: LogConfig, clean: bool) -> SurveyedFiles:
+    """Finish swaps, look at every batch of every segment, and show the valid ones alone.
+
+    A damaged end of the log is told as a finding, not as damage: torn, or of an unclean stop.
+    """
+    fs = files.fs
+    assert isinstance(fs, OverlayFileSystem), "nothing is passed over on a disk"
+    limit = config.logstore_decompression_max_bytes
+    origins: dict[str, str] = {}
+    for path, parts in files.listed(kind=LOG_SUFFIX, state=SWAP_SUFFIX):
+        # Whole to its end, so that the swap can be finished; looked at again below.
+        _Shown(fs, SegmentBounds(path, parts.base_offset, parts.base_offset, None), limit).show()
+        origins[path.removesuffix(SWAP_SUFFIX)] = path
+    finish_swaps(files)
+    logs = {parts.base_offset: path for path, parts in files.listed(kind=LOG_SUFFIX)}
+    paths = {base: origins.get(path, path) for base, path in logs.items()}
+    superseded = find_superseded(fs.base, paths, limit)
+    for base, (first_offset, path) in superseded.items():
+        files.note("leftover_segment", logs[base], leftover_text(path, first_offset))
+    result = SurveyedFiles()
+    behind: list[int] = []  # by damage, the records before it
+    records = 0
+    last_offset: int | None = None
+    for base, following in _with_following(logs, superseded):
+        first_offset = superseded[base][0] if base in superseded else base
+        bounds = SegmentBounds(paths[base], base, first_offset, following)
+        shown = _Shown(fs, bounds, limit)
+        is_odd = shown.show(logs[base])
+        if bounds.is_partly_superseded and shown.first_offset is not None:
+            shown.damages.insert(0, (_superseded_part(bounds, shown), 0))
+        if bounds.is_partly_superseded and shown.first_offset is None:
+            for path, parts in files.listed():
+                if parts.base_offset == base and parts.kind in SEGMENT_SUFFIXES:
+                    fs.remove(path)
+            files.changed()
+        elif is_odd:
+            result.bounds[logs[base]] = bounds
+            for suffix in INDEX_SUFFIXES:
+                index = logs[base].removesuffix(LOG_SUFFIX) + suffix
+                if fs.exists(index):
+                    fs.remove(index)
+            files.changed()
+        first = shown.first_offset
+        result.damages = [
+            each._replace(first_offset_after=first) if each.first_offset_after is None else each
+            for each in result.damages
+        ]
+        for damage, before in shown.damages:
+            if damage.last_offset_before is None:
+                damage = damage._replace(last_offset_before=last_offset)
+            result.damages.append(damage)
+            behind.append(records + before)
+        records += shown.records
+        last_offset = last_offset if shown.last_offset is None else shown.last_offset
+    result.damages = [
+        each._replace(later_records=records - before)
+        for each, before in zip(result.damages, behind, strict=True)
+    ]
+    kept = []
+    for each in result.damages:
+        is_end = each.first_offset_after is None and not each.is_mended
+        if is_end and (not clean or each.check in _TORN):
+            detail = f"{each.size_bytes} bytes after position {each.position} ({each.check})"
+            files.note("truncated_tail", each.path, detail)
+        else:
+            kept.append(each)
+    result.damages = kept
+    return result
+
+
+def find_superseded(
+    fs: FileSystem, logs: Mapping[int, str], limit: int
+) -> dict[int, tuple[int, str]]:
+    """Find the segments of which a finished swap put the records into another one.
+
+    A copy that was made while a cleaner worked can hold the new segment and some of the old ones.
+    All that the new one holds of their offsets is in them, too.
+
+    Parameters
+    ----------
+    logs : mapping of int to str
+        Paths of `.log` files, by base offset.
+
+    Returns
+    -------
+    dict
+        By base of the old segment: the offset below which it is superseded, and by which file.
+
+    Notes
+    -----
+    Reads the headers of all batches, and the records of segments that overlap.
+    """
+    found: dict[int, tuple[int, str]] = {}
+    bases = sorted(logs)
+    for slot, base in enumerate(bases[:-1]):
+        if base in found:
+            continue
+        end = _end_offset(fs, logs[base], base, limit)
+        for other in bases[slot + 1 :]:
+            if end <= other:
+                break
+            new = _records(fs, logs[base], base, limit, other, INT64_MAX)
+            old = _records(fs, logs[other], other, limit, other, INT64_MAX)
+            other_end = _end_offset(fs, logs[other], other, limit)
+            if other_end > other and is_recopied(_below(new, other_end), old):
+                found[other] = (end, logs[base])
+    return found
+
+
+def _below(records: Iterator[Record], end: int) -> Iterator[Record]:
+    return (record for record in records if record.offset < end)
+
+
+def _end_offset(fs: FileSystem, path: str, base: int, limit: int) -> int:
+    """Return the offset after the last batch that can be made out."""
+    file = fs.open(path)
+    try:
+        try:
+            totals = batch_totals(file, path)
+        except (CorruptionError, UnsupportedFormatError):
+            end = base
+            for each in survey(file, SegmentBounds(path, base, base, None), limit):
+                if not isinstance(each, Damage):
+                    end = each.batch.header.next_offset
+            return end
+        return totals.last_offset + 1 if totals.batches else base
+    finally:
+        file.close()
+
+
+def _records(
+    fs: FileSystem, path: str, base: int, limit: int, start: int, end: int
+) -> Iterator[Record]:
+    file = fs.open(path)
+    try:
+        for each in survey(file, SegmentBounds(path, base, base, None), limit):
+            if isinstance(each, Damage) or each.batch.header.last_offset < start:
+                continue
+            for record in decode_stored(each.batch, limit):
+                if start <= record.offset < end:
+                    yield record
+    finally:
+        file.close()
+
+
+def _with_following(
+    logs: Mapping[int, str], superseded: Mapping[int, tuple[int, str]]
+) -> Iterator[tuple[int, int | None]]:
+    """Yield the bases, each with that of the next segment which holds something of its own."""
+    bases = sorted(logs)
+    for slot, base in enumerate(bases):
+        following: int | None = None
+        for other in bases[slot + 1 :]:
+            following = superseded[other][0] if other in superseded else other
+            if other not in superseded:
+                break
+        yield base, following
+
+
+def leftover_text(path: str, first_offset: int) -> str:
+    """Return why a segment, or its beginning, is a leftover."""
+    return f"{path} holds what a finished swap left of its offsets below {first_offset}"
+
+
+def _superseded_part(bounds: SegmentBounds, shown: _Shown) -> Damage:
+    """Return the beginning of a segment that goes on above what superseded it."""
+    end = shown.first_position
+    return Damage(
+        bounds.path,
+        0,
+        end,
+        "segment_overlap",
+        bounds.first_offset - 1,
+        shown.first_offset,
+        is_mended=True,
+    )
+
+
+class _Shown:
+    """One `.log`: what is valid in it, and how it is shown."""
+
+    def __init__(self, fs: OverlayFileSystem, bounds: SegmentBounds, limit: int) -> None:
+        self._fs = fs
+        self._bounds = bounds
+        self._limit = limit
+        self.damages: list[tuple[Damage, int]] = []
+        self.records = 0
+        self.first_offset: int | None = None
+        self.first_position = 0
+        self.last_offset: int | None = None
+
+    def show(self, path: str | None = None) -> bool:
+        """Survey the file, and show it under a path if not as it lies; tell whether so."""
+        bounds = self._bounds
+        splice = self._survey()
+        if splice is None:
+            return False
+        self._fs.show(path or bounds.path, partial(_open, self._fs.base, splice))
+        return True
+
+    def _survey(self) -> Splice | None:
+        bounds = self._bounds
+        builder = SpliceBuilder(bounds.path, self._limit)
+        file = self._fs.base.open(bounds.path)
+        try:
+            for each in survey(file, bounds, self._limit):
+                if isinstance(each, Damage):
+                    self.damages.append((each, self.records))
+                    continue
+                if self.first_offset is None:
+                    self.first_offset = each.batch.header.base_offset
+                    self.first_position = each.position
+                self.last_offset = each.batch.header.last_offset
+                self.records += each.batch.header.record_count
+                builder.add(each)
+            return builder.finish(file.size())
+        finally:
+            file.close()
+
+
+def _open(fs: FileSystem, splice: Splice) -> File:
+    return SplicedFile(fs.open(splice.path), splice)

@@ -1,0 +1,372 @@
+"""A survey of a `.log`: every valid batch with its place, and every damage between them.
+
+A batch is valid if its CRC is right, its records can be decoded, and its offsets stand in order
+with those around it and with the segments on both sides. What no CRC covers (length, magic, base
+offset) is put right where the bytes around leave only one answer. Nothing is changed on the disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from logstore.errors import CorruptionError, InvalidRecordError
+from logstore.record import layout, legacy
+from logstore.record.batch import RecordBatch, built_batch
+from logstore.record.codecs import Codec
+from logstore.record.control import end_txn_marker_of
+from logstore.record.scan import Fault, ScannedBatch, SegmentScan, Unreadable, misplaced
+from logstore.record.splice import Piece, Splice
+from logstore.types import TimestampType
+
+if TYPE_CHECKING:
+    from logstore.record.records import Record
+    from logstore.runtime.fs import File
+
+RUN_BYTES = 128 * 1024
+"""Bytes of old messages that are made into one batch, about: it is made anew at each look."""
+
+
+class Damage(NamedTuple):
+    """A stretch of a `.log` that holds no batch which could be served, and what lies around it.
+
+    Valid batches lie behind it, in its file or in a later one. What is torn at the very end of a
+    log is none: a crash leaves that, and a process at work.
+
+    Attributes
+    ----------
+    path : str
+        The file as it lies on the disk.
+    position, size_bytes : int
+        The stretch.
+    check : str
+        What is wrong, by a name of `logstore.check.CHECKS`.
+    last_offset_before, first_offset_after : int or None
+        Offsets of the valid batches around it; None where there is none.
+    is_mended : bool
+        Whether only fields are wrong that no CRC covers, and the batches around tell what they
+        should be: then its records are served.
+    later_records : int or None
+        Records in valid batches behind it, in its file and in later ones; None if nobody looked.
+    """
+
+    path: str
+    position: int
+    size_bytes: int
+    check: str
+    last_offset_before: int | None
+    first_offset_after: int | None
+    is_mended: bool = False
+    later_records: int | None = None
+
+    def __str__(self) -> str:
+        before, after = self.last_offset_before, self.first_offset_after
+        around = "" if before is None else f" after offset {before}"
+        around += "" if after is None else f"{' and' if around else ''} before offset {after}"
+        if self.is_mended:
+            how = f"wrong ({self.check}), but can be told from what is around"
+        else:
+            how = f"damaged ({self.check})"
+            if later := self.later_records:
+                how += f"; {later:,} later record{' is' if later == 1 else 's are'} intact"
+        return (
+            f"{self.path}: {self.size_bytes:,} bytes at position {self.position}{around} are {how}"
+        )
+
+
+class SegmentBounds(NamedTuple):
+    """What is known of a segment before its batches are looked at.
+
+    Attributes
+    ----------
+    path : str
+        The file as it lies.
+    base_offset : int
+    first_offset : int
+        What lies below is another segment's: `base_offset`, unless one below reaches into this.
+    following : int or None
+        Base of the next segment; None for the last one.
+    """
+
+    path: str
+    base_offset: int
+    first_offset: int
+    following: int | None
+
+    @property
+    def is_partly_superseded(self) -> bool:
+        """Whether a segment below holds what a finished swap left of the first offsets."""
+        return self.first_offset > self.base_offset
+
+
+class ValidBatch(NamedTuple):
+    """A valid batch and its place in the file.
+
+    Attributes
+    ----------
+    magic : int
+        Of the bytes that lie there; `batch` is of magic 2 in any case.
+    is_mended : bool
+        Whether its length, magic or base offset is another one there.
+    """
+
+    position: int
+    end_position: int
+    magic: int
+    is_mended: bool
+    batch: RecordBatch
+
+
+def survey(
+    file: File, bounds: SegmentBounds, limit: int, end: int | None = None
+) -> Iterator[ValidBatch | Damage]:
+    """Yield the valid batches of a file and the damages between them, in its order.
+
+    Parameters
+    ----------
+    file : File
+        Open for reading.
+    limit : int
+        Bytes that a batch may unfold to.
+    end : int, optional
+        Position at which the file counts as ended; its size by default.
+
+    Notes
+    -----
+    About 10 µs a batch, and the decoding of its records. Of a damage `first_offset_after` is that
+    of this file; None where nothing valid follows in it.
+    """
+    waiting: list[Damage] = []
+    last_offset: int | None = None
+    for found in _judged(file, bounds, limit, end):
+        if isinstance(found, Damage):
+            waiting.append(found._replace(last_offset_before=last_offset))
+            continue
+        header = found.batch.header
+        for damage in waiting:
+            yield damage._replace(first_offset_after=header.base_offset)
+        waiting.clear()
+        last_offset = header.last_offset
+        yield found
+    yield from waiting
+
+
+def _judged(
+    file: File, bounds: SegmentBounds, limit: int, file_end: int | None
+) -> Iterator[ValidBatch | Damage]:
+    """Yield what is valid and what is not, damages without the offsets around them."""
+    scan = SegmentScan(file, bounds.path, bounds.base_offset, limit, file_end)
+    end: int | None = bounds.first_offset
+    is_adjacent = True
+    check = "torn_tail"
+
+    def damage(position: int, end_position: int) -> Damage:
+        return Damage(bounds.path, position, end_position - position, check, None, None)
+
+    for item, following in scan.pairs():
+        if isinstance(item, Fault):
+            check = item.check
+            if item.is_tail:
+                yield damage(item.position, scan.size)
+            continue
+        if isinstance(item, Unreadable) or item.batch is None:
+            yield damage(item.position, item.end_position)
+            is_adjacent = False
+            continue
+        if item.header.last_offset < bounds.first_offset and bounds.is_partly_superseded:
+            continue
+        valid, check = _placed(item, following, bounds, end, check, is_adjacent=is_adjacent)
+        if valid is not None and (wrong := _undecodable(valid.batch, limit)):
+            valid, check = None, wrong
+        if valid is None:
+            yield damage(item.position, item.end_position)
+            is_adjacent = False
+            continue
+        if valid.is_mended:
+            yield Damage(
+                bounds.path,
+                item.position,
+                item.end_position - item.position,
+                check,
+                None,
+                None,
+                is_mended=True,
+            )
+        end, is_adjacent, check = valid.batch.header.next_offset, True, "torn_tail"
+        yield valid
+
+
+def _placed(
+    item: ScannedBatch,
+    following: ScannedBatch | None,
+    bounds: SegmentBounds,
+    end: int | None,
+    check: str,
+    *,
+    is_adjacent: bool,
+) -> tuple[ValidBatch | None, str]:
+    """Judge a batch by its offsets; put its base right if there is only one that fits."""
+    batch = item.batch
+    assert batch is not None
+    after = None if following is None else following.header.base_offset
+    wrong = misplaced(item.header, bounds.base_offset, end, after, bounds.following)
+    if wrong is None:
+        valid = ValidBatch(item.position, item.end_position, item.magic, item.is_mended, batch)
+        return valid, check
+    if after is None:
+        after = bounds.following
+    header = item.header
+    fits = (
+        end is not None
+        and after is not None
+        and is_adjacent
+        and item.magic == layout.MAGIC
+        and end + header.last_offset_delta + 1 == after
+        and header.last_offset_delta >= 0
+        and end - bounds.base_offset >= 0
+    )
+    if not fits:
+        return None, wrong[0]
+    assert end is not None
+    right = batch.placed(end, header.partition_leader_epoch)
+    right.path, right.position = batch.path, batch.position
+    return ValidBatch(item.position, item.end_position, item.magic, True, right), wrong[0]
+
+
+def _undecodable(batch: RecordBatch, limit: int) -> str | None:
+    """Return the check by which the records of a batch cannot be read; None if they can."""
+    header = batch.header
+    try:
+        if header.is_control:
+            end_txn_marker_of(batch)
+        previous = header.base_offset - 1
+        for rows in batch.row_lists(limit):
+            for row in rows:
+                if not previous < row[0] <= header.last_offset:
+                    return "offset_delta"
+                previous = row[0]
+    except InvalidRecordError:
+        return "record_structure"
+    except CorruptionError:
+        return "codec"
+    return None
+
+
+# -- showing -----------------------------------------------------------------------------------
+
+
+class _Run:
+    """Old messages, one after another, that are shown as one batch."""
+
+    def __init__(self) -> None:
+        self.position = self.end_position = 0
+        self.batches: list[RecordBatch] = []
+
+    def takes(self, valid: ValidBatch) -> bool:
+        if not self.batches:
+            return True
+        last = self.batches[-1].header
+        return (
+            valid.position == self.end_position
+            and valid.end_position - self.position <= RUN_BYTES
+            and valid.batch.header.attributes == last.attributes == 0
+        )
+
+
+class SpliceBuilder:
+    """Builds the splice of a file from its valid batches."""
+
+    def __init__(self, path: str, limit: int) -> None:
+        self._path = path
+        self._limit = limit
+        self._pieces: list[Piece] = []
+        self._run = _Run()
+        self.is_as_it_lies = True
+
+    def add(self, valid: ValidBatch) -> None:
+        """Add the next batch."""
+        if valid.magic != layout.MAGIC:
+            if not self._run.takes(valid):
+                self._end_run()
+            if not self._run.batches:
+                self._run.position = valid.position
+            self._run.batches.append(valid.batch)
+            self._run.end_position = valid.end_position
+            return
+        self._end_run()
+        if valid.is_mended:
+            head = valid.batch.data[: layout.HEADER_SIZE]
+            size = valid.end_position - valid.position
+            self._put(valid.position, size, size, partial(_with_head, head))
+            return
+        last = self._pieces[-1] if self._pieces else None
+        size = valid.end_position - valid.position
+        if last is not None and last.make is None and last.position + last.size == valid.position:
+            self._pieces[-1] = last._replace(
+                size=last.size + size, size_bytes=last.size_bytes + size
+            )
+        else:
+            self._put(valid.position, size, size, None)
+
+    def finish(self, file_size: int) -> Splice | None:
+        """Return the splice; None if the file can be shown as it lies."""
+        self._end_run()
+        pieces = self._pieces
+        if not pieces and not file_size:
+            return None
+        if len(pieces) == 1 and pieces[0] == Piece(0, file_size, 0, file_size):
+            return None
+        return Splice(self._path, pieces)
+
+    def _put(self, position: int, size_bytes: int, size: int, make: object) -> None:
+        start = self._pieces[-1].start + self._pieces[-1].size if self._pieces else 0
+        self._pieces.append(Piece(start, size, position, size_bytes, make))  # type: ignore[arg-type]
+
+    def _end_run(self) -> None:
+        run, self._run = self._run, _Run()
+        if run.batches:
+            make = partial(_batch_of_old, limit=self._limit)
+            size = len(_joined(run.batches, self._limit))
+            self._put(run.position, run.end_position - run.position, size, make)
+
+
+def _with_head(head: bytes, data: bytes) -> bytes:
+    return head + data[len(head) :]
+
+
+def _batch_of_old(data: bytes, limit: int) -> bytes:
+    batches = []
+    position = 0
+    while position < len(data):
+        size = int.from_bytes(data[position + 8 : position + 12], "big") + layout.LOG_OVERHEAD
+        batches.append(legacy.parse_message(data[position : position + size]).batch(limit))
+        position += size
+    return _joined(batches, limit)
+
+
+def _joined(batches: list[RecordBatch], limit: int) -> bytes:
+    """Return one batch with the records of all; a set alone is compressed again, in a fast way."""
+    header = batches[-1].header
+    records: list[Record] = []
+    for batch in batches:
+        records += batch.records(limit)
+    appended = header.timestamp_type is TimestampType.LOG_APPEND_TIME
+    return built_batch(
+        records,
+        codec=Codec.LZ4 if len(records) > len(batches) else Codec.NONE,
+        last_offset=header.last_offset,
+        timestamp_type=header.timestamp_type,
+        append_time=header.max_timestamp if appended else None,
+    ).data
+
+
+def is_recopied(records: Iterator[Record], others: Iterator[Record]) -> bool:
+    """Tell whether all of `records` are among `others`; both rise in offset."""
+    other = next(others, None)
+    for record in records:
+        while other is not None and other.offset < record.offset:
+            other = next(others, None)
+        if other is None or other != record:
+            return False
+    return True
