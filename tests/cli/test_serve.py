@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import os
 import signal
+import ssl
 import subprocess
 import sys
 from contextlib import contextmanager
 
+import confluent_kafka
 import pytest
+import trustme
 
-from logstore import Broker
-from logstore.messages.types import MetadataRequest, ProduceRequest
+from logstore import Acl, Authorizer, Broker
+from logstore.messages.types import (
+    MetadataRequest,
+    ProduceRequest,
+    SaslAuthenticateRequest,
+    SaslHandshakeRequest,
+)
 from tests.support.world.builders import batch
 from tests.support.world.wire import Client, Listening
 
@@ -19,13 +27,13 @@ PROGRAM = [sys.executable, "-m", "logstore", "serve", "--listen", "127.0.0.1:0"]
 
 
 @contextmanager
-def serving(*arguments):
+def serving(*arguments, **variables):
     process = subprocess.Popen(
         [*PROGRAM, *map(str, arguments)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "LOGSTORE_VERIFY": "0"},
+        env={**os.environ, "LOGSTORE_VERIFY": "0", **variables},
         # The suite may run in the background, where Ctrl-C is not heeded.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
@@ -78,6 +86,129 @@ def test_in_memory_it_leaves_nothing_behind(tmp_path):
         process.terminate()
         assert process.wait(60) == 0
     assert list(tmp_path.iterdir()) == []
+
+
+# -- who may come in, and do what ------------------------------------------------------------
+
+
+def test_a_client_that_people_use_logs_in_over_tls_and_does_what_it_may(tmp_path):
+    users, ca_path = tmp_path / "users", tmp_path / "ca.pem"
+    users.write_text("# who\nann=pass=word with a blank \n\nbob=ü\n", encoding="utf-8")
+    options = ("--memory", "--topic", "orders-1", "--topic", "secret", "--sasl-users", users)
+    options += ("--sasl-mechanism", "SCRAM-SHA-256", "--tls-generate", ca_path)
+    options += ("--acl", "User:ann write topic:orders- prefixed", "--acl", "User:bob all topic:*")
+    options += ("--acl", "User:bob describe cluster", "--acl", "deny User:* read topic:secret")
+    options += ("--super-user", "User:root")
+    with serving(*options) as (process, address):
+
+        def client(kind, user, password, **more):
+            return kind(
+                {
+                    "bootstrap.servers": address.bootstrap,
+                    "security.protocol": "SASL_SSL",
+                    "ssl.ca.location": str(ca_path),
+                    "sasl.mechanism": "SCRAM-SHA-256",
+                    "sasl.username": user,
+                    "sasl.password": password,
+                    "log_level": 0,
+                    **more,
+                }
+            )
+
+        def sent(topic, user, password):
+            producer = client(confluent_kafka.Producer, user, password)
+            heard = []
+            producer.produce(topic, b"v", on_delivery=lambda error, _: heard.append(error))
+            assert producer.flush(60) == 0
+            return heard[0] and heard[0].name()
+
+        assert sent("orders-1", "ann", "pass=word with a blank ") is None
+        assert sent("secret", "ann", "pass=word with a blank ") == "TOPIC_AUTHORIZATION_FAILED"
+        assert sent("secret", "bob", "ü") is None
+        process.terminate()
+        output, errors = process.communicate(timeout=60)
+    assert (process.returncode, output) == (0, "")
+    assert errors.strip() == f"note: clients trust the certificate by the authority in {ca_path}"
+
+
+def test_users_of_the_environment_and_a_certificate_of_ones_own(tmp_path):
+    authority = trustme.CA()
+    chain, key = tmp_path / "chain.pem", tmp_path / "key.pem"
+    issued = authority.issue_cert("localhost")
+    chain.write_bytes(b"".join(each.bytes() for each in issued.cert_chain_pems))
+    key.write_bytes(issued.private_key_pem.bytes())
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    options = ("--memory", "--tls-cert", chain, "--tls-key", key)
+    with serving(*options, LOGSTORE_SASL_USERS="ann=secret") as (_, address):
+        for password, error in ((b"wrong", 58), (b"secret", 0)):
+            with Client(address) as client:
+                client.socket = context.wrap_socket(client.socket, server_hostname="localhost")
+                client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+                asked = SaslAuthenticateRequest(auth_bytes=b"\0ann\0" + password)
+                assert client.ask(asked, 2).error_code == error
+        with Client(address) as client:
+            client.socket = context.wrap_socket(client.socket, server_hostname="localhost")
+            client.socket.sendall(client.frame(MetadataRequest(topics=None), 9))
+            assert client.is_at_end(), "who has not said who it is hears nothing"
+
+
+def test_acls_of_a_file(tmp_path):
+    acls = tmp_path / "acls.json"
+    acls.write_text(Authorizer([Acl("User:*", "describe", "topic", "open")]).to_json())
+    options = ("--memory", "--topic", "open", "--topic", "closed", "--acls", acls)
+    with serving(*options) as (process, address):
+        with Client(address) as client:
+            answer = client.ask(MetadataRequest(topics=None), 9)
+            assert [topic.name for topic in answer.topics] == ["open"]
+        process.terminate()
+        _, errors = process.communicate(timeout=60)
+    assert "nobody has to say who he is" in errors
+
+
+@pytest.mark.parametrize(
+    ("users", "is_warned"), (((), True), (("--sasl-users",), False)), ids=("open", "users")
+)
+def test_beyond_loopback_without_users_it_warns(tmp_path, users, is_warned):
+    file = tmp_path / "users"
+    file.write_text("ann=secret\n")
+    options = ("--memory", "--listen", "0.0.0.0:0", *(each for u in users for each in (u, file)))
+    with serving(*options) as (process, address):
+        assert address.bootstrap.startswith("0.0.0.0:")
+        process.terminate()
+        _, errors = process.communicate(timeout=60)
+    warning = "warning: the broker listens on 0.0.0.0:"
+    assert errors.startswith(warning) is is_warned
+    assert ("without authentication: everybody" in errors) is is_warned
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "message"),
+    (
+        ("ann\n", ("--sasl-users", "FILE"), "FILE: line 1 is not NAME=PASSWORD"),
+        ("# x\nann=\n", ("--sasl-users", "FILE"), "FILE: line 2 is not NAME=PASSWORD"),
+        ("a=hush\na=b\n", ("--sasl-users", "FILE"), "FILE: line 2 names 'a' again"),
+        ("\n", ("--sasl-users", "FILE"), "FILE: there is no user"),
+        ("", ("--sasl-mechanism", "PLAIN"), "wants --sasl-users, or LOGSTORE_SASL_USERS"),
+        ("x", ("--tls-cert", "FILE"), "cannot serve TLS with FILE: "),
+        ("x", ("--tls-key", "FILE"), "--tls-key wants --tls-cert"),
+        ("x", ("--tls-cert", "FILE", "--tls-generate", "FILE"), "wants no other certificate"),
+        ("x", ("--acls", "FILE"), "FILE: the ACLs are no JSON"),
+        ("", ("--acl", "User:a read"), "is not [deny] PRINCIPAL OPERATION TYPE:NAME [prefixed]"),
+        ("", ("--acl", "User:a reed topic:t"), "'reed' is none of"),
+        ("", ("--acl", "ann read topic:t"), "no colon between the principal's type and name"),
+        ("", ("--acl", "User:a read topic"), "the name of the TOPIC is empty"),
+        ("", ("--super-user", "root"), "root"),
+    ),
+)
+def test_a_door_that_makes_no_sense_is_refused_by_name(run, tmp_path, text, arguments, message):
+    file = tmp_path / "file"
+    file.write_text(text)
+    given = [str(file) if each == "FILE" else each for each in arguments]
+    outcome = run("serve", "--memory", "--listen", "127.0.0.1:0", *given, code=2)
+    assert message.replace("FILE", str(file)) in " ".join(outcome.stderr.split())
+    assert "hush" not in outcome.stderr
+    assert outcome.stdout == ""
 
 
 @pytest.mark.parametrize(

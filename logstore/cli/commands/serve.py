@@ -5,10 +5,11 @@ from __future__ import annotations
 import signal
 import threading
 from types import FrameType
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import click
 
+from logstore.cli.doors import Door, door_options
 from logstore.cli.options import (
     Settings,
     accept_data_loss_option,
@@ -63,6 +64,7 @@ def to_topics(
     examples=[
         "logstore serve --memory --listen 127.0.0.1:0",
         "logstore serve --data-dir ./kafka-logs --topic users:3:cleanup.policy=compact",
+        "logstore serve --memory --sasl-users users.txt --acl 'User:ann all topic:*'",
     ],
 )
 @click.option(
@@ -89,30 +91,42 @@ def to_topics(
     help="Do not create the topics that clients ask for.",
 )
 @accept_data_loss_option
+@door_options
 def serve(
     settings: Settings,
     address: tuple[str, int],
     memory: bool,  # as click gives it
     topics: tuple[WantedTopic, ...],
     no_auto_create: bool,  # as click gives it
+    **door: Any,  # the fields of `Door`
 ) -> None:
     """Serve Kafka's clients, in any language, until SIGTERM or Ctrl-C.
 
     The first line on standard output is the address for clients, and nothing else. Topics are
-    cleaned and expire in the background, as a broker's.
+    cleaned and expire in the background, as a broker's. Without users everybody who can reach the
+    address may come in, and without ACLs everybody who came in may do everything.
     """
     previous = signal.signal(signal.SIGTERM, _stop)
     try:
+        opened = _opened(Door(**door), address[0])
         with settings.open_broker(create=True, background=True, in_memory=memory) as broker:
             for topic in topics:
                 _create(broker, topic)
-            with broker.listen(*address, auto_create=not no_auto_create) as listener:
+            with broker.listen(*address, auto_create=not no_auto_create, **opened) as listener:
                 print(listener.bootstrap, flush=True)
                 threading.Event().wait()
     except _Stopped:
         pass
     finally:
         signal.signal(signal.SIGTERM, previous)
+
+
+def _opened(door: Door, host: str) -> dict[str, Any]:
+    """Return what the options make of a listener, before anything is opened."""
+    sasl, authorizer = door.sasl(), door.authorizer()
+    if authorizer is not None and sasl is None:
+        note("nobody has to say who he is: the ACLs of User:ANONYMOUS and User:* are for all")
+    return {"sasl": sasl, "authorizer": authorizer, "tls": door.tls(host)}
 
 
 def _stop(number: int, frame: FrameType | None) -> NoReturn:
