@@ -41,6 +41,13 @@ PRODUCER_IDS_FILE = "logstore-producer-ids.json"
 METADATA_LOG_DIR = "__cluster_metadata-0"
 """A KRaft node's own log beside the partitions; never one of them."""
 
+RAFT_SNAPSHOT_SUFFIX = ".checkpoint"
+RAFT_BOOTSTRAP = "bootstrap.checkpoint"
+"""A Raft log's snapshot, and the one that a new cluster begins with; batches as in a log."""
+
+RAFT_SNAPSHOT = re.compile(r"(\d{20})-(\d{10})\.checkpoint", re.ASCII)
+"""The end offset and the epoch of a Raft log's snapshot."""
+
 GROUP_OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC = "__transaction_state"
 INTERNAL_COMPACTED_TOPICS = frozenset({GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC})
@@ -87,6 +94,11 @@ def parse_segment_file(name: str) -> SegmentFile | None:
     if match is None:
         return None
     return SegmentFile(int(match[1]), match[2], match[3] or "")
+
+
+def is_raft_snapshot(name: str) -> bool:
+    """Tell whether a file's name is that of a Raft log's snapshot."""
+    return name == RAFT_BOOTSTRAP or RAFT_SNAPSHOT.fullmatch(name) is not None
 
 
 def parse_partition_dir(name: str) -> TopicPartition | None:

@@ -154,7 +154,7 @@ def _files() -> FileSystem:
 def _open_path(settings: Settings, target: str, partition: int | None) -> Target:
     from logstore.config.limits import ReadLimits
     from logstore.inspect.files import source_of_file
-    from logstore.names import LOG_SUFFIX, parse_partition_dir
+    from logstore.names import LOG_SUFFIX, is_raft_snapshot, parse_partition_dir
 
     if partition is not None:
         raise click.UsageError("--partition needs a topic, not a path")
@@ -164,8 +164,8 @@ def _open_path(settings: Settings, target: str, partition: int | None) -> Target
         raise click.UsageError(f"there is no file or directory {target}")
     parent, _, name = path.rpartition("/")
     if not fs.is_dir(path):
-        if LOG_SUFFIX not in name:
-            raise click.UsageError(f"{target} is no .log file")
+        if LOG_SUFFIX not in name and not is_raft_snapshot(name):
+            raise click.UsageError(f"{target} is no .log file, nor a snapshot of a Raft log")
         limits = ReadLimits.of(settings.broker_config())
         return Target(None, file=source_of_file(fs, path, limits.batch_bytes))
     named = parse_partition_dir(name)

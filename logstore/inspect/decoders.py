@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import json
 import re
+import struct
 from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
-from logstore.errors import LogStoreError
+from logstore.errors import InvalidRecordError, LogStoreError, UnsupportedFormatError
 from logstore.inspect.internal_topics import (
     CLUSTER_METADATA_TOPIC,
     REMOTE_LOG_METADATA_TOPIC,
@@ -32,6 +33,9 @@ from logstore.types import TopicPartition, java_hash
 Texts = tuple[str | None, str | None]
 
 DELETE = "<DELETE>"
+
+_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
+_REPLACEMENT = "\ufffd".encode()
 
 _ESCAPE = re.compile(r"\\\\|\\u[0-9a-f]{4}")
 """A backslash, or a character by its number, in JSON."""
@@ -138,6 +142,90 @@ DECODERS: Mapping[str, Callable[[Record], Texts]] = {
     SHARE_GROUP_STATE_TOPIC: share_group_state_texts,
 }
 """By topic."""
+
+
+# -- decoders by class ---------------------------------------------------------------------------
+
+DECODER_PACKAGE = "org.apache.kafka.tools.api."
+DEPRECATED_PACKAGE = "kafka.serializer."
+STRING_DECODER = "StringDecoder"
+DEFAULT_DECODER = "DefaultDecoder"
+
+_NUMBERS = {"IntegerDecoder": struct.Struct(">i"), "LongDecoder": struct.Struct(">q")}
+
+
+class DecoderClass(NamedTuple):
+    """One of the classes that `--key-decoder-class` and `--value-decoder-class` take.
+
+    Attributes
+    ----------
+    name : str
+        Without its package.
+    is_deprecated : bool
+        Whether it was given by the package of Kafka before 3.5.
+    """
+
+    name: str = STRING_DECODER
+    is_deprecated: bool = False
+
+    @property
+    def warning(self) -> str:
+        """What the tool prints about a deprecated name."""
+        return (
+            f"{DEPRECATED_PACKAGE}{self.name} is deprecated."
+            f" Please use {DECODER_PACKAGE}{self.name} instead"
+        )
+
+    def text(self, data: bytes) -> str:
+        """Return bytes as the class has them.
+
+        Raises
+        ------
+        InvalidRecordError
+            They are too few for a number; more than enough are fine.
+        """
+        number = _NUMBERS.get(self.name)
+        if number is None:
+            return java_text(data)
+        if len(data) < number.size:
+            kind = self.name.removesuffix("Decoder").lower()
+            raise InvalidRecordError(f"{len(data)} B are too few for {kind}")
+        return str(number.unpack_from(data)[0])
+
+
+def decoder_class(name: str) -> DecoderClass:
+    """Return a decoder by its full name, or by its name in Kafka's package.
+
+    Raises
+    ------
+    UnsupportedFormatError
+        There is none of that name here; `DefaultDecoder` shows nothing but an address.
+    """
+    plain = name.removeprefix(DECODER_PACKAGE).removeprefix(DEPRECATED_PACKAGE)
+    if plain not in (STRING_DECODER, *_NUMBERS):
+        why = " shows an address in memory, not bytes" if plain == DEFAULT_DECODER else ""
+        known = ", ".join((STRING_DECODER, *_NUMBERS))
+        raise UnsupportedFormatError(f"decoder {name}{why}; known are {known} of {DECODER_PACKAGE}")
+    return DecoderClass(plain, name.startswith(DEPRECATED_PACKAGE))
+
+
+def class_texts(key: DecoderClass, value: DecoderClass, record: Record) -> Texts:
+    """Return a record as decoders by class print it."""
+    try:
+        return (
+            None if record.key is None else key.text(record.key),
+            None if record.value is None else value.text(record.value),
+        )
+    except InvalidRecordError as error:
+        return f"Error at offset {record.offset}, skipping. {error}", None
+
+
+def java_text(data: bytes) -> str:
+    """Decode as Java does: what is no UTF-8 becomes U+FFFD, one for an encoded surrogate."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return _SURROGATE.sub(_REPLACEMENT, data).decode("utf-8", "replace")
 
 
 # -- control records of a Raft log ---------------------------------------------------------------

@@ -25,10 +25,19 @@ from logstore.errors import (
 )
 from logstore.index import OffsetIndex, TimeIndex, TransactionIndex
 from logstore.inspect.batches import describe_batch
-from logstore.inspect.decoders import DECODERS, raft_control_text
+from logstore.inspect.decoders import (
+    DECODERS,
+    DecoderClass,
+    class_texts,
+    java_text,
+    raft_control_text,
+)
 from logstore.names import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
+    RAFT_BOOTSTRAP,
+    RAFT_SNAPSHOT,
+    RAFT_SNAPSHOT_SUFFIX,
     SNAPSHOT_SUFFIX,
     TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
@@ -53,14 +62,7 @@ DEFAULT_LIMITS = ReadLimits()
 _EXIT_DAMAGED = 1
 _EXIT_IO = KafkaStorageError.exit_code
 
-RAFT_SNAPSHOT_SUFFIX = ".checkpoint"
-RAFT_BOOTSTRAP = "bootstrap.checkpoint"
-"""A Raft log's snapshot, and the one that a new cluster begins with; batches as in a log."""
-
-_RAFT_SNAPSHOT = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 _SLASHES = re.compile("/+")
-_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
-_REPLACEMENT = "\ufffd".encode()
 
 
 class Stream(enum.Enum):
@@ -95,6 +97,8 @@ class DumpOptions:
     decoder : str, optional
         Show keys and values as records of this topic, one of Kafka's own
         (`logstore.inspect.decoders.DECODERS`).
+    decoder_classes : (DecoderClass, DecoderClass), optional
+        How keys and values are decoded; as UTF-8 by default. `decoder` goes before.
     verify_index_only : bool
         Verify indexes without showing their entries.
     index_sanity_check : bool
@@ -114,6 +118,7 @@ class DumpOptions:
     deep_iteration: bool = False
     print_data_log: bool = False
     decoder: str | None = None
+    decoder_classes: tuple[DecoderClass, DecoderClass] | None = None
     verify_index_only: bool = False
     index_sanity_check: bool = False
     skip_record_metadata: bool = False
@@ -125,7 +130,7 @@ class DumpOptions:
     @property
     def prints_data(self) -> bool:
         """Whether keys and values are shown: a decoder sets it too."""
-        return self.print_data_log or self.decoder is not None
+        return self.print_data_log or self.decoder is not None or self.decoder_classes is not None
 
 
 @dataclass(slots=True)
@@ -223,6 +228,9 @@ class _Dump:
     def _log(self, path: str) -> Iterator[DumpLine]:
         options = self._options
         deep = options.deep_iteration or options.prints_data
+        if options.decoder_classes is not None and options.decoder is None:
+            key, value = options.decoder_classes
+            yield from (DumpLine(each.warning) for each in (value, key) if each.is_deprecated)
         yield DumpLine(_first_line(path))
         file = self._fs.open(path)
         try:
@@ -412,7 +420,7 @@ def _first_line(path: str) -> str:
         return f"Log starting offset: {_base_offset(path)}"
     if name == RAFT_BOOTSTRAP:
         return "KRaft bootstrap snapshot"
-    named = _RAFT_SNAPSHOT.fullmatch(name)
+    named = RAFT_SNAPSHOT.fullmatch(name)
     if named is None:
         raise InvalidRecordError(f"{path}: the name is no offset and epoch of a snapshot")
     return f"Snapshot end offset: {int(named[1])}, epoch: {int(named[2])}"
@@ -440,7 +448,7 @@ def _record_line(header: BatchHeader, record: Record, options: DumpOptions) -> s
             delta = record.offset - header.base_offset
             sequence = increment_sequence(header.base_sequence, delta)
         names = ",".join(
-            _decoded(name.encode("utf-8", "surrogateescape")) for name, _ in record.headers
+            java_text(name.encode("utf-8", "surrogateescape")) for name, _ in record.headers
         )
         parts.append(
             f"| offset: {record.offset} {header.timestamp_type.kafka_name}: {record.timestamp}"
@@ -451,7 +459,7 @@ def _record_line(header: BatchHeader, record: Record, options: DumpOptions) -> s
             parts.append(_control_part(record))
         prefix = " "
     if options.prints_data and not header.is_control:
-        key, payload = _texts(record, options.decoder)
+        key, payload = _texts(record, options)
         if key is not None:
             parts.append(f"{prefix}key: {key}")
         if payload is not None:
@@ -459,14 +467,11 @@ def _record_line(header: BatchHeader, record: Record, options: DumpOptions) -> s
     return "".join(parts)
 
 
-def _texts(record: Record, decoder: str | None) -> tuple[str | None, str | None]:
-    if decoder is not None:
-        return DECODERS[decoder](record)
-    key, value = record.key, record.value
-    return (
-        None if key is None else _decoded(key),
-        None if value is None else _decoded(value),
-    )
+def _texts(record: Record, options: DumpOptions) -> tuple[str | None, str | None]:
+    if options.decoder is not None:
+        return DECODERS[options.decoder](record)
+    key, value = options.decoder_classes or (DecoderClass(), DecoderClass())
+    return class_texts(key, value, record)
 
 
 def _control_part(record: Record) -> str:
@@ -528,14 +533,6 @@ def _optional(value: int | None) -> str:
 
 def _size(data: bytes | None) -> int:
     return -1 if data is None else len(data)
-
-
-def _decoded(data: bytes) -> str:
-    """Decode as Java does: what is no UTF-8 becomes U+FFFD, one for an encoded surrogate."""
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return _SURROGATE.sub(_REPLACEMENT, data).decode("utf-8", "replace")
 
 
 # -- names -------------------------------------------------------------------------------------

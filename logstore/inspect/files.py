@@ -6,7 +6,13 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logstore.inspect.batches import describe_batch, describe_old
-from logstore.names import LOG_SUFFIX, parse_partition_dir, parse_segment_file
+from logstore.inspect.internal_topics import CLUSTER_METADATA_TOPIC
+from logstore.names import (
+    LOG_SUFFIX,
+    is_raft_snapshot,
+    parse_partition_dir,
+    parse_segment_file,
+)
 from logstore.record import layout, legacy
 from logstore.record.batch import RecordBatch, decode_stored
 from logstore.record.records import Record
@@ -54,7 +60,7 @@ def source_of_segment(fs: FileSystem, path: str, source: BatchSource) -> BatchSo
 
 
 def source_of_file(fs: FileSystem, path: str, decompression_limit: int) -> BatchSource:
-    """Open one `.log` file, whatever state its name says it is in.
+    """Open one `.log` file, whatever state its name says it is in, or snapshot of a Raft log.
 
     Raises
     ------
@@ -64,8 +70,11 @@ def source_of_file(fs: FileSystem, path: str, decompression_limit: int) -> Batch
     parts = parse_segment_file(name)
     is_log = parts is not None and parts.kind == LOG_SUFFIX
     file = fs.open(path)
+    topic_partition = parse_partition_dir(directory.rpartition("/")[2])
+    if topic_partition is None and is_raft_snapshot(name):  # as bootstrap.checkpoint
+        topic_partition = TopicPartition(CLUSTER_METADATA_TOPIC, 0)
     return BatchSource(
-        parse_partition_dir(directory.rpartition("/")[2]),
+        topic_partition,
         parts.base_offset if parts is not None and is_log else None,
         path,
         file,

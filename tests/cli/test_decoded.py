@@ -86,3 +86,30 @@ def test_records_of_other_topics_stay_as_they_are(run, tmp_path):
     run("append", "__own", "--data-dir", tmp_path, input='{"key": "a", "value": "b"}\n')
     (found,) = records(read(run, tmp_path, "__own", "--format", "jsonl"))
     assert "decoded" not in found
+
+
+@pytest.mark.parametrize(
+    "name",
+    (
+        "__cluster_metadata-0/00000000000000000009-0000000002.checkpoint",
+        "__cluster_metadata-0/bootstrap.checkpoint",
+        "bootstrap.checkpoint",
+        "__cluster_metadata-0/00000000000000000000.log",
+    ),
+)
+def test_snapshots_of_the_clusters_metadata_are_read_as_its_log_is(run, tmp_path, name):
+    """The bootstrap of a new cluster lies beside the folders of partitions."""
+    source = RECORDED / "__cluster_metadata-0"
+    (tmp_path / "__cluster_metadata-0").mkdir()
+    path = tmp_path / name
+    shutil.copy(source / path.name, path)
+    items = run("inspect", path, "--records", "--format", "jsonl").jsonl
+    data = [item for item in items if not item["is_control"]]
+    assert data
+    assert all(item["topic"] == "__cluster_metadata" for item in items)
+    assert all(item["decoded"]["value"] is not None for item in data)
+    assert all("error" not in item["decoded"] for item in data)
+    out = tmp_path.parent / f"{tmp_path.name}.jsonl"
+    run("export", path, "--out", out)
+    exported = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [row.get("decoded") for row in exported] == [item.get("decoded") for item in items]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from logstore import Broker
 from tests.cli.conftest import GOLDEN, tree_hash
 from tests.support.interop import dump_tool
 
@@ -70,3 +71,21 @@ def test_other_formats_are_declined_with_a_note(run, golden):
     shown = run("dump", path, "--format", "json")
     assert shown.stdout == run("dump", path).stdout
     assert shown.stderr.startswith("note: dump has one format")
+
+
+def test_decoders_by_class(run, data_dir):
+    with Broker(data_dir) as broker:
+        broker.create_topic("t")
+        broker.append("t", key=b"\0\0\0\7", value=b"v", timestamp=1)
+    path = data_dir / "t-0" / f"{0:020}.log"
+    facts = "| offset: 0 CreateTime: 1 keySize: 4 valueSize: 1 sequence: -1 headerKeys: []"
+    shown = run("dump", path, "--key-decoder-class", "kafka.serializer.IntegerDecoder").stdout
+    lines = shown.splitlines()
+    assert lines[1] == (
+        "kafka.serializer.IntegerDecoder is deprecated."
+        " Please use org.apache.kafka.tools.api.IntegerDecoder instead"
+    )
+    assert lines[-1] == f"{facts} key: 7 payload: v"
+    assert "is deprecated" not in run("dump", path, "--key-decoder-class", "IntegerDecoder").stdout
+    refused = run("dump", path, "--value-decoder-class", "org.example.Mine", code=2)
+    assert "decoder org.example.Mine; known are StringDecoder" in refused.stderr

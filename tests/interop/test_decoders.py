@@ -6,6 +6,12 @@ from random import Random
 
 import pytest
 
+from logstore.inspect.decoders import (
+    DECODER_PACKAGE,
+    DEPRECATED_PACKAGE,
+    DecoderClass,
+    decoder_class,
+)
 from logstore.inspect.dump import DumpOptions, Stream, dump_files
 from logstore.inspect.internal_topics import (
     CLUSTER_METADATA_TOPIC,
@@ -59,6 +65,40 @@ def test_the_text_is_that_of_kafkas_tool(topic, tmp_path, monkeypatch):
         pytest.skip(str(error))
     monkeypatch.chdir(tmp_path)
     lines = dump_files(ReadOnlyFileSystem(DiskFileSystem()), [name], DumpOptions(decoder=topic))
+    assert [line.text for line in lines] == said.output.split("\n")[:-1]
+
+
+@pytest.mark.parametrize("package", (DECODER_PACKAGE, DEPRECATED_PACKAGE))
+@pytest.mark.parametrize(
+    ("key", "value"),
+    (
+        ("IntegerDecoder", "LongDecoder"),
+        ("LongDecoder", None),
+        (None, "IntegerDecoder"),
+        ("StringDecoder", "StringDecoder"),
+    ),
+)
+def test_decoders_by_class(package, key, value, tmp_path, monkeypatch):
+    found = [(b"\0\0\0\7 and more", b"\xff" * 8), (None, b"12345678"), (b"\x80" * 8, None)]
+    flags, names = [], []
+    for name, chosen in (("key", key), ("value", value)):
+        flags += [] if chosen is None else [f"--{name}-decoder-class", f"{package}{chosen}"]
+    for number in range(2):
+        names.append(f"{number * 10:020}.log")
+        (tmp_path / names[-1]).write_bytes(segment_of(found, number * 10))
+    try:
+        said = kafka_dump(flags, names, tmp_path)
+    except Unavailable as error:
+        unavailable(error)
+    monkeypatch.chdir(tmp_path)
+    classes = tuple(decoder_class(package + (each or "StringDecoder")) for each in (key, value))
+    if package == DEPRECATED_PACKAGE:  # the default goes by its new name
+        classes = tuple(
+            made if given else DecoderClass()
+            for made, given in zip(classes, (key, value), strict=True)
+        )
+    options = DumpOptions(decoder_classes=classes)
+    lines = dump_files(ReadOnlyFileSystem(DiskFileSystem()), names, options)
     assert [line.text for line in lines] == said.output.split("\n")[:-1]
 
 

@@ -13,9 +13,35 @@ from logstore.cli.options import Settings, command
 from logstore.cli.show.output import note, one_line
 
 if TYPE_CHECKING:
+    from logstore.inspect.decoders import DecoderClass
     from logstore.inspect.dump import DumpLine
 
 _PENDING_LINES = 512
+
+
+def to_decoder(
+    ctx: click.Context, param: click.Parameter, value: str | None
+) -> DecoderClass | None:
+    """Understand the name of a decoder's class."""
+    from logstore.errors import UnsupportedFormatError
+    from logstore.inspect.decoders import decoder_class
+
+    if value is None:
+        return None
+    try:
+        return decoder_class(value)
+    except UnsupportedFormatError as error:
+        raise click.BadParameter(str(error), ctx, param) from error
+
+
+def _classes(
+    key: DecoderClass | None, value: DecoderClass | None
+) -> tuple[DecoderClass, DecoderClass] | None:
+    from logstore.inspect.decoders import DecoderClass
+
+    if key is None and value is None:
+        return None
+    return key or DecoderClass(), value or DecoderClass()
 
 
 @command(
@@ -57,6 +83,19 @@ _PENDING_LINES = 512
     "--share-group-state-decoder", is_flag=True, help="Decode records of __share_group_state."
 )
 @click.option(
+    "--key-decoder-class",
+    callback=to_decoder,
+    metavar="CLASS",
+    help="Decode keys by one of Kafka's decoders, as IntegerDecoder, LongDecoder; sets "
+    "--print-data-log.  [default: StringDecoder]",
+)
+@click.option(
+    "--value-decoder-class",
+    callback=to_decoder,
+    metavar="CLASS",
+    help="The same for values.",
+)
+@click.option(
     "--verify-index-only", is_flag=True, help="Verify indexes without showing their entries."
 )
 @click.option(
@@ -88,6 +127,8 @@ def dump(
     cluster_metadata_decoder: bool,
     remote_log_metadata_decoder: bool,
     share_group_state_decoder: bool,
+    key_decoder_class: DecoderClass | None,
+    value_decoder_class: DecoderClass | None,
     verify_index_only: bool,
     index_sanity_check: bool,
     max_message_size: int,
@@ -129,6 +170,7 @@ def dump(
         deep_iteration=deep_iteration,
         print_data_log=print_data_log,
         decoder=decoder,
+        decoder_classes=_classes(key_decoder_class, value_decoder_class),
         verify_index_only=verify_index_only,
         index_sanity_check=index_sanity_check,
         skip_record_metadata=skip_record_metadata,

@@ -5,9 +5,12 @@ from random import Random
 
 import pytest
 
+from logstore.errors import UnsupportedFormatError
 from logstore.inspect.decoders import (
     DECODERS,
     TRANSACTION_STATES,
+    class_texts,
+    decoder_class,
     java_double,
     java_json,
     scala_set,
@@ -165,3 +168,44 @@ def test_a_set_of_scala_has_an_order_of_its_own():
     batch = [TopicPartition("topic-1", number) for number in range(3)]
     assert sorted(scala_set([batch])) == batch
     assert scala_set([batch, batch]) == scala_set([batch])
+
+
+# -- decoders by class -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "text"),
+    (
+        ("org.apache.kafka.tools.api.StringDecoder", b"a\xff", "a\ufffd"),
+        ("kafka.serializer.StringDecoder", b"", ""),
+        ("org.apache.kafka.tools.api.IntegerDecoder", b"\xff\xff\xff\xfe", "-2"),
+        ("IntegerDecoder", b"\0\0\0\7 and more", "7"),
+        ("LongDecoder", b"\x80" + bytes(7), str(-(2**63))),
+    ),
+)
+def test_a_class_decodes_as_in_kafkas_tool(name, data, text):
+    """The texts are the tool's; tests/interop/test_decoders.py holds ours against it."""
+    found = decoder_class(name)
+    assert found.text(data) == text
+    record = Record(3, 0, data, None)
+    assert class_texts(found, found, record) == (text, None)
+    assert found.is_deprecated == name.startswith("kafka.serializer.")
+
+
+def test_too_few_bytes_for_a_number_are_told_in_the_record_s_place():
+    found = decoder_class("LongDecoder")
+    record = Record(3, 0, b"1234567", b"12345678")
+    expected = "Error at offset 3, skipping. 7 B are too few for long"
+    assert class_texts(found, found, record) == (expected, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    (
+        ("org.example.Mine", "known are StringDecoder, IntegerDecoder, LongDecoder"),
+        ("org.apache.kafka.tools.api.DefaultDecoder", "shows an address in memory"),
+    ),
+)
+def test_a_class_that_is_not_here_is_refused_by_name(name, why):
+    with pytest.raises(UnsupportedFormatError, match=rf"decoder {name}.*{why}"):
+        decoder_class(name)
