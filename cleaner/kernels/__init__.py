@@ -1,7 +1,8 @@
 """Compiled loops of the cleaner, and the columns, codes and statuses that go with them.
 
 `table` scans a chunk's batches, `mapping` fills a map from their records (`offsets` or `versions`,
-over `slots`), `classify` judges them, `assemble` writes what stays, `facts` tells people.
+over `slots`), `ranges` chooses what is read again, `classify` judges it, `assemble` writes what
+stays, `facts` tells people.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ from logstore.cleaner.kernels.offsets import (
     map_get,
     map_put,
 )
+from logstore.cleaner.kernels.ranges import choose_ranges
 from logstore.cleaner.kernels.slots import (
     MAX_OFFSET_SPAN,
     SLACK_SLOTS,
@@ -93,6 +95,7 @@ from logstore.cleaner.kernels.table import (
     FORM_REBUILT,
     MAP_FULL,
     MISPLACED,
+    PLACE_COLUMNS,
     SUM_ATTRIBUTES,
     SUM_LARGEST,
     SUM_PRODUCERS,
@@ -162,6 +165,7 @@ __all__ = [
     "MISPLACED",
     "NULL_KEY",
     "OK",
+    "PLACE_COLUMNS",
     "RETAINED",
     "SLACK_SLOTS",
     "SUMS",
@@ -186,6 +190,7 @@ __all__ = [
     "MapArrays",
     "PassRules",
     "assemble_batches",
+    "choose_ranges",
     "classify_batches",
     "hash_keys",
     "list_records",

@@ -71,6 +71,9 @@ COL_PRODUCER_EPOCH = 21
 COL_CONTROL = 22  # one of CONTROL_*, once the control batches were read
 TABLE_COLUMNS = 23
 
+PLACE_COLUMNS = COL_DISCARD + 1
+"""Columns from the first on that tell what a batch is, once it was mapped."""
+
 CONTROL_NONE = -1  # a data batch
 CONTROL_ABORT = 0
 CONTROL_COMMIT = 1

@@ -10,6 +10,7 @@ from logstore.cleaner import kernels
 from logstore.cleaner.errors import OffsetMapFullError
 from logstore.cleaner.passes.chunks import Chunk, ChunkReader, end_of
 from logstore.cleaner.passes.offset_map import KeyMap, OffsetMap
+from logstore.cleaner.passes.places import BatchPlaces
 from logstore.cleaner.passes.transactions import AbortedTransactions, TransactionState
 from logstore.cleaner.passes.version_map import VersionMap, kernel_strategy
 from logstore.cleaner.strategy import TIMESTAMP, Strategy
@@ -87,6 +88,8 @@ class MapBuild:
         Of the chunks and records that were mapped whole.
     full : bool
         Whether the map was full before the range ended.
+    places : BatchPlaces
+        Where the batches stand that were mapped.
     """
 
     def __init__(
@@ -110,6 +113,7 @@ class MapBuild:
         self._strategy = kernel_strategy(strategy or Strategy())
         self.bytes_read = 0
         self.full = False
+        self.places = BatchPlaces()
 
     @property
     def messages_read(self) -> int:
@@ -156,6 +160,7 @@ class MapBuild:
                 if not _map_chunk(chunk, mapping):
                     self._stop()
                     return
+                self.places.note(chunk)
                 self.bytes_read += chunk.size_bytes
             key_map.latest_offset = min(end, self._end) - 1
 

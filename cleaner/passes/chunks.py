@@ -33,6 +33,7 @@ from logstore.record.walk import walk_headers
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from logstore.cleaner.passes.skipping import Ranges, Skipping
     from logstore.log.log import Log
     from logstore.segment.segment import LogSegment
 
@@ -59,9 +60,21 @@ class Chunk:
         Bytes of its whole batches.
     sums : (SUMS,) int64
         What the batches have in common, and no less than they add up to; see `kernels`.
+    passed_over : int
+        Records, all superseded, of batches that were not read: they stand between those that were,
+        or behind them, and count in `size_bytes`.
     """
 
-    __slots__ = ("data", "position", "segment", "size_bytes", "sums", "table")
+    __slots__ = (
+        "_ranges",
+        "data",
+        "passed_over",
+        "position",
+        "segment",
+        "size_bytes",
+        "sums",
+        "table",
+    )
 
     def __init__(
         self,
@@ -71,8 +84,11 @@ class Chunk:
         data: NDArray[np.uint8],
         table: NDArray[np.int64],
         sums: NDArray[np.int64],
+        ranges: Ranges | None = None,
     ) -> None:
         self.sums = sums
+        self.passed_over = 0 if ranges is None else ranges.passed_over
+        self._ranges = ranges
         self.segment = segment
         self.position = position
         self.size_bytes = size_bytes
@@ -110,7 +126,14 @@ class Chunk:
 
     def refuse(self, row: int) -> NoReturn:
         """Raise the error of a batch that a kernel could not read."""
-        raise_damage(self.segment, self.position + int(self.table[row, kernels.COL_POSITION]))
+        inside = int(self.table[row, kernels.COL_POSITION])
+        if self._ranges is None:
+            raise_damage(self.segment, self.position + inside)
+        for start, end in self._ranges.ranges:
+            if inside < end - start:
+                raise_damage(self.segment, start + inside)
+            inside -= end - start
+        raise AssertionError("a row lies in a range")
 
     def end_before(self, row: int) -> None:
         """Leave what begins with a damaged batch to the next chunk, where it is refused.
@@ -139,7 +162,13 @@ class ChunkReader:
         self._table = np.empty((0, kernels.TABLE_COLUMNS), np.int64)
 
     def chunks(
-        self, segment: LogSegment, end_offset: int, start: int = 0, *, verify: bool = True
+        self,
+        segment: LogSegment,
+        end_offset: int,
+        start: int = 0,
+        *,
+        verify: bool = True,
+        skipping: Skipping | None = None,
     ) -> Iterator[Chunk]:
         """Yield the chunks of a segment from position `start` on; each is valid until the next.
 
@@ -152,6 +181,8 @@ class ChunkReader:
             See `end_of`; offsets from there on are damage.
         verify : bool
             Check the CRC of every batch; lengths, magic, counts and offsets are always checked.
+        skipping : Skipping, optional
+            What need not be read. If what is read is not what it should be, all is from there on.
 
         Raises
         ------
@@ -163,7 +194,12 @@ class ChunkReader:
         position = start
         next_offset = segment.base_offset
         while position < segment.size_bytes:
-            chunk = self._read(segment, position, next_offset, end_offset, verify)
+            chunk = None
+            if skipping is not None:
+                chunk = self._read_ranges(segment, position, next_offset, end_offset, skipping)
+            if chunk is None:
+                skipping = None
+                chunk = self._read(segment, position, next_offset, end_offset, verify)
             if not segment.can_append_offset(chunk.last_offset):
                 raise OverflowedSegmentError(
                     f"{segment.log_path}: offset {chunk.last_offset} is more than 31 bits above "
@@ -175,6 +211,43 @@ class ChunkReader:
             position += chunk.size_bytes
         self._shrink()
 
+    def _read_ranges(
+        self,
+        segment: LogSegment,
+        position: int,
+        next_offset: int,
+        end_offset: int,
+        skipping: Skipping,
+    ) -> Chunk | None:
+        """Read what is not skipped; None if anything is odd about it, or does not fit."""
+        found = skipping.next_ranges(self._io_buffer_bytes)
+        if found is None:
+            return None
+        view = memoryview(self._buffer)  # type: ignore[arg-type]  # a buffer
+        file = segment.file
+        filled = 0
+        for start, end in found.ranges:
+            filled += file.read_into(view[filled : filled + end - start], start)
+        status, rows, end, sums = self._scan(filled, next_offset, end_offset, verify=False)
+        if status != kernels.OK or end != filled or sums[kernels.SUM_UNFIT] >= 0:
+            return None
+        size_bytes = found.end_position - position
+        chunk = Chunk(segment, position, size_bytes, self._buffer, self._table[:rows], sums, found)
+        return self._finish(chunk)
+
+    def _scan(
+        self, count: int, next_offset: int, end_offset: int, *, verify: bool
+    ) -> tuple[int, int, int, NDArray[np.int64]]:
+        """Tabulate the batches of the first bytes of the buffer; see `kernels.scan_batches`."""
+        rows_max = min(count, self._io_buffer_bytes) // HEADER_SIZE + 1
+        if len(self._table) < rows_max:
+            self._table = np.empty((rows_max, kernels.TABLE_COLUMNS), np.int64)
+        sums = np.empty(kernels.SUMS, np.int64)
+        status, rows, end = kernels.scan_batches(
+            self._buffer, count, verify, next_offset, end_offset - 1, self._table, sums
+        )
+        return status, rows, int(end), sums
+
     def _read(
         self, segment: LogSegment, position: int, next_offset: int, end_offset: int, verify: bool
     ) -> Chunk:
@@ -182,15 +255,9 @@ class ChunkReader:
         while True:
             view = memoryview(self._buffer)[:wanted]  # type: ignore[arg-type]  # a buffer
             count = segment.file.read_into(view, position)
-            rows_max = min(count, self._io_buffer_bytes) // HEADER_SIZE + 1
-            if len(self._table) < rows_max:
-                self._table = np.empty((rows_max, kernels.TABLE_COLUMNS), np.int64)
-            sums = np.empty(kernels.SUMS, np.int64)
-            status, rows, end = kernels.scan_batches(
-                self._buffer, count, verify, next_offset, end_offset - 1, self._table, sums
-            )
+            status, rows, end, sums = self._scan(count, next_offset, end_offset, verify=verify)
             if rows:
-                chunk = Chunk(segment, position, int(end), self._buffer, self._table[:rows], sums)
+                chunk = Chunk(segment, position, end, self._buffer, self._table[:rows], sums)
                 return self._finish(chunk)
             if status == kernels.MISPLACED:
                 raise self._misplaced(segment, position, next_offset, end_offset)

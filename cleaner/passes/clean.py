@@ -139,6 +139,7 @@ def clean_pass(
             safe_ms=now_ms if end_offset == log_end_offset else _last_modified_ms(log, end_offset),
         ),
         verified=seed.verified,
+        places=build.places,
         observer=observer,
     )
     sources = [s for s in log.segments if s.base_offset < min(end_offset, upper_bound_offset)]

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from logstore import jit
 from logstore.cleaner import kernels
 from logstore.cleaner.passes.chunks import Chunk, ChunkReader, end_of
+from logstore.cleaner.passes.places import BatchPlaces
+from logstore.cleaner.passes.skipping import Skipping
 from logstore.cleaner.passes.transactions import (
     AbortedTransactions,
     LastBatches,
@@ -86,6 +88,8 @@ class Rewriter:
         How records are compared; by their offsets by default.
     verified : collection of int
         Bases of further segments whose batches were verified in this pass.
+    places : BatchPlaces, optional
+        Where the batches stand that were mapped: those that go whole need not be read again.
     observer : Observer, optional
         Sees what is decided; it changes nothing.
 
@@ -106,9 +110,11 @@ class Rewriter:
         now_ms: int,
         rules: Rules | None = None,
         verified: Collection[int] = (),
+        places: BatchPlaces | None = None,
         observer: Observer | None = None,
     ) -> None:
         self._log = log
+        self._places = places
         self._observer = observer
         self._map = key_map
         self._verified = verified
@@ -174,12 +180,24 @@ class Rewriter:
                 segment.base_offset >= self._first_dirty_offset
                 and end - 1 <= self._map.latest_offset
             )
-            for chunk in self._reader.chunks(segment, end, verify=not is_verified):
+            skipping = self._skipping(segment) if is_verified else None
+            for chunk in self._reader.chunks(
+                segment, end, verify=not is_verified, skipping=skipping
+            ):
                 yield chunk.size_bytes
                 self._transactions.judge(chunk)
                 last_batches.keep(chunk)
                 self._filter(chunk, destination)
         self._flush(destination)
+
+    def _skipping(self, segment: LogSegment) -> Skipping | None:
+        """Return what chooses the parts of a segment that are read; None if all are."""
+        if self._places is None or not self._rules.by_winners:
+            return None
+        places = self._places.of(segment)
+        if places is None:
+            return None
+        return Skipping(places, self._map.arrays, self._rules, self._upper_bound_offset)
 
     def _filter(self, chunk: Chunk, destination: LogSegment | None) -> None:
         table = chunk.table
@@ -190,6 +208,8 @@ class Rewriter:
         status, row = self._judge(chunk.data, table)
         if status == kernels.DAMAGED:
             chunk.refuse(row)
+        if chunk.passed_over:
+            self._judging.tally[[kernels.SUPERSEDED, kernels.TALLY_READ]] += chunk.passed_over
         if self._observer is not None:
             self._observer(self._map, chunk, self._judging.codes)
         self.bytes_written += self._assemble(chunk, destination)

@@ -1,0 +1,74 @@
+"""Batches that a rewrite need not read, since nothing of them stays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from logstore.cleaner import kernels
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+LEAST_GAP_BYTES = 32 * 1024
+"""What is passed over. To copy less from the page cache costs no more than another read does."""
+
+SPAN_BYTES = 8 * 1024 * 1024
+"""Bytes of a file that a chunk stands for, read or not: a pass may end after each chunk."""
+
+
+class Ranges(NamedTuple):
+    """What is read for a chunk, and what that stands for.
+
+    Attributes
+    ----------
+    ranges : list of (int, int)
+        Positions where each begins and ends, exclusive.
+    end_position : int
+        Where the next chunk begins.
+    passed_over : int
+        Records of the batches between them and behind the last one, all superseded.
+    """
+
+    ranges: list[tuple[int, int]]
+    end_position: int
+    passed_over: int
+
+
+class Skipping:
+    """Chooses what to read of a segment whose batches have known places.
+
+    Parameters
+    ----------
+    places : (n, PLACE_COLUMNS) int64
+        As `places.BatchPlaces.of` gives them.
+    key_map, rules
+        By which the segment is rewritten.
+    upper_bound_offset : int
+        The batch that ends right before it is always read.
+    """
+
+    def __init__(
+        self,
+        places: NDArray[np.int64],
+        key_map: kernels.MapArrays,
+        rules: kernels.PassRules,
+        upper_bound_offset: int,
+    ) -> None:
+        self._places = places
+        self._row = 0
+        self._rules = key_map, rules, upper_bound_offset - 1
+        self._ranges = np.empty((len(places), 2), np.int64)
+
+    def next_ranges(self, room: int) -> Ranges | None:
+        """Return what to read next, of so many bytes at the most; None if a batch is larger."""
+        places, row = self._places, self._row
+        if places[row, kernels.COL_SIZE] > room:
+            return None
+        count, self._row, passed_over = kernels.choose_ranges(
+            places, row, *self._rules, room, SPAN_BYTES, LEAST_GAP_BYTES, self._ranges
+        )
+        last = places[self._row - 1]
+        end_position = int(last[kernels.COL_POSITION] + last[kernels.COL_SIZE])
+        return Ranges(self._ranges[:count].tolist(), end_position, int(passed_over))
