@@ -132,13 +132,16 @@ class PartitionView:
         offset = start_offset
         failures = 0
         while True:
+            log = self.log
             try:
                 for batch in self._walk(offset, end_offset):
                     yield batch
                     offset, failures = batch.batch.header.next_offset, 0
             except TRANSIENT as error:
-                failures += 1
-                self.reopen(failures, error)
+                if self.log is log:
+                    failures += 1
+                    self.reopen(failures, error)
+                # Else another reader met damage, and the files of this walk are closed.
             else:
                 return
 

@@ -14,7 +14,7 @@ import pandas
 import pyarrow.parquet
 import pytest
 
-from logstore import Broker
+from logstore import Broker, VirtualClock
 from logstore.export import arrow
 from tests.cli.conftest import GOLDEN, tree_hash
 
@@ -212,6 +212,41 @@ def test_kafkas_own_topics_are_decoded_unless_raw(run, tmp_path):
     ]
     run("export", f"{source}/__consumer_offsets-0", "--out", out, "--overwrite", "--raw")
     assert "decoded" not in out.read_text()
+
+
+# -- damage --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", (0, 1, -2, -1))
+def test_damage_is_passed_over_and_fates_are_told_beyond_it(run, data_dir, tmp_path, number):
+    """In the clean section the rewriting meets it first, in the dirty one the mapping."""
+    with Broker(data_dir, clock=VirtualClock(NOW)) as broker:
+        broker.create_topic("t", 1, {"cleanup.policy": "compact", "segment.bytes": "1000"})
+        for half in range(2):
+            for key in range(40):
+                broker.append("t", key=b"%d" % (key % 30 + 5 * half), value=b"v" * 50)
+            if not half:
+                broker.clean("t", force=True)
+    path = sorted((data_dir / "t-0").glob("*.log"))[number]
+    whole = path.read_bytes()
+    before = run("inspect", "t", "--records", "--format", "jsonl").jsonl
+    batches = run("inspect", "t", "--batches", "--format", "jsonl").jsonl
+    hit = next(item for item in batches if item["segment"] == int(path.stem))
+    at = hit["position"] + 70
+    path.write_bytes(whole[:at] + b"?" + whole[at + 1 :])
+    out = tmp_path / "t.jsonl"
+    done = run("export", "t", "--out", out, "--format", "json", code=1)
+    assert done.stderr.startswith("damage: ")
+    assert [damage["check"] for damage in done.json["damages"]] == ["crc"]
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    lost = range(hit["baseOffset"], hit["lastOffset"] + 1)
+    kept = [item["offset"] for item in before if item["offset"] not in lost]
+    assert [row["offset"] for row in rows] == kept
+    fates = run("inspect", "t", "--fate", "--format", "jsonl", code=1).jsonl
+    assert [(row["fate"], row["superseded_by"]) for row in rows] == [
+        (fate["fate"], fate["superseded_by"]) for fate in fates
+    ]
+    assert None not in [row["fate"] for row in rows]
 
 
 # -- what is refused -----------------------------------------------------------------------

@@ -18,7 +18,7 @@ from logstore.cli.options import (
     partition_option,
     topic_overrides,
 )
-from logstore.cli.show.damage import MetDamages
+from logstore.cli.show.damage import MetDamages, found_json, tell_damages
 from logstore.cli.show.decoded import decoded_member, raw_option
 from logstore.cli.show.output import (
     emit,
@@ -26,7 +26,6 @@ from logstore.cli.show.output import (
     format_size,
     note,
     plural,
-    tell,
 )
 from logstore.cli.show.progress import ProgressBar
 from logstore.cli.targets import Target, open_target
@@ -160,7 +159,7 @@ def export(
             for row in run.rows(bar):
                 writer.write(row)
             writer.finish()
-    return _report(settings, out, run, DiskFileSystem().stat(path).size)
+        return _report(settings, found, out, run, DiskFileSystem().stat(path).size)
 
 
 def _decoder(
@@ -209,7 +208,7 @@ class _Run:
         self.decodes = decoder.decodes or (not raw and self._is_of_kafka())
         self.records = 0
         self.undecoded = 0
-        self.damages: list[str] = []
+        self.damages_of_file = MetDamages()
 
     def _is_of_kafka(self) -> bool:
         partitions = self._target.partitions
@@ -246,7 +245,7 @@ class _Run:
                 yield row_of(
                     source.topic_partition, stored.batch, stored.position, stored.record, None
                 )
-            self.damages += map(str, met.damages)
+            self.damages_of_file = met
             return
         for view in self._target.views():
             yield from self._of_partition(view, bar)
@@ -267,9 +266,14 @@ class _Run:
             fate = None if fates is None else fates.at(record.offset)
             yield row_of(view.topic_partition, stored.batch, stored.position, record, fate)
         bar.finish(f"exporting {name}")
-        self.damages += map(str, view.damages)
         if fates is not None and fates.failure is not None:
             note(f"{name}: fates are unknown from there on: {fates.failure}")
+
+    def met_json(self) -> dict[str, Any]:
+        """Return for JSON what was passed over and what was assumed, each if there is any."""
+        if self._target.broker is None:
+            return self.damages_of_file.to_json()
+        return found_json(self._target.broker, self._target.partitions)
 
     def _fates(self, log: Log) -> Iterator[RecordFate]:
         from logstore.broker.fates import PartitionFates
@@ -278,23 +282,16 @@ class _Run:
         return iter(PartitionFates(self._target.broker.cleaner, log, roll=self._roll))
 
 
-def _report(settings: Settings, out: str, run: _Run, size_bytes: int) -> int:
-    for damage in run.damages:
-        tell(f"error: {damage}")
+def _report(settings: Settings, target: Target, out: str, run: _Run, size_bytes: int) -> int:
     if run.undecoded:
         records = plural(run.undecoded, "record")
         note(f"{records} could not be decoded; decode_error says why of each")
     if settings.as_table:
         emit(f"{out}: {plural(run.records, 'record')}, {format_size(size_bytes)}")
     else:
-        emit_json(
-            {
-                "path": out,
-                "records": run.records,
-                "size_bytes": size_bytes,
-                "undecoded": run.undecoded,
-                "damages": run.damages,
-            },
-            settings.output,
-        )
-    return 1 if run.damages else 0
+        report = {"path": out, "records": run.records, "size_bytes": size_bytes}
+        report["undecoded"] = run.undecoded
+        emit_json(report | run.met_json(), settings.output)
+    if target.broker is None:
+        return run.damages_of_file.tell()
+    return tell_damages(target.broker, target.partitions)
