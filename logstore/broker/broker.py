@@ -1172,11 +1172,14 @@ class Broker(Generic[ClockT]):
         partition: int | None = None,
         *,
         quick: bool = False,
+        key: bytes | None = None,
     ) -> ExplainReport:
         """Say what stands between each partition and its cleaning, and until when.
 
         Parameters
         ----------
+        key : bytes, optional
+            Tell also what becomes of this key, and what must happen first.
         quick : bool
             Read batch headers only. Without it the records of compacted partitions are read: their
             tombstones are counted, and a partition that will be cleaned is cleaned as in a dry run,
@@ -1184,7 +1187,7 @@ class Broker(Generic[ClockT]):
         """
         from logstore.broker.explaining import explain
 
-        return explain(self, self.partitions(topic, partition), quick=quick)
+        return explain(self, self.partitions(topic, partition), quick=quick, key=key)
 
     def stats(
         self, topic: str | TopicPartition, partition: int = 0, *, top: int = 10

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from logstore.cleaner.manager import LogCleanerManager
     from logstore.cleaner.selection import CleaningDecision
     from logstore.cleaner.stats import CleanerStats
+    from logstore.config.broker_config import BrokerConfig
     from logstore.log.log import Log
     from logstore.runtime import Clock
     from logstore.types import TopicPartition
@@ -35,6 +36,10 @@ _UNREAD = "every batch is assumed to be sound: its records were not read; withou
 
 class Cleaned(HasLogs, Protocol):
     """A broker, as far as cleaning is concerned."""
+
+    @property
+    def broker_config(self) -> BrokerConfig:
+        """Its settings."""
 
     @property
     def cleaner(self) -> LogCleanerManager:
@@ -57,17 +62,27 @@ class _Look(NamedTuple):
     obstacle: str | None
 
 
-def explain(broker: Cleaned, partitions: Sequence[TopicPartition], *, quick: bool) -> ExplainReport:
+def explain(
+    broker: Cleaned,
+    partitions: Sequence[TopicPartition],
+    *,
+    quick: bool = False,
+    key: bytes | None = None,
+) -> ExplainReport:
     """Say what stands between partitions and their cleaning; see `Broker`."""
     found = []
     for tp in partitions:
         with suppress(UnknownTopicOrPartitionError):  # deleted meanwhile
-            found.append(explain_partition(broker, tp, quick=quick))
+            found.append(explain_partition(broker, tp, quick=quick, key=key))
     return ExplainReport(tuple(found))
 
 
 def explain_partition(
-    broker: Cleaned, topic_partition: TopicPartition, *, quick: bool = False
+    broker: Cleaned,
+    topic_partition: TopicPartition,
+    *,
+    quick: bool = False,
+    key: bytes | None = None,
 ) -> PartitionExplanation:
     """Say what stands between a partition and its cleaning; see `Broker.explain`."""
     cleaner = broker.cleaner
@@ -91,11 +106,18 @@ def explain_partition(
     text = None
     if look.tombstones is not None:
         text = look.tombstones.text(decision, log.config.delete_retention_ms)
+    helps = remedies(log, decision, active)
+    story = None
+    if key is not None:
+        from logstore.broker.key_story import explain_key
+
+        story = explain_key(broker, topic_partition, key, decision, helps)
     return PartitionExplanation.of(
         decision,
         passes_needed,
         headline=headline(decision, active),
-        remedies=remedies(log, decision, active),
+        remedies=helps,
+        key=story,
         active_segment=active,
         tombstones=look.tombstones,
         tombstones_text=text,

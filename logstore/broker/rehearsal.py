@@ -217,7 +217,7 @@ class Rehearsal:
             Returns the records whose removal is waited for, those that are left.
         """
         log = self.log
-        if self._cleans() and log.active_segment.size_bytes:
+        if log.active_segment.size_bytes:
             log.writer.roll()
         while wanted():
             now_ms = self.clock.now_ms()

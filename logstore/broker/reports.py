@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
+    from logstore.broker.key_story import KeyExplanation
     from logstore.cleaner.command import CleanOutcome
     from logstore.cleaner.explaining import ActiveSegment, Remedy, Tombstones
     from logstore.cleaner.selection import CleaningDecision, Gate
@@ -172,6 +173,8 @@ class PartitionExplanation:
         if the records were not read.
     assumed : tuple of str
         What the directory does not say and was assumed.
+    key : KeyExplanation or None
+        What becomes of a key, if one was asked for.
     decision : CleaningDecision
         All of that as the next selection would take it.
     """
@@ -196,6 +199,7 @@ class PartitionExplanation:
     damages: tuple[str, ...]
     first_pass: CleanerStats | None
     assumed: tuple[str, ...]
+    key: KeyExplanation | None
     decision: CleaningDecision = field(repr=False)
 
     @classmethod
@@ -241,6 +245,7 @@ class PartitionExplanation:
             },
             "tombstones": tombstones,
             "first_pass": None if self.first_pass is None else self.first_pass.to_json(),
+            "key": None if self.key is None else self.key.to_json(),
         }
 
 

@@ -432,6 +432,39 @@ def accept_data_loss_option(function: _F) -> _F:
     return cast("_F", call)
 
 
+def key_options(function: _F) -> _F:
+    """Add `--key` and `--key-base64`."""
+    for option in (
+        click.option("--key-base64", metavar="B64", help="A key that is no text."),
+        click.option("--key", metavar="K", help="The key, as text."),
+    ):
+        function = option(function)
+    return function
+
+
+def key_of(key: str | None, key_base64: str | None) -> bytes | None:
+    """Return the key of `--key` or `--key-base64`; None if neither is given.
+
+    Raises
+    ------
+    click.UsageError
+        Both are given, or the base64 is none.
+    """
+    if key is not None and key_base64 is not None:
+        raise click.UsageError("--key and --key-base64 exclude each other")
+    if key is not None:
+        return key.encode("utf-8", "surrogateescape")
+    if key_base64 is None:
+        return None
+    import base64
+    import binascii
+
+    try:
+        return base64.b64decode(key_base64, validate=True)
+    except binascii.Error as error:
+        raise click.UsageError(f"--key-base64 {key_base64!r} is no base64: {error}") from error
+
+
 def partition_option(help_text: str, *, required: bool = False) -> Callable[[_F], _F]:
     """Return `--partition N`."""
     return click.option(

@@ -141,6 +141,33 @@ def test_damage_that_stops_the_cleaning_is_met(run, users, data_dir, force):
     assert any("--quick" in text for text in item["assumed"])
 
 
+def test_a_key_has_its_records_and_what_must_happen_first(run, users):
+    for value in ("x", None):
+        run("append", users, "--now", JAN_1, input=lines({"key": "gone", "value": value}))
+    story = explained(run, users, "--key", "gone", "--now", JAN_1)["key"]
+    first, second = story["records"]
+    assert (first["state"], second["state"]) == ("superseded", "tombstone")
+    assert second["section"] == "active"
+    assert second["delete_horizon_ms"] is None
+    assert second["earliest_ms"] == JAN_1 + HOUR_MS + 24 * HOUR_MS
+    assert f"due by itself at {JAN_1 + HOUR_MS}" in story["steps"][0]
+    assert "gives it its delete horizon" in story["steps"][1]
+    run("clean", users, "--force", "--roll", "--now", JAN_1)
+    found = explained(run, users, "--key", "gone", "--now", JAN_1 + 5)["key"]
+    [left] = found["records"]
+    assert left["delete_horizon_ms"] == JAN_1 + 24 * HOUR_MS
+    assert "no pass over the partition is due by itself" in found["steps"][0]
+    assert f"is {JAN_1 + 24 * HOUR_MS}: the first pass at or after it drops it" in found["steps"][1]
+    text = run("explain", users, "--key", "gone", "--now", JAN_1 + 5).stdout
+    assert "key gone: 1 record in the log" in text
+    assert "in 23h 59m" in text
+    assert explained(run, users, "--key", "k0", "--now", JAN_1)["key"]["steps"][0].startswith(
+        "record 9 is what readers see of it; it stays"
+    )
+    missing = explained(run, users, "--key", "nobody", "--now", JAN_1)["key"]
+    assert (missing["records"], missing["steps"]) == ([], ["it has no record in the log"])
+
+
 def test_damage_that_no_cleaning_reaches_hinders_none(run, users, data_dir):
     path = sorted((data_dir / "users-0").glob("*.log"))[-1]
     data = bytearray(path.read_bytes())

@@ -148,15 +148,13 @@ def let_alone_promptly(broker):
 def hurry(broker):
     """Append what makes a pass due, as old as can be, close its segment, and clean."""
     log = broker.log("t")
-    broker.retain("t")
-    if not log.config.compact:
-        return
     for _ in range(3):  # what expires at once goes in the second
-        broker.append("t", key=b"help", value=b"", timestamp=1)
+        broker.append("t", key=b"help", value=b"", timestamp=1 if log.config.compact else None)
         broker.roll("t")
         if log.config.min_cleanable_dirty_ratio < 1:
             broker.override_configs("t", {"min.cleanable.dirty.ratio": "0"})
         broker.clean("t")
+        broker.retain("t")
 
 
 def check(history, config):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 from typing import TYPE_CHECKING
 
@@ -13,6 +11,8 @@ from logstore.cli.options import (
     Settings,
     command,
     config_option,
+    key_of,
+    key_options,
     partition_option,
     topic_overrides,
 )
@@ -35,36 +35,6 @@ if TYPE_CHECKING:
     from logstore.broker.erasure import ErasurePlace, ErasureReport
 
 _COLOURS = {"live": "bold red", "tombstone": "yellow", "unreadable": "bold red"}
-
-
-def key_options(function: click.decorators.FC) -> click.decorators.FC:
-    """Add `--key` and `--key-base64`."""
-    for option in (
-        click.option("--key-base64", metavar="B64", help="A key that is no text."),
-        click.option("--key", metavar="K", help="The key, as text."),
-    ):
-        function = option(function)
-    return function
-
-
-def key_of(key: str | None, key_base64: str | None) -> bytes | None:
-    """Return the key of `--key` or `--key-base64`; None if neither is given.
-
-    Raises
-    ------
-    click.UsageError
-        Both are given, or the base64 is none.
-    """
-    if key is not None and key_base64 is not None:
-        raise click.UsageError("--key and --key-base64 exclude each other")
-    if key is not None:
-        return key.encode("utf-8", "surrogateescape")
-    if key_base64 is None:
-        return None
-    try:
-        return base64.b64decode(key_base64, validate=True)
-    except binascii.Error as error:
-        raise click.UsageError(f"--key-base64 {key_base64!r} is no base64: {error}") from error
 
 
 @command(

@@ -14,11 +14,14 @@ from logstore.cli.options import (
     as_recovered_option,
     command,
     config_option,
+    key_of,
+    key_options,
     partition_option,
     topic_overrides,
     warn_of_strategy,
 )
 from logstore.cli.show.output import (
+    display_bytes,
     emit_failure,
     emit_items,
     emit_lines,
@@ -28,12 +31,13 @@ from logstore.cli.show.output import (
 )
 from logstore.cli.show.progress import watched
 from logstore.cli.show.prose import said, with_times, wrapped
-from logstore.cli.show.tables import Styled, Table, can_print
+from logstore.cli.show.tables import Styled, Table, can_print, paint
 from logstore.cli.targets import Target, open_target
 from logstore.cli.times import format_duration, format_span, format_time
 
 if TYPE_CHECKING:
     from logstore.broker import Broker
+    from logstore.broker.key_story import KeyExplanation
     from logstore.broker.reports import PartitionExplanation
     from logstore.cleaner.explaining import Remedy
     from logstore.cleaner.selection import CleaningDecision, Gate
@@ -66,6 +70,7 @@ EITHER = ("dirty_ratio", "max_compaction_lag")
         "logstore explain",
         "logstore explain users --partition 0",
         "logstore explain users --config min.cleanable.dirty.ratio=0.1",
+        "logstore explain users --key ann",
         "logstore explain users --now 2024-12-31 --format json",
         "logstore explain ./kafka-logs/users-0 --config cleanup.policy=compact",
     ],
@@ -78,6 +83,7 @@ EITHER = ("dirty_ratio", "max_compaction_lag")
     is_flag=True,
     help="Read batch headers only: no tombstones are counted, and damage is not met.",
 )
+@key_options
 @as_recovered_option
 def explain(
     settings: Settings,
@@ -85,6 +91,8 @@ def explain(
     partition: int | None,
     configs: tuple[tuple[str, str], ...],
     quick: bool,
+    key: str | None,
+    key_base64: str | None,
     as_recovered: bool,
 ) -> int:
     """Say why partitions would be cleaned now, or why not, and what helps.
@@ -93,8 +101,10 @@ def explain(
     closed gate that time alone opens says when: one millisecond earlier nothing is cleaned.
     Each gate in the way comes with its cause and what opens it. Tombstones are counted, and it is
     said whether anything makes the pass due that drops them. A partition that will be cleaned is
-    cleaned in thought, so that damage shows now. Changes nothing.
+    cleaned in thought, so that damage shows now. With --key the records of a key are listed, when
+    each can go, and what must happen first. Changes nothing.
     """
+    wanted = key_of(key, key_base64)
     overrides = topic_overrides(configs)
     with open_target(settings, target, partition, as_recovered=as_recovered) as found:
         broker = found.opened()
@@ -107,7 +117,7 @@ def explain(
 
         def explained() -> Iterator[PartitionExplanation]:
             nonlocal is_damaged
-            for each in _explained(found, failures, quick=quick):
+            for each in _explained(found, failures, quick=quick, key=wanted):
                 is_damaged = is_damaged or bool(each.damages)
                 yield each
 
@@ -129,20 +139,20 @@ def _clock(broker: Broker) -> str:
 
 
 def _explained(
-    target: Target, failures: Failures, *, quick: bool
+    target: Target, failures: Failures, *, quick: bool, key: bytes | None
 ) -> Iterator[PartitionExplanation]:
     """Look at one partition after another; one that cannot be opened hides no other."""
     from logstore.errors import LogStoreError
 
     for tp in watched(target.partitions, "explaining", beside_output=True):
         try:
-            found = target.opened().explain(tp.topic, tp.partition, quick=quick).partitions
+            report = target.opened().explain(tp.topic, tp.partition, quick=quick, key=key)
         except LogStoreError as error:
             if target.is_one:
                 raise
             failures.append((tp, error))
         else:
-            yield from found
+            yield from report.partitions
 
 
 def _items(
@@ -174,7 +184,7 @@ def _lines(
         yield from table.lines(
             _row(gate, partition.decision, now_ms) for gate in partition.decision.gates
         )
-        yield from _notes(partition)
+        yield from _notes(partition, now_ms)
     if is_first:
         yield "no partitions"
     else:
@@ -204,7 +214,7 @@ def _headline(each: PartitionExplanation, now_ms: int) -> Iterator[str]:
         )
 
 
-def _notes(each: PartitionExplanation) -> Iterator[str]:
+def _notes(each: PartitionExplanation, now_ms: int) -> Iterator[str]:
     """Yield what helps, what the open segment and the tombstones wait for, what was assumed."""
     for remedy in _pressing(each):
         yield ""
@@ -219,8 +229,38 @@ def _notes(each: PartitionExplanation) -> Iterator[str]:
     if each.tombstones is not None and each.tombstones.records and each.tombstones_text:
         name = plural(each.tombstones.records, "tombstone")
         yield from said(name, with_times(each.tombstones_text).split("; "))
+    if each.key is not None:
+        yield from _key(each.key, now_ms)
     yield from said("damage", each.damages, "red")
     yield from said("assumed", each.assumed, "dim")
+
+
+def _when(moment_ms: int | None, now_ms: int, none: str) -> str:
+    if moment_ms is None:
+        return none
+    return "now" if moment_ms <= now_ms else f"in {format_span(moment_ms - now_ms)}"
+
+
+def _key(story: KeyExplanation, now_ms: int) -> Iterator[str]:
+    """Yield the records of a key, and what must happen until it is gone."""
+    name = display_bytes(story.key)
+    yield ""
+    yield paint(f"key {name}: {plural(len(story.records), 'record')} in the log", "bold")
+    if story.records:
+        rows = (
+            (
+                str(record.offset),
+                record.state.replace("_", " "),
+                record.section,
+                _when(record.delete_horizon_ms, now_ms, "-"),
+                _when(record.earliest_ms, now_ms, "never"),
+                _when(record.latest_ms, now_ms, "not by itself"),
+            )
+            for record in story.records
+        )
+        columns = ("offset", "state", "section", "horizon", "earliest", "latest")
+        yield from Table(columns, right=("offset",)).lines(rows)
+    yield from said(f"until {name} is gone", [with_times(step) for step in story.steps])
 
 
 def _pressing(each: PartitionExplanation) -> list[Remedy]:
