@@ -74,24 +74,25 @@ def explain_key(
     view = PartitionView(broker, topic_partition)
     records: list[KeyRecord] = []
     for offset, place in sorted(places.items()):
-        for stored, record in view.records(offset, offset + 1):
-            log = view.log
-            segment = log.segments.floor(offset)
-            if segment is None or record.key != key or segment.log_path != place.path:
-                continue
-            records.append(
-                KeyRecord(
-                    offset,
-                    record.timestamp,
-                    place.state,
-                    segment.base_offset,
-                    section_of(log, segment, decision.state if log.config.compact else None),
-                    stored.batch.header.delete_horizon_ms,
-                    place.earliest_ms,
-                    place.latest_ms,
-                    place.rule,
-                )
+        at = view.at(offset)
+        log = view.log
+        segment = log.segments.floor(offset)
+        if at is None or segment is None or segment.log_path != place.path:
+            continue
+        batch, record = at
+        records.append(
+            KeyRecord(
+                offset,
+                record.timestamp,
+                place.state,
+                segment.base_offset,
+                section_of(log, segment, decision.state if log.config.compact else None),
+                batch.header.delete_horizon_ms,
+                place.earliest_ms,
+                place.latest_ms,
+                place.rule,
             )
+        )
     retention_ms = view.log.config.delete_retention_ms
     return KeyExplanation(
         key, tuple(records), tuple(_steps(records, decision, remedies, retention_ms))

@@ -563,10 +563,9 @@ def _named(view: PartitionView, ranks: Iterable[_Rank]) -> tuple[KeyStats, ...]:
     """Return keys by name: hashes were counted, a record of each has the key itself."""
     found = []
     for rank in ranks:
-        key = rank.key
-        records = view.records(key.offset, key.offset + 1)
-        name = next((record.key for _, record in records if record.key is not None), b"")
-        found.append(KeyStats(name, key.records, key.bytes))
+        at = view.at(rank.key.offset)
+        assert at is not None, "a record that was counted is there"
+        found.append(KeyStats(at[1].key or b"", rank.key.records, rank.key.bytes))
     return tuple(found)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from logstore.loading.second_look import TRANSIENT
 from logstore.log.finding import Finding
+from logstore.log.reader import Isolation
 from logstore.record.batch import RecordBatch, decode_stored, stored_rows
 from logstore.record.survey import Damage, SegmentBounds, survey
 from logstore.record.walk import check_place, read_batch, walk_headers
@@ -194,3 +195,21 @@ class PartitionView:
             for record in decode_stored(stored.batch, limit):
                 if record.offset >= start and (end_offset is None or record.offset < end_offset):
                     yield stored, record
+
+    def at(self, offset: int) -> tuple[RecordBatch, Record] | None:
+        """Return the record of data at an offset with its batch, found by the index; None if none.
+
+        Raises
+        ------
+        CorruptionError, KafkaStorageError
+            It cannot be read.
+        """
+
+        def find(log: Log) -> tuple[RecordBatch, Record] | None:
+            if offset < log.log_start_offset:
+                found = self.records(offset, offset + 1)  # readers are not given it
+                return next(((stored.batch, record) for stored, record in found), None)
+            reader = log.reader
+            return next(reader.records(offset, offset + 1, isolation=Isolation.LOG_END), None)
+
+        return self.look(find)

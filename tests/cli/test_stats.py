@@ -90,3 +90,14 @@ def test_the_table_has_bars(run, users):
     assert "█" in text
     assert "3 keys, of which 2 live; 1 tombstone; 1 record without a key" in text
     assert "2024-01-02" in text
+
+
+def test_damage_is_passed_over_and_named(run, users, data_dir):
+    path = sorted((data_dir / "users-0").glob("*.log"))[0]
+    data = bytearray(path.read_bytes())
+    data[70] ^= 1
+    path.write_bytes(data)
+    found = run("stats", users, "--format", "json", code=1).json
+    assert path.name in found["damages"][0]
+    assert found["records"] == 11
+    assert "damaged: " in run("stats", users, code=1).stdout
