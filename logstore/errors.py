@@ -459,6 +459,12 @@ class InvalidReplicationFactorError(RequestError):
     kafka_error = "INVALID_REPLICATION_FACTOR"
 
 
+class InvalidReplicaAssignmentError(RequestError):
+    """Replicas that a partition cannot have."""
+
+    kafka_error = "INVALID_REPLICA_ASSIGNMENT"
+
+
 class OffsetsOutOfOrderError(RequestError):
     """Replicated batches do not rise in offset."""
 

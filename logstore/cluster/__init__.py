@@ -11,6 +11,7 @@
 | `following` | a partition that follows: truncation by leader epochs, fetching |
 | `messages` | Fetch and OffsetForLeaderEpoch, one partition each |
 | `requests` | requests that wait for replicas: acks=all, delete-records |
+| `wire`, `coordination` | a listener for each broker; the coordinators of groups and transactions |
 
 A broker of a cluster is an ordinary `Broker` with `replicated=True`: its logs open at their stored
 high watermark, and refuse to be written (`LogWriter.refuse`) until a `Leadership` takes them.

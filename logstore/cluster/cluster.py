@@ -7,7 +7,8 @@ client that knows who leads: `append`, `delete_records`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, cast
 
@@ -23,10 +24,12 @@ from logstore.cluster.replicas import Replicas
 from logstore.cluster.requests import DelayedDeleteRecords, DelayedProduce
 from logstore.cluster.states import NO_LEADER, ClusterTopic, PartitionState
 from logstore.config.broker_config import BrokerConfig
+from logstore.config.dynamic import Layer, own_layer
 from logstore.config.overrides import altered_overrides, effective_config
 from logstore.errors import (
     IllegalStateError,
     InvalidConfigurationError,
+    InvalidReplicaAssignmentError,
     InvalidTopicError,
     LeaderNotAvailableError,
     LogStoreError,
@@ -46,6 +49,7 @@ from logstore.runtime import (
     VirtualClock,
     random_source,
 )
+from logstore.runtime.purgatory import Purgatory
 from logstore.topics.ids import random_topic_id
 from logstore.types import NO_OFFSET, NO_TIMESTAMP, TopicPartition
 
@@ -55,6 +59,9 @@ if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
     from logstore.broker.records import Headers
+    from logstore.cluster.coordination import Coordination
+    from logstore.cluster.wire import ClusterListeners
+    from logstore.log.log import Log
     from logstore.runtime import ScheduledTask
 
     ClockT = TypeVar("ClockT", bound=Clock, default=Clock, covariant=True)
@@ -64,6 +71,9 @@ else:
     ClockT = TypeVar("ClockT", bound=Clock, covariant=True)
 
 Acks = Literal[0, 1, -1, "all"]
+
+MARKER_TIMEOUT_MS = 10_000
+"""Time that replicas have to take a marker, before it counts as not written and is written anew."""
 
 THREADS = 8
 """For the messages of all brokers, on a clock that is not virtual."""
@@ -97,6 +107,8 @@ class Cluster(Generic[ClockT]):
     clock : Clock
     controller : Controller
     network : Network
+    purgatory : Purgatory
+        Requests that wait for replicas, those of `append` and `delete_records`.
 
     Raises
     ------
@@ -133,7 +145,11 @@ class Cluster(Generic[ClockT]):
         self._seeds = None if seed is None else rng
         self.network = Network(self.clock, self.runtime.scheduler)
         self.controller = Controller(self.runtime.lock(), self._allows_unclean_leaders)
+        self.purgatory = Purgatory()
         self._partitioner = Partitioner()
+        self._settings: dict[str, str] = {}  # of all brokers, beside their own
+        self._listeners: list[ClusterListeners] = []
+        self._coordination: Coordination | None = None
         self._is_closed = False
         self.runtime.scheduler.start()
         self._nodes = [self._node_of(number) for number in range(brokers)]
@@ -157,7 +173,7 @@ class Cluster(Generic[ClockT]):
         return Broker(
             node.data_dir,
             clock=node.clock,
-            broker_config=self.broker_config,
+            broker_config=replace(self.broker_config, node_id=node.id),
             seed=None if self._seeds is None else self._seeds.getrandbits(64),
             fs=node.fs,
             background=self._background,
@@ -180,12 +196,16 @@ class Cluster(Generic[ClockT]):
         if self._is_closed:
             return
         self._is_closed = True
+        for listeners in self._listeners:
+            listeners.close()
         self.runtime.scheduler.shutdown()
         for node in self._nodes:
             if node.replicas is not None:
                 node.replicas.stop()
             if node.broker is not None:
                 node.broker.close()
+        if self._coordination is not None:
+            self._coordination.close()
 
     # -- brokers -------------------------------------------------------------------------
 
@@ -225,6 +245,7 @@ class Cluster(Generic[ClockT]):
 
     def _start(self, node: _Node, broker: Broker) -> None:
         node.broker = broker
+        self._set_on(broker)
         node.replicas = Replicas(
             node.id,
             broker,
@@ -241,6 +262,8 @@ class Cluster(Generic[ClockT]):
         changed = self.controller.broker_started(node.id)
         node.replicas.apply(self.controller.states())
         self._tell(changed)
+        for listeners in self._listeners:
+            listeners.open(node.id, broker, node.replicas)
 
     def _checkpoint_high_watermarks(self, node: _Node, broker: Broker) -> None:
         period_ms = max(self.broker_config.replica_high_watermark_checkpoint_interval_ms, 1)
@@ -349,6 +372,7 @@ class Cluster(Generic[ClockT]):
         configs: Mapping[str, object] | None = None,
         *,
         replication_factor: int = -1,
+        assignment: Sequence[Sequence[int]] | None = None,
     ) -> ClusterTopic:
         """Create a topic.
 
@@ -358,6 +382,8 @@ class Cluster(Generic[ClockT]):
             As `Broker.create_topic`; `min.insync.replicas` counts here.
         replication_factor : int
             By default `default.replication.factor`.
+        assignment : sequence of sequences of int, optional
+            The brokers of each partition, the preferred leader first, instead of a choice.
 
         Raises
         ------
@@ -373,19 +399,25 @@ class Cluster(Generic[ClockT]):
         if replication_factor == -1:
             replication_factor = self.broker_config.default_replication_factor
         overrides, _ = altered_overrides({}, configs or {}, (), self.broker_config)
-        assignment = self.controller.assign(range(partitions), replication_factor)
+        chosen = _checked(assignment, partitions, self.controller.alive)
+        if chosen is None:
+            chosen = self.controller.assign(range(partitions), replication_factor)
         topic_id = random_topic_id(self.runtime.rng)
-        topic = self.controller.add_topic(name, topic_id, overrides, assignment)
+        topic = self.controller.add_topic(name, topic_id, overrides, chosen)
         self._host_everywhere(topic)
         return topic
 
-    def create_partitions(self, name: str, total: int) -> ClusterTopic:
+    def create_partitions(
+        self, name: str, total: int, *, assignment: Sequence[Sequence[int]] | None = None
+    ) -> ClusterTopic:
         """Let a topic have so many partitions; no data move."""
         topic = self.controller.topic(name)
         added = range(len(topic.partitions), total)
         if added:
-            assignment = self.controller.assign(added, topic.replication_factor)
-            topic = self.controller.add_partitions(name, assignment)
+            chosen = _checked(assignment, len(added), self.controller.alive)
+            if chosen is None:
+                chosen = self.controller.assign(added, topic.replication_factor)
+            topic = self.controller.add_partitions(name, chosen)
             self._host_everywhere(topic)
         return topic
 
@@ -410,6 +442,48 @@ class Cluster(Generic[ClockT]):
                 node.replicas.forget(state.topic_partition)
             if any(node.id in state.replicas for state in topic.partitions):
                 node.broker.delete_topic(name)
+
+    def alter_broker_configs(
+        self, configs: Mapping[str, object], *, brokers: Iterable[int] | None = None
+    ) -> tuple[str, ...]:
+        """Change settings of brokers while they run; see `Broker.alter_broker_configs`.
+
+        Parameters
+        ----------
+        brokers : iterable of int, optional
+            A group of brokers, each of which gets the settings as its own. By default they are set
+            for all, those that start later included, which may say something of their own.
+
+        Raises
+        ------
+        InvalidConfigurationError
+            A setting is none, or one of the brokers cannot have it; nothing was changed.
+        IllegalStateError
+            One of the brokers does not run.
+        """
+        if brokers is not None:
+            return self._alter([self._running(each)[1] for each in brokers], configs, Layer.BROKER)
+        running = list(self.brokers.values())
+        notes = self._alter(running, configs, Layer.CLUSTER)
+        self._settings = dict(own_layer(running[0].broker_config, Layer.CLUSTER))
+        return notes
+
+    def _alter(
+        self, brokers: Sequence[Broker], configs: Mapping[str, object], layer: Layer
+    ) -> tuple[str, ...]:
+        if not brokers:
+            raise IllegalStateError("no broker runs")
+        for broker in brokers:
+            broker.manager.topics.check_reconfigured(configs, layer)
+        notes = [broker.manager.topics.reconfigure(configs, layer) for broker in brokers]
+        return notes[0]
+
+    def _set_on(self, broker: Broker) -> None:
+        """Let a broker that starts have what was set for all while it did not run."""
+        known = own_layer(broker.broker_config, Layer.CLUSTER)
+        if dict(known) != self._settings:
+            gone = dict.fromkeys(known.keys() - self._settings.keys())
+            broker.manager.topics.reconfigure({**self._settings, **gone}, Layer.CLUSTER)
 
     def topics(self) -> list[ClusterTopic]:
         """Return all topics by name."""
@@ -503,6 +577,22 @@ class Cluster(Generic[ClockT]):
         _, broker, replicas = self._running(leader)
         return broker, replicas
 
+    def leader_log(self, topic_partition: TopicPartition) -> Log:
+        """Return the leader's log of a partition.
+
+        Raises
+        ------
+        LeaderNotAvailableError, UnknownTopicOrPartitionError
+        """
+        return self._leader_of(topic_partition)[0].manager.log(topic_partition)
+
+    def _await_marker(self, log: Log, offset: int) -> None:
+        tp = log.topic_partition
+        delayed = DelayedProduce(self._leader_of(tp)[1], tp, offset)
+        self.purgatory.wait([delayed], self.runtime.scheduler, timeout_ms=MARKER_TIMEOUT_MS)
+        if delayed.error is not None:
+            raise delayed.error
+
     # -- requests ------------------------------------------------------------------------
 
     def append(
@@ -571,7 +661,7 @@ class Cluster(Generic[ClockT]):
         metadata = broker.append(tp, **record)
         if waits:
             delayed = DelayedProduce(replicas, tp, metadata.offset)
-            self.runtime.scheduler.wait_until(delayed.is_done, timeout_ms=timeout_ms)
+            self.purgatory.wait([delayed], self.runtime.scheduler, timeout_ms=timeout_ms)
             if delayed.error is not None:
                 raise delayed.error
         return metadata
@@ -601,10 +691,60 @@ class Cluster(Generic[ClockT]):
             else:
                 delayed[tp] = DelayedDeleteRecords(replicas, tp, start)
         waiting = list(delayed.values())
-        self.runtime.scheduler.wait_until(
-            lambda: sum(not each.is_done() for each in waiting) == 0, timeout_ms=timeout_ms
-        )
+        self.purgatory.wait(waiting, self.runtime.scheduler, timeout_ms=timeout_ms)
         return {tp: delayed[tp].result if tp in delayed else results[tp] for tp in before}
+
+    # -- the wire ------------------------------------------------------------------------
+
+    def listen(self, host: str = "127.0.0.1", port: int = 0, **settings: Any) -> ClusterListeners:
+        """Serve Kafka's wire protocol, each broker at a port of its own; see `ClusterListeners`.
+
+        Groups and transactions are coordinated beside the brokers, by one object whose topics are
+        its own: clients are sent to the first broker that runs, and any of them answers.
+
+        Parameters
+        ----------
+        port : int
+            Of broker 0; the others take those that follow. 0 takes some that are free.
+        **settings
+            See `logstore.wire.settings.ListenerSettings`.
+
+        Raises
+        ------
+        InvalidConfigurationError
+            Nobody can listen there, or time is virtual: replication would wait for somebody who
+            lets it pass, and clients would not.
+        """
+        from logstore.cluster.coordination import Coordination
+        from logstore.cluster.wire import ClusterListeners
+        from logstore.wire.settings import settings_of_several
+
+        if isinstance(self.clock, VirtualClock):
+            raise InvalidConfigurationError(
+                "a cluster on a virtual clock cannot listen: its replicas would wait for time that"
+                " its clients do not let pass; take SystemClock() or ShiftedClock()"
+            )
+        chosen = settings_of_several(settings)
+        if self._coordination is None:
+            self._coordination = Coordination(
+                self._data_dir,
+                self.clock,
+                self.broker_config,
+                lambda topic: range(len(self.controller.topic(topic).partitions)),
+                self.leader_log,
+                self._await_marker,
+            )
+        coordinator = self._coordination.transactions
+        listeners = ClusterListeners(self, host, port, chosen, coordinator)
+        try:
+            for node in self._nodes:
+                if node.broker is not None and node.replicas is not None:
+                    listeners.open(node.id, node.broker, node.replicas)
+        except BaseException:
+            listeners.close()
+            raise
+        self._listeners.append(listeners)
+        return listeners
 
     # -- time in hand --------------------------------------------------------------------
 
@@ -617,6 +757,26 @@ class Cluster(Generic[ClockT]):
         from logstore.broker.waiting import run_until
 
         return run_until(self.runtime, condition, timeout)
+
+
+def _checked(
+    assignment: Sequence[Sequence[int]] | None, count: int, alive: Sequence[int]
+) -> list[tuple[int, ...]] | None:
+    """Return a choice of replicas, if brokers run for it; None if there is none."""
+    if assignment is None:
+        return None
+    chosen = [tuple(replicas) for replicas in assignment]
+    if len(chosen) != count or len({len(replicas) for replicas in chosen}) != 1:
+        raise InvalidReplicaAssignmentError(
+            f"an assignment has as many replicas for each of {count} partitions, not {chosen}"
+        )
+    for replicas in chosen:
+        if not replicas or len(set(replicas)) < len(replicas) or not set(replicas) <= set(alive):
+            raise InvalidReplicaAssignmentError(
+                f"replicas are on some of the brokers that run, {list(alive)}, once each, and not"
+                f" on {replicas}"
+            )
+    return chosen
 
 
 class _Node:

@@ -65,10 +65,10 @@ class Replicas(Station):
         Raises
         ------
         NotLeaderForPartitionError
-            It does not lead.
+            It does not lead, or its process has ended.
         """
         role = self._roles.get(topic_partition)
-        if not isinstance(role, Leadership):
+        if self.is_over or not isinstance(role, Leadership):
             raise NotLeaderForPartitionError(
                 f"broker {self.broker_id} does not lead {topic_partition}"
             )
@@ -121,6 +121,8 @@ class Replicas(Station):
         """Send and take nothing any more: the broker is about to end, or has."""
         self.is_over = True
         self._unsubscribe()
+        for tp in list(self._roles):
+            self.progress.emit(tp)
 
     def _on_offline(self, topic_partition: TopicPartition, _: str) -> None:
         self.soon("handle-log-dir-failure", partial(self.on_failure, topic_partition))

@@ -1,12 +1,14 @@
 """Requests that wait for replicas: appends with acks=all, and delete-records (KIP-107).
 
 Each is begun at the leader, and is then a question that is asked again whenever replicas have made
-progress, until it is answered or the time is over.
+progress, until it is answered or the time is over (`logstore.runtime.purgatory`).
 Source: Kafka's DelayedProduce and DelayedDeleteRecords.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
 
 from logstore.broker.reports import DeleteRecordsResult
@@ -20,6 +22,7 @@ from logstore.types import NO_OFFSET
 
 if TYPE_CHECKING:
     from logstore.cluster.replicas import Replicas
+    from logstore.runtime import Unsubscribe
     from logstore.types import TopicPartition
 
 
@@ -62,6 +65,10 @@ class DelayedProduce:
             )
         return True
 
+    def subscribe(self, listener: Callable[[], object]) -> Unsubscribe:
+        """Tell a listener whenever there may be an answer."""
+        return _subscribed(self._replicas, self._topic_partition, listener)
+
 
 class DelayedDeleteRecords:
     """A deletion that waits until no live replica has the records any more.
@@ -72,27 +79,60 @@ class DelayedDeleteRecords:
         Of the leader.
     offset : int
         Up to which the leader has deleted, exclusive.
+
+    Attributes
+    ----------
+    low_watermark : int
+        -1 with an error.
+    error : LogStoreError or None
+        `REQUEST_TIMED_OUT` until there is an answer.
     """
 
     def __init__(self, replicas: Replicas, topic_partition: TopicPartition, offset: int) -> None:
         self._replicas = replicas
         self._topic_partition = topic_partition
         self._offset = offset
-        text = f"{topic_partition}: not all live replicas have deleted up to offset {offset} yet"
-        self.result = DeleteRecordsResult(NO_OFFSET, RequestTimedOutError.kafka_error, text)
+        self.low_watermark = NO_OFFSET
+        self.error: LogStoreError | None = RequestTimedOutError(
+            f"{topic_partition}: not all live replicas have deleted up to offset {offset} yet"
+        )
+
+    @property
+    def result(self) -> DeleteRecordsResult:
+        """The answer as it is now."""
+        if self.error is None:
+            return DeleteRecordsResult(self.low_watermark)
+        return DeleteRecordsResult(NO_OFFSET, self.error.kafka_error, str(self.error))
 
     def is_done(self) -> bool:
-        """Tell whether there is an answer: `result`."""
+        """Tell whether there is an answer: `low_watermark` or `error`."""
         try:
             low_watermark = self._replicas.leadership(self._topic_partition).low_watermark
         except LogStoreError as error:
-            refusal = _not_leader(self._topic_partition, error)
-            self.result = DeleteRecordsResult(NO_OFFSET, refusal.kafka_error, str(refusal))
+            self.error = _not_leader(self._topic_partition, error)
             return True
         if low_watermark < self._offset:
             return False
-        self.result = DeleteRecordsResult(low_watermark)
+        self.low_watermark, self.error = low_watermark, None
         return True
+
+    def subscribe(self, listener: Callable[[], object]) -> Unsubscribe:
+        """Tell a listener whenever there may be an answer."""
+        return _subscribed(self._replicas, self._topic_partition, listener)
+
+
+def _subscribed(
+    replicas: Replicas, topic_partition: TopicPartition, listener: Callable[[], object]
+) -> Unsubscribe:
+    def on_progress(progressed: TopicPartition) -> None:
+        if progressed == topic_partition:
+            listener()
+
+    with ExitStack() as subscriptions:
+        subscriptions.callback(replicas.progress.subscribe(on_progress))
+        with suppress(LogStoreError):  # it was closed just now, of which `is_done` tells
+            subscriptions.callback(replicas.manager.log(topic_partition).subscribe(listener))
+        return subscriptions.pop_all().close
 
 
 def _not_leader(topic_partition: TopicPartition, error: LogStoreError) -> LogStoreError:

@@ -117,6 +117,9 @@ class GroupCoordinator:
     scheduler : Scheduler, optional
         Runs the timers of sessions and rebalances; by default the runtime's if that is started,
         else one of the coordinator's own on the runtime's clock.
+    partitions_of : callable, optional
+        Gives the numbers of a topic's partitions, or raises `UnknownTopicOrPartitionError`; by
+        default those of the manager's topics.
 
     Notes
     -----
@@ -130,12 +133,14 @@ class GroupCoordinator:
         manager: LogManager,
         config: GroupConfig | None = None,
         scheduler: Scheduler | None = None,
+        partitions_of: Callable[[str], Collection[int]] | None = None,
     ) -> None:
         self.config = GroupConfig.of(manager.broker_config) if config is None else config
         self._runtime = runtime
         self._clock = runtime.clock
         self._ticks = runtime.clock  # of sessions and rebalances; the other one dates offsets
         self._manager = manager
+        self._partitions_of = partitions_of or (lambda name: manager.catalog.topic(name).partitions)
         self._lock = manager.lifetime.lock(runtime.lock())
         self._depth = 0
         self._outbox: list[Callable[[], object]] = []
@@ -1042,7 +1047,7 @@ class GroupCoordinator:
         )
 
     def _check_offset(self, tp: TopicPartition, committed: OffsetAndMetadata) -> None:
-        if tp.partition not in self._manager.catalog.topic(tp.topic).partitions:
+        if tp.partition not in self._partitions_of(tp.topic):
             raise UnknownTopicOrPartitionError(f"{tp} does not exist")
         size = len(committed.metadata.encode("utf-16-le", "surrogatepass")) // 2
         if size > self.config.metadata_max_bytes:
@@ -1187,7 +1192,7 @@ class GroupCoordinator:
         for tp in partitions:
             errors[tp] = None
             try:
-                if tp.partition not in self._manager.catalog.topic(tp.topic).partitions:
+                if tp.partition not in self._partitions_of(tp.topic):
                     errors[tp] = "UNKNOWN_TOPIC_OR_PARTITION"
             except UnknownTopicOrPartitionError:
                 errors[tp] = "UNKNOWN_TOPIC_OR_PARTITION"

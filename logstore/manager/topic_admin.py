@@ -22,6 +22,7 @@ from logstore.topics.store import Topic
 from logstore.types import TopicPartition
 
 if TYPE_CHECKING:
+    from logstore.config.broker_config import BrokerConfig
     from logstore.config.log_config import LogConfig
     from logstore.manager.registry import LogRegistry
     from logstore.manager.services import LogServices
@@ -174,9 +175,8 @@ class TopicAdmin:
         changed, if the defaults contradict what a topic says.
         """
         catalog = self._catalog
-        config, notes = reconfigured(catalog.broker_config, changes, layer)
+        config, notes = self.check_reconfigured(changes, layer)
         before = {topic.name: catalog.config(topic.name) for topic in catalog.topics()}
-        catalog.check_defaults(config)
         with self._storing():
             self._store.put_settings({each: own_layer(config, each) for each in Layer})
         catalog.broker_config = config
@@ -184,6 +184,14 @@ class TopicAdmin:
             self._config_changed(name, old)
         self._services.events.reconfigured.emit(config)
         return notes
+
+    def check_reconfigured(
+        self, changes: Mapping[str, object], layer: Layer = Layer.BROKER
+    ) -> tuple[BrokerConfig, tuple[str, ...]]:
+        """Return what `reconfigure` would put in force, and its notes; refuses as it does."""
+        config, notes = reconfigured(self._catalog.broker_config, changes, layer)
+        self._catalog.check_defaults(config)
+        return config, notes
 
     def _config_changed(self, topic: str, before: LogConfig | None = None) -> None:
         config = self._catalog.config(topic)

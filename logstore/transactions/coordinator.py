@@ -50,6 +50,7 @@ from logstore.types import INT16_MAX, NO_PRODUCER_ID, TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from logstore.log.log import Log
     from logstore.manager.manager import LogManager
     from logstore.manager.services import LogEvents
     from logstore.runtime import Runtime, ScheduledTask, Unsubscribe
@@ -60,6 +61,27 @@ logger = logging.getLogger(__name__)
 
 LAST_EPOCH = INT16_MAX - 1
 """The last epoch a producer gets; one is kept back, with which it can still be fenced."""
+
+
+class PartitionLogs:
+    """The logs that have the data of transactions, and get their markers.
+
+    Parameters
+    ----------
+    log : callable
+        Returns a partition's log; of a cluster the leader's.
+    marked : callable, optional
+        Waits until a marker, which was just written at an offset of a log, will not be lost with
+        that log, and raises if it may be; by default nobody has another log.
+    """
+
+    def __init__(
+        self,
+        log: Callable[[TopicPartition], Log],
+        marked: Callable[[Log, int], object] = lambda log, offset: None,
+    ) -> None:
+        self.log = log
+        self.marked = marked
 
 
 class TransactionCoordinator:
@@ -79,6 +101,8 @@ class TransactionCoordinator:
         The broker's by default.
     groups : GroupCoordinator, optional
         Keeps the offsets of consumer groups that transactions commit; one of its own by default.
+    logs : PartitionLogs, optional
+        Where the data and markers of transactions are; by default the manager's.
 
     Attributes
     ----------
@@ -97,10 +121,12 @@ class TransactionCoordinator:
         manager: LogManager,
         config: TransactionConfig | None = None,
         groups: GroupCoordinator | None = None,
+        logs: PartitionLogs | None = None,
     ) -> None:
         self.config = TransactionConfig.of(manager.broker_config) if config is None else config
         self._runtime = runtime
         self._manager = manager
+        self._logs = PartitionLogs(manager.log) if logs is None else logs
         self._lock = manager.lifetime.lock(runtime.lock())
         self._log = TransactionLog(manager, self.config)
         self.groups = GroupCoordinator(runtime, manager) if groups is None else groups
@@ -586,7 +612,7 @@ class TransactionCoordinator:
     def _flush(self, partitions: Collection[TopicPartition]) -> None:
         for tp in sorted(partitions):
             try:
-                log = self._manager.log(tp)
+                log = self._logs.log(tp)
             except UnknownTopicOrPartitionError:
                 continue  # deleted meanwhile, with its data
             log.local.flush()
@@ -620,8 +646,8 @@ class TransactionCoordinator:
     ) -> None:
         """End the producer's transaction in one partition, durably."""
         try:
-            log = self._manager.log(tp)
-            log.writer.append_end_txn_marker(*producer, epoch, commit=commit)
+            log = self._logs.log(tp)
+            info = log.writer.append_end_txn_marker(*producer, epoch, commit=commit)
         except UnknownTopicOrPartitionError:
             return  # deleted meanwhile
         except (InvalidProducerEpochError, TransactionCoordinatorFencedError) as error:
@@ -629,6 +655,7 @@ class TransactionCoordinator:
             logger.error("%s: the marker of %s is out of date: %s", tp, producer, error)  # noqa: TRY400  # known, not a surprise
             return
         log.local.flush()
+        self._logs.marked(log, info.last_offset)
 
     def _store(
         self, metadata: TransactionMetadata, *, durable: bool = False

@@ -1,0 +1,363 @@
+"""A cluster over the wire: a listener for each broker, and what they tell clients.
+
+`ClusterNode` answers for one broker: who leads is what that broker has heard from the controller,
+so that a client can meet one that does not know better. The coordinators of groups and transactions
+are one object for the whole cluster, beside its brokers.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol, Self
+
+from logstore.cluster.leadership import Leadership
+from logstore.cluster.requests import DelayedDeleteRecords, DelayedProduce
+from logstore.cluster.states import NO_LEADER, ClusterTopic
+from logstore.config.dynamic import Layer
+from logstore.errors import (
+    InvalidConfigurationError,
+    NotLeaderForPartitionError,
+    UnknownTopicOrPartitionError,
+)
+from logstore.topics.store import Topic
+from logstore.types import TopicPartition
+from logstore.wire.nodes import Address, Nodes, PartitionView, check_epoch
+from logstore.wire.refusal import Refusal
+
+if TYPE_CHECKING:
+    from logstore.broker import Broker
+    from logstore.cluster.controller import Controller
+    from logstore.cluster.replicas import Replicas
+    from logstore.config.broker_config import BrokerConfig
+    from logstore.log.log import Log
+    from logstore.transactions.coordinator import TransactionCoordinator
+    from logstore.wire.listener import Listener
+    from logstore.wire.settings import ListenerSettings
+
+logger = logging.getLogger(__name__)
+
+
+class Administered(Protocol):
+    """The cluster, as clients administer it; see `Cluster`."""
+
+    controller: Controller
+    broker_config: BrokerConfig
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        configs: Mapping[str, object] | None = None,
+        *,
+        replication_factor: int = -1,
+        assignment: Sequence[Sequence[int]] | None = None,
+    ) -> ClusterTopic:
+        """Create a topic."""
+
+    def create_partitions(
+        self, name: str, total: int, *, assignment: Sequence[Sequence[int]] | None = None
+    ) -> ClusterTopic:
+        """Let a topic have so many partitions."""
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic."""
+
+    def alter_configs(
+        self, name: str, configs: Mapping[str, object], *, unset: Iterable[str] = ()
+    ) -> None:
+        """Change a topic's own configuration."""
+
+    def alter_broker_configs(
+        self, configs: Mapping[str, object], *, brokers: Iterable[int] | None = None
+    ) -> tuple[str, ...]:
+        """Change settings of some brokers, or of all."""
+
+    def move_leader(
+        self,
+        topic: str | TopicPartition,
+        partition: int | None = None,
+        *,
+        to: int,
+        unclean: bool = False,
+    ) -> None:
+        """Let another replica lead."""
+
+
+class ClusterListeners(Mapping[int, "Listener"]):
+    """The listeners of the brokers that run, by id; made by `Cluster.listen`.
+
+    A broker that is restarted listens where it did before, if nobody has taken that port meanwhile.
+    They close with the cluster, or at the end of their `with`.
+
+    Parameters
+    ----------
+    cluster : Administered
+    host : str
+    port : int
+        Of the first broker, and so on; 0 lets the system choose for each.
+    settings : ListenerSettings
+        Of all of them.
+    coordinator : TransactionCoordinator
+        The cluster's.
+    """
+
+    def __init__(
+        self,
+        cluster: Administered,
+        host: str,
+        port: int,
+        settings: ListenerSettings,
+        coordinator: TransactionCoordinator,
+    ) -> None:
+        self._cluster = cluster
+        self._host = host
+        self._first_port = port
+        self._settings = settings
+        self._coordinator = coordinator
+        self._opened: dict[int, Listener] = {}
+        self.is_closed = False
+
+    def __getitem__(self, broker: int) -> Listener:
+        return self._opened[broker]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(sorted(number for number in self._opened if self._is_open(number)))
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+    def __contains__(self, broker: object) -> bool:
+        return broker in self._opened and self._is_open(broker)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"ClusterListeners({self.bootstrap})"
+
+    def _is_open(self, broker: object) -> bool:
+        return not self._opened[broker].is_closed  # type: ignore[index]  # asked for a key alone
+
+    @property
+    def bootstrap(self) -> str:
+        """The addresses of all brokers, as `bootstrap.servers` has them; also of one that ended."""
+        return ",".join(self._opened[number].bootstrap for number in sorted(self._opened))
+
+    def addresses(self) -> dict[int, Address]:
+        """Return where clients reach each broker that runs."""
+        return {number: self._opened[number].address for number in self}
+
+    def open(self, number: int, broker: Broker, replicas: Replicas) -> None:
+        """Let a broker listen, which has just started."""
+        if self.is_closed:
+            return
+        node = ClusterNode(self._cluster, number, broker, replicas, self)
+        known = self._opened.get(number)
+        port = self._first_port and self._first_port + number
+        if known is not None:
+            port = known.port
+        try:
+            opened = self._open(broker, port, node)
+        except InvalidConfigurationError as error:
+            if known is None or self._first_port:
+                raise
+            # It was free to choose before, and is so again; the others tell clients where it is.
+            logger.warning("broker %d listens elsewhere from now on: %s", number, error)
+            opened = self._open(broker, 0, node)
+        self._opened[number] = opened
+
+    def _open(self, broker: Broker, port: int, node: ClusterNode) -> Listener:
+        return broker.open_listener(
+            self._host, port, self._settings, nodes=node, coordinator=self._coordinator
+        )
+
+    def close(self) -> None:
+        """Close all of them; closing twice is allowed."""
+        self.is_closed = True
+        for listener in self._opened.values():
+            listener.close()
+
+
+class ClusterNode(Nodes):
+    """One broker of a cluster, as its listener asks for it."""
+
+    def __init__(
+        self,
+        cluster: Administered,
+        number: int,
+        broker: Broker,
+        replicas: Replicas,
+        listeners: ClusterListeners,
+    ) -> None:
+        super().__init__(broker.manager)
+        self._cluster = cluster
+        self._controller = cluster.controller
+        self._number = number
+        self._replicas = replicas
+        self._listeners = listeners
+        self._told: dict[TopicPartition, tuple[int, int]] = {}
+        replicas.progress.subscribe(self._on_progress)
+
+    def _on_progress(self, topic_partition: TopicPartition) -> None:
+        """Tell those who wait for another leader; each fetch of a follower is progress, too."""
+        leader = self.leader_of(topic_partition)
+        if self._told.get(topic_partition) != leader:
+            self._told[topic_partition] = leader
+            self.changed.emit()
+
+    # -- brokers -------------------------------------------------------------------------
+
+    @property
+    def node_id(self) -> int:
+        """The broker's id."""
+        return self._number
+
+    @property
+    def controller_id(self) -> int:
+        """The first broker that runs: it takes what is meant for the controller."""
+        return min(self._listeners, default=self._number)
+
+    def addresses(self, own: Address) -> dict[int, Address]:
+        """Return where clients reach each broker that runs."""
+        return dict(sorted({**self._listeners.addresses(), self._number: own}.items()))
+
+    # -- topics --------------------------------------------------------------------------
+
+    def topics(self) -> list[Topic]:
+        """Return all topics of the cluster."""
+        return [_as_topic(topic) for topic in self._controller.topics()]
+
+    def topic(self, name: str) -> Topic:
+        """Return a topic of the cluster."""
+        return _as_topic(self._controller.topic(name))
+
+    def overrides(self, name: str) -> Mapping[str, str]:
+        """Return a topic's own configuration."""
+        return self._controller.topic(name).configs
+
+    def create_topic(
+        self,
+        name: str,
+        configs: Mapping[str, object],
+        partitions: int,
+        replication_factor: int,
+        assignment: Sequence[Sequence[int]] | None = None,
+    ) -> Topic:
+        """Create a topic."""
+        created = self._cluster.create_topic(
+            name,
+            partitions,
+            configs,
+            replication_factor=replication_factor,
+            assignment=assignment,
+        )
+        return _as_topic(created)
+
+    def create_partitions(
+        self, name: str, total: int, assignment: Sequence[Sequence[int]] | None
+    ) -> None:
+        """Let a topic have so many partitions."""
+        self._cluster.create_partitions(name, total, assignment=assignment)
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic."""
+        self._cluster.delete_topic(name)
+
+    def alter_topic(self, name: str, configs: Mapping[str, object], unset: Iterable[str]) -> None:
+        """Change a topic's own configuration."""
+        self._cluster.alter_configs(name, configs, unset=unset)
+
+    def reconfigure(self, changes: Mapping[str, object], layer: Layer) -> None:
+        """Change settings of this broker, or of all brokers."""
+        brokers = None if layer is Layer.CLUSTER else [self._number]
+        self._cluster.alter_broker_configs(changes, brokers=brokers)
+
+    # -- replicas ------------------------------------------------------------------------
+
+    @property
+    def running(self) -> Collection[int]:
+        """The brokers that run."""
+        return self._controller.alive
+
+    @property
+    def default_replication_factor(self) -> int:
+        """As it is configured."""
+        return self._cluster.broker_config.default_replication_factor
+
+    def partition(self, topic_partition: TopicPartition) -> PartitionView:
+        """Return what the controller knows of a partition."""
+        state = self._controller.state(topic_partition)
+        alive = set(self._controller.alive)
+        offline = [each for each in state.replicas if each not in alive]
+        return PartitionView(state.leader, state.leader_epoch, state.replicas, state.isr, offline)
+
+    def replica(self, topic_partition: TopicPartition) -> Log:
+        """Return the log of a partition here."""
+        try:
+            state = self._controller.state(topic_partition)
+        except UnknownTopicOrPartitionError:
+            return self.manager.log(topic_partition)  # refused in the broker's own words
+        if self._number not in state.replicas:
+            raise NotLeaderForPartitionError(
+                f"broker {self._number} has no replica of {topic_partition}"
+            )
+        return self.manager.log(topic_partition)
+
+    def check(self, log: Log, current_leader_epoch: int) -> None:
+        """Refuse a client that takes another broker for the leader, or this one wrongly."""
+        tp = log.topic_partition
+        role = self._replicas.role(tp)
+        if role is not None:
+            check_epoch(tp, role.state.leader_epoch, current_leader_epoch)
+        if not isinstance(role, Leadership):
+            raise NotLeaderForPartitionError(f"broker {self._number} does not lead {tp}")
+
+    def leader_of(self, topic_partition: TopicPartition) -> tuple[int, int]:
+        """Return leader and leader epoch, as this broker has heard."""
+        role = self._replicas.role(topic_partition)
+        return (NO_LEADER, -1) if role is None else (role.state.leader, role.state.leader_epoch)
+
+    def elect(self, topic_partition: TopicPartition, *, unclean: bool) -> bool:
+        """Let the preferred replica lead, or any if none can; False if nothing is to be done."""
+        state = self._controller.state(topic_partition)
+        alive = self._controller.alive
+        if unclean:
+            if state.leader != NO_LEADER:
+                return False
+            to = next((each for each in state.replicas if each in alive), None)
+            if to is None:
+                raise Refusal("ELIGIBLE_LEADERS_NOT_AVAILABLE", None)
+        else:
+            to = state.replicas[0]
+            if state.leader == to:
+                return False
+            if to not in alive or to not in state.isr:
+                raise Refusal("PREFERRED_LEADER_NOT_AVAILABLE", None)
+        self._cluster.move_leader(topic_partition, to=to, unclean=unclean)
+        return True
+
+    # -- requests that wait --------------------------------------------------------------
+
+    def check_append(self, topic_partition: TopicPartition) -> None:
+        """Raise if too few replicas are in sync."""
+        self._replicas.leadership(topic_partition).check_enough()
+
+    def delayed_append(self, topic_partition: TopicPartition, last_offset: int) -> DelayedProduce:
+        """Return what waits until all replicas in sync have an offset."""
+        return DelayedProduce(self._replicas, topic_partition, last_offset)
+
+    def delete_records(
+        self, topic_partition: TopicPartition, before_offset: int
+    ) -> DelayedDeleteRecords:
+        """Delete records here, and return what waits until no live replica has them."""
+        self.log(topic_partition)  # which tells whether it is led here
+        start_offset = self.manager.delete_records(topic_partition, before_offset)
+        return DelayedDeleteRecords(self._replicas, topic_partition, start_offset)
+
+
+def _as_topic(topic: ClusterTopic) -> Topic:
+    return Topic(topic.name, tuple(range(len(topic.partitions))), topic.configs, id=topic.id)

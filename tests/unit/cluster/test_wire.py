@@ -1,0 +1,476 @@
+"""A cluster over the wire: what real clients see of leaders, replicas, and requests that wait."""
+
+import threading
+from contextlib import closing
+
+import pytest
+from confluent_kafka import Consumer, ElectionType, KafkaError, KafkaException, Producer
+from confluent_kafka import TopicPartition as ConfluentPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+)
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
+from kafka import errors as kafka_errors
+from kafka.structs import TopicPartition as KafkaPartition
+
+from logstore import Acl, Authorizer, Cluster, TopicPartition, VirtualClock
+from logstore.cluster.requests import DelayedProduce
+from logstore.errors import (
+    IllegalStateError,
+    InvalidConfigurationError,
+    InvalidReplicaAssignmentError,
+)
+from logstore.messages.types import (
+    DeleteRecordsRequest,
+    MetadataRequest,
+    OffsetForLeaderEpochRequest,
+    ProduceRequest,
+)
+from tests.support.world.builders import batch
+from tests.support.world.wire import Client, fetch_of, name_of
+
+TIMEOUT_S = 60
+"""What a test waits for at most; none waits so long that passes."""
+
+TP = TopicPartition("t", 0)
+NEVER_LAGS = {"replica.lag.time.max.ms": 10 * TIMEOUT_S * 1000}
+
+
+@pytest.fixture(scope="module")
+def shared():
+    """A cluster that tests leave as it was; each has topics of its own."""
+    with Cluster(brokers=3, broker_config=NEVER_LAGS) as cluster, cluster.listen() as server:
+        yield cluster, server
+
+
+@pytest.fixture
+def made():
+    """A cluster to be spoilt."""
+    with Cluster(brokers=3, broker_config=NEVER_LAGS) as cluster, cluster.listen() as server:
+        cluster.create_topic("t", replication_factor=3, configs={"min.insync.replicas": "2"})
+        yield cluster, server
+
+
+def wait_for(condition):
+    """Wait for something that other threads are about to do."""
+    pause = threading.Event()
+    for _ in range(TIMEOUT_S * 200):
+        if condition():
+            return
+        pause.wait(0.005)
+    raise TimeoutError
+
+
+def in_sync(cluster, tp=TP, count=3):
+    wait_for(lambda: len(cluster.state(tp).isr) == count)
+
+
+def produced(listener, tp, *, acks=-1, timeout_ms=TIMEOUT_S * 1000):
+    data = ProduceRequest.PartitionProduceData(index=tp.partition, records=batch(0))
+    topic = ProduceRequest.TopicProduceData(name=tp.topic, partition_data=[data])
+    request = ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=[topic])
+    with Client(listener) as client:
+        found = client.ask(request, 9).responses[0].partition_responses[0]
+    return name_of(found.error_code), found.base_offset
+
+
+def deleted(listener, tp, offset, timeout_ms=TIMEOUT_S * 1000):
+    kinds = DeleteRecordsRequest
+    asked = kinds.DeleteRecordsPartition(partition_index=tp.partition, offset=offset)
+    topic = kinds.DeleteRecordsTopic(name=tp.topic, partitions=[asked])
+    with Client(listener) as client:
+        answer = client.ask(kinds(topics=[topic], timeout_ms=timeout_ms), 1)
+    found = answer.topics[0].partitions[0]
+    return name_of(found.error_code), found.low_watermark
+
+
+# -- what clients are told ---------------------------------------------------------------------
+
+
+def test_metadata_tell_brokers_leaders_epochs_and_replicas(made):
+    cluster, server = made
+    cluster.create_topic("alone", partitions=2, replication_factor=1)
+
+    def partitions(broker, name):
+        with Client(server[broker]) as client:
+            topic = MetadataRequest.MetadataRequestTopic(name=name)
+            answer = client.ask(MetadataRequest(topics=[topic]), 12)
+        brokers = [each.node_id for each in answer.brokers]
+        ports = [each.port for each in answer.brokers]
+        assert ports == [server[number].port for number in brokers]
+        return brokers, answer.controller_id, answer.topics[0].partitions
+
+    for broker in range(3):
+        brokers, controller, (found,) = partitions(broker, "t")
+        assert (brokers, controller) == ([0, 1, 2], 0)
+        assert (found.leader_id, found.leader_epoch) == (0, 0)
+        assert (found.replica_nodes, found.isr_nodes) == ([0, 1, 2], [0, 1, 2])
+        # Also of partitions of which the broker has no replica.
+        _, _, alone = partitions(broker, "alone")
+        assert [each.leader_id for each in alone] == [0, 1]
+    cluster.kill(0)
+    brokers, controller, (found,) = partitions(1, "t")
+    assert (brokers, controller) == ([1, 2], 1)
+    assert (found.leader_id, found.leader_epoch) == (1, 1)
+    assert (found.isr_nodes, found.offline_replicas) == ([1, 2], [0])
+    _, _, (found, _) = partitions(1, "alone")
+    assert (found.leader_id, name_of(found.error_code)) == (-1, "LEADER_NOT_AVAILABLE")
+
+
+def test_a_broker_that_comes_back_listens_where_it_did(made):
+    cluster, server = made
+    bootstrap, port = server.bootstrap, server[1].port
+    assert list(server) == [0, 1, 2]
+    cluster.stop(1)
+    assert list(server) == [0, 2]
+    assert (1 in server, len(server), server.bootstrap) == (False, 2, bootstrap)
+    cluster.restart(1)
+    assert list(server) == [0, 1, 2]
+    if server[1].port != port:  # somebody took it meanwhile, and clients are told
+        assert server.bootstrap != bootstrap
+
+
+def test_a_virtual_cluster_does_not_listen():
+    with (
+        Cluster(brokers=1, clock=VirtualClock()) as cluster,
+        pytest.raises(InvalidConfigurationError, match="on a virtual clock cannot listen"),
+    ):
+        cluster.listen()
+
+
+def test_what_was_listening_is_closed_with_the_cluster():
+    with Cluster(brokers=2) as cluster:
+        server = cluster.listen()
+    assert list(server) == []
+    with Cluster(brokers=2) as cluster, cluster.listen() as server:
+        assert list(server) == [0, 1]
+    assert list(server) == []
+
+
+# -- errors ------------------------------------------------------------------------------------
+
+
+def test_followers_send_clients_to_the_leader(shared):
+    """NOT_LEADER_OR_FOLLOWER, also of a broker without a replica."""
+    cluster, server = shared
+    cluster.create_topic("led", replication_factor=2, configs={})
+    tp = TopicPartition("led", 0)
+    for broker in (1, 2):
+        assert produced(server[broker], tp) == ("NOT_LEADER_OR_FOLLOWER", -1)
+        assert deleted(server[broker], tp, 0) == ("NOT_LEADER_OR_FOLLOWER", -1)
+        with Client(server[broker]) as client:
+            found = client.ask(fetch_of("led", 0), 11).responses[0].partitions[0]
+        assert name_of(found.error_code) == "NOT_LEADER_OR_FOLLOWER"
+    assert produced(server[0], tp) == ("NONE", 0)
+    assert produced(server[1], TopicPartition("led", 9))[0] == "UNKNOWN_TOPIC_OR_PARTITION"
+    assert produced(server[1], TopicPartition("none", 0))[0] == "UNKNOWN_TOPIC_OR_PARTITION"
+
+
+def test_clients_of_another_leader_epoch_are_told(shared):
+    """FENCED_LEADER_EPOCH and UNKNOWN_LEADER_EPOCH, before NOT_LEADER_OR_FOLLOWER."""
+    cluster, server = shared
+    cluster.create_topic("epochs", replication_factor=3)
+    assert produced(server[0], TopicPartition("epochs", 0)) == ("NONE", 0)
+    cluster.move_leader("epochs", to=2)
+    assert produced(server[2], TopicPartition("epochs", 0)) == ("NONE", 1)
+
+    def fetched(broker, epoch):
+        request = fetch_of("epochs", 0)
+        request.topics[0].partitions[0].current_leader_epoch = epoch
+        with Client(server[broker]) as client:
+            return name_of(client.ask(request, 11).responses[0].partitions[0].error_code)
+
+    def epoch_end(broker, epoch, current):
+        kinds = OffsetForLeaderEpochRequest
+        asked = kinds.OffsetForLeaderPartition(
+            partition=0, leader_epoch=epoch, current_leader_epoch=current
+        )
+        topic = kinds.OffsetForLeaderTopic(topic="epochs", partitions=[asked])
+        with Client(server[broker]) as client:
+            found = client.ask(kinds(topics=[topic]), 3).topics[0].partitions[0]
+        return name_of(found.error_code), found.leader_epoch, found.end_offset
+
+    assert [fetched(2, epoch) for epoch in (-1, 0, 1, 2)] == [
+        "NONE",
+        "FENCED_LEADER_EPOCH",
+        "NONE",
+        "UNKNOWN_LEADER_EPOCH",
+    ]
+    assert [fetched(0, epoch) for epoch in (-1, 0, 1)] == [
+        "NOT_LEADER_OR_FOLLOWER",
+        "FENCED_LEADER_EPOCH",
+        "NOT_LEADER_OR_FOLLOWER",
+    ]
+    assert epoch_end(2, 0, 1) == ("NONE", 0, 1)
+    assert epoch_end(2, 1, 1) == ("NONE", 1, 2)
+    assert epoch_end(2, 1, 0)[0] == "FENCED_LEADER_EPOCH"
+    assert epoch_end(1, 1, 1)[0] == "NOT_LEADER_OR_FOLLOWER"
+
+
+def test_acks_all_wants_enough_replicas_and_waits_for_them(made):
+    """NOT_ENOUGH_REPLICAS, REQUEST_TIMED_OUT, and neither for acks=1."""
+    cluster, server = made
+    assert produced(server[0], TP) == ("NONE", 0)
+    cluster.disconnect({0}, {1, 2})
+    assert produced(server[0], TP, timeout_ms=1) == ("REQUEST_TIMED_OUT", -1)
+    assert produced(server[0], TP, acks=1) == ("NONE", 2)
+    log = cluster.brokers[0].log(TP)
+    assert (log.high_watermark, log.log_end_offset) == (1, 3), "readers see none of it yet"
+    cluster.heal()
+    assert produced(server[0], TP) == ("NONE", 3)
+    cluster.kill(1)
+    cluster.kill(2)
+    assert produced(server[0], TP) == ("NOT_ENOUGH_REPLICAS", -1)
+    assert log.log_end_offset == 4, "nothing was appended"
+    assert produced(server[0], TP, acks=1) == ("NONE", 4)
+
+
+def test_an_append_that_waits_hears_of_another_leader(made):
+    """NOT_LEADER_OR_FOLLOWER, before the timeout."""
+    cluster, server = made
+    cluster.disconnect({0}, {1, 2})
+    answers = []
+    thread = threading.Thread(target=lambda: answers.append(produced(server[0], TP)))
+    thread.start()
+    wait_for(lambda: len(server[0].service.purgatory))
+    cluster.move_leader(TP, to=1)
+    thread.join()
+    assert answers == [("NOT_LEADER_OR_FOLLOWER", -1)]
+
+
+def test_an_append_that_too_few_replicas_have_by_now_is_told_so():
+    """NOT_ENOUGH_REPLICAS_AFTER_APPEND: the setting or the replicas changed as it was answered."""
+    with Cluster(brokers=3, clock=VirtualClock()) as cluster:
+        cluster.create_topic("t", replication_factor=3)
+        offset = cluster.append("t", value=b"x").offset
+        cluster.kill(2)
+        cluster.alter_configs("t", {"min.insync.replicas": "3"})
+        delayed = DelayedProduce(cluster.replicas(0), TP, offset)
+        assert delayed.is_done()
+        assert delayed.error.kafka_error == "NOT_ENOUGH_REPLICAS_AFTER_APPEND"
+
+
+def test_step_9_an_admin_client_gets_each_result_from_its_leader(shared):
+    """KIP-107, steps 2 and 9, by clients that people use."""
+    cluster, server = shared
+    cluster.create_topic("steps", partitions=3, replication_factor=3)
+    for partition in range(3):
+        for _ in range(4):
+            cluster.append("steps", value=b"x", partition=partition)
+    admin = AdminClient({"bootstrap.servers": server.bootstrap})
+    asked = [ConfluentPartition("steps", n, offset) for n, offset in enumerate((1, 9, -1))]
+    results = admin.delete_records(asked, request_timeout=TIMEOUT_S)
+    found = {}
+    for each, future in results.items():
+        try:
+            found[each.partition] = future.result(TIMEOUT_S).low_watermark
+        except KafkaException as error:
+            found[each.partition] = error.args[0].code()
+    assert found == {0: 1, 1: KafkaError.OFFSET_OUT_OF_RANGE, 2: 4}
+    with closing(KafkaAdminClient(bootstrap_servers=server.bootstrap)) as client:
+        tps = {TopicPartition("steps", n): offset for n, offset in enumerate((2, 3, 4))}
+        answers = client.delete_records(tps)
+        assert [answers[tp]["low_watermark"] for tp in tps] == [2, 3, 4]
+
+
+def test_section_3_deleting_records_wants_delete_on_the_topic():
+    """KIP-107, "API Authorization": the operation is DELETE, the resource the topic."""
+    acls = [Acl("User:*", operation, "topic", "t") for operation in ("describe", "write")]
+    with (
+        Cluster(brokers=2) as cluster,
+        cluster.listen(authorizer=Authorizer(acls)) as server,
+    ):
+        cluster.create_topic("t", replication_factor=2)
+        assert deleted(server[0], TP, 0) == ("TOPIC_AUTHORIZATION_FAILED", -1)
+        server[0].service.authorizer.add(Acl("User:*", "delete", "topic", "t"))
+        assert deleted(server[0], TP, 0) == ("NONE", 0)
+
+
+# -- clients that people use -------------------------------------------------------------------
+
+
+def test_confluent_sees_each_error_of_a_produce(made):
+    cluster, server = made
+    configs = {
+        "bootstrap.servers": server.bootstrap,
+        "request.timeout.ms": 1,
+        "message.send.max.retries": 0,
+        "acks": "all",
+    }
+    errors = []
+
+    def send(**more):
+        producer = Producer({**configs, **more})
+        producer.produce("t", b"x", on_delivery=lambda error, _: errors.append(error.code()))
+        assert producer.flush(TIMEOUT_S) == 0
+
+    cluster.kill(1)
+    cluster.kill(2)
+    send(**{"request.timeout.ms": TIMEOUT_S * 1000})
+    assert errors == [KafkaError.NOT_ENOUGH_REPLICAS]
+
+
+def test_kafka_python_sees_each_error_of_a_produce(made):
+    cluster, server = made
+    cluster.kill(1)
+    cluster.kill(2)
+    configs = {"bootstrap_servers": server.bootstrap, "retries": 0, "acks": "all"}
+    with closing(KafkaProducer(**configs, enable_idempotence=False)) as producer:
+        with pytest.raises(kafka_errors.NotEnoughReplicasError):
+            producer.send("t", b"x").get(TIMEOUT_S)
+        cluster.restart(1)
+        in_sync(cluster, count=2)
+        cluster.disconnect({0}, {1})
+        with closing(
+            KafkaProducer(**configs, enable_idempotence=False, request_timeout_ms=TIMEOUT_S * 1000)
+        ) as waiting:
+            sent = waiting.send("t", b"x")
+            wait_for(lambda: len(server[0].service.purgatory))
+            cluster.move_leader(TP, to=1)
+            with pytest.raises(kafka_errors.NotLeaderForPartitionError):
+                sent.get(TIMEOUT_S)
+
+
+def test_confluent_produces_and_consumes_while_leaders_move(made):
+    cluster, server = made
+    configs = {"bootstrap.servers": server.bootstrap}
+    producer = Producer({**configs, "enable.idempotence": True})
+    with closing(
+        Consumer({**configs, "group.id": "g", "auto.offset.reset": "earliest"})
+    ) as consumer:
+        consumer.subscribe(["t"])
+        found = []
+        for number in range(4):
+            producer.produce("t", b"%d" % number)
+            assert producer.flush(TIMEOUT_S) == 0
+            while len(found) <= number:
+                found += [each.value() for each in consumer.consume(1, TIMEOUT_S)]
+            in_sync(cluster)
+            cluster.move_leader(TP, to=(number + 1) % 3)
+        consumer.commit(asynchronous=False)
+    assert found == [b"0", b"1", b"2", b"3"]
+    with closing(KafkaConsumer(bootstrap_servers=server.bootstrap, group_id="g")) as consumer:
+        assert consumer.committed(KafkaPartition("t", 0)) == 4
+
+
+def test_confluent_commits_transactions_over_several_leaders(shared):
+    cluster, server = shared
+    cluster.create_topic("tx", partitions=3, replication_factor=3)
+    configs = {"bootstrap.servers": server.bootstrap}
+    producer = Producer({**configs, "transactional.id": "tx"})
+    producer.init_transactions(TIMEOUT_S)
+    for value, commit in ((b"1", True), (b"2", False), (b"3", True)):
+        producer.begin_transaction()
+        for partition in range(3):
+            producer.produce("tx", value, partition=partition)
+        assert producer.flush(TIMEOUT_S) == 0  # what is aborted is there, too
+        (producer.commit_transaction if commit else producer.abort_transaction)(TIMEOUT_S)
+    for partition in range(3):
+        tp = TopicPartition("tx", partition)
+        for broker in cluster.brokers.values():
+            log = broker.log(tp)
+            wait_for(lambda log=log: log.high_watermark == 6)
+            found = broker.read(tp, isolation="read_committed")
+            assert [record.value for record in found] == [b"1", b"3"]
+
+
+def test_confluent_administers_the_whole_cluster(shared):
+    cluster, server = shared
+    admin = AdminClient({"bootstrap.servers": server.bootstrap})
+
+    def done(futures):
+        return [future.result(TIMEOUT_S) for future in futures.values()]
+
+    done(admin.create_topics([NewTopic("made", 2, 2), NewTopic("one", 1)]))
+    assert [topic.replication_factor for topic in cluster.topics() if topic.name == "made"] == [2]
+    placed = NewTopic("placed", 2, replica_assignment=[[2, 0], [1, 2]])
+    done(admin.create_topics([placed]))
+    assert [cluster.state("placed", n).replicas for n in range(2)] == [(2, 0), (1, 2)]
+    with pytest.raises(KafkaException) as raised:
+        done(admin.create_topics([NewTopic("many", 1, 4)]))
+    assert raised.value.args[0].code() == KafkaError.INVALID_REPLICATION_FACTOR
+
+    def alter(kind, name, **values):
+        entries = [
+            ConfigEntry(key.replace("_", "."), value, incremental_operation=AlterConfigOpType.SET)
+            for key, value in values.items()
+        ]
+        resource = ConfigResource(kind, name, incremental_configs=entries)
+        done(admin.incremental_alter_configs([resource]))
+
+    alter("topic", "made", retention_ms="77")
+    alter("broker", "2", log_retention_ms="88")
+    resource = ConfigResource("broker", "2")
+    (described,) = done(admin.describe_configs([resource]))
+    assert described["log.retention.ms"].value == "88"
+    retention = [
+        broker.describe_configs("one")["retention.ms"].value if number == 0 else None
+        for number, broker in cluster.brokers.items()
+    ]
+    assert retention[0] == "604800000"
+    assert cluster.brokers[0].describe_configs("made")["retention.ms"].value == "77"
+    in_sync(cluster, TopicPartition("placed", 0), 2)
+    cluster.move_leader("placed", 0, to=0)
+    elected = admin.elect_leaders(ElectionType.PREFERRED, [ConfluentPartition("placed", 0)])
+    elected.result(TIMEOUT_S)
+    assert cluster.leader("placed", 0) == 2
+    done(admin.delete_topics(["made", "one", "placed"]))
+    assert "made" not in [topic.name for topic in cluster.topics()]
+
+
+# -- settings ----------------------------------------------------------------------------------
+
+
+def retention(cluster):
+    return {
+        number: tuple(broker.describe_configs("t")["retention.ms"][:2])
+        for number, broker in cluster.brokers.items()
+    }
+
+
+def test_settings_are_of_all_brokers_of_a_group_of_them_or_of_one():
+    key = "log.retention.ms"
+    with Cluster(brokers=3, clock=VirtualClock(), broker_config={key: "1"}) as cluster:
+        cluster.create_topic("t", replication_factor=3)
+        cluster.kill(2)
+        cluster.alter_broker_configs({key: "2"})
+        cluster.alter_broker_configs({key: "3"}, brokers=[0, 1])
+        cluster.alter_broker_configs({key: "4"}, brokers=[1])
+        cluster.restart(2)
+        assert retention(cluster) == {
+            0: ("3", "dynamic broker"),
+            1: ("4", "dynamic broker"),
+            2: ("2", "dynamic default"),
+        }
+        cluster.restart(0)
+        cluster.kill(1)
+        cluster.alter_broker_configs({key: None})
+        cluster.alter_broker_configs({key: None}, brokers=[0])
+        cluster.restart(1)
+        cluster.alter_broker_configs({key: None}, brokers=[1])
+        assert retention(cluster) == dict.fromkeys(range(3), ("1", "broker"))
+        with pytest.raises(InvalidConfigurationError):
+            cluster.alter_broker_configs({key: "5", "log.dirs": "/x"})
+        with pytest.raises(InvalidConfigurationError, match="no broker 3"):
+            cluster.alter_broker_configs({key: "5"}, brokers=[0, 3])
+        cluster.alter_configs("t", {"max.compaction.lag.ms": "10"})
+        with pytest.raises(InvalidConfigurationError):
+            cluster.alter_broker_configs({key: "5", "log.cleaner.min.compaction.lag.ms": "11"})
+        assert retention(cluster) == dict.fromkeys(range(3), ("1", "broker"))
+        cluster.kill(0)
+        with pytest.raises(IllegalStateError):
+            cluster.alter_broker_configs({key: "5"}, brokers=[0])
+
+
+def test_replicas_that_were_chosen_are_checked():
+    with Cluster(brokers=3, clock=VirtualClock()) as cluster:
+        for wrong in ([[0, 1]], [[0, 1], [2]], [[0, 0], [1, 2]], [[0, 3], [1, 2]], [[], []]):
+            with pytest.raises(InvalidReplicaAssignmentError):
+                cluster.create_topic("t", 2, assignment=wrong)
+        cluster.create_topic("t", 2, assignment=[[2, 1], [1, 0]])
+        cluster.create_partitions("t", 3, assignment=[[0, 2]])
+        assert [cluster.state("t", n).replicas for n in range(3)] == [(2, 1), (1, 0), (0, 2)]
