@@ -96,6 +96,16 @@ class PartitionView:
         """What an opening for writing would mend, a torn end among it."""
         return self.log.findings
 
+    def survey(self) -> Log:
+        """Look at every batch now, and return the log without what is damaged.
+
+        Raises
+        ------
+        LogStoreError
+            It cannot be opened for another reason than damage.
+        """
+        return self.broker.manager.registry.survey(self.topic_partition)
+
     def look(self, question: Callable[[Log], Answer]) -> Answer:
         """Ask something of the log; again once damage was met on the way, and passed over.
 

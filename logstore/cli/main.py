@@ -39,6 +39,7 @@ _HELP = {
     "diff": "Tell what became of each record between two copies.",
     "erasure": "Find where a key's bytes lie, and when they vanish.",
     "check": "Verify files and their relations.",
+    "salvage": "Save all that is valid in a new data directory.",
     "dump": "Show files as kafka-dump-log does.",
     "export": "Write records to Parquet, Arrow, CSV or JSON lines.",
     "serve": "Serve Kafka's wire protocol to clients.",

@@ -372,10 +372,19 @@ class LogDirectory:
         if not (self._on_damage is OnDamage.PASS_OVER and is_damage and is_new):
             return False
         logger.info("%s: looked at batch by batch, since %s", topic_partition, error)
+        self.survey(topic_partition)
+        return True
+
+    def survey(self, topic_partition: TopicPartition) -> None:
+        """Let a partition be looked at batch by batch whenever it is opened from now on."""
+        assert self._on_damage is OnDamage.PASS_OVER, self._on_damage
         self._surveyed.add(topic_partition)
         if isinstance(self.runtime.fs, OverlayFileSystem):
             self.runtime.fs.refresh(self.partition_path(topic_partition))
-        return True
+
+    def has_file(self, name: str) -> bool:
+        """Tell whether a file of that name stands beside the partitions."""
+        return self.runtime.fs.exists(f"{self.path}/{name}")
 
     # -- read-only, beside a process that writes -----------------------------------------
 

@@ -173,6 +173,7 @@ class LogLoader:
             high_watermark=self._high_watermark,
             findings=self.files.findings,
             damages=self._surveyed.damages,
+            torn=self._surveyed.torn,
             surveyed=self._surveyed.bounds,
         )
 

@@ -12,12 +12,19 @@ from typing import TYPE_CHECKING
 
 from logstore.errors import CorruptionError, UnsupportedFormatError
 from logstore.loading.leftovers import finish_swaps
-from logstore.names import INDEX_SUFFIXES, LOG_SUFFIX, SEGMENT_SUFFIXES, SWAP_SUFFIX
+from logstore.names import (
+    INDEX_SUFFIXES,
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    SWAP_SUFFIX,
+    file_name,
+    parse_segment_file,
+)
 from logstore.record.batch import decode_stored
 from logstore.record.splice import SplicedFile
 from logstore.record.survey import Damage, SegmentBounds, SpliceBuilder, is_recopied, survey
 from logstore.record.walk import batch_totals
-from logstore.runtime import OverlayFileSystem
+from logstore.runtime import FileKind, OverlayFileSystem
 from logstore.types import INT64_MAX
 
 if TYPE_CHECKING:
@@ -39,11 +46,14 @@ class SurveyedFiles:
     Attributes
     ----------
     damages : list of Damage
+    torn : list of Damage
+        What stands behind all that is valid: of a crash, or of a copy that is not whole.
     bounds : dict of str to SegmentBounds
         Of the `.log` files that are not shown as they lie, by the paths they are loaded under.
     """
 
     damages: list[Damage] = field(default_factory=list)
+    torn: list[Damage] = field(default_factory=list)
     bounds: dict[str, SegmentBounds] = field(default_factory=dict)
 
 
@@ -57,10 +67,16 @@ def survey_files(files: PartitionFiles, config: LogConfig, clean: bool) -> Surve
     limit = config.logstore_decompression_max_bytes
     origins: dict[str, str] = {}
     for path, parts in files.listed(kind=LOG_SUFFIX, state=SWAP_SUFFIX):
+        bounds = SegmentBounds(path, parts.base_offset, parts.base_offset, None)
+        shown = _Shown(fs, bounds, limit)
         # Whole to its end, so that the swap can be finished; looked at again below.
-        _Shown(fs, SegmentBounds(path, parts.base_offset, parts.base_offset, None), limit).show()
+        shown.show()
+        if shown.damages and _has_sources(files, shown, limit):
+            _drop_swap(files, parts.base_offset)
+            continue
         origins[path.removesuffix(SWAP_SUFFIX)] = path
     finish_swaps(files)
+    origins |= _show_misnamed(files)
     logs = {parts.base_offset: path for path, parts in files.listed(kind=LOG_SUFFIX)}
     paths = {base: origins.get(path, path) for base, path in logs.items()}
     superseded = find_superseded(fs.base, paths, limit)
@@ -111,10 +127,56 @@ def survey_files(files: PartitionFiles, config: LogConfig, clean: bool) -> Surve
         if is_end and (not clean or each.check in _TORN):
             detail = f"{each.size_bytes} bytes after position {each.position} ({each.check})"
             files.note("truncated_tail", each.path, detail)
+            result.torn.append(each)
         else:
             kept.append(each)
     result.damages = kept
     return result
+
+
+def _has_sources(files: PartitionFiles, shown: _Shown, limit: int) -> bool:
+    """Tell whether all that a damaged `.swap` was made of is still there, so that it is spare."""
+    base, last = shown.bounds.base_offset, shown.last_offset
+    live = {
+        parts.base_offset: path
+        for path, parts in files.listed(kind=LOG_SUFFIX)
+        if parts.base_offset >= base and (last is None or parts.base_offset <= last)
+    }
+    if base not in live:
+        return False
+    end_base = max(live)
+    return last is None or _end_offset(files.fs, live[end_base], end_base, limit) > last
+
+
+def _drop_swap(files: PartitionFiles, base_offset: int) -> None:
+    for path, parts in files.listed(state=SWAP_SUFFIX):
+        if parts.base_offset == base_offset:
+            detail = "it is damaged, and what it was made of is still there"
+            files.remove(path, "removed_leftover", detail)
+
+
+def _show_misnamed(files: PartitionFiles) -> dict[str, str]:
+    """Show a `.log` whose name is no 20 digits under its proper one, unless that is taken.
+
+    Returns
+    -------
+    dict
+        By proper path the one it has.
+    """
+    fs, found = files.fs, {}
+    assert isinstance(fs, OverlayFileSystem)
+    for name, kind in fs.base.kinds(files.directory).items():
+        parts = parse_segment_file(name)
+        if parts is None or parts.kind != LOG_SUFFIX or parts.state or kind is not FileKind.FILE:
+            continue
+        proper = f"{files.directory}/{file_name(parts.base_offset, LOG_SUFFIX)}"
+        if parts.base_offset > INT64_MAX or fs.exists(proper):
+            continue
+        path = f"{files.directory}/{name}"
+        fs.show(proper, partial(fs.base.open, path))
+        found[proper] = path
+        files.changed()
+    return found
 
 
 def find_superseded(
@@ -230,7 +292,7 @@ class _Shown:
 
     def __init__(self, fs: OverlayFileSystem, bounds: SegmentBounds, limit: int) -> None:
         self._fs = fs
-        self._bounds = bounds
+        self.bounds = bounds
         self._limit = limit
         self.damages: list[tuple[Damage, int]] = []
         self.records = 0
@@ -240,7 +302,7 @@ class _Shown:
 
     def show(self, path: str | None = None) -> bool:
         """Survey the file, and show it under a path if not as it lies; tell whether so."""
-        bounds = self._bounds
+        bounds = self.bounds
         splice = self._survey()
         if splice is None:
             return False
@@ -248,7 +310,7 @@ class _Shown:
         return True
 
     def _survey(self) -> Splice | None:
-        bounds = self._bounds
+        bounds = self.bounds
         builder = SpliceBuilder(bounds.path, self._limit)
         file = self._fs.base.open(bounds.path)
         try:

@@ -69,6 +69,8 @@ class Log:
         The findings of its opening.
     damages : tuple of Damage
         The damages that its opening passed over; none unless it was asked to.
+    torn : tuple of Damage
+        What stands behind all that is valid, if its opening looked at every batch.
     surveyed : mapping of str to SegmentBounds
         The `.log` files that are not shown as they lie, since something in them is passed over.
     """
@@ -89,12 +91,14 @@ class Log:
         high_watermark: int | None = None,
         findings: Sequence[Finding] = (),
         damages: Sequence[Damage] = (),
+        torn: Sequence[Damage] = (),
         surveyed: Mapping[str, SegmentBounds] = MappingProxyType({}),
     ) -> None:
         self.runtime = runtime
         self.topic_partition = topic_partition
         self.findings = tuple(findings)
         self.damages = tuple(damages)
+        self.torn = tuple(torn)
         self.surveyed = surveyed
         self.local = LocalLog(
             runtime,

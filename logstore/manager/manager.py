@@ -125,8 +125,11 @@ class LogManager:
         try:
             self.directories[0].check_online()
             homes: PartitionMap[LogDirectory] = PartitionMap()
-            store = TopicStore(runtime.fs, log_dirs[0], max_bytes)
-            self.catalog = TopicCatalog(store, homes, _with_stored(broker_config, store))
+            tolerant = on_damage is OnDamage.PASS_OVER
+            store = TopicStore(runtime.fs, log_dirs[0], max_bytes, is_tolerant=tolerant)
+            self.catalog = TopicCatalog(
+                store, homes, _with_stored(broker_config, store), is_tolerant=tolerant
+            )
             self.registry = LogRegistry(
                 runtime,
                 self.directories,

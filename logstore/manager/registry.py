@@ -129,6 +129,13 @@ class LogRegistry:
         self._logs.pop(topic_partition).close()
         return self.log(topic_partition)
 
+    def survey(self, topic_partition: TopicPartition) -> Log:
+        """Return a log of which every batch was looked at; see `OnDamage.PASS_OVER`."""
+        self.directory_of(topic_partition).survey(topic_partition)
+        if (log := self._logs.pop(topic_partition, None)) is not None:
+            log.close()
+        return self.log(topic_partition)
+
     def load_unclean(self, on_load: LoadListener | None, threads_per_directory: int) -> None:
         """Open all of what was not closed cleanly, several partitions at a time.
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from logstore.config.log_config import LogConfig
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     from logstore.config.broker_config import BrokerConfig
     from logstore.topics.partitions import PartitionMap
 
+logger = logging.getLogger(__name__)
+
 
 class TopicCatalog:
     """The topics of a broker.
@@ -30,11 +34,20 @@ class TopicCatalog:
         is not stored is adopted as it stands there.
     broker_config : BrokerConfig
         Defaults for what a topic does not say.
+    is_tolerant : bool
+        Show what is there: partitions that have a folder though their topic is stored without
+        them, and the defaults in the place of overrides that are wrong.
     """
 
     def __init__(
-        self, store: TopicStore, found: PartitionMap[Any], broker_config: BrokerConfig
+        self,
+        store: TopicStore,
+        found: PartitionMap[Any],
+        broker_config: BrokerConfig,
+        *,
+        is_tolerant: bool = False,
     ) -> None:
+        self._is_tolerant = is_tolerant
         self.store = store
         self._found = found
         self.broker_config = broker_config
@@ -57,7 +70,10 @@ class TopicCatalog:
         """
         stored = self.store.get(name)
         if stored is not None and not stored.deleting:
-            return stored
+            if not self._is_tolerant:
+                return stored
+            there = {tp.partition for tp in self._found.of(name)}
+            return replace(stored, partitions=tuple(sorted(there.union(stored.partitions))))
         numbers = tuple(tp.partition for tp in self._found.of(name))
         if not numbers or stored is not None:
             raise UnknownTopicOrPartitionError(f"unknown topic '{name}'")
@@ -150,6 +166,12 @@ class TopicCatalog:
         known = self._effective.get(topic)
         if known is not None and known[:2] == (overrides, broker_config):
             return known[2]
-        config = effective_config(overrides, broker_config)
+        try:
+            config = effective_config(overrides, broker_config)
+        except InvalidConfigurationError as error:
+            if not self._is_tolerant:
+                raise
+            logger.warning("topic '%s': %s; the defaults are taken", topic, error)
+            config = effective_config({}, broker_config)
         self._effective[topic] = overrides, broker_config, config
         return config

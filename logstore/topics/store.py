@@ -8,6 +8,7 @@ were changed while the broker ran stand there too, since topics go by them.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,6 +19,8 @@ from logstore.errors import CorruptCheckpointError, InvalidTopicError, TopicAlre
 from logstore.names import validate_topic_name
 from logstore.runtime.fs import FileSystem
 from logstore.types import INT32_MAX, SMALL_FILE_MAX_BYTES, decode_topic_id
+
+logger = logging.getLogger(__name__)
 
 TOPICS_FILE = "logstore-topics.json"
 _VERSION = 2
@@ -55,14 +58,27 @@ class Topic:
 
 
 class TopicStore:
-    """Reads and replaces `logstore-topics.json`."""
+    """Reads and replaces `logstore-topics.json`; with `is_tolerant` a damaged one is empty."""
 
-    def __init__(self, fs: FileSystem, log_dir: str, max_bytes: int = SMALL_FILE_MAX_BYTES) -> None:
+    def __init__(
+        self,
+        fs: FileSystem,
+        log_dir: str,
+        max_bytes: int = SMALL_FILE_MAX_BYTES,
+        *,
+        is_tolerant: bool = False,
+    ) -> None:
         self._fs = fs
         self._max_bytes = max_bytes
         self.path = f"{log_dir}/{TOPICS_FILE}"
         self._settings: dict[Layer, Mapping[str, str]] = {}
-        self._topics = self._read()
+        try:
+            self._topics = self._read()
+        except CorruptCheckpointError as error:
+            if not is_tolerant:
+                raise
+            logger.warning("%s; it is taken as empty", error)
+            self._topics = {}
 
     def __contains__(self, name: str) -> bool:
         return name in self._topics
