@@ -289,11 +289,10 @@ def bytes_to_exceed(dirty: int, total: int, ratio: float) -> int | None:
     """
     if ratio >= 1:
         return None
-    needed = max(0, int((ratio * total - dirty) / (1 - ratio)))
+    # Two less than what rounding may have raised by one; the loop finds the least.
+    needed = max(0, int((ratio * total - dirty) / (1 - ratio)) - 2)
     while (total + needed) == 0 or (dirty + needed) / (total + needed) <= ratio:
         needed += 1
-    while needed and (total + needed - 1) and (dirty + needed - 1) / (total + needed - 1) > ratio:
-        needed -= 1
     return needed
 
 

@@ -8,6 +8,7 @@ append what makes passes due, at the latest if nothing is appended any more.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -17,7 +18,7 @@ from logstore.broker.assumptions import assumptions
 from logstore.broker.rehearsal import Cause, Rehearsal, Watch, watch
 from logstore.broker.view import HasLogs
 from logstore.cleaner.strategy import Strategy
-from logstore.errors import CorruptionError, InvalidRecordError
+from logstore.errors import CorruptionError, InvalidRecordError, LogStoreError
 from logstore.names import (
     CLEANED_SUFFIX,
     DELETE_DIR_SUFFIX,
@@ -365,6 +366,7 @@ class _Partition:
         self._key = key
         self._log: Log = broker.manager.log(topic_partition)
         self._now_ms = broker.clock.now_ms()
+        self._sizes: dict[str, int] | None = None  # of the segments that a start leaves
 
     def places(self, found: list[tuple[_Folder, Found]]) -> Iterator[ErasurePlace]:
         """Yield the places with their states and moments, in the order of the files."""
@@ -469,7 +471,7 @@ class _Partition:
                 f"{what}: removed file.delete.delay.ms {delay_ms} after a broker starts or deletes"
                 " it",
             )
-        if state == TORN_TAIL and self._is_cut(found):
+        if state in (TORN_TAIL, DAMAGED) and self._is_cut(found):
             return _Moments(now_ms, now_ms, f"{what}: cut when a broker opens the partition")
         return _Moments(None, None, f"{what}: no rule removes it before its file goes")
 
@@ -538,9 +540,13 @@ class _Partition:
         return self._now_ms + max(0, due_ms - self._broker.clock.monotonic_ns() // 1_000_000)
 
     def _is_cut(self, found: Found) -> bool:
-        """Tell whether opening the partition removes bytes behind its last batch."""
-        segment = next((s for s in self._log.segments if s.log_path == found.path), None)
-        return segment is None or found.position >= segment.size_bytes
+        """Tell whether a broker's start cuts bytes off that are no valid batch."""
+        if self._sizes is None:
+            self._sizes = {}
+            with suppress(LogStoreError), closing(self._rehearsal()) as rehearsal:
+                segments = rehearsal.log.segments
+                self._sizes = {each.log_path: each.size_bytes for each in segments}
+        return bool(self._sizes) and found.position >= self._sizes.get(found.path, 0)
 
 
 def _is_undecided(log: Log, header: BatchHeader) -> bool:

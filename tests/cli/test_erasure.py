@@ -149,17 +149,26 @@ def test_a_copy_under_another_name_of_the_cleaner_is_removed_with_its_file(
     assert {place["state"] for place in erasure()["places"]} == {"live"}
 
 
-def test_damage_hides_nothing(create, put, erasure, data_dir):
+@pytest.mark.parametrize("is_clean", (True, False))
+def test_damage_hides_nothing(create, put, erasure, data_dir, is_clean):
+    """After an unclean stop a broker cuts the log there, and with it what lies behind."""
     create()
     put("ann", "v")
-    put("bob", "w")
+    put("ann", "w")
+    if not is_clean:
+        (data_dir / ".kafka_cleanshutdown").unlink()
+        (data_dir / "recovery-point-offset-checkpoint").unlink()
     log = data_dir / "t-0" / f"{0:020}.log"
     data = bytearray(log.read_bytes())
     data[70] ^= 1
     log.write_bytes(data)
-    [place] = erasure()["places"]
+    place, behind = erasure()["places"]
     assert (place["state"], place["offset"]) == ("damaged", None)
     assert data[place["position"] :].startswith(b"ann")
+    assert (behind["state"], behind["offset"]) == ("live", 1)
+    assert place["earliest_ms"] == (None if is_clean else JAN_1)
+    for each in (place, behind):
+        assert (each["latest_ms"] == JAN_1) is not is_clean
 
 
 def test_compressed_bytes_that_cannot_be_unfolded_prove_nothing(run, create, erasure, data_dir):

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from logstore import Broker, TopicPartition, VirtualClock
 from logstore.record.walk import walk_buffer
+from logstore.runtime import MemoryFileSystem
 from tests.support.world.cleaning import Producer
 
 TP = TopicPartition("t", 0)
@@ -52,9 +53,9 @@ BROKER = {"log.retention.check.interval.ms": 1, "log.cleaner.backoff.ms": 1}
 """What falls due is done a millisecond later, at the latest."""
 
 
-def replayed(history, config):
+def replayed(history, config, fs=None, broker_config=BROKER):
     """A broker over a history; only cleanings that are due happen in it, or forced ones."""
-    broker = Broker(clock=VirtualClock(T), seed=1, broker_config=BROKER)
+    broker = Broker(clock=VirtualClock(T), seed=1, broker_config=broker_config, fs=fs)
     broker.create_topic("t", configs=config)
     log = broker.log("t")
     producer = Producer(log, 1)
@@ -148,6 +149,8 @@ def let_alone_promptly(broker):
 def hurry(broker):
     """Append what makes a pass due, as old as can be, close its segment, and clean."""
     log = broker.log("t")
+    broker.roll("t")  # as an append that does not fit does it
+    broker.retain("t")
     for _ in range(3):  # what expires at once goes in the second
         broker.append("t", key=b"help", value=b"", timestamp=1 if log.config.compact else None)
         broker.roll("t")
@@ -173,6 +176,33 @@ def check(history, config):
         ways = [way[offset] for way in (hurried, promptly) if offset in way]
         assert place.earliest_ms == min(ways, default=None), (place, hurried, promptly)
         assert place.latest_ms is None or place.earliest_ms <= place.latest_ms
+
+
+def in_any_file(broker):
+    """Tell whether the key's bytes are in any file of the partition, whatever its name."""
+    fs, directory = broker.runtime.fs, broker.log("t").directory
+    return any(
+        KEY in fs.open(f"{directory}/{name}").read(0, 1 << 20) for name in fs.list_dir(directory)
+    )
+
+
+@settings(max_examples=12)
+@given(steps, configs, st.integers(0, 600_000))
+def test_a_broker_that_runs_keeps_to_the_latest_moment(history, config, since_ms):
+    """With Kafka's intervals, which began at any time; bytes go with their files."""
+    fs = MemoryFileSystem(VirtualClock(T))
+    broker = replayed(history, config | {"file.delete.delay.ms": 60_000}, fs, {})
+    broker.clock.advance(ms=since_ms)
+    places = broker.erasure("t", KEY).places
+    latest = [place.latest_ms for place in places]
+    broker.close()
+    with Broker(clock=broker.clock, fs=fs, background=True) as running:
+        if not places or None in latest:
+            running.clock.advance(days=1)
+            assert in_any_file(running) is bool(places)
+            return
+        running.clock.advance(ms=max(latest) - running.clock.now_ms())
+        assert not in_any_file(running)
 
 
 @settings(max_examples=12)

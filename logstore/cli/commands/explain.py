@@ -31,7 +31,7 @@ from logstore.cli.show.output import (
 )
 from logstore.cli.show.progress import watched
 from logstore.cli.show.prose import said, with_times, wrapped
-from logstore.cli.show.tables import Styled, Table, can_print, paint
+from logstore.cli.show.tables import Styled, Table, can_print, output_width, paint
 from logstore.cli.targets import Target, open_target
 from logstore.cli.times import format_duration, format_span, format_time
 
@@ -59,6 +59,9 @@ CONDITIONS = {
     "max_compaction_lag": "or overdue",
 }
 """The gates in words."""
+
+_ROOMY = 110
+"""Columns from which on there is room for moments beside spans."""
 
 EITHER = ("dirty_ratio", "max_compaction_lag")
 """Of these gates one is enough."""
@@ -285,7 +288,9 @@ def _row(gate: Gate, decision: CleaningDecision, now_ms: int) -> tuple[str | Sty
         mark = Styled(marks[2], "dim") if spared else Styled(marks[1], "bold red")
         opens = "not by itself"
         if gate.opens_at_ms is not None:
-            opens = f"{format_time(gate.opens_at_ms)}, in {format_span(gate.opens_at_ms - now_ms)}"
+            opens = f"in {format_span(gate.opens_at_ms - now_ms)}"
+            if output_width() >= _ROOMY:
+                opens = f"{format_time(gate.opens_at_ms)}, {opens}"
     return mark, CONDITIONS.get(gate.gate, gate.gate), opens, _legible(gate)
 
 
