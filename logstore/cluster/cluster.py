@@ -8,9 +8,10 @@ client that knows who leads: `append`, `delete_records`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any, Generic, Literal, Self, cast
+from typing import TYPE_CHECKING, Generic, Literal, Self, cast
 
 from logstore.broker import Broker
 from logstore.broker.arguments import before_offset, topic_and_partition
@@ -61,13 +62,16 @@ if TYPE_CHECKING:
     from logstore.broker.records import Headers
     from logstore.cluster.coordination import Coordination
     from logstore.cluster.wire import ClusterListeners
+    from logstore.log.drafts import AppendInfo
     from logstore.log.log import Log
     from logstore.runtime import ScheduledTask
 
+    T = TypeVar("T")
     ClockT = TypeVar("ClockT", bound=Clock, default=Clock, covariant=True)
 else:
     from typing import TypeVar
 
+    T = TypeVar("T")
     ClockT = TypeVar("ClockT", bound=Clock, covariant=True)
 
 Acks = Literal[0, 1, -1, "all"]
@@ -629,8 +633,6 @@ class Cluster(Generic[ClockT]):
         RequestError
             As `Broker.append`.
         """
-        if acks not in (0, 1, -1, "all"):
-            raise InvalidConfigurationError(f"acks is 0, 1 or 'all', not {acks!r}")
         name, number = topic_and_partition(topic, partition)
         if number is None:
             numbers = tuple(range(len(self.controller.topic(name).partitions)))
@@ -640,31 +642,67 @@ class Cluster(Generic[ClockT]):
                 else self._partitioner.of_key(key, numbers)
             )
         tp = TopicPartition(name, number)
-        record: dict[str, Any] = {
-            "value": value,
-            "key": key,
-            "timestamp": timestamp,
-            "headers": headers,
-            "compression": compression,
-        }
+
+        def append(broker: Broker) -> RecordMetadata:
+            return broker.append(
+                tp,
+                value=value,
+                key=key,
+                timestamp=timestamp,
+                headers=headers,
+                compression=compression,
+            )
+
+        done = self._produce(tp, append, lambda each: each.offset, acks, timeout_ms)
+        return RecordMetadata(name, number, NO_OFFSET, NO_TIMESTAMP) if done is None else done
+
+    def append_batches(
+        self,
+        topic: str | TopicPartition,
+        data: bytes,
+        *,
+        partition: int | None = None,
+        transactional_id: str | None = None,
+        acks: Acks = "all",
+        timeout_ms: int = 30_000,
+    ) -> AppendInfo | None:
+        """Append a ready-made batch at the leader; see `Broker.append_batches` and `append`.
+
+        Returns None with acks=0.
+        """
+        name, number = topic_and_partition(topic, partition)
+        tp = TopicPartition(name, number or 0)
+
+        def append(broker: Broker) -> AppendInfo:
+            return broker.append_batches(tp, data, transactional_id=transactional_id)
+
+        return self._produce(tp, append, lambda info: info.last_offset, acks, timeout_ms)
+
+    def _produce(
+        self,
+        topic_partition: TopicPartition,
+        append: Callable[[Broker], T],
+        last_offset_of: Callable[[T], int],
+        acks: Acks,
+        timeout_ms: int,
+    ) -> T | None:
+        """Append something at the leader and wait for what `acks` asks; None with acks=0."""
+        if acks not in (0, 1, -1, "all"):
+            raise InvalidConfigurationError(f"acks is 0, 1 or 'all', not {acks!r}")
         if acks == 0:
-            try:
-                broker, replicas = self._leader_of(tp)
-                broker.append(tp, **record)
-            except LogStoreError:
-                pass
-            return RecordMetadata(name, number, NO_OFFSET, NO_TIMESTAMP)
-        broker, replicas = self._leader_of(tp)
-        waits = acks != 1
-        if waits:
-            replicas.leadership(tp).check_enough()
-        metadata = broker.append(tp, **record)
-        if waits:
-            delayed = DelayedProduce(replicas, tp, metadata.offset)
-            self.purgatory.wait([delayed], self.runtime.scheduler, timeout_ms=timeout_ms)
-            if delayed.error is not None:
-                raise delayed.error
-        return metadata
+            with suppress(LogStoreError):
+                append(self._leader_of(topic_partition)[0])
+            return None
+        broker, replicas = self._leader_of(topic_partition)
+        if acks == 1:
+            return append(broker)
+        replicas.leadership(topic_partition).check_enough()
+        done = append(broker)
+        delayed = DelayedProduce(replicas, topic_partition, last_offset_of(done))
+        self.purgatory.wait([delayed], self.runtime.scheduler, timeout_ms=timeout_ms)
+        if delayed.error is not None:
+            raise delayed.error
+        return done
 
     def delete_records(
         self, before: Mapping[TopicPartition, int | str], *, timeout_ms: int = 30_000
