@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Generic, Literal, Self, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, cast
 
 from logstore.broker import Broker
 from logstore.broker.arguments import before_offset, topic_and_partition
@@ -259,6 +260,7 @@ class Cluster(Generic[ClockT]):
             self.runtime.scheduler,
             self._peer,
         )
+        node.replicas.failed.subscribe(partial(self._on_failed_replica, node.id))
         for topic in self.controller.topics():
             self._host(node, topic)
         if not self._background:
@@ -296,6 +298,9 @@ class Cluster(Generic[ClockT]):
         node.tasks.clear()
         node.broker = node.replicas = None
         self._tell(self.controller.broker_ended(node.id))
+
+    def _on_failed_replica(self, broker: int, topic_partition: TopicPartition) -> None:
+        self._tell(self.controller.replica_failed(broker, topic_partition))
 
     def _tell(self, states: Iterable[PartitionState]) -> None:
         """Tell the brokers concerned of what changed, the leaders first."""

@@ -50,6 +50,7 @@ class Controller:
         self._is_unclean = is_unclean
         self._topics: dict[str, ClusterTopic] = {}
         self._alive: set[int] = set()
+        self._failed: set[tuple[int, TopicPartition]] = set()  # of brokers that run
 
     # -- what is -------------------------------------------------------------------------
 
@@ -59,9 +60,9 @@ class Controller:
         with self._lock:
             return sorted(self._alive)
 
-    def is_alive(self, broker: int) -> bool:
-        """Tell whether a broker runs."""
-        return broker in self._alive
+    def is_eligible(self, broker: int, topic_partition: TopicPartition) -> bool:
+        """Tell whether a broker runs, and its replica of a partition can be used."""
+        return broker in self._alive and (broker, topic_partition) not in self._failed
 
     def topics(self) -> list[ClusterTopic]:
         """Return all topics by name."""
@@ -164,6 +165,7 @@ class Controller:
         """Count a broker in; return what changed: partitions that nobody else could lead."""
         with self._lock:
             self._alive.add(broker)
+            self._failed = {each for each in self._failed if each[0] != broker}
             return self._change(
                 self._led(state)
                 for state in self.states()
@@ -181,20 +183,22 @@ class Controller:
     def replica_failed(self, broker: int, topic_partition: TopicPartition) -> list[PartitionState]:
         """Count a replica out, whose disk failed, though its broker runs; return what changed."""
         with self._lock:
+            self._failed.add((broker, topic_partition))
             state = self.state(topic_partition)
             return self._change([self._without(state, broker)] if broker in state.isr else [])
 
     def _without(self, state: PartitionState, broker: int) -> PartitionState:
         isr = tuple(each for each in state.isr if each != broker) or state.isr
         state = replace(state, isr=isr)
-        return state if state.leader != broker else self._led(state, avoiding=broker)
+        return state if state.leader != broker else self._led(state)
 
-    def _led(self, state: PartitionState, avoiding: int | None = None) -> PartitionState:
+    def _led(self, state: PartitionState) -> PartitionState:
         """Elect a leader: the first live replica in sync, else if that is allowed any."""
-        live = [each for each in state.replicas if each in self._alive and each != avoiding]
+        tp = state.topic_partition
+        live = [broker for broker in state.replicas if self.is_eligible(broker, tp)]
         leader = next((each for each in live if each in state.isr), NO_LEADER)
         isr = state.isr
-        if leader == NO_LEADER and live and self._is_unclean(state.topic_partition.topic):
+        if leader == NO_LEADER and live and self._is_unclean(tp.topic):
             leader = live[0]
             isr = (leader,)
         if leader == state.leader == NO_LEADER:
@@ -224,8 +228,8 @@ class Controller:
             state = self.state(topic_partition)
             if to not in state.replicas:
                 raise RequestError(f"broker {to} has no replica of {topic_partition}")
-            if to not in self._alive:
-                raise LeaderNotAvailableError(f"broker {to} does not run")
+            if not self.is_eligible(to, topic_partition):
+                raise LeaderNotAvailableError(f"broker {to} does not run, or its disk failed")
             isr = state.isr
             if to not in isr:
                 if not unclean:
@@ -263,9 +267,9 @@ class Controller:
                     f"{known.topic_partition} has partition epoch {state.partition_epoch}, and not"
                     f" {known.partition_epoch}"
                 )
-            wanted = set(isr) & (self._alive | {state.leader})
+            tp = known.topic_partition
+            wanted = {each for each in isr if self.is_eligible(each, tp)} | {state.leader}
             ordered = tuple(each for each in state.replicas if each in wanted)
-            assert state.leader in ordered, "a leader is in sync with itself"
             self._change([replace(state, isr=ordered)])
             return self.state(known.topic_partition)
 

@@ -11,6 +11,8 @@ Source: Kafka's AbstractFetcherThread and ReplicaFetcherThread.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from logstore.cluster.messages import EpochRequest, EpochResponse, FetchRequest, FetchResponse
@@ -48,6 +50,7 @@ class Following:
         self._number = 0
         self._is_truncated = False
         self._epoch_asked: int | None = None
+        self._heard: tuple[int, int] | None = None
         self._is_over = False
 
     def begin(self) -> None:
@@ -70,7 +73,7 @@ class Following:
         with self.log.lock:
             if self._is_over or self.state.leader < 0 or self.log.is_offline:
                 return
-            self._number += 1
+            self._number = self._station.network.number()
             if self._is_truncated:
                 self._fetch()
             else:
@@ -82,7 +85,8 @@ class Following:
         latest = self.log.epochs.latest if self._epoch_asked is None else None
         if self._epoch_asked is None:
             if latest is None:
-                self._station.soon("truncate", self._truncate_without_epoch)
+                number = self._number
+                self._station.soon("truncate", lambda: self._truncate_without_epoch(number))
                 return
             self._epoch_asked = latest.epoch
         tp, epoch = self.state.topic_partition, self._epoch_asked
@@ -94,19 +98,33 @@ class Following:
             lambda peer: peer.on_epoch(tp, request),
         )
 
-    def _truncate_without_epoch(self) -> None:
+    def _truncate_without_epoch(self, number: int) -> None:
         """Go by the high watermark: nothing else is known of the log."""
-        self._truncate(self.log.high_watermark)
-        self._is_truncated = True
+        with self._cutting(number) as is_due:
+            if not is_due:
+                return
+            self._truncate(self.log.high_watermark)
+            self._is_truncated = True
         self.ask()
 
     def on_epoch_response(self, answer: EpochResponse) -> None:
         """Cut off what the leader has not, and fetch, or ask for an older epoch."""
-        if self._is_stale(answer):
-            return
-        if answer.error is not None:
-            self._back_off(answer.error)
-            return
+        with self._cutting(answer.number) as is_due:
+            if not is_due:
+                return
+            if answer.error is not None:
+                self._back_off(answer.error)
+                return
+            try:
+                self._follow_epoch(answer)
+            except LogStoreError as error:
+                logger.warning("%s cannot be truncated: %s", self.log, error)
+                self._is_truncated = False
+                self._back_off(error.kafka_error)
+                return
+        self.ask()
+
+    def _follow_epoch(self, answer: EpochResponse) -> None:
         log = self.log
         end_offset = log.log_end_offset
         self._is_truncated = True
@@ -124,7 +142,16 @@ class Following:
                 self._truncate(min(own.end_offset, end_offset))
                 self._is_truncated = False
                 self._epoch_asked = own.epoch
-        self.ask()
+
+    @contextmanager
+    def _cutting(self, number: int) -> Iterator[bool]:
+        """Keep the role inside, unless it is another already, or something else was asked since.
+
+        What is cut may have to wait for a cleaner, so that the log's lock is not held: a log that
+        is led by then must not be cut.
+        """
+        with self._station.keeping_role(self.state.topic_partition):
+            yield not self._is_over and number == self._number
 
     def _truncate(self, offset: int) -> None:
         if offset < self.log.log_end_offset:
@@ -147,6 +174,7 @@ class Following:
             self.state.leader_epoch,
             log.log_end_offset,
             log.log_start_offset,
+            self._heard,
         )
         self._station.send(
             self.state.leader,
@@ -160,7 +188,9 @@ class Following:
             return
         try:
             if answer.error == "OFFSET_OUT_OF_RANGE":
-                self._move_into_range(answer)
+                with self._cutting(answer.number) as is_due:
+                    if is_due:
+                        self._move_into_range(answer)
             elif answer.error is not None:
                 self._back_off(answer.error)
                 return
@@ -180,6 +210,7 @@ class Following:
             if answer.data:
                 self._append(answer.data)
             log.offsets.set_high_watermark(answer.high_watermark)
+            self._heard = answer.high_watermark, answer.log_start_offset
         start = min(answer.log_start_offset, log.high_watermark)
         if start > log.log_start_offset:
             self._station.manager.raise_log_start(self.state.topic_partition, start)
@@ -219,7 +250,7 @@ class Following:
 
     # -- in vain -------------------------------------------------------------------------
 
-    def _is_stale(self, answer: FetchResponse | EpochResponse) -> bool:
+    def _is_stale(self, answer: FetchResponse) -> bool:
         return self._is_over or answer.number != self._number
 
     def _back_off(self, error: str) -> None:

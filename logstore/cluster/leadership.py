@@ -51,8 +51,8 @@ class FollowerState:
         self.behind_since_ms: int | None = behind_since_ms
         self.last_fetch_ms = behind_since_ms
         self.leader_end_at_last_fetch = 0
+        self.number = 0
         self.waiting: FetchRequest | None = None
-        self.told: tuple[int, int] | None = None  # high watermark and log start, last answered
 
     def __repr__(self) -> str:
         return f"FollowerState({self.replica}, [{self.log_start_offset}, {self.log_end_offset}))"
@@ -153,6 +153,9 @@ class Leadership:
             if self._is_over:
                 return
             follower = self.followers[request.replica]
+            if request.number < follower.number:
+                return  # it was long on its way, and the follower has asked anew
+            follower.number = request.number
             follower.waiting = None
             if (error := self._epoch_error(request.leader_epoch)) is not None:
                 self._send(follower, FetchResponse(request.number, request.leader_epoch, error))
@@ -236,7 +239,7 @@ class Leadership:
         log = self.log
         if log.lifetime.is_over or log.is_offline:
             return False
-        return request.offset < log.log_end_offset or follower.told != self._offsets()
+        return request.offset < log.log_end_offset or request.heard != self._offsets()
 
     def _offsets(self) -> tuple[int, int]:
         return self.log.offsets.high_watermark, self.log.offsets.log_start_offset
@@ -247,7 +250,7 @@ class Leadership:
                 if self._is_over or not self._can_answer(follower):
                     continue
                 request, follower.waiting = follower.waiting, None
-                follower.told = high_watermark, log_start_offset = self._offsets()
+                high_watermark, log_start_offset = self._offsets()
             assert request is not None
             try:
                 read = self.log.reader.read(
@@ -305,7 +308,11 @@ class Leadership:
         return max(current, end_offset)
 
     def _is_about_to_join(self, follower: FollowerState) -> bool:
-        return not self._lags(follower) and self._station.controller.is_alive(follower.replica)
+        return not self._lags(follower) and self._is_eligible(follower)
+
+    def _is_eligible(self, follower: FollowerState) -> bool:
+        tp = self.state.topic_partition
+        return self._station.controller.is_eligible(follower.replica, tp)
 
     def _move_high_watermark(self) -> None:
         log = self.log
@@ -327,7 +334,7 @@ class Leadership:
         if (
             follower.replica not in state.isr
             and follower.log_end_offset >= max(self.log.high_watermark, self.start_offset)
-            and self._station.controller.is_alive(follower.replica)
+            and self._is_eligible(follower)
         ):
             self._alter_isr((*state.isr, follower.replica))
 

@@ -15,13 +15,16 @@ class FetchRequest(NamedTuple):
     replica : int
         The follower.
     number : int
-        Comes back with the answer; one that was not asked for last is dropped.
+        Larger than those before; comes back with the answer. What was not asked last is dropped.
     leader_epoch : int
         The leader's, as the follower knows it.
     offset : int
         Its log end.
     log_start_offset : int
         Its log start (KIP-107).
+    heard : (int, int) or None
+        The leader's high watermark and log start as it last said them in this epoch: others are
+        told at once, even without records.
     """
 
     replica: int
@@ -29,6 +32,7 @@ class FetchRequest(NamedTuple):
     leader_epoch: int
     offset: int
     log_start_offset: int
+    heard: tuple[int, int] | None
 
 
 class FetchResponse(NamedTuple):

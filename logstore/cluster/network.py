@@ -10,7 +10,7 @@ other goes this way.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from itertools import product
+from itertools import count, product
 from typing import TYPE_CHECKING
 
 from logstore.runtime import Signal
@@ -39,6 +39,7 @@ class Network:
         self._scheduler = scheduler
         self._cut_ms: dict[_Link, int] = {}  # since when, in monotonic time
         self._delays_ms: dict[_Link, int] = {}
+        self._numbers = count(1)
         self.healed: Signal[[]] = Signal("links that are whole again")
 
     def disconnect(self, ones: Iterable[int], others: Iterable[int]) -> None:
@@ -67,6 +68,10 @@ class Network:
     def cut_since_ms(self, one: int, other: int) -> int | None:
         """Return the moment of monotonic time since which two brokers are apart, None if not."""
         return self._cut_ms.get(frozenset((one, other)))
+
+    def number(self) -> int:
+        """Return a number for a message, larger than all before: what is asked later counts."""
+        return next(self._numbers)
 
     def send(self, source: int, target: int, name: str, deliver: Callable[[], None]) -> None:
         """Let something be called at another broker, unless the link is cut by then.

@@ -7,7 +7,8 @@ has a new one, and messages for the old one are lost.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from logstore.cluster.leadership import Leadership
 from logstore.cluster.messages import EpochRequest, EpochResponse, FetchRequest, FetchResponse
 from logstore.cluster.station import Station
 from logstore.errors import LogStoreError, NotLeaderForPartitionError
+from logstore.runtime import Signal
 
 if TYPE_CHECKING:
     from logstore.broker import Broker
@@ -35,7 +37,13 @@ Role = Leadership | Following
 
 
 class Replicas(Station):
-    """All replicas of one broker; see `Station` for the parameters."""
+    """All replicas of one broker; see `Station` for the parameters.
+
+    Attributes
+    ----------
+    failed : Signal of TopicPartition
+        The disk of a replica failed; told in a task of its own.
+    """
 
     def __init__(
         self,
@@ -49,6 +57,11 @@ class Replicas(Station):
     ) -> None:
         super().__init__(broker_id, broker, controller, network, clock, scheduler, peer)
         self._roles: dict[TopicPartition, Role] = {}
+        # Held while roles change, and while a log is cut; taken before the log's lock.
+        self._changing = self.manager.runtime.lock()
+        self._kept: set[TopicPartition] = set()
+        self._postponed: dict[TopicPartition, PartitionState] = {}
+        self.failed: Signal[[TopicPartition]] = Signal("a replica whose disk failed")
         self._unsubscribe = network.healed.subscribe(self._ask_again)
 
     def role(self, topic_partition: TopicPartition) -> Role | None:
@@ -80,10 +93,31 @@ class Replicas(Station):
         """Obey the controller, where its states are newer than those known."""
         for state in states:
             if self.broker_id in state.replicas and not self.is_over:
-                try:
-                    self._apply(state)
-                except LogStoreError as error:
-                    logger.warning("%s has no replica here: %s", state.topic_partition, error)
+                with self._changing:
+                    self._apply_or_postpone(state)
+
+    def _apply_or_postpone(self, state: PartitionState) -> None:
+        tp = state.topic_partition
+        if tp in self._kept:  # by this thread, which waits for a cleaner and does this meanwhile
+            self._postponed[tp] = state
+            return
+        try:
+            self._apply(state)
+        except LogStoreError as error:
+            logger.warning("%s has no replica here: %s", tp, error)
+
+    @contextmanager
+    def keeping_role(self, topic_partition: TopicPartition) -> Iterator[None]:
+        """Let a replica be what it is, inside; what the controller says meanwhile is done after."""
+        with self._changing:
+            self._kept.add(topic_partition)
+            try:
+                yield
+            finally:
+                self._kept.discard(topic_partition)
+                state = self._postponed.pop(topic_partition, None)
+                if state is not None:
+                    self._apply_or_postpone(state)
 
     def _apply(self, state: PartitionState) -> None:
         tp = state.topic_partition
@@ -125,10 +159,7 @@ class Replicas(Station):
             self.progress.emit(tp)
 
     def _on_offline(self, topic_partition: TopicPartition, _: str) -> None:
-        self.soon("handle-log-dir-failure", partial(self.on_failure, topic_partition))
-
-    def on_failure(self, topic_partition: TopicPartition) -> None:
-        """Tell the controller that a disk failed; the cluster replaces this by its own way."""
+        self.soon("handle-log-dir-failure", partial(self.failed.emit, topic_partition))
 
     def _ask_again(self) -> None:
         for role in self.roles():

@@ -5,7 +5,9 @@ That is who they are, the settings, the controller, messages to other brokers, a
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol
 
 from logstore.runtime import Signal
@@ -39,7 +41,7 @@ class Receiver(Protocol):
         """Take a leader's answer, if this broker still follows."""
 
 
-class Station:
+class Station(ABC):
     """One process of one broker.
 
     Parameters
@@ -103,6 +105,10 @@ class Station:
                 call(peer)
 
         self.network.send(self.broker_id, target, f"{name}-{self.broker_id}-{target}", deliver)
+
+    @abstractmethod
+    def keeping_role(self, topic_partition: TopicPartition) -> AbstractContextManager[None]:
+        """Let a replica be what it is, inside; what the controller says meanwhile is done after."""
 
     def soon(self, name: str, action: Callable[[], None]) -> None:
         """Do something as a task of its own, once whoever is at work is done."""

@@ -1,0 +1,83 @@
+"""Whole clusters from seeds: nothing acknowledged is lost, and replicas agree, whatever happens."""
+
+import logging
+import os
+from collections import Counter
+
+import pytest
+
+from logstore.cluster.following import Following
+from tests.property.cluster_simulation import (
+    command,
+    failure,
+    plan,
+    run,
+    run_and_shrink,
+    shrunk,
+)
+
+FEW = 30
+SEEDS = int(os.environ.get("LOGSTORE_CLUSTERS", "10000"))
+FIRST = int(os.environ.get("LOGSTORE_CLUSTERS_FROM", "0"))
+
+SITUATIONS = (
+    "acknowledged by all",
+    "append: LEADER_NOT_AVAILABLE",
+    "append: NOT_ENOUGH_REPLICAS",
+    "append: REQUEST_TIMED_OUT",
+    "delete-records: None",
+    "delete-records: REQUEST_TIMED_OUT",
+    "lost power",
+    "move",
+    "passes",
+    "restart",
+    "transactions ended",
+)
+"""What a run must have come through."""
+
+
+@pytest.fixture(autouse=True)
+def no_warnings():
+    """Keep no warning: pytest would keep the logs with it that it is about."""
+    logging.disable(logging.ERROR)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def run_seeds(first: int, count: int) -> None:
+    tally: Counter[str] = Counter()
+    for seed in range(first, first + count):
+        tally += run_and_shrink(seed)
+    assert [each for each in SITUATIONS if not tally[each]] == []
+
+
+def test_a_few_clusters():
+    run_seeds(0, FEW)
+
+
+def test_a_seed_tells_the_same_story_again():
+    assert run(7) == run(7)
+
+
+def test_a_failure_is_shrunk_to_the_steps_that_it_takes():
+    needed = {3, 11, 12}
+    assert shrunk(range(40), lambda some: needed <= set(some)) == [3, 11, 12]
+
+
+def test_a_failure_says_how_to_repeat_it(monkeypatch):
+    """The planted fault: followers do not cut off what their new leader does not have."""
+    monkeypatch.setattr(Following, "_truncate", lambda self, offset: None)
+    seed = next(seed for seed in range(40) if failure(seed, range(len(plan(seed)))))
+    with pytest.raises(Exception) as raised:  # whatever was noticed first
+        run_and_shrink(seed)
+    (note,) = raised.value.__notes__
+    steps = [int(number) for number in note.rpartition(" ")[2].split(",")]
+    assert note.endswith(command(seed, steps))
+    assert len(steps) < len(plan(seed)) / 2
+    assert failure(seed, steps) is not None
+
+
+@pytest.mark.long
+def test_many_clusters():
+    """So many as `LOGSTORE_CLUSTERS` says, from `LOGSTORE_CLUSTERS_FROM` on."""
+    run_seeds(FIRST, SEEDS)
