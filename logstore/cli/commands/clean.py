@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -133,7 +134,11 @@ def clean(
             settings.open_broker(dry_run=dry_run, directories=directories)
         )
         choose(broker, topic, partition, overrides)
-        for tp in watched(broker.partitions(topic, partition), "opening"):
+        chosen = broker.partitions(topic, partition)
+        if settings.as_table and dry_run and len(chosen) > 1:
+            emit(f"{plural(len(chosen), 'partition')}; a dry run changes nothing\n")
+            sys.stdout.flush()  # all are looked at before the next line
+        for tp in watched(chosen, "opening"):
             broker.log(*tp)  # thousands take their time
         with ProgressBar() as bar:
             report = broker.clean(

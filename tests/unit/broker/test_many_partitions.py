@@ -15,6 +15,10 @@ from tests.support.world.effort import CountedCalls, lines_run
 CONFIGS = {"cleanup.policy": "compact", "segment.bytes": 400, "min.cleanable.dirty.ratio": 0}
 
 
+CLEAN, UNCLEAN = "stopped cleanly", "not stopped cleanly"
+UNCLEAN_WITHOUT_INDEXES = "nor with its indexes"
+
+
 def explain(broker: Broker) -> None:
     assert len(broker.explain().partitions) == len(broker.partitions())
 
@@ -28,6 +32,15 @@ def retain(broker: Broker) -> None:
     assert len(broker.retain(dry_run=True).decisions) == len(broker.partitions())
 
 
+def stats(broker: Broker) -> None:
+    for tp in broker.partitions():
+        assert broker.stats(tp).records == 6
+
+
+def rehearse(broker: Broker) -> None:
+    assert len(broker.clean(dry_run=True, force=True).cleaned) == len(broker.partitions())
+
+
 def choose(broker: Broker) -> None:
     for tp in broker.partitions():
         broker.log(*tp)
@@ -35,15 +48,20 @@ def choose(broker: Broker) -> None:
 
 
 WORKS: dict[str, Callable[[Broker], None]] = {
-    each.__name__: each for each in (explain, inspect, retain, choose)
+    each.__name__: each for each in (explain, inspect, stats, rehearse, retain, choose)
 }
 
 
 @cache
-def directory_of(partitions: int, *, adopted: bool) -> MemoryFileSystem:
+def directory_of(partitions: int, *, adopted: bool, stop: str = CLEAN) -> MemoryFileSystem:
     """Make a data directory of topics with two partitions each, which are only read from then on.
 
     Making it takes longer than all that is measured.
+
+    Parameters
+    ----------
+    stop : str
+        `CLEAN`, `UNCLEAN`, or `UNCLEAN_WITHOUT_INDEXES`.
     """
     clock = VirtualClock()
     fs = MemoryFileSystem(clock)
@@ -62,6 +80,13 @@ def directory_of(partitions: int, *, adopted: bool) -> MemoryFileSystem:
     file.close()
     if adopted:
         fs.remove("/data/logstore-topics.json")
+    if stop != CLEAN:
+        fs.remove("/data/.kafka_cleanshutdown")
+    if stop == UNCLEAN_WITHOUT_INDEXES:
+        for folder in fs.list_dir("/data"):
+            for name in fs.list_dir(f"/data/{folder}") if fs.is_dir(f"/data/{folder}") else ():
+                if name.endswith("index"):
+                    fs.remove(f"/data/{folder}/{name}")
     return fs
 
 
@@ -83,14 +108,27 @@ def test_twice_the_partitions_are_twice_the_work_and_no_more(name: str, adopted:
     check_growth(name, adopted=adopted)
 
 
+@pytest.mark.parametrize(
+    ("name", "stop"),
+    (
+        ("inspect", UNCLEAN),
+        *((name, UNCLEAN_WITHOUT_INDEXES) for name in ("explain", "inspect", "stats", "rehearse")),
+    ),
+)
+def test_the_same_holds_of_what_was_killed_or_copied_in_part(name: str, stop: str) -> None:
+    check_growth(name, stop=stop)
+
+
 def test_the_same_holds_beside_a_process_that_writes() -> None:
     check_growth("explain", is_written=True)
 
 
-def check_growth(name: str, *, adopted: bool = False, is_written: bool = False) -> None:
+def check_growth(
+    name: str, *, adopted: bool = False, is_written: bool = False, stop: str = CLEAN
+) -> None:
     efforts = []
     for partitions in (8, 16, 32):
-        fs = CountedCalls(directory_of(partitions, adopted=adopted))
+        fs = CountedCalls(directory_of(partitions, adopted=adopted, stop=stop))
         lock = fs.lock("/data/.lock") if is_written else None
         looked_at(fs, WORKS[name], adopted=adopted)  # what is done once only is done
         fs.calls.clear()
