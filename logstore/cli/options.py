@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast
 
@@ -18,11 +19,15 @@ if TYPE_CHECKING:
 
     from logstore.broker import Broker
     from logstore.cli.show.progress import ProgressBar
+    from logstore.cluster import Cluster
     from logstore.config.broker_config import BrokerConfig
     from logstore.manager.opening import LoadProgress
     from logstore.runtime import Clock
 
 FORMATS = ("table", "json", "jsonl", "csv")
+
+REPLICAS = 3
+"""Of a topic of several brokers, if nobody says otherwise and there are as many."""
 
 _SHARED_KEY = "logstore.shared"
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -201,6 +206,37 @@ class Settings(NamedTuple):
         if read_only:
             note_writers(directories)
         return broker
+
+    def open_cluster(self, brokers: int, *, in_memory: bool) -> Cluster[Clock]:
+        """Open a cluster with background work, on one data directory or none.
+
+        Raises
+        ------
+        InvalidConfigurationError
+            The configuration is wrong, or there are several data directories.
+        """
+        from logstore.cli.show.messages import Recovery, show_messages
+        from logstore.cluster import Cluster
+        from logstore.errors import InvalidConfigurationError
+        from logstore.runtime import raise_descriptor_limit
+
+        raise_descriptor_limit()
+        show_messages(Recovery.MENDED)
+        config = self.broker_config()
+        if "default.replication.factor" not in config.given:
+            config = replace(config, default_replication_factor=min(brokers, REPLICAS))
+        directories = self.directories(config)
+        if len(directories) != 1 and not in_memory:
+            raise InvalidConfigurationError(
+                f"the brokers of a cluster share one data directory, and not {len(directories)}"
+            )
+        return Cluster(
+            brokers,
+            clock=self.clock(),
+            data_dir=None if in_memory else directories[0],
+            broker_config=config,
+            background=True,
+        )
 
     def _on_damage(self, *, read_only: bool) -> Literal["recover", "refuse", "pass_over"]:
         if read_only:

@@ -20,7 +20,9 @@ from logstore.broker.partitioner import Partitioner
 from logstore.broker.records import RecordMetadata
 from logstore.broker.reports import DeleteRecordsResult
 from logstore.broker.setup import MEMORY_DIR
+from logstore.checkpoint.shutdown import CLEAN_SHUTDOWN
 from logstore.cluster.controller import Controller
+from logstore.cluster.memory import ClusterMemory
 from logstore.cluster.network import Network
 from logstore.cluster.replicas import Replicas
 from logstore.cluster.requests import DelayedDeleteRecords, DelayedProduce
@@ -38,7 +40,7 @@ from logstore.errors import (
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
 )
-from logstore.names import validate_topic_name
+from logstore.names import META_PROPERTIES, validate_topic_name
 from logstore.runtime import (
     Clock,
     DiskFileSystem,
@@ -53,6 +55,7 @@ from logstore.runtime import (
 )
 from logstore.runtime.purgatory import Purgatory
 from logstore.topics.ids import random_topic_id
+from logstore.topics.store import TOPICS_FILE
 from logstore.types import NO_OFFSET, NO_TIMESTAMP, TopicPartition
 
 if TYPE_CHECKING:
@@ -80,6 +83,8 @@ Acks = Literal[0, 1, -1, "all"]
 MARKER_TIMEOUT_MS = 10_000
 """Time that replicas have to take a marker, before it counts as not written and is written anew."""
 
+_OF_A_BROKER = (TOPICS_FILE, META_PROPERTIES, CLEAN_SHUTDOWN)
+
 THREADS = 8
 """For the messages of all brokers, on a clock that is not virtual."""
 
@@ -95,8 +100,9 @@ class Cluster(Generic[ClockT]):
         The machine's by default. On a `VirtualClock` everything happens in the thread of who lets
         time pass, and calls that wait do; on others in threads.
     data_dir : path, optional
-        A folder with a data directory for each broker, `broker-0` and so on. None keeps everything
-        in memory.
+        A folder with a data directory for each broker, `broker-0` and so on, and what the
+        controller knows: a cluster that is opened on it again goes on. None keeps everything in
+        memory.
     broker_config : mapping or BrokerConfig, optional
         Of every broker; see `Broker`.
     seed : int, optional
@@ -149,7 +155,7 @@ class Cluster(Generic[ClockT]):
         self.runtime = Runtime(self.clock, MemoryFileSystem(self.clock), rng, scheduler)  # type: ignore[arg-type]  # None: its own
         self._seeds = None if seed is None else rng
         self.network = Network(self.clock, self.runtime.scheduler)
-        self.controller = Controller(self.runtime.lock(), self._allows_unclean_leaders)
+        self.controller = self._new_controller(brokers)
         self.purgatory = Purgatory()
         self._partitioner = Partitioner()
         self._settings: dict[str, str] = {}  # of all brokers, beside their own
@@ -164,6 +170,26 @@ class Cluster(Generic[ClockT]):
         except BaseException:
             self.close()
             raise
+
+    def _new_controller(self, brokers: int) -> Controller:
+        lock = self.runtime.lock()
+        if self._data_dir is None:
+            return Controller(lock, self._allows_unclean_leaders)
+        fs = DiskFileSystem(self.clock)
+        alone = next((n for n in _OF_A_BROKER if fs.exists(f"{self._data_dir}/{n}")), None)
+        if alone is not None:
+            raise InvalidConfigurationError(
+                f"{self._data_dir} is the data directory of one broker, since it has {alone}"
+            )
+        memory = ClusterMemory(fs, f"{self._data_dir}/controller")
+        topics = memory.read()
+        states = [state for topic in topics for state in topic.partitions]
+        largest = max((max(state.replicas) for state in states), default=0)
+        if largest >= brokers:
+            raise InvalidConfigurationError(
+                f"{memory.path} tells of broker {largest}: a cluster of {brokers} cannot go on"
+            )
+        return Controller(lock, self._allows_unclean_leaders, topics, memory.write)
 
     def _node_of(self, number: int) -> _Node:
         clock: Clock = self.clock

@@ -37,6 +37,10 @@ class Controller:
     is_unclean : callable
         Tells whether a topic may have a leader that is not in sync
         (`unclean.leader.election.enable`).
+    remembered : iterable of ClusterTopic
+        What was known before, when no broker runs yet.
+    remember : callable, optional
+        Keeps all topics, at every change, before anybody is told of it.
 
     Notes
     -----
@@ -44,11 +48,16 @@ class Controller:
     """
 
     def __init__(
-        self, lock: AbstractContextManager[object], is_unclean: Callable[[str], bool]
+        self,
+        lock: AbstractContextManager[object],
+        is_unclean: Callable[[str], bool],
+        remembered: Iterable[ClusterTopic] = (),
+        remember: Callable[[Iterable[ClusterTopic]], object] | None = None,
     ) -> None:
         self._lock = lock
         self._is_unclean = is_unclean
-        self._topics: dict[str, ClusterTopic] = {}
+        self._remember = remember
+        self._topics = {topic.name: _without_leaders(topic) for topic in remembered}
         self._alive: set[int] = set()
         self._failed: set[tuple[int, TopicPartition]] = set()  # of brokers that run
 
@@ -130,7 +139,7 @@ class Controller:
         with self._lock:
             states = tuple(self._new_state(name, *each) for each in enumerate(assignment))
             topic = ClusterTopic(name, topic_id, len(assignment[0]), dict(configs), states)
-            self._topics[name] = topic
+            self._put(topic)
             return topic
 
     def add_partitions(self, name: str, assignment: Sequence[tuple[int, ...]]) -> ClusterTopic:
@@ -139,20 +148,28 @@ class Controller:
             topic = self.topic(name)
             added = enumerate(assignment, len(topic.partitions))
             states = (*topic.partitions, *(self._new_state(name, *each) for each in added))
-            topic = self._topics[name] = replace(topic, partitions=states)
+            topic = replace(topic, partitions=states)
+            self._put(topic)
             return topic
 
     def set_configs(self, name: str, configs: Mapping[str, str]) -> None:
         """Replace the overrides of a topic."""
         with self._lock:
-            self._topics[name] = replace(self.topic(name), configs=dict(configs))
+            self._put(replace(self.topic(name), configs=dict(configs)))
 
     def remove_topic(self, name: str) -> ClusterTopic:
         """Forget a topic."""
         with self._lock:
             topic = self.topic(name)
             del self._topics[name]
+            self._put()
             return topic
+
+    def _put(self, *topics: ClusterTopic) -> None:
+        """Take in topics as they are from now on, and remember all. The lock is held."""
+        self._topics |= {topic.name: topic for topic in topics}
+        if self._remember is not None:
+            self._remember(self.topics())
 
     def _new_state(self, name: str, number: int, replicas: tuple[int, ...]) -> PartitionState:
         live = tuple(broker for broker in replicas if broker in self._alive)
@@ -286,4 +303,12 @@ class Controller:
             partitions[tp.partition] = new
             self._topics[tp.topic] = replace(topic, partitions=tuple(partitions))
             changed.append(new)
+        if changed:
+            self._put()
         return changed
+
+
+def _without_leaders(topic: ClusterTopic) -> ClusterTopic:
+    """Return a topic as it is while no broker runs."""
+    states = tuple(replace(state, leader=NO_LEADER) for state in topic.partitions)
+    return replace(topic, partitions=states)

@@ -21,7 +21,7 @@ from logstore.messages.types import (
     SaslHandshakeRequest,
 )
 from tests.support.world.builders import batch
-from tests.support.world.wire import Client, Listening
+from tests.support.world.wire import Client, Listening, fetch_of, name_of
 
 PROGRAM = [sys.executable, "-m", "logstore", "serve", "--listen", "127.0.0.1:0"]
 
@@ -44,8 +44,8 @@ def serving(*arguments, **variables):
         process.communicate()
 
 
-def produce_of(topic):
-    data = ProduceRequest.PartitionProduceData(index=0, records=batch(0))
+def produce_of(topic, partition=0):
+    data = ProduceRequest.PartitionProduceData(index=partition, records=batch(0))
     topics = [ProduceRequest.TopicProduceData(name=topic, partition_data=[data])]
     return ProduceRequest(acks=-1, timeout_ms=1000, topic_data=topics)
 
@@ -226,3 +226,46 @@ def test_what_cannot_be_served_is_refused_by_name(run, arguments, message):
     outcome = run("serve", "--memory", *arguments, code=2)
     assert message in outcome.stderr
     assert outcome.stdout == ""
+
+
+def test_it_serves_several_brokers_that_replicate(tmp_path):
+    options = ("--brokers", 3, "--topic", "users:2:min.insync.replicas=2")
+    with serving("--data-dir", tmp_path / "data", *options) as (process, addresses):
+        listening = [Listening(each) for each in addresses.bootstrap.split(",")]
+        assert len(listening) == 3
+        for each in listening:
+            with Client(each) as client:
+                answer = client.ask(MetadataRequest(topics=None), 9)
+            (users,) = answer.topics
+            assert len(answer.brokers) == 3
+            assert [len(partition.replica_nodes) for partition in users.partitions] == [3, 3]
+        with Client(listening[0]) as client:
+            answer = client.ask(produce_of("users"), 9).responses[0].partition_responses[0]
+            assert (answer.error_code, answer.base_offset) == (0, 0)
+            answer = client.ask(produce_of("users", 1), 9).responses[0].partition_responses[0]
+            assert name_of(answer.error_code) == "NOT_LEADER_OR_FOLLOWER"
+        process.terminate()
+        _, errors = process.communicate(timeout=60)
+        assert (process.returncode, errors) == (0, "")
+    assert sorted(path.name for path in (tmp_path / "data").iterdir()) == [
+        *(f"broker-{number}" for number in range(3)),
+        "controller",
+        "coordinator",
+    ]
+    with serving("--data-dir", tmp_path / "data", *options) as (process, addresses):
+        leader = Listening(addresses.bootstrap.split(",")[0])
+        with Client(leader) as client:
+            found = client.ask(fetch_of("users", 0), 11).responses[0].partitions[0]
+            assert found.high_watermark == 1
+        process.terminate()
+        assert "topic users is there already" in process.communicate(timeout=60)[1]
+    with Broker(tmp_path / "one"):
+        pass
+    refused = subprocess.run(
+        [*PROGRAM, "--data-dir", tmp_path / "one", "--brokers", "2"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert refused.returncode == 2
+    assert "is the data directory of one broker" in refused.stderr

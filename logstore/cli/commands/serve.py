@@ -20,7 +20,9 @@ from logstore.cli.options import (
 from logstore.cli.show.output import note, plural
 
 if TYPE_CHECKING:
-    from logstore.broker import Broker
+    from logstore.broker import Broker, Topic
+    from logstore.cluster import Cluster, ClusterTopic
+    from logstore.runtime import Clock
 
 DEFAULT_ADDRESS = "127.0.0.1:9092"
 
@@ -64,6 +66,7 @@ def to_topics(
     examples=[
         "logstore serve --memory --listen 127.0.0.1:0",
         "logstore serve --data-dir ./kafka-logs --topic users:3:cleanup.policy=compact",
+        "logstore serve --memory --brokers 3 --topic users:6:min.insync.replicas=2",
         "logstore serve --memory --sasl-users users.txt --acl 'User:ann all topic:*'",
     ],
 )
@@ -75,6 +78,16 @@ def to_topics(
     show_default=True,
     metavar="HOST:PORT",
     help="Where; port 0 takes one that is free.",
+)
+@click.option(
+    "--brokers",
+    "count",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Serve a cluster of so many brokers that replicate, each at a port of its own: that of "
+    "--listen and those after it. Each has a folder of its own in the data directory.",
 )
 @click.option("--memory", is_flag=True, help="Keep everything in memory, nothing on the disk.")
 @click.option(
@@ -95,6 +108,7 @@ def to_topics(
 def serve(
     settings: Settings,
     address: tuple[str, int],
+    count: int,
     memory: bool,  # as click gives it
     topics: tuple[WantedTopic, ...],
     no_auto_create: bool,  # as click gives it
@@ -102,18 +116,26 @@ def serve(
 ) -> None:
     """Serve Kafka's clients, in any language, until SIGTERM or Ctrl-C.
 
-    The first line on standard output is the address for clients, and nothing else. Topics are
-    cleaned and expire in the background, as a broker's. Without users everybody who can reach the
+    The first line on standard output is the address for clients, or of several brokers their
+    addresses, and nothing else. Topics are cleaned and expire in the background, as a broker's;
+    those of several brokers have a replica on each, up to three, unless default.replication.factor
+    or a client says otherwise. Without users everybody who can reach the
     address may come in, and without ACLs everybody who came in may do everything.
     """
     previous = signal.signal(signal.SIGTERM, _stop)
     try:
         opened = _opened(Door(**door), address[0])
-        with settings.open_broker(create=True, background=True, in_memory=memory) as broker:
+        opened["auto_create"] = not no_auto_create
+        served: Broker | Cluster[Clock]
+        if count == 1:
+            served = settings.open_broker(create=True, background=True, in_memory=memory)
+        else:
+            served = settings.open_cluster(count, in_memory=memory)
+        with served:
             for topic in topics:
-                _create(broker, topic)
-            with broker.listen(*address, auto_create=not no_auto_create, **opened) as listener:
-                print(listener.bootstrap, flush=True)
+                _create(served, topic)
+            with served.listen(*address, **opened) as listening:
+                print(listening.bootstrap, flush=True)
                 threading.Event().wait()
     except _Stopped:
         pass
@@ -133,10 +155,10 @@ def _stop(number: int, frame: FrameType | None) -> NoReturn:
     raise _Stopped
 
 
-def _create(broker: Broker, wanted: WantedTopic) -> None:
-    known = {topic.name: topic for topic in broker.topics()}
+def _create(served: Broker | Cluster[Clock], wanted: WantedTopic) -> None:
+    known: dict[str, Topic | ClusterTopic] = {topic.name: topic for topic in served.topics()}
     if wanted.name not in known:
-        broker.create_topic(wanted.name, wanted.partitions, topic_overrides(wanted.configs))
+        served.create_topic(wanted.name, wanted.partitions, topic_overrides(wanted.configs))
         return
     found = plural(len(known[wanted.name].partitions), "partition")
     note(f"topic {wanted.name} is there already, with {found}: it stays as it is")
