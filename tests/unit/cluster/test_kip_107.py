@@ -125,6 +125,14 @@ def test_step_4_the_result_is_the_lowest_start_of_the_live_replicas(cluster):
     assert len(cluster.purgatory) == 0
 
 
+def test_step_4_a_broker_that_has_ended_is_no_live_replica(cluster):
+    fill(cluster)
+    cluster.kill(2)
+    assert delete(cluster, 7) == DeleteRecordsResult(7)
+    cluster.restart(2)
+    assert cluster.run_until(lambda: starts(cluster) == [7, 7, 7], timeout=60_000)
+
+
 def test_step_4_a_broker_out_of_reach_is_live_and_waited_for(cluster):
     fill(cluster)
     cluster.disconnect({LEADER}, {2})

@@ -254,6 +254,28 @@ def test_an_append_that_too_few_replicas_have_by_now_is_told_so():
         assert delayed.error.kafka_error == "NOT_ENOUGH_REPLICAS_AFTER_APPEND"
 
 
+def test_deletions_wait_for_live_replicas(made):
+    """KIP-107, step 4: REQUEST_TIMED_OUT, OFFSET_OUT_OF_RANGE, NOT_LEADER_OR_FOLLOWER, and -1."""
+    cluster, server = made
+    for number in range(5):
+        assert produced(server[0], TP) == ("NONE", number)
+    assert deleted(server[0], TP, 2) == ("NONE", 2)
+    assert deleted(server[0], TP, 6) == ("OFFSET_OUT_OF_RANGE", -1)
+    assert deleted(server[1], TP, 3) == ("NOT_LEADER_OR_FOLLOWER", -1)
+    cluster.disconnect({0}, {2})
+    assert deleted(server[0], TP, 3, timeout_ms=1) == ("REQUEST_TIMED_OUT", -1)
+    answers = []
+    thread = threading.Thread(target=lambda: answers.append(deleted(server[0], TP, 4)))
+    thread.start()
+    wait_for(lambda: len(server[0].service.purgatory))
+    cluster.heal()
+    thread.join()
+    assert answers == [("NONE", 4)]
+    assert deleted(server[0], TP, -1) == ("NONE", 5)
+    starts = [broker.log(TP).log_start_offset for broker in cluster.brokers.values()]
+    assert starts == [5, 5, 5]
+
+
 def test_step_9_an_admin_client_gets_each_result_from_its_leader(shared):
     """KIP-107, steps 2 and 9, by clients that people use."""
     cluster, server = shared
