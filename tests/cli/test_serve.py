@@ -23,6 +23,9 @@ from logstore.messages.types import (
 from tests.support.world.builders import batch
 from tests.support.world.wire import Client, Listening, fetch_of, name_of
 
+TIMEOUT_S = 100
+"""What a test waits for at most; none waits so long that passes."""
+
 PROGRAM = [sys.executable, "-m", "logstore", "serve", "--listen", "127.0.0.1:0"]
 
 
@@ -62,7 +65,7 @@ def test_it_serves_a_data_directory_until_it_is_told_to_stop(tmp_path, number, c
             assert found == {"users": 3, "plain": 1}
             assert client.ask(produce_of("plain"), 9).responses[0].partition_responses[0]
         process.send_signal(number)
-        output, errors = process.communicate(timeout=60)
+        output, errors = process.communicate(timeout=TIMEOUT_S)
         assert (process.returncode, output, errors.strip()) == (code, "", "")
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
     with Broker(tmp_path / "data", read_only=True) as broker:
@@ -73,7 +76,7 @@ def test_it_serves_a_data_directory_until_it_is_told_to_stop(tmp_path, number, c
         with Client(address) as client:
             client.ask(MetadataRequest(topics=None), 9)
         process.terminate()
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=TIMEOUT_S)
         assert "topic users is there already, with 3 partitions" in errors
         assert process.returncode == 0
 
@@ -84,7 +87,7 @@ def test_in_memory_it_leaves_nothing_behind(tmp_path):
             topics = [MetadataRequest.MetadataRequestTopic(name="new")]
             assert client.ask(MetadataRequest(topics=topics), 9).topics[0].error_code == 0
         process.terminate()
-        assert process.wait(60) == 0
+        assert process.wait(TIMEOUT_S) == 0
     assert list(tmp_path.iterdir()) == []
 
 
@@ -119,14 +122,14 @@ def test_a_client_that_people_use_logs_in_over_tls_and_does_what_it_may(tmp_path
             producer = client(confluent_kafka.Producer, user, password)
             heard = []
             producer.produce(topic, b"v", on_delivery=lambda error, _: heard.append(error))
-            assert producer.flush(60) == 0
+            assert producer.flush(TIMEOUT_S) == 0
             return heard[0] and heard[0].name()
 
         assert sent("orders-1", "ann", "pass=word with a blank ") is None
         assert sent("secret", "ann", "pass=word with a blank ") == "TOPIC_AUTHORIZATION_FAILED"
         assert sent("secret", "bob", "ü") is None
         process.terminate()
-        output, errors = process.communicate(timeout=60)
+        output, errors = process.communicate(timeout=TIMEOUT_S)
     assert (process.returncode, output) == (0, "")
     assert errors.strip() == f"note: clients trust the certificate by the authority in {ca_path}"
 
@@ -162,7 +165,7 @@ def test_acls_of_a_file(tmp_path):
             answer = client.ask(MetadataRequest(topics=None), 9)
             assert [topic.name for topic in answer.topics] == ["open"]
         process.terminate()
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=TIMEOUT_S)
     assert "nobody has to say who he is" in errors
 
 
@@ -176,7 +179,7 @@ def test_beyond_loopback_without_users_it_warns(tmp_path, users, is_warned):
     with serving(*options) as (process, address):
         assert address.bootstrap.startswith("0.0.0.0:")
         process.terminate()
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=TIMEOUT_S)
     warning = "warning: the broker listens on 0.0.0.0:"
     assert errors.startswith(warning) is is_warned
     assert ("without authentication: everybody" in errors) is is_warned

@@ -174,6 +174,7 @@ PARTINGS = [
         frozenset({"DescribeTransactions"}),
         r"transactionStartTimeMs$",
         lambda kafka, ours: (kafka, ours) == ("a time", -1),
+        release="kafka3",
     ),
     Parting(
         "a group without members goes with the topic of its last offset until Kafka 3.9",
