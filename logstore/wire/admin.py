@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 
 _BROKERS_DEFAULT = -1
 _CONFIGS_SINCE = 5
+_TOO_MANY = "Excessively large number of {} per request."
 
 
 # -- topics --------------------------------------------------------------------------------------
@@ -65,9 +66,16 @@ def create_topics(request: CreateTopicsRequest, session: Session) -> CreateTopic
     """Create topics; one that is refused keeps from no other."""
     asked = Counter(topic.name for topic in request.topics)
     may_create_any = session.allows("create", "cluster")
+    default = session.service.manager.broker_config.num_partitions
+    partitions = sum(
+        len(topic.assignments) or max(0, topic.num_partitions) or default
+        for topic in request.topics
+    )
     results = []
     for topic in {each.name: each for each in request.topics}.values():
         try:
+            if partitions > session.service.limits.partitions:
+                raise Refusal("POLICY_VIOLATION", _TOO_MANY.format("partitions"))
             if asked[topic.name] > 1:
                 raise Refusal("INVALID_REQUEST", "Duplicate topic name.")
             if not (may_create_any or session.allows("create", "topic", topic.name)):
@@ -258,10 +266,15 @@ def create_partitions(
 ) -> CreatePartitionsResponse:
     """Let topics have more partitions."""
     asked = Counter(topic.name for topic in request.topics)
+    catalog = session.service.manager.catalog
+    now = {topic.name: len(topic.partitions) for topic in catalog.topics()}
+    more = sum(max(0, topic.count - now.get(topic.name, 0)) for topic in request.topics)
     results = []
     for topic in {each.name: each for each in request.topics}.values():
         result = CreatePartitionsResponse.CreatePartitionsTopicResult(name=topic.name)
         try:
+            if more > session.service.limits.partitions:
+                raise Refusal("POLICY_VIOLATION", _TOO_MANY.format("additional partitions"))
             if asked[topic.name] > 1:
                 raise Refusal("INVALID_REQUEST", "Duplicate topic name.")
             if not session.allows("alter", "topic", topic.name):

@@ -25,6 +25,8 @@ class Limits:
         Requests of a connection that wait for their turn; the socket is not read meanwhile.
     fetch_bytes : int
         Bytes of records in one response (`fetch.max.bytes`).
+    partitions : int
+        Partitions that one request may create (Kafka's MAX_PARTITIONS_PER_BATCH).
     remembered_requests, remembered_bytes : int
         What `Listener.requests` keeps.
     """
@@ -35,5 +37,6 @@ class Limits:
     idle_ms: int = 10 * 60_000
     in_flight: int = 64
     fetch_bytes: int = 55 << 20
+    partitions: int = 10_000
     remembered_requests: int = 1000
     remembered_bytes: int = 8 << 20

@@ -24,6 +24,7 @@ from logstore.messages.types import (
     MetadataRequest,
 )
 from logstore.types import BROKER_ID, CLUSTER_ID
+from logstore.wire.limits import Limits
 from tests.support.world.builders import batch
 from tests.support.world.wire import Client, name_of
 
@@ -512,6 +513,34 @@ def test_the_room_of_a_directorys_volume_is_told_and_memory_has_none(tmp_path, c
     room = shutil.disk_usage(tmp_path)
     assert on_disk.total_bytes == room.total
     assert 0 < on_disk.usable_bytes < room.total
+
+
+def test_no_request_creates_more_partitions_than_the_limit():
+    """As a whole it is refused, by name, before any of it is done."""
+    limits = Limits(partitions=10)
+    with Broker() as broker, broker.listen(limits=limits) as listener, Client(listener) as client:
+        for partitions in ((4, 7), (11, 1), (2**31 - 1, 1)):
+            topics = [new_topic(f"t{number}", each) for number, each in enumerate(partitions)]
+            for found in created(client, *topics):
+                assert name_of(found.error_code) == "POLICY_VIOLATION"
+                message = "Excessively large number of partitions per request."
+                assert found.error_message == message
+        assert broker.topics() == []
+        assert [each.error_code for each in created(client, new_topic("a", 9))] == [0]
+        for count, error in (
+            (20, "POLICY_VIOLATION"),
+            (2**31 - 1, "POLICY_VIOLATION"),
+            (19, "NONE"),
+        ):
+            asked = [
+                CreatePartitionsRequest.CreatePartitionsTopic(
+                    name=name, count=each, assignments=None
+                )
+                for name, each in (("a", count), ("a-too", 0))
+            ]
+            answer = client.ask(CreatePartitionsRequest(topics=asked), 3)
+            assert name_of(answer.results[0].error_code) == error
+        assert len(broker.topic("a").partitions) == 19
 
 
 def test_topics_whose_creator_says_nothing_have_the_broker_s_number_of_partitions():

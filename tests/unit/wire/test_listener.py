@@ -3,12 +3,18 @@
 import socket
 import struct
 import threading
+from pathlib import Path
 
 import pytest
 
 from logstore import Broker
 from logstore.errors import IllegalStateError, InvalidConfigurationError
-from logstore.messages.types import ApiVersionsRequest, MetadataRequest
+from logstore.messages.types import (
+    ApiVersionsRequest,
+    MetadataRequest,
+    SaslAuthenticateRequest,
+    SaslHandshakeRequest,
+)
 from logstore.wire.limits import Limits
 from tests.support.world.wire import Client, fetch_of
 
@@ -131,6 +137,49 @@ def test_two_hundred_clients_at_once(broker):
             client.close()
 
 
+def test_requests_that_wait_their_turn_are_few_and_the_socket_is_not_read_meanwhile(broker):
+    broker.create_topic("t")
+    request, count = ApiVersionsRequest(), 1000
+    long_name = "c" * 20_000  # so that it is more than sockets buffer
+    with (
+        broker.listen(limits=Limits(in_flight=4)) as listener,
+        Client(listener) as other,
+        Client(listener, client_id=long_name) as client,
+    ):
+        waits = fetch_of("t", 0, max_wait_ms=3_600_000)
+        client.socket.sendall(client.frame(waits, 12))
+        frames = b"".join(client.frame(request, 0) for _ in range(count))
+        sender = threading.Thread(target=client.socket.sendall, args=(frames,))
+        sender.start()
+        client.until(lambda: any(not each._is_reading for each in listener._connections))
+        (held,) = (each for each in listener._connections if not each._is_reading)
+        # What came with one read of the socket, and no more.
+        assert len(held._frames) < count / 2
+        assert other.ask(ApiVersionsRequest(), 0).error_code == 0
+        broker.append("t", value=b"x")
+        ids = [client.read(waits, 12)[0]]
+        ids += [client.read(request, 0)[0] for _ in range(count)]
+        assert ids == sorted(ids)
+        sender.join()
+
+
+def test_who_has_not_authenticated_sends_no_large_frame(broker):
+    limits = Limits(frame_bytes=2000, frame_bytes_before_authentication=1000)
+    with broker.listen(sasl={"ann": "secret"}, limits=limits) as listener:
+        with Client(listener) as client:
+            client.socket.sendall(struct.pack(">i", 1001))
+            assert client.is_at_end()
+        with Client(listener) as client:
+            client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+            asked = SaslAuthenticateRequest(auth_bytes=b"\0ann\0secret")
+            assert client.ask(asked, 2).error_code == 0
+            name = "n" * 1100
+            topics = [MetadataRequest.MetadataRequestTopic(name=name)]
+            assert client.ask(MetadataRequest(topics=topics), 9).topics[0].name == name
+            client.socket.sendall(struct.pack(">i", 2001))
+            assert client.is_at_end()
+
+
 def test_requests_are_remembered_up_to_a_limit(broker):
     with broker.listen(limits=Limits(remembered_requests=3)) as listener:
         with Client(listener, client_id="me") as client:
@@ -157,6 +206,27 @@ def test_opened_and_closed_leaves_no_thread_and_no_socket(broker):
     assert set(threading.enumerate()) == before
     with pytest.raises(ConnectionRefusedError):
         Client(listener)
+
+
+@pytest.mark.long
+def test_a_thousand_listeners_opened_and_closed_leave_nothing(broker):
+    def open_files():
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    broker.create_topic("t")
+    with broker.listen() as listener, Client(listener) as client:
+        client.ask(MetadataRequest(topics=None), 9)  # what is imported once is
+    threads, files = set(threading.enumerate()), open_files()
+    for number in range(1000):
+        tls = "generate" if number % 100 == 0 else None
+        with broker.listen(tls=tls) as listener:
+            client = Client(listener)
+            if tls is None:
+                client.ask(MetadataRequest(topics=None), 9)
+        assert tls is not None or client.is_at_end()
+        client.close()
+    assert set(threading.enumerate()) == threads
+    assert open_files() <= files
 
 
 def test_a_broker_closes_its_listeners(broker):
