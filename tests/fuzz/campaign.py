@@ -9,7 +9,14 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.fuzz import check_targets, clean_target, log_targets, message_targets, targets
+from tests.fuzz import (
+    check_targets,
+    clean_target,
+    log_targets,
+    message_targets,
+    targets,
+    wire_targets,
+)
 from tests.fuzz.contract import Target
 from tests.fuzz.mutate import mutate
 
@@ -23,6 +30,7 @@ TARGETS: dict[str, Target] = {
     **clean_target.TARGETS,
     **check_targets.TARGETS,
     **message_targets.TARGETS,
+    **wire_targets.TARGETS,
 }
 
 Signature = tuple[str, str]
