@@ -342,7 +342,7 @@ def erasure(
         for text in assumptions(broker.manager, tp, cleaning=True):
             assumed[text] = None
         if found:
-            places += _Partition(broker, base, tp, key).places(found)
+            places += _Partition(broker, base, tp, key, progress).places(found)
     return ErasureReport(topic, key, tuple(places), files, size, tuple(assumed))
 
 
@@ -358,8 +358,14 @@ class _Partition:
     """The places of one partition."""
 
     def __init__(
-        self, broker: Erasable, fs: FileSystem, topic_partition: TopicPartition, key: bytes
+        self,
+        broker: Erasable,
+        fs: FileSystem,
+        topic_partition: TopicPartition,
+        key: bytes,
+        progress: ErasureProgress | None,
     ) -> None:
+        self._progress = progress
         self._broker = broker
         self._fs = fs
         self._tp = topic_partition
@@ -427,6 +433,7 @@ class _Partition:
             self._tp,
             manager.catalog.laid_over(self._tp.topic),
             self._now_ms,
+            progress=self._progress,
         )
 
     def _moments(self, offsets: list[int]) -> dict[int, tuple[Watch, Watch, Watch]]:

@@ -27,10 +27,13 @@ from logstore.runtime import (
 from logstore.types import INT64_MAX, TimestampType
 
 if TYPE_CHECKING:
+    from logstore.cleaner.passes.clean import PassProgress
     from logstore.config.broker_config import BrokerConfig
     from logstore.log.log import Log
     from logstore.runtime import FileSystem
     from logstore.types import TopicPartition
+
+RehearsalProgress = Callable[[str, int, int], None]
 
 _TIME_ENDS_MS = INT64_MAX // 2
 """Moments from here on never come."""
@@ -75,6 +78,8 @@ class Rehearsal:
         Laid over the topic's own.
     now_ms : int
         When it is opened, as a broker's start does it.
+    progress : callable, optional
+        Told of each step of a cleaning: the task, and bytes done and all.
 
     Raises
     ------
@@ -94,6 +99,8 @@ class Rehearsal:
         topic_partition: TopicPartition,
         configs: Mapping[str, str],
         now_ms: int,
+        *,
+        progress: RehearsalProgress | None = None,
     ) -> None:
         self.clock = VirtualClock(now_ms)
         self._start_ms = now_ms
@@ -106,6 +113,11 @@ class Rehearsal:
         self.log: Log = self._manager.log(topic_partition)
         self._cleaner = LogCleanerManager(runtime, self._manager, broker_config)
         self._tp = topic_partition
+        self._progress = progress
+
+    def _tell(self, topic_partition: TopicPartition, step: PassProgress) -> None:
+        if self._progress is not None:
+            self._progress(f"rehearsing {topic_partition}", step.bytes_done, step.bytes_total)
 
     def close(self) -> None:
         """Forget everything."""
@@ -187,7 +199,7 @@ class Rehearsal:
                 return False
             if self._rolls():
                 log.writer.roll()
-            return bool(CleanCommand(self._cleaner).run([log]).passes)
+            return bool(CleanCommand(self._cleaner, progress=self._tell).run([log]).passes)
         checkpoint = self._cleaner.checkpoints.of(self._tp) or 0
         return bool(log.delete_old_segments(first_dirty_offset=checkpoint).removed)
 
@@ -252,7 +264,7 @@ class Rehearsal:
         steps = self._cleaner.run_pass(log, state)
         try:
             while True:
-                next(steps)
+                self._tell(self._tp, next(steps))
         except StopIteration as done:
             return done.value.stats is not None
         finally:

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from logstore import TopicPartition
 from logstore.broker.diff import PartitionDiff
 from logstore.broker.view import PartitionView
-from tests.property.test_explain import configs, replayed, steps
+from tests.property.test_explain import COMPACT, configs, replayed, steps
 
 TP = TopicPartition("t", 0)
+ABORTED = [("append", 1, False), ("transaction", 1, False), ("end", 1, False), ("append", 2, False)]
+SUPERSEDED_LATER = [
+    *(("append", 1, True), ("roll", 0, False), ("clean", 0, True), ("pass", 600, False)),
+    ("append", 1, False),
+]
+"""A tombstone that expires, while a newer record of its key is still in the open segment."""
 
 
 @given(steps, configs, st.booleans(), st.booleans())
+@example(ABORTED, COMPACT, True, True)
+@example(SUPERSEDED_LATER, COMPACT | {"delete.retention.ms": 500}, True, False)
 def test_a_dry_run_the_real_run_and_the_diff_are_one(history, config, force, roll):
     before, after = replayed(history, config), replayed(history, config)
     foreseen = list(before.fates("t", force=force, roll=roll))

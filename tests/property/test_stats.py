@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from logstore import TopicPartition
+from logstore import Broker, TopicPartition, VirtualClock
 from logstore.broker.stats import partition_stats
-from tests.property.test_explain import configs, replayed, steps
+from tests.property.test_explain import COMPACT, configs, replayed, steps
 
 TP = TopicPartition("t", 0)
+ABORTED = [("append", 1, False), ("transaction", 1, False), ("end", 1, False), ("append", 2, False)]
 
 
 @given(steps, configs, st.sampled_from([1, 2, 1000]))
+@example(ABORTED, COMPACT, 1000)
 def test_statistics_are_those_of_a_plain_walk(history, config, keys_max):
     broker = replayed(history, config)
     log = broker.log("t")
@@ -46,3 +48,21 @@ def test_statistics_are_those_of_a_plain_walk(history, config, keys_max):
     by_base = {segment.base_offset: segment.live_records for segment in found.segments}
     expected = Counter(log.segments.floor(each.offset).base_offset for each in live)
     assert {base: count for base, count in by_base.items() if count} == expected
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9), st.booleans()), max_size=30),
+    st.sampled_from([1, 1000]),
+)
+def test_a_strategy_with_versions_decides_what_lives(records, keys_max):
+    broker = Broker(clock=VirtualClock())
+    broker.create_topic("t", configs={"compaction.strategy": "timestamp"})
+    winners = {}
+    for offset, (key, timestamp, has_value) in enumerate(records):
+        value = b"v" if has_value else None
+        broker.append("t", key=b"%d" % key, value=value, timestamp=timestamp)
+        rank = (timestamp, offset, has_value)
+        winners[key] = max(winners.get(key, rank), rank)
+    found = partition_stats(broker, TP, keys_max=keys_max)
+    assert found.live_keys == sum(has_value for _, _, has_value in winners.values())
+    assert found.dead["superseded"] == len(records) - len(winners)
