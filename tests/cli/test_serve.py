@@ -81,6 +81,37 @@ def test_it_serves_a_data_directory_until_it_is_told_to_stop(tmp_path, number, c
         assert process.returncode == 0
 
 
+TAKES_A_SIGNAL = """
+import signal, sys, threading
+from logstore.cli.entry import main
+
+def take():
+    sys.stdin.readline()
+    signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+
+threading.Thread(target=take, daemon=True).start()
+sys.argv = ["logstore", "serve", "--memory", "--listen", "127.0.0.1:0"]
+main()
+"""
+
+
+def test_a_signal_that_another_thread_takes_stops_it():
+    """The system may give it to any thread, and does when the main one is about to wait."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", TAKES_A_SIGNAL],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout.readline().startswith("127.0.0.1:")
+        process.communicate("\n", timeout=60)
+        assert process.returncode == 0
+    finally:
+        process.kill()
+        process.communicate()
+
+
 def test_in_memory_it_leaves_nothing_behind(tmp_path):
     with serving("--memory", "--data-dir", tmp_path / "data") as (process, address):
         with Client(address) as client:

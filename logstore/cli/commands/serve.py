@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-import threading
+import socket
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
@@ -136,11 +136,29 @@ def serve(
                 _create(served, topic)
             with served.listen(*address, **opened) as listening:
                 print(listening.bootstrap, flush=True)
-                threading.Event().wait()
+                _wait_for_signals()
     except _Stopped:
         pass
     finally:
         signal.signal(signal.SIGTERM, previous)
+
+
+def _wait_for_signals() -> NoReturn:
+    """Wait until the handler of a signal raises.
+
+    The system may give a signal to another thread, or while this one is about to fall asleep. Its
+    handler in Python runs here only once something wakes this thread: the byte that is written for
+    each signal does.
+    """
+    reader, writer = socket.socketpair()
+    with reader, writer:
+        writer.setblocking(False)
+        previous = signal.set_wakeup_fd(writer.fileno())
+        try:
+            while True:
+                reader.recv(1)
+        finally:
+            signal.set_wakeup_fd(previous)
 
 
 def _opened(door: Door, host: str) -> dict[str, Any]:
