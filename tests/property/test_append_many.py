@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from logstore import Broker, VirtualClock
 from logstore.broker import writer as writer_module
 from logstore.errors import LogStoreError, NotLeaderForPartitionError
+from logstore.jit import policy
 from logstore.log.writer import LogWriter
 
 field = st.one_of(st.none(), st.binary(max_size=40), st.integers(0, 900).map(bytes))
@@ -84,6 +85,7 @@ def test_several_batches_in_one_write_are_those_written_apart(configs):
     )
 
 
+@pytest.mark.skipif(policy.MODE == policy.PYTHON, reason="columns are for compiled kernels")
 @pytest.mark.parametrize(
     ("records", "batches"),
     (

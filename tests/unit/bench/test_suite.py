@@ -8,6 +8,7 @@ from logstore.bench import suite
 from logstore.bench.micro.setting import Setting
 from logstore.bench.report.goals import GOALS
 from logstore.bench.report.terminal import table_lines
+from logstore.jit import policy
 
 TINY = 1 << 18
 APART = {"start/first-cleaning", "threads/2", "memory/256MiB"}
@@ -23,6 +24,7 @@ def all_names():
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(policy.MODE == policy.PYTHON, reason="a million puts, in Python")
 def test_every_quick_line_is_measured_and_shown(tmp_path):
     jobs = [job for job in suite.chosen((), full=False) if APART.isdisjoint(job.names)]
     said = []

@@ -13,6 +13,9 @@ from logstore import Broker, VirtualClock
 
 WARM_UP = 3
 
+ROUNDS = 3
+"""What leaks does so in each of them; what threads come to do for the first time, only in one."""
+
 SMALL = {"offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 1}
 
 
@@ -77,9 +80,14 @@ def test_brokers_leave_no_objects_threads_or_descriptors(make, times, tmp_path):
     open_and_close(make, tmp_path, numbers, WARM_UP)
     before = left()
     peak_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    open_and_close(make, tmp_path, numbers, times)
-    after = left()
-    assert after[0] - before[0] < times, "an object or more a broker"
+    for _ in range(ROUNDS):
+        open_and_close(make, tmp_path, numbers, times)
+        after = left()
+        grown = after[0] - before[0]
+        if grown < times:
+            break
+        before = after
+    assert grown < times, "an object or more a broker"
     assert after[1:] == before[1:]
     grown_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak_kib
     assert grown_kib < 16 * 1024, f"{grown_kib} KiB"

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from logstore import Broker, VirtualClock
+from logstore.jit import policy
 from logstore.testing.describing import described
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -244,6 +245,7 @@ def test_other():
 """
 
 
+@pytest.mark.skipif(policy.MODE == policy.PYTHON, reason="nothing is compiled")
 def test_kernels_are_ready_before_the_first_test_with_a_broker(run):
     """The limit of a test is below what loading takes, let alone compiling."""
     done = run(WARM, "-p", "pytest_timeout", "--timeout=0.2")
