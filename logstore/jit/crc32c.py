@@ -129,21 +129,45 @@ def _crc_of_three(
 CRC_BLOCK = 64
 
 
+def _crc_beginnings() -> NDArray[np.uint64]:
+    """Return the registers that become that of no byte yet behind 0 to 63 zero bytes."""
+    # A step over a zero byte, backwards: the high byte of its result tells the entry it took.
+    entry_of = {int(entry) >> 24: number for number, entry in enumerate(CRC_TABLES[0])}
+    registers = [0xFFFFFFFF]
+    for _ in range(CRC_BLOCK - 1):
+        entry = entry_of[registers[-1] >> 24]
+        moved = (registers[-1] ^ int(CRC_TABLES[0, entry])) << 8
+        registers.append(moved & 0xFFFFFFFF | entry)
+    return np.array(registers, np.uint64)
+
+
+CRC_BEGINNINGS = _crc_beginnings()
+"""(64,): a first block that is filled up with zero bytes in front begins with the register that is
+as far before the usual one as there are of them. So each range is whole blocks, and nobody guesses
+how many words and bytes are left: a wrong guess costs as much as a short batch."""
+
+
 @kernel
-def crc32c_blocks_by_words(data: Bytes, position: int, end: int, crc: np.uint64) -> np.uint64:
-    """Advance a CRC-32C register by blocks where the processor cannot multiply them."""
-    position, crc = _crc_of_three(data, position, end, crc, CRC_LONG, 0)
+def crc32c_by_words(data: Bytes, start: int, end: int, beginning: np.uint64) -> np.uint64:
+    """Return the register of bytes where the processor cannot multiply blocks of them."""
+    crc = np.uint64(0xFFFFFFFF)
+    position, crc = _crc_of_three(data, start, end, crc, CRC_LONG, 0)
     position, crc = _crc_of_three(data, position, end, crc, CRC_SHORT, 1)
-    for at in range(position, end, 8):
-        crc = crc32c_u64(crc, load_u64(data, at))
+    while position + 8 <= end:
+        crc = crc32c_u64(crc, load_u64(data, position))
+        position += 8
+    while position < end:
+        crc = crc32c_u8(crc, data[position])
+        position += 1
     return crc
 
 
-crc32c_blocks = cast(
+crc32c_register = cast(
     "Callable[[Bytes, int, int, np.uint64], np.uint64]",
-    Instruction("crc32c_blocks", crc32c_blocks_by_words, crc32c_blocks_by_words),
+    Instruction("crc32c_register", crc32c_by_words, crc32c_by_words),
 )
-"""For kernels: advance a CRC-32C register by `data[position:end]`, whole blocks, at least one.
+"""For kernels: the CRC-32C register behind `data[start:end]`, at least a byte.
 
-The caller guarantees that the array holds them; nothing checks it.
+Takes the one of `CRC_BEGINNINGS` for as many bytes as `end - start` lacks of whole blocks. The
+caller guarantees that the array holds the range; nothing checks it.
 """

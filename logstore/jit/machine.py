@@ -194,8 +194,10 @@ def _distance(bits: int) -> list[int]:
 
 
 @intrinsic
-def _crc32c_of_blocks(typing_context: Any, data: Any, position: Any, end: Any, crc: Any) -> Any:
-    """Advance a CRC-32C register by one or several 64 bytes (VPCLMULQDQ, AVX-512).
+def _crc32c_of_blocks(typing_context: Any, data: Any, start: Any, end: Any, crc: Any) -> Any:
+    """Return the CRC-32C register behind some bytes, at least one (VPCLMULQDQ, AVX-512).
+
+    Taken as blocks of 64 bytes, the first filled up in front, with a register to match.
 
     What lies in a register is multiplied by what makes it stand for the same 64 bytes later, and
     added to what is there. Four registers take turns, as a product takes a few cycles.
@@ -203,7 +205,9 @@ def _crc32c_of_blocks(typing_context: Any, data: Any, position: Any, end: Any, c
 
     def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
         base = context.make_array(sig.args[0])(context, builder, arguments[0]).data
-        _, position, end, crc = arguments
+        _, start, end, crc = arguments
+        lacking = builder.and_(builder.sub(start, end), _I64(63))
+        position = builder.sub(start, lacking)
         product = get_or_insert_function(
             builder.module,
             ir.FunctionType(_Eight, [_Eight, _Eight, ir.IntType(8)]),
@@ -216,6 +220,22 @@ def _crc32c_of_blocks(typing_context: Any, data: Any, position: Any, end: Any, c
             word.align = 1
             return word
 
+        def load_first() -> Any:
+            """Load the first block; what stands before the start is not touched."""
+            i1, i8, i32 = ir.IntType(1), ir.IntType(8), ir.IntType(32)
+            bytes_of = ir.VectorType(i8, 64)
+            function = get_or_insert_function(
+                builder.module,
+                ir.FunctionType(
+                    bytes_of, [bytes_of.as_pointer(), i32, ir.VectorType(i1, 64), bytes_of]
+                ),
+                "llvm.masked.load.v64i8.p0",
+            )
+            pointer = builder.bitcast(builder.gep(base, [position]), bytes_of.as_pointer())
+            taken = builder.bitcast(builder.shl(_I64(-1), lacking), ir.VectorType(i1, 64))
+            block = builder.call(function, [pointer, i32(1), taken, bytes_of([0] * 64)])
+            return builder.bitcast(block, _Eight)
+
         def moved(register: Any, factors: list[int]) -> Any:
             factor = ir.Constant(_Eight, factors)
             lows = builder.call(product, [register, factor, ir.IntType(8)(0x00)])
@@ -225,7 +245,7 @@ def _crc32c_of_blocks(typing_context: Any, data: Any, position: Any, end: Any, c
             return moved(block, _distance(512 * blocks) * 4)
 
         first = builder.insert_element(_Eight([0] * 8), crc, ir.IntType(32)(0))
-        register = alloca_once_value(builder, builder.xor(load(position), first))
+        register = alloca_once_value(builder, builder.xor(load_first(), first))
         at = alloca_once_value(builder, builder.add(position, _I64(64)))
         with builder.if_then(builder.icmp_signed(">=", builder.sub(end, position), _I64(512))):
             others = [alloca_once_value(builder, load(position, block)) for block in (1, 2, 3)]
@@ -270,10 +290,12 @@ def _repeated(builder: Any, at: Any, end: Any) -> Iterator[None]:
     builder.position_at_end(after)
 
 
-CAN_MULTIPLY_BLOCKS = HAS_CRC_INSTRUCTION and _target_has("vpclmulqdq") and _target_has("avx512f")
+CAN_MULTIPLY_BLOCKS = HAS_CRC_INSTRUCTION and all(
+    map(_target_has, ("vpclmulqdq", "avx512f", "avx512bw"))
+)
 """Whether kernels take 64 bytes of a CRC-32C at a time."""
 
-crc32c_blocks = _crc32c_of_blocks if CAN_MULTIPLY_BLOCKS else None
+crc32c_register = _crc32c_of_blocks if CAN_MULTIPLY_BLOCKS else None
 
 
 @intrinsic

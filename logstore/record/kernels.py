@@ -23,9 +23,8 @@ from logstore.jit import (
     kernel_like,
     load_be_i32,
     load_be_i64,
-    load_u64,
 )
-from logstore.jit.crc32c import CRC_BLOCK, crc32c_blocks, crc32c_u8, crc32c_u64
+from logstore.jit.crc32c import CRC_BEGINNINGS, CRC_BLOCK, crc32c_register
 from logstore.record.layout import (
     ATTRIBUTES_POSITION,
     CRC_POSITION,
@@ -85,19 +84,10 @@ def _crc32c_of_library(data: Bytes, start: int, end: int) -> int:
 def crc32c(data: Bytes, start: int, end: int) -> int:
     """Return the CRC-32C of `data[start:end]`. O(n), at best 16 bytes a cycle."""
     data = borrowed(data)
-    crc = np.uint64(0xFFFFFFFF)
-    position = start
-    whole = (end - start) // CRC_BLOCK * CRC_BLOCK
-    if whole > 0:
-        _ = data[end - 1]  # so that NUMBA_BOUNDSCHECK=1 sees it
-        crc = crc32c_blocks(data, position, position + whole, crc)
-        position += whole
-    while position + 8 <= end:
-        crc = crc32c_u64(crc, load_u64(data, position))
-        position += 8
-    while position < end:
-        crc = crc32c_u8(crc, data[position])
-        position += 1
+    if start >= end:
+        return 0
+    _ = data[start], data[end - 1]  # so that NUMBA_BOUNDSCHECK=1 sees it
+    crc = crc32c_register(data, start, end, CRC_BEGINNINGS[(start - end) & (CRC_BLOCK - 1)])
     return np.int64(crc ^ np.uint64(0xFFFFFFFF))  # type: ignore[return-value]  # boxed as int
 
 

@@ -97,13 +97,19 @@ def test_crc32c_of_whole_blocks_and_of_some_bytes_more(blocks):
 
 
 @pytest.mark.parametrize("blocks", (1, 6, 48, 60))
-def test_blocks_by_words_agree_with_blocks(blocks):
-    """Each of its three strides, from a register that is under way."""
-    size = crc32c.CRC_BLOCK * blocks
+def test_crc32c_by_words_agrees(blocks):
+    """Each of its three strides, then words and bytes."""
+    size = crc32c.CRC_BLOCK * blocks + 13
     data = random.Random(blocks).randbytes(10 + size)
-    register = np.uint64(google_crc32c.value(data[:10]) ^ 0xFFFFFFFF)
-    found = crc32c.crc32c_blocks_by_words(array(data), 10, 10 + size, register)
-    assert int(found) ^ 0xFFFFFFFF == google_crc32c.value(data)
+    found = crc32c.crc32c_by_words(array(data), 10, 10 + size, np.uint64(0))
+    assert int(found) ^ 0xFFFFFFFF == google_crc32c.value(data[10:])
+
+
+def test_zero_bytes_lead_from_each_beginning_to_the_usual_one():
+    for count, register in enumerate(crc32c.CRC_BEGINNINGS.tolist()):
+        for _ in range(count):
+            register = (register >> 8) ^ int(crc32c.CRC_TABLES[0, register & 0xFF])
+        assert register == 0xFFFFFFFF
 
 
 @pytest.mark.parametrize("part", (crc32c.CRC_SHORT, crc32c.CRC_LONG))
