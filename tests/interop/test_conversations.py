@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from logstore.transactions.coordinator import LAST_EPOCH
 from tests.interop.conftest import unavailable
-from tests.interop.conversations import SETTINGS, converse, our_broker
+from tests.interop.conversations import SETTINGS, converse, our_broker, warm_up
+from tests.support.interop.answers import Side
+from tests.support.interop.caller import Caller
 from tests.support.interop.judge import RELEASES, Unavailable
 from tests.support.interop.real_broker import RealBroker
 
@@ -43,3 +46,43 @@ def test_every_request_is_answered_as_kafka_answers_it(kafka, scratch, say):
 @pytest.mark.timeout(3600)
 def test_five_hundred_histories_are_answered_as_kafka_answers_them(kafka, scratch, say):
     assert told(kafka, scratch, range(1000, 1500), say).histories == 500
+
+
+def epochs_to_their_end(bootstrap):
+    """Return what a transactional id is told about its last epochs; ids as of the first one."""
+    warm_up(Side("", bootstrap))
+    caller = Caller(bootstrap)
+    fields = {"transactional_id": "worn", "transaction_timeout_ms": 60_000}
+
+    def told(answer):
+        return answer.error_code, answer.producer_id, answer.producer_epoch
+
+    def init(known=None):
+        given = {} if known is None else {"producer_id": known[1], "producer_epoch": known[2]}
+        return told(caller.call("InitProducerId", 4, fields | given))
+
+    first = init()
+    epoch = first[2]
+    while epoch < LAST_EPOCH - 3:
+        for _ in range(min(200, LAST_EPOCH - 3 - epoch)):
+            caller.send("InitProducerId", 4, fields)
+            epoch += 1
+        while (newest := told(caller.receive()))[2] != epoch:
+            assert newest[0] == 0, "nothing is pending for one who asks in turn"
+    found = [init() for _ in range(3)]
+    last = found[-1]
+    renewed = init(last)
+    found += [renewed, init(last), init(renewed), init(last), init()]
+    caller.close()
+    return [(error, number and number - first[1], epoch) for error, number, epoch in found]
+
+
+@pytest.mark.long
+def test_epochs_end_and_ids_follow_as_with_kafka(kafka, scratch, say):
+    _, broker = kafka
+    theirs = epochs_to_their_end(broker.bootstrap)
+    with our_broker(scratch / "ours") as ours:
+        assert epochs_to_their_end(ours) == theirs
+    assert (0, 0, LAST_EPOCH) in theirs
+    assert (0, 1, 0) in theirs
+    say(f"the last epochs of a producer id, and what follows: {theirs}")
