@@ -4,6 +4,7 @@
 |---|---|
 | `cluster` | `Cluster`: puts the parts together; topics, faults, and a client that knows all |
 | `controller`, `states` | leaders, leader epochs, in-sync replicas; one object, never failing |
+| `store` | what the controller knows, in a file |
 | `network` | the links between brokers: cut, slowed, healed |
 | `replicas` | one broker's replicas: takes the controller's states, and messages of others |
 | `station` | what leaders and followers need of the world: identity, messages, tasks |

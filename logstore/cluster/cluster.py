@@ -155,6 +155,7 @@ class Cluster(Generic[ClockT]):
         self.runtime = Runtime(self.clock, MemoryFileSystem(self.clock), rng, scheduler)  # type: ignore[arg-type]  # None: its own
         self._seeds = None if seed is None else rng
         self.network = Network(self.clock, self.runtime.scheduler)
+        self._lacks_memory = False
         self.controller = self._new_controller(brokers)
         self.purgatory = Purgatory()
         self._partitioner = Partitioner()
@@ -170,6 +171,7 @@ class Cluster(Generic[ClockT]):
         except BaseException:
             self.close()
             raise
+        self._lacks_memory = False
 
     def _new_controller(self, brokers: int) -> Controller:
         lock = self.runtime.lock()
@@ -182,6 +184,7 @@ class Cluster(Generic[ClockT]):
                 f"{self._data_dir} is the data directory of one broker, since it has {alone}"
             )
         memory = ClusterMemory(fs, f"{self._data_dir}/controller")
+        self._lacks_memory = not fs.exists(memory.path)
         topics = memory.read()
         states = [state for topic in topics for state in topic.partitions]
         largest = max((max(state.replicas) for state in states), default=0)
@@ -287,6 +290,7 @@ class Cluster(Generic[ClockT]):
             self._peer,
         )
         node.replicas.failed.subscribe(partial(self._on_failed_replica, node.id))
+        self._forget_strays(node, broker)
         for topic in self.controller.topics():
             self._host(node, topic)
         if not self._background:
@@ -296,6 +300,24 @@ class Cluster(Generic[ClockT]):
         self._tell(changed)
         for listeners in self._listeners:
             listeners.open(node.id, broker, node.replicas)
+
+    def _forget_strays(self, node: _Node, broker: Broker) -> None:
+        """Delete the topics that a broker still has, and the cluster has not any more.
+
+        Raises
+        ------
+        InvalidConfigurationError
+            The cluster has just been opened without its file, which may have been lost.
+        """
+        known = {topic.id for topic in self.controller.topics()}
+        strays = [each for each in broker.topics() if not each.adopted and each.id not in known]
+        if strays and self._lacks_memory:
+            raise InvalidConfigurationError(
+                f"{node.data_dir} has topics, '{strays[0].name}' the first, but {self._data_dir}"
+                " has no file of a controller that says who may lead them"
+            )
+        for topic in strays:
+            broker.delete_topic(topic.name)
 
     def _checkpoint_high_watermarks(self, node: _Node, broker: Broker) -> None:
         period_ms = max(self.broker_config.replica_high_watermark_checkpoint_interval_ms, 1)
@@ -538,9 +560,6 @@ class Cluster(Generic[ClockT]):
         try:
             stored = catalog.topic(topic.name)
         except UnknownTopicOrPartitionError:
-            stored = None
-        if stored is not None and stored.id != topic.id:  # deleted meanwhile, and made anew
-            admin.delete(topic.name)
             stored = None
         if not hosted:
             return

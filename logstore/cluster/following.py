@@ -16,8 +16,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from logstore.cluster.messages import EpochRequest, EpochResponse, FetchRequest, FetchResponse
-from logstore.errors import LogStoreError, NotLeaderForPartitionError, UnexpectedAppendOffsetError
+from logstore.errors import LogStoreError, NotLeaderForPartitionError
 from logstore.log.epochs import UNDEFINED_EPOCH, UNDEFINED_OFFSET
+from logstore.record.header import BatchHeader
+from logstore.record.layout import HEADER_SIZE
 from logstore.record.walk import walk_buffer
 from logstore.types import AppendOrigin
 
@@ -204,6 +206,7 @@ class Following:
 
     def _take(self, answer: FetchResponse) -> None:
         log = self.log
+        self._begin_with(answer)
         with log.lock:
             if self._is_stale(answer):
                 return
@@ -215,21 +218,26 @@ class Following:
         if start > log.log_start_offset:
             self._station.manager.raise_log_start(self.state.topic_partition, start)
 
-    def _append(self, data: bytes) -> None:
-        """Append batches as they are. The log's lock is held."""
-        log = self.log
-        try:
-            self._append_pieces(data)
-        except UnexpectedAppendOffsetError as error:
-            # An empty log begins at the leader's log start, which may lie inside a batch.
-            is_empty = log.log_start_offset == log.log_end_offset
-            if not (is_empty and error.first_offset < log.log_end_offset <= error.last_offset):
-                raise
-            log.truncate_fully_and_start_at(error.first_offset)
-            self._append_pieces(data)
+    def _begin_with(self, answer: FetchResponse) -> None:
+        """Begin anew with the first batch if that begins below the log's end.
 
-    def _append_pieces(self, data: bytes) -> None:
-        """Append in pieces that a segment holds, should it hold less than the leader's."""
+        The leader's log start may lie inside a batch. Who has nothing beyond it, nothing at all or
+        what the leader has deleted, takes that batch whole.
+        """
+        if len(answer.data) < HEADER_SIZE:
+            return
+        first_offset, log = BatchHeader.unpack_from(answer.data).base_offset, self.log
+        if first_offset < log.log_end_offset <= answer.log_start_offset:
+            with self._cutting(answer.number) as is_due:
+                if is_due:
+                    tp = self.state.topic_partition
+                    self._station.manager.truncate_fully_and_start_at(tp, first_offset)
+
+    def _append(self, data: bytes) -> None:
+        """Append batches as they are, in pieces that a segment holds. The lock is held.
+
+        It may hold less than the leader's, whose settings were others.
+        """
         writer, limit = self.log.writer, self.log.config.segment_bytes
         if len(data) <= limit:
             writer.append_batches(data, AppendOrigin.REPLICATION)

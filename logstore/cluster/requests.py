@@ -43,6 +43,8 @@ class DelayedProduce:
         self._replicas = replicas
         self._topic_partition = topic_partition
         self._last_offset = last_offset
+        # Of a later epoch of the same broker nothing follows: the record may be another's by then.
+        self._role = replicas.role(topic_partition)
         self.error: LogStoreError | None = RequestTimedOutError(
             f"{topic_partition}: not all replicas in sync have offset {last_offset} yet"
         )
@@ -52,6 +54,10 @@ class DelayedProduce:
         try:
             leadership = self._replicas.leadership(self._topic_partition)
             high_watermark = leadership.log.high_watermark
+            if leadership is not self._role:
+                raise NotLeaderForPartitionError(
+                    f"{self._topic_partition} had another leader meanwhile"
+                )
         except LogStoreError as error:
             self.error = _not_leader(self._topic_partition, error)
             return True
