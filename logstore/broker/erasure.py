@@ -131,7 +131,7 @@ class ErasurePlace(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ErasureReport:
-    """The answer of `erasure`; `gone` if no place is left."""
+    """The answer of `erasure`, as of `now_ms`; `gone` if no place is left."""
 
     topic: str
     key: bytes
@@ -139,6 +139,7 @@ class ErasureReport:
     files: int
     bytes: int
     assumed: tuple[str, ...]
+    now_ms: int
 
     @property
     def gone(self) -> bool:
@@ -154,6 +155,7 @@ class ErasureReport:
             "topic": self.topic,
             "scanned": {"files": self.files, "bytes": self.bytes},
             "assumed": list(self.assumed),
+            "now_ms": self.now_ms,
         }
 
 
@@ -317,6 +319,7 @@ def erasure(
     """Find every place of a key in the partitions of a topic; see `Broker.erasure`."""
     fs = broker.manager.runtime.fs
     base = fs.base if isinstance(fs, OverlayFileSystem) else fs
+    now_ms = broker.clock.now_ms()
     places: list[ErasurePlace] = []
     assumed: dict[str, None] = {}
     files = size = 0
@@ -342,8 +345,8 @@ def erasure(
         for text in assumptions(broker.manager, tp, cleaning=True):
             assumed[text] = None
         if found:
-            places += _Partition(broker, base, tp, key, progress).places(found)
-    return ErasureReport(topic, key, tuple(places), files, size, tuple(assumed))
+            places += _Partition(broker, base, tp, key, now_ms, progress).places(found)
+    return ErasureReport(topic, key, tuple(places), files, size, tuple(assumed), now_ms)
 
 
 class _Moments(NamedTuple):
@@ -363,6 +366,7 @@ class _Partition:
         fs: FileSystem,
         topic_partition: TopicPartition,
         key: bytes,
+        now_ms: int,
         progress: ErasureProgress | None,
     ) -> None:
         self._progress = progress
@@ -371,7 +375,7 @@ class _Partition:
         self._tp = topic_partition
         self._key = key
         self._log: Log = broker.manager.log(topic_partition)
-        self._now_ms = broker.clock.now_ms()
+        self._now_ms = now_ms
         self._sizes: dict[str, int] | None = None  # of the segments that a start leaves
 
     def places(self, found: list[tuple[_Folder, Found]]) -> Iterator[ErasurePlace]:
@@ -565,7 +569,9 @@ def _is_undecided(log: Log, header: BatchHeader) -> bool:
 
 def _rule(cause: Cause, state: str, config: LogConfig) -> str:
     """Return the rule by which a record goes."""
-    lag = f"older than min.compaction.lag.ms {config.min_compaction_lag_ms}"
+    lag = ""
+    if config.min_compaction_lag_ms:
+        lag = f" and older than min.compaction.lag.ms {config.min_compaction_lag_ms}"
     if cause is Cause.OPENING:
         return "a broker that starts cuts or replaces it"
     if cause is Cause.RETENTION:
@@ -579,10 +585,10 @@ def _rule(cause: Cause, state: str, config: LogConfig) -> str:
             f" {config.delete_retention_ms} after the first pass that goes through it"
         )
     if state == ABORTED:
-        return f"a cleaning drops it once its segment is closed and {lag}"
+        return f"a cleaning drops it once its segment is closed{lag}"
     return (
         "a cleaning drops it once its segment, those before and the one of the record that"
-        f" supersedes it are closed and {lag}"
+        f" supersedes it are closed{lag}"
     )
 
 

@@ -42,11 +42,12 @@ class KeyRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class KeyExplanation:
-    """What becomes of a key in a partition, and what must happen first."""
+    """What becomes of a key in a partition, as of `now_ms`, and what must happen first."""
 
     key: bytes
     records: tuple[KeyRecord, ...]
     steps: tuple[str, ...]
+    now_ms: int
 
     def to_json(self) -> dict[str, Any]:
         """Return the member `key` of an item of `logstore explain --key`."""
@@ -94,9 +95,8 @@ def explain_key(
             )
         )
     retention_ms = view.log.config.delete_retention_ms
-    return KeyExplanation(
-        key, tuple(records), tuple(_steps(records, decision, remedies, retention_ms))
-    )
+    steps = tuple(_steps(records, decision, remedies, retention_ms))
+    return KeyExplanation(key, tuple(records), steps, report.now_ms)
 
 
 def _steps(

@@ -64,17 +64,21 @@ def test_the_same_is_retained(run, copies):
     assert "no cleaner checkpoint" in found["assumed"][0]
 
 
-@pytest.mark.parametrize(("is_lost", "fate"), ((True, "lost"), (False, "added")))
-def test_a_winner_that_is_gone_is_lost(run, copies, tmp_path, is_lost, fate):
-    """The last record of one copy, which lacks in the other."""
+@pytest.mark.parametrize(
+    ("number", "is_lost", "fate"),
+    ((9, True, "lost"), (7, True, "lost"), (9, False, "added"), (7, False, "foreign")),
+)
+def test_a_winner_that_is_gone_is_lost(run, copies, tmp_path, number, is_lost, fate):
+    """Of two copies one lacks a record, the last or one before it."""
     before, _, _ = copies
-    data = (before / "00000000000000000000.log").read_bytes()
-    *_, last = walk_buffer(data)
+    batches = [batch.data for batch in walk_buffer((before / f"{0:020}.log").read_bytes())]
+    del batches[number]
     short = tmp_path / "short" / "users-0"
     short.mkdir(parents=True)
-    (short / "00000000000000000000.log").write_bytes(data[: -len(last.data)])
+    (short / f"{0:020}.log").write_bytes(b"".join(batches))
     pair = (before, short) if is_lost else (short, before)
-    found = run("diff", *pair, "--format", "json", code=int(is_lost)).json
+    code = int(fate != "added")
+    found = run("diff", *pair, "--format", "json", code=code).json
     assert {f: count for f, count in found["counts"].items() if count} == {"retained": 9, fate: 1}
 
 

@@ -86,9 +86,8 @@ def erasure(
         number = found.partitions[0].partition if found.is_one else None
         tell = bar.update if bar.visible else None
         report = find(broker, topics.pop(), wanted, number, progress=tell)
-        now_ms = broker.clock.now_ms()
     if settings.as_table:
-        emit_lines(_lines(report, now_ms))
+        emit_lines(_lines(report))
     elif settings.output == "jsonl":
         emit_lines(json.dumps(place._asdict()) for place in report.places)
     else:
@@ -96,7 +95,7 @@ def erasure(
     return int(not report.gone)
 
 
-def _lines(report: ErasureReport, now_ms: int) -> Iterator[str]:
+def _lines(report: ErasureReport) -> Iterator[str]:
     name = display_bytes(report.key)
     scanned = f"{plural(report.files, 'file')}, {format_size(report.bytes)}"
     if report.gone:
@@ -106,7 +105,7 @@ def _lines(report: ErasureReport, now_ms: int) -> Iterator[str]:
         return
     verdict = paint("found", "bold yellow")
     yield f"{name} {verdict}: {plural(len(report.places), 'place')} in {scanned} of {report.topic}"
-    yield from _outlook(report, now_ms)
+    yield from _outlook(report)
     yield ""
     rows = [_row(place) for place in report.places]
     table = Table(("state", "offset", "earliest", "latest", "where"), right=("offset",), wrap=True)
@@ -116,7 +115,7 @@ def _lines(report: ErasureReport, now_ms: int) -> Iterator[str]:
     yield from said("assumed", report.assumed, "dim")
 
 
-def _outlook(report: ErasureReport, now_ms: int) -> Iterator[str]:
+def _outlook(report: ErasureReport) -> Iterator[str]:
     """Say when all of it is gone, at the earliest and at the latest."""
     earliest = [place.earliest_ms for place in report.places]
     latest = [place.latest_ms for place in report.places]
@@ -126,12 +125,12 @@ def _outlook(report: ErasureReport, now_ms: int) -> Iterator[str]:
         )
     else:
         moment = max(each for each in earliest if each is not None)
-        yield f"  all of it can be gone from {format_time(moment)} on{_in(moment, now_ms)}"
+        yield f"  all of it can be gone from {format_time(moment)} on{_in(moment, report.now_ms)}"
     if None in latest:
         yield from wrapped("nothing removes all of it by itself", "  ")
     else:
         moment = max(each for each in latest if each is not None)
-        yield f"  it is gone by {format_time(moment)} at the latest{_in(moment, now_ms)}"
+        yield f"  it is gone by {format_time(moment)} at the latest{_in(moment, report.now_ms)}"
 
 
 def _in(moment: int, now_ms: int) -> str:

@@ -187,7 +187,7 @@ def _lines(
         yield from table.lines(
             _row(gate, partition.decision, now_ms) for gate in partition.decision.gates
         )
-        yield from _notes(partition, now_ms)
+        yield from _notes(partition)
     if is_first:
         yield "no partitions"
     else:
@@ -217,7 +217,7 @@ def _headline(each: PartitionExplanation, now_ms: int) -> Iterator[str]:
         )
 
 
-def _notes(each: PartitionExplanation, now_ms: int) -> Iterator[str]:
+def _notes(each: PartitionExplanation) -> Iterator[str]:
     """Yield what helps, what the open segment and the tombstones wait for, what was assumed."""
     for remedy in _pressing(each):
         yield ""
@@ -233,7 +233,7 @@ def _notes(each: PartitionExplanation, now_ms: int) -> Iterator[str]:
         name = plural(each.tombstones.records, "tombstone")
         yield from said(name, with_times(each.tombstones_text).split("; "))
     if each.key is not None:
-        yield from _key(each.key, now_ms)
+        yield from _key(each.key)
     yield from said("damage", each.damages, "red")
     yield from said("assumed", each.assumed, "dim")
 
@@ -244,7 +244,7 @@ def _when(moment_ms: int | None, now_ms: int, none: str) -> str:
     return "now" if moment_ms <= now_ms else f"in {format_span(moment_ms - now_ms)}"
 
 
-def _key(story: KeyExplanation, now_ms: int) -> Iterator[str]:
+def _key(story: KeyExplanation) -> Iterator[str]:
     """Yield the records of a key, and what must happen until it is gone."""
     name = display_bytes(story.key)
     yield ""
@@ -255,9 +255,9 @@ def _key(story: KeyExplanation, now_ms: int) -> Iterator[str]:
                 str(record.offset),
                 record.state.replace("_", " "),
                 record.section,
-                _when(record.delete_horizon_ms, now_ms, "-"),
-                _when(record.earliest_ms, now_ms, "never"),
-                _when(record.latest_ms, now_ms, "not by itself"),
+                _when(record.delete_horizon_ms, story.now_ms, "-"),
+                _when(record.earliest_ms, story.now_ms, "never"),
+                _when(record.latest_ms, story.now_ms, "not by itself"),
             )
             for record in story.records
         )
