@@ -42,6 +42,7 @@ _HELP = {
     "salvage": "Save all that is valid in a new data directory.",
     "dump": "Show files as kafka-dump-log does.",
     "export": "Write records to Parquet, Arrow, CSV or JSON lines.",
+    "simulate": "Live through months of a topic in seconds.",
     "serve": "Serve Kafka's wire protocol to clients.",
     "completion": "Let a shell complete commands, options and topics.",
     "warmup": "Compile the kernels ahead of their first use.",

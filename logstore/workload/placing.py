@@ -56,10 +56,9 @@ class Placing:
         data = header._replace(crc=crc).pack() + body
         return Placed(data, at_ms, header.max_timestamp, header.record_count)
 
-    def end_transaction(self, log: Log, producer: int, *, commit: bool) -> None:
-        """Append a transaction's marker, at the moment that it is."""
-        log.writer.append_end_txn_marker(producer, PRODUCER_EPOCH, COORDINATOR_EPOCH, commit=commit)
-        self.next_offset = log.log_end_offset
+    def place_marker(self) -> None:
+        """Give a transaction's marker its offset."""
+        self.next_offset += 1
 
 
 def append_placed(log: Log, placed: Sequence[Placed]) -> None:
@@ -68,23 +67,31 @@ def append_placed(log: Log, placed: Sequence[Placed]) -> None:
     log.writer.append_batches(data, AppendOrigin.REPLICATION)
 
 
-def fit_the_segment(log: Log, placed: Sequence[Placed], last_offset: int) -> bool:
-    """Tell whether none of some batches begins a new segment.
+def append_marker(log: Log, producer: int, *, commit: bool) -> None:
+    """Append a transaction's end, at the moment that it is."""
+    log.writer.append_end_txn_marker(producer, PRODUCER_EPOCH, COORDINATOR_EPOCH, commit=commit)
+
+
+def fit_the_segment(log: Log, batches: Sequence[bytes], at_ms: int) -> bool:
+    """Tell whether none of some sealed batches begins a new segment.
 
     What the last and the largest of them do not bring about, none of them does; an empty segment
     knows too little for that.
 
     Parameters
     ----------
-    last_offset : int
-        That of the last record.
+    at_ms : int
+        When the last of them arrives.
     """
     segment = log.active_segment
     if not segment.size_bytes:
         return False
     index, times = segment.offset_index, segment.time_index
     room = min(index.max_entries - index.entries, times.max_entries - times.entries)
-    size = sum(len(batch.data) for batch in placed)
-    latest = max(batch.max_timestamp for batch in placed)
-    reason = segment.roll_reason(size, latest, last_offset, placed[-1].at_ms)
-    return reason is None and room > len(placed) + 1
+    if room <= len(batches) + 1:
+        return False
+    headers = [BatchHeader.unpack_from(batch) for batch in batches]
+    last_offset = log.log_end_offset - 1 + sum(header.record_count for header in headers)
+    latest = max(header.max_timestamp for header in headers)
+    size = sum(map(len, batches))
+    return segment.roll_reason(size, latest, last_offset, at_ms) is None

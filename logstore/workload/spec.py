@@ -21,7 +21,7 @@ from logstore.names import validate_topic_name
 from logstore.record.layout import HEADER_SIZE
 from logstore.types import DAY_MS
 from logstore.workload.presets import PRESETS
-from logstore.workload.tables import Allowed, dotted, key, laid_over, read_table
+from logstore.workload.tables import Allowed, dotted, laid_over, read_table, setting
 
 BLOCK_RECORDS = 65_536
 """Records of a block, the unit in which a workload is made; part of what a seed means."""
@@ -60,13 +60,13 @@ RANDOM = "random"
 class Keys:
     """Which keys there are and how often each is written."""
 
-    count: int = key(1_000_000, "Different keys.", 1, 1 << 40)
-    prefix: str = key("key-", "What a key begins with; its number follows in decimal digits.")
-    distribution: str = key(ZIPF, "Of the writes.", choice=(ZIPF, UNIFORM, MOVING_HOT_SET))
-    exponent: float = key(1.1, "Of zipf: key number n weighs (n+1)^-exponent.", 0.0, 10.0)
-    hot_keys: int = key(1_000, "Of moving-hot-set: keys that are hot at a time.", 1, 1 << 40)
-    hot_share: float = key(0.9, "Of moving-hot-set: share of the writes that go to them.", 0, 1)
-    sweeps: float = key(1.0, "How often the hot set passes over all keys in the run.", 0.0, 1e6)
+    count: int = setting(1_000_000, "Different keys.", 1, 1 << 40)
+    prefix: str = setting("key-", "What a key begins with; its number follows in decimal digits.")
+    distribution: str = setting(ZIPF, "Of the writes.", choice=(ZIPF, UNIFORM, MOVING_HOT_SET))
+    exponent: float = setting(1.1, "Of zipf: key number n weighs (n+1)^-exponent.", 0.0, 10.0)
+    hot_keys: int = setting(1_000, "Of moving-hot-set: keys that are hot at a time.", 1, 1 << 40)
+    hot_share: float = setting(0.9, "Of moving-hot-set: share of the writes that go to them.", 0, 1)
+    sweeps: float = setting(1.0, "How often the hot set passes over all keys in the run.", 0.0, 1e6)
 
     @property
     def digits(self) -> int:
@@ -78,12 +78,12 @@ class Keys:
 class Values:
     """Sizes and contents of values."""
 
-    sizes: str = key(FIXED, "Distribution of the sizes.", choice=(FIXED, UNIFORM, LOGNORMAL))
-    bytes: int = key(100, "The size (fixed) or the median (lognormal).", 0, 1 << 20)
-    min_bytes: int = key(0, "Smallest, of uniform and lognormal.", 0, 1 << 20)
-    max_bytes: int = key(1_000, "Largest, of uniform and lognormal; inclusive.", 0, 1 << 20)
-    sigma: float = key(1.0, "Of lognormal: deviation of the size's logarithm.", 0.0, 4.0)
-    content: str = key(WORDS, "Compressible text, or bytes that no codec makes smaller.",
+    sizes: str = setting(FIXED, "Distribution of the sizes.", choice=(FIXED, UNIFORM, LOGNORMAL))
+    bytes: int = setting(100, "The size (fixed) or the median (lognormal).", 0, 1 << 20)
+    min_bytes: int = setting(0, "Smallest, of uniform and lognormal.", 0, 1 << 20)
+    max_bytes: int = setting(1_000, "Largest, of uniform and lognormal; inclusive.", 0, 1 << 20)
+    sigma: float = setting(1.0, "Of lognormal: deviation of the size's logarithm.", 0.0, 4.0)
+    content: str = setting(WORDS, "Compressible text, or bytes that no codec makes smaller.",
                         choice=(WORDS, RANDOM))  # fmt: skip
 
     @property
@@ -105,11 +105,11 @@ class Values:
 class Deletes:
     """Deletion of keys."""
 
-    share: float = key(0.0, "Share of the writes that delete their key.", 0.0, 1.0)
-    with_event: bool = key(
+    share: float = setting(0.0, "Share of the writes that delete their key.", 0.0, 1.0)
+    with_event: bool = setting(
         False, "A delete is a record with a value first, its tombstone follows (Debezium's way)."
     )
-    on_expiry: bool = key(
+    on_expiry: bool = setting(
         False, "A key is deleted when it leaves the moving hot set (a session's time to live)."
     )
 
@@ -118,25 +118,25 @@ class Deletes:
 class Time:
     """Arrival of records in virtual time, and the lag of their timestamps."""
 
-    start: str = key("2024-01-01T00:00:00Z", "Arrival of the first record, ISO 8601.")
-    days: float = key(1.0, "Virtual days over which the records arrive.", 0.0, 36_500.0)
-    daily_swing: float = key(
+    start: str = setting("2024-01-01T00:00:00Z", "Arrival of the first record, ISO 8601.")
+    days: float = setting(1.0, "Virtual days over which the records arrive.", 0.0, 36_500.0)
+    daily_swing: float = setting(
         0.0,
         "0: evenly; towards 1: noon busy, midnight quiet (rate at noon 1/(1-swing)).",
         0.0,
         0.99,
     )
-    arrival: str = key(
+    arrival: str = setting(
         EVEN, "Between the moments: always alike, or by chance.", choice=(EVEN, POISSON)
     )
-    burst_share: float = key(0.0, "Share of the records that come in bursts.", 0.0, 1.0)
-    burst_every_ms: int = key(3_600_000, "From one burst to the next.", 1, 1 << 40)
-    burst_ms: int = key(60_000, "How long each takes.", 1, 1 << 40)
-    profile: tuple[float, ...] = key(
+    burst_share: float = setting(0.0, "Share of the records that come in bursts.", 0.0, 1.0)
+    burst_every_ms: int = setting(3_600_000, "From one burst to the next.", 1, 1 << 40)
+    burst_ms: int = setting(60_000, "How long each takes.", 1, 1 << 40)
+    profile: tuple[float, ...] = setting(
         (), "How much comes in each of so many equal parts of the time; empty: equally much.", 0.0
     )
-    late_share: float = key(0.0, "Share of records with a timestamp that lags.", 0.0, 1.0)
-    late_ms: int = key(600_000, "Largest lag of such a timestamp.", 1, 1 << 40)
+    late_share: float = setting(0.0, "Share of records with a timestamp that lags.", 0.0, 1.0)
+    late_ms: int = setting(600_000, "Largest lag of such a timestamp.", 1, 1 << 40)
 
     @property
     def start_ms(self) -> int:
@@ -152,11 +152,11 @@ class Time:
 class Versions:
     """The version header of KIP-280: 8 bytes, big-endian, rising with the event at the source."""
 
-    header: str = key("", "Its name; empty: records bear no version.")
-    late_share: float = key(0.0, "Share of records that bear an older version.", 0.0, 1.0)
-    late_records: int = key(10_000, "How many events older at most.", 1, 1 << 40)
-    missing_share: float = key(0.0, "Share of records without the header.", 0.0, 1.0)
-    malformed_share: float = key(0.0, "Share of records whose header is no 8 bytes.", 0.0, 1.0)
+    header: str = setting("", "Its name; empty: records bear no version.")
+    late_share: float = setting(0.0, "Share of records that bear an older version.", 0.0, 1.0)
+    late_records: int = setting(10_000, "How many events older at most.", 1, 1 << 40)
+    missing_share: float = setting(0.0, "Share of records without the header.", 0.0, 1.0)
+    malformed_share: float = setting(0.0, "Share of records whose header is no 8 bytes.", 0.0, 1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,11 +166,11 @@ class Producers:
     So two updates of a key by two producers can arrive in the other order.
     """
 
-    count: int = key(1, "Producers at work at the same time.", 1, 1_000)
-    transactional: int = key(0, "How many of them write in transactions.", 0, 1_000)
-    transaction_records: int = key(100, "Records of a transaction.", 1, BLOCK_RECORDS)
-    abort_share: float = key(0.0, "Share of the transactions that are aborted.", 0.0, 1.0)
-    idempotent: bool = key(
+    count: int = setting(1, "Producers at work at the same time.", 1, 1_000)
+    transactional: int = setting(0, "How many of them write in transactions.", 0, 1_000)
+    transaction_records: int = setting(100, "Records of a transaction.", 1, BLOCK_RECORDS)
+    abort_share: float = setting(0.0, "Share of the transactions that are aborted.", 0.0, 1.0)
+    idempotent: bool = setting(
         True, "Producers without transactions number their batches (Kafka's default since 3.0)."
     )
 
@@ -184,9 +184,9 @@ class Producers:
 class Batches:
     """Packing of records into batches."""
 
-    min_records: int = key(100, "Fewest records of a full batch.", 1, BLOCK_RECORDS)
-    max_records: int = key(100, "Most records of a batch, inclusive.", 1, BLOCK_RECORDS)
-    codec: str = key("none", "Compression.", choice=("none", "gzip", "snappy", "lz4", "zstd"))
+    min_records: int = setting(100, "Fewest records of a full batch.", 1, BLOCK_RECORDS)
+    max_records: int = setting(100, "Most records of a batch, inclusive.", 1, BLOCK_RECORDS)
+    codec: str = setting("none", "Compression.", choice=("none", "gzip", "snappy", "lz4", "zstd"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,10 +199,10 @@ class Spec:
         Values that are each allowed contradict one another.
     """
 
-    topic: str = key("workload", "Topic to write.")
-    records: int = key(1_000_000, "Records in all partitions, markers not counted.", 1, 1 << 40)
-    partitions: int = key(8, "Partitions; a key's is Kafka's default, by murmur2.", 1, 10_000)
-    seed: int = key(1, "Seed of everything random.", 0, (1 << 64) - 1)
+    topic: str = setting("workload", "Topic to write.")
+    records: int = setting(1_000_000, "Records in all partitions, markers not counted.", 1, 1 << 40)
+    partitions: int = setting(8, "Partitions; a key's is Kafka's default, by murmur2.", 1, 10_000)
+    seed: int = setting(1, "Seed of everything random.", 0, (1 << 64) - 1)
     keys: Keys = field(default_factory=Keys)
     values: Values = field(default_factory=Values)
     deletes: Deletes = field(default_factory=Deletes)
@@ -272,11 +272,6 @@ class Spec:
             batches.min_records > batches.max_records,
             f"batches.min_records {batches.min_records} is above batches.max_records "
             f"{batches.max_records}",
-        )
-        yield (
-            not effective_config(self.configs).compact,
-            f"configs cleanup.policy {self.configs.get('cleanup.policy')!r} does not compact: a "
-            "workload is there to be cleaned",
         )
         time = self.time
         yield (
@@ -392,8 +387,14 @@ def parse(text: str) -> Spec:
     return from_mapping(tree)
 
 
-def from_mapping(tree: Mapping[str, Any]) -> Spec:
-    """Build a workload from what `parse` reads; the same errors."""
+def from_mapping(tree: Mapping[str, Any], *, must_compact: bool = True) -> Spec:
+    """Build a workload from what `parse` reads; the same errors.
+
+    Parameters
+    ----------
+    must_compact : bool
+        Refuse a topic that is not there to be cleaned.
+    """
     values = dict(tree)
     name = values.pop("preset", None)
     if name is not None:
@@ -409,6 +410,11 @@ def from_mapping(tree: Mapping[str, Any]) -> Spec:
     }
     _refuse_idle(tree, values)
     values["configs"], _ = altered_overrides(DEFAULT_CONFIGS, dotted(values.get("configs", {})), ())
+    if must_compact and not effective_config(values["configs"]).compact:
+        raise InvalidConfigurationError(
+            f"configs cleanup.policy {values['configs'].get('cleanup.policy')!r} does not compact: "
+            "a workload is there to be cleaned"
+        )
     return read_table(Spec, values, "", also=("preset",), ready=(*TABLES, "configs"))
 
 

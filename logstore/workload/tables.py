@@ -48,7 +48,7 @@ class Allowed:
         return None
 
 
-def key(
+def setting(
     default: float | str | tuple[float, ...],
     doc: str,
     low: float | None = None,
@@ -72,7 +72,7 @@ def read_table(
     Parameters
     ----------
     kind : type
-        A dataclass whose fields were made by `key`, but for those that are `ready`.
+        A dataclass whose fields were made by `setting`, but for those that are `ready`.
     prefix : str
         What the names of its keys begin with in messages.
     also : sequence of str

@@ -20,6 +20,7 @@ from logstore.workload.placing import (
     GROUP_BATCHES,
     Placed,
     Placing,
+    append_marker,
     append_placed,
     fit_the_segment,
 )
@@ -123,17 +124,19 @@ class PartitionFiles:
         if not self._pending:
             return
         pending, self._pending = self._pending, []
-        last_offset = self._placing.next_offset - 1
-        fits = fit_the_segment(self._log, pending, last_offset)
+        fits = fit_the_segment(self._log, [batch.data for batch in pending], pending[-1].at_ms)
         for group in [pending] if fits else [[batch] for batch in pending]:
             self._clock.set_ms(group[-1].at_ms)
             append_placed(self._log, group)
-        assert self._log.log_end_offset == last_offset + 1, "all batches were whole and taken"
+        assert self._log.log_end_offset == self._placing.next_offset, (
+            "all batches were whole and taken"
+        )
 
     def _end_transaction(self, producer: int, at_ms: int, *, commit: bool) -> None:
         self._append_pending()
         self._clock.set_ms(at_ms)
-        self._placing.end_transaction(self._log, producer, commit=commit)
+        append_marker(self._log, producer, commit=commit)
+        self._placing.place_marker()
         self._heard_ms[producer] = at_ms
         self._markers += 1
 

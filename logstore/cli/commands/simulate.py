@@ -1,0 +1,333 @@
+"""`logstore simulate`: months of a topic in seconds, as series and as a report."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from logstore.cli.options import Settings, command, config_option
+from logstore.cli.show.curves import curve
+from logstore.cli.show.output import (
+    emit,
+    emit_json,
+    emit_lines,
+    emit_values,
+    format_count,
+    format_size,
+    note,
+)
+from logstore.cli.show.progress import ProgressBar
+from logstore.cli.show.tables import Table
+from logstore.cli.times import format_span, format_time
+
+if TYPE_CHECKING:
+    from logstore.simulate.outcome import Column, Run
+    from logstore.simulate.scenario import Scenario
+    from logstore.simulate.sweep import Sweep
+
+CURVE_WIDTH = 48
+
+_AXIS = re.compile(r"(?P<name>[^=]+)=(?P<values>.+)")
+
+COSTS = {
+    "bytes_peak": "space, at most",
+    "bytes_mean": "space, on average",
+    "write_amplification": "write amplification",
+    "oldest_dirty_max_ms": "oldest not cleaned",
+    "compaction_delay_max_ms": "beyond the bound",
+    "tombstone_age_max_ms": "oldest tombstone",
+    "passes": "passes",
+    "live_share": "live records",
+}
+"""Costs that are shown, with their headings."""
+
+
+def to_axes(
+    ctx: click.Context, param: click.Parameter, values: Sequence[str]
+) -> dict[str, list[str]]:
+    """Return the axes of a repeated KEY=VALUE,VALUE."""
+    axes: dict[str, list[str]] = {}
+    for text in values:
+        found = _AXIS.fullmatch(text)
+        if found is None:
+            raise click.BadParameter(f"{text!r} is not KEY=VALUE,VALUE", ctx, param)
+        axes[found["name"].strip()] = [each.strip() for each in found["values"].split(",")]
+    return axes
+
+
+@command(
+    "simulate",
+    examples=[
+        "logstore simulate --list",
+        "logstore simulate erasure-promise --out promise",
+        "logstore simulate kip-354 --print > mine.toml",
+        "logstore simulate mine.toml --out mine --seed 7 --config segment.ms=1h",
+        "logstore simulate dead-cleaner --out runs --sweep min.cleanable.dirty.ratio=0.1,0.5"
+        " --sweep segment.bytes=1MiB,8MiB",
+    ],
+)
+@click.argument("scenario", required=False, metavar="[SCENARIO]")
+@click.option("--out", metavar="DIR", help="Where the series and the report go; made if missing.")
+@click.option("--seed", type=click.IntRange(0), help="Another seed than the scenario's.")
+@config_option(
+    "A configuration of the topics or of the broker, laid over the scenario's; repeatable."
+)
+@click.option(
+    "--sweep",
+    "axes",
+    multiple=True,
+    callback=to_axes,
+    metavar="KEY=VALUE,VALUE",
+    help="Run every combination of these values; repeatable.",
+)
+@click.option("--jobs", type=click.IntRange(1), help="Processes of a sweep.  [default: one a core]")
+@click.option(
+    "--samples",
+    type=click.IntRange(1, 2_000),
+    default=2_000,
+    show_default=True,
+    help="Rows of a partition, besides those of rolls, cleanings and retention.",
+)
+@click.option("--keep-logs", is_flag=True, help="Write the logs to DIR/data, not to memory.")
+@click.option("--list", "lists", is_flag=True, help="List the scenarios that come along.")
+@click.option("--print", "prints", is_flag=True, help="Print the scenario's TOML and do nothing.")
+def simulate(
+    settings: Settings,
+    scenario: str | None,
+    out: str | None,
+    seed: int | None,
+    configs: tuple[tuple[str, str], ...],
+    axes: dict[str, list[str]],
+    jobs: int | None,
+    samples: int,
+    keep_logs: bool,
+    lists: bool,
+    prints: bool,
+) -> int:
+    """Live through SCENARIO in virtual time, on the real engine, and tell what it costs.
+
+    SCENARIO is a TOML file, or the name of one that comes along. Topics, their keys, values and
+    deletes are described as in `logstore workload`; what arrives is appended, rolled, retained
+    and cleaned as a broker would do it on that day. DIR gets the series (CSV, and Parquet where
+    pyarrow is installed) and a report, one HTML file that needs no network.
+
+    With --sweep the scenario is run under every combination of values; the table tells what each
+    costs, and marks those that no other one beats in every respect.
+    """
+    from logstore.simulate import library
+    from logstore.simulate import scenario as plans
+
+    if lists:
+        return _list(settings)
+    if scenario is None:
+        raise click.UsageError("name a SCENARIO, or --list them")
+    text = (
+        Path(scenario).read_text("utf-8") if Path(scenario).is_file() else library.text_of(scenario)
+    )
+    if prints:
+        emit(text.rstrip("\n"))
+        return 0
+    if out is None:
+        raise click.UsageError("--out DIR says where the results go")
+    plan = plans.parse(text)
+    if seed is not None:
+        plan = plan.with_seed(seed)
+    for name, value in configs:
+        plan = plan.with_config(name, value)
+    directory = Path(out)
+    directory.mkdir(parents=True, exist_ok=True)
+    if axes:
+        return _sweep(settings, plan, axes, directory, jobs, samples)
+    return _run(settings, plan, directory, samples, keep_logs=keep_logs)
+
+
+def _list(settings: Settings) -> int:
+    from logstore.simulate import library
+
+    titles = library.titles()
+    if settings.as_table:
+        rows = Table(("scenario", "title"))
+        emit_lines(rows.lines(titles.items()))
+    else:
+        emit_values(
+            [{"scenario": name, "title": title} for name, title in titles.items()],
+            output=settings.output,
+        )
+    return 0
+
+
+def _run(
+    settings: Settings, plan: Scenario, directory: Path, samples: int, *, keep_logs: bool
+) -> int:
+    from logstore.simulate.engine import run
+    from logstore.simulate.files import write_series
+
+    with ProgressBar("days") as bar:
+        outcome = run(
+            plan,
+            data_dir=directory / "data" if keep_logs else None,
+            samples=samples,
+            progress=lambda now_ms: bar.update(
+                "simulating",
+                (now_ms - plan.start_ms) // 86_400_000,
+                round(plan.days),
+                format_time(now_ms)[:16],
+            ),
+        )
+    files = [*write_series(outcome, directory), *_report(outcome, directory, None)]
+    if settings.as_table:
+        _show(outcome)
+        emit("")
+        emit(f"series and report: {directory}")
+    else:
+        emit_json(
+            {
+                "scenario": plan.title,
+                "seed": plan.seed,
+                "days": plan.days,
+                "costs": outcome.costs(),
+                "digests": outcome.digests,
+                "notes": outcome.notes,
+                "files": [str(path) for path in files],
+            },
+            settings.output,
+        )
+    return 0
+
+
+def _sweep(
+    settings: Settings,
+    plan: Scenario,
+    axes: dict[str, list[str]],
+    directory: Path,
+    jobs: int | None,
+    samples: int,
+) -> int:
+    from logstore.runtime.processes import usable_cores
+    from logstore.simulate.engine import run
+    from logstore.simulate.sweep import sweep
+
+    with ProgressBar("runs") as bar:
+        swept = sweep(
+            plan,
+            axes,
+            workers=jobs or usable_cores(),
+            samples=samples,
+            progress=lambda done, total: bar.update("sweeping", done, total),
+        )
+    outcome = run(plan, samples=samples)
+    _report(outcome, directory, swept)
+    front = swept.front()
+    rows = [
+        {"settings": dict(each.settings), "costs": dict(each.costs), "front": each in front}
+        for each in swept.variants
+    ]
+    if settings.as_table:
+        _show_sweep(swept)
+        emit("")
+        emit(f"report: {directory}")
+    elif settings.as_items:
+        emit_values(rows, output=settings.output)
+    else:
+        emit_json({"scenario": plan.title, "seed": plan.seed, "sweep": rows})
+    return 0
+
+
+def _report(outcome: Run, directory: Path, swept: Sweep | None) -> list[Path]:
+    from logstore.simulate.report import can_draw, page
+
+    if not can_draw():
+        note("no report: its plots need plotly; pip install 'kafka-logstore[report]'")
+        return []
+    path = directory / "report.html"
+    path.write_text(page(outcome, swept), encoding="utf-8")
+    return [path]
+
+
+# -- output --------------------------------------------------------------------------------
+
+
+def _show(outcome: Run) -> None:
+    plan = outcome.scenario
+    emit(f"{plan.title}: {plan.days:g} days from {format_time(plan.start_ms)}, seed {plan.seed}")
+    emit("")
+    _, total = outcome.total_bytes()
+    regular = outcome.partitions.where(event="regular")
+    rows = Table(("", "over time", "at most", "at the end"), right=("at most", "at the end"))
+    curves: list[tuple[str, Any, Any]] = [("bytes, all files", total, format_size)]
+    if len(regular["time_ms"]):
+        for name, heading, show in (
+            ("live_records", "live records", _count),
+            ("dead_records", "dead records", _count),
+            ("dirty_ratio", "dirty ratio", lambda value: f"{value:.2f}"),
+            ("oldest_dirty_ms", "oldest not cleaned", _span),
+            ("tombstones", "tombstones", _count),
+        ):
+            curves.append((heading, _over_time(regular, name), show))
+    emit_lines(
+        rows.lines(
+            (heading, curve(values, CURVE_WIDTH), show(values.max()), show(values[-1]))
+            for heading, values, show in curves
+        )
+    )
+    emit("")
+    costs = outcome.costs()
+    emit_lines(
+        Table(("cost", "value"), right=("value",)).lines(
+            (heading, _cost(name, costs[name])) for name, heading in COSTS.items()
+        )
+    )
+    for text in outcome.notes:
+        note(text)
+
+
+def _over_time(regular: dict[str, Column], name: str) -> Column:
+    """Return a series over all partitions: sums of counts, the worst of ratios and ages."""
+    import numpy as np
+
+    times, at = np.unique(regular["time_ms"], return_inverse=True)
+    values = np.zeros(len(times))
+    is_sum = not name.endswith(("_ms", "_ratio"))
+    (np.add if is_sum else np.maximum).at(values, at, regular[name])
+    return values
+
+
+def _show_sweep(swept: Sweep) -> None:
+    front = swept.front()
+    names = list(swept.variants[0].settings)
+    heads = [*names, *COSTS.values(), "front"]
+    rows = Table(tuple(heads), right=tuple(COSTS.values()))
+    emit_lines(
+        rows.lines(
+            [
+                *each.settings.values(),
+                *(_cost(name, each.costs[name]) for name in COSTS),
+                "not beaten" if each in front else "",
+            ]
+            for each in swept.variants
+        )
+    )
+
+
+def _count(count: float) -> str:
+    return format_count(int(count))
+
+
+def _span(duration_ms: float) -> str:
+    return format_span(int(duration_ms))
+
+
+def _cost(name: str, value: float) -> str:
+    from logstore.simulate.outcome import COUNTS
+
+    if name.startswith("bytes"):
+        return format_size(int(value))
+    if name.endswith("_ms"):
+        return _span(value)
+    if name == "live_share":
+        return f"{value:.0%}"
+    return format_count(int(value)) if name in COUNTS else f"{value:.2f}"

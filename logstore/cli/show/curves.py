@@ -1,0 +1,27 @@
+"""Small curves of characters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from logstore.cli.show.tables import can_print
+
+_BLOCKS = "▁▂▃▄▅▆▇█"
+_PLAIN = "_.-=+*#@"
+
+
+def curve(values: Sequence[float], width: int) -> str:
+    """Return a curve from zero to the largest value; each character is the mean of its part."""
+    if not len(values):
+        return ""
+    marks = _BLOCKS if can_print(_BLOCKS) else _PLAIN
+    width = min(width, len(values))
+    parts = [
+        values[number * len(values) // width : (number + 1) * len(values) // width]
+        for number in range(width)
+    ]
+    means = [sum(part) / len(part) for part in parts]
+    top = max(means)
+    if top <= 0:
+        return marks[0] * width
+    return "".join(marks[min(7, int(8 * mean / top))] for mean in means)

@@ -1,0 +1,7 @@
+"""The time machine: months of appends, retention and cleaning in virtual time, as series."""
+
+from logstore.simulate.engine import run
+from logstore.simulate.outcome import Run
+from logstore.simulate.scenario import Scenario, parse
+
+__all__ = ["Run", "Scenario", "parse", "run"]

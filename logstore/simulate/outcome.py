@@ -1,0 +1,210 @@
+"""Outcomes: the series of a run as arrays, and what they come to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from logstore.simulate.scenario import Scenario
+
+Column = NDArray[Any]
+
+PARTITIONS = {
+    "time_ms": "When, in Unix ms.",
+    "topic": "Which topic.",
+    "partition": "Which partition.",
+    "event": "Why there is a row: regular, roll, clean, retain, start or end.",
+    "log_start_offset": "First offset that a reader gets.",
+    "log_end_offset": "Next offset.",
+    "first_dirty_offset": "Up to where it is clean, exclusive.",
+    "segments": "Segments, the active one counted.",
+    "clean_bytes": "Bytes of segments below the first dirty offset.",
+    "dirty_bytes": "Bytes that a cleaning may take.",
+    "uncleanable_bytes": "Bytes of closed segments that no cleaning may take yet.",
+    "active_bytes": "Bytes of the active segment.",
+    "deleted_bytes": "Bytes of files that wait for their removal (`.deleted`).",
+    "records": "Data records in the segments.",
+    "live_records": "Records that are the last word on their key, and no tombstones.",
+    "dead_records": "Records that a cleaning could drop, sooner or later, tombstones not counted.",
+    "tombstones": "Tombstones that are the last word on their key.",
+    "keys": "Keys that have a record.",
+    "hole_offsets": "Offsets between log start and log end without a data record.",
+    "dirty_ratio": "Cleanable bytes over clean and cleanable ones.",
+    "must_clean_ratio": "Bytes older than max.compaction.lag.ms over clean and cleanable ones.",
+    "oldest_dirty_ms": "Age of the first dirty segment, by its first batch, the active one too.",
+    "compaction_delay_ms": "By how much it exceeds max.compaction.lag.ms.",
+    "oldest_tombstone_ms": "Age of the oldest tombstone that is the last word on its key.",
+    "appended_bytes": "Bytes appended since the start.",
+    "cleaner_read_bytes": "Bytes that the cleaner read since the start.",
+    "cleaner_written_bytes": "Bytes that the cleaner wrote since the start.",
+    "write_amplification": "Bytes appended and written by the cleaner over bytes appended.",
+    "cleaner_load": "Bytes a second of the cleaner over its throttle, since the row before.",
+}
+"""Columns of the series of partitions, in order, with their meanings."""
+
+CONSUMERS = {
+    "time_ms": "When, in Unix ms.",
+    "consumer": "Whose row it is.",
+    "lag_records": "Offsets from its position to the log end, over all partitions.",
+    "lag_ms": "How long ago what it reads next was written.",
+    "missed_tombstones": "Deletes, since the start, that were cleaned away before it read them.",
+}
+"""Columns of the series of consumers."""
+
+PASSES = {
+    "time_ms": "When the pass ended, in Unix ms.",
+    "topic": "Which topic.",
+    "partition": "Which partition.",
+    "first_dirty_offset": "From where.",
+    "end_offset": "Up to where, exclusive.",
+    "segments_before": "Segments that it took.",
+    "segments_after": "Segments that it left.",
+    "bytes_read": "Bytes that it read, the map's included.",
+    "bytes_written": "Bytes that it wrote.",
+    "messages_read": "Records that it read in rewriting.",
+    "messages_written": "Records that stayed.",
+    "map_utilization": "How full its map was, 0 to 1.",
+    "oldest_dirty_ms": "Age of what no cleaning had seen, just before.",
+}
+"""Columns of the series of passes."""
+
+
+SEGMENTS = {
+    "time_ms": "When, in Unix ms.",
+    "topic": "Which topic.",
+    "partition": "Which partition.",
+    "base_offset": "First offset of the segment.",
+    "end_offset": "First offset behind it.",
+    "bytes": "Bytes of its `.log`.",
+    "section": "clean, dirty, uncleanable or active.",
+}
+"""Columns of the series of segments, which is sampled more seldom."""
+
+
+COUNTS = ("passes", "missed_tombstones")
+"""Costs that are counted; the others are sizes, spans and ratios."""
+
+
+class Table:
+    """Rows as they come, columns when they are asked for."""
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        self.columns = tuple(columns)
+        self._rows: list[tuple[Any, ...]] = []
+        self._arrays: dict[str, Column] | None = None
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def add(self, **values: object) -> None:
+        """Add a row; it has every column."""
+        self._rows.append(tuple(values[name] for name in self.columns))
+        self._arrays = None
+
+    def __getitem__(self, name: str) -> Column:
+        return self.arrays()[name]
+
+    def arrays(self) -> dict[str, Column]:
+        """Return every column as an array, in the order of the rows."""
+        if self._arrays is None:
+            columns = list(zip(*self._rows, strict=True)) or [()] * len(self.columns)
+            self._arrays = {
+                name: np.asarray(column) for name, column in zip(self.columns, columns, strict=True)
+            }
+        return self._arrays
+
+    def where(self, **values: object) -> dict[str, Column]:
+        """Return the columns of the rows that have these values."""
+        arrays = self.arrays()
+        chosen = np.ones(len(self), np.bool_)
+        for name, value in values.items():
+            chosen &= arrays[name] == value
+        return {name: column[chosen] for name, column in arrays.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A scenario's run.
+
+    Attributes
+    ----------
+    partitions, consumers, passes, segments : Table
+        The series, by the columns of `PARTITIONS`, `CONSUMERS`, `PASSES` and `SEGMENTS`.
+    digests : dict of str to str
+        SHA-256 of the `.log` bytes of each partition at the end.
+    notes : list of str
+        What happened besides: actions, what they met, and crashes.
+    """
+
+    scenario: Scenario
+    partitions: Table
+    consumers: Table
+    passes: Table
+    segments: Table
+    digests: dict[str, str]
+    notes: list[str]
+
+    def costs(self, topic: str | None = None) -> dict[str, float]:
+        """Return what the run cost, over all topics or in one: the numbers that sweeps compare.
+
+        `bytes_peak` and `bytes_mean` (over time, all files), `write_amplification` (at the end),
+        `compaction_delay_max_ms` (beyond `max.compaction.lag.ms`), `oldest_dirty_max_ms`,
+        `tombstone_age_max_ms`, `cleaner_read_bytes`, `cleaner_written_bytes`, `passes`,
+        `live_share` (live records over records, at the end), `missed_tombstones`.
+        """
+        times, total = self.total_bytes(topic)
+        found = self.partitions.where(**({} if topic is None else {"topic": topic}))
+        last = _last_rows(found)
+        appended = found["appended_bytes"][last].sum()
+        written = found["cleaner_written_bytes"][last].sum()
+        spans = np.diff(times)
+        mean = (total[:-1] * spans).sum() / spans.sum() if spans.sum() else total[-1]
+        passes = self.passes.where(**({} if topic is None else {"topic": topic}))
+        missed = self.consumers["missed_tombstones"]
+        return {
+            "bytes_peak": int(total.max()),
+            "bytes_mean": float(mean),
+            "write_amplification": float((appended + written) / appended) if appended else 1.0,
+            "compaction_delay_max_ms": int(found["compaction_delay_ms"].max()),
+            "oldest_dirty_max_ms": int(
+                max(found["oldest_dirty_ms"].max(), passes["oldest_dirty_ms"].max(initial=0))
+            ),
+            "tombstone_age_max_ms": int(found["oldest_tombstone_ms"].max()),
+            "cleaner_read_bytes": int(found["cleaner_read_bytes"][last].sum()),
+            "cleaner_written_bytes": int(written),
+            "passes": len(passes["time_ms"]),
+            "live_share": float(
+                found["live_records"][last].sum() / max(1, found["records"][last].sum())
+            ),
+            "missed_tombstones": int(missed.max()) if len(missed) else 0,
+        }
+
+    def total_bytes(self, topic: str | None = None) -> tuple[Column, Column]:
+        """Return moments, rising, and the bytes of all files at each of them."""
+        found = self.partitions.where(**({} if topic is None else {"topic": topic}))
+        kinds = ("clean", "dirty", "uncleanable", "active", "deleted")
+        size = np.sum([found[f"{kind}_bytes"] for kind in kinds], axis=0)
+        names = np.char.add(found["topic"].astype(str), found["partition"].astype(str))
+        times, at = np.unique(found["time_ms"], return_inverse=True)
+        total = np.zeros(len(times))
+        for name in np.unique(names):
+            rows = np.flatnonzero(names == name)
+            change = np.zeros(len(times))
+            change[at[rows]] = size[rows]  # of several rows of a moment the last counts
+            seen = np.zeros(len(times), np.bool_)
+            seen[at[rows]] = True
+            latest = np.maximum.accumulate(np.where(seen, np.arange(len(times)), 0))
+            total += change[latest]
+        return times, total
+
+
+def _last_rows(found: dict[str, Column]) -> Column:
+    """Return the number of each partition's last row."""
+    names = np.char.add(found["topic"].astype(str), found["partition"].astype(str))
+    _, first_from_behind = np.unique(names[::-1], return_index=True)
+    return len(names) - 1 - first_from_behind

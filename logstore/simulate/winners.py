@@ -1,0 +1,217 @@
+"""Winners: which record of each key is the one that stays, as the rows of a workload arrive."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from logstore.cleaner.strategy import HEADER, TIMESTAMP, Order, Strategy
+from logstore.config.overrides import effective_config
+from logstore.workload.blocks import VERSION, Block
+from logstore.workload.draws import key_bytes, numbers_of, partitions_of
+
+if TYPE_CHECKING:
+    from logstore.log.log import Log
+    from logstore.record.columns import RecordColumns
+    from logstore.simulate.scenario import Topic
+    from logstore.workload.spec import Spec
+
+Ints = NDArray[np.int64]
+
+_NO_VERSION = np.iinfo(np.int64).min
+"""Below every version, so that a record with one wins over those without (KIP-280)."""
+
+_KEYS_AT_ONCE = 1 << 20
+
+
+class _Rows(NamedTuple):
+    """Records that compete, in the order of their offsets."""
+
+    key: Ints
+    offset: Ints
+    version: Ints
+    tombstone: NDArray[np.bool_]
+    stays: NDArray[np.bool_]
+    """False: its transaction is aborted."""
+
+
+class Winners:
+    """The winner of every key of a topic, under its strategy.
+
+    Attributes
+    ----------
+    spec : Spec
+        What arrives.
+    offset : (keys,) int64
+        Of the winner; -1 where the key was never written.
+    strategy : Strategy
+        By which records compete.
+    tombstone : (keys,) bool
+        The winner deletes its key.
+    partition : (keys,) int32
+        Where the key belongs.
+
+    Notes
+    -----
+    A record competes from when it is appended, one of a transaction that will be aborted never.
+    21 bytes a key, and 26 bytes a record of the block that arrives.
+    """
+
+    def __init__(self, spec: Spec) -> None:
+        self.spec = spec
+        self.strategy = Strategy.of(effective_config(spec.topic_configs))
+        count = spec.keys.count
+        self.offset: Ints = np.full(count, -1, np.int64)
+        self.tombstone = np.zeros(count, np.bool_)
+        self._version: Ints = np.full(count, _NO_VERSION, np.int64)
+        self.partition = np.empty(count, np.int32)
+        for start in range(0, count, _KEYS_AT_ONCE):
+            numbers = np.arange(start, min(start + _KEYS_AT_ONCE, count), dtype=np.int64)
+            partitions = partitions_of(key_bytes(spec, numbers), spec.partitions)
+            self.partition[start : start + len(numbers)] = partitions
+        self._expected: list[deque[_Rows]] = [deque() for _ in range(spec.partitions)]
+        self._appended: list[_Rows] = []
+        self._aborted: list[list[Ints]] = [[] for _ in range(spec.partitions)]
+
+    def expect(self, block: Block) -> None:
+        """Take note of a block's records, which arrive from now on."""
+        rows = _Rows(
+            numbers_of(self.spec, block.key),
+            np.full(len(block), -1, np.int64),
+            self._versions_of(block),
+            block.tombstone,
+            ~block.aborted,
+        )
+        for partition, queue in enumerate(self._expected):
+            here = block.partition == partition
+            if here.any():
+                queue.append(_Rows._make(column[here] for column in rows))
+
+    def append(self, partition: int, first_offset: int, records: int) -> None:
+        """Take note that the next so many records of a partition are in the log."""
+        queue = self._expected[partition]
+        while records:
+            rows = queue.popleft()
+            taken = min(records, len(rows.key))
+            offsets = np.arange(first_offset, first_offset + taken)
+            self._appended.append(
+                _Rows._make(column[:taken] for column in rows)._replace(offset=offsets)
+            )
+            if not rows.stays[:taken].all():
+                self._aborted[partition].append(offsets[~rows.stays[:taken]])
+            if taken < len(rows.key):
+                queue.appendleft(_Rows._make(column[taken:] for column in rows))
+            first_offset += taken
+            records -= taken
+
+    def settle(self) -> None:
+        """Let what was appended compete."""
+        if self._appended:
+            appended, self._appended = self._appended, []
+            self._compete(_Rows._make(map(np.concatenate, zip(*appended, strict=True))))
+
+    def standing(self, partition: int, log_start_offset: int) -> tuple[int, Ints]:
+        """Return how many keys a partition holds, and the offsets of the deletes that won, rising.
+
+        What lies below the log start is nobody's winner any more.
+        """
+        here = (self.partition == partition) & (self.offset >= max(0, log_start_offset))
+        deleting: Ints = np.sort(self.offset[here & self.tombstone])
+        return int(here.sum()) - len(deleting), deleting
+
+    def read(self, partition: int, log: Log) -> None:
+        """Forget a partition's winners, and let what is in its log compete."""
+        here = self.partition == partition
+        self.offset[here], self._version[here], self.tombstone[here] = -1, _NO_VERSION, False
+        aborted = np.concatenate([np.zeros(0, np.int64), *self._aborted[partition]])
+        aborted = aborted[aborted < log.log_end_offset]
+        self._aborted[partition] = [aborted]
+        width = len(self.spec.keys.prefix.encode()) + self.spec.keys.digits
+        for _, columns in log.reader.columns(log.log_start_offset):
+            keys = columns.keys
+            rows = keys.starts[:, None] + np.arange(width)
+            self._compete(
+                _Rows(
+                    numbers_of(self.spec, keys.data[rows]),
+                    columns.offsets,
+                    self._versions_in(columns),
+                    columns.values.sizes < 0,
+                    ~np.isin(columns.offsets, aborted),
+                )
+            )
+
+    def _versions_of(self, block: Block) -> Ints:
+        if self.strategy.name == TIMESTAMP:
+            return block.timestamp
+        if self.strategy.name == HEADER:
+            return np.where(block.version_form == VERSION, block.version, _NO_VERSION)
+        return np.zeros(len(block), np.int64)
+
+    def _versions_in(self, columns: RecordColumns) -> Ints:
+        if self.strategy.name == TIMESTAMP:
+            return columns.timestamps
+        if self.strategy.name == HEADER:
+            found = (self.strategy.version_in(columns.headers(row)) for row in range(len(columns)))
+            return np.array([_NO_VERSION if v is None else v for v in found], np.int64)
+        return np.zeros(len(columns), np.int64)
+
+    def _compete(self, rows: _Rows) -> None:
+        """Let records compete with each other, then the best of each key with its winner."""
+        rows = _Rows._make(column[rows.stays] for column in rows)
+        if not len(rows.key):
+            return
+        order = np.lexsort((rows.offset, rows.version, rows.key))
+        keys = rows.key[order]
+        best = order[np.append(keys[1:] != keys[:-1], True)]
+        key = rows.key[best]
+        wins = rows.version[best] >= self._version[key]
+        best, key = best[wins], key[wins]
+        self.offset[key] = rows.offset[best]
+        self._version[key] = rows.version[best]
+        self.tombstone[key] = rows.tombstone[best]
+
+
+class _Winner(NamedTuple):
+    order: Order
+    offset: int
+    is_tombstone: bool
+
+
+class ScriptWinners:
+    """The winners among a topic's scripted messages; as `Winners`."""
+
+    def __init__(self, topic: Topic) -> None:
+        self.strategy = Strategy.of(effective_config(topic.configs))
+        self._winners: dict[tuple[int, bytes], _Winner] = {}
+
+    def append(
+        self, partition: int, offset: int, key: bytes, value: bytes | None, timestamp: int
+    ) -> None:
+        """Let a message that is in the log compete."""
+        order = self.strategy.order_of(offset, timestamp, ())
+        before = self._winners.get((partition, key))
+        if before is None or order >= before.order:
+            self._winners[partition, key] = _Winner(order, offset, value is None)
+
+    def settle(self) -> None:
+        """Do nothing: every message competes at once."""
+
+    def standing(self, partition: int, log_start_offset: int) -> tuple[int, Ints]:
+        """Return how many keys a partition holds, and the deletes that won; see `Winners`."""
+        here = [
+            winner
+            for (number, _), winner in self._winners.items()
+            if number == partition and winner.offset >= log_start_offset
+        ]
+        deleting = sorted(winner.offset for winner in here if winner.is_tombstone)
+        return len(here) - len(deleting), np.array(deleting, np.int64)
+
+    def read(self, partition: int, log: Log) -> None:
+        """Forget a partition's winners, and let what is in its log compete."""
+        self._winners = {at: each for at, each in self._winners.items() if at[0] != partition}
+        for _, record in log.reader.records(log.log_start_offset):
+            if record.key is not None:
+                self.append(partition, record.offset, record.key, record.value, record.timestamp)

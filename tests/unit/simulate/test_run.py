@@ -1,0 +1,206 @@
+"""Runs: what is counted is what lies there, and the same seed is the same run."""
+
+import numpy as np
+import pytest
+
+from logstore import Broker
+from logstore.simulate import library, parse, run
+from logstore.simulate.outcome import Table
+from logstore.types import DAY_MS
+
+MIXED = """
+days = 10
+seed = 7
+[[topics]]
+name = "users"
+records = 3_000
+partitions = 2
+keys.count = 1_000
+deletes.share = 0.1
+producers = { count = 2, transactional = 1, abort_share = 0.2, transaction_records = 50 }
+time = { daily_swing = 0.5, arrival = "poisson" }
+values.bytes = 30
+batches = { min_records = 1, max_records = 40 }
+[topics.configs]
+"cleanup.policy" = "compact"
+"segment.bytes" = 30_000
+"delete.retention.ms" = 3_600_000
+"min.cleanable.dirty.ratio" = 0.1
+[[actions]]
+at = "3d"
+do = "crash"
+[[actions]]
+at = "5d"
+do = "fill-disk"
+[[actions]]
+at = "6d"
+do = "free-disk"
+[[actions]]
+at = "8d"
+do = "clean"
+topic = "users"
+"""
+
+
+def series(outcome):
+    tables = (outcome.partitions, outcome.consumers, outcome.passes, outcome.segments)
+    return [{name: column.tolist() for name, column in table.arrays().items()} for table in tables]
+
+
+def told(outcome):
+    return [note for note in outcome.notes if "refused" not in note]  # which names paths
+
+
+def test_memory_and_disk_are_the_same_run(tmp_path):
+    one, other = (
+        run(parse(MIXED), samples=40),
+        run(parse(MIXED), samples=40, data_dir=tmp_path / "data"),
+    )
+    assert one.digests == other.digests
+    assert series(one) == series(other)
+    assert told(one) == told(other)
+    assert run(parse(MIXED).with_seed(8), samples=1).digests != one.digests
+
+
+@pytest.mark.parametrize(
+    ("strategy", "policy"),
+    (("offset", "compact"), ("timestamp", "compact"), ("header", "compact,delete")),
+)
+def test_the_counts_are_those_of_the_log(tmp_path, strategy, policy):
+    """At the end a table of the newest values tells which records live; the log has the rest."""
+    scenario = parse(MIXED)
+    for name, value in (
+        ("cleanup.policy", policy),
+        ("compaction.strategy", strategy),
+        ("retention.ms", "4d"),
+    ):
+        scenario = scenario.with_config(name, value)
+    if strategy == "header":
+        tree = dict(scenario.tree)
+        late = {"header": "v", "late_share": 0.3, "late_records": 500, "missing_share": 0.1}
+        tree["topics"] = [{**tree["topics"][0], "versions": late}]
+        scenario = parse_tree(tree).with_config("compaction.strategy.header", "v")
+    outcome = run(scenario, samples=10, data_dir=tmp_path / "data")
+    with Broker(tmp_path / "data", read_only=True) as broker:
+        for partition in (0, 1):
+            log = broker.log("users", partition)
+            records = [record for _, record in log.reader.records(log.log_start_offset)]
+            last = {name: column[-1] for name, column in outcome.partitions.where(
+                topic="users", partition=partition).items()}  # fmt: skip
+            assert last["records"] == len(records)
+            assert last["log_end_offset"] == log.log_end_offset
+            assert last["segments"] == len(log.segments.view)
+        live = sum(
+            outcome.partitions.where(partition=partition)["live_records"][-1]
+            for partition in (0, 1)
+        )
+        assert live == len(broker.table("users"))
+
+
+def parse_tree(tree):
+    from logstore.simulate.scenario import from_mapping
+
+    return from_mapping(tree)
+
+
+def test_a_quiet_cluster_costs_no_events():
+    scenario = parse('days = 365\n[[topics]]\nname = "idle"\nrecords = 0\npartitions = 3')
+    outcome = run(scenario, samples=10)
+    assert len(outcome.partitions) == 3 * (10 + 1)
+    assert outcome.costs()["bytes_peak"] == 0
+
+
+def test_rows_come_at_rolls_cleanings_and_retention_besides_the_regular_ones():
+    events = run(parse(library.text_of("four-policies")), samples=5).partitions["event"]
+    assert {*np.unique(events)} == {"start", "regular", "roll", "clean", "retain", "end"}
+
+
+def offsets_at_the_end(outcome, topic):
+    found = outcome.partitions.where(topic=topic)
+    return int(found["log_start_offset"][-1]), int(found["records"][-1])
+
+
+def test_the_guides_four_policies():
+    """The message at offset 5: gone by its age where `delete` is, kept by compaction alone."""
+    outcome = run(parse(library.text_of("four-policies")), samples=10)
+    assert offsets_at_the_end(outcome, "compact") == (0, 4)
+    for topic in ("delete", "compact-delete", "by-default"):
+        assert offsets_at_the_end(outcome, topic) == (7, 0)
+    # After three days retention takes the first segment; with the default it takes seven.
+    removed = {
+        topic: outcome.partitions.where(topic=topic, event="retain")["time_ms"][0]
+        - outcome.scenario.start_ms
+        for topic in ("delete", "compact-delete", "by-default")
+    }
+    five_minutes = 5 * 60_000
+    assert 0 < removed["delete"] - (3 * DAY_MS + five_minutes) <= five_minutes
+    assert 0 < removed["by-default"] - (7 * DAY_MS + five_minutes) <= five_minutes
+    assert 0 < removed["compact-delete"] - (3 * DAY_MS + five_minutes) <= 15_000
+
+
+def pass_times(outcome):
+    return (outcome.passes["time_ms"] - outcome.scenario.start_ms).tolist()
+
+
+def test_kip_354s_bound_is_kept_to_the_next_round():
+    outcome = run(parse(library.text_of("kip-354")), samples=10)
+    assert pass_times(outcome) == [3_601_000]  # due at 3,600,001; a round a second
+    assert outcome.passes["messages_written"].tolist() == [2]
+
+
+def test_kip_354s_worst_case():
+    """D ahead and D behind: D + M after it came the second record is cleaned, D + M + D old."""
+    outcome = run(parse(library.text_of("kip-354-worst-case")), samples=10)
+    assert pass_times(outcome) == [5_401_000]
+
+
+def test_a_consumer_that_is_away_too_long_misses_deletes():
+    text = """
+    days = 4
+    [broker]
+    log.cleaner.backoff.ms = 1000
+    [[topics]]
+    name = "t"
+    configs = {{ "cleanup.policy" = "compact", "segment.ms" = "1h", "delete.retention.ms" = "1d", \
+"min.cleanable.dirty.ratio" = 0.01 }}
+    messages = [
+        {{ at = "1h", key = "a", value = "1" }}, {{ at = "2h", key = "a", delete = true }},
+        {{ at = "4h", key = "b", value = "1" }}, {{ at = "40h", key = "b", value = "2" }},
+        {{ at = "50h", key = "b", value = "3" }},
+    ]
+    [[consumers]]
+    topic = "t"
+    away_from = "90m"
+    away = "{away}"
+    """
+    missed = {
+        away: int(run(parse(text.format(away=away)), samples=50).consumers["missed_tombstones"][-1])
+        for away in ("3d", "10h")
+    }
+    assert missed == {"3d": 1, "10h": 0}
+
+
+def test_a_stopped_cleaner_lets_a_topic_grow_until_it_is_started():
+    scenario = parse(library.text_of("dead-cleaner"))
+    outcome = run(small(scenario), samples=20)
+    days = (outcome.passes["time_ms"] - scenario.start_ms) / DAY_MS
+    assert len(days)
+    assert not ((days > 3) & (days < 7)).any()
+    times, total = outcome.total_bytes()
+    peak = (times[total.argmax()] - scenario.start_ms) / DAY_MS
+    assert 6.9 < peak < 7.1
+
+
+def small(scenario):
+    topic = dict(scenario.tree["topics"][0])
+    topic |= {"records": 60_000, "partitions": 1, "configs": {"segment.bytes": 262_144}}
+    return parse_tree({**scenario.tree, "topics": [topic]})
+
+
+def test_tables_tell_their_columns():
+    table = Table(("a", "b"))
+    table.add(a=1, b="x")
+    table.add(a=2, b="y")
+    assert table["a"].tolist() == [1, 2]
+    assert table.where(b="y")["a"].tolist() == [2]
+    assert Table(("a",))["a"].tolist() == []
