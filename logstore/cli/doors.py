@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 USERS_VARIABLE = "LOGSTORE_SASL_USERS"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+"""Those of `logstore.security.sasl`, which the help is not to load."""
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _FILE = click.Path(exists=True, dir_okay=False)

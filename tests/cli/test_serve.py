@@ -14,12 +14,14 @@ import pytest
 import trustme
 
 from logstore import Acl, Authorizer, Broker
+from logstore.cli import doors
 from logstore.messages.types import (
     MetadataRequest,
     ProduceRequest,
     SaslAuthenticateRequest,
     SaslHandshakeRequest,
 )
+from logstore.security import sasl
 from tests.support.world.builders import batch
 from tests.support.world.wire import Client, Listening, fetch_of, name_of
 
@@ -185,6 +187,10 @@ def test_users_of_the_environment_and_a_certificate_of_ones_own(tmp_path):
             client.socket = context.wrap_socket(client.socket, server_hostname="localhost")
             client.socket.sendall(client.frame(MetadataRequest(topics=None), 9))
             assert client.is_at_end(), "who has not said who it is hears nothing"
+
+
+def test_the_mechanisms_of_the_option_are_all_that_there_are():
+    assert doors.MECHANISMS == sasl.MECHANISMS
 
 
 def test_acls_of_a_file(tmp_path):
