@@ -134,6 +134,8 @@ class Checker:
         A directory without partitions that holds segments is taken for a partition of a wrong
         name. Of a partition, the data directory around it tells what to expect.
 
+        What is gone by now, as a folder that another process moves, is a finding.
+
         Raises
         ------
         ValueError
@@ -141,9 +143,13 @@ class Checker:
         """
         path = _trimmed(path)
         if not self._fs.is_dir(path):
-            return limited(self._file(path), self.counts.findings)
+            # Asked in this order: a folder that is moved away meanwhile is no file.
+            found = self._file(path) if self._fs.exists(path) else iter([_gone(path)])
+            return limited(found, self.counts.findings)
         try:
             names = self._fs.list_dir(path)
+        except FileNotFoundError:
+            return limited([_gone(path)], self.counts.findings)
         except OSError as error:
             return iter([unreadable(path, error)])
         named = parse_partition_dir(path.rpartition("/")[2])
@@ -466,6 +472,10 @@ class Checker:
             yield finding("partition_metadata", path, found=error.found or error.message)
         except OSError as error:
             yield unreadable(path, error)
+
+
+def _gone(path: str) -> CheckFinding:
+    return finding("gone", path, found="it was moved or removed meanwhile")
 
 
 def _judge_offset(

@@ -21,7 +21,7 @@ CHECKS: Mapping[str, str] = {
     # Batches
     "batch_length": "a batch's length is impossible, or not what its CRC covers",
     "magic": "a batch's magic is not 2",
-    "unsupported_format": "a sound message of magic 0 or 1",
+    "unsupported_format": "messages of magic 0 or 1, which are read and never written",
     "crc": "a batch's CRC does not match",
     "codec": "a batch's codec is unknown, or its records cannot be decompressed",
     "record_count": "a batch does not hold as many records as it counts",
@@ -44,6 +44,7 @@ CHECKS: Mapping[str, str] = {
     "offset_order": "a batch's offsets are not above those before it",
     "segment_bounds": "a batch lies outside the segment's offsets",
     "segment_overlap": "a segment reaches into the next one",
+    "leftover_segment": "a segment whose records a finished swap had put into another one",
     "offset_gap": "offsets are missing that no cleaning explains",
     "missing_log": "indexes of a segment are there, its .log is not",
     # Offset index
@@ -104,6 +105,7 @@ CHECKS: Mapping[str, str] = {
     "leftover_folder": "a folder scheduled for deletion, being moved, or kept aside",
     "foreign_file": "a file that is none of ours",
     "unreadable": "a file or folder cannot be read",
+    "gone": "a file or folder that was to be verified was moved or removed meanwhile",
     "suppressed": "more findings of one check in one file than are told",
 }
 

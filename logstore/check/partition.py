@@ -15,6 +15,7 @@ from logstore.checkpoint.topic_id import PARTITION_METADATA, read_partition_meta
 from logstore.config.limits import ReadLimits
 from logstore.errors import CorruptCheckpointError, CorruptRecordError, UnsupportedFormatError
 from logstore.loading.leftovers import PartitionFiles, finish_swaps, remove_leftovers
+from logstore.loading.surveyed import find_superseded, leftover_text
 from logstore.names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -130,6 +131,7 @@ class PartitionCheck:
             yield from self._segment(self._only, following, [])
             return
         yield from names
+        yield from self._leftover_segments()
         yield from self._missing_logs()
         yield from self._metadata()
         yield from epochs
@@ -210,6 +212,26 @@ class PartitionCheck:
                 self._listing.snapshots.append(base_offset)
             else:
                 self._listing.indexes.setdefault(base_offset, {})[kind] = name
+
+    def _leftover_segments(self) -> Iterator[CheckFinding]:
+        """Pass over segments of which a finished swap put the records into another one.
+
+        A copy that was made while a cleaner worked can hold both; commands that write remove them.
+        """
+        paths = {base: self._path(name) for base, name in self._listing.logs.items()}
+        try:
+            superseded = find_superseded(self._fs, paths, self._state.limits.batch_bytes)
+        except OSError:
+            return  # told when the segment is looked at
+        for base, leftover in superseded.items():
+            if leftover.is_whole:
+                text = leftover_text(leftover.path, leftover.first_offset)
+                yield finding(
+                    "leftover_segment", paths[base], offset=base, found=text, severity=WARNING
+                )
+                del self._listing.logs[base]
+                self._listing.indexes.pop(base, None)
+                self._listing.snapshots = [at for at in self._listing.snapshots if at != base]
 
     def _missing_logs(self) -> Iterator[CheckFinding]:
         for base_offset, files in sorted(self._listing.indexes.items()):

@@ -19,6 +19,7 @@ from logstore.names import (
     TXN_INDEX_SUFFIX,
     file_name,
 )
+from logstore.record import layout
 from logstore.record.control import EndTxnMarker
 from logstore.record.header import BatchHeader
 from logstore.record.scan import Fault, ScannedBatch, SegmentScan, Unreadable, misplaced
@@ -195,6 +196,7 @@ class SegmentCheck:
         self._judge_snapshot = judge_snapshot
         self._is_open = following is None and not state.context.is_clean
         self._is_certain = True
+        self._has_old = False
         self._unread = 0
         self._index: OffsetIndexCheck | None = None
         self._time_index: TimeIndexCheck | None = None
@@ -266,6 +268,9 @@ class SegmentCheck:
                         index.skip(each.position, each.end_position)
             else:
                 state.counts.batches += 1
+                if each.magic != layout.MAGIC and not self._has_old:
+                    self._has_old = True
+                    yield self._old_format(each)
                 yield from self._batch(each, following)
                 self._unread += each.end_position - each.position
                 if self._unread >= _PROGRESS_BYTES:
@@ -275,6 +280,18 @@ class SegmentCheck:
         state.counts.advance(self._path, self._unread)
         if not scan.end_is_known:
             state.end_is_known = False
+
+    def _old_format(self, scanned: ScannedBatch) -> CheckFinding:
+        """Return the finding of the first message of magic 0 or 1: read, and never written."""
+        return finding(
+            "unsupported_format",
+            self._path,
+            scanned.position,
+            offset=scanned.header.base_offset,
+            expected=layout.MAGIC,
+            found=scanned.magic,
+            severity=INFO,
+        )
 
     def _told(self, fault: Fault) -> CheckFinding:
         """Return the finding of a fault; a crash leaves a torn tail in the active segment."""

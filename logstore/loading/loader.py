@@ -235,11 +235,12 @@ class LogLoader:
         limit = self.config.logstore_decompression_max_bytes
         paths = {segment.base_offset: segment.log_path for segment in view}
         superseded = find_superseded(self.fs, paths, limit)
-        for base, (first_offset, path) in superseded.items():
+        for base, leftover in superseded.items():
             old = self.segments.floor(base)
             assert old is not None
-            if old.read_next_offset() <= first_offset:
-                self._drop_segment(old, leftover_text(path, first_offset), "leftover_segment")
+            if leftover.is_whole:
+                text = leftover_text(leftover.path, leftover.first_offset)
+                self._drop_segment(old, text, "leftover_segment")
         self.files.settle()
 
     # -- steps 5 to 7: segments ----------------------------------------------------------

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.errors import CorruptionError, UnsupportedFormatError
 from logstore.loading.leftovers import finish_swaps
@@ -37,6 +37,24 @@ if TYPE_CHECKING:
     from logstore.runtime import File, FileSystem
 
 _TORN = ("torn_tail", "zero_tail")
+
+
+class Leftover(NamedTuple):
+    """A segment, or its beginning, whose records a finished swap had put into another one.
+
+    Attributes
+    ----------
+    first_offset : int
+        Below it the records are superseded.
+    path : str
+        The file that has them.
+    is_whole : bool
+        Whether the segment holds nothing else.
+    """
+
+    first_offset: int
+    path: str
+    is_whole: bool
 
 
 @dataclass(slots=True)
@@ -80,14 +98,15 @@ def survey_files(files: PartitionFiles, config: LogConfig, clean: bool) -> Surve
     logs = {parts.base_offset: path for path, parts in files.listed(kind=LOG_SUFFIX)}
     paths = {base: origins.get(path, path) for base, path in logs.items()}
     superseded = find_superseded(fs.base, paths, limit)
-    for base, (first_offset, path) in superseded.items():
-        files.note("leftover_segment", logs[base], leftover_text(path, first_offset))
+    for base, leftover in superseded.items():
+        text = leftover_text(leftover.path, leftover.first_offset)
+        files.note("leftover_segment", logs[base], text)
     result = SurveyedFiles()
     behind: list[int] = []  # by damage, the records before it
     records = 0
     last_offset: int | None = None
     for base, following in _with_following(logs, superseded):
-        first_offset = superseded[base][0] if base in superseded else base
+        first_offset = superseded[base].first_offset if base in superseded else base
         bounds = SegmentBounds(paths[base], base, first_offset, following)
         shown = _Shown(fs, bounds, limit)
         is_odd = shown.show(logs[base])
@@ -179,9 +198,7 @@ def _show_misnamed(files: PartitionFiles) -> dict[str, str]:
     return found
 
 
-def find_superseded(
-    fs: FileSystem, logs: Mapping[int, str], limit: int
-) -> dict[int, tuple[int, str]]:
+def find_superseded(fs: FileSystem, logs: Mapping[int, str], limit: int) -> dict[int, Leftover]:
     """Find the segments of which a finished swap put the records into another one.
 
     A copy that was made while a cleaner worked can hold the new segment and some of the old ones.
@@ -195,13 +212,13 @@ def find_superseded(
     Returns
     -------
     dict
-        By base of the old segment: the offset below which it is superseded, and by which file.
+        By base of the old segment.
 
     Notes
     -----
     Reads the headers of all batches, and the records of segments that overlap.
     """
-    found: dict[int, tuple[int, str]] = {}
+    found: dict[int, Leftover] = {}
     bases = sorted(logs)
     for slot, base in enumerate(bases[:-1]):
         if base in found:
@@ -214,7 +231,7 @@ def find_superseded(
             old = _records(fs, logs[other], other, limit, other, INT64_MAX)
             other_end = _end_offset(fs, logs[other], other, limit)
             if other_end > other and is_recopied(_below(new, other_end), old):
-                found[other] = (end, logs[base])
+                found[other] = Leftover(end, logs[base], other_end <= end)
     return found
 
 
@@ -255,14 +272,14 @@ def _records(
 
 
 def _with_following(
-    logs: Mapping[int, str], superseded: Mapping[int, tuple[int, str]]
+    logs: Mapping[int, str], superseded: Mapping[int, Leftover]
 ) -> Iterator[tuple[int, int | None]]:
     """Yield the bases, each with that of the next segment which holds something of its own."""
     bases = sorted(logs)
     for slot, base in enumerate(bases):
         following: int | None = None
         for other in bases[slot + 1 :]:
-            following = superseded[other][0] if other in superseded else other
+            following = superseded[other].first_offset if other in superseded else other
             if other not in superseded:
                 break
         yield base, following

@@ -7,8 +7,8 @@ import struct
 
 import pytest
 
-from logstore.check import WARNING
-from tests.support.world.builders import batch, batches_of, log_name, old_message
+from logstore.check import INFO, WARNING
+from tests.support.world.builders import batch, batches_of, log_name
 from tests.support.world.damage import (
     CODECS,
     EPOCHS,
@@ -21,6 +21,7 @@ from tests.support.world.damage import (
     site,
 )
 from tests.support.world.edited_batches import with_offset_and_epoch
+from tests.support.world.legacy import message
 
 TABLE = DamageTable()
 row = TABLE.row
@@ -211,8 +212,8 @@ def magic_of_the_past(place):
 @row("magic")
 def message_of_an_old_format(place):
     end, offset = len(place.read(place.last_log)), place.end_offset
-    place.append(place.last_log, old_message(magic=1, offset=offset))
-    return [Found("unsupported_format", place.last_log, end, offset)]
+    place.append(place.last_log, message(offset, b"k", b"v") + message(offset + 1, b"k", b"w"))
+    return [Found("unsupported_format", place.last_log, end, offset, INFO)]
 
 
 @row("record count")
