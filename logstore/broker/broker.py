@@ -86,6 +86,7 @@ if TYPE_CHECKING:
     from logstore.cleaner.manager import LogCleanerManager
     from logstore.cleaner.pool.metrics import CleanerMetrics
     from logstore.cleaner.pool.pool import CleanerPool
+    from logstore.directories.directory import ShownFolder
     from logstore.groups.coordinator import GroupCoordinator
     from logstore.log.drafts import AppendInfo
     from logstore.log.log import Log
@@ -145,6 +146,8 @@ class Broker(Generic[ClockT]):
         Kafka does, with a warning that says what was lost; `refuse` refuses a partition that would
         be cut below its recovery point, or without one, and changes nothing; with `read_only`,
         `pass_over` leaves out what is damaged, tells it in `Log.damages`, and serves the rest.
+    shown : ShownFolder, optional
+        With `read_only`, the only folder of `data_dir` that is looked at, whatever its name.
     disk_faults : bool, optional
         Whether its disk can be made to fail (`fail`) and to forget (`crash`), for which each file
         operation takes a little longer. By default in memory and on a virtual clock, unless `fs`
@@ -178,6 +181,7 @@ class Broker(Generic[ClockT]):
         background: bool = False,
         on_load: LoadListener | None = None,
         on_damage: Literal["recover", "refuse", "pass_over"] = "recover",
+        shown: ShownFolder | None = None,
         disk_faults: bool | None = None,
         replicated: bool = False,
     ) -> None:
@@ -205,6 +209,7 @@ class Broker(Generic[ClockT]):
             faults=self.faults,
             replicated=replicated,
             on_damage=on_damage_of(on_damage, read_only=read_only),
+            shown=shown,
         )
         self._replicated = replicated
         # That of the manager lies over it what was changed in earlier runs.

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from logstore.cli.show.progress import ProgressBar
     from logstore.cluster import Cluster
     from logstore.config.broker_config import BrokerConfig
+    from logstore.directories.directory import ShownFolder
     from logstore.manager.opening import LoadProgress
     from logstore.runtime import Clock
 
@@ -148,6 +149,7 @@ class Settings(NamedTuple):
         directories: Sequence[str] | None = None,
         background: bool = False,
         in_memory: bool = False,
+        shown: ShownFolder | None = None,
     ) -> Broker:
         """Open the data directories.
 
@@ -166,6 +168,8 @@ class Settings(NamedTuple):
             Clean and expire in the background.
         in_memory : bool
             Open none, and keep everything in memory.
+        shown : ShownFolder, optional
+            The only folder of the directory that is looked at.
 
         Raises
         ------
@@ -201,6 +205,7 @@ class Settings(NamedTuple):
                 read_only=read_only,
                 background=background,
                 on_damage=on_damage,
+                shown=shown,
                 on_load=partial(_show_load, bar) if bar.visible else None,
             )
         if read_only:

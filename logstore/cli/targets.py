@@ -6,25 +6,37 @@ Every command that reads takes its target through here, so that all understand t
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple, Self
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
 
 import click
 
 from logstore.cli.options import Settings, checked_partition, unknown_topic
+from logstore.names import MAX_TOPIC_LENGTH, METADATA_LOG_DIR, parse_log_dir, parse_partition_dir
+from logstore.types import INT32_MAX, TopicPartition
 
 if TYPE_CHECKING:
     from logstore.broker import Broker
     from logstore.broker.view import PartitionView
     from logstore.inspect.files import BatchSource
     from logstore.runtime import FileSystem
-    from logstore.types import TopicPartition
+
+_RENAMED = re.compile(r"([a-zA-Z0-9._-]+)-([0-9]{1,10})[^0-9a-zA-Z]", re.ASCII)
+_ILLEGAL = re.compile(r"[^a-zA-Z0-9._-]")
 
 
-class Target(NamedTuple):
+@dataclass
+class Target:
     """The target: partitions of an open broker, or one file. Closes what it has open.
 
-    `is_one` tells that a single partition was asked for, `is_topic` that a topic was.
+    Attributes
+    ----------
+    broker : Broker or None
+        None of a file, until it is opened as a log of its own.
+    is_one, is_topic : bool
+        Whether a single partition was asked for, and whether a topic was.
     """
 
     broker: Broker | None
@@ -32,6 +44,7 @@ class Target(NamedTuple):
     is_one: bool = False
     is_topic: bool = False
     file: BatchSource | None = None
+    open_file: Callable[[], Broker] | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -43,32 +56,29 @@ class Target(NamedTuple):
             self.file.file.close()
 
     def opened(self) -> Broker:
-        """Return the broker that holds the partitions.
-
-        Raises
-        ------
-        click.UsageError
-            The target is a file.
-        """
+        """Return the broker that holds the partitions; a file is opened as a log of one segment."""
         if self.broker is None:
-            raise click.UsageError("a topic or a directory is needed, not a file")
+            assert self.open_file is not None
+            self.broker = self.open_file()
+            self.partitions = tuple(self.broker.partitions())
         return self.broker
 
     def override(self, configs: Mapping[str, str]) -> None:
         """Lay configurations over those of the topics that are looked at."""
         if configs:
-            if self.broker is None:
+            if self.file is not None:
                 raise click.UsageError("--config needs a topic or a directory, not a file")
+            broker = self.opened()
             for topic in {tp.topic for tp in self.partitions}:
-                self.broker.override_configs(topic, configs)
+                broker.override_configs(topic, configs)
 
     def views(self) -> Iterator[PartitionView]:
         """Yield the partitions, to be read batch by batch."""
         from logstore.broker.view import PartitionView
 
-        assert self.broker is not None
+        broker = self.opened()
         for tp in self.partitions:
-            yield PartitionView(self.broker, tp)
+            yield PartitionView(broker, tp)
 
     def sources(self) -> Iterator[tuple[BatchSource, int]]:
         """Yield the `.log` files, and the first offset that readers may see in each."""
@@ -76,7 +86,8 @@ class Target(NamedTuple):
 
         if self.file is not None:
             yield self.file, 0
-        for view in self.views() if self.broker is not None else ():
+            return
+        for view in self.views():
             log = view.log
             for source in sources_of(view.topic_partition, log.segments):
                 bounds = log.surveyed.get(source.path)
@@ -139,8 +150,6 @@ def _has_data_dir(settings: Settings) -> bool:
 
 
 def _named_partition(broker: Broker, name: str) -> TopicPartition | None:
-    from logstore.names import parse_partition_dir
-
     parsed = parse_partition_dir(name)
     return parsed if parsed is not None and parsed in broker.partitions() else None
 
@@ -152,9 +161,8 @@ def _files() -> FileSystem:
 
 
 def _open_path(settings: Settings, target: str, partition: int | None) -> Target:
-    from logstore.config.limits import ReadLimits
-    from logstore.inspect.files import source_of_file
-    from logstore.names import LOG_SUFFIX, is_raft_snapshot, parse_partition_dir
+    """Open a data directory, a partition's folder under whatever name, or one file."""
+    from logstore.directories.directory import ShownFolder
 
     if partition is not None:
         raise click.UsageError("--partition needs a topic, not a path")
@@ -164,24 +172,82 @@ def _open_path(settings: Settings, target: str, partition: int | None) -> Target
         raise click.UsageError(f"there is no file or directory {target}")
     parent, _, name = path.rpartition("/")
     if not fs.is_dir(path):
-        if LOG_SUFFIX not in name and not is_raft_snapshot(name):
-            raise click.UsageError(f"{target} is no .log file, nor a snapshot of a Raft log")
-        limits = ReadLimits.of(settings.broker_config())
-        return Target(None, file=source_of_file(fs, path, limits.batch_bytes))
-    named = parse_partition_dir(name)
-    has_partitions = any(
+        return _file_target(settings, fs, target, path)
+    named = partition_of_folder(name)
+    if _has_segments(fs, path):
+        shown = ShownFolder(named, name)
+        broker = settings.open_broker(read_only=True, directories=[parent or "/"], shown=shown)
+        return Target(broker, (named,), is_one=True)
+    below = [f"{path}/{child}" for child in fs.list_dir(path) if fs.is_dir(f"{path}/{child}")]
+    if _holds_partitions(fs, path):
+        below = [path]
+    elif not (below := [child for child in below if _is_data_directory(fs, child)]):
+        if name != str(named):
+            raise click.UsageError(
+                f"{target} is neither a partition directory (TOPIC-NUMBER) nor holds any"
+            )
+        shown = ShownFolder(named, name)
+        broker = settings.open_broker(read_only=True, directories=[parent or "/"], shown=shown)
+        return Target(broker, (named,), is_one=True)
+    broker = settings.open_broker(read_only=True, directories=below)
+    return Target(broker, tuple(broker.partitions()))
+
+
+def _file_target(settings: Settings, fs: FileSystem, target: str, path: str) -> Target:
+    from logstore.config.limits import ReadLimits
+    from logstore.directories.directory import ShownFolder
+    from logstore.inspect.files import source_of_file
+    from logstore.names import LOG_SUFFIX, is_raft_snapshot
+
+    folder, _, name = path.rpartition("/")
+    if LOG_SUFFIX not in name and not is_raft_snapshot(name):
+        raise click.UsageError(f"{target} is no .log file, nor a snapshot of a Raft log")
+    limits = ReadLimits.of(settings.broker_config())
+
+    def open_file() -> Broker:
+        parent, _, folder_name = folder.rpartition("/")
+        shown = ShownFolder(partition_of_folder(folder_name or "log"), folder_name, name)
+        return settings.open_broker(read_only=True, directories=[parent or "/"], shown=shown)
+
+    source = source_of_file(fs, path, limits.batch_bytes)
+    return Target(None, is_one=True, file=source, open_file=open_file)
+
+
+def partition_of_folder(name: str) -> TopicPartition:
+    """Return the partition that a folder holds, as far as its name tells.
+
+    That of a copy may have been changed: `users-3.bak` is partition 3 of users, `orders.bak` the
+    only one of a topic of that name.
+    """
+    named = parse_log_dir(name)
+    if named is not None and not named.state:
+        return named.topic_partition
+    if name == METADATA_LOG_DIR:
+        return TopicPartition("__cluster_metadata", 0)
+    found = _RENAMED.match(name)
+    if found is not None and int(found[2]) <= INT32_MAX:
+        return TopicPartition(found[1], int(found[2]))
+    return TopicPartition(_ILLEGAL.sub("_", name)[:MAX_TOPIC_LENGTH], 0)
+
+
+def _holds_partitions(fs: FileSystem, path: str) -> bool:
+    return any(
         parse_partition_dir(child) is not None and fs.is_dir(f"{path}/{child}")
         for child in fs.list_dir(path)
     )
-    if named is not None and (_has_segments(fs, path) or not has_partitions):
-        broker = settings.open_broker(read_only=True, directories=[parent or "/"])
-        return Target(broker, (named,), is_one=True)
-    if not has_partitions:
-        raise click.UsageError(
-            f"{target} is neither a partition directory (TOPIC-NUMBER) nor holds any"
+
+
+def _is_data_directory(fs: FileSystem, path: str) -> bool:
+    """Tell whether a folder below the one that was named holds partitions, and says so itself."""
+    try:
+        return fs.exists(f"{path}/meta.properties") or any(
+            parse_log_dir(child) is not None
+            and fs.is_dir(f"{path}/{child}")
+            and _has_segments(fs, f"{path}/{child}")
+            for child in fs.list_dir(path)
         )
-    broker = settings.open_broker(read_only=True, directories=[path])
-    return Target(broker, tuple(broker.partitions()))
+    except OSError:  # it is not ours to look into
+        return False
 
 
 def _has_segments(fs: FileSystem, path: str) -> bool:

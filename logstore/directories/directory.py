@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.checkpoint.atomic import remove_temporary
@@ -46,9 +47,12 @@ from logstore.names import (
     LOG_SUFFIX,
     PRODUCER_IDS_FILE,
     deletion_dir_name,
+    file_name,
     parse_log_dir,
+    parse_segment_file,
 )
 from logstore.runtime import (
+    FileKind,
     Lifetime,
     OverlayFileSystem,
     ReadOnlyFileSystem,
@@ -79,6 +83,24 @@ class _FolderDeletion(NamedTuple):
     path: str
 
 
+class ShownFolder(NamedTuple):
+    """The one folder of a directory that is shown, under whatever name; or one file in it.
+
+    Attributes
+    ----------
+    topic_partition : TopicPartition
+        What it is shown as.
+    name : str
+        Of the folder.
+    file : str or None
+        Of the only `.log` that is shown, whatever its name.
+    """
+
+    topic_partition: TopicPartition
+    name: str
+    file: str | None = None
+
+
 class LogDirectory:
     """A data directory and the partitions in it.
 
@@ -92,6 +114,9 @@ class LogDirectory:
         Bytes that a file which is read as a whole may have.
     on_damage : OnDamage
         What is done about damage in partitions; `PASS_OVER` needs `read_only`.
+    shown : ShownFolder, optional
+        The only folder that is looked at, only to read: what the checkpoints say is of others,
+        unless it bears its partition's name.
 
     Attributes
     ----------
@@ -136,9 +161,11 @@ class LogDirectory:
         file_delete_delay_ms: int = 0,
         small_file_max_bytes: int = SMALL_FILE_MAX_BYTES,
         on_damage: OnDamage = OnDamage.RECOVER,
+        shown: ShownFolder | None = None,
     ) -> None:
         self.runtime = runtime
         self.path = path
+        self._shown = shown
         self.read_only = read_only
         self._on_damage = on_damage
         self._surveyed: set[TopicPartition] = set()  # in which damage was met
@@ -199,8 +226,10 @@ class LogDirectory:
         self.high_watermarks = self._read(REPLICATION_OFFSETS)
         self.moves = read_moves(fs, self.path, self._small_file_max_bytes)
         due_ms = self.runtime.clock.monotonic_ms() + self.file_delete_delay_ms
-        foreign = []
-        for name in fs.list_dir(self.path):
+        foreign: list[str] = []
+        if self._shown is not None:
+            self._show(self._shown)
+        for name in fs.list_dir(self.path) if self._shown is None else ():
             path = f"{self.path}/{name}"
             parsed = parse_log_dir(name)
             if parsed is None:
@@ -278,7 +307,40 @@ class LogDirectory:
 
     def partition_path(self, topic_partition: TopicPartition) -> str:
         """Return the folder of a partition."""
+        shown = self._shown
+        if shown is not None and topic_partition == shown.topic_partition:
+            return f"{self.path}/{shown.name}"
         return f"{self.path}/{topic_partition}"
+
+    def _show(self, shown: ShownFolder) -> None:
+        """Have one partition alone, whose checkpoints are another's if its name was changed."""
+        self.partitions.add(shown.topic_partition)
+        if shown.file is not None or shown.name != str(shown.topic_partition):
+            self.clean = False
+            for entries in (self.recovery_points, self.log_starts, self.high_watermarks):
+                entries.pop(shown.topic_partition, None)
+
+    def _hide_others(self, folder: str) -> None:
+        """Show one `.log` of a folder, under the name that its first batch gives it."""
+        fs, name = self.runtime.fs, None if self._shown is None else self._shown.file
+        if name is None or not isinstance(fs, OverlayFileSystem):
+            return
+        path = f"{folder}/{name}"
+        parts = parse_segment_file(name)
+        if parts is not None:
+            base_offset = parts.base_offset
+        else:
+            file = fs.base.open(path)
+            base_offset = max(0, int.from_bytes(file.read(0, 8), "big", signed=True))
+            file.close()
+        for other, kind in fs.kinds(folder).items():
+            of_other = parse_segment_file(other)
+            is_index = parts is not None and of_other is not None and not of_other.state
+            if is_index and of_other.base_offset == base_offset:  # type: ignore[union-attr]  # as above
+                continue
+            if kind is not FileKind.DIRECTORY:
+                fs.remove(f"{folder}/{other}")
+        fs.show(f"{folder}/{file_name(base_offset, LOG_SUFFIX)}", partial(fs.base.open, path))
 
     def load(
         self,
@@ -312,6 +374,7 @@ class LogDirectory:
 
         def load(finding_level: int, runtime: Runtime = self.runtime) -> Log:
             runtime.fs.make_dirs(folder)
+            self._hide_others(folder)
             return open_log(
                 runtime,
                 folder,

@@ -22,7 +22,7 @@ from logstore.names import (
 )
 from logstore.record.batch import decode_stored
 from logstore.record.splice import SplicedFile
-from logstore.record.survey import Damage, SegmentBounds, SpliceBuilder, is_recopied, survey
+from logstore.record.survey import Damage, SegmentBounds, SpliceBuilder, survey
 from logstore.record.walk import batch_totals
 from logstore.runtime import FileKind, OverlayFileSystem
 from logstore.types import INT64_MAX
@@ -224,15 +224,36 @@ def find_superseded(fs: FileSystem, logs: Mapping[int, str], limit: int) -> dict
         if base in found:
             continue
         end = _end_offset(fs, logs[base], base, limit)
+        overlapped: dict[int, Leftover] = {}
+        records = 0
         for other in bases[slot + 1 :]:
             if end <= other:
                 break
             new = _records(fs, logs[base], base, limit, other, INT64_MAX)
             old = _records(fs, logs[other], other, limit, other, INT64_MAX)
             other_end = _end_offset(fs, logs[other], other, limit)
-            if other_end > other and is_recopied(_below(new, other_end), old):
-                found[other] = Leftover(end, logs[base], other_end <= end)
+            count = _count_among(_below(new, other_end), old)
+            if count is None or other_end == other:
+                records = 0
+                break
+            records += count
+            overlapped[other] = Leftover(end, logs[base], other_end <= end)
+        if records:  # else it is one batch whose base offset is damaged
+            found |= overlapped
     return found
+
+
+def _count_among(records: Iterator[Record], others: Iterator[Record]) -> int | None:
+    """Count records that are all among `others`, rising in offset as these; None if one is not."""
+    count = 0
+    other = next(others, None)
+    for record in records:
+        while other is not None and other.offset < record.offset:
+            other = next(others, None)
+        if other is None or other != record:
+            return None
+        count += 1
+    return count
 
 
 def _below(records: Iterator[Record], end: int) -> Iterator[Record]:

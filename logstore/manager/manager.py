@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from logstore.config.dynamic import Layer, layered
 from logstore.config.overrides import effective_config
-from logstore.directories.directory import LogDirectory
+from logstore.directories.directory import LogDirectory, ShownFolder
 from logstore.directories.identity import BrokerIdentity, identity_of
 from logstore.directories.moving import settle_moves
 from logstore.errors import (
@@ -69,6 +69,8 @@ class LogManager:
         Whether its logs are replicas of a cluster's; see `LogRegistry`.
     on_damage : OnDamage
         What is done about damage in partitions.
+    shown : ShownFolder, optional
+        The only folder that is looked at.
 
     Attributes
     ----------
@@ -104,6 +106,7 @@ class LogManager:
         faults: Faults | None = None,
         replicated: bool = False,
         on_damage: OnDamage = OnDamage.RECOVER,
+        shown: ShownFolder | None = None,
     ) -> None:
         self.runtime = runtime
         self.faults = Faults(REQUEST_KINDS, runtime.clock) if faults is None else faults
@@ -121,6 +124,7 @@ class LogManager:
             file_delete_delay_ms=effective_config({}, broker_config).file_delete_delay_ms,
             small_file_max_bytes=max_bytes,
             on_damage=on_damage,
+            shown=shown,
         )
         try:
             self.directories[0].check_online()

@@ -28,6 +28,7 @@ from logstore.topics.ids import folder_topic_id, inconsistent
 from logstore.types import decode_topic_id
 
 if TYPE_CHECKING:
+    from logstore.directories.directory import ShownFolder
     from logstore.loading.damage import OnDamage
     from logstore.log.log import Log
     from logstore.log.offsets import CheckpointOffsets
@@ -432,6 +433,7 @@ def open_directories(
     file_delete_delay_ms: int,
     small_file_max_bytes: int,
     on_damage: OnDamage,
+    shown: ShownFolder | None = None,
 ) -> list[LogDirectory]:
     """Open data directories; again while another process moves partitions between them.
 
@@ -449,6 +451,7 @@ def open_directories(
                     file_delete_delay_ms=file_delete_delay_ms,
                     small_file_max_bytes=small_file_max_bytes,
                     on_damage=on_damage,
+                    shown=shown,
                 )
                 directories.append(directory)
         except BaseException:

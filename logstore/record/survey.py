@@ -359,14 +359,3 @@ def _joined(batches: list[RecordBatch], limit: int) -> bytes:
         timestamp_type=header.timestamp_type,
         append_time=header.max_timestamp if appended else None,
     ).data
-
-
-def is_recopied(records: Iterator[Record], others: Iterator[Record]) -> bool:
-    """Tell whether all of `records` are among `others`; both rise in offset."""
-    other = next(others, None)
-    for record in records:
-        while other is not None and other.offset < record.offset:
-            other = next(others, None)
-        if other is None or other != record:
-            return False
-    return True
