@@ -137,7 +137,7 @@ bench: $(DEV) ## speed beside Kafka's cleaner in the same run, minutes: BENCH_AR
 bench-full: $(DEV) ## the same along every axis, hours: BENCH_ARGS
 	@$(BIN)/python -m logstore.bench --full $(BENCH_ARGS)
 
-docs: $(DEV) ## write again what docs/ has from the code: commands, keys, APIs, floors
+docs: $(DEV) ## write again what docs/ has from the code: commands, keys, APIs, floors, answers
 	@PYTHONPATH=. $(BIN)/python tests/support/docs/cli_docs.py
 	@PYTHONPATH=. $(BIN)/python tests/support/docs/config_docs.py
 	@PYTHONPATH=. $(BIN)/python tests/support/docs/wire_docs.py
@@ -145,6 +145,7 @@ docs: $(DEV) ## write again what docs/ has from the code: commands, keys, APIs, 
 	@PYTHONPATH=. $(BIN)/python tests/support/docs/floors.py
 	@PYTHONPATH=. $(BIN)/python tests/support/docs/performance_docs.py
 	@PYTHONPATH=. $(BIN)/python tests/support/docs/permission_docs.py
+	@PYTHONPATH=. $(BIN)/python tests/support/docs/question_pages.py
 
 # --- upkeep -----------------------------------------------------------------------------------
 

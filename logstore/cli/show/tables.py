@@ -235,7 +235,7 @@ def _folded(cell: Cell, width: int) -> list[str]:
         return [text] if text else []
     from textwrap import wrap
 
-    return wrap(text, max(width, 1))
+    return wrap(text, max(width, 1), break_on_hyphens=False)
 
 
 def _restyled(cell: Cell, text: str) -> Cell:

@@ -1,0 +1,63 @@
+"""Every command on the pages of docs/questions is run and prints what stands there."""
+
+import re
+import shutil
+
+import pytest
+
+from tests.support.docs import question_pages, question_story
+from tests.support.docs.question_pages import PAGES, Shell, agrees, steps
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("story")
+    question_story.make(folder)
+    return folder
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_commands_print_what_the_page_shows(path, story, tmp_path):
+    """If the new output is right: `python tests/support/docs/question_pages.py` writes it."""
+    shutil.copytree(story, tmp_path, dirs_exist_ok=True)
+    page = path.read_text(encoding="utf-8")
+    assert question_pages.written(page, tmp_path) == page
+    assert page.startswith("# ")
+    assert page.count("\n$ logstore ") >= 2
+
+
+def test_pages_answer_the_questions():
+    assert [path.stem for path in PAGES] == [
+        "back-under-a-broker",
+        "get-the-data-out",
+        "is-this-persons-data-gone",
+        "rescue-a-partition",
+        "what-would-this-setting-do",
+        "when-does-this-tombstone-go",
+        "why-does-it-grow",
+        "why-is-it-not-compacted",
+    ]
+
+
+def test_a_wrong_output_is_noticed(tmp_path):
+    page = "# x\n\n```console\n$ echo a\nb\n```\n"
+    assert question_pages.written(page, tmp_path) == page.replace("\nb\n", "\na\n")
+    dots = "```console\n$ printf 'a\\nb\\nc\\n'\na\n…\nd\n```\n"
+    assert question_pages.written(dots, tmp_path) == dots.replace("…\nd", "b\nc")
+    assert question_pages.written(dots.replace("d", "c"), tmp_path) == dots.replace("d", "c")
+
+
+def test_dots_stand_for_anything():
+    assert agrees("a 17 b\nc\nd\n", "a … b\n…\nd\n")
+    assert agrees("a\n", "a\n…\n")
+    assert not agrees("a\nb\n", "a\n")
+    assert not agrees("ab\n", "a…c\n")
+    assert list(steps("$ a \\\n  b\nc\n$ d\n")) == [("a \\\n  b", "c\n"), ("d", "")]
+
+
+def test_exit_codes_are_shown(tmp_path):
+    shell = Shell(tmp_path)
+    assert re.match("error: no such command", shell.run("logstore nonsense"))
+    assert shell.run("echo $?") == "2\n"
+    assert shell.run("true") == ""
+    assert shell.run("echo $?") == "0\n"
