@@ -1,5 +1,6 @@
 """A cluster over the wire: what real clients see of leaders, replicas, and requests that wait."""
 
+import socket
 import threading
 from contextlib import closing
 
@@ -132,6 +133,8 @@ def test_a_broker_that_comes_back_listens_where_it_did(made):
     assert list(server) == [0, 1, 2]
     if server[1].port != port:  # somebody took it meanwhile, and clients are told
         assert server.bootstrap != bootstrap
+        with socket.socket() as other, pytest.raises(OSError, match="in use"):
+            other.bind(("127.0.0.1", port))
 
 
 def test_a_virtual_cluster_does_not_listen():
@@ -482,6 +485,10 @@ def test_settings_are_of_all_brokers_of_a_group_of_them_or_of_one():
         cluster.alter_configs("t", {"max.compaction.lag.ms": "10"})
         with pytest.raises(InvalidConfigurationError):
             cluster.alter_broker_configs({key: "5", "log.cleaner.min.compaction.lag.ms": "11"})
+        assert retention(cluster) == dict.fromkeys(range(3), ("1", "broker"))
+        cluster.alter_broker_configs({"log.cleaner.min.compaction.lag.ms": "9"}, brokers=[2])
+        with pytest.raises(InvalidConfigurationError):  # of the last one
+            cluster.alter_broker_configs({key: "5", "log.cleaner.max.compaction.lag.ms": "8"})
         assert retention(cluster) == dict.fromkeys(range(3), ("1", "broker"))
         cluster.kill(0)
         with pytest.raises(IllegalStateError):
