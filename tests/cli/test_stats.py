@@ -36,6 +36,8 @@ def users(run):
 def test_the_numbers_are_exact(run, users, data_dir):
     found = run("stats", users, "--format", "json", "--top", 2).json
     assert {"topic": "users", "partition": 0}.items() <= found.items()
+    [same] = found.pop("partitions")
+    assert same == found == run("stats", "users-0", "--format", "json", "--top", 2).json
     assert (found["records"], found["live_records"], found["dead_records"]) == (12, 3, 9)
     assert (found["tombstones"], found["live_keys"], found["distinct_keys"]) == (1, 2, 3)
     assert found["dead"] == {

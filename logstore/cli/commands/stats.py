@@ -108,7 +108,9 @@ def stats(
                 emit("no partitions")
         elif settings.output == "json" and len(found.partitions) == 1:
             for each in counted():
-                emit_json(each.to_json())
+                item = each.to_json()
+                # The only partition of a topic can be meant either way, so both ways lead to it.
+                emit_json(item if found.is_one else {**item, "partitions": [item]})
         else:
             texts = (json.dumps(each.to_json()) for each in counted())
             emit_items(texts, output=settings.output, name="partitions")
