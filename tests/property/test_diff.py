@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from logstore import TopicPartition
@@ -19,6 +19,7 @@ SUPERSEDED_LATER = [
 """A tombstone that expires, while a newer record of its key is still in the open segment."""
 
 
+@settings(max_examples=40)
 @given(steps, configs, st.booleans(), st.booleans())
 @example(ABORTED, COMPACT, True, True)
 @example(SUPERSEDED_LATER, COMPACT | {"delete.retention.ms": 500}, True, False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from logstore import Broker, TopicPartition, VirtualClock
@@ -269,6 +269,7 @@ def test_kafka_itself_rolls_no_idle_segment():
 # -- the open segment --------------------------------------------------------------------------
 
 
+@settings(max_examples=50)
 @given(steps, configs, st.sampled_from([900, 2500]))
 def test_an_open_segment_closes_as_it_says(history, config, segment_ms):
     """By an append of that moment, and not by one a millisecond earlier; or rolled while idle."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from logstore import Broker, TopicPartition, VirtualClock
@@ -15,6 +15,7 @@ TP = TopicPartition("t", 0)
 ABORTED = [("append", 1, False), ("transaction", 1, False), ("end", 1, False), ("append", 2, False)]
 
 
+@settings(max_examples=50)
 @given(steps, configs, st.sampled_from([1, 2, 1000]))
 @example(ABORTED, COMPACT, 1000)
 def test_statistics_are_those_of_a_plain_walk(history, config, keys_max):
