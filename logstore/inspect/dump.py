@@ -22,9 +22,10 @@ from logstore.errors import (
     InvalidRecordError,
     KafkaStorageError,
     LogStoreError,
+    UnsupportedFormatError,
 )
 from logstore.index import OffsetIndex, TimeIndex, TransactionIndex
-from logstore.inspect.batches import describe_batch
+from logstore.inspect.batches import codec_name, describe_batch, old_timestamp_type
 from logstore.inspect.decoders import (
     DECODERS,
     DecoderClass,
@@ -43,6 +44,7 @@ from logstore.names import (
     TXN_INDEX_SUFFIX,
 )
 from logstore.producers.snapshot import SnapshotEntry, decode_snapshot
+from logstore.record import layout, legacy
 from logstore.record.batch import RecordBatch
 from logstore.record.control import decode_control_key, decode_end_txn_marker
 from logstore.record.header import BatchHeader, increment_sequence
@@ -237,22 +239,21 @@ class _Dump:
             end = min(file.size(), options.max_bytes)
             valid_bytes = 0
             last_offset = -1
-            for at in walk_headers(file, path, 0, end):
-                valid_bytes = at.end_position
-                batch = read_batch(file, path, at.position, at.header.size_bytes)
+            for entry in _entries(file, path, end):
+                valid_bytes = entry.end_position
                 try:
-                    yield DumpLine(_batch_line(batch, at))
+                    yield DumpLine(entry.line())
                     if not deep:
                         continue
-                    for record in batch.records(options.limits.batch_bytes):
+                    for record, line in entry.records(options):
                         if last_offset not in (-1, record.offset - 1):
                             self._report(
                                 self.reports.non_consecutive, path, last_offset, record.offset
                             )
                         last_offset = record.offset
-                        yield DumpLine(_record_line(batch.header, record, options))
+                        yield DumpLine(line)
                 except InvalidRecordError as error:
-                    yield _failure(f"{path} at position {at.position}: {error}")
+                    yield _failure(f"{path} at position {entry.position}: {error}")
                 except LogStoreError as error:
                     yield _failure(str(error))
             trailing = end - valid_bytes
@@ -411,6 +412,69 @@ class _Dump:
         reports.setdefault(absolute, []).append((first, second))
 
 
+class _BatchEntry(NamedTuple):
+    """A batch of magic 2."""
+
+    position: int
+    end_position: int
+    batch: RecordBatch
+
+    def line(self) -> str:
+        return _batch_line(self.batch, self.position)
+
+    def records(self, options: DumpOptions) -> Iterator[tuple[Record, str]]:
+        for record in self.batch.records(options.limits.batch_bytes):
+            yield record, _record_line(self.batch.header, record, options)
+
+
+class _OldEntry(NamedTuple):
+    """A message of magic 0 or 1, or a set of them."""
+
+    position: int
+    end_position: int
+    message: legacy.OldMessage
+
+    def line(self) -> str:
+        message = self.message
+        return (
+            f"offset: {message.offset} position: {self.position}"
+            f" {old_timestamp_type(message)}: {message.timestamp} size: {message.size_bytes}"
+            f" magic: {message.magic} compresscodec: {codec_name(message.codec_id)}"
+            f" crc: {message.crc} isvalid: true"
+        )
+
+    def records(self, options: DumpOptions) -> Iterator[tuple[Record, str]]:
+        for each, record in self.message.entries(options.limits.batch_bytes):
+            yield record, _old_record_line(self.message, each, record, options)
+
+
+def _entries(file: File, path: str, end: int) -> Iterator[_BatchEntry | _OldEntry]:
+    """Yield the entries of a file of any magic, in its order.
+
+    Raises
+    ------
+    CorruptRecordError, InvalidRecordError
+        What follows is no batch, or an old message whose fields do not fill it.
+    """
+    position = 0
+    while position < end:
+        start = position
+        try:
+            for at in walk_headers(file, path, position, end):
+                position = at.end_position
+                batch = read_batch(file, path, at.position, at.header.size_bytes)
+                yield _BatchEntry(at.position, position, batch)
+            position = end  # or a torn tail before it
+        except UnsupportedFormatError as error:
+            if error.position is None or error.position < start:
+                raise
+            position = error.position
+            size = int.from_bytes(file.read(position + 8, 4), "big") + layout.LOG_OVERHEAD
+            message = legacy.parse_message(file.read(position, size))
+            yield _OldEntry(position, position + size, message)
+            position += size
+
+
 # -- lines -------------------------------------------------------------------------------------
 
 
@@ -426,9 +490,9 @@ def _first_line(path: str) -> str:
     return f"Snapshot end offset: {int(named[1])}, epoch: {int(named[2])}"
 
 
-def _batch_line(batch: RecordBatch, at: BatchAt) -> str:
+def _batch_line(batch: RecordBatch, position: int) -> str:
     _ = batch.codec  # raises if there is none of that number: Kafka prints no line then
-    facts = describe_batch(batch, at.position)
+    facts = describe_batch(batch, position)
     timestamp_type = facts.pop("timestampType")
     facts["deleteHorizonMs"] = _optional(facts["deleteHorizonMs"])
     parts = []
@@ -459,6 +523,28 @@ def _record_line(header: BatchHeader, record: Record, options: DumpOptions) -> s
             parts.append(_control_part(record))
         prefix = " "
     if options.prints_data and not header.is_control:
+        key, payload = _texts(record, options)
+        if key is not None:
+            parts.append(f"{prefix}key: {key}")
+        if payload is not None:
+            parts.append(f" payload: {payload}")
+    return "".join(parts)
+
+
+def _old_record_line(
+    outer: legacy.OldMessage, message: legacy.OldMessage, record: Record, options: DumpOptions
+) -> str:
+    """Return a record's line as Kafka 3.9 has it, a brace without its partner included."""
+    parts = []
+    prefix = "| "
+    if not options.skip_record_metadata:
+        parts.append(
+            f"| offset: {record.offset} {old_timestamp_type(outer)}: {record.timestamp}"
+            f" keySize: {_size(record.key)} valueSize: {_size(record.value)}"
+            f" isValid: true crc: {message.crc}}}"
+        )
+        prefix = " "
+    if options.prints_data:
         key, payload = _texts(record, options)
         if key is not None:
             parts.append(f"{prefix}key: {key}")

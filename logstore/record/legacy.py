@@ -60,7 +60,11 @@ class OldMessage(NamedTuple):
     value: bytes | None
 
     def records(self, limit: int) -> list[Record]:
-        """Return the message, or those of the set, with their own offsets and timestamps.
+        """Return the message, or those of the set; see `entries`."""
+        return [record for _, record in self.entries(limit)]
+
+    def entries(self, limit: int) -> list[tuple[OldMessage, Record]]:
+        """Return the message, or those of the set, each as it lies and with its own offset.
 
         Parameters
         ----------
@@ -73,7 +77,7 @@ class OldMessage(NamedTuple):
             The set is empty, holds another one, or cannot be taken apart.
         """
         if not self.codec_id:
-            return [Record(self.offset, self.timestamp, self.key, self.value)]
+            return [(self, Record(self.offset, self.timestamp, self.key, self.value))]
         if self.value is None:
             raise InvalidRecordError("a compressed message without a value")
         data = decompress(
@@ -87,11 +91,14 @@ class OldMessage(NamedTuple):
             shift = self.offset - inner[-1].offset
         appended = self.timestamp_type is TimestampType.LOG_APPEND_TIME
         return [
-            Record(
-                each.offset + shift,
-                self.timestamp if appended else each.timestamp,
-                each.key,
-                each.value,
+            (
+                each,
+                Record(
+                    each.offset + shift,
+                    self.timestamp if appended else each.timestamp,
+                    each.key,
+                    each.value,
+                ),
             )
             for each in inner
         ]

@@ -9,7 +9,9 @@ from logstore.record.crc32c import crc32c
 from logstore.runtime import DiskFileSystem, ReadOnlyFileSystem
 from tests.support.interop.dump_tool import WORKING_DIR, cases, kafka_dump
 from tests.support.interop.judge import REQUIRED, Unavailable
+from tests.support.world.builders import batch
 from tests.support.world.golden_dirs import ROOT
+from tests.support.world.legacy import LOG_APPEND_TIME, compressed_set, message
 
 pytestmark = pytest.mark.interop
 
@@ -68,6 +70,29 @@ def test_all_golden_files(flags, monkeypatch):
     # Among several files the tool's reports come in the order of a hash table.
     ours = sorted(text(lines, Stream.REPORT).splitlines())
     assert ours == sorted(said.reports.splitlines())
+
+
+@pytest.mark.parametrize("flags", ((), ("--deep-iteration",), ("--print-data-log",)), ids=" ".join)
+def test_messages_of_old_formats(flags, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [(2, b"a", b"1"), (3, b"b", None)]
+    later = [(8, b"a", b"1"), (10, b"b", b"2")]
+    data = (
+        message(0, b"k", b"v", magic=0)
+        + message(1, None, b"w", magic=0)
+        + compressed_set(rows, magic=0)
+        + message(4, b"k", None, timestamp=5)
+        + message(5, b"k", b"v", timestamp=7, attributes=LOG_APPEND_TIME)
+        + compressed_set([(6, b"a", b"1"), (7, b"b", b"2")], timestamp=9)
+        + compressed_set(later, timestamp=11, appended=True)
+        + batch(11, 13)
+    )
+    (tmp_path / "golden-0").mkdir()
+    name = f"golden-0/{0:020}.log"
+    (tmp_path / name).write_bytes(data)
+    said, lines = both(flags, [name], tmp_path)
+    assert text(lines, Stream.OUTPUT) == said.output
+    assert not text(lines, Stream.FAILURE)
 
 
 def test_recorded_text_is_what_the_tool_prints():
