@@ -5,7 +5,7 @@ from functools import cache
 
 import pytest
 
-from tests.interop import holes, leftovers, workloads  # noqa: F401  # add their shapes to WRITERS
+from tests.interop import holes, leftovers, replicas, workloads  # noqa: F401  # add their shapes to WRITERS
 from tests.interop.agreeing import agree
 from tests.interop.directories import GOLDEN, WRITERS, Written
 
@@ -58,6 +58,7 @@ ROWS = (
     ("codec", "our directories: every codec, 0 B to 1 MiB, headers, nulls"),
     ("recompressed", "our directories: every codec, 0 B to 1 MiB, headers, nulls"),
     ("LogAppendTime", "our directories: LogAppendTime"),
+    ("replica of", "our directories: replicas of a cluster"),
     ("replicated", "our directories: replicated batches, producers, transactions"),
     ("unclean", "our directories: unclean stop, torn tails, damage, missing files"),
     ("leftover", "our directories: leftovers of swaps, splits and deletions"),
