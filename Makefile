@@ -59,7 +59,7 @@ $(ALL): requirements/all.txt $(CORE)
 	@$(PIP) install --require-hashes --no-build-isolation -r requirements/all.txt
 	@touch $(DEV) $@
 
-.PHONY: help install demo test check format lint mypy interop clients golden fuzz mutants boundscheck nojit-coverage workload bench bench-full docs messages lock clean
+.PHONY: help install demo test check format lint mypy interop clients golden fuzz mutants boundscheck nojit-coverage workload bench bench-full bench-wire docs messages lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -136,6 +136,9 @@ bench: $(DEV) ## speed beside Kafka's cleaner in the same run, minutes: BENCH_AR
 
 bench-full: $(DEV) ## the same along every axis, hours: BENCH_ARGS
 	@$(BIN)/python -m logstore.bench --full $(BENCH_ARGS)
+
+bench-wire: $(DEV) ## this broker beside Kafka, kfake and librdkafka's mock over the wire, minutes: BENCH_ARGS
+	@$(BIN)/python -m logstore.bench.wire $(BENCH_ARGS)
 
 docs: $(DEV) ## write again what docs/ has from the code: commands, keys, APIs, floors, answers
 	@PYTHONPATH=. $(BIN)/python tests/support/docs/cli_docs.py

@@ -19,6 +19,7 @@ _PACKAGES = (
     "cramjam",
     "aiokafka",
     "kafka-python",
+    "confluent-kafka",
 )
 
 

@@ -1,1 +1,1 @@
-"""The peers that lines are measured against: Kafka's classes on a JVM, clients in Python."""
+"""The peers that are measured against: Kafka's classes on a JVM, clients in Python, brokers."""

@@ -34,8 +34,8 @@ class PeerError(Exception):
     """Kafka's classes threw something."""
 
 
-def judge_command() -> list[str]:
-    """Build the judge of `tests/interop`, if need be; return the command that starts it.
+def ensure_checkout() -> None:
+    """Let what builds and starts others be imported from a checkout's `tests`.
 
     Raises
     ------
@@ -45,6 +45,16 @@ def judge_command() -> list[str]:
         raise Unavailable("Kafka's classes are built from a checkout's tests/interop")
     if str(ROOT) not in sys.path:  # tests are no part of an installation
         sys.path.append(str(ROOT))
+
+
+def judge_command() -> list[str]:
+    """Build the judge of `tests/interop`, if need be; return the command that starts it.
+
+    Raises
+    ------
+    Unavailable
+    """
+    ensure_checkout()
     from tests.support.interop import KAFKA_3, build
     from tests.support.interop import Unavailable as JudgeUnavailable
 

@@ -1,9 +1,11 @@
-"""Writes two tables into docs/WIRE.md, clients and APIs; `make docs` runs it, a test checks it."""
+"""Writes what docs/WIRE.md has from elsewhere: clients, other brokers, APIs; see `make docs`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from logstore.bench.wire.__main__ import RESULTS
+from logstore.bench.wire.result import lines, read_result
 from logstore.messages.apis import apis_by_name
 from logstore.wire.registry import handlers
 from logstore.wire.versions import MINIMUM, SERVED, Versions
@@ -28,6 +30,11 @@ def clients_table() -> str:
     return "\n".join(lines) + "\n"
 
 
+def peers_tables() -> str:
+    """Return the newest result of `make bench-wire`."""
+    return "\n".join(lines(read_result(max(RESULTS.glob("*.json"))))) + "\n"
+
+
 def apis_table() -> str:
     """Return the table: each API with its versions, and what its handler says it does."""
     lines = ["| API | key | versions | fewest | what it does |", "|---|---|---|---|---|"]
@@ -50,7 +57,8 @@ def shown(versions: Versions) -> str:
 
 def page(old: str) -> str:
     """Return the page with the tables of today."""
-    for name, table in (("clients", clients_table()), ("apis", apis_table())):
+    tables = {"clients": clients_table(), "peers": peers_tables(), "apis": apis_table()}
+    for name, table in tables.items():
         begin, end = f"<!-- {name}: written by `make docs` -->\n", f"<!-- end of {name} -->\n"
         before, _, rest = old.partition(begin)
         old = f"{before}{begin}\n{table}\n{end}{rest.partition(end)[2]}"

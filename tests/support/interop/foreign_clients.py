@@ -22,6 +22,7 @@ from tests.support.interop.judge import (
     RELEASES,
     Release,
     Unavailable,
+    kafka_version,
     locked,
 )
 from tests.support.interop.real_broker import class_path, java
@@ -31,6 +32,9 @@ ROOT = PROJECT.parents[1]
 PROGRAMS = PROJECT / "sweep"
 INSTALL_TIMEOUT_S = 420
 
+GO_MODULES = {"sweep": PROGRAMS / "go", "kfake": ROOT / "bench" / "rivals" / "kfake"}
+"""Folders of programs in Go."""
+
 ABSENT = {
     ("aiokafka", "acls"): "its admin client has no calls for ACLs",
 }
@@ -39,15 +43,10 @@ ABSENT = {
 Prepared = tuple[Sequence[str], Mapping[str, str]]
 
 
-def _locked_version(path: Path, pattern: str) -> str:
+def locked_version(path: Path, pattern: str) -> str:
     """Return the version that a file of requirements names, the group of a pattern."""
     (found,) = re.findall(pattern, path.read_text(encoding="utf-8"))
     return found
-
-
-def _kafka_of(release: Release) -> str:
-    pattern = rf"<id>{release.profile}</id>.*?<kafka.version>(.*?)</kafka.version>"
-    return _locked_version(PROJECT / "pom.xml", f"(?s){pattern}")
 
 
 def _python(program: str, *folders: Path) -> Prepared:
@@ -156,7 +155,7 @@ def _once(
 
 
 def _go() -> Prepared:
-    return [str(go_program(PROGRAMS / "go"))], {}
+    return [str(go_program(GO_MODULES["sweep"]))], {}
 
 
 def _node() -> Prepared:
@@ -166,7 +165,7 @@ def _node() -> Prepared:
 
 def _title(name: str, path: Path, pattern: str) -> str:
     """Return a client's name with the version that a lock file names."""
-    return f"{name} {_locked_version(path, pattern)}"
+    return f"{name} {locked_version(path, pattern)}"
 
 
 CLIENTS = (
@@ -188,14 +187,14 @@ CLIENTS = (
     ),
     *(
         Client(
-            f"java-{_kafka_of(release)[:3]}",
-            f"Java {_kafka_of(release)} (kafka-clients)",
+            f"java-{kafka_version(release)[:3]}",
+            f"Java {kafka_version(release)} (kafka-clients)",
             partial(_java, release),
         )
         for release in RELEASES
     ),
     Client(
-        "franz-go", _title("franz-go", PROGRAMS / "go" / "go.mod", r"twmb/franz-go v(\S+)"), _go
+        "franz-go", _title("franz-go", GO_MODULES["sweep"] / "go.mod", r"twmb/franz-go v(\S+)"), _go
     ),
     Client(
         "kafkajs",

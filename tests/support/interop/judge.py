@@ -41,6 +41,13 @@ KAFKA_4 = Release("kafka4", separate_dump_tool=True)
 RELEASES = (KAFKA_3, KAFKA_4)
 
 
+def kafka_version(release: Release) -> str:
+    """Return the version that a release's profile pins."""
+    text = (PROJECT / "pom.xml").read_text(encoding="utf-8")
+    profile = text.partition(f"<id>{release.profile}</id>")[2]
+    return profile.partition("<kafka.version>")[2].partition("<")[0]
+
+
 class Unavailable(Exception):
     """This machine cannot run Kafka's classes; the message says what is missing."""
 

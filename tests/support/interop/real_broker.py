@@ -9,7 +9,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -18,6 +18,9 @@ from tests.support.interop.judge import Release, build
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
 START_TIMEOUT_S = 90
 STOP_TIMEOUT_S = 60
+
+OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx512m")
+"""Of a JVM that is to start soon and be small."""
 
 # Everything that a broker does now and then, it does here several times a second.
 SETTINGS = {
@@ -60,11 +63,19 @@ class RealBroker:
         Gets `data`, the log directory, beside settings and the broker's output.
     settings : mapping, optional
         Laid over those that this module gives.
+    options : sequence of str
+        Of its JVM.
     """
 
     def __init__(
-        self, class_path: str, home: Path, settings: Mapping[str, str] | None = None
+        self,
+        class_path: str,
+        home: Path,
+        settings: Mapping[str, str] | None = None,
+        *,
+        options: Sequence[str] = OPTIONS,
     ) -> None:
+        self._options = options
         self._class_path = class_path
         self.home = home
         self.data_dir = home / "data"
@@ -73,14 +84,21 @@ class RealBroker:
         self.bootstrap = ""
 
     @classmethod
-    def of(cls, release: Release, home: Path, settings: Mapping[str, str] | None = None) -> Self:
+    def of(
+        cls,
+        release: Release,
+        home: Path,
+        settings: Mapping[str, str] | None = None,
+        *,
+        options: Sequence[str] = OPTIONS,
+    ) -> Self:
         """Return a broker of a release, built if need be.
 
         Raises
         ------
         Unavailable
         """
-        return cls(class_path(release), home, settings)
+        return cls(class_path(release), home, settings, options=options)
 
     def __enter__(self) -> Self:
         self.start()
@@ -108,7 +126,7 @@ class RealBroker:
             self._format(path)
         with (self.home / "output").open("ab") as output:
             self._process = subprocess.Popen(
-                java(self._class_path, "kafka.Kafka", str(path)),
+                java(self._class_path, "kafka.Kafka", str(path), options=self._options),
                 stdout=output,
                 stderr=output,
                 cwd=self.home,
@@ -170,6 +188,11 @@ class RealBroker:
             self._process.wait(timeout=STOP_TIMEOUT_S)
             self._process = None
 
+    @property
+    def pid(self) -> int:
+        """Of its process."""
+        return self._running().pid
+
     def _running(self) -> subprocess.Popen[bytes]:
         assert self._process is not None, "it was not started"
         return self._process
@@ -225,9 +248,10 @@ def class_path(release: Release) -> str:
     return command[command.index("-cp") + 1]
 
 
-def java(class_path: str, main: str, *arguments: str) -> list[str]:
+def java(
+    class_path: str, main: str, *arguments: str, options: Sequence[str] = OPTIONS
+) -> list[str]:
     """Return the command that runs one of Kafka's programs, or one of the judge's."""
-    options = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx512m"]
     return ["java", *options, "-cp", class_path, main, *arguments]
 
 

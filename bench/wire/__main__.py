@@ -1,0 +1,150 @@
+"""`python -m logstore.bench.wire`: the harness of `make bench-wire`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+
+from logstore.bench.report.machine import load_average, machine, versions
+from logstore.bench.rivals.brokers import contestants
+from logstore.bench.rivals.kafka import Unavailable
+from logstore.bench.wire.measuring import Runner, Shape
+from logstore.bench.wire.result import Result, Side, lines, read_result
+from logstore.bench.wire.truths import truths
+from logstore.cli.show.output import emit_lines, tell
+
+RESULTS = Path(__file__).parents[1] / "results" / "wire"
+PATIENCE_S = 30
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, write the result's file and its page, and show the tables."""
+    options = _parser().parse_args(arguments)
+    if options.page is not None:
+        _write_page(options.page)
+        return 0
+    shape = Shape(options.messages, options.message_bytes, options.rounds)
+    try:
+        result = measure(shape, options.only, options.patience, tell, options.scratch)
+    except (Unavailable, LookupError) as error:
+        tell(f"error: {error.args[0]}")
+        return 2
+    emit_lines(lines(result))
+    out = options.out or (None if options.only else RESULTS / f"{result.made_at[:10]}.json")
+    if out is not None:
+        result.write(out)
+        tell(f"written: {out}")
+        _write_page(out)
+    return 0
+
+
+def measure(
+    shape: Shape,
+    only: Sequence[str],
+    patience_s: float,
+    say: Callable[[str], None],
+    scratch: str | None = None,
+) -> Result:
+    """Run all contestants, or some by name, side by side.
+
+    Raises
+    ------
+    Unavailable
+        There is no checkout.
+    LookupError
+        There is no contestant of a name; the message lists all.
+    """
+    chosen = contestants()
+    unknown = set(only) - {each.name for each in chosen}
+    if unknown:
+        names = ", ".join(each.name for each in chosen)
+        raise LookupError(f"no broker {', '.join(sorted(unknown))}; there are: {names}")
+    began, load = time.perf_counter(), load_average()
+    made_at = datetime.now(UTC).isoformat(timespec="seconds")
+    missing = {}
+    with ExitStack() as stack:
+        home = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=scratch)))
+        runners: list[Runner] = []
+        for contestant in chosen:
+            if only and contestant.name not in only:
+                continue
+            runner = Runner(contestant, home, shape)
+            say(f"{contestant.title} starts")
+            try:
+                runner.start()
+            except Unavailable as error:
+                missing[contestant.title] = str(error)
+                continue
+            stack.callback(runner.serving.stop)
+            runners.append(runner)
+        for number in range(shape.rounds + 1):
+            for runner in runners:
+                say(f"round {number} of {shape.rounds}: {runner.contestant.title}")
+                runner.round(number)
+        sides = []
+        for runner in runners:
+            say(f"what it serves: {runner.contestant.title}")
+            samples = runner.samples()
+            found = truths(runner.serving.bootstrap, runner.apis, patience_s=patience_s)
+            name, title = runner.contestant.name, runner.contestant.title
+            sides.append(Side(name, title, samples, found))
+    return Result(
+        made_at=made_at,
+        seconds=round(time.perf_counter() - began, 1),
+        machine=machine(),
+        versions=versions(),
+        load=[load, load_average()],
+        messages=shape.messages,
+        message_bytes=shape.message_bytes,
+        rounds=shape.rounds,
+        sides=sides,
+        missing=missing,
+    )
+
+
+def _write_page(path: Path) -> None:
+    """Write the tables of a result's file beside it."""
+    target = path.with_suffix(".md")
+    text = "\n".join(("# Brokers side by side over the wire", "", *lines(read_result(path)), ""))
+    target.write_text(text, encoding="utf-8")
+    tell(f"written: {target}")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m logstore.bench.wire", description=__doc__)
+    parser.add_argument(
+        "--only", action="append", default=[], metavar="NAME", help="brokers to measure; repeatable"
+    )
+    shape = Shape()
+    parser.add_argument("--messages", type=int, default=shape.messages, help="of a round")
+    parser.add_argument("--message-bytes", type=int, default=shape.message_bytes)
+    parser.add_argument("--rounds", type=int, default=shape.rounds, help="after one to warm up")
+    parser.add_argument(
+        "--patience",
+        type=float,
+        default=PATIENCE_S,
+        metavar="SECONDS",
+        help="how long to wait for a cleaning that may never come",
+    )
+    parser.add_argument("--scratch", metavar="DIR", help="where data go (default: temporary)")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="FILE",
+        help="write the result as JSON, and its page beside it "
+        "(default: bench/results/wire/DATE.json; nothing with --only)",
+    )
+    parser.add_argument(
+        "--page", type=Path, metavar="FILE", help="write a result's page anew, only"
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

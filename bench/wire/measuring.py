@@ -1,0 +1,161 @@
+"""Figures of a broker over the wire: its start, its speed, its CPU time, its memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from logstore.bench.rivals.brokers import Contestant, Serving
+from logstore.bench.rivals.kafka import PeerError
+
+WITHIN_S = 120
+
+_API_VERSIONS = 18
+_REQUEST = struct.pack(
+    ">hhih", _API_VERSIONS, 0, 1, -1
+)  # version 0, correlation id 1, no client id
+
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+class Shape(NamedTuple):
+    """How much is sent.
+
+    Attributes
+    ----------
+    messages, message_bytes : int
+        Of a round; the round that warms up has as many.
+    rounds : int
+        Those that count.
+    """
+
+    messages: int = 500_000
+    message_bytes: int = 100
+    rounds: int = 3
+
+
+def first_answer(bootstrap: str) -> set[int]:
+    """Wait until a broker answers, and return the keys of the APIs that it serves."""
+    host, _, port = bootstrap.rpartition(":")
+    deadline = time.monotonic() + WITHIN_S
+    while True:
+        try:
+            with socket.create_connection((host, int(port)), timeout=WITHIN_S) as connection:
+                connection.sendall(struct.pack(">i", len(_REQUEST)) + _REQUEST)
+                with connection.makefile("rb") as answers:
+                    (size,) = struct.unpack(">i", _exactly(answers.read, 4))
+                    body = _exactly(answers.read, size)
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.002)
+            continue
+        (count,) = struct.unpack_from(">i", body, 6)
+        return {key for key, _, _ in struct.iter_unpack(">hhh", body[10 : 10 + 6 * count])}
+
+
+def _exactly(read: Callable[[int], bytes], count: int) -> bytes:
+    data = read(count)
+    if len(data) < count:
+        raise ConnectionError("the broker closed the connection")
+    return data
+
+
+class Runner:
+    """One contestant on its way through the measurement.
+
+    Attributes
+    ----------
+    serving : Serving
+        The broker that runs, from `open` to `close`.
+    apis : set of int
+        Keys of the APIs that it serves.
+    """
+
+    def __init__(self, contestant: Contestant, scratch: Path, shape: Shape) -> None:
+        self.contestant = contestant
+        self._scratch = scratch
+        self._shape = shape
+        self._samples: dict[str, list[float]] = defaultdict(list)
+        self._idle_mib = 0.0
+        self.serving: Serving
+        self.apis: set[int] = set()
+
+    def start(self) -> None:
+        """Start it as often as there are rounds, and leave it running.
+
+        Raises
+        ------
+        Unavailable
+        """
+        for turn in range(1, self._shape.rounds + 1):
+            home = Path(tempfile.mkdtemp(dir=self._scratch))
+            began = time.perf_counter()
+            self.serving = self.contestant.start(home)
+            self.apis = first_answer(self.serving.bootstrap)
+            took_ms = (time.perf_counter() - began) * 1000
+            inside = self.contestant.inside
+            inside_ms = self.serving.inside_ms if inside is None else inside()
+            self._samples["start_ms"].append(took_ms)
+            self._samples["inside_ms"] += [] if inside_ms is None else [inside_ms]
+            if turn < self._shape.rounds:
+                self.serving.stop()
+        self._idle_mib = _status_mib(self.serving.pid, "VmRSS")
+
+    def round(self, number: int) -> None:
+        """Write a topic and read it; round 0 warms up."""
+        for what in ("produce", "consume"):
+            before_s = cpu_s(self.serving.pid)
+            answer = self._client(what, f"speed-{number}")
+            spent_s = cpu_s(self.serving.pid) - before_s
+            if number:
+                self._samples[what].append(answer["count"] / answer["seconds"])
+                self._samples[f"{what}_cpu_us"].append(spent_s / answer["count"] * 1e6)
+        if number:
+            self._samples["kept_percent"].append(answer["count"] / self._shape.messages * 100)
+
+    def _client(self, what: str, topic: str) -> dict[str, float]:
+        arguments: Sequence[object] = (
+            self.serving.bootstrap,
+            topic,
+            self._shape.messages,
+            self._shape.message_bytes,
+        )
+        done = subprocess.run(
+            [sys.executable, "-m", "logstore.bench.wire.client", what, *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            raise PeerError(f"{self.contestant.name}, {what}: {done.stderr[-2000:]}")
+        found: dict[str, float] = json.loads(done.stdout)
+        return found
+
+    def samples(self) -> dict[str, list[float]]:
+        """Return all samples so far, by the names of `result.FIGURES`."""
+        peak_mib = _status_mib(self.serving.pid, "VmHWM")
+        return {**self._samples, "idle_mib": [self._idle_mib], "peak_mib": [peak_mib]}
+
+
+def cpu_s(pid: int) -> float:
+    """Return the CPU time of a process, all threads, user and system."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
+
+
+def _status_mib(pid: int, name: str) -> float:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith(f"{name}:"):
+            return int(line.split()[1]) / 1024
+    raise PeerError(f"no {name} of process {pid}")

@@ -1,0 +1,71 @@
+"""What docs/WIRE.md tells people who write their tests in Go and in Node.js, run as it stands."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.interop.conftest import unavailable
+from tests.support.interop.foreign_clients import (
+    GO_MODULES,
+    PROGRAMS,
+    ROOT,
+    ensure_go_modules,
+    node_modules,
+)
+from tests.support.interop.judge import Unavailable
+
+pytestmark = pytest.mark.interop
+
+TIMEOUT_S = 300
+
+
+def example(language: str) -> str:
+    """Return the page's one block of code in a language."""
+    page = (ROOT / "docs" / "WIRE.md").read_text(encoding="utf-8")
+    (found,) = re.findall(rf"^```{language}\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    return found
+
+
+def run(command: list[str], cwd: Path, **environment: str) -> str:
+    """Run a test with our program on its PATH; return what it prints."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        command,
+        cwd=cwd,
+        env={**os.environ, "PATH": path, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+def test_go_recipe_works(tmp_path):
+    module = GO_MODULES["sweep"]
+    try:
+        ensure_go_modules(module)
+    except Unavailable as error:
+        unavailable(error)
+    for name in ("go.mod", "go.sum"):
+        shutil.copy(module / name, tmp_path)
+    (tmp_path / "users_test.go").write_text(example("go"))
+    said = run(["go", "test", "-v", "."], tmp_path)
+    assert "--- PASS: TestUserIsStored" in said
+
+
+def test_node_recipe_works(tmp_path):
+    try:
+        packages = node_modules(PROGRAMS / "node")
+    except Unavailable as error:
+        unavailable(error)
+    (tmp_path / "users.test.js").write_text(example("js"))
+    said = run(["node", "--test", "users.test.js"], tmp_path, NODE_PATH=str(packages))
+    assert re.search(r"^\S+ pass 1$", said, re.MULTILINE), said

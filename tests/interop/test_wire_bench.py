@@ -1,0 +1,57 @@
+"""Brokers side by side over the wire, with few messages: figures for all, and what each serves."""
+
+import pytest
+
+from logstore.bench.wire.__main__ import measure
+from logstore.bench.wire.measuring import Shape
+from logstore.bench.wire.result import FIGURES, lines, read_result
+from logstore.bench.wire.truths import TRUTHS, YES
+from tests.interop.conftest import unavailable
+from tests.support.interop.judge import Unavailable
+
+pytestmark = pytest.mark.interop
+
+PATIENCE_S = 120
+"""Cleaners look ten times a second; only one that never comes takes so long."""
+
+NOT_SO = {
+    "logstore-memory": set(),
+    "logstore-disk": set(),
+    "kafka": set(),
+    "kfake": {"log_start", "horizon"},
+    "mock": set(TRUTHS),
+}
+"""Truths that do not hold, by broker: none of Kafka's, so they are what Kafka does."""
+
+INSIDE = {"logstore-memory", "kfake", "mock"}
+"""Brokers that can be started in a running process."""
+
+
+@pytest.fixture(scope="module")
+def result():
+    result = measure(Shape(messages=2000, rounds=1), (), PATIENCE_S, lambda text: None)
+    for title, reason in result.missing.items():
+        unavailable(Unavailable(f"{title}: {reason}"))
+    return result
+
+
+@pytest.mark.parametrize("name", NOT_SO)
+def test_each_broker_has_all_figures(result, name):
+    (side,) = (side for side in result.sides if side.name == name)
+    for figure in FIGURES:
+        samples = side.samples[figure]
+        assert len(samples) == (figure != "inside_ms" or name in INSIDE), figure
+        assert all(sample > 0 or figure.endswith("cpu_us") for sample in samples), figure
+    assert side.samples["kept_percent"] == [100]
+
+
+@pytest.mark.parametrize("name", NOT_SO)
+def test_what_is_true_of_a_broker(result, name):
+    (side,) = (side for side in result.sides if side.name == name)
+    assert {truth for truth, said in side.truths.items() if said != YES} == NOT_SO[name], side
+
+
+def test_result_comes_back_from_its_file(result, tmp_path):
+    path = tmp_path / "result.json"
+    result.write(path)
+    assert list(lines(read_result(path))) == list(lines(result))
