@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from logstore import Broker
@@ -11,6 +11,7 @@ from logstore.cli.commands.read_last import last_of
 
 
 @given(st.sets(st.integers(0, 400)), st.integers(0, 400), st.integers(0, 500), st.integers(0, 30))
+@example({0}, 0, 2, 1)
 def test_the_last_of_what_a_read_yields(offsets, start, end, count):
     log = sorted(offset for offset in offsets if offset < end)
     asked = []

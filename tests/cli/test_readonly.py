@@ -36,6 +36,8 @@ COMMANDS = (
     ("stats", "{dir}/golden-0", "--format", "json"),
     ("diff", "{dir}/golden-0", "{dir}/golden-0", "--all"),
     ("inspect", "{dir}/golden-0", "--fate", "--config", "cleanup.policy=compact"),
+    ("read", "golden", "--last", "3", "--format", "csv"),
+    ("inspect", "--sort", "lag"),
     ("export", "golden", "--out", "{out}.parquet"),
     ("export", "{dir}/golden-0", "--out", "{out}.jsonl", "--roll"),
     ("clean", "--force", "--roll", "--out", "{out}", "--config", "cleanup.policy=compact"),

@@ -9,8 +9,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-NULL = r"\N"
-"""What stands for null, as in TSV that `append` reads and in what `export` writes."""
+from logstore.export.text import NULL
 
 _BASE64 = "_base64"
 _OF_RECORDS = ("key", "value")
@@ -23,7 +22,7 @@ def csv_lines(items: Iterable[str]) -> Iterator[str]:
 
     Keys and values of records have two columns each, for text and for base64, since the names
     of a record's members depend on what it holds. Text that is `\N` itself stands in that of
-    base64. A member that none of a stream's first items has gets no
+    base64, as in what `export` writes. A member that none of a stream's first items has gets no
     column.
     """
     found = map(json.loads, items)
