@@ -129,7 +129,7 @@ def test_in_memory_it_leaves_nothing_behind(tmp_path):
 
 def test_a_client_that_people_use_logs_in_over_tls_and_does_what_it_may(tmp_path):
     users, ca_path = tmp_path / "users", tmp_path / "ca.pem"
-    users.write_text("# who\nann=pass=word with a blank \n\nbob=ü\n", encoding="utf-8")
+    users.write_text("# who\nann=pass=word with a blank \n\nbob=ü\nroot=r\n", encoding="utf-8")
     options = ("--memory", "--topic", "orders-1", "--topic", "secret", "--sasl-users", users)
     options += ("--sasl-mechanism", "SCRAM-SHA-256", "--tls-generate", ca_path)
     options += ("--acl", "User:ann write topic:orders- prefixed", "--acl", "User:bob all topic:*")
@@ -161,6 +161,7 @@ def test_a_client_that_people_use_logs_in_over_tls_and_does_what_it_may(tmp_path
         assert sent("orders-1", "ann", "pass=word with a blank ") is None
         assert sent("secret", "ann", "pass=word with a blank ") == "TOPIC_AUTHORIZATION_FAILED"
         assert sent("secret", "bob", "ü") is None
+        assert sent("secret", "root", "r") is None
         process.terminate()
         output, errors = process.communicate(timeout=TIMEOUT_S)
     assert (process.returncode, output) == (0, "")
@@ -175,12 +176,13 @@ def test_users_of_the_environment_and_a_certificate_of_ones_own(tmp_path):
     key.write_bytes(issued.private_key_pem.bytes())
     context = ssl.create_default_context()
     authority.configure_trust(context)
-    options = ("--memory", "--tls-cert", chain, "--tls-key", key)
+    options = ("--memory", "--tls-cert", chain, "--tls-key", key, "--sasl-mechanism", "PLAIN")
     with serving(*options, LOGSTORE_SASL_USERS="ann=secret") as (_, address):
         for password, error in ((b"wrong", 58), (b"secret", 0)):
             with Client(address) as client:
                 client.socket = context.wrap_socket(client.socket, server_hostname="localhost")
-                client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+                told = client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+                assert told.mechanisms == ["PLAIN"]
                 asked = SaslAuthenticateRequest(auth_bytes=b"\0ann\0" + password)
                 assert client.ask(asked, 2).error_code == error
         with Client(address) as client:
