@@ -5,7 +5,13 @@ from functools import cache
 
 import pytest
 
-from tests.interop import holes, leftovers, replicas, workloads  # noqa: F401  # add their shapes to WRITERS
+from tests.interop import (  # add their shapes to WRITERS
+    holes,  # noqa: F401
+    leftovers,  # noqa: F401
+    replicas,  # noqa: F401
+    salvaged,  # noqa: F401
+    workloads,  # noqa: F401
+)
 from tests.interop.agreeing import agree
 from tests.interop.directories import GOLDEN, WRITERS, Written
 
@@ -65,6 +71,7 @@ ROWS = (
     ("load with offset overflow", "our directories: segments with offset overflow, split"),
     ("load", "our directories: indexes and segments missing, foreign, damaged, overlapping"),
     ("cleaned", "our directories: after our cleaning"),
+    ("salvaged", "our directories: salvaged after damage"),
     ("holes", "our directories: logs with holes, as tests get them"),
     ("workload", "our directories: generated workloads, each preset"),
     ("random", "our directories: random logs, cleaned between appends"),
