@@ -170,7 +170,7 @@ class LogCleanerManager:
         """
         tp = log.topic_partition
         if not taken and not self.states.begin(tp):
-            return PassResult(None, _closed("paused", f"its state is {self.states.of(tp)}"))
+            return PassResult(None, Gate.closed_by("paused", f"its state is {self.states.of(tp)}"))
         outcome: Outcome | None = None  # none of a simulated crash, or of an interrupt
         try:
             outcome = yield from one_pass(
@@ -221,9 +221,9 @@ class LogCleanerManager:
         tp, error = log.topic_partition, outcome.error
         match outcome.ending:
             case Ending.ABORTED:
-                return PassResult(None, _closed("paused", str(error)))
+                return PassResult(None, Gate.closed_by("paused", str(error)))
             case Ending.MAP_FULL:
-                return PassResult(None, _closed("offset_map", str(error)))
+                return PassResult(None, Gate.closed_by("offset_map", str(error)))
             case Ending.OVERFLOWED:
                 assert isinstance(error, OverflowedSegmentError)
                 return self._split(log, error, dry_run=dry_run)
@@ -248,7 +248,9 @@ class LogCleanerManager:
     def _split(self, log: Log, error: OverflowedSegmentError, *, dry_run: bool) -> PassResult:
         """Split the segment that a pass stumbled over; the next one goes on."""
         if dry_run:
-            return PassResult(None, _closed("uncleanable", f"{error}; it would be split first"))
+            return PassResult(
+                None, Gate.closed_by("uncleanable", f"{error}; it would be split first")
+            )
         segment = log.segments.get(error.base_offset)
         if segment is None:  # deleted meanwhile
             return PassResult(None, None)
@@ -263,7 +265,7 @@ class LogCleanerManager:
     ) -> PassResult:
         if not dry_run:
             self.marks.mark(topic_partition, error)
-        return PassResult(None, _closed("uncleanable", str(error)))
+        return PassResult(None, Gate.closed_by("uncleanable", str(error)))
 
     def uncleanable(self) -> tuple[UncleanablePartition, ...]:
         """Return the partitions whose cleaning failed for good, by name."""
@@ -370,7 +372,3 @@ class LogCleanerManager:
 def _unless_disk_fails(store: Callable[[], None]) -> None:
     with suppress(KafkaStorageError):  # the log is offline then
         store()
-
-
-def _closed(gate: str, text: str) -> Gate:
-    return Gate(gate, False, None, None, text)

@@ -47,6 +47,11 @@ class Gate(NamedTuple):
     text: str
     opens_at_ms: int | None = None
 
+    @classmethod
+    def closed_by(cls, gate: str, text: str) -> Gate:
+        """Return a gate that an attempt found closed."""
+        return cls(gate, False, None, None, text)
+
 
 class LogView(NamedTuple):
     """The segments of a log as selection sees them.

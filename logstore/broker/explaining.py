@@ -99,7 +99,7 @@ def explain_partition(
         look = _look(broker, topic_partition, decision)
         log = broker.manager.log(topic_partition)  # another one, if damage was met
         if look.obstacle is not None:
-            decision = decision.stopped_by(_closed("uncleanable", look.obstacle))
+            decision = decision.stopped_by(Gate.closed_by("uncleanable", look.obstacle))
         elif decision.will_clean:
             decision, first_pass, passes_needed = _rehearsed(broker, log, decision, passes_needed)
     active = ActiveSegment.of(log, kafka_exact=chooser.kafka_exact)
@@ -178,12 +178,8 @@ def _rehearsed(
     try:
         outcome = CleanCommand(broker.cleaner).rehearse([log])
     except _UNREADABLE as error:
-        return decision.stopped_by(_closed("uncleanable", str(error))), None, passes_needed
+        return decision.stopped_by(Gate.closed_by("uncleanable", str(error))), None, passes_needed
     if not outcome.passes:
         obstacles = [gate for _, gate in outcome.not_cleaned]
         return decision.stopped_by(obstacles[0]) if obstacles else decision, None, passes_needed
     return decision, outcome.passes[0], outcome.passes_needed[log.topic_partition]
-
-
-def _closed(gate: str, text: str) -> Gate:
-    return Gate(gate, False, None, None, text)
