@@ -41,7 +41,7 @@ from logstore.wire.listener import Listener
 from logstore.wire.versions import MINIMUM, SERVED, Versions
 from tests.support.interop.judge import Unavailable
 
-PROGRAM_TIMEOUT_S = 600
+PROGRAM_TIMEOUT_S = 400
 """More than ten times what the slowest takes."""
 
 TABLES: Mapping[str, Mapping[str, Versions]] = {"recommended": SERVED, "minimum": MINIMUM}
@@ -167,20 +167,26 @@ def sweep(client: Client, table: str, path: Path) -> Swept:
     ):
         _fill(broker)
         lost = listener.fail("Produce", topic="once", drop=True, after=True, times=1)
-        done = subprocess.run(
-            [*command, listener.bootstrap],
-            capture_output=True,
-            text=True,
-            env={**os.environ, **environment},
-            timeout=PROGRAM_TIMEOUT_S,
-            check=False,
-        )
+        printed, said = _run([*command, listener.bootstrap], {**os.environ, **environment})
         left = _left(broker, listener, authorizer, lost.hits)
     reports = {}
-    for line in done.stdout.splitlines():
+    for line in printed.splitlines():
         report = json.loads(line)
         reports[report.pop("action")] = report
-    return Swept(reports, left, path, done.stderr[-3000:])
+    return Swept(reports, left, path, said[-3000:])
+
+
+def _run(command: Sequence[str], environment: Mapping[str, str]) -> tuple[str, str]:
+    """Return what a program prints, and what it says of errors; one that hangs is ended."""
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    )
+    try:
+        return process.communicate(timeout=PROGRAM_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        printed, said = process.communicate()
+        return printed, f"{said}\nIt was ended after {PROGRAM_TIMEOUT_S} s."
 
 
 def sweeps(clients: Sequence[Client], home: Path) -> dict[tuple[str, str], Swept | Unavailable]:
