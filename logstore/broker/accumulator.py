@@ -256,8 +256,12 @@ class RecordAccumulator:
         else:
             largest = max(each.size_bytes for each in waiting)
             self._metrics.record_batch(len(waiting), info.size_bytes, largest)
+            is_told = self._config.acks != 0
+            stamped = info.log_append_time if is_told else NO_TIMESTAMP
             for row, each in enumerate(waiting):
-                self._settle(each, self._metadata(tp, each, info, row))
+                offset = info.first_offset + row if is_told else NO_OFFSET
+                each.settle(_stored(tp, each.waiting, offset, stamped))
+            self._locked.settled += waiting
 
     def _write(self, tp: TopicPartition, records: Sequence[NewRecord]) -> AppendInfo:
         """Append a batch, again and again as long as it is refused with an error that passes.
@@ -320,7 +324,7 @@ class RecordAccumulator:
         faults = dict(error.record_errors) if isinstance(error, InvalidRecordError) else {}
         for row, each in enumerate(waiting):
             if self._config.acks == 0:
-                self._settle(each, self._metadata(tp, each, None, row))
+                self._settle(each, _stored(tp, each.waiting, NO_OFFSET, NO_TIMESTAMP))
             else:
                 self._settle(each, _record_error(error, faults, row))
 
@@ -337,29 +341,30 @@ class RecordAccumulator:
         future.settle(outcome)
         self._locked.settled.append(future)
 
-    def _metadata(
-        self, tp: TopicPartition, future: FutureRecordMetadata, info: AppendInfo | None, row: int
-    ) -> ProducedMetadata:
-        record = future.waiting
-        assert record.timestamp is not None, "set when the record was sent"
-        offset, timestamp = NO_OFFSET, record.timestamp
-        if info is not None and self._config.acks != 0:
-            offset = info.first_offset + row
-            if info.log_append_time != NO_TIMESTAMP:
-                timestamp = info.log_append_time
-        return ProducedMetadata(*tp, tp, offset, timestamp, None, *_serialized_sizes(record))
 
-
-def _serialized_sizes(record: NewRecord) -> tuple[int, int, int]:
-    """Return the bytes of key, value and headers; -1 for what there is none of."""
-    headers = 0
-    if record.headers:
-        headers = sum(len(name.encode()) + len(value or b"") for name, value in record.headers)
-    return (
-        -1 if record.key is None else len(record.key),
-        -1 if record.value is None else len(record.value),
-        headers if record.headers else -1,
+def _stored(tp: TopicPartition, record: NewRecord, offset: int, stamped: int) -> ProducedMetadata:
+    """Return what is told of a record; `stamped` is the time that the log gave it, or -1."""
+    key, value, timestamp, headers = record
+    assert timestamp is not None, "set when the record was sent"
+    header_size = -1
+    if headers:
+        header_size = sum(len(name.encode()) + len(each or b"") for name, each in headers)
+    # Once a record; see `logstore.log.drafts`.
+    metadata: ProducedMetadata = tuple.__new__(
+        ProducedMetadata,
+        (
+            tp[0],
+            tp[1],
+            tp,
+            offset,
+            timestamp if stamped == NO_TIMESTAMP else stamped,
+            None,
+            -1 if key is None else len(key),
+            -1 if value is None else len(value),
+            header_size,
+        ),
     )
+    return metadata
 
 
 def _record_error(error: LogStoreError, faults: Mapping[int, str], row: int) -> LogStoreError:

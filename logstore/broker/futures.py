@@ -76,9 +76,9 @@ class FutureRecordMetadata:
         "_lock",
         "_record",
         "_send_now",
-        "_size_bytes",
         "exception",
         "is_done",
+        "size_bytes",
         "value",
     )
 
@@ -95,7 +95,7 @@ class FutureRecordMetadata:
         self._lock = lock
         self._send_now: Callable[[], None] | None = send_now
         self._record = record
-        self._size_bytes = size_bytes
+        self.size_bytes = size_bytes
         # Few have any; a list for each of many futures would take as long as all the rest.
         self._callbacks: tuple[Callable[[ProducedMetadata], object], ...] = ()
         self._errbacks: tuple[Callable[[Exception], object], ...] = ()
@@ -174,11 +174,6 @@ class FutureRecordMetadata:
         """The record, as long as its outcome is not known; for the producer."""
         assert self._record is not None, "an outcome is final"
         return self._record
-
-    @property
-    def size_bytes(self) -> int:
-        """An upper bound of what the record takes in its batch; for the producer."""
-        return self._size_bytes
 
     def settle(self, outcome: ProducedMetadata | Exception) -> None:
         """Note the outcome; for the producer, which holds the lock."""
