@@ -65,11 +65,15 @@ class BytesColumn:
         First byte of each string in `data`; meaningless for nulls.
     sizes : (n,) int32
         Bytes of each string, -1 for null.
+    total_bytes : int, optional
+        Bytes of all strings, if whoever made the column knows: to add them up again takes as long
+        as to encode some dozens of records.
     """
 
     data: NDArray[np.uint8]
     starts: NDArray[np.int64]
     sizes: NDArray[np.int32]
+    total_bytes: int | None = None
 
     @classmethod
     def from_list(
@@ -91,7 +95,7 @@ class BytesColumn:
             joined = b"".join(known)
         starts = np.zeros(len(items), np.int64)
         np.cumsum(np.maximum(sizes[:-1], 0), dtype=np.int64, out=starts[1:])
-        return cls(np.frombuffer(joined, np.uint8), starts, sizes)
+        return cls(np.frombuffer(joined, np.uint8), starts, sizes, len(joined))
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -313,8 +317,9 @@ def encode_batches(
     heads = BytesColumn(_NO_HEADERS, _NO_STARTS, _NO_SIZES) if headers is None else headers
     # A null counts as -1 among the sizes, for which the last 2 make up: headers are never null.
     room = (len(bounds) - 1) * HEADER_SIZE + count * (MAX_RECORD_OVERHEAD + 2)
-    for column in (keys, values, heads):
-        room += int(_sum(column.sizes, dtype=np.int64))
+    for column in (keys, values) if headers is None else (keys, values, headers):
+        known = column.total_bytes
+        room += int(_sum(column.sizes, dtype=np.int64)) if known is None else known
     out = np.empty(room, np.uint8)
     extents = np.empty((len(bounds) - 1, 3), np.int64)
     size = kernels.encode_batches(

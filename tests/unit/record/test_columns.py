@@ -179,6 +179,16 @@ def test_extreme_timestamps_wrap():
         assert decode_section(section, 4, 0, base).to_records() == rows
 
 
+def test_a_column_knows_its_bytes_if_it_is_made_of_a_list_and_is_encoded_alike_if_not():
+    values = [b"", None, b"abc", b"de" * 100]
+    column = BytesColumn.from_list(values)
+    assert column.total_bytes == 203
+    part = column.slice(0, 4)
+    assert part.total_bytes is None
+    times = np.zeros(4, np.int64)
+    assert encode_section(times, part, part) == encode_section(times, column, column)
+
+
 @pytest.mark.skipif(NO_JIT, reason="nothing is compiled")
 def test_writable_and_read_only_arenas_share_one_compilation():
     encode_section(*columns_of(RECORDS))
