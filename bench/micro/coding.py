@@ -19,6 +19,8 @@ from logstore.record.layout import HEADER_SIZE
 BATCH_RECORDS = 130
 """Records of a batch of about 16 KiB."""
 BATCHES = 400
+LARGE_BATCH_RECORDS = 8190
+"""Records of a batch of a megabyte, Kafka's default of `max.message.bytes`."""
 TIMESTAMP_MS = 1_700_000_000_000
 RECORDS = [(b"key-%012d" % number, bytes(range(100))) for number in range(BATCH_RECORDS)]
 
@@ -122,6 +124,31 @@ def _many_at_once(setting: Setting) -> Iterator[Line]:
     )
 
 
+def _large_batch(setting: Setting) -> Iterator[Line]:
+    """Decode batches as large as a topic takes them by default."""
+    count = setting.share_of(LARGE_BATCH_RECORDS)
+    records = RECORDS * -(-count // BATCH_RECORDS)
+    batch = encode_here(*columns_of(records))
+    times = BATCHES * BATCH_RECORDS // LARGE_BATCH_RECORDS
+    contestants = {"here": timed(_repeated(lambda: decode_here(batch), times))}
+    peers = clients() if setting.has_peers else ()
+    client = next((each for each in peers if each.name.startswith("aiokafka ")), None)
+    if client is not None:
+        assert client.decode(batch) == len(records)
+        contestants["there"] = timed(_repeated(partial(client.decode, batch), times))
+    samples = in_turn(contestants, repeats=setting.short_repeats, warmups=setting.warmups)
+    yield Line(
+        name="coding/decode-large",
+        title=f"decode columns, a batch of {len(records)} records a call, beside aiokafka",
+        unit="ns/record",
+        higher_is_better=False,
+        here=costs(times * len(records), samples["here"], NS),
+        peer=costs(times * len(records), samples["there"], NS) if client is not None else None,
+        peer_name=client.name if client is not None else "aiokafka is not installed or left out",
+        facts={"batch_records": len(records), "batch_bytes": len(batch)},
+    )
+
+
 _PEERS = ("aiokafka", "kafka-python")
 
 
@@ -130,3 +157,4 @@ def jobs() -> Iterator[Job]:
     names = tuple(f"coding/{what}-{name}" for what in ("encode", "decode") for name in _PEERS)
     yield Job(names, True, _lines)
     yield Job(("coding/encode-many",), True, _many_at_once)
+    yield Job(("coding/decode-large",), True, _large_batch)

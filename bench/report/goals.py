@@ -67,6 +67,7 @@ GOALS = {
     "coding/encode-aiokafka": Goal(10),
     "coding/encode-many": Goal(10),
     "coding/decode-aiokafka": Goal(10),
+    "coding/decode-large": Goal(10),
     "map/put-10": Goal(7, 10),
     "map/put-90": Goal(7, 10),
     "map/hit-10": Goal(7, 10),
