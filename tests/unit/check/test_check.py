@@ -736,3 +736,19 @@ def test_data_directory_that_cannot_be_listed_is_a_finding():
 def test_check_works_below_an_overlay_and_on_the_disk():
     fs = OverlayFileSystem(ReadOnlyFileSystem(DiskFileSystem()), VirtualClock())
     assert list(Checker(fs).path(str(ROOT / "segments" / "data"))) == []
+
+
+def test_a_folder_that_is_moved_away_under_the_check_is_gone_and_no_defect():
+    directory = kafka("segments")
+
+    class Moved(ReadOnlyFileSystem):
+        """Whoever asks whether the folder is there comes too late."""
+
+        def is_dir(self, path):
+            return not path.endswith("golden-0") and super().is_dir(path)
+
+        def exists(self, path):
+            return not path.endswith("golden-0") and super().exists(path)
+
+    [found] = Checker(Moved(directory.fs)).path("/data/golden-0")
+    assert (found.check, found.severity, found.path) == ("gone", "error", "/data/golden-0")
