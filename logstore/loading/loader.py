@@ -680,7 +680,13 @@ class LogLoader:
         state.remove_straggler_snapshots([segment.base_offset for segment in self.segments])
         now_ms = self.runtime.clock.now_ms()
         rebuild_producer_state(
-            state, self.segments, log_start, end_offset, now_ms, clean=self.clean
+            state,
+            self.segments,
+            log_start,
+            end_offset,
+            now_ms,
+            clean=self.clean,
+            high_watermark=self._high_watermark,
         )
         self._note_snapshots(state)
 

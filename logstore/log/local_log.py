@@ -449,15 +449,20 @@ class LocalLog:
         self.publish_end(offset)
         self.recovery_point = min(self.recovery_point, offset)
 
-    def rebuild_producer_state(self, log_start_offset: int) -> None:
-        """Rebuild the producer state from the log as it is now.
+    def rebuild_producer_state(self, log_start_offset: int, high_watermark: int) -> None:
+        """Rebuild the producer state from the log as it is now; see `logstore.log.replay`.
 
         Snapshots above the log's end may come back after a crash: a recovery drops them.
         """
         now_ms, end = self.runtime.clock.now_ms(), self.log_end.offset
         try:
             rebuild_producer_state(
-                self.producer_state, self.segments, log_start_offset, end, now_ms
+                self.producer_state,
+                self.segments,
+                log_start_offset,
+                end,
+                now_ms,
+                high_watermark=high_watermark,
             )
         except CorruptionError as error:
             self.go_offline(f"cannot rebuild the producer state: {error}")

@@ -127,15 +127,16 @@ class LogOffsets:
         """Bring all of them below the log's end, which was moved down."""
         end = self._local.log_end.offset
         self.log_start_offset = min(self.log_start_offset, end)
-        self._local.rebuild_producer_state(self.log_start_offset)
-        self.set_high_watermark(min(self.high_watermark, end))
+        high_watermark = min(self.high_watermark, end)
+        self._local.rebuild_producer_state(self.log_start_offset, high_watermark)
+        self.set_high_watermark(high_watermark)
 
     def restart(self, log_start_offset: int) -> None:
         """Begin anew in a log that holds nothing and ends at its high watermark."""
         end = self._local.log_end.offset
         self.log_start_offset = log_start_offset
         self._restarted_at = end
-        self._local.rebuild_producer_state(log_start_offset)
+        self._local.rebuild_producer_state(log_start_offset, end)
         self.set_high_watermark(end)
 
     def checkpoint(self) -> CheckpointOffsets:

@@ -22,6 +22,7 @@ def rebuild_producer_state(
     now_ms: int,
     *,
     clean: bool = False,
+    high_watermark: int | None = None,
 ) -> None:
     """Rebuild a producer state from exactly the batches below `end_offset`.
 
@@ -31,6 +32,10 @@ def rebuild_producer_state(
         Changed in place; snapshots are deleted and written as Kafka does.
     clean : bool
         The log was closed cleanly: without any snapshot nobody wrote with a producer id.
+    high_watermark : int, optional
+        Of a replica, if it lies below: a transaction whose marker stands there or above is still
+        undecided, and the marker may be cut off again. Snapshots have nothing of those that ended;
+        so the newer ones go, and what they would have told is read.
 
     Raises
     ------
@@ -38,6 +43,11 @@ def rebuild_producer_state(
         The batches cannot be replayed; see `replay_batches`.
     """
     bases = [segment.base_offset for segment in segments]
+    if high_watermark is not None and high_watermark < end_offset:
+        clean = False
+        for offset in state.snapshot_offsets:
+            if offset > high_watermark:
+                state.delete_snapshot(offset)
     if clean and not state.snapshot_offsets:
         # Nobody wrote with a producer id, or the snapshots would tell; spare the scan.
         for offset in (*bases[-2:], end_offset):

@@ -6,6 +6,8 @@ import pytest
 
 from logstore import Cluster, VirtualClock
 from logstore.cleaner.passes import clean
+from logstore.record.batch import built_batch
+from logstore.record.records import Record
 from tests.unit.cluster.replicas import TP, create, ends, settle
 
 NOW_MS = 1_704_067_200_000
@@ -110,6 +112,35 @@ def test_nothing_above_the_high_watermark_is_cleaned(cluster):
     cluster.heal()
     settle(cluster)
     assert [cluster.brokers[b].table(TP.topic)[b"1"] for b in range(3)] == [b"old"] * 3
+
+
+@pytest.mark.parametrize("ending", ("kill", "stop"))
+def test_a_marker_above_the_high_watermark_decides_nothing(cluster, ending):
+    """Not after a restart either: it may be cut off again, and the transaction be committed."""
+    create(cluster, cleanup_policy="compact")
+    writer = cluster.brokers[0].log(TP).writer
+    batch = built_batch(
+        [Record(0, NOW_MS, b"1", b"a", ())],
+        producer_id=7,
+        producer_epoch=0,
+        base_sequence=0,
+        is_transactional=True,
+    )
+    writer.append_batches(bytes(batch.data))
+    settle(cluster)
+    cluster.brokers[0].roll(TP)
+    cluster.disconnect({0}, {1, 2})
+    writer.append_end_txn_marker(7, 0, 0, commit=False)
+    cluster.clock.advance(ms=6_000)
+    getattr(cluster, ending)(0)
+    cluster.restart(0)
+    log = cluster.brokers[0].log(TP)
+    assert (log.high_watermark, log.last_stable_offset, log.log_end_offset) == (1, 0, 2)
+    compact(cluster, 0)
+    cluster.brokers[1].log(TP).writer.append_end_txn_marker(7, 0, 0, commit=True)
+    cluster.heal()
+    settle(cluster)
+    assert [broker.table(TP.topic) for broker in cluster.brokers.values()] == [{b"1": b"a"}] * 3
 
 
 # -- away for longer than delete.retention.ms ----------------------------------------------------
