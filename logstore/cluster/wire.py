@@ -21,7 +21,7 @@ from logstore.errors import (
     UnknownTopicOrPartitionError,
 )
 from logstore.topics.store import Topic
-from logstore.types import TopicPartition
+from logstore.types import NO_PARTITION_LEADER_EPOCH, TopicPartition
 from logstore.wire.nodes import Address, Nodes, PartitionView, check_epoch
 from logstore.wire.refusal import Refusal
 
@@ -290,7 +290,10 @@ class ClusterNode(Nodes):
 
     def partition(self, topic_partition: TopicPartition) -> PartitionView:
         """Return what the controller knows of a partition."""
-        state = self._controller.state(topic_partition)
+        try:
+            state = self._controller.state(topic_partition)
+        except UnknownTopicOrPartitionError as error:  # deleted since the topic was asked for
+            return PartitionView(NO_LEADER, NO_PARTITION_LEADER_EPOCH, (), (), (), error)
         alive = set(self._controller.alive)
         offline = [each for each in state.replicas if each not in alive]
         return PartitionView(state.leader, state.leader_epoch, state.replicas, state.isr, offline)

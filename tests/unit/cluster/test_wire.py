@@ -122,6 +122,19 @@ def test_metadata_tell_brokers_leaders_epochs_and_replicas(made):
     assert (found.leader_id, name_of(found.error_code)) == (-1, "LEADER_NOT_AVAILABLE")
 
 
+def test_a_topic_that_is_deleted_while_it_is_told_has_no_leader(shared, monkeypatch):
+    """LEADER_NOT_AVAILABLE, upon which clients ask again."""
+    cluster, server = shared
+    topic = cluster.create_topic("short", replication_factor=1)
+    cluster.delete_topic("short")
+    topics = cluster.controller.topics()
+    monkeypatch.setattr(cluster.controller, "topics", lambda: [*topics, topic])
+    with Client(server[0]) as client:
+        answer = client.ask(MetadataRequest(topics=None), 9)
+    (found,) = [each for each in answer.topics if each.name == "short"]
+    assert name_of(found.partitions[0].error_code) == "LEADER_NOT_AVAILABLE"
+
+
 def test_a_broker_that_comes_back_listens_where_it_did(made):
     cluster, server = made
     bootstrap, port = server.bootstrap, server[1].port
@@ -318,28 +331,35 @@ def test_section_3_deleting_records_wants_delete_on_the_topic():
 # -- clients that people use -------------------------------------------------------------------
 
 
-def test_confluent_sees_each_error_of_a_produce(made):
+def test_confluent_sees_that_too_few_replicas_are_in_sync(made):
     cluster, server = made
-    configs = {
-        "bootstrap.servers": server.bootstrap,
-        "request.timeout.ms": 1,
-        "message.send.max.retries": 0,
-        "acks": "all",
-    }
+    configs = {"bootstrap.servers": server.bootstrap, "message.send.max.retries": 0, "acks": "all"}
     errors = []
-
-    def send(**more):
-        producer = Producer({**configs, **more})
-        producer.produce("t", b"x", on_delivery=lambda error, _: errors.append(error.code()))
-        assert producer.flush(TIMEOUT_S) == 0
-
     cluster.kill(1)
     cluster.kill(2)
-    send(**{"request.timeout.ms": TIMEOUT_S * 1000})
+    producer = Producer(configs)
+    producer.produce("t", b"x", on_delivery=lambda error, _: errors.append(error.code()))
+    assert producer.flush(TIMEOUT_S) == 0
     assert errors == [KafkaError.NOT_ENOUGH_REPLICAS]
 
 
-def test_kafka_python_sees_each_error_of_a_produce(made):
+def test_confluent_sees_a_deletion_that_replicas_are_late_for(made):
+    cluster, server = made
+    assert produced(server[0], TP) == ("NONE", 0)
+    cluster.disconnect({0}, {2})
+    admin = AdminClient({"bootstrap.servers": server.bootstrap})
+    asked = [ConfluentPartition("t", 0, 1)]
+    options = {"operation_timeout": 0.001, "request_timeout": TIMEOUT_S}
+    (future,) = admin.delete_records(asked, **options).values()
+    with pytest.raises(KafkaException) as raised:
+        future.result(TIMEOUT_S)
+    assert raised.value.args[0].code() == KafkaError.REQUEST_TIMED_OUT
+    cluster.heal()
+    (future,) = admin.delete_records(asked, request_timeout=TIMEOUT_S).values()
+    assert future.result(TIMEOUT_S).low_watermark == 1
+
+
+def test_kafka_python_sees_too_few_replicas_and_another_leader(made):
     cluster, server = made
     cluster.kill(1)
     cluster.kill(2)
