@@ -110,6 +110,33 @@ def test_who_has_all_there_is_stays_in_sync_however_long_it_is_away(cluster):
     assert cluster.state(TP).isr == (0, 1)
 
 
+def test_who_comes_back_is_in_sync_at_the_high_watermark_and_not_before(cluster):
+    create(cluster)
+    cluster.kill(2)
+    for number in range(3):
+        cluster.append(TP, value=b"%d" % number)
+    cluster.slow(0, 2, 100)
+    cluster.restart(2)
+    cluster.clock.advance(ms=250)  # it asked, from offset 0, and has its answer
+    assert ends(cluster)[2] == 3
+    assert cluster.state(TP).isr == (0, 1)
+    cluster.clock.advance(ms=100)
+    assert cluster.state(TP).isr == (0, 1, 2)
+
+
+def test_a_fetch_that_was_long_on_its_way_counts_no_more(cluster):
+    """It says less than the one that overtook it, and its answer is for nobody."""
+    create(cluster)
+    cluster.slow(0, 2, 5_000)
+    cluster.clock.advance(ms=1)  # the fetch is on its way
+    cluster.append(TP, value=b"a", acks=1)
+    cluster.heal()
+    cluster.clock.advance(ms=10_000)
+    cluster.append(TP, value=b"b", timeout_ms=10)
+    settle(cluster)
+    assert values(cluster, 2) == [b"a", b"b"]
+
+
 def test_a_wait_takes_its_timeout_in_virtual_time(cluster):
     create(cluster)
     cluster.disconnect({2}, {0, 1})
