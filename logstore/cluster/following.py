@@ -53,6 +53,7 @@ class Following:
         self._is_truncated = False
         self._epoch_asked: int | None = None
         self._heard: tuple[int, int] | None = None
+        self._own_start = 0  # to come back to, once the batch that it lies in is there
         self._is_over = False
 
     def begin(self) -> None:
@@ -214,7 +215,7 @@ class Following:
                 self._append(answer.data)
             log.offsets.set_high_watermark(answer.high_watermark)
             self._heard = answer.high_watermark, answer.log_start_offset
-        start = min(answer.log_start_offset, log.high_watermark)
+        start = min(max(answer.log_start_offset, self._own_start), log.high_watermark)
         if start > log.log_start_offset:
             self._station.manager.raise_log_start(self.state.topic_partition, start)
 
@@ -227,7 +228,11 @@ class Following:
         if len(answer.data) < HEADER_SIZE:
             return
         first_offset, log = BatchHeader.unpack_from(answer.data).base_offset, self.log
-        if first_offset < log.log_end_offset <= answer.log_start_offset:
+        is_empty = log.log_start_offset == log.log_end_offset
+        if first_offset < log.log_end_offset and (
+            is_empty or log.log_end_offset <= answer.log_start_offset
+        ):
+            self._own_start = log.log_start_offset
             with self._cutting(answer.number) as is_due:
                 if is_due:
                     tp = self.state.topic_partition

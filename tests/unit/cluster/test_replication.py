@@ -318,6 +318,23 @@ def test_what_the_leader_has_deleted_keeps_no_follower_from_its_first_batch(clus
     assert_alike(cluster)
 
 
+def test_a_start_that_the_next_leader_never_heard_of_stays(cluster):
+    """It lies inside a batch, of which lost power took what there was."""
+    create(cluster)
+    cluster.append_batches(TP, batch_of(4))
+    settle(cluster)
+    cluster.disconnect({0}, {1})
+    cluster.delete_records({TP: 1}, timeout_ms=10)
+    cluster.kill(0, power_loss=True)
+    assert cluster.leader(TP) == 1
+    cluster.heal()
+    cluster.restart(0)
+    settle(cluster)
+    assert cluster.state(TP).isr == (0, 1, 2)
+    assert starts(cluster) == {0: 1, 1: 0, 2: 1}
+    assert values(cluster, 0) == [b"1", b"2", b"3"]
+
+
 def test_a_raised_start_drops_the_segments_of_followers(cluster):
     create(cluster, segment_bytes=100)
     for number in range(6):
