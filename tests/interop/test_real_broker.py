@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import shutil
+from itertools import pairwise
 
 import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
 from logstore import Broker
+from logstore.broker.salvage import salvage
 from logstore.check import INFO, CheckCounts, Checker
 from logstore.names import METADATA_LOG_DIR
 from logstore.runtime import DiskFileSystem, ReadOnlyFileSystem
@@ -100,3 +103,59 @@ def test_a_broker_knows_partitions_made_here_by_their_topic_id(broker):
         found = [each.value for each in ours.read("plain", 1)]
     assert found[:5] == values
     assert len(found) > 5, "and the broker wrote after them"
+
+
+def values_served(broker, topic, partition):
+    """Return offsets and values of a partition as a client gets them."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": "reader",
+            "isolation.level": "read_uncommitted",
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
+    found = []
+    while (message := consumer.poll(60)) is not None:
+        if message.error() is not None:
+            assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
+            break
+        found.append((message.offset(), message.value()))
+    consumer.close()
+    return found
+
+
+def gap_in(served):
+    """Return the first offset that is missing between those that are served."""
+    offsets = [offset for offset, _ in served]
+    return next(one + 1 for one, other in pairwise(offsets) if other > one + 1)
+
+
+def test_a_broker_takes_back_what_was_salvaged(broker, scratch):
+    """Every record but those of the damaged batch is served, and appends go on behind them."""
+    broker.start()
+    broker.traffic(seed=5, rounds=6)
+    broker.stop()
+    folder = broker.data_dir / "plain-1"
+    damaged = max(sorted(folder.glob("*.log"))[:-1], key=lambda path: path.stat().st_size)
+    data = bytearray(damaged.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    damaged.write_bytes(data)
+    with Broker(broker.data_dir, read_only=True, on_damage="pass_over") as ours:
+        report = salvage(ours, ours.partitions("plain", 1), DiskFileSystem(), str(scratch / "out"))
+        expected = [
+            (each.offset, each.value)
+            for each in ours.read("plain", 1, isolation="read_uncommitted")
+        ]
+    assert len(report.lost) == 1
+    assert report.records >= len(expected) > 20, "with those below the log start"
+    shutil.rmtree(folder)
+    shutil.copytree(scratch / "out" / "plain-1", folder)
+    broker.start()
+    assert values_served(broker, "plain", 1) == expected
+    broker.traffic(seed=6, rounds=2)
+    broker.stop()
+    gap = ("offset_gap", gap_in(expected))
+    assert checked(broker.data_dir, wanted=[gap])[0] <= LEFT_BEHIND
