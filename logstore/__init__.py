@@ -112,6 +112,7 @@ if TYPE_CHECKING:
     from logstore.security import Acl, AclFilter, Authorizer
     from logstore.types import TimestampType, TopicPartition
     from logstore.wire.listener import Listener
+    from logstore.wire.virtual import VirtualNodes
 
 __version__ = "0.1.0"
 
@@ -220,6 +221,7 @@ __all__ = [
     "UnstableOffsetCommitError",
     "UnsupportedFormatError",
     "VirtualClock",
+    "VirtualNodes",
 ]
 
 _HOMES = (
@@ -229,6 +231,7 @@ _HOMES = (
     "logstore.broker",
     "logstore.security",
     "logstore.wire.listener",
+    "logstore.wire.virtual",
     "logstore.cluster",
 )
 """Modules of the public names, in the order in which they are loaded to look for one."""

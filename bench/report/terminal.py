@@ -14,7 +14,7 @@ _NUMBERS = ("here", "peer", "spread", "ratio", "wall", "goal", "stretch")
 
 def table_lines(result: Result) -> Iterator[str]:
     """Yield the table, and below it what lines without a peer say of that."""
-    table = Table(COLUMNS, right=_NUMBERS)
+    table = Table(COLUMNS, right=_NUMBERS, whole=("line", "unit", "verdict"))
     yield from table.lines(row_of(line) for line in result.lines)
     reasons = {line.peer_name for line in result.lines if line.peer is None and line.peer_name}
     for reason in sorted(reasons):

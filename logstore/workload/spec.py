@@ -334,7 +334,9 @@ class Spec:
         InvalidConfigurationError
             One is unknown (with the nearest name), not allowed, or in contradiction to others.
         """
-        return replace(self, configs=altered_overrides(self.configs, configs, ())[0])
+        changed = replace(self, configs=altered_overrides(self.configs, configs, ())[0])
+        _check_compacts(changed.configs)
+        return changed
 
     @property
     def blocks(self) -> int:
@@ -410,12 +412,17 @@ def from_mapping(tree: Mapping[str, Any], *, must_compact: bool = True) -> Spec:
     }
     _refuse_idle(tree, values)
     values["configs"], _ = altered_overrides(DEFAULT_CONFIGS, dotted(values.get("configs", {})), ())
-    if must_compact and not effective_config(values["configs"]).compact:
-        raise InvalidConfigurationError(
-            f"configs cleanup.policy {values['configs'].get('cleanup.policy')!r} does not compact: "
-            "a workload is there to be cleaned"
-        )
+    if must_compact:
+        _check_compacts(values["configs"])
     return read_table(Spec, values, "", also=("preset",), ready=(*TABLES, "configs"))
+
+
+def _check_compacts(configs: Mapping[str, str]) -> None:
+    if not effective_config(configs).compact:
+        raise InvalidConfigurationError(
+            f"configs cleanup.policy {configs.get('cleanup.policy')!r} does not compact: a "
+            "workload is there to be cleaned"
+        )
 
 
 def _refuse_idle(tree: Mapping[str, Any], own: Mapping[str, Any]) -> None:

@@ -60,13 +60,14 @@ def test_options_choices_topics_and_paths(data_dir, tmp_path):
     assert completed("inspect", "ord") == plain("orders")
     assert completed("inspect", "./ord") == [("file", "./ord")]
     assert completed("inspect", "x") == [("file", "x")]
-    assert completed("read", "x") == []
+    assert completed("read", "x") == [("file", "x")]
+    assert completed("topic", "delete", "x") == []
     assert completed("check", "us") == [("file", "us")]
     with Broker(tmp_path / "other") as broker:
         broker.create_topic("uses")
     assert completed("read", "--data-dir", str(tmp_path / "other"), "us") == plain("uses")
     assert completed("--data-dir", str(tmp_path / "other"), "read", "us") == plain("uses")
-    assert completed("--data-dir", str(tmp_path / "none"), "read", "us") == []
+    assert completed("--data-dir", str(tmp_path / "none"), "read", "us") == [("file", "us")]
 
 
 @pytest.mark.parametrize("shell", SHELLS)

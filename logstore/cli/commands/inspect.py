@@ -142,6 +142,8 @@ def inspect(
     show_messages(Recovery.PART_OF_RESULT)
     with open_target(settings, target, partition, as_recovered=as_recovered) as found:
         found.override(overrides)
+        if summary and found.file is not None:
+            raise click.UsageError(f"--summary is of partitions, and {target} is not a directory")
         if summary:
             found.opened()
         if fate:
