@@ -34,6 +34,7 @@ def test_cleanings_that_were_due_heed_the_lags(spark, tmp_path):
     assert verdict.records_before > verdict.records_after > 100
 
 
+@pytest.mark.interop  # in short: test_verify.test_a_sound_cleaning_passes_…
 def test_the_wrong_rule_is_found_and_what_was_not_cleaned_may_not_have_changed(spark, tmp_path):
     before, after = tmp_path / "before", tmp_path / "after"
     with Broker(before) as broker:

@@ -41,7 +41,7 @@ def files(path):
     return {str(p.relative_to(path)): p.read_bytes() for p in path.rglob("*") if p.is_file()}
 
 
-@pytest.mark.interop  # in short: the test below, and tests/unit/workloads/test_blocks.py
+@pytest.mark.interop  # in short: the test below, and tests/unit/workload/test_blocks.py
 def test_any_number_of_splits_gives_byte_identical_partitions(spark, tmp_path):
     spec = from_mapping(
         {

@@ -37,6 +37,7 @@ def test_without_any_java_one_line_says_what_is_missing(tmp_path):
     ]
 
 
+@pytest.mark.interop  # a JVM of its own
 def test_a_terminal_shows_progress_and_ctrl_c_ends_it_without_a_stack(tmp_path):
     data = tmp_path / "data"
     command = (*GENERATE, "--set", "records=20000000", "--data-dir", data, *SPARK)

@@ -441,6 +441,7 @@ def assert_a_reader_meets(damaged: dict[int, list[Record]], after: Path) -> None
             assert met == damaged[number], fault.__name__
 
 
+@pytest.mark.interop  # in short: test_verify.test_a_sound_cleaning_passes_…
 @pytest.mark.parametrize("strategy", ("header", "timestamp", "offset"))
 def test_a_pair_is_right_by_its_own_strategy_and_wrong_by_another(judged, versioned, strategy):
     expected = sum(
