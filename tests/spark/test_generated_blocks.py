@@ -14,7 +14,7 @@ from tests.support.world.generated import preset
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.interop,
-]  # in short: tests/unit/workloads/test_blocks.py
+]  # in short: tests/unit/workload/test_blocks.py
 
 RECORDS = 2 * BLOCK_RECORDS + 1_000
 
