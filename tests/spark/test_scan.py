@@ -104,7 +104,7 @@ def test_records_that_lie_elsewhere_than_their_offsets_say_are_displaced(here, m
     assert [row["offset"] for row in rows if row["displaced"]] == [0]
 
 
-@pytest.mark.slow
+@pytest.mark.interop  # in short: test_verify.test_lags_and_the_time_in_which_a_tombstone_may_expire
 @pytest.mark.usefixtures("interpreted")
 def test_a_record_that_was_left_out_speaks_of_its_age_and_counts(spark):
     now_ms = 1_700_000_000_000
