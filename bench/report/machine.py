@@ -9,6 +9,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from logstore.runtime.processes import usable_cores
+
 _PACKAGES = (
     "kafka-logstore",
     "numpy",
@@ -27,9 +29,7 @@ def machine() -> dict[str, Any]:
     """Return processor, cores that this process may use, memory and kernel."""
     return {
         "processor": _processor(),
-        "cores": len(os.sched_getaffinity(0))
-        if hasattr(os, "sched_getaffinity")
-        else os.cpu_count(),
+        "cores": usable_cores(),
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
         "system": f"{platform.system()} {platform.machine()}",
     }
