@@ -113,6 +113,8 @@ class ConfigKey(NamedTuple):
 
     def check(self, value: object) -> None:
         """Raise `InvalidConfigurationError` unless `value` is a parsed value of this key."""
+        if value is self.default:
+            return  # nearly all are: the table's own values need no look at each broker's start
         if not self._has_type(value) or not self._allows(value):
             raise InvalidConfigurationError(
                 f"{self.key} = {value!r} is not allowed: it must be {self.range_text}"

@@ -681,3 +681,8 @@ def test_overrides_are_a_mapping_of_text():
     assert (len(overrides), "flush.ms" in overrides, overrides.get("no")) == (2, True, None)
     assert pickle.loads(pickle.dumps(overrides)) == overrides
     assert parse_overrides(overrides) == (overrides, ())
+
+
+def test_every_default_is_a_value_of_its_key():
+    for key in (*TOPIC_KEYS.values(), *BROKER_KEYS.values()):
+        assert key.parse(render(key.default)) == key.default
