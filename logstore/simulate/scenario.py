@@ -6,7 +6,6 @@ Everything is checked before anything starts.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -19,7 +18,7 @@ from logstore.errors import InvalidConfigurationError
 from logstore.names import validate_topic_name
 from logstore.types import DAY_MS
 from logstore.workload import spec as specs
-from logstore.workload.tables import dotted, laid_over, read_table, setting
+from logstore.workload.tables import dotted, laid_over, read_table, read_toml, setting
 
 ALTER, ROLL, CLEAN, DELETE_RECORDS = "alter", "roll", "clean", "delete-records"
 STOP_CLEANER, START_CLEANER = "stop-cleaner", "start-cleaner"
@@ -202,11 +201,7 @@ def parse(text: str) -> Scenario:
     InvalidConfigurationError
         No TOML; something unknown (with the nearest name), of a wrong type or out of range.
     """
-    try:
-        tree = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise InvalidConfigurationError(f"the scenario is no TOML: {error}") from error
-    return from_mapping(tree)
+    return from_mapping(read_toml(text, "scenario"))
 
 
 def from_mapping(tree: Mapping[str, Any]) -> Scenario:

@@ -8,7 +8,6 @@ names, checked by the engine. Needs neither Spark nor NumPy.
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -21,7 +20,7 @@ from logstore.names import validate_topic_name
 from logstore.record.layout import HEADER_SIZE
 from logstore.types import DAY_MS
 from logstore.workload.presets import PRESETS
-from logstore.workload.tables import Allowed, dotted, laid_over, read_table, setting
+from logstore.workload.tables import Allowed, dotted, laid_over, read_table, read_toml, setting
 
 BLOCK_RECORDS = 65_536
 """Records of a block, the unit in which a workload is made; part of what a seed means."""
@@ -382,11 +381,7 @@ def parse(text: str) -> Spec:
         No TOML; an unknown key, table or preset (with the nearest name); a value of a wrong type,
         out of range, or in contradiction to another.
     """
-    try:
-        tree = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise InvalidConfigurationError(f"the workload is no TOML: {error}") from error
-    return from_mapping(tree)
+    return from_mapping(read_toml(text, "workload"))
 
 
 def from_mapping(tree: Mapping[str, Any], *, must_compact: bool = True) -> Spec:

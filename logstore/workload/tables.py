@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import date
@@ -57,6 +58,25 @@ def setting(
 ) -> Any:  # noqa: ANN401  # as dataclasses.field: whatever the field is annotated with
     """Return the field of a key; its type is that of the default."""
     return field(default=default, metadata={"allowed": Allowed(doc, low, high, choice)})
+
+
+def read_toml(text: str, what: str) -> dict[str, Any]:
+    """Return the tree of tables of a TOML text.
+
+    Parameters
+    ----------
+    what : str
+        What it is called in the message.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        It is no TOML.
+    """
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidConfigurationError(f"the {what} is no TOML: {error}") from error
 
 
 def read_table(
