@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logstore import jit
+from logstore.record.layout import BATCH_LENGTH_POSITION, LOG_OVERHEAD
 from logstore.record.walk import walk_buffer
 from logstore.simulate import kernels
 
@@ -120,7 +121,8 @@ class Census:
                     np.resize(each, 2 * len(each)) for each in (offsets, timestamps)
                 )
                 continue
-            batch = next(walk_buffer(data[position:]))
+            # A slice of one batch: one of all that follows would copy it again for every batch.
+            batch = next(walk_buffer(data[position : _batch_end(data, position)]))
             columns = batch.columns(limit)
             rows = np.flatnonzero(columns.values.sizes < 0)
             counted.note(offsets[:found], timestamps[:found])
@@ -130,3 +132,9 @@ class Census:
             position += len(batch.data)
         counted.note(offsets[:found], timestamps[:found])
         return position
+
+
+def _batch_end(data: bytes, position: int) -> int:
+    """Return where the batch at a position ends."""
+    at = position + BATCH_LENGTH_POSITION
+    return position + LOG_OVERHEAD + int.from_bytes(data[at : at + 4], "big")

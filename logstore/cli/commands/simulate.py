@@ -23,6 +23,7 @@ from logstore.cli.show.output import (
 from logstore.cli.show.progress import ProgressBar
 from logstore.cli.show.tables import Table
 from logstore.cli.times import format_span, format_time
+from logstore.types import DAY_MS
 
 if TYPE_CHECKING:
     from logstore.simulate.outcome import Column, Run
@@ -173,7 +174,7 @@ def _run(
             samples=samples,
             progress=lambda now_ms: bar.update(
                 "simulating",
-                (now_ms - plan.start_ms) // 86_400_000,
+                (now_ms - plan.start_ms) // DAY_MS,
                 round(plan.days),
                 format_time(now_ms)[:16],
             ),
