@@ -1,0 +1,242 @@
+// Requests to the server that sent this page, and its stream of events.
+
+import { useCallback, useEffect, useRef, useState } from "./vendor/htm-preact.js";
+
+const RETRY_FIRST_MS = 1_000;
+const RETRY_LAST_MS = 30_000;
+const RELOAD_MS = 1_000;
+
+/** What the server answers instead: its sentence is the message. */
+export class ApiError extends Error {
+  constructor(status, body) {
+    const error = body?.error ?? {};
+    super(error.message ?? `The server answered with status ${status}.`);
+    this.name = "ApiError";
+    this.status = status;
+    this.type = error.type ?? null;
+    this.field = error.field ?? null;
+    this.suggestion = error.suggestion ?? null;
+    this.body = body;
+  }
+}
+
+/** A path below `api/`, whose parts may hold any character: `path("partitions", topic, 0)`. */
+export function path(...parts) {
+  return parts.map((part) => encodeURIComponent(part)).join("/");
+}
+
+/** A path with its query; parameters that are null or undefined are left out. */
+export function withQuery(base, parameters) {
+  const query = new URLSearchParams();
+  for (const [name, value] of Object.entries(parameters)) {
+    if (value != null && value !== "") query.set(name, value);
+  }
+  const text = query.toString();
+  return text ? `${base}?${text}` : base;
+}
+
+export function getJson(target, options = {}) {
+  return request("GET", target, undefined, options);
+}
+
+export function postJson(target, body = {}) {
+  return request("POST", target, body);
+}
+
+export function deleteJson(target, body = {}) {
+  return request("DELETE", target, body);
+}
+
+async function request(method, target, body, { signal } = {}) {
+  const options = { method, signal, headers: { Accept: "application/json" } };
+  if (body !== undefined) {
+    options.headers["Content-Type"] = "application/json";
+    options.body = JSON.stringify(body);
+  }
+  let response;
+  try {
+    response = await fetch(`api/${target}`, options);
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    const message = "The server cannot be reached: it was stopped, or the connection is lost.";
+    throw new ApiError(0, { error: { type: "ConnectionError", message } });
+  }
+  const text = await response.text();
+  let answer = null;
+  try {
+    answer = text ? JSON.parse(text) : null;
+  } catch {
+    answer = { error: { type: null, message: text.slice(0, 500) } };
+  }
+  if (!response.ok) throw new ApiError(response.status, answer);
+  return answer;
+}
+
+// -- events --------------------------------------------------------------------------------
+
+/** Names of events that come from here, not from the server. */
+const OWN = new Set(["state", "reconnected"]);
+
+/** The one stream of events of this page; it reconnects by itself. */
+class Live {
+  constructor() {
+    this.state = "connecting";
+    this.lostSinceMs = null;
+    this._listeners = new Map();
+    this._heard = new Set();
+    this._source = null;
+    this._retryMs = RETRY_FIRST_MS;
+    this._timer = null;
+  }
+
+  /** Call `listener(data)` on every event of a name, until the returned function is called. */
+  on(name, listener) {
+    if (!this._listeners.has(name)) this._listeners.set(name, new Set());
+    this._listeners.get(name).add(listener);
+    this._hear(name);
+    return () => this._listeners.get(name).delete(listener);
+  }
+
+  connect() {
+    clearTimeout(this._timer);
+    this._timer = null;
+    this._source?.close();
+    const source = new EventSource("api/events");
+    this._source = source;
+    this._heard.clear();
+    source.onopen = () => this._opened();
+    source.onerror = () => this._failed(source);
+    for (const name of this._listeners.keys()) this._hear(name);
+  }
+
+  _hear(name) {
+    if (this._source === null || OWN.has(name) || this._heard.has(name)) return;
+    this._heard.add(name);
+    this._source.addEventListener(name, (event) => this._tell(name, parsed(event.data)));
+  }
+
+  _opened() {
+    const wasLost = this.lostSinceMs !== null;
+    this._retryMs = RETRY_FIRST_MS;
+    this.lostSinceMs = null;
+    this._become("open");
+    // Events that came meanwhile are gone: what they would have changed is asked for again.
+    if (wasLost) this._tell("reconnected", null);
+  }
+
+  // A browser tries again by itself only while the server hangs up; once it was refused, or
+  // nobody listened, the source is closed for good.
+  _failed(source) {
+    this.lostSinceMs ??= Date.now();
+    this._become("lost");
+    if (source.readyState !== EventSource.CLOSED || this._timer !== null) return;
+    this._timer = setTimeout(() => this.connect(), this._retryMs);
+    this._retryMs = Math.min(this._retryMs * 2, RETRY_LAST_MS);
+  }
+
+  _become(state) {
+    this.state = state;
+    this._tell("state", state);
+  }
+
+  _tell(name, data) {
+    for (const listener of [...(this._listeners.get(name) ?? [])]) listener(data);
+  }
+}
+
+export const live = new Live();
+
+/** Call `callback(data)` on every event of a name; returns the function that ends it. */
+export function subscribe(name, callback) {
+  return live.on(name, callback);
+}
+
+function parsed(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
+  }
+}
+
+/** Whether an event of `partitions` or `cleaned` names a topic, or one partition of it. */
+export function concerns(data, topic, partition) {
+  const names = data?.partitions ?? (data?.topic === undefined ? null : [data]);
+  if (!Array.isArray(names)) return true;
+  return names.some(
+    (name) => name.topic === topic && (partition == null || name.partition === partition),
+  );
+}
+
+// -- answers that a component shows --------------------------------------------------------
+
+/**
+ * An answer of the server, kept while it is asked for again.
+ *
+ * `target` null asks for nothing. `on` names live events after which it is asked for again, at
+ * most once a second and not while the page is hidden; `isMeant(data)` may turn an event down.
+ */
+export function useAnswer(target, { on = [], isMeant } = {}) {
+  const [state, setState] = useState({ target: null, answer: null, error: null, isLoading: true });
+  const latest = useRef({});
+  latest.current.isMeant = isMeant;
+
+  const load = useCallback(async () => {
+    const run = latest.current;
+    if (target === null) return;
+    if (run.busy === target) {
+      run.again = true;
+      return;
+    }
+    run.controller?.abort();
+    const controller = new AbortController();
+    Object.assign(run, { busy: target, controller, again: false });
+    setState((before) => ({ ...before, isLoading: true }));
+    let after;
+    try {
+      const answer = await getJson(target, { signal: controller.signal });
+      after = () => ({ target, answer, error: null, isLoading: false });
+    } catch (error) {
+      if (error.name === "AbortError") return;
+      after = (before) => ({ ...before, error, isLoading: false });
+    }
+    if (run.controller !== controller || controller.signal.aborted) return;
+    run.busy = null;
+    setState(after);
+    if (run.again) latest.current.later?.();
+  }, [target]);
+
+  useEffect(() => {
+    load();
+    return () => {
+      latest.current.controller?.abort();
+      latest.current.busy = null;
+    };
+  }, [load]);
+
+  useEffect(() => {
+    let timer = null;
+    const whenSeen = () => {
+      timer = null;
+      if (document.hidden) document.addEventListener("visibilitychange", later, { once: true });
+      else load();
+    };
+    const later = () => {
+      timer ??= setTimeout(whenSeen, RELOAD_MS);
+    };
+    latest.current.later = later;
+    const ends = on.map((name) =>
+      subscribe(name, (data) => {
+        if (latest.current.isMeant?.(data) ?? true) later();
+      }),
+    );
+    ends.push(subscribe("reconnected", () => load()));
+    return () => {
+      clearTimeout(timer);
+      document.removeEventListener("visibilitychange", later);
+      for (const end of ends) end();
+    };
+  }, [load, on.join()]);
+
+  return { ...state, reload: load, isCurrent: state.target === target };
+}

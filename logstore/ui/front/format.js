@@ -1,0 +1,93 @@
+// Numbers and times as the command line prints them, so that a person may compare the two.
+
+const BINARY = ["KiB", "MiB", "GiB", "TiB"];
+const SPANS = [["d", 86_400_000], ["h", 3_600_000], ["m", 60_000], ["s", 1_000], ["ms", 1]];
+
+// Long.MAX_VALUE, Kafka's "without a limit", is no exact number in JavaScript; nothing else that
+// an answer holds is as large.
+const LIMITLESS = 2 ** 53;
+
+const counts = new Intl.NumberFormat("en-US");
+const sixteenths = new Intl.NumberFormat("en-US", { maximumFractionDigits: 1 });
+
+/** `812 B`, `4.2 KiB`, `1.5 GiB`. */
+export function formatBytes(bytes) {
+  if (bytes == null) return "–";
+  if (Math.abs(bytes) < 1024) return `${bytes} B`;
+  let size = bytes;
+  for (const unit of BINARY) {
+    size /= 1024;
+    if (Math.abs(size) < 1024 || unit === "TiB") return `${size.toFixed(1)} ${unit}`;
+  }
+  return "";
+}
+
+/** A number with its thousands set apart; `none` for Kafka's largest. */
+export function formatCount(count) {
+  if (count == null) return "–";
+  return count >= LIMITLESS ? "none" : counts.format(count);
+}
+
+/** A number for the axis of a curve: `12 k`, `3.4 M`. */
+export function formatShort(number) {
+  const size = Math.abs(number);
+  if (size >= 1e9) return `${sixteenths.format(number / 1e9)} G`;
+  if (size >= 1e6) return `${sixteenths.format(number / 1e6)} M`;
+  if (size >= 1e4) return `${sixteenths.format(number / 1e3)} k`;
+  return sixteenths.format(number);
+}
+
+/** `1 record`, `2,000 records`. */
+export function plural(count, noun, nouns = `${noun}s`) {
+  return `${formatCount(count)} ${count === 1 ? noun : nouns}`;
+}
+
+/** A share of one as `42 %`; below one in a hundred with a digit more. */
+export function formatRatio(ratio) {
+  if (ratio == null) return "–";
+  const share = ratio * 100;
+  return `${share > 0 && share < 1 ? share.toFixed(1) : Math.round(share)} %`;
+}
+
+/** A duration in the two largest units it has, cut off: `6d 23h`, `250ms`; `none` without end. */
+export function formatDuration(ms, units = 2) {
+  if (ms == null) return "–";
+  if (ms >= LIMITLESS) return "none";
+  if (ms < 0) return `-${formatDuration(-ms, units)}`;
+  const parts = [];
+  let rest = Math.round(ms);
+  for (const [unit, size] of SPANS) {
+    if (rest >= size) {
+      parts.push(`${Math.floor(rest / size)}${unit}`);
+      rest %= size;
+    }
+  }
+  return parts.slice(0, units).join(" ") || "0ms";
+}
+
+/** `2024-01-31 12:00:00.000Z`; a dash for no time, which is negative or null. */
+export function formatTime(ms) {
+  if (ms == null || ms < 0) return "–";
+  const moment = new Date(ms);
+  if (Number.isNaN(moment.getTime())) return formatCount(ms);
+  return moment.toISOString().replace("T", " ");
+}
+
+/** The same moment as clocks here show it, with their distance from UTC: `… 13:00:00.000+01:00`. */
+export function formatLocalTime(ms) {
+  if (ms == null || ms < 0) return "–";
+  const minutes = -new Date(ms).getTimezoneOffset();
+  const moment = new Date(ms + minutes * 60_000);
+  if (Number.isNaN(moment.getTime())) return formatCount(ms);
+  const distance = `${pad(Math.abs(minutes) / 60)}:${pad(Math.abs(minutes) % 60)}`;
+  return moment.toISOString().replace("T", " ").replace("Z", (minutes < 0 ? "-" : "+") + distance);
+}
+
+/** Whether clocks here show another hour than UTC's. */
+export function isLocalOther(ms) {
+  return ms != null && new Date(ms).getTimezoneOffset() !== 0;
+}
+
+function pad(number) {
+  return String(Math.floor(number)).padStart(2, "0");
+}

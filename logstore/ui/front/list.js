@@ -1,0 +1,270 @@
+// The list of partitions: the largest, the dirtiest, the latest, those nobody can clean.
+
+import { html, useEffect, useMemo, useRef, useState } from "./vendor/htm-preact.js";
+import { withQuery } from "./api.js";
+import { formatBytes, formatCount, formatDuration, formatRatio, plural } from "./format.js";
+import { Badge, Empty, Failure, Loading, later, useTitle } from "./parts.js";
+import { hashOf, replaceHash } from "./routes.js";
+import { Table, usePieces } from "./table.js";
+
+const CreateTopic = later(() => import("./create.js"), "CreateTopic");
+
+const ORDERS = [
+  ["name", "Name", false],
+  ["bytes", "Bytes", true],
+  ["segments", "Segments", true],
+  ["ratio", "Dirty ratio", true],
+  ["dirty", "Dirty bytes", true],
+  ["delay", "Delay past the bound", true],
+  ["uncleanable", "Uncleanable first", true],
+];
+const FILTER_MS = 200;
+
+export function Page({ params, about }) {
+  useTitle("Partitions");
+  return html`
+    <h1>Partitions</h1>
+    <${PartitionList} query=${params.query} about=${about} hash=${(query) => hashOf([], query)} />
+  `;
+}
+
+/** A list of partitions: of all topics, or of `topic` alone. */
+export function PartitionList({ query, about, topic, hash }) {
+  const by = query.sort ?? "name";
+  const descending =
+    query.descending === undefined
+      ? (ORDERS.find(([name]) => name === by)?.[2] ?? false)
+      : query.descending === "1";
+  const filter = query.filter ?? "";
+  const target = (first, count) =>
+    withQuery("partitions", { sort: by, descending: descending ? 1 : 0, filter, topic, first, count });
+  const pieces = usePieces(target, (answer) => answer.partitions, { on: ["partitions", "cleaned"] });
+  const { answer, error, total } = pieces;
+  const columns = useMemo(() => columnsOf(topic), [topic]);
+  const change = (parts) => {
+    const next = { ...query, ...parts };
+    replaceHash(hash(next));
+  };
+  const order = (name) => {
+    const [, , first] = ORDERS.find(([other]) => other === name);
+    change({ sort: name, descending: Number(name === by ? !descending : first) });
+  };
+
+  return html`
+    ${answer !== null && html`<${Summary} answer=${answer} />`}
+    <div class="tools" role="search">
+      ${topic === undefined && html`<${Filter} value=${filter} onChange=${(text) => change({ filter: text })} />`}
+      <label class="field">
+        <span>Order</span>
+        <select value=${by} onChange=${(event) => order(event.target.value)}>
+          ${ORDERS.map(([name, title]) => html`<option key=${name} value=${name}>${title}</option>`)}
+        </select>
+      </label>
+      <button
+        type="button"
+        aria-pressed=${descending}
+        onClick=${() => change({ descending: Number(!descending) })}
+      >
+        ${by === "name" ? (descending ? "Z to A" : "A to Z") : descending ? "Most first" : "Least first"}
+      </button>
+      ${topic === undefined && !about.read_only && html`<${CreateTopic} about=${about} onDone=${pieces.reload} />`}
+    </div>
+    ${error !== null && html`<${Failure} error=${error} onRetry=${pieces.reload} what="Partitions" />`}
+    ${total === null && error === null && html`<${Loading} what="Looking for partitions" />`}
+    ${total === 0 && html`<${Nothing} filter=${filter} about=${about} />`}
+    ${total > 0 &&
+    html`
+      <${Table}
+        label=${topic === undefined ? "Partitions" : `Partitions of ${topic}`}
+        columns=${columns}
+        total=${total}
+        rowAt=${pieces.rowAt}
+        keyOf=${nameOf}
+        onNeed=${pieces.need}
+        sort=${{ by, descending }}
+        onSort=${order}
+        isBusy=${pieces.isTurning}
+      />
+    `}
+  `;
+}
+
+function nameOf(row) {
+  return row && `${row.topic}-${row.partition}`;
+}
+
+/** What the whole list amounts to, in a sentence. */
+function Summary({ answer }) {
+  const { summary, total, measured } = answer;
+  const parts = [plural(total, "partition")];
+  if (summary != null) {
+    if (summary.topics != null) parts[0] += ` of ${plural(summary.topics, "topic")}`;
+    parts.push(formatBytes(summary.size_bytes));
+    if (summary.must_clean > 0) parts.push(`${formatCount(summary.must_clean)} past the bound`);
+    parts.push(
+      summary.uncleanable > 0 ? `${formatCount(summary.uncleanable)} uncleanable` : "none uncleanable",
+    );
+  }
+  return html`
+    <p class="summary" role="status">
+      ${parts.join(" · ")}
+      ${measured < total && html`<span class="dim"> · ${formatCount(measured)} of ${formatCount(total)} measured so far</span>`}
+    </p>
+  `;
+}
+
+function Filter({ value, onChange }) {
+  const [text, setText] = useState(value);
+  const timer = useRef(0);
+  useEffect(() => () => clearTimeout(timer.current), []);
+  const type = (event) => {
+    const typed = event.target.value;
+    setText(typed);
+    clearTimeout(timer.current);
+    timer.current = setTimeout(() => onChange(typed), FILTER_MS);
+  };
+  return html`
+    <label class="field is-wide">
+      <span>Filter</span>
+      <input type="search" value=${text} onInput=${type} placeholder="part of a name" autocomplete="off" spellcheck="false" />
+    </label>
+  `;
+}
+
+function Nothing({ filter, about }) {
+  if (filter) return html`<${Empty}>No partition's name holds “${filter}”.</${Empty}>`;
+  const directory = about.data_dirs?.[0];
+  if (about.read_only) {
+    return html`
+      <${Empty} line=${`logstore inspect${directory ? ` --data-dir ${directory}` : ""}`}>
+        There is no partition in this directory. Its folders are named TOPIC-NUMBER, as in users-0.
+      </${Empty}>
+    `;
+  }
+  return html`
+    <${Empty} line=${`logstore topic create users --config cleanup.policy=compact${directory ? ` --data-dir ${directory}` : ""}`}>
+      There is no topic yet. Create one here, or from a client, or on the command line:
+    </${Empty}>
+  `;
+}
+
+// -- columns -------------------------------------------------------------------------------
+
+function columnsOf(topic) {
+  return [
+    {
+      name: "name",
+      title: "Partition",
+      width: "minmax(12rem, 3fr)",
+      sort: "name",
+      isHeader: true,
+      hasControl: true,
+      draw: (row, tabIndex) => html`
+        <a class="name" href=${hashOf(["t", row.topic, row.partition])} tabindex=${tabIndex}
+          >${topic === undefined ? row.topic : "partition"}<wbr /><span class="name-number">${topic === undefined ? "-" : " "}${row.partition}</span></a
+        >
+      `,
+    },
+    {
+      name: "state",
+      title: "State",
+      width: "minmax(8rem, 1.4fr)",
+      sort: "uncleanable",
+      draw: (row) => html`<${State} row=${row} />`,
+    },
+    {
+      name: "size",
+      title: "Size",
+      width: "minmax(5.5rem, .7fr)",
+      sort: "bytes",
+      isNumber: true,
+      draw: (row) => html`
+        ${formatBytes(row.size_bytes)}
+        ${row.deleted_bytes > 0 && html`<span class="dim"> + ${formatBytes(row.deleted_bytes)} deleted</span>`}
+      `,
+    },
+    {
+      name: "segments",
+      title: "Segments",
+      width: "minmax(5.5rem, .5fr)",
+      sort: "segments",
+      isNumber: true,
+      draw: (row) => formatCount(row.segments),
+    },
+    {
+      name: "ratio",
+      title: "Dirty ratio",
+      width: "minmax(8rem, 1.2fr)",
+      sort: "ratio",
+      draw: (row) => html`<${Ratio} row=${row} />`,
+    },
+    {
+      name: "delay",
+      title: "Delay and bound",
+      width: "minmax(10rem, 2fr)",
+      sort: "delay",
+      draw: (row) => html`<${Delay} row=${row} />`,
+    },
+    {
+      name: "policy",
+      title: "Policy",
+      width: "minmax(6rem, .8fr)",
+      draw: (row) => row.cleanup_policy || "none",
+    },
+  ];
+}
+
+export function State({ row }) {
+  if (row.uncleanable != null) {
+    return html`<${Badge} kind="bad" title=${row.uncleanable.reason}>uncleanable</${Badge}>`;
+  }
+  if (row.error != null) return html`<${Badge} kind="bad" title=${row.error}>cannot be opened</${Badge}>`;
+  if (row.in_progress != null) return html`<${Badge} kind="busy">${row.in_progress}</${Badge}>`;
+  if (row.must_clean) return html`<${Badge} kind="warn">must clean</${Badge}>`;
+  if (row.dirty_ratio == null) return html`<span class="dim">–</span>`;
+  return row.dirty_bytes > 0 ? html`<${Badge}>dirty</${Badge}>` : html`<${Badge} kind="good">clean</${Badge}>`;
+}
+
+function Ratio({ row }) {
+  if (row.dirty_ratio == null) {
+    return html`<span class="dim">${/compact/.test(row.cleanup_policy) ? "not measured yet" : "not compacted"}</span>`;
+  }
+  return html`
+    <span class="bar-with-words">
+      <${Bar} share=${row.dirty_ratio} kind="dirty" mark=${row.min_cleanable_dirty_ratio} />
+      <span>${formatRatio(row.dirty_ratio)}${row.dirty_bytes != null && html` <span class="dim">${formatBytes(row.dirty_bytes)}</span>`}</span>
+    </span>
+  `;
+}
+
+/** How long the oldest unclean data has waited, against `max.compaction.lag.ms` (KIP-354). */
+export function Delay({ row }) {
+  const bound = row.max_compaction_lag_ms;
+  const isBound = bound != null && bound > 0 && bound < 2 ** 53;
+  const lag = row.lag_ms ?? (row.max_compaction_delay_ms > 0 && isBound ? bound + row.max_compaction_delay_ms : null);
+  if (!isBound) {
+    return html`<span class="dim">${lag === null ? "no bound" : `waits ${formatDuration(lag)}, no bound`}</span>`;
+  }
+  if (lag === null) return html`<span class="dim">bound ${formatDuration(bound)}</span>`;
+  const over = lag - bound;
+  const words =
+    over > 0 ? `${formatDuration(over)} past ${formatDuration(bound)}` : `${formatDuration(lag)} of ${formatDuration(bound)}`;
+  // The bound stands at two thirds, so that what is past it has room to be seen.
+  return html`
+    <span class="bar-with-words">
+      <${Bar} share=${(lag / bound) * (2 / 3)} kind=${over > 0 ? "over" : "lag"} mark=${2 / 3} />
+      <span class=${over > 0 ? "is-over" : ""}>${words}</span>
+    </span>
+  `;
+}
+
+/** A bar whose words stand beside it; `mark` is where a line crosses it. */
+export function Bar({ share, kind, mark }) {
+  const width = `${Math.max(0, Math.min(1, share)) * 100}%`;
+  return html`
+    <span class=${`bar is-${kind}`} aria-hidden="true">
+      <span class="bar-fill" style=${{ width }}></span>
+      ${mark != null && mark >= 0 && mark <= 1 && html`<span class="bar-mark" style=${{ left: `${mark * 100}%` }}></span>`}
+    </span>
+  `;
+}

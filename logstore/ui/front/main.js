@@ -1,0 +1,185 @@
+// The shell around every page: header, navigation, the live connection, and the router.
+
+import {
+  html,
+  render,
+  useEffect,
+  useErrorBoundary,
+  useLayoutEffect,
+  useRef,
+  useState,
+} from "./vendor/htm-preact.js";
+import { live, subscribe, useAnswer } from "./api.js";
+import { formatLocalTime, formatTime } from "./format.js";
+import { Failure, Loading, later, useZone } from "./parts.js";
+import { hashOf, parseHash } from "./routes.js";
+
+const ClockBar = later(() => import("./clock.js"), "ClockBar");
+
+const PAGES = {
+  list: () => import("./list.js"),
+  topic: () => import("./topic.js"),
+  partition: () => import("./partition.js"),
+  settings: () => import("./settings.js"),
+  cleaner: () => import("./cleaner.js"),
+  groups: () => import("./groups.js"),
+  broker: () => import("./broker.js"),
+};
+
+const PLACES = [
+  ["Partitions", "list", hashOf()],
+  ["Cleaner", "cleaner", "#/cleaner"],
+  ["Groups", "groups", "#/groups"],
+  ["Broker", "broker", "#/broker"],
+];
+const UNDER = { topic: "list", partition: "list", settings: "list" };
+
+function App() {
+  const route = useRoute();
+  const about = useAnswer("about", { on: ["clock"] });
+  return html`
+    <a class="skip" href="#main" onClick=${skip}>Skip to the content</a>
+    <header class="top">
+      <a class="brand" href=${hashOf()}>logstore</a>
+      <nav aria-label="Pages">
+        <ul>
+          ${PLACES.map(([name, page, hash]) => {
+            const isHere = (UNDER[route.page] ?? route.page) === page;
+            return html`
+              <li key=${page}><a href=${hash} aria-current=${isHere ? "page" : null}>${name}</a></li>
+            `;
+          })}
+        </ul>
+      </nav>
+      <div class="top-state">
+        ${about.answer?.read_only && html`<span class="badge is-plain">read-only copy</span>`}
+        <${Connection} />
+        <${ZoneSwitch} />
+      </div>
+      ${about.answer !== null &&
+      html`<${ClockBar} about=${about.answer} refreshAbout=${about.reload} />`}
+    </header>
+    <main id="main" tabindex="-1">
+      ${about.error !== null && about.answer === null
+        ? html`<h1>No answer</h1><${Failure} error=${about.error} onRetry=${about.reload} />`
+        : html`<${Routed} key=${route.key} route=${route} about=${about} />`}
+    </main>
+    <footer class="bottom">
+      ${about.answer !== null &&
+      html`
+        <span>logstore ${about.answer.version}</span>
+        ${about.answer.data_dirs?.map((name) => html`<code key=${name}>${name}</code>`)}
+      `}
+    </footer>
+    <div id="announcements" class="unseen" role="status" aria-live="polite"></div>
+  `;
+}
+
+// The fragment is the router's: a plain link to #main would leave the page.
+function skip(event) {
+  event.preventDefault();
+  document.getElementById("main").focus();
+}
+
+// -- routes --------------------------------------------------------------------------------
+
+function useRoute() {
+  const [route, setRoute] = useState(() => parseHash(location.hash));
+  useEffect(() => {
+    const changed = () => setRoute(parseHash(location.hash));
+    addEventListener("hashchange", changed);
+    return () => removeEventListener("hashchange", changed);
+  }, []);
+  return route;
+}
+
+/** How far pages were scrolled when they were left, for whoever comes back. */
+const scrolled = new Map();
+let isFollowingLink = false;
+let isFirst = true;
+
+document.addEventListener("click", (event) => {
+  isFollowingLink = event.target.closest?.('a[href^="#/"]') != null;
+});
+addEventListener("scroll", () => scrolled.set(location.hash, scrollY), { passive: true });
+history.scrollRestoration = "manual";
+
+function Routed({ route, about }) {
+  const [module, setModule] = useState(null);
+  const [failure, setFailure] = useState(null);
+  const [crash, recover] = useErrorBoundary();
+  const load = () => {
+    setFailure(null);
+    PAGES[route.page]().then(setModule, setFailure);
+  };
+  useEffect(load, []);
+  const isShown = module !== null && about.answer !== null && crash === undefined;
+  useArrival(isShown);
+  if (failure !== null) {
+    const error = { type: "Page", message: `It could not be loaded: ${failure.message}` };
+    return html`<h1>${route.page}</h1><${Failure} error=${error} onRetry=${load} />`;
+  }
+  if (crash !== undefined) {
+    console.error(crash);
+    return html`<h1>Not drawn</h1><${Failure} error=${crash} onRetry=${recover} />`;
+  }
+  if (!isShown) return html`<${Loading} />`;
+  return html`
+    <${module.Page}
+      params=${route.params}
+      about=${about.answer}
+      refreshAbout=${about.reload}
+    />
+  `;
+}
+
+/** After a page took the place of another: the focus on its heading, and the scroll as it was. */
+function useArrival(isShown) {
+  const isDone = useRef(false);
+  useLayoutEffect(() => {
+    if (!isShown || isDone.current) return;
+    isDone.current = true;
+    const wanted = isFollowingLink ? 0 : (scrolled.get(location.hash) ?? 0);
+    const isArriving = !isFirst;
+    isFirst = false;
+    if (!isArriving) return;
+    const heading = document.querySelector("main h1");
+    if (heading !== null) {
+      heading.tabIndex = -1;
+      heading.focus({ preventScroll: true });
+    }
+    scrollTo(0, wanted);
+  }, [isShown]);
+}
+
+// -- header --------------------------------------------------------------------------------
+
+/** The state of the connection, in words. */
+function Connection() {
+  const [state, setState] = useState(live.state);
+  useEffect(() => subscribe("state", setState), []);
+  const word = { open: "Live", connecting: "Connecting…", lost: "Connection lost" }[state];
+  return html`
+    <span class=${`connection is-${state}`} role="status">
+      <span class="connection-mark" aria-hidden="true"></span>
+      <span>${word}${state === "lost" && `, trying again`}</span>
+    </span>
+    ${state === "lost" &&
+    html`<button type="button" class="quiet" onClick=${() => live.connect()}>Reconnect now</button>`}
+  `;
+}
+
+function ZoneSwitch() {
+  const [zone, toggle] = useZone();
+  const now = Date.now();
+  const offset = formatLocalTime(now).slice(formatTime(now).length - 1);
+  return html`
+    <button type="button" class="quiet zone" aria-pressed=${zone === "local"} onClick=${toggle}>
+      ${zone === "UTC" ? "Times in UTC" : `Times local (UTC${offset})`}
+    </button>
+  `;
+}
+
+live.connect();
+document.getElementById("app").replaceChildren();
+render(html`<${App} />`, document.getElementById("app"));

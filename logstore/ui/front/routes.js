@@ -1,0 +1,50 @@
+// The addresses of the pages, all of them behind `#`: a copied one opens the same page again.
+
+const NAMED = new Set(["cleaner", "groups", "broker"]);
+
+/**
+ * The page that a fragment names, and its parameters.
+ *
+ * `key` is the same for as long as the page stays the same: its section and query may change.
+ */
+export function parseHash(hash) {
+  const [, place = "", search = ""] = /^#?\/?([^?]*)\??(.*)$/s.exec(hash);
+  const parts = place.split("/").filter(Boolean).map(decoded);
+  const query = Object.fromEntries(new URLSearchParams(search));
+  if (parts[0] === "t" && parts.length > 1) {
+    const [, topic, second, section = null] = parts;
+    if (second === "settings") return route("settings", { topic, query });
+    if (second !== undefined && /^\d+$/.test(second)) {
+      return route("partition", { topic, partition: Number(second), section, query });
+    }
+    return route("topic", { topic, query });
+  }
+  if (NAMED.has(parts[0])) return route(parts[0], { section: parts[1] ?? null, query });
+  return route("list", { query });
+}
+
+/** The fragment of a page: `hashOf(["t", topic, 0], {from: 5})`; without parts, of the list. */
+export function hashOf(parts = [], query = {}) {
+  const given = Object.entries(query).filter(([, value]) => value != null && value !== "");
+  const search = new URLSearchParams(given).toString();
+  return `#/${parts.map(encodeURIComponent).join("/")}${search && `?${search}`}`;
+}
+
+/** Change the address without an entry in the history, as for a filter that is typed. */
+export function replaceHash(hash) {
+  if (hash === location.hash) return;
+  history.replaceState(null, "", hash);
+  dispatchEvent(new HashChangeEvent("hashchange"));
+}
+
+function route(page, params) {
+  return { page, params, key: JSON.stringify([page, params.topic, params.partition]) };
+}
+
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}

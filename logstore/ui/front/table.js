@@ -1,0 +1,371 @@
+// Tables of any length: only the rows in view are in the document.
+//
+// A table is an ARIA grid: one stop of the Tab key, arrows within. Rows are as high as their
+// text needs; a row that was not yet drawn counts with the mean height of those that were.
+
+import {
+  html,
+  useCallback,
+  useEffect,
+  useLayoutEffect,
+  useMemo,
+  useReducer,
+  useRef,
+  useState,
+} from "./vendor/htm-preact.js";
+import { getJson, subscribe } from "./api.js";
+
+const ROW_HEIGHT_FIRST = 40;
+const OVERSCAN_PIXELS = 400;
+const RELOAD_MS = 1_000;
+
+/** Where rows lie, from heights of which only some are known. */
+class Heights {
+  constructor(total) {
+    this.known = new Float64Array(total);
+    this.tops = new Float64Array(total + 1);
+    this._sum = 0;
+    this._count = 0;
+    this.settle();
+  }
+
+  /** Note a row's height; tells whether that changes anything. `settle` must follow. */
+  set(row, height) {
+    const before = this.known[row];
+    if (row >= this.known.length || height === 0 || Math.abs(before - height) < 0.5) return false;
+    this._sum += height - before;
+    this._count += before === 0 ? 1 : 0;
+    this.known[row] = height;
+    return true;
+  }
+
+  settle() {
+    const mean = this._count === 0 ? ROW_HEIGHT_FIRST : this._sum / this._count;
+    let top = 0;
+    for (let row = 0; row < this.known.length; row += 1) {
+      this.tops[row] = top;
+      top += this.known[row] || mean;
+    }
+    this.tops[this.known.length] = top;
+  }
+
+  /** The row at a distance from the top: the last whose own top is not below it. */
+  rowAt(distance) {
+    let low = 0;
+    let high = Math.max(this.known.length - 1, 0);
+    while (low < high) {
+      const middle = (low + high + 1) >> 1;
+      if (this.tops[middle] <= distance) low = middle;
+      else high = middle - 1;
+    }
+    return low;
+  }
+}
+
+/**
+ * A grid whose rows are drawn as they come into view.
+ *
+ * A column is `{name, title, width, isNumber, sort, draw(row, index)}`: `width` a track of CSS
+ * grid, `sort` the name it is sorted by, if it can be. `rowAt(index)` gives a row or undefined
+ * while it is not there yet; `onNeed(first, last)` says which are looked at.
+ */
+export function Table({ label, columns, total, rowAt, keyOf, onNeed, sort, onSort, onOpen, isBusy }) {
+  const root = useRef(null);
+  const body = useRef(null);
+  const heights = useMemo(() => new Heights(total), [total]);
+  const [, redraw] = useReducer((count) => count + 1, 0);
+  const [seen, setSeen] = useState([0, 30]);
+  const [active, setActive] = useState({ row: 0, column: 0, key: null });
+  const wantsFocus = useRef(false);
+  const width = useRef(0);
+
+  const look = useCallback(() => {
+    if (body.current === null) return;
+    const box = body.current.getBoundingClientRect();
+    const first = heights.rowAt(-box.top - OVERSCAN_PIXELS);
+    const last = heights.rowAt(innerHeight - box.top + OVERSCAN_PIXELS);
+    setSeen((before) => (before[0] === first && before[1] === last ? before : [first, last]));
+  }, [heights]);
+
+  useEffect(() => {
+    let frame = 0;
+    const soon = () => {
+      frame ||= requestAnimationFrame(() => {
+        frame = 0;
+        look();
+      });
+    };
+    addEventListener("scroll", soon, { passive: true });
+    addEventListener("resize", soon);
+    const observer = new ResizeObserver(([entry]) => {
+      if (entry.contentRect.width !== width.current) {
+        width.current = entry.contentRect.width;
+        heights.known.fill(0);
+        redraw();
+      }
+      soon();
+    });
+    observer.observe(root.current);
+    look();
+    return () => {
+      cancelAnimationFrame(frame);
+      removeEventListener("scroll", soon);
+      removeEventListener("resize", soon);
+      observer.disconnect();
+    };
+  }, [look]);
+
+  // The active row follows its item when rows change places.
+  let activeRow = Math.min(active.row, Math.max(total - 1, 0));
+  if (active.key !== null && keyOf && keyOf(rowAt(activeRow)) !== active.key) {
+    for (let row = seen[0]; row <= Math.min(seen[1], total - 1); row += 1) {
+      if (keyOf(rowAt(row)) === active.key) activeRow = row;
+    }
+  }
+
+  const drawn = [];
+  for (let row = seen[0]; row <= Math.min(seen[1], total - 1); row += 1) drawn.push(row);
+  // The row that has the focus stays in the document however far one scrolls: else it is lost.
+  if (total > 0 && (activeRow < seen[0] || activeRow > seen[1])) drawn.push(activeRow);
+
+  useEffect(() => onNeed?.(seen[0], Math.min(seen[1], total - 1)), [seen, total, onNeed]);
+
+  useLayoutEffect(() => {
+    let isChanged = false;
+    for (const element of body.current.children) {
+      isChanged = heights.set(Number(element.dataset.row), element.offsetHeight) || isChanged;
+    }
+    if (isChanged) {
+      heights.settle();
+      redraw();
+      look();
+    }
+  });
+
+  useLayoutEffect(() => {
+    if (!wantsFocus.current) return;
+    wantsFocus.current = false;
+    const cell = body.current.querySelector('[data-active="yes"]');
+    (cell?.querySelector("a, button") ?? cell)?.focus({ preventScroll: true });
+    cell?.parentElement.scrollIntoView({ block: "nearest" });
+  }, [active]);
+
+  const go = (row, column) => {
+    const next = Math.max(0, Math.min(total - 1, row));
+    wantsFocus.current = true;
+    setActive({
+      row: next,
+      column: Math.max(0, Math.min(columns.length - 1, column)),
+      key: keyOf?.(rowAt(next)) ?? null,
+    });
+  };
+
+  const onKeyDown = (event) => {
+    if (event.altKey || event.metaKey || event.target.closest(".table-head")) return;
+    const page = Math.max(1, Math.floor((innerHeight * 0.8) / (heights.tops[total] / total)));
+    const moves = {
+      ArrowDown: [activeRow + 1, active.column],
+      ArrowUp: [activeRow - 1, active.column],
+      PageDown: [activeRow + page, active.column],
+      PageUp: [activeRow - page, active.column],
+      ArrowRight: [activeRow, active.column + 1],
+      ArrowLeft: [activeRow, active.column - 1],
+      Home: [event.ctrlKey ? 0 : activeRow, 0],
+      End: [event.ctrlKey ? total - 1 : activeRow, columns.length - 1],
+    };
+    if (event.key === "Enter" && onOpen && !event.target.closest("a, button")) {
+      onOpen(rowAt(activeRow));
+    } else if (event.key in moves) {
+      go(...moves[event.key]);
+    } else {
+      return;
+    }
+    event.preventDefault();
+  };
+
+  const onFocusIn = (event) => {
+    const cell = event.target.closest("[data-column]");
+    if (cell === null) return;
+    const row = Number(cell.parentElement.dataset.row);
+    const column = Number(cell.dataset.column);
+    if (row === activeRow && column === active.column) return;
+    setActive({ row, column, key: keyOf?.(rowAt(row)) ?? null });
+  };
+
+  const tracks = columns.map((column) => column.width ?? "minmax(0, 1fr)").join(" ");
+  const keys = new Set();
+  return html`
+    <div
+      class="table"
+      role="grid"
+      ref=${root}
+      aria-label=${label}
+      aria-rowcount=${total + 1}
+      aria-colcount=${columns.length}
+      aria-busy=${isBusy ? "true" : null}
+      style=${{ "--tracks": tracks }}
+      onKeyDown=${onKeyDown}
+      onFocusIn=${onFocusIn}
+    >
+      <div class="table-head" role="rowgroup">
+        <div class="row" role="row" aria-rowindex="1">
+          ${columns.map((column) => html`
+            <${Heading} key=${column.name} column=${column} sort=${sort} onSort=${onSort} />
+          `)}
+        </div>
+      </div>
+      <div
+        class="table-body"
+        role="rowgroup"
+        ref=${body}
+        style=${{ height: `${heights.tops[total]}px` }}
+      >
+        ${drawn.map((index) => {
+          const row = rowAt(index);
+          let key = row === undefined ? undefined : keyOf?.(row);
+          if (key === undefined || keys.has(key)) key = `row ${index}`;
+          keys.add(key);
+          return html`
+            <div
+              key=${key}
+              class=${`row ${row === undefined ? "is-awaited" : ""}`}
+              role="row"
+              aria-rowindex=${index + 2}
+              data-row=${index}
+              style=${{ top: `${heights.tops[index]}px` }}
+            >
+              ${columns.map((column, number) => {
+                const isActive = index === activeRow && number === active.column;
+                const content = row === undefined ? "…" : column.draw(row, isActive ? 0 : -1);
+                const isControl = row !== undefined && column.hasControl;
+                return html`
+                  <div
+                    key=${column.name}
+                    role=${column.isHeader ? "rowheader" : "gridcell"}
+                    aria-colindex=${number + 1}
+                    class=${`cell is-${column.name} ${column.isNumber ? "is-number" : ""}`}
+                    data-title=${column.title}
+                    data-column=${number}
+                    data-active=${isActive ? "yes" : null}
+                    tabindex=${isControl ? null : isActive ? 0 : -1}
+                  >
+                    ${content}
+                  </div>
+                `;
+              })}
+            </div>
+          `;
+        })}
+      </div>
+    </div>
+  `;
+}
+
+function Heading({ column, sort, onSort }) {
+  const isSorted = column.sort !== undefined && sort?.by === column.sort;
+  const direction = isSorted ? (sort.descending ? "descending" : "ascending") : "none";
+  const isButton = column.sort !== undefined && onSort !== undefined;
+  return html`
+    <div
+      role="columnheader"
+      class=${`cell is-${column.name} ${column.isNumber ? "is-number" : ""}`}
+      aria-sort=${isButton ? direction : null}
+    >
+      ${isButton
+        ? html`
+            <button type="button" class="sort" onClick=${() => onSort(column.sort)}>
+              ${column.title}<span class="sort-mark" aria-hidden="true"
+                >${isSorted ? (sort.descending ? "▼" : "▲") : "↕"}</span
+              >
+            </button>
+          `
+        : column.title}
+    </div>
+  `;
+}
+
+/**
+ * Rows of an answer that comes in pieces: `{total, rowAt, need, error, answer, reload}`.
+ *
+ * `targetOf(first, count)` is the address of a piece, `rowsOf(answer)` its rows. When an event of
+ * `on` comes, the pieces in view are asked for again, and the others once they come into view.
+ */
+export function usePieces(targetOf, rowsOf, { size = 100, on = [] } = {}) {
+  const [, redraw] = useReducer((count) => count + 1, 0);
+  const query = targetOf(0, size);
+  const store = useRef({ query: null, pieces: new Map(), wanted: [0, 0], total: null });
+  const data = store.current;
+
+  const fetchPiece = useCallback(async (piece) => {
+    const held = data.pieces.get(piece);
+    if (held?.isAsked) {
+      held.isStale = true;
+      return;
+    }
+    const mine = data.query;
+    data.pieces.set(piece, { ...held, isAsked: true, isStale: false });
+    try {
+      const answer = await getJson(data.targetOf(piece * size, size));
+      if (data.query !== mine) return;
+      const isAgain = data.pieces.get(piece).isStale;
+      if (data.isTurning) data.pieces.clear();
+      data.isTurning = false;
+      data.pieces.set(piece, { rows: data.rowsOf(answer), isAsked: false, isStale: isAgain });
+      Object.assign(data, { answer, total: answer.total, error: null });
+      if (isAgain) data.later?.();
+    } catch (error) {
+      if (data.query !== mine) return;
+      data.pieces.set(piece, { ...held, isAsked: false });
+      data.error = error;
+    }
+    redraw();
+  }, []);
+
+  const need = useCallback((first, last) => {
+    data.wanted = [Math.floor(first / size), Math.floor(Math.max(last, first) / size)];
+    for (let piece = data.wanted[0]; piece <= data.wanted[1]; piece += 1) {
+      const held = data.pieces.get(piece);
+      if (held === undefined || (held.isStale && !held.isAsked)) fetchPiece(piece);
+    }
+  }, []);
+
+  const reload = useCallback(() => {
+    for (const held of data.pieces.values()) held.isStale = true;
+    data.error = null;
+    for (let piece = data.wanted[0]; piece <= data.wanted[1]; piece += 1) fetchPiece(piece);
+    redraw();
+  }, []);
+
+  Object.assign(data, { targetOf, rowsOf });
+  useEffect(() => {
+    // Rows of the question before stay until the first of the new one are there.
+    Object.assign(data, { query, isTurning: data.query !== null, wanted: [0, 0], error: null });
+    for (const held of data.pieces.values()) Object.assign(held, { isAsked: false });
+    fetchPiece(0);
+    redraw();
+  }, [query]);
+
+  useEffect(() => {
+    let timer = null;
+    const whenSeen = () => {
+      timer = null;
+      if (document.hidden) document.addEventListener("visibilitychange", later, { once: true });
+      else reload();
+    };
+    const later = () => {
+      timer ??= setTimeout(whenSeen, RELOAD_MS);
+    };
+    data.later = later;
+    const ends = on.map((name) => subscribe(name, later));
+    ends.push(subscribe("reconnected", reload));
+    return () => {
+      clearTimeout(timer);
+      document.removeEventListener("visibilitychange", later);
+      for (const end of ends) end();
+    };
+  }, []);
+
+  const rowAt = (row) => data.pieces.get(Math.floor(row / size))?.rows?.[row % size];
+  const { total, error = null, answer = null } = data;
+  return { total, error, answer, rowAt, need, reload, isTurning: data.isTurning ?? false };
+}
