@@ -72,6 +72,14 @@ def to_pairs(
     return tuple(pairs)
 
 
+def to_address(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str, int]:
+    """Return host and port of HOST:PORT; an IPv6 address stands in brackets."""
+    host, colon, port = value.rpartition(":")
+    if not colon or not (port.isascii() and port.isdigit()):
+        raise click.BadParameter(f"{value!r} is not HOST:PORT", ctx, param)
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
 # -- settings ------------------------------------------------------------------------------
 
 

@@ -7,7 +7,6 @@ import logging
 import socket
 from collections import deque
 from collections.abc import Callable
-from ipaddress import ip_address
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, NamedTuple, Self, cast
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self, cast
 from logstore.errors import InvalidConfigurationError
 from logstore.runtime.lifetime import lasting
 from logstore.runtime.loops import LoopThread
+from logstore.runtime.sockets import host_and_port, is_loopback, opened_socket
 from logstore.security.tls import generate_tls
 from logstore.wire.connection import Connection
 from logstore.wire.faulty import CUT
@@ -35,8 +35,6 @@ logger = logging.getLogger(__name__)
 BACKLOG = 512
 _ANY = ("", "0.0.0.0", "::")
 """Hosts that stand for all addresses of the machine."""
-
-LAST_PORT = 2**16 - 1
 
 
 class ReceivedRequest(NamedTuple):
@@ -97,9 +95,9 @@ class Listener:
         if tls == "generate":
             tls, ca_pem = generate_tls(host)
         self._tls = tls
-        opened = _opened_socket(host, port)
+        opened = opened_socket(host, port)
         self._host, self._port = host, opened.getsockname()[1]
-        if settings.sasl is None and not _is_loopback(opened.getsockname()[0]):
+        if settings.sasl is None and not is_loopback(opened.getsockname()[0]):
             logger.warning(
                 "the broker listens on %s without authentication: everybody who can reach this"
                 " machine may read, write and delete its topics",
@@ -129,8 +127,7 @@ class Listener:
     @lasting
     def bootstrap(self) -> str:
         """The address for clients, as `bootstrap.servers` has it."""
-        host = f"[{self._host}]" if ":" in self._host else self._host
-        return f"{host}:{self._port}"
+        return host_and_port(self._host, self._port)
 
     @property
     @lasting
@@ -318,33 +315,8 @@ class Listener:
         self._sweeper = loop.call_later(max(idle_s / 4, 0.01), self._sweep, loop)
 
 
-def _opened_socket(host: str, port: int) -> socket.socket:
-    """Return a socket bound to the first address of a host."""
-    if not 0 <= port <= LAST_PORT:
-        raise InvalidConfigurationError(f"cannot listen on {host}:{port}: no such port")
-    try:
-        found = socket.getaddrinfo(
-            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
-        family, kind, protocol, _, address = found[0]
-        opened = socket.socket(family, kind, protocol)
-        try:
-            opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            opened.bind(address)
-        except BaseException:
-            opened.close()
-            raise
-    except (OSError, OverflowError, UnicodeError) as error:
-        raise InvalidConfigurationError(f"cannot listen on {host}:{port}: {error}") from error
-    return opened
-
-
 def _written(pem: bytes) -> str:
     """Return the path of a file with a certificate, for clients, which know nothing but files."""
     with NamedTemporaryFile(prefix="logstore-ca-", suffix=".pem", delete=False) as file:
         file.write(pem)
     return file.name
-
-
-def _is_loopback(address: str) -> bool:
-    return ip_address(address.partition("%")[0]).is_loopback

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import signal
-import socket
-from types import FrameType
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -14,10 +11,12 @@ from logstore.cli.options import (
     Settings,
     accept_data_loss_option,
     command,
+    to_address,
     to_pairs,
     topic_overrides,
 )
 from logstore.cli.show.output import note, plural
+from logstore.cli.stopping import Stopping
 
 if TYPE_CHECKING:
     from logstore.broker import Broker, Topic
@@ -33,18 +32,6 @@ class WantedTopic(NamedTuple):
     name: str
     partitions: int
     configs: tuple[tuple[str, str], ...]
-
-
-class _Stopped(BaseException):
-    """SIGTERM came: no `Exception`, so that nothing on the way takes it for a failure."""
-
-
-def to_address(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str, int]:
-    """Return host and port of HOST:PORT; an IPv6 address stands in brackets."""
-    host, colon, port = value.rpartition(":")
-    if not colon or not (port.isascii() and port.isdigit()):
-        raise click.BadParameter(f"{value!r} is not HOST:PORT", ctx, param)
-    return host.removeprefix("[").removesuffix("]"), int(port)
 
 
 def to_topics(
@@ -122,8 +109,7 @@ def serve(
     or a client says otherwise. Without users everybody who can reach the
     address may come in, and without ACLs everybody who came in may do everything.
     """
-    previous = signal.signal(signal.SIGTERM, _stop)
-    try:
+    with Stopping() as stopping:
         opened = _opened(Door(**door), address[0])
         opened["auto_create"] = not no_auto_create
         served: Broker | Cluster[Clock]
@@ -136,29 +122,7 @@ def serve(
                 _create(served, topic)
             with served.listen(*address, **opened) as listening:
                 print(listening.bootstrap, flush=True)
-                _wait_for_signals()
-    except _Stopped:
-        pass
-    finally:
-        signal.signal(signal.SIGTERM, previous)
-
-
-def _wait_for_signals() -> NoReturn:
-    """Wait until the handler of a signal raises.
-
-    The system may give a signal to another thread, or while this one is about to fall asleep. Its
-    handler in Python runs here only once something wakes this thread: the byte that is written for
-    each signal does.
-    """
-    reader, writer = socket.socketpair()
-    with reader, writer:
-        writer.setblocking(False)
-        previous = signal.set_wakeup_fd(writer.fileno())
-        try:
-            while True:
-                reader.recv(1)
-        finally:
-            signal.set_wakeup_fd(previous)
+                stopping.wait()
 
 
 def _opened(door: Door, host: str) -> dict[str, Any]:
@@ -167,10 +131,6 @@ def _opened(door: Door, host: str) -> dict[str, Any]:
     if authorizer is not None and sasl is None:
         note("nobody has to say who he is: the ACLs of User:ANONYMOUS and User:* are for all")
     return {"sasl": sasl, "authorizer": authorizer, "tls": door.tls(host)}
-
-
-def _stop(number: int, frame: FrameType | None) -> NoReturn:
-    raise _Stopped
 
 
 def _create(served: Broker | Cluster[Clock], wanted: WantedTopic) -> None:

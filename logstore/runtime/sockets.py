@@ -1,0 +1,47 @@
+"""Addresses of this machine that somebody listens at."""
+
+from __future__ import annotations
+
+import socket
+from ipaddress import ip_address
+
+from logstore.errors import InvalidConfigurationError
+
+LAST_PORT = 2**16 - 1
+
+
+def opened_socket(host: str, port: int) -> socket.socket:
+    """Return a socket bound to the first address of a host.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        Nobody can listen there.
+    """
+    if not 0 <= port <= LAST_PORT:
+        raise InvalidConfigurationError(f"cannot listen on {host}:{port}: no such port")
+    try:
+        found = socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        family, kind, protocol, _, address = found[0]
+        opened = socket.socket(family, kind, protocol)
+        try:
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            opened.bind(address)
+        except BaseException:
+            opened.close()
+            raise
+    except (OSError, OverflowError, UnicodeError) as error:
+        raise InvalidConfigurationError(f"cannot listen on {host}:{port}: {error}") from error
+    return opened
+
+
+def is_loopback(address: str) -> bool:
+    """Tell whether a numeric address is one that only this machine reaches."""
+    return ip_address(address.partition("%")[0]).is_loopback
+
+
+def host_and_port(host: str, port: int) -> str:
+    """Return an address as people and URLs have it: IPv6 in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
