@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         OffsetSpec,
     )
     from logstore.broker.consumer import Consumer
+    from logstore.broker.doors import Page
     from logstore.broker.erasure import ErasurePlace, ErasureReport
     from logstore.broker.fates import PartitionFates, RecordFate
     from logstore.broker.futures import FutureRecordMetadata
@@ -72,6 +73,7 @@ __all__ = [
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "OffsetSpec",
+    "Page",
     "PartitionFates",
     "PartitionStats",
     "Partitioner",
@@ -101,6 +103,7 @@ _HOMES = (
     "logstore.broker.admin_client",
     "logstore.broker.stats",
     "logstore.broker.erasure",
+    "logstore.broker.doors",
 )
 """Modules of the names that a broker can do without, what is loaded quickly first."""
 

@@ -68,6 +68,7 @@ if TYPE_CHECKING:
 
     from logstore.broker.admin_client import AdminClient
     from logstore.broker.consumer import Consumer
+    from logstore.broker.doors import Closing, Page
     from logstore.broker.erasure import ErasureReport
     from logstore.broker.fates import PartitionFates
     from logstore.broker.producer import Producer
@@ -226,7 +227,7 @@ class Broker(Generic[ClockT]):
         self._client_numbers = count(1)
         self._producers: list[Producer] = []
         self._consumers: list[Consumer] = []
-        self._listeners: list[Listener] = []
+        self._listeners: list[Closing] = []
         self.manager.lifetime.add(self)
         if background and not read_only:
             self._start()
@@ -936,6 +937,36 @@ class Broker(Generic[ClockT]):
         self._listeners.append(listener)
         load_beside()
         return listener
+
+    def ui(self, host: str = "127.0.0.1", port: int = 0, **options: Any) -> Page:
+        """Serve a page that shows this broker in a browser, and steers it; see `logstore.ui`.
+
+        It closes with the broker, or at the end of its `with`. Whoever has the token that its
+        address ends with may do everything, unless an authorizer is given; what was opened
+        read-only, or is one of a cluster, is only shown.
+
+        Parameters
+        ----------
+        port : int
+            0 takes one that is free: `url` tells it.
+        **options
+            `token`, `authorizer` and `principal`, as `logstore.ui.server.Ui` takes them.
+
+        Raises
+        ------
+        InvalidConfigurationError
+            Nobody can listen at this address, or the extra `ui` is not installed.
+        """
+        from logstore.broker.doors import find_door
+
+        page: Page = find_door("ui")(self, host, port, **options)
+        self._listeners.append(page)
+        return page
+
+    @property
+    def is_replicated(self) -> bool:
+        """Whether its logs are replicas of a cluster, whose controller decides about them."""
+        return self._replicated
 
     @property
     def coordinator(self) -> TransactionCoordinator:

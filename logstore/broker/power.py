@@ -11,17 +11,17 @@ from logstore.runtime.faultfs import FaultyFileSystem
 
 if TYPE_CHECKING:
     from logstore.broker.consumer import Consumer
+    from logstore.broker.doors import Closing
     from logstore.broker.producer import Producer
     from logstore.faults.disk import BreakableFileSystem
     from logstore.manager.manager import LogManager
     from logstore.runtime import FileSystem
     from logstore.runtime.crash import CrashMode
-    from logstore.wire.listener import Listener
 
 
 def end_process(
     manager: LogManager,
-    listeners: Iterable[Listener],
+    listeners: Iterable[Closing],
     clients: Iterable[Consumer | Producer],
     why: str = "was killed",
 ) -> None:
@@ -38,7 +38,7 @@ def lose_power(
     disk: BreakableFileSystem,
     mode: CrashMode | None,
     manager: LogManager,
-    listeners: Iterable[Listener],
+    listeners: Iterable[Closing],
     clients: Iterable[Consumer | Producer],
 ) -> FileSystem:
     """End a broker and return the files that are left; see `Broker.crash`."""

@@ -43,6 +43,7 @@ _HELP = {
     "dump": "Show files as kafka-dump-log does.",
     "export": "Write records to Parquet, Arrow, CSV or JSON lines.",
     "simulate": "Live through months of a topic in seconds.",
+    "ui": "Show a log directory in a browser.",
     "serve": "Serve Kafka's wire protocol to clients.",
     "completion": "Let a shell complete commands, options and topics.",
     "warmup": "Compile the kernels ahead of their first use.",

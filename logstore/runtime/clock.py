@@ -345,6 +345,17 @@ class VirtualClock:
         finally:
             self._holds -= 1
 
+    def next_event_ms(self) -> int | None:
+        """Return the wall time, in Unix ms, to which `step` would move; None if nothing is due."""
+        due_ns = self._next_due_ns()
+        if due_ns is None:
+            return None
+        return (self._wall_ns + max(0, due_ns - self._monotonic_ns)) // 1_000_000
+
+    def _next_due_ns(self) -> int | None:
+        dues = (listener.next_due_ns() for listener in self._listeners)
+        return min((due for due in dues if due is not None), default=None)
+
     def step(self, until_ns: int | None = None) -> bool:
         """Move to the next due moment of any listener and let them do what is due there.
 
@@ -362,8 +373,7 @@ class VirtualClock:
         -----
         Works when held, too: that is how one waits for others inside a task.
         """
-        dues = (listener.next_due_ns() for listener in self._listeners)
-        due_ns = min((due for due in dues if due is not None), default=None)
+        due_ns = self._next_due_ns()
         if due_ns is None or (until_ns is not None and due_ns > until_ns):
             if until_ns is not None:
                 self._move_to(until_ns)
@@ -479,6 +489,11 @@ class SkewedClock(VirtualClock):
         """Let time only move inside, with nobody served."""
         with self._base.held():
             yield
+
+    def next_event_ms(self) -> int | None:
+        """Return this machine's wall time when something is due next; None if nothing is."""
+        moment = self._base.next_event_ms()
+        return None if moment is None else moment + self._skew_ms
 
     def step(self, until_ns: int | None = None) -> bool:
         """Move the time beneath to the next due moment of any listener."""

@@ -7,11 +7,14 @@ a socket lives in that.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -29,8 +32,8 @@ class LoopThread:
 
     Notes
     -----
-    `call`, `wake` and `stop` are for other threads, `blocking` for coroutines of the loop. In a
-    forked child the thread does not exist: there `stop` does nothing.
+    `call`, `wake`, `beside` and `stop` are for other threads, `blocking` for coroutines of the
+    loop. In a forked child the thread does not exist: there `stop` does nothing.
     """
 
     def __init__(self, name: str) -> None:
@@ -83,6 +86,10 @@ class LoopThread:
         """Run a call in one of the other threads."""
         return await self._loop.run_in_executor(self._executor, call)
 
+    def beside(self, call: Callable[[], object]) -> None:
+        """Run a call in one of the other threads, and do not wait; `stop` waits for its end."""
+        self._executor.submit(_logged, call)
+
     def stop(self) -> None:
         """End the loop and its threads, once calls that block have returned."""
         if not self.is_usable:
@@ -91,3 +98,11 @@ class LoopThread:
         self._loop.call_soon_threadsafe(self._loop.stop)
         if not self.is_current:
             self._thread.join()
+
+
+def _logged(call: Callable[[], object]) -> None:
+    """Make a call whose outcome nobody looks at; what it raises is logged."""
+    try:
+        call()
+    except Exception:
+        logger.exception("work beside a loop failed")

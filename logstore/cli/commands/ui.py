@@ -1,0 +1,59 @@
+"""`logstore ui`: a page that shows a copied data directory in a browser, until told to stop."""
+
+from __future__ import annotations
+
+import click
+
+from logstore.cli.options import Settings, as_recovered_option, command, to_address
+from logstore.cli.show.output import note
+from logstore.cli.stopping import Stopping
+from logstore.cli.targets import open_target
+
+DEFAULT_ADDRESS = "127.0.0.1:0"
+
+
+@command(
+    "ui",
+    examples=[
+        "logstore ui",
+        "logstore ui ./kafka-logs",
+        "logstore ui ./kafka-logs/users-0",
+        "logstore ui ./kafka-logs --listen 127.0.0.1:8080 --open",
+    ],
+)
+@click.argument("directory", required=False, metavar="[DATA_DIR]")
+@click.option(
+    "--listen",
+    "address",
+    callback=to_address,
+    default=DEFAULT_ADDRESS,
+    show_default=True,
+    metavar="HOST:PORT",
+    help="Where; port 0 takes one that is free.",
+)
+@click.option("--open", "opens", is_flag=True, help="Open the page in the browser.")
+@as_recovered_option
+def ui(
+    settings: Settings,
+    directory: str | None,
+    address: tuple[str, int],
+    opens: bool,  # as click gives it
+    as_recovered: bool,  # as click gives it
+) -> None:
+    """Show a data directory in a browser, until SIGTERM or Ctrl-C.
+
+    The first line on standard output is the address to open. It ends with a token, without which
+    nothing is answered. DATA_DIR may also be the folder of a partition, or one .log file. It is
+    only read, as by inspect: no file in it is changed, nor made. For a running broker that can be
+    steered from its page there is serve --ui.
+
+    Needs the extra ui: pip install 'kafka-logstore[ui]'.
+    """
+    path = directory if directory is None or "/" in directory else f"./{directory}"
+    with Stopping() as stopping, open_target(settings, path, as_recovered=as_recovered) as found:
+        broker = found.opened()
+        with broker.ui(*address) as page:
+            print(page.url, flush=True)
+            if opens and click.launch(page.url):
+                note("no browser could be started: open the address above")
+            stopping.wait()

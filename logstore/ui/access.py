@@ -1,0 +1,187 @@
+"""Access to the page: who has the token, from no other origin, under an address of this machine.
+
+Three things keep strangers out. The token, without which nothing is answered, static files
+included. The name in `Host`, which a page of somebody else whose name was made to point here
+(DNS rebinding) cannot have. And for what changes something the origin and the type of the content,
+neither of which a form or script of another page can give.
+"""
+
+from __future__ import annotations
+
+import hmac
+from http.cookies import CookieError, SimpleCookie
+from ipaddress import ip_address
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qs
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+
+from logstore.runtime.sockets import is_loopback
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+"""Methods that change nothing."""
+
+OWN_FETCHES = frozenset({"same-origin", "none"})
+"""What browsers say in `Sec-Fetch-Site` of requests that our page, or its reader, makes."""
+
+POLICY = (
+    "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none';"
+    " object-src 'none'"
+)
+
+_HEADERS = (
+    ("Content-Security-Policy", POLICY),
+    ("Cross-Origin-Opener-Policy", "same-origin"),
+    ("Cross-Origin-Resource-Policy", "same-origin"),
+    ("Referrer-Policy", "no-referrer"),
+    ("X-Content-Type-Options", "nosniff"),
+)
+"""Of each answer, refusals among them."""
+
+_NO_TOKEN = (
+    "This page is for whoever started it: open the address with the token that it printed on its"
+    " first line, or send the token as `Authorization: Bearer TOKEN`.\n"
+)
+
+
+class Access:
+    """Lets through to an application what may pass.
+
+    Parameters
+    ----------
+    app : ASGI application
+    token : str
+    host : str
+        What was asked to be listened at; a name may be called by itself.
+    port : int
+        For the name of the cookie: cookies are shared by all ports of a host.
+    """
+
+    def __init__(self, app: ASGIApp, *, token: str, host: str, port: int) -> None:
+        self._app = app
+        self._token = token.encode()
+        self._names = {"localhost", host.lower()} - {""}
+        self._cookie = f"logstore_{port}"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, or hand it on."""
+        assert scope["type"] == "http", "the server takes no other kind"
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in _HEADERS:
+                    headers[name] = value
+                if scope["path"].startswith("/api/"):
+                    headers["Cache-Control"] = "no-store"
+            await send(message)
+
+        answer = self._refusal(scope) or self._entrance(scope) or self._app
+        await answer(scope, receive, send_with_headers)
+
+    # -- refusals ------------------------------------------------------------------------
+
+    def _refusal(self, scope: Scope) -> Response | None:
+        """Return what a request is refused with; None if it may pass, or asks to be let in."""
+        headers = Headers(scope=scope)
+        hosts = headers.getlist("host")
+        if len(hosts) != 1 or not self._is_ours(hosts[0], scope):
+            return PlainTextResponse("This address is not the one that is listened at.\n", 421)
+        if not (self._has_token(headers) or self._brings_token(scope)):
+            return PlainTextResponse(_NO_TOKEN, 401, {"WWW-Authenticate": "Bearer"})
+        if scope["method"] in SAFE:
+            return None
+        if not _is_same_origin(headers, hosts[0]):
+            return PlainTextResponse("Another origin may change nothing here.\n", 403)
+        if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+            return PlainTextResponse("A request that changes something is application/json.\n", 415)
+        return None
+
+    def _is_ours(self, host: str, scope: Scope) -> bool:
+        """Tell whether a Host is an address of this listener, which no other name becomes.
+
+        Its port may be another one, as at the near end of a tunnel.
+        """
+        name = _name_of(host)
+        if name is None:
+            return False
+        if name in self._names:
+            return True
+        try:
+            address = ip_address(name)
+        except ValueError:
+            return False
+        at = scope.get("server")
+        return is_loopback(name) or (at is not None and str(address) == at[0])
+
+    def _has_token(self, headers: Headers) -> bool:
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer" and self._is_token(given.strip()):
+            return True
+        try:
+            cookies = SimpleCookie(headers.get("cookie", ""))
+        except CookieError:
+            return False
+        found = cookies.get(self._cookie)
+        return found is not None and self._is_token(found.value)
+
+    def _brings_token(self, scope: Scope) -> bool:
+        return any(map(self._is_token, _tokens(scope)))
+
+    def _is_token(self, given: str) -> bool:
+        """Compare in a time that tells nothing of where a guess goes wrong."""
+        return hmac.compare_digest(given.encode("utf-8", "surrogateescape"), self._token)
+
+    # -- the way in ----------------------------------------------------------------------
+
+    def _entrance(self, scope: Scope) -> Response | None:
+        """Return the answer to the address that was printed: a cookie, and the way to the page.
+
+        So the token leaves the address bar, and what is remembered and sent on from there.
+        """
+        if not _tokens(scope):
+            return None
+        answer = RedirectResponse("/", 303)
+        answer.set_cookie(
+            self._cookie, self._token.decode(), path="/", httponly=True, samesite="strict"
+        )
+        answer.headers["Cache-Control"] = "no-store"
+        return answer
+
+
+def _tokens(scope: Scope) -> list[str]:
+    """Return the token of the one address that takes it there, as a list of one, or none."""
+    if scope["path"] != "/" or scope["method"] not in ("GET", "HEAD"):
+        return []
+    query = scope["query_string"].decode("latin-1")
+    try:
+        return parse_qs(query, max_num_fields=8).get("token", [])[:1]
+    except ValueError:  # more fields than that
+        return []
+
+
+def _name_of(host: str) -> str | None:
+    """Return the host of `HOST[:PORT]` in lower case; None if it is none."""
+    if host.startswith("["):
+        name, bracket, port = host[1:].partition("]")
+        if not bracket or (port and not port.startswith(":")):
+            return None
+    else:
+        name, _, port = host.partition(":")
+    digits = port.removeprefix(":")
+    if digits and not (digits.isascii() and digits.isdigit()):
+        return None
+    return name.lower()
+
+
+def _is_same_origin(headers: Headers, host: str) -> bool:
+    """Tell whether a request comes from our page, or from no page at all."""
+    site = headers.get("sec-fetch-site")
+    if site is not None and site not in OWN_FETCHES:
+        return False
+    origins = headers.getlist("origin")
+    return all(each in (f"http://{host}", f"https://{host}") for each in origins)

@@ -1,0 +1,1 @@
+"""The answers of the page, one module a subject; each exports its routes as `ROUTES`."""

@@ -1,0 +1,66 @@
+"""What is served, and the list of partitions."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from logstore.errors import LogStoreError
+from logstore.ui.asking import get
+from logstore.ui.partitions import SORTS
+
+if TYPE_CHECKING:
+    from logstore.ui.asking import Ask
+
+PAGE_MAX = 1_000
+"""Of the items of a list, in one answer."""
+
+
+def about(ask: Ask) -> dict[str, Any]:
+    """Tell what is served to whom."""
+    broker, site = ask.broker, ask.site
+    return {
+        "version": version("kafka-logstore"),
+        "data_dirs": [directory.path for directory in broker.manager.directories],
+        "read_only": site.read_only_because is not None,
+        "read_only_because": site.read_only_because,
+        "clock": site.clock_json(),
+        "node_id": _node_id(ask),
+        "principal": site.principal,
+        "may": sorted(deed.name for deed in site.deeds if ask.may(deed)),
+    }
+
+
+def _node_id(ask: Ask) -> int | None:
+    try:
+        return ask.broker.manager.identity.node_id
+    except LogStoreError:  # its directories say several things; `check` tells
+        return None
+
+
+def partitions(ask: Ask) -> dict[str, Any]:
+    """List partitions: those that a filter leaves, sorted, a page of them."""
+    sort = ask.choice("sort", tuple(SORTS), "bytes")
+    descending = ask.flag("descending", default=sort != "name")
+    wanted = ask.text("filter").lower()
+    first = ask.number("first", 0)
+    count = ask.number("count", 100, most=PAGE_MAX)
+    listed = ask.site.partitions
+    topics = [each for each in ask.broker.topics() if ask.allows("describe", "topic", each.name)]
+    rows = [row for row in listed.rows(topics) if wanted in str(row.topic_partition).lower()]
+    rows.sort(key=lambda row: row.topic_partition)
+    rows.sort(key=SORTS[sort], reverse=descending)
+    shown = rows[first : first + count]
+    listed.measure(rows, shown)
+    return {
+        "total": len(rows),
+        "measured": sum(row.measured for row in rows),
+        "size_bytes": sum(row.size_bytes for row in rows),
+        "partitions": [row.to_json(listed.deleted_bytes(row)) for row in shown],
+    }
+
+
+ROUTES = (
+    get("/api/about", about),
+    get("/api/partitions", partitions, "sort", "descending", "filter", "first", "count"),
+)

@@ -1,0 +1,64 @@
+"""The application behind the page: the routes of `api/`, and the static files beside them.
+
+A module of `api/` exports its routes as `ROUTES`; one more is one more line in `_MODULES`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from starlette.applications import Starlette
+
+from logstore.config.suggest import and_nearest, nearest
+from logstore.ui.access import Access
+from logstore.ui.api import overview
+from logstore.ui.asking import ApiRoute, failure
+from logstore.ui.errors import InvalidRequestError, UnknownPlaceError
+from logstore.ui.front import Front
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.types import ASGIApp
+
+    from logstore.ui.site import Site
+
+_MODULES = (overview,)
+
+ROUTES: tuple[ApiRoute, ...] = tuple(route for module in _MODULES for route in module.ROUTES)
+"""Everything that can be asked."""
+
+
+def application(site: Site, *, token: str, host: str, port: int) -> ASGIApp:
+    """Return what answers the requests of one page, behind its access rules."""
+    front = Front()
+    addresses = sorted({route.path for route in ROUTES})
+
+    async def not_found(request: Request, error: Exception) -> Response:
+        path = request.url.path
+        if request.method in ("GET", "HEAD") and (file := await front.answer(request)) is not None:
+            return file
+        known = addresses if path.startswith("/api/") else front.addresses()
+        near = nearest(path, known)
+        message = f"there is no {path}{and_nearest(path, known)}"
+        return failure(UnknownPlaceError(message, suggestion=near), 404)
+
+    async def wrong_method(request: Request, error: Exception) -> Response:
+        allowed = sorted(
+            {
+                method
+                for route in ROUTES
+                if route.path_regex.match(request.url.path) and route.methods is not None
+                for method in route.methods
+            }
+        )
+        message = f"{request.url.path} takes {', '.join(allowed)}, not {request.method}"
+        answer = failure(InvalidRequestError(message), 405)
+        answer.headers["Allow"] = ", ".join(allowed)
+        return answer
+
+    app = Starlette(routes=ROUTES, exception_handlers={404: not_found, 405: wrong_method})
+    app.router.redirect_slashes = False
+    app.state.site = site
+    site.deeds = tuple(route.deed for route in ROUTES if route.deed is not None)
+    return Access(app, token=token, host=host, port=port)

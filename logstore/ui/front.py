@@ -1,0 +1,70 @@
+"""The files of the page, as they lie in the package: read once, served from memory."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from importlib.resources import files
+from typing import TYPE_CHECKING, NamedTuple
+
+from starlette.responses import Response
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from importlib.resources.abc import Traversable
+
+    from starlette.requests import Request
+
+KINDS = {
+    ".css": "text/css; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".json": "application/json",
+    ".png": "image/png",
+    ".svg": "image/svg+xml",
+    ".txt": "text/plain; charset=utf-8",
+    ".woff2": "font/woff2",
+}
+"""The types of what may lie there; any other file is not served."""
+
+INDEX = "/index.html"
+
+
+class _File(NamedTuple):
+    content: bytes
+    kind: str
+    tag: str
+
+
+class Front:
+    """The static files of the page by their addresses; `/` is its index."""
+
+    def __init__(self) -> None:
+        self._files = dict(_found(files("logstore.ui") / "front", ""))
+        self._files["/"] = self._files[INDEX]
+
+    def addresses(self) -> list[str]:
+        """Return what there is."""
+        return sorted(self._files)
+
+    async def answer(self, request: Request) -> Response | None:
+        """Answer with a file, or that the reader has it already; None if there is none."""
+        found = self._files.get(request.url.path)
+        if found is None:
+            return None
+        headers = {"ETag": found.tag, "Cache-Control": "no-cache"}
+        if request.headers.get("if-none-match") == found.tag:
+            return Response(status_code=304, headers=headers)
+        return Response(found.content, headers=headers, media_type=found.kind)
+
+
+def _found(folder: Traversable, above: str) -> Iterator[tuple[str, _File]]:
+    for each in folder.iterdir():
+        address = f"{above}/{each.name}"
+        if each.is_dir():
+            yield from _found(each, address)
+            continue
+        kind = KINDS.get(f".{each.name.rpartition('.')[2]}")
+        if kind is not None:
+            content = each.read_bytes()
+            tag = blake2b(content, digest_size=16).hexdigest()
+            yield address, _File(content, kind, f'"{tag}"')

@@ -1,0 +1,314 @@
+"""The list of partitions: names and sizes at once, ratios as fast as logs can be measured.
+
+A log that is open is measured from memory when it is asked for. One that is not has its size from
+the names in its folder, and is opened and measured beside, rows that were asked for first. The
+measure is that of the cleaner's own choice (`LogChooser`); there is no second rule.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from logstore.broker.view import PartitionView
+from logstore.errors import LogStoreError, UnknownTopicOrPartitionError
+from logstore.names import DELETED_SUFFIX, LOG_SUFFIX, parse_segment_file
+from logstore.runtime import SystemClock
+from logstore.types import TopicPartition
+
+if TYPE_CHECKING:
+    from logstore.broker import Broker
+    from logstore.config.log_config import LogConfig
+    from logstore.log.log import Log
+    from logstore.topics.store import Topic
+
+FRESH_MS = 1_000
+"""For how long what was measured is shown again though time, which it depends on, went on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What the list tells of one partition; None where that was not measured.
+
+    Attributes
+    ----------
+    path : str or None
+        Its folder; None of one that was not made yet.
+    measured : bool
+        Whether the log was looked at, and not only its folder.
+    dirty_ratio, dirty_bytes : float or None, int or None
+        As the cleaner's choice has them; None of a topic that is not compacted.
+    max_compaction_delay_ms : int or None
+        By how much the oldest dirty data exceeds `max.compaction.lag.ms`.
+    must_clean : bool
+        Whether it does, so that the ratio does not matter.
+    uncleanable : tuple of str and int, or None
+        Why the cleaner leaves it alone, and since when.
+    error : str or None
+        Why it cannot be opened.
+    """
+
+    topic_partition: TopicPartition
+    path: str | None
+    size_bytes: int
+    segments: int
+    cleanup_policy: str
+    max_compaction_lag_ms: int
+    measured: bool = False
+    log_start_offset: int | None = None
+    log_end_offset: int | None = None
+    dirty_ratio: float | None = None
+    dirty_bytes: int | None = None
+    max_compaction_delay_ms: int | None = None
+    must_clean: bool = False
+    will_clean: bool | None = None
+    uncleanable: tuple[str, int] | None = None
+    in_progress: str | None = None
+    error: str | None = None
+
+    def to_json(self, deleted_bytes: int) -> dict[str, Any]:
+        """Return the row as the page has it."""
+        return {
+            "topic": self.topic_partition.topic,
+            "partition": self.topic_partition.partition,
+            "path": self.path,
+            "measured": self.measured,
+            "size_bytes": self.size_bytes,
+            "segments": self.segments,
+            "log_start_offset": self.log_start_offset,
+            "log_end_offset": self.log_end_offset,
+            "cleanup_policy": self.cleanup_policy,
+            "dirty_ratio": self.dirty_ratio,
+            "dirty_bytes": self.dirty_bytes,
+            "max_compaction_delay_ms": self.max_compaction_delay_ms,
+            "max_compaction_lag_ms": self.max_compaction_lag_ms,
+            "must_clean": self.must_clean,
+            "will_clean": self.will_clean,
+            "uncleanable": None
+            if self.uncleanable is None
+            else {"reason": self.uncleanable[0], "since_ms": self.uncleanable[1]},
+            "in_progress": self.in_progress,
+            "deleted_bytes": deleted_bytes,
+            "error": self.error,
+        }
+
+
+def _number(value: float | None) -> float:
+    return -1 if value is None else value
+
+
+SORTS: dict[str, Callable[[Row], Any]] = {
+    "bytes": lambda row: row.size_bytes,
+    "ratio": lambda row: _number(row.dirty_ratio),
+    "dirty": lambda row: _number(row.dirty_bytes),
+    "delay": lambda row: _number(row.max_compaction_delay_ms),
+    "uncleanable": lambda row: (row.uncleanable is not None, row.error is not None),
+    "segments": lambda row: row.segments,
+    "name": lambda row: row.topic_partition,
+}
+"""What the list can be sorted by; equals follow each other by name."""
+
+
+class PartitionList:
+    """The rows of all partitions of a broker, kept from one question to the next.
+
+    Parameters
+    ----------
+    broker : Broker
+    beside : callable
+        Makes a call in another thread, and does not wait.
+    on_measured : callable
+        Told of partitions that were measured beside, in that thread.
+
+    Notes
+    -----
+    Any thread may call.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        beside: Callable[[Callable[[], object]], object],
+        on_measured: Callable[[TopicPartition], object],
+    ) -> None:
+        self._broker = broker
+        self._beside = beside
+        self._on_measured = on_measured
+        self._clock = SystemClock()
+        self._lock = threading.Lock()
+        self._known: dict[TopicPartition, _Known] = {}
+        self._wanted: dict[TopicPartition, None] = {}  # in the order in which they are measured
+        self._is_measuring = False
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Measure nothing more beside."""
+        self._is_closed = True
+
+    # -- rows ----------------------------------------------------------------------------
+
+    def rows(self, topics: Iterable[Topic]) -> list[Row]:
+        """Return a row for each partition of some topics, in their order."""
+        open_logs = {log.topic_partition: log for log in self._broker.manager.registry.open_logs()}
+        return [
+            self._row(tp, open_logs.get(tp), config)
+            for topic in topics
+            # Once a topic: that of thousands of partitions is asked for its own.
+            for config in [self._broker.manager.catalog.config(topic.name)]
+            for number in topic.partitions
+            for tp in [TopicPartition(topic.name, number)]
+        ]
+
+    def _row(self, topic_partition: TopicPartition, log: Log | None, config: LogConfig) -> Row:
+        now_ms = self._clock.monotonic_ms()
+        known = self._known.get(topic_partition)
+        mark = None if log is None else _fingerprint(log)
+        if known is not None and known.mark == mark and now_ms - known.at_ms < FRESH_MS:
+            return known.row
+        if log is None:
+            if known is not None and known.row.error is not None:
+                return known.row
+            row = self._of_folder(topic_partition, config)
+        else:
+            row = self._of_log(log)
+        self._known[topic_partition] = _Known(row, mark, now_ms)
+        return row
+
+    def _of_folder(self, topic_partition: TopicPartition, config: LogConfig) -> Row:
+        """Return what the names in a folder tell, and the sizes of its files."""
+        policy = ",".join(config.cleanup_policy)
+        lag_ms = config.max_compaction_lag_ms
+        path = self._path(topic_partition)
+        sizes = [] if path is None else self._sizes(topic_partition, path, "")
+        return Row(topic_partition, path, sum(sizes), len(sizes), policy, lag_ms)
+
+    def _path(self, topic_partition: TopicPartition) -> str | None:
+        try:
+            directory = self._broker.manager.registry.directory_of(topic_partition)
+        except UnknownTopicOrPartitionError:  # created, and not used yet
+            return None
+        return directory.partition_path(topic_partition)
+
+    def _sizes(self, topic_partition: TopicPartition, path: str, state: str) -> list[int]:
+        """Return the sizes of the `.log` files of a state in a folder."""
+        fs = PartitionView(self._broker, topic_partition).files
+        sizes = []
+        try:
+            for name in fs.list_dir(path):
+                parts = parse_segment_file(name)
+                if parts is not None and parts.kind == LOG_SUFFIX and parts.state == state:
+                    try:
+                        sizes.append(fs.stat(f"{path}/{name}").size)
+                    except FileNotFoundError:  # just removed
+                        continue
+        except OSError:  # not there yet or any more, or the disk failed: opening it tells which
+            return sizes
+        return sizes
+
+    def deleted_bytes(self, row: Row) -> int:
+        """Return how much waits in a partition's folder for its removal."""
+        if row.path is None:
+            return 0
+        return sum(self._sizes(row.topic_partition, row.path, DELETED_SUFFIX))
+
+    def _of_log(self, log: Log) -> Row:
+        """Measure a log as the cleaner's choice does."""
+        cleaner = self._broker.cleaner
+        tp, config = log.topic_partition, log.config
+        row = Row(
+            topic_partition=tp,
+            path=log.directory,
+            size_bytes=log.size_bytes,
+            segments=len(log.segments),
+            cleanup_policy=",".join(config.cleanup_policy),
+            max_compaction_lag_ms=config.max_compaction_lag_ms,
+            measured=True,
+            log_start_offset=log.log_start_offset,
+            log_end_offset=log.log_end_offset,
+        )
+        mark, state = cleaner.marks.get(tp), cleaner.states.of(tp)
+        row = replace(
+            row,
+            uncleanable=None if mark is None else (mark.reason, mark.since_ms),
+            in_progress=None if state is None else str(state),
+        )
+        if not config.compact:
+            return row
+        try:
+            chooser = cleaner.chooser
+            decision = chooser.decision_of(log, rolled=chooser.is_idle(log))
+        except (LogStoreError, OSError) as error:
+            return replace(row, error=str(error))
+        measured = decision.state
+        return replace(
+            row,
+            dirty_ratio=measured.cleanable_ratio,
+            dirty_bytes=measured.cleanable_bytes,
+            max_compaction_delay_ms=measured.max_compaction_delay_ms,
+            must_clean=measured.max_compaction_delay_ms > 0,
+            will_clean=decision.will_clean,
+        )
+
+    # -- measuring beside ----------------------------------------------------------------
+
+    def measure(self, rows: Sequence[Row], first: Iterable[Row]) -> None:
+        """See to it that rows which lack numbers get them, some before all others."""
+        lacking = {row.topic_partition: None for row in rows if not row.measured and not row.error}
+        if not lacking:
+            return
+        asked = {tp: None for row in first if (tp := row.topic_partition) in lacking}
+        with self._lock:
+            self._wanted = asked | lacking
+            if self._is_measuring or self._is_closed:
+                return
+            self._is_measuring = True
+        self._beside(self._measure_all)
+
+    def _measure_all(self) -> None:
+        while True:
+            with self._lock:
+                tp = next(iter(self._wanted), None)
+                if tp is None or self._is_closed:
+                    self._is_measuring = False
+                    return
+                del self._wanted[tp]
+            self._measure_one(tp)
+            self._on_measured(tp)
+
+    def _measure_one(self, topic_partition: TopicPartition) -> None:
+        now_ms = self._clock.monotonic_ms()
+        try:
+            log = self._broker.log(topic_partition)
+            self._row(topic_partition, log, log.config)
+        except UnknownTopicOrPartitionError:  # deleted meanwhile
+            self._known.pop(topic_partition, None)
+        except (LogStoreError, OSError) as error:
+            known = self._known.get(topic_partition)
+            if known is None:
+                return
+            row = replace(known.row, measured=True, error=str(error))
+            self._known[topic_partition] = _Known(row, None, now_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A row, what of its log can have changed, and when it was made, in monotonic ms."""
+
+    row: Row
+    mark: tuple[object, ...] | None
+    at_ms: int
+
+
+def _fingerprint(log: Log) -> tuple[object, ...]:
+    """Return what differs after whatever changes a log; cheap."""
+    return (
+        id(log),
+        log.log_start_offset,
+        log.log_end_offset,
+        log.high_watermark,
+        log.generation,
+        id(log.segments.view),
+        id(log.config),
+    )
