@@ -4,7 +4,7 @@
 |---|---|
 | `server` | `Ui`: a thread with an event loop, a socket, an address with a token |
 | `access` | who may ask at all: token, host, origin |
-| `app` | the routes, and the static files of `front` beside them |
+| `app`, `static` | the routes, and the files of `front` beside them |
 | `asking` | a request as the functions of `api` see it; how errors are told |
 | `site` | what requests share: the broker, and the threads that call it |
 | `api/…` | the answers, one module a subject; each exports `ROUTES` |

@@ -14,7 +14,7 @@ from logstore.ui.access import Access
 from logstore.ui.api import overview
 from logstore.ui.asking import ApiRoute, failure
 from logstore.ui.errors import InvalidRequestError, UnknownPlaceError
-from logstore.ui.front import Front
+from logstore.ui.static import Front
 
 if TYPE_CHECKING:
     from starlette.requests import Request
