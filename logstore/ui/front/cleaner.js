@@ -1,0 +1,189 @@
+// The cleaner: what it does now, what it did, what it gave up, and its gauges over time.
+
+import { html, useEffect, useState } from "./vendor/htm-preact.js";
+import { path, subscribe, useAnswer } from "./api.js";
+import { Curves } from "./curves.js";
+import { DialogButton, Done, Fates, may, ReadOnlyNote, RetryDialog } from "./deeds.js";
+import { useIdentity } from "./dialog.js";
+import { formatBytes, formatCount, formatDuration, formatRatio, plural } from "./format.js";
+import { Answered, Badge, Empty, Facts, Time, useTitle } from "./parts.js";
+import { hashOf } from "./routes.js";
+
+/** Phases of a pass, in words. */
+const PHASES = { map: "mapping keys", seed: "comparing versions", rewrite: "rewriting" };
+
+/** Kafka's gauges, in words. */
+const GAUGES = {
+  "max-dirty-percent": ["Largest dirty ratio", "%"],
+  "max-compaction-delay-secs": ["Longest delay past max.compaction.lag.ms", "s"],
+  "max-buffer-utilization-percent": ["Fullest offset map", "%"],
+  "cleaner-recopy-percent": ["Bytes written of those read", "%"],
+  "max-clean-time-secs": ["Longest of the last cleanings", "s"],
+  "DeadThreadCount": ["Threads that died", ""],
+};
+
+const HISTORY_MAX = 50;
+
+export function Page({ about }) {
+  useTitle("Cleaner");
+  const cleaner = useAnswer("cleaner", { on: ["cleaned"] });
+  const history = useAnswer("history", { on: ["cleaned", "clock"] });
+  return html`<h1>Cleaner</h1>
+    <${ReadOnlyNote} about=${about} />
+    <${Done} />
+    <${Answered} of=${cleaner} what="The cleaner">
+      ${(answer) => html`
+        <${Now} answer=${answer} />
+        <${Uncleanable} found=${answer.uncleanable} about=${about} onDone=${cleaner.reload} />
+        <${Gauges} gauges=${answer.gauges} series=${history.answer?.series ?? {}} />
+        <${History} cleanings=${answer.history} />
+      `}
+    <//>`;
+}
+
+// -- now -----------------------------------------------------------------------------------
+
+function Now({ answer }) {
+  const steps = useSteps(answer);
+  return html`<section class="panel" aria-labelledby="cleaner-now">
+    <h2 id="cleaner-now">Now</h2>
+    <p role="status">${nowInWords(answer, steps)}</p>
+    ${steps.map((step) => html`<${Step} key=${`${step.topic}-${step.partition}`} step=${step} />`)}
+    <${Facts} facts=${factsOf(answer)} />
+  </section>`;
+}
+
+/** What is being cleaned: as it was answered, then as events tell. */
+function useSteps(answer) {
+  const [steps, setSteps] = useState([]);
+  useEffect(() => setSteps(answer.threads.filter((thread) => thread.topic)), [answer]);
+  useEffect(
+    () =>
+      subscribe("cleaning", (step) =>
+        setSteps((before) => [
+          ...before.filter((each) => each.topic !== step.topic || each.partition !== step.partition),
+          step,
+        ]),
+      ),
+    [],
+  );
+  useEffect(
+    () =>
+      subscribe("cleaned", (done) =>
+        setSteps((before) =>
+          before.filter((each) => each.topic !== done.topic || each.partition !== done.partition),
+        ),
+      ),
+    [],
+  );
+  return steps;
+}
+
+function nowInWords({ enabled, threads }, steps) {
+  if (!enabled) return "It is switched off: log.cleaner.enable is false.";
+  if (threads.length === 0) return "No thread cleans in the background; a deed on a partition does.";
+  if (steps.length === 0) return `${plural(threads.length, "thread")}, waiting for something to be due.`;
+  return `${plural(steps.length, "partition")} being cleaned.`;
+}
+
+function Step({ step }) {
+  const id = useIdentity("step");
+  const name = `${step.topic}-${step.partition}`;
+  const share = step.bytes_total > 0 ? step.bytes_done / step.bytes_total : 0;
+  return html`<div class="step">
+    <span id=${id}><a href=${hashOf(["t", step.topic, step.partition])}>${name}</a>: ${PHASES[step.phase] ?? step.phase}</span>
+    <progress max="1" value=${share} aria-labelledby=${id}></progress>
+    <span>${formatBytes(step.bytes_done)} of ${formatBytes(step.bytes_total)}, ${formatRatio(share)}</span>
+  </div>`;
+}
+
+function factsOf({ threads, throttle }) {
+  const dead = threads.filter((thread) => thread.alive === false).length;
+  return [
+    ["Threads", formatCount(threads.length), dead > 0 ? `${dead} died` : null],
+    ...Object.entries(throttle ?? {}).map(([name, value]) => [
+      name.replaceAll("_", " "),
+      typeof value === "number" && name.includes("bytes") ? `${formatBytes(value)}/s` : String(value ?? "no limit"),
+    ]),
+  ];
+}
+
+// -- given up ------------------------------------------------------------------------------
+
+function Uncleanable({ found, about, onDone }) {
+  return html`<section class="panel" aria-labelledby="cleaner-uncleanable">
+    <h2 id="cleaner-uncleanable">Uncleanable partitions</h2>
+    ${found.length === 0
+      ? html`<p>None: no cleaning failed.</p>`
+      : html`<div class="scrolls" tabindex="0" role="region" aria-label="Uncleanable partitions, as a table">
+          <table class="grid-table">
+            <thead><tr><th scope="col">Partition</th><th scope="col">Why</th>
+              <th scope="col" class="number">Bytes to clean</th><td></td></tr></thead>
+            <tbody>
+              ${found.map((each) => html`<${UncleanableRow} key=${`${each.topic}-${each.partition}`}
+                each=${each} about=${about} onDone=${onDone} />`)}
+            </tbody>
+          </table>
+        </div>`}
+  </section>`;
+}
+
+function UncleanableRow({ each, about, onDone }) {
+  const { topic, partition } = each;
+  const name = `${topic}-${partition}`;
+  const dialog = (onClose) => html`<${RetryDialog} topic=${topic} name=${name} onClose=${onClose}
+    base=${path("partitions", topic, partition)} state=${{ uncleanable: each }}
+    links=${[[hashOf(["t", topic, partition]), `Show ${name}`]]} onDone=${onDone} />`;
+  return html`<tr>
+    <th scope="row"><a href=${hashOf(["t", topic, partition])}>${name}</a></th>
+    <td><${Badge} kind="bad">uncleanable<//> ${each.reason}</td>
+    <td class="number">${formatBytes(each.bytes)}</td>
+    <td>${may(about, "retry") && html`<${DialogButton} dialog=${dialog}>Retry
+      <span class="unseen"> ${name}</span> …<//>`}</td>
+  </tr>`;
+}
+
+// -- gauges --------------------------------------------------------------------------------
+
+function Gauges({ gauges, series }) {
+  const facts = Object.entries(GAUGES)
+    .filter(([name]) => name in gauges)
+    .map(([name, [title, unit]]) => [title, `${formatCount(gauges[name])} ${unit}`, name]);
+  return html`<section class="panel" aria-labelledby="cleaner-gauges">
+    <h2 id="cleaner-gauges">Gauges</h2>
+    <${Facts} facts=${facts} />
+    <${Curves} series=${series} />
+  </section>`;
+}
+
+// -- past ----------------------------------------------------------------------------------
+
+function History({ cleanings }) {
+  return html`<section class="panel" aria-labelledby="cleaner-history">
+    <h2 id="cleaner-history">Past cleanings</h2>
+    ${cleanings.length === 0
+      ? html`<${Empty}>Nothing was cleaned since the broker started.<//>`
+      : html`<div class="scrolls" tabindex="0" role="region" aria-label="Past cleanings, as a table">
+          <table class="grid-table">
+            <caption>The last ${formatCount(Math.min(cleanings.length, HISTORY_MAX))}, newest first</caption>
+            <thead><tr><th scope="col">When</th><th scope="col">Partition</th>
+              <th scope="col" class="number">Bytes</th><th scope="col" class="number">Records</th>
+              <th scope="col" class="number">Segments</th><th scope="col" class="number">Took</th>
+              <th scope="col">Records by fate</th></tr></thead>
+            <tbody>
+              ${cleanings.slice(0, HISTORY_MAX).map(
+                (each) => html`<tr key=${`${each.topic}-${each.partition}-${each.at_ms}-${each.pass}`}>
+                  <td><${Time} ms=${each.at_ms} /></td>
+                  <th scope="row"><a href=${hashOf(["t", each.topic, each.partition])}>${each.topic}-${each.partition}</a></th>
+                  <td class="number">${formatBytes(each.bytes_read)} → ${formatBytes(each.bytes_written)}</td>
+                  <td class="number">${formatCount(each.messages_read)} → ${formatCount(each.messages_written)}</td>
+                  <td class="number">${formatCount(each.segments_before)} → ${formatCount(each.segments_after)}</td>
+                  <td class="number">${formatDuration(each.index_ms + each.clean_ms)}</td>
+                  <td><${Fates} fates=${each.fates} /></td>
+                </tr>`,
+              )}
+            </tbody>
+          </table>
+        </div>`}
+  </section>`;
+}

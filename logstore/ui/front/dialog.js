@@ -1,0 +1,51 @@
+// Dialogs: the browser's own <dialog>, which keeps the focus inside and closes on Escape.
+
+import { html, useLayoutEffect, useRef } from "./vendor/htm-preact.js";
+
+let identities = 0;
+
+/** An id that no other element of the page has, and that this component keeps. */
+export function useIdentity(prefix) {
+  const identity = useRef(null);
+  identity.current ??= `${prefix}-${(identities += 1)}`;
+  return identity.current;
+}
+
+/** A dialog that is open for as long as it is drawn; the focus returns to where it came from. */
+export function Dialog({ title, onClose, children, role }) {
+  const element = useRef(null);
+  const titleId = useIdentity("dialog");
+  useLayoutEffect(() => {
+    const dialog = element.current;
+    const before = document.activeElement;
+    dialog.showModal();
+    return () => {
+      if (dialog.open) dialog.close();
+      giveFocusBack(before);
+    };
+  }, []);
+  return html`
+    <dialog ref=${element} class="dialog" role=${role} aria-labelledby=${titleId} onClose=${onClose}>
+      <div class="dialog-head">
+        <h2 id=${titleId}>${title}</h2>
+        <button type="button" class="quiet" onClick=${onClose} aria-label="Close this dialog">
+          <span aria-hidden="true">×</span>
+        </button>
+      </div>
+      ${children}
+    </dialog>
+  `;
+}
+
+// The button that opened the dialog may be gone, as "Retry" is after a retry: then the page's
+// heading has the focus, or the next Tab would begin at the top of the document.
+function giveFocusBack(element) {
+  if (element?.isConnected && element !== document.body) {
+    element.focus();
+    return;
+  }
+  const heading = document.querySelector("main h1");
+  if (heading === null) return;
+  heading.tabIndex = -1;
+  heading.focus();
+}

@@ -1,0 +1,94 @@
+// Consumer groups: who reads, how far each has come, and how far behind it is.
+
+import { html, useState } from "./vendor/htm-preact.js";
+import { path, useAnswer } from "./api.js";
+import { formatCount, plural } from "./format.js";
+import { Answered, Badge, Empty, useTitle } from "./parts.js";
+import { hashOf } from "./routes.js";
+
+const OPEN_MAX = 5;
+
+export function Page() {
+  useTitle("Groups");
+  const groups = useAnswer("groups", { on: ["partitions"] });
+  return html`<h1>Groups</h1>
+    <${Answered} of=${groups} what="Groups">
+      ${({ groups: found }) =>
+        found.length === 0
+          ? html`<${Empty}>No consumer group has committed an offset or has a member.<//>`
+          : found.map(
+              (group) => html`<${Group} key=${group.group_id} group=${group}
+                isOpen=${found.length <= OPEN_MAX} />`,
+            )}
+    <//>`;
+}
+
+// A group is asked for once it is opened: a broker may have thousands.
+function Group({ group, isOpen }) {
+  const [open, setOpen] = useState(isOpen);
+  const target = open ? path("groups", group.group_id) : null;
+  const described = useAnswer(target, { on: ["partitions"] });
+  return html`<details class="panel group" open=${open} onToggle=${(event) => setOpen(event.target.open)}>
+    <summary>
+      <h2>${group.group_id}</h2> <${Badge} kind=${group.group_state === "Stable" ? "good" : "plain"}>
+        ${group.group_state || "unknown"}<//>
+    </summary>
+    ${open && html`<${Answered} of=${described} what=${group.group_id}>
+      ${(answer) => html`<${Members} group=${group.group_id} members=${answer.members} />
+        <${Offsets} group=${group.group_id} offsets=${answer.offsets} />`}
+    <//>`}
+  </details>`;
+}
+
+function Members({ group, members }) {
+  if (members.length === 0) return html`<p>No member is connected: its offsets are all there is.</p>`;
+  return html`<div class="scrolls" tabindex="0" role="region" aria-label=${`Members of ${group}`}>
+    <table class="grid-table">
+      <caption>${plural(members.length, "member")}</caption>
+      <thead><tr><th scope="col">Member</th><th scope="col">Client</th><th scope="col">Host</th>
+        <th scope="col">Partitions</th></tr></thead>
+      <tbody>
+        ${members.map(
+          (member) => html`<tr key=${member.member_id}>
+            <th scope="row">${member.group_instance_id ?? member.member_id}</th>
+            <td>${member.client_id}</td><td>${member.client_host}</td>
+            <td>${member.assignment.map(
+              ({ topic, partition }) => html`<a key=${`${topic}-${partition}`}
+                href=${hashOf(["t", topic, partition])}>${topic}-${partition}</a> `,
+            )}</td>
+          </tr>`,
+        )}
+      </tbody>
+    </table>
+  </div>`;
+}
+
+function Offsets({ group, offsets }) {
+  if (offsets.length === 0) return html`<p>It has committed nothing.</p>`;
+  const knowsMissed = offsets.some((each) => each.missed_tombstones !== undefined);
+  const total = offsets.reduce((sum, each) => sum + Math.max(0, each.lag ?? 0), 0);
+  return html`<div class="scrolls" tabindex="0" role="region" aria-label=${`Offsets of ${group}`}>
+    <table class="grid-table">
+      <caption>${plural(offsets.length, "partition")}, lag ${plural(total, "record")} in all</caption>
+      <thead><tr><th scope="col">Partition</th><th scope="col" class="number">Next offset</th>
+        <th scope="col" class="number">Log end</th><th scope="col" class="number">Lag</th>
+        ${knowsMissed && html`<th scope="col">Deletions missed</th>`}</tr></thead>
+      <tbody>
+        ${offsets.map(
+          (each) => html`<tr key=${`${each.topic}-${each.partition}`}>
+            <th scope="row"><a href=${hashOf(["t", each.topic, each.partition])}>${each.topic}-${each.partition}</a></th>
+            <td class="number">${formatCount(each.offset)}</td>
+            <td class="number">${formatCount(each.log_end_offset)}</td>
+            <td class="number">${formatCount(each.lag)}</td>
+            ${knowsMissed && html`<td>${missedInWords(each)}</td>`}
+          </tr>`,
+        )}
+      </tbody>
+    </table>
+  </div>`;
+}
+
+function missedInWords({ missed_tombstones: missed }) {
+  if (missed === undefined || missed === null) return "not known";
+  return missed === 0 ? "none" : `${plural(missed, "tombstone")} gone before it read them`;
+}

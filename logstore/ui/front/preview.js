@@ -1,0 +1,174 @@
+// What a change of settings would do, before it is set: the decision about each partition today
+// and after the change, what cleaning and retention would remove, and when.
+
+import { html, useEffect, useState } from "./vendor/htm-preact.js";
+import { path, postJson, useAnswer, withQuery } from "./api.js";
+import { Commands, Fates } from "./deeds.js";
+import { formatBytes, formatCount, plural } from "./format.js";
+import { Time } from "./parts.js";
+import { Strip } from "./strip.js";
+
+const TYPING_MS = 300;
+const BUCKETS = 120;
+const OPEN_MAX = 3;
+
+/**
+ * Ask what a draft would do, once typing pauses: `{answer, error, busy}`.
+ *
+ * `draft` is `{topic, set, unset}`, its topic null for the broker's settings; null asks nothing.
+ * The last answer stays while the next is on its way.
+ */
+export function usePreview(draft) {
+  const [state, setState] = useState(NOTHING);
+  const body = draft === null ? null : JSON.stringify(draft);
+  useEffect(() => {
+    if (body === null) {
+      setState(NOTHING);
+      return undefined;
+    }
+    let isWanted = true;
+    setState((before) => ({ ...before, busy: true }));
+    const timer = setTimeout(async () => {
+      try {
+        const { topic, ...change } = JSON.parse(body);
+        const answer = await postJson("preview", topic === null ? change : { topic, ...change });
+        if (isWanted) setState({ answer, error: null, busy: false });
+      } catch (error) {
+        if (isWanted) setState({ answer: null, error, busy: false });
+      }
+    }, TYPING_MS);
+    return () => {
+      isWanted = false;
+      clearTimeout(timer);
+    };
+  }, [body]);
+  return state;
+}
+
+const NOTHING = { answer: null, error: null, busy: false };
+
+/** The panel beside the fields; `judgement` is what `usePreview` answered. */
+export function Preview({ judgement }) {
+  const { answer, busy } = judgement;
+  return html`<section class="preview" aria-label="What it would do" aria-busy=${busy}>
+    <h2>What it would do</h2>
+    <p role="status">${headline(judgement)}</p>
+    ${answer !== null && html`<${Answered} answer=${answer} />`}
+  </section>`;
+}
+
+function Answered({ answer }) {
+  const { partitions, notes, left_out: leftOut, loses, commands } = answer;
+  return html`
+    ${loses !== null && html`<p class="notice is-warn"><span><strong>It would lose data.</strong> ${loses.text}</span></p>`}
+    ${notes.map((note) => html`<p key=${note}>${note}</p>`)}
+    ${partitions.map(
+      (item) => html`<details key=${`${item.topic}-${item.partition}`} open=${partitions.length <= OPEN_MAX}>
+        <summary>${item.topic}-${item.partition}: ${changeInWords(item)}</summary>
+        <${PartitionPreview} item=${item} />
+      </details>`,
+    )}
+    ${leftOut > 0 && html`<p>${plural(leftOut, "further partition")} not looked at.</p>`}
+    <${Commands} lines=${[commands.preview, commands.set].flat().filter(Boolean)} />
+  `;
+}
+
+function headline({ answer, error, busy }) {
+  if (error !== null) return "This cannot be set as it stands: the field says why.";
+  if (answer === null) return busy ? "Looking …" : "Change a field, and this shows what it would do.";
+  if (answer.changed.length === 0) return "Nothing: what it says is in force already.";
+  const { partitions } = answer;
+  const due = partitions.filter((item) => item.after.will_clean).length;
+  const wasDue = partitions.filter((item) => item.before.will_clean).length;
+  const cleaning = `of ${plural(partitions.length, "partition")} ${formatCount(due)} would be due for cleaning, now ${formatCount(wasDue)}`;
+  const segments = sum(partitions, (item) => item.after.retention.segments);
+  const bytes = sum(partitions, (item) => item.after.retention.size_bytes);
+  const retention = segments > 0
+    ? `retention would remove ${plural(segments, "segment")}, ${formatBytes(bytes)}`
+    : "retention would remove nothing now";
+  return `Nothing is changed yet. If it were set, ${cleaning}; ${retention}.`;
+}
+
+function changeInWords({ before, after }) {
+  if (before.will_clean === after.will_clean) {
+    return after.will_clean ? "due for cleaning, as before" : "not due for cleaning, as before";
+  }
+  return after.will_clean ? "becomes due for cleaning" : "is no longer due for cleaning";
+}
+
+function PartitionPreview({ item }) {
+  const { before, after } = item;
+  const rows = [
+    ["Decision", (outlook) => outlook.headline],
+    ["Cleaned", (outlook) => (outlook.will_clean ? "now" : outlook.opens_at_ms), "not by time alone"],
+    ["Tombstones", (outlook) => outlook.tombstones?.text, "not looked at"],
+    ["Tombstones stay until", (outlook) => outlook.horizon_ms],
+    ["Retention now", (outlook) => retentionInWords(outlook.retention)],
+    ["Next deletion by age", (outlook) => outlook.retention.next_expiry_ms, "none by time alone"],
+    ["The log begins at", (outlook) => `offset ${formatCount(outlook.retention.log_start_offset)}`],
+  ];
+  return html`
+    <${TodaysStrip} topic=${item.topic} partition=${item.partition} />
+    <div class="scrolls">
+      <table class="grid-table">
+        <thead>
+          <tr><td></td><th scope="col">Today</th><th scope="col">After the change</th></tr>
+        </thead>
+        <tbody>
+          ${rows.map(
+            ([name, of, none]) => html`<tr key=${name}><th scope="row">${name}</th>
+              <td><${Told} value=${of(before)} none=${none} /></td>
+              <td>${of(before) === of(after)
+                ? html`<span class="dim">the same</span>`
+                : html`<strong><${Told} value=${of(after)} none=${none} /></strong>`}</td></tr>`,
+          )}
+        </tbody>
+      </table>
+    </div>
+    ${item.unread && html`<p>${item.unread}</p>`}
+    <${Pass} outlook=${after} />
+    ${after.retention.reasons.length > 0 && html`<h3>What retention would remove</h3>
+      <ul>${after.retention.reasons.map((reason) => html`<li key=${reason}>${reason}</li>`)}</ul>`}
+  `;
+}
+
+function TodaysStrip({ topic, partition }) {
+  const target = withQuery(path("partitions", topic, partition, "strip"), { buckets: BUCKETS });
+  const { answer } = useAnswer(target, { on: ["cleaned"] });
+  if (answer === null) return null;
+  return html`<${Strip} buckets=${answer.buckets} label=${`Segments of ${topic}-${partition} today`} />`;
+}
+
+/** A moment, or a sentence; what there is none of is told by `none`. */
+function Told({ value, none = "–" }) {
+  if (value === null || value === undefined) return none;
+  return typeof value === "number" ? html`<${Time} ms=${value} />` : value;
+}
+
+function retentionInWords({ segments, size_bytes: bytes }) {
+  return segments === 0 ? "removes nothing" : `removes ${plural(segments, "segment")}, ${formatBytes(bytes)}`;
+}
+
+/** The cleaning that is due with the change, or, where none is, the one that comes once it is. */
+function Pass({ outlook }) {
+  const pass = outlook.first_pass ?? outlook.later_pass;
+  if (pass === null) return null;
+  const before = pass.bytes_read;
+  const after = pass.bytes_written;
+  return html`
+    <h3>${outlook.first_pass === null ? "The cleaning, once it is due" : "The cleaning that would be due"}</h3>
+    <p>
+      ${formatBytes(before)} would become ${formatBytes(after)}: ${formatBytes(before - after)} freed;${" "}
+      ${plural(pass.segments_before, "segment")} would become ${formatCount(pass.segments_after)}.
+    </p>
+    <p>
+      <meter min="0" max=${Math.max(before, 1)} value=${after}
+        aria-label=${`Bytes kept: ${formatBytes(after)} of ${formatBytes(before)}`}></meter>
+    </p>
+    <${Fates} fates=${pass.fates} />
+  `;
+}
+
+function sum(items, of) {
+  return items.reduce((total, item) => total + of(item), 0);
+}

@@ -1,0 +1,412 @@
+// A topic's settings as a form: what each means, where its value comes from, and, before it is
+// set, what it would do.
+
+import { html, useState } from "./vendor/htm-preact.js";
+import { path as pathOf, useAnswer } from "./api.js";
+import { Done, Loss, may, ReadOnlyNote, usePerformance } from "./deeds.js";
+import { Dialog, useIdentity } from "./dialog.js";
+import { plural } from "./format.js";
+import { Badge, Failure, Loading, useTitle } from "./parts.js";
+import { hashOf } from "./routes.js";
+import { Preview, usePreview } from "./preview.js";
+import { exactly, typed } from "./units.js";
+
+/** Groups of keys in the order of the operators' questions; a key of none is in the last. */
+const GROUPS = [
+  ["What removes records", ["cleanup.policy"]],
+  ["Delete: by age and size", ["retention.ms", "retention.bytes", "file.delete.delay.ms"]],
+  [
+    "Compact: when",
+    ["min.cleanable.dirty.ratio", "min.compaction.lag.ms", "max.compaction.lag.ms", "delete.retention.ms"],
+  ],
+  [
+    "Compact: which record of a key survives",
+    [
+      "compaction.strategy",
+      "compaction.strategy.header",
+      "logstore.compaction.strategy.header.encoding",
+    ],
+  ],
+  [
+    "Segments",
+    [
+      "segment.bytes", "segment.ms", "segment.jitter.ms", "segment.index.bytes",
+      "index.interval.bytes", "preallocate",
+    ],
+  ],
+  ["Everything else", []],
+];
+
+/** The key's plain meaning, in the words of operators' guides; the table of keys says it in full. */
+const MEANINGS = {
+  "cleanup.policy": "Log cleanup policy: what may remove records",
+  "retention.ms": "How long a message is stored before its segment is deleted",
+  "retention.bytes": "Log size after which the oldest segments are deleted",
+  "file.delete.delay.ms": "How long deleted files stay on the disk",
+  "min.cleanable.dirty.ratio": "Share of dirty segments in the log at which compaction starts",
+  "min.compaction.lag.ms": "The least time that a message stays uncompacted",
+  "max.compaction.lag.ms": "The longest time that a message may stay uncompacted",
+  "delete.retention.ms": "How long tombstones stay readable after compaction met them",
+  "compaction.strategy": "Which of a key's records is the latest: by offset, timestamp or header",
+  "compaction.strategy.header": "The header that bears the version",
+  "logstore.compaction.strategy.header.encoding": "How that header's number is written",
+  "segment.bytes": "Size at which a new segment is started",
+  "segment.ms": "Age at which a new segment is started",
+  "segment.jitter.ms": "Spread of that age over logs",
+  "segment.index.bytes": "Room for the index of a segment",
+  "index.interval.bytes": "Distance between two entries of an index",
+  "preallocate": "Whether files take their full size at once",
+};
+
+const DEFAULT = "default";
+
+/** Layers that a value can come from, in words. */
+const ORIGINS = {
+  topic: "set for this topic",
+  "dynamic broker": "set for the broker while it runs",
+  "dynamic default": "set for all brokers of the cluster",
+  broker: "from the broker's file",
+  default: "the default",
+};
+
+export function Page({ params, about }) {
+  const { topic } = params;
+  useTitle(`Settings of ${topic}`);
+  return html`<nav class="crumbs" aria-label="Where this page is">
+      <a href=${hashOf()}>Partitions</a> › <a href=${hashOf(["t", topic])}>${topic}</a> › Settings
+    </nav>
+    <h1>Settings of ${topic}</h1>
+    <p class="summary">
+      Nothing changes while you type: beside the fields stands what the change would do,${" "}
+      and the button Set does it.
+    </p>
+    <${ReadOnlyNote} about=${about} />
+    <${SettingsForm} path=${pathOf("topics", topic, "configs")} topic=${topic} groups=${GROUPS}
+      here="topic" mayAlter=${may(about, "alter-configs")} />
+    <${Done} topic=${topic} />`;
+}
+
+/**
+ * All settings of a topic or a broker, and the changes not yet set.
+ *
+ * `topic` is null for the broker's; `here` is the origin of the values that can be unset here.
+ */
+export function SettingsForm({ path, topic = null, groups, here, mayAlter }) {
+  const { answer, error: failure, reload } = useAnswer(path);
+  const [draft, setDraft] = useState(NOTHING);
+  const [search, setSearch] = useState("");
+  const judgement = usePreview(isEmpty(draft) ? null : { topic, ...draft });
+  const performance = usePerformance({
+    path,
+    tell: () => `${topic ?? "The broker"}: ${draftInWords(draft)}.`,
+    topic,
+    links: [topic === null ? ["#/cleaner", "Show the cleaner"] : [hashOf(["t", topic]), `Show ${topic}`]],
+    onDone: () => {
+      setDraft(NOTHING);
+      reload();
+    },
+  });
+
+  if (answer === null) {
+    return failure ? html`<${Failure} error=${failure} onRetry=${reload} />` : html`<${Loading} />`;
+  }
+  const items = answer.configs;
+  const error = performance.error ?? judgement.error;
+  const deeds = {
+    change: (key, text) => setDraft((before) => withText(before, items, key, text)),
+    set: (key, text) => setDraft((before) => withSet(before, key, text)),
+    unset: (key) => setDraft((before) => withUnset(before, key)),
+    restore: (key) => setDraft((before) => without(before, key)),
+  };
+  const found = searched(items, search);
+  return html`<div class="settings">
+    <div class="settings-fields">
+      <${Search} text=${search} onInput=${setSearch} found=${found.length} all=${items.length} />
+      ${found.length === 0 &&
+      html`<${Nearest} topic=${topic} text=${search} onChoose=${setSearch} />`}
+      ${grouped(found, groups).map(
+        ([title, members]) => html`<section key=${title} class="settings-group" aria-label=${title}>
+          <h2>${title}</h2>
+          ${members.map(
+            (item) => html`<${Setting} key=${item.key} item=${item} draft=${draft} here=${here}
+              error=${error?.field === item.key ? error : null} ...${deeds} />`,
+          )}
+        </section>`,
+      )}
+      <${ByName} onAdd=${deeds.set} />
+    </div>
+    <div class="settings-beside">
+      <${Changes} items=${items} draft=${draft} error=${error} mayAlter=${mayAlter}
+        performance=${performance} ...${deeds} onDiscard=${() => setDraft(NOTHING)} />
+      <${Preview} judgement=${judgement} />
+    </div>
+  </div>`;
+}
+
+// -- drafts --------------------------------------------------------------------------------
+
+/** Changes not yet set: texts by key, and keys to unset. */
+const NOTHING = { set: {}, unset: [] };
+
+function isEmpty(draft) {
+  return Object.keys(draft.set).length === 0 && draft.unset.length === 0;
+}
+
+function without({ set, unset }, key) {
+  const { [key]: _, ...others } = set;
+  return { set: others, unset: unset.filter((each) => each !== key) };
+}
+
+function withSet(draft, key, text) {
+  const rest = without(draft, key);
+  return { ...rest, set: { ...rest.set, [key]: text } };
+}
+
+// Typing back what stood there takes the change back.
+function withText(draft, items, key, text) {
+  const item = items.find((each) => each.key === key);
+  const same = text === item.value || text === typed(item.value, item.unit);
+  return same ? without(draft, key) : withSet(draft, key, text);
+}
+
+function withUnset(draft, key) {
+  const rest = without(draft, key);
+  return { ...rest, unset: [...rest.unset, key] };
+}
+
+function draftInWords({ set, unset }) {
+  return [
+    ...Object.entries(set).map(([key, text]) => `${key} set to ${text || "nothing"}`),
+    ...unset.map((key) => `${key} unset`),
+  ].join(", ");
+}
+
+/** The layer that holds once a topic's or the broker's own value is unset. */
+function below(item, here) {
+  const layer = (item.layers ?? []).find((each) => each.origin !== here);
+  return layer === undefined || layer.origin === DEFAULT
+    ? { key: item.key, value: item.default, origin: DEFAULT }
+    : layer;
+}
+
+/** A layer's value as one would type it; under another name it may count in other units. */
+function layerInWords(layer, item) {
+  if (layer.value === "") return "nothing";
+  return layer.key === item.key ? typed(layer.value, item.unit) : `${layer.key} = ${layer.value}`;
+}
+
+// -- one setting ---------------------------------------------------------------------------
+
+function Setting({ item, draft, here, error, change, unset, restore }) {
+  const id = useIdentity("setting");
+  const isUnset = draft.unset.includes(item.key);
+  const isChanged = isUnset || item.key in draft.set;
+  const inherited = below(item, here);
+  const text = isUnset
+    ? unsetText(item, inherited)
+    : (draft.set[item.key] ?? typed(item.value, item.unit));
+  const described = `${id}-meaning ${id}-origin ${id}-exact ${id}-error`;
+  const common = { id, item, text, described, invalid: error !== null, change };
+  return html`<div class=${`setting ${isChanged ? "is-changed" : ""} ${item.origin === here ? "is-own" : ""}`}>
+    <div class="setting-name">
+      ${isList(item) || item.read_only
+        ? html`<span class="setting-key" id=${`${id}-label`}>${item.key}</span>`
+        : html`<label class="setting-key" for=${id}>${item.key}</label>`}
+      ${isChanged
+        ? html`<${Badge} kind="changed">changed, not yet set<//>`
+        : item.origin === here && html`<${Badge}>set here<//>`}
+      <p class="setting-plain">${MEANINGS[item.key]}</p>
+    </div>
+    <div class="setting-value">
+      <${Input} ...${common} />
+      <span class="exact" id=${`${id}-exact`}>${exactly(text, item.unit)}</span>
+      ${item.origin === here && !item.read_only && !isUnset &&
+      html`<button type="button" class="quiet" onClick=${() => unset(item.key)}>Unset
+        <span class="unseen"> ${item.key}</span></button>`}
+      ${isChanged &&
+      html`<button type="button" class="quiet" onClick=${() => restore(item.key)}>Undo
+        <span class="unseen"> ${item.key}</span></button>`}
+      <p class="error" id=${`${id}-error`}>${error?.message}
+        ${error?.suggestion && html`${" "}<button type="button" class="quiet"
+          onClick=${() => change(item.key, error.suggestion)}>Use ${error.suggestion}</button>`}</p>
+    </div>
+    <div class="setting-words">
+      <p id=${`${id}-origin`}>${originInWords(item, here, isUnset, inherited)}</p>
+      <p id=${`${id}-meaning`}>${item.documentation}</p>
+      <p class="dim">${item.range}</p>
+    </div>
+  </div>`;
+}
+
+// Where the layer below counts in other units, as log.retention.hours does, the field stays empty.
+function unsetText(item, inherited) {
+  const isSame = inherited.key === item.key || item.unit === null;
+  return isSame ? typed(inherited.value, item.unit) : "";
+}
+
+function isList(item) {
+  return item.kind === "list" && item.choices?.length > 0;
+}
+
+function Input({ id, item, text, described, invalid, change }) {
+  if (item.read_only) return html`<code id=${id}>${text || "nothing"}</code>`;
+  const attributes = {
+    id,
+    "aria-describedby": described,
+    "aria-invalid": invalid ? "true" : null,
+  };
+  const choices = item.kind === "boolean" ? ["true", "false"] : item.choices;
+  if (isList(item)) {
+    const chosen = text.split(",").map((each) => each.trim()).filter(Boolean);
+    const toggle = (choice) =>
+      change(
+        item.key,
+        item.choices
+          .filter((each) => (each === choice ? !chosen.includes(each) : chosen.includes(each)))
+          .join(","),
+      );
+    return html`<div role="group" class="choices" id=${id} aria-labelledby=${`${id}-label`}
+      aria-describedby=${described}>
+      ${item.choices.map(
+        (choice) => html`<label key=${choice}><input type="checkbox"
+          checked=${chosen.includes(choice)} onChange=${() => toggle(choice)} /> ${choice}</label>`,
+      )}
+    </div>`;
+  }
+  if (choices?.length > 0) {
+    return html`<select ...${attributes} value=${text}
+      onChange=${(event) => change(item.key, event.target.value)}>
+      ${[...new Set([...choices, text])].map(
+        (choice) => html`<option key=${choice} value=${choice} selected=${choice === text}>${choice}</option>`,
+      )}
+    </select>`;
+  }
+  return html`<input ...${attributes} type="text" value=${text} autocomplete="off" spellcheck=${false}
+    onInput=${(event) => change(item.key, event.target.value)} />`;
+}
+
+function originInWords(item, here, isUnset, inherited) {
+  const standard = typed(item.default, item.unit) || "nothing";
+  const other = layerInWords(inherited, item);
+  if (isUnset) return `Unset, it will be ${other}: ${ORIGINS[inherited.origin]}.`;
+  const where = ORIGINS[item.origin];
+  if (item.origin === here) {
+    return inherited.origin === DEFAULT
+      ? `It is ${where}; unset it would be the default, ${standard}.`
+      : `It is ${where}; unset it would be ${other}, ${ORIGINS[inherited.origin]}. The default is ${standard}.`;
+  }
+  if (item.origin === DEFAULT) return "It is the default.";
+  return `It is ${where}: ${other}. The default is ${standard}.`;
+}
+
+// -- finding -------------------------------------------------------------------------------
+
+function Search({ text, onInput, found, all }) {
+  const id = useIdentity("search");
+  return html`<div class="field search" role="search">
+    <label for=${id}>Search the settings</label>
+    <input id=${id} type="search" value=${text} onInput=${(event) => onInput(event.target.value)}
+      autocomplete="off" spellcheck=${false} />
+    <span role="status">${text ? `${found} of ${all}` : plural(all, "setting")}</span>
+  </div>`;
+}
+
+/** Settings in whose name or meaning each word of a text occurs. */
+function searched(items, text) {
+  const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+  return items.filter((item) => {
+    const all = `${item.key} ${MEANINGS[item.key] ?? ""} ${item.documentation}`.toLowerCase();
+    return words.every((word) => all.includes(word));
+  });
+}
+
+function grouped(items, groups) {
+  const named = new Set(groups.flatMap(([, keys]) => keys));
+  return groups
+    .map(([title, keys]) => [
+      title,
+      keys.length > 0
+        ? keys.map((key) => items.find((item) => item.key === key)).filter(Boolean)
+        : items.filter((item) => !named.has(item.key)),
+    ])
+    .filter(([, members]) => members.length > 0);
+}
+
+/** The key that was meant, by the server's rule for unknown ones. */
+function Nearest({ topic, text, onChoose }) {
+  const judgement = usePreview({ topic, set: { [text.trim()]: "" }, unset: [] });
+  const suggestion = judgement.error?.suggestion;
+  return html`<p role="status">
+    No setting has “${text}” in its name or meaning.${" "}
+    ${suggestion && html`The nearest name is <button type="button" class="quiet"
+      onClick=${() => onChoose(suggestion)}>${suggestion}</button>.`}
+  </p>`;
+}
+
+/** A setting by its name, as it is written on the command line and in files. */
+function ByName({ onAdd }) {
+  const id = useIdentity("by-name");
+  const [text, setText] = useState("");
+  const match = /^\s*([^=\s]+)\s*=\s*(.*?)\s*$/.exec(text);
+  const add = (event) => {
+    event.preventDefault();
+    if (match === null) return;
+    onAdd(match[1], match[2]);
+    setText("");
+  };
+  return html`<form class="by-name field" onSubmit=${add}>
+    <label for=${id}>Change a setting by its name</label>
+    <input id=${id} type="text" value=${text} placeholder="key=value" autocomplete="off"
+      spellcheck=${false} onInput=${(event) => setText(event.target.value)}
+      aria-describedby=${`${id}-hint`} />
+    <button type="submit" disabled=${match === null}>Add to the changes</button>
+    <p class="hint" id=${`${id}-hint`}>A line of a file or of the command line, such as
+      retention.ms=7d. Old names of Kafka are understood.</p>
+  </form>`;
+}
+
+// -- changes -------------------------------------------------------------------------------
+
+function Changes({ items, draft, error, mayAlter, performance, onDiscard, set, restore }) {
+  const changes = [...Object.keys(draft.set), ...draft.unset];
+  const count = changes.length;
+  const rename = (key, suggestion) => {
+    const text = draft.set[key];
+    restore(key);
+    set(suggestion, text);
+  };
+  return html`<section class="changes" aria-label="Changes not yet set">
+    <h2>Changes not yet set</h2>
+    <p role="status">${count === 0 ? "None." : `${plural(count, "change")}.`}</p>
+    <ul>
+      ${changes.map((key) => {
+        const item = items.find((each) => each.key === key);
+        const isKnown = item !== undefined;
+        const failed = error?.field === key ? error : null;
+        return html`<li key=${key}>
+          <code>${key}</code>${" "}
+          ${isKnown && html`<span class="was">${typed(item.value, item.unit) || "nothing"}</span> → `}
+          <strong>${key in draft.set ? draft.set[key] || "nothing" : "unset"}</strong>
+          ${" "}<button type="button" class="quiet" onClick=${() => restore(key)}>Undo
+            <span class="unseen"> the change of ${key}</span></button>
+          ${failed && html`<p class="error" role="alert">${failed.message}${" "}
+            ${failed.suggestion && !isKnown && html`<button type="button" class="quiet"
+              onClick=${() => rename(key, failed.suggestion)}>Use ${failed.suggestion}</button>`}</p>`}
+        </li>`;
+      })}
+    </ul>
+    ${error && !changes.includes(error.field) && html`<${Failure} error=${error} />`}
+    ${mayAlter && html`<p class="buttons">
+      <button type="button" class="primary" disabled=${count === 0 || performance.busy}
+        onClick=${() => performance.perform(draft)}>${count === 0 ? "Set the changes" : `Set ${plural(count, "change")}`}</button>
+      <button type="button" disabled=${count === 0} onClick=${onDiscard}>Discard</button>
+    </p>`}
+    ${performance.loss && html`<${Dialog} title=${`Set ${plural(count, "change")}?`} onClose=${performance.cancel}>
+      <${Loss} loses=${performance.loss.loses} />
+      <p class="buttons">
+        <button type="button" class="danger" onClick=${() => performance.perform(draft)}>Set all the same</button>
+        <button type="button" onClick=${performance.cancel}>Cancel</button>
+      </p>
+    <//>`}
+  </section>`;
+}

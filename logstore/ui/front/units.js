@@ -1,0 +1,62 @@
+// Durations and sizes as the command line takes them, for the exact number beside a field. The
+// server reads what is typed by itself; here a text that is none simply has no number.
+
+const UNITS_MS = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000, w: 604_800_000 };
+const UNITS_BYTES = { "": 1, Ki: 2 ** 10, Mi: 2 ** 20, Gi: 2 ** 30, Ti: 2 ** 40 };
+const INTEGER = /^[+-]?\d+$/;
+const DURATION = /^(?:\d+(?:ms|[smhdw]))+$/;
+const PART = /(\d+)(ms|[smhdw])/g;
+const SIZE = /^(\d+) ?([KMGT]i)?B$/;
+
+// Kafka's "without a limit", 2^63 - 1, which JavaScript rounds.
+const LONG_MAX = 2 ** 63;
+
+/** Milliseconds of `1500`, `7d`, `12h` or `1d12h`; null of anything else. */
+export function parseDuration(text) {
+  const trimmed = text.trim();
+  if (INTEGER.test(trimmed)) return Number(trimmed);
+  if (!DURATION.test(trimmed)) return null;
+  let sum = 0;
+  for (const [, count, unit] of trimmed.matchAll(PART)) sum += Number(count) * UNITS_MS[unit];
+  return sum;
+}
+
+/** Bytes of `1024`, `512KiB` or `1GiB`; null of anything else. */
+export function parseSize(text) {
+  const trimmed = text.trim();
+  if (INTEGER.test(trimmed)) return Number(trimmed);
+  const match = SIZE.exec(trimmed);
+  return match === null ? null : Number(match[1]) * UNITS_BYTES[match[2] ?? ""];
+}
+
+/** A value as one would type it, and as the field shows it: with the unit that divides it. */
+export function typed(text, unit) {
+  const isShort = INTEGER.test(text ?? "") && Math.abs(Number(text)) <= Number.MAX_SAFE_INTEGER;
+  if (!isShort) return text ?? "";
+  if (unit === "ms") return typedDuration(Number(text));
+  return unit === "bytes" ? typedSize(Number(text)) : text;
+}
+
+/** The exact number of what is typed, with its unit; nothing of what has none. */
+export function exactly(text, unit) {
+  if (text.trim() !== "" && Number(text) >= LONG_MAX) return "no limit";
+  const number = unit === "ms" ? parseDuration(text) : unit === "bytes" ? parseSize(text) : null;
+  if (number === null) return "";
+  return number < 0 ? "no limit" : `= ${number.toLocaleString("en")} ${unit}`;
+}
+
+// `7d`, `90s`, `1500`.
+function typedDuration(ms) {
+  for (const unit of ["d", "h", "m", "s"]) {
+    if (ms > 0 && ms % UNITS_MS[unit] === 0) return `${ms / UNITS_MS[unit]}${unit}`;
+  }
+  return String(ms);
+}
+
+// `1GiB`, `4KiB`, `1500`.
+function typedSize(bytes) {
+  for (const unit of ["Ti", "Gi", "Mi", "Ki"]) {
+    if (bytes > 0 && bytes % UNITS_BYTES[unit] === 0) return `${bytes / UNITS_BYTES[unit]}${unit}B`;
+  }
+  return String(bytes);
+}
