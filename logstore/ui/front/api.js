@@ -170,16 +170,19 @@ export function concerns(data, topic, partition) {
 
 // -- answers that a component shows --------------------------------------------------------
 
+const UNANSWERED = { target: null, answer: null, error: null, isLoading: true, isStale: false };
+
 /**
  * An answer of the server, kept while it is asked for again.
  *
  * `target` null asks for nothing. `on` names live events after which it is asked for again, at
- * most once a second and not while the page is hidden; `isMeant(data)` may turn an event down.
+ * most once a second and not while the page is hidden; `isMeant(data)` may turn an event down. Where
+ * `isCostly`, events only make the answer `isStale`, and a person says when to ask again.
  */
-export function useAnswer(target, { on = [], isMeant } = {}) {
-  const [state, setState] = useState({ target: null, answer: null, error: null, isLoading: true });
+export function useAnswer(target, { on = [], isMeant, isCostly = false } = {}) {
+  const [state, setState] = useState(UNANSWERED);
   const latest = useRef({});
-  latest.current.isMeant = isMeant;
+  Object.assign(latest.current, { isMeant, isCostly });
 
   const load = useCallback(async () => {
     const run = latest.current;
@@ -195,7 +198,7 @@ export function useAnswer(target, { on = [], isMeant } = {}) {
     let after;
     try {
       const answer = await getJson(target, { signal: controller.signal });
-      after = () => ({ target, answer, error: null, isLoading: false });
+      after = () => ({ target, answer, error: null, isLoading: false, isStale: false });
     } catch (error) {
       if (error.name === "AbortError") return;
       after = (before) => ({ ...before, error, isLoading: false });
@@ -227,7 +230,9 @@ export function useAnswer(target, { on = [], isMeant } = {}) {
     latest.current.later = later;
     const ends = on.map((name) =>
       subscribe(name, (data) => {
-        if (latest.current.isMeant?.(data) ?? true) later();
+        if (!(latest.current.isMeant?.(data) ?? true)) return;
+        if (latest.current.isCostly) setState((before) => ({ ...before, isStale: true }));
+        else later();
       }),
     );
     ends.push(subscribe("reconnected", () => load()));

@@ -91,3 +91,14 @@ export function isLocalOther(ms) {
 function pad(number) {
   return String(Math.floor(number)).padStart(2, "0");
 }
+
+/** A sentence of the server with its moments (Unix ms of 13 digits) as times and the milliseconds
+ * of its settings in words, as the command line prints it. */
+export function withTimes(text) {
+  return text
+    .replace(/\b1\d{12}\b/g, (found) => formatTime(Number(found)))
+    .replace(
+      /\b((?:segment|lag|retention|delay)\.ms) (\d+)\b/g,
+      (_, key, ms) => `${key} ${formatDuration(Number(ms))}`,
+    );
+}

@@ -3,7 +3,7 @@
 import { html, useEffect, useMemo, useRef, useState } from "./vendor/htm-preact.js";
 import { withQuery } from "./api.js";
 import { formatBytes, formatCount, formatDuration, formatRatio, plural } from "./format.js";
-import { Badge, Empty, Failure, Loading, later, useTitle } from "./parts.js";
+import { Badge, Bar, Empty, Failure, Loading, later, useTitle } from "./parts.js";
 import { hashOf, replaceHash } from "./routes.js";
 import { Table, usePieces } from "./table.js";
 
@@ -254,17 +254,6 @@ export function Delay({ row }) {
     <span class="bar-with-words">
       <${Bar} share=${(lag / bound) * (2 / 3)} kind=${over > 0 ? "over" : "lag"} mark=${2 / 3} />
       <span class=${over > 0 ? "is-over" : ""}>${words}</span>
-    </span>
-  `;
-}
-
-/** A bar whose words stand beside it; `mark` is where a line crosses it. */
-export function Bar({ share, kind, mark }) {
-  const width = `${Math.max(0, Math.min(1, share)) * 100}%`;
-  return html`
-    <span class=${`bar is-${kind}`} aria-hidden="true">
-      <span class="bar-fill" style=${{ width }}></span>
-      ${mark != null && mark >= 0 && mark <= 1 && html`<span class="bar-mark" style=${{ left: `${mark * 100}%` }}></span>`}
     </span>
   `;
 }

@@ -69,8 +69,14 @@ export function Time({ ms, both = false }) {
   const other = chosen === "UTC" ? "local" : "UTC";
   const stamp = texts.UTC.replace(" ", "T");
   return html`<time class="time" datetime=${stamp} title=${`${texts[other]} ${other === "UTC" ? "(UTC)" : "(local)"}`}
-    >${texts[chosen]}${both && isLocalOther(ms) && html`<span class="time-other">${texts[other]} ${other === "local" && "here"}</span>`}</time
+    ><${Halves} text=${texts[chosen]} />${both && isLocalOther(ms) && html`<span class="time-other"><${Halves} text=${texts[other]} /> ${other === "local" && "here"}</span>`}</time
   >`;
+}
+
+// A line may end between date and time, and nowhere else.
+function Halves({ text }) {
+  const [date, time] = text.split(" ");
+  return html`<span>${date}</span> <span>${time}</span>`;
 }
 
 // -- what a person copies ------------------------------------------------------------------
@@ -110,12 +116,16 @@ export function Failure({ error, onRetry, what }) {
     <div class="notice is-bad" role="alert">
       <p>
         <strong>${what ? `${what}: ` : ""}${error.type ?? "Error"}</strong>
-        ${" "}${error.message}
+        ${" "}${ended(error.message)}
         ${error.suggestion && html` Did you mean <code>${error.suggestion}</code>?`}
       </p>
       ${onRetry && html`<button type="button" onClick=${() => onRetry()}>Try again</button>`}
     </div>
   `;
+}
+
+function ended(sentence) {
+  return /[.?!)]$/.test(sentence) ? sentence : `${sentence}.`;
 }
 
 /** What stands where there is nothing yet: a sentence, and what to do next. */
@@ -137,6 +147,17 @@ export function Badge({ kind = "plain", children, title }) {
   return html`<span class=${`badge is-${kind}`} title=${title}>${children}</span>`;
 }
 
+/** A bar whose words stand beside it; `mark` is where a line crosses it. */
+export function Bar({ share, kind, mark }) {
+  const width = `${Math.max(0, Math.min(1, share)) * 100}%`;
+  return html`
+    <span class=${`bar is-${kind}`} aria-hidden="true">
+      <span class="bar-fill" style=${{ width }}></span>
+      ${mark != null && mark >= 0 && mark <= 1 && html`<span class="bar-mark" style=${{ left: `${mark * 100}%` }}></span>`}
+    </span>
+  `;
+}
+
 /** Names and values; a fact is `[name, value, explanation]`, and one that is false is left out. */
 export function Facts({ facts }) {
   return html`
@@ -155,8 +176,14 @@ export function Facts({ facts }) {
 
 /** The answer of `useAnswer`, or why it is not there; `children` draws it. */
 export function Answered({ of, what, children }) {
-  const { answer, error, isLoading, reload } = of;
+  const { answer, error, isLoading, isStale, reload } = of;
   return html`
+    ${isStale && html`
+      <div class="notice">
+        <p role="status">The log has changed since this was read.</p>
+        <button type="button" onClick=${() => reload()} disabled=${isLoading}>Read it again</button>
+      </div>
+    `}
     ${error !== null && html`<${Failure} error=${error} onRetry=${reload} what=${what} />`}
     ${answer === null ? isLoading && html`<${Loading} />` : children(answer)}
   `;

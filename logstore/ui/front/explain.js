@@ -1,0 +1,136 @@
+// Why a partition is cleaned now, or why not: each condition, what stands in the way, what helps.
+
+import { html } from "./vendor/htm-preact.js";
+import { path, useAnswer } from "./api.js";
+import { formatBytes, formatCount, formatDuration, plural, withTimes } from "./format.js";
+import { Answered, Badge, Time } from "./parts.js";
+
+/** The gates in words, as the command line has them. */
+const CONDITIONS = {
+  policy: "compacted",
+  cleaner_disabled: "cleaner enabled",
+  uncleanable: "cleanable",
+  paused: "free",
+  empty: "filled",
+  active_segment: "closed segments",
+  last_stable_offset: "stable offsets",
+  min_compaction_lag: "old enough",
+  dirty_ratio: "dirty enough",
+  max_compaction_lag: "or overdue",
+};
+/** Of these gates one is enough. */
+const EITHER = ["dirty_ratio", "max_compaction_lag"];
+
+export function Explain({ topic, partition, nowMs, isMeant, isCostly }) {
+  const asked = useAnswer(`${path("partitions", topic, partition)}/explain`, {
+    on: ["partitions", "cleaned", "clock"],
+    isMeant,
+    isCostly,
+  });
+  return html`
+    <${Answered} of=${asked} what="Explanation">
+      ${(answer) => {
+        const items = answer.partitions ?? [answer];
+        return items.map((item) => html`<${Explanation} item=${item} nowMs=${nowMs} />`);
+      }}
+    </${Answered}>
+  `;
+}
+
+/** An item of `logstore explain --format json`. */
+export function Explanation({ item, nowMs }) {
+  const gates = item.gates ?? [];
+  const active = item.active_segment;
+  const closings = active?.closings ?? [];
+  const remedies = pressing(item);
+  const tombstones = item.tombstones;
+  return html`
+    <div class="explanation-page">
+      <p class="headline">
+        <${Badge} kind=${item.will_clean ? "good" : "warn"}>${item.will_clean ? "will be cleaned" : "not cleaned now"}</${Badge}>
+        ${" "}${withTimes(item.headline ?? "")}
+        ${!item.will_clean && item.opens_at_ms != null && html`<span>, by itself at <${Time} ms=${item.opens_at_ms} />${nowMs != null && `, in ${formatDuration(item.opens_at_ms - nowMs)}`}</span>`}
+      </p>
+      ${item.will_clean && item.first_pass != null && html`<${FirstPass} pass=${item.first_pass} />`}
+
+      ${remedies.length > 0 && html`
+        <div class="remedies">
+          ${remedies.map((remedy) => html`
+            <div key=${remedy.gate} class="remedy">
+              <h3>Not ${CONDITIONS[remedy.gate] ?? remedy.gate}</h3>
+              <p>${withTimes(remedy.cause)}.</p>
+              <p><strong>What helps:</strong> ${withTimes(remedy.cure)}.</p>
+            </div>
+          `)}
+        </div>
+      `}
+
+      <h3>Conditions</h3>
+      <ul class="gates">
+        ${gates.map((gate) => html`<${Gate} key=${gate.gate} gate=${gate} gates=${gates} nowMs=${nowMs} />`)}
+      </ul>
+
+      ${closings.length > 0 && html`
+        <h3>The open segment ${formatCount(active.base_offset)} (${formatBytes(active.size_bytes)}) closes with</h3>
+        <ul class="plain-list">${closings.map((closing) => html`<li>${withTimes(closing.text)}</li>`)}</ul>
+      `}
+      ${tombstones?.records > 0 && html`
+        <h3>${plural(tombstones.records, "tombstone")}</h3>
+        <ul class="plain-list">${withTimes(tombstones.text ?? "").split("; ").map((text) => html`<li>${text}</li>`)}</ul>
+      `}
+      ${item.damages?.length > 0 && html`
+        <h3>Damage</h3>
+        <ul class="plain-list is-bad">${item.damages.map((text) => html`<li>${text}</li>`)}</ul>
+      `}
+      ${item.assumed?.length > 0 && html`
+        <h3>Assumed</h3>
+        <ul class="plain-list dim">${item.assumed.map((text) => html`<li>${text}</li>`)}</ul>
+      `}
+    </div>
+  `;
+}
+
+function FirstPass({ pass }) {
+  const fates = pass.fates ?? {};
+  const sum = Object.values(fates).reduce((total, count) => total + count, 0);
+  const saved = Math.max(0, (pass.bytes_read ?? 0) - (pass.bytes_written ?? 0));
+  return html`
+    <p>${formatCount(sum - (fates.retained ?? 0))} of ${plural(sum, "record")} go, ${formatBytes(saved)} less.</p>
+  `;
+}
+
+function Gate({ gate, gates, nowMs }) {
+  const isSpared =
+    EITHER.includes(gate.gate) && gates.some((other) => EITHER.includes(other.gate) && other.open);
+  const [mark, word] = gate.open ? ["✓", "holds"] : isSpared ? ["–", "not needed"] : ["✕", "does not hold"];
+  const opens = gate.open || gate.opens_at_ms == null ? null : gate.opens_at_ms;
+  return html`
+    <li class=${`gate ${gate.open ? "is-open" : isSpared ? "is-spared" : "is-closed"}`}>
+      <span class="gate-mark" aria-hidden="true">${mark}</span>
+      <span class="gate-name">${CONDITIONS[gate.gate] ?? gate.gate}<span class="unseen"> ${word}: </span></span>
+      <span class="gate-text">
+        ${legible(gate)}
+        ${opens !== null && html`<span class="explanation">opens by itself at <${Time} ms=${opens} />${nowMs != null && `, in ${formatDuration(opens - nowMs)}`}</span>`}
+        ${!gate.open && !isSpared && opens === null && html`<span class="explanation">does not open by itself</span>`}
+      </span>
+    </li>
+  `;
+}
+
+// As the command line: milliseconds of the two lags in words.
+function legible(gate) {
+  if (!gate.gate.endsWith("_lag")) return gate.text;
+  return withTimes(gate.text).replace(/\b(\d+) ms\b/g, (_, ms) => formatDuration(Number(ms)));
+}
+
+/** What helps where waiting for the gate that binds does not. */
+function pressing(item) {
+  const opens = new Map((item.gates ?? []).map((gate) => [gate.gate, gate.opens_at_ms]));
+  const binding = item.binding == null ? null : (opens.get(item.binding) ?? null);
+  return (item.remedies ?? []).filter(
+    (remedy) =>
+      remedy.gate === item.binding ||
+      (remedy.gate !== "max_compaction_lag" &&
+        (binding === null || (opens.get(remedy.gate) ?? null) === null)),
+  );
+}

@@ -1,0 +1,210 @@
+// One partition: its facts, the strip of its segments, and under tabs what explains it.
+
+import { html, useCallback, useEffect, useState } from "./vendor/htm-preact.js";
+import { concerns, path, subscribe, useAnswer, withQuery } from "./api.js";
+import { Curves } from "./curves.js";
+import { Explain } from "./explain.js";
+import { formatBytes, formatCount, formatDuration, formatRatio, plural } from "./format.js";
+import { Delay, State } from "./list.js";
+import { Answered, Badge, Bar, Empty, Facts, Failure, Loading, Time, later, useTitle } from "./parts.js";
+import { Fates, RecordBrowser, Rows, Segment, Tombstones } from "./records.js";
+import { hashOf, replaceHash } from "./routes.js";
+import { SegmentStrip } from "./strip.js";
+
+const PartitionDeeds = later(() => import("./deeds.js"), "PartitionDeeds");
+
+/** Above so many bytes, answers that read the whole log are asked for again by hand alone. */
+const LIGHT_BYTES = 16 * 1024 * 1024;
+
+const TABS = [
+  ["explain", "Why it is cleaned, or not"],
+  ["records", "Records"],
+  ["tombstones", "Tombstones"],
+  ["fates", "Fates"],
+  ["history", "History"],
+];
+
+export function Page({ params, about, refreshAbout }) {
+  const { topic, partition, query } = params;
+  const name = `${topic}-${partition}`;
+  useTitle(name);
+  const isMeant = useCallback((data) => concerns(data, topic, partition), [topic, partition]);
+  const asked = useAnswer(path("partitions", topic, partition), {
+    on: ["partitions", "cleaned"],
+    isMeant,
+  });
+  const [opened, setOpened] = useState(null);
+  const detail = asked.answer;
+  const tab = TABS.some(([key]) => key === params.section) ? params.section : "explain";
+  const here = (section, more) => hashOf(["t", topic, partition, section], more);
+  const read = {
+    topic,
+    partition,
+    isMeant,
+    nowMs: about.clock?.now_ms,
+    isCostly: detail !== null && detail.size_bytes > LIGHT_BYTES,
+  };
+  const close = () => {
+    setOpened(null);
+    document.querySelector('.strip [tabindex="0"]')?.focus();
+  };
+  const done = () => {
+    asked.reload();
+    refreshAbout?.();
+  };
+
+  return html`
+    <nav class="crumbs" aria-label="Above this page">
+      <a href=${hashOf()}>Partitions</a>
+      <span aria-hidden="true">/</span>
+      <a href=${hashOf(["t", topic])}>${topic}</a>
+    </nav>
+    <div class="heading">
+      <h1>${topic}<wbr />-${partition}</h1>
+      ${detail !== null && html`<${State} row=${detail} />`}
+      <a class="button" href=${hashOf(["t", topic, "settings"])}>Settings of ${topic}</a>
+    </div>
+    ${asked.error !== null && html`<${Failure} error=${asked.error} onRetry=${asked.reload} />`}
+    ${detail === null && asked.error === null && html`<${Loading} />`}
+    ${detail !== null && html`
+      ${detail.uncleanable != null && html`<${Uncleanable} detail=${detail} />`}
+      <${Working} topic=${topic} partition=${partition} />
+      <${Header} detail=${detail} />
+      <${PartitionDeeds} topic=${topic} partition=${partition} detail=${detail} about=${about} onDone=${done} />
+      <section class="panel" aria-labelledby="segments-title">
+        <h2 id="segments-title">Segments</h2>
+        <${SegmentStrip}
+          topic=${topic}
+          partition=${partition}
+          selected=${opened?.first ?? null}
+          onOpen=${setOpened}
+          isMeant=${isMeant}
+        />
+      </section>
+      ${opened !== null && html`<${Segment} key=${opened.base_offset} topic=${topic} partition=${partition} segment=${opened} onClose=${close} />`}
+      <section class="panel" aria-labelledby="tab-title">
+        <h2 id="tab-title" class="unseen">More of this partition</h2>
+        <nav class="tabs" aria-label="More of this partition">
+          ${TABS.map(([key, title]) => html`
+            <a key=${key} href=${here(key)} aria-current=${key === tab ? "true" : null} onClick=${(event) => (event.preventDefault(), replaceHash(here(key)))}>${title}</a>
+          `)}
+        </nav>
+        ${tab === "explain" && html`<${Explain} ...${read} />`}
+        ${tab === "records" && html`<${RecordBrowser} ...${read} query=${query} start=${detail.log_start_offset} end=${detail.log_end_offset} />`}
+        ${tab === "tombstones" && html`<${Tombstones} ...${read} />`}
+        ${tab === "fates" && html`<${Fates} ...${read} />`}
+        ${tab === "history" && html`<${History} ...${read} />`}
+      </section>
+    `}
+  `;
+}
+
+function Header({ detail }) {
+  const { dirty_ratio: ratio } = detail;
+  const least = detail.min_cleanable_dirty_ratio;
+  return html`
+    <${Facts}
+      facts=${[
+        ["Size", formatBytes(detail.size_bytes), detail.deleted_bytes > 0 && `and ${formatBytes(detail.deleted_bytes)} deleted, waiting for removal`],
+        ["Records", formatCount(detail.records), detail.holes > 0 && `${plural(detail.holes, "offset")} gone`],
+        ["Policy", detail.cleanup_policy || "none"],
+        ratio != null && [
+          "Dirty ratio",
+          html`<span class="bar-with-words"><span>${formatRatio(ratio)}</span><${Bar} share=${ratio} kind="dirty" mark=${least} /></span>`,
+          least != null && `${formatRatio(least)} make it due`,
+        ],
+        ["Delay and bound", html`<${Delay} row=${detail} />`],
+        ["Log start offset", formatCount(detail.log_start_offset)],
+        ["First dirty offset", formatCount(detail.first_dirty_offset)],
+        ["First uncleanable offset", formatCount(detail.first_uncleanable_offset)],
+        ["Last stable offset", formatCount(detail.last_stable_offset)],
+        ["High watermark", formatCount(detail.high_watermark)],
+        ["Log end offset", formatCount(detail.log_end_offset)],
+        ["Directory", html`<code>${detail.path}</code>`],
+      ]}
+    />
+  `;
+}
+
+function Uncleanable({ detail }) {
+  const { reason, since_ms: sinceMs } = detail.uncleanable;
+  return html`
+    <div class="notice is-bad">
+      <p>
+        <strong>The cleaner leaves this partition alone.</strong> Work on it failed${sinceMs != null && html` at <${Time} ms=${sinceMs} />`}: ${reason}
+      </p>
+    </div>
+  `;
+}
+
+/** What the cleaner does with this partition now, live. */
+function Working({ topic, partition }) {
+  const [work, setWork] = useState(null);
+  useEffect(
+    () =>
+      subscribe("cleaning", (data) => {
+        const all = data?.threads ?? data?.cleaning ?? [data];
+        setWork(all.find((each) => each?.topic === topic && each.partition === partition) ?? null);
+      }),
+    [topic, partition],
+  );
+  if (work === null) return null;
+  const { bytes_done: done, bytes_total: total } = work;
+  return html`
+    <div class="notice">
+      <p role="status"><${Badge} kind="busy">being cleaned</${Badge}> ${work.phase}</p>
+      ${total > 0 && html`
+        <label class="progress">
+          <span>${formatBytes(done)} of ${formatBytes(total)}</span>
+          <progress max=${total} value=${done}></progress>
+        </label>
+      `}
+    </div>
+  `;
+}
+
+// -- history -------------------------------------------------------------------------------
+
+function History({ topic, partition, isMeant }) {
+  const asked = useAnswer(withQuery("history", { topic, partition }), {
+    on: ["partitions", "cleaned"],
+    isMeant,
+  });
+  return html`
+    <${Answered} of=${asked} what="History">
+      ${(answer) => html`
+        <h3>Since this page's server began to watch</h3>
+        ${Object.values(answer.series ?? {}).some((each) => each.points.length > 0)
+          ? html`<${Curves} series=${answer.series} />`
+          : html`<${Empty}>Nothing was measured yet. Numbers come while a broker runs, not from a copied directory.</${Empty}>`}
+        <h3 class="spaced">Cleanings</h3>
+        <${Cleanings} cleanings=${answer.cleanings ?? []} topic=${topic} />
+      `}
+    </${Answered}>
+  `;
+}
+
+function Cleanings({ cleanings, topic }) {
+  if (cleanings.length === 0) {
+    return html`<${Empty} line=${`logstore clean ${topic} --dry-run`}>No cleaning ran since then. What one would do:</${Empty}>`;
+  }
+  return html`
+    <${Rows} label="Cleanings" headings=${["When", "Offsets", "Read", "Written", "Kept", "Gone", "Took"]}>
+      ${cleanings.map((each) => {
+        const sum = Object.values(each.fates ?? {}).reduce((total, count) => total + count, 0);
+        const kept = each.fates?.retained ?? each.messages_written;
+        return html`
+          <tr>
+            <td><${Time} ms=${each.at_ms} /></td>
+            <td>${formatCount(each.first_dirty_offset)} to ${formatCount(each.end_offset)}</td>
+            <td class="is-number">${formatBytes(each.bytes_read)}</td>
+            <td class="is-number">${formatBytes(each.bytes_written)}</td>
+            <td class="is-number">${formatCount(kept)}</td>
+            <td class="is-number">${formatCount(sum - kept)}</td>
+            <td class="is-number">${formatDuration((each.index_ms ?? 0) + (each.clean_ms ?? 0))}</td>
+          </tr>
+        `;
+      })}
+    </${Rows}>
+  `;
+}

@@ -1,0 +1,345 @@
+// Records: a browser by offset and time, the batches of a segment, and what becomes of each record.
+
+import { html, useEffect, useRef, useState } from "./vendor/htm-preact.js";
+import { path, useAnswer, withQuery } from "./api.js";
+import { Field, Headers } from "./bytes.js";
+import { formatBytes, formatCount, formatRatio, plural } from "./format.js";
+import { Answered, Badge, Bar, Empty, Facts, Time } from "./parts.js";
+import { hashOf, replaceHash } from "./routes.js";
+
+const PAGE = 50;
+
+/** A table of a few rows, which scrolls sideways by itself where it must. */
+export function Rows({ label, headings, children }) {
+  return html`
+    <div class="rows" role="region" aria-label=${label} tabindex="0">
+      <table>
+        <thead>
+          <tr>${headings.map((heading) => html`<th key=${heading} scope="col" class=${NUMBERS.has(heading) ? "is-number" : ""}>${heading}</th>`)}</tr>
+        </thead>
+        <tbody>${children}</tbody>
+      </table>
+    </div>
+  `;
+}
+
+const NUMBERS = new Set(["Offset", "Records", "Size", "Position", "First offset", "Last offset", "Superseded by", "Read", "Written", "Kept", "Gone", "Took"]);
+
+function RecordRow({ record }) {
+  const isTombstone = record.value == null && record.value_base64 === undefined;
+  return html`
+    <tr>
+      <td class="is-number">${formatCount(record.offset)}</td>
+      <td><${Time} ms=${record.timestamp} />${record.timestamp_type === 1 && html`<span class="explanation">of the append</span>`}</td>
+      <td><${Field} record=${record} name="key" nullWord="no key" /></td>
+      <td>
+        ${record.control != null
+          ? html`<${Badge}>${typeof record.control === "string" ? record.control : "marker"}</${Badge}>`
+          : isTombstone
+            ? html`<${Badge} kind="plain">tombstone</${Badge}>`
+            : html`<${Field} record=${record} name="value" />`}
+        <${Headers} headers=${record.headers} />
+      </td>
+    </tr>
+  `;
+}
+
+export function RecordRows({ records, label = "Records" }) {
+  return html`
+    <${Rows} label=${label} headings=${["Offset", "Timestamp", "Key", "Value"]}>
+      ${records.map((record) => html`<${RecordRow} key=${record.offset} record=${record} />`)}
+    </${Rows}>
+  `;
+}
+
+// -- the browser ---------------------------------------------------------------------------
+
+/** Milliseconds of a time as a person types it: Unix ms, or ISO 8601, without a zone UTC. */
+function momentOf(text) {
+  const trimmed = text.trim();
+  if (/^-?\d{5,}$/.test(trimmed)) return Number(trimmed);
+  if (!/^\d{4}/.test(trimmed)) return null;
+  const iso = trimmed.replace(" ", "T");
+  const ms = Date.parse(/(Z|[+-]\d\d:?\d\d)$/i.test(iso) || !iso.includes("T") ? iso : `${iso}Z`);
+  return Number.isNaN(ms) ? null : ms;
+}
+
+export function RecordBrowser({ topic, partition, query, start, end, isMeant }) {
+  const here = ["t", topic, partition, "records"];
+  const from = query.from ?? null;
+  const at = query.time ?? null;
+  const [offsetText, setOffsetText] = useState(from ?? "");
+  const [timeText, setTimeText] = useState(at ?? "");
+  const [complaint, setComplaint] = useState(null);
+  useEffect(() => setOffsetText(from ?? ""), [from]);
+  const moment = at === null ? null : momentOf(at);
+  const target = withQuery(`${path("partitions", topic, partition)}/records`, {
+    from_offset: at === null ? (from ?? start) : null,
+    from_timestamp: moment,
+    count: PAGE,
+  });
+  const asked = useAnswer(target, { on: ["partitions"], isMeant });
+  const records = asked.answer?.records ?? [];
+  const first = records[0]?.offset;
+  const next = asked.answer?.next_offset ?? (records.length > 0 ? records.at(-1).offset + 1 : null);
+
+  const go = (parts) => replaceHash(hashOf(here, parts));
+  const submit = (event) => {
+    event.preventDefault();
+    setComplaint(null);
+    if (timeText.trim() !== "" && timeText !== at) {
+      if (momentOf(timeText) === null) {
+        setComplaint(`“${timeText}” is no time. Give 2024-01-31, 2024-01-31 12:00, or Unix milliseconds.`);
+        return;
+      }
+      go({ time: timeText.trim() });
+      return;
+    }
+    if (!/^\d+$/.test(offsetText.trim())) {
+      setComplaint(`“${offsetText}” is no offset. Give a whole number, from ${formatCount(start)} to ${formatCount(end)}.`);
+      return;
+    }
+    setTimeText("");
+    go({ from: offsetText.trim() });
+  };
+  const jump = (offset) => {
+    setTimeText("");
+    setComplaint(null);
+    go({ from: Math.max(start, offset) });
+  };
+
+  return html`
+    <form class="tools" onSubmit=${submit}>
+      <label class="field">
+        <span>From offset</span>
+        <input inputmode="numeric" value=${offsetText} placeholder=${String(start)} onInput=${(event) => setOffsetText(event.target.value)} />
+      </label>
+      <label class="field">
+        <span>or from a time (UTC)</span>
+        <input value=${timeText} placeholder="2024-01-31 12:00" onInput=${(event) => setTimeText(event.target.value)} />
+      </label>
+      <button type="submit">Show</button>
+      <button type="button" onClick=${() => jump(start)}>First</button>
+      <button type="button" onClick=${() => jump((first ?? end) - PAGE)} disabled=${first === undefined ? end <= start : first <= start}>Earlier</button>
+      <button type="button" onClick=${() => jump(next)} disabled=${next === null || next >= end}>Later</button>
+      <button type="button" onClick=${() => jump(end - PAGE)}>Last</button>
+    </form>
+    ${complaint !== null && html`<p class="complaint" role="alert">${complaint}</p>`}
+    <${Answered} of=${asked} what="Records">
+      ${() =>
+        records.length === 0
+          ? html`
+              <${Empty} line=${`echo '{"key": "1", "value": "ann"}' | logstore append ${topic} --partition ${partition}`}>
+                ${end > start ? "There is no record at or after this place." : "This partition is empty. Records come from a client, or from the command line:"}
+              </${Empty}>
+            `
+          : html`
+              <p class="dim" role="status">${plural(records.length, "record")}, offsets ${formatCount(first)} to ${formatCount(records.at(-1).offset)}</p>
+              <${RecordRows} records=${records} />
+            `}
+    </${Answered}>
+  `;
+}
+
+// -- segments, opened ----------------------------------------------------------------------
+
+/** One page of a list and the ways to the others. */
+function Pager({ first, shown, total, onGo, what }) {
+  if (total <= PAGE) return null;
+  return html`
+    <div class="pager">
+      <button type="button" onClick=${() => onGo(Math.max(0, first - PAGE))} disabled=${first === 0}>Earlier ${what}</button>
+      <span role="status">${formatCount(first + 1)} to ${formatCount(first + shown)} of ${formatCount(total)}</span>
+      <button type="button" onClick=${() => onGo(first + PAGE)} disabled=${first + shown >= total}>Later ${what}</button>
+    </div>
+  `;
+}
+
+/** A segment: its facts and its batches, each of which opens down to its records. */
+export function Segment({ topic, partition, segment, onClose }) {
+  const [first, setFirst] = useState(0);
+  const base = segment.base_offset;
+  const target = withQuery(`${path("partitions", topic, partition, "segments", base)}/batches`, { first, count: PAGE });
+  const asked = useAnswer(segment.deleted ? null : target);
+  const title = useRef(null);
+  useEffect(() => title.current.focus(), []);
+  return html`
+    <section class="panel" aria-labelledby="segment-title">
+      <div class="heading">
+        <h2 id="segment-title" tabindex="-1" ref=${title}>Segment ${formatCount(base)}</h2>
+        <button type="button" onClick=${onClose}>Close</button>
+      </div>
+      <${Facts}
+        facts=${[
+          ["Section", segment.deleted ? "deleted, waits for its removal" : segment.section],
+          ["Offsets", `${formatCount(base)} to ${formatCount(segment.last_offset)}`],
+          ["Size", formatBytes(segment.size_bytes)],
+          segment.records != null && ["Records", formatCount(segment.records), `in ${plural(segment.batches, "batch", "batches")}`],
+          segment.holes != null && ["Offsets gone", formatCount(segment.holes)],
+          segment.tombstones != null && ["Tombstones", formatCount(segment.tombstones)],
+          ["Latest timestamp", html`<${Time} ms=${segment.max_timestamp} both />`],
+          segment.delete_horizon_ms != null && ["Delete horizon", html`<${Time} ms=${segment.delete_horizon_ms} both />`, "tombstones go with the first cleaning after it"],
+        ]}
+      />
+      ${!segment.deleted && html`
+        <h3 class="spaced">Batches</h3>
+        <${Answered} of=${asked} what="Batches">
+          ${(answer) =>
+            answer.batches.length === 0
+              ? html`<${Empty}>This segment has no batch.</${Empty}>`
+              : html`
+                  <${Rows} label=${`Batches of segment ${base}`} headings=${["First offset", "Last offset", "Records", "Size", "Latest timestamp", "What it is", "Open"]}>
+                    ${answer.batches.map((batch) => html`<${Batch} key=${batch.baseOffset} batch=${batch} topic=${topic} partition=${partition} />`)}
+                  </${Rows}>
+                  <${Pager} first=${first} shown=${answer.batches.length} total=${answer.total ?? first + answer.batches.length} onGo=${setFirst} what="batches" />
+                `}
+        </${Answered}>
+      `}
+    </section>
+  `;
+}
+
+function Batch({ batch, topic, partition }) {
+  const [isOpen, setOpen] = useState(false);
+  const target = `${path("partitions", topic, partition, "batches", batch.baseOffset)}/records`;
+  const asked = useAnswer(isOpen ? target : null);
+  const words = [
+    batch.compresscodec !== "none" && batch.compresscodec,
+    batch.isTransactional && "transactional",
+    batch.isControl && "marker",
+    batch.producerId >= 0 && `producer ${batch.producerId}, sequence ${batch.baseSequence}`,
+    batch.magic < 2 && `format ${batch.magic}`,
+  ].filter(Boolean);
+  return html`
+    <tr>
+      <td class="is-number">${formatCount(batch.baseOffset)}</td>
+      <td class="is-number">${formatCount(batch.lastOffset)}</td>
+      <td class="is-number">${formatCount(batch.count)}</td>
+      <td class="is-number">${formatBytes(batch.size)}</td>
+      <td><${Time} ms=${batch.maxTimestamp} /></td>
+      <td>
+        ${batch.isvalid === false && html`<${Badge} kind="bad">damaged</${Badge}> `}
+        ${words.join(", ") || html`<span class="dim">plain</span>`}
+        ${batch.deleteHorizonMs != null && html`<span class="explanation">delete horizon <${Time} ms=${batch.deleteHorizonMs} /></span>`}
+      </td>
+      <td>
+        <button type="button" class="quiet" aria-expanded=${isOpen} aria-label=${`Records of the batch at ${batch.baseOffset}`} onClick=${() => setOpen(!isOpen)}>
+          ${isOpen ? "Close" : "Records"}
+        </button>
+      </td>
+    </tr>
+    ${isOpen && html`
+      <tr class="opened">
+        <td colspan="7">
+          <${Answered} of=${asked} what="Records">
+            ${(answer) => html`<${RecordRows} records=${answer.records} label=${`Records of the batch at ${batch.baseOffset}`} />`}
+          </${Answered}>
+        </td>
+      </tr>
+    `}
+  `;
+}
+
+// -- tombstones ----------------------------------------------------------------------------
+
+export function Tombstones({ topic, partition, nowMs, isMeant, isCostly }) {
+  const [first, setFirst] = useState(0);
+  const target = withQuery(`${path("partitions", topic, partition)}/tombstones`, { first, count: PAGE });
+  const asked = useAnswer(target, { on: ["partitions", "cleaned"], isMeant, isCostly });
+  return html`
+    <p class="dim">
+      A tombstone is a record without a value: it deletes its key. The first cleaning that meets it
+      keeps it and stamps its batch with a delete horizon, that moment plus delete.retention.ms; the
+      first cleaning after the horizon drops it.
+    </p>
+    <${Answered} of=${asked} what="Tombstones">
+      ${(answer) => html`<${TombstoneRows} answer=${answer} first=${first} onGo=${setFirst} nowMs=${nowMs} />`}
+    </${Answered}>
+  `;
+}
+
+function TombstoneRows({ answer, first, onGo, nowMs }) {
+  const rows = answer.tombstones ?? [];
+  if (rows.length === 0) return html`<${Empty}>There is no tombstone in this partition. A record without a value makes one.</${Empty}>`;
+  const total = answer.total ?? rows.length;
+  return html`
+    <p role="status">${plural(total, "tombstone")}</p>
+    <${Rows} label="Tombstones" headings=${["Offset", "Key", "Timestamp", "Delete horizon", "State"]}>
+      ${rows.map((row) => {
+        const horizon = row.delete_horizon_ms ?? null;
+        const isPast = horizon !== null && nowMs != null && horizon <= nowMs;
+        return html`
+          <tr key=${row.offset}>
+            <td class="is-number">${formatCount(row.offset)}</td>
+            <td><${Field} record=${row} name="key" nullWord="no key" /></td>
+            <td><${Time} ms=${row.timestamp} /></td>
+            <td>${horizon === null ? html`<span class="dim">not stamped yet</span>` : html`<${Time} ms=${horizon} />`}</td>
+            <td>${row.state?.replaceAll("_", " ") ?? (horizon === null ? "waits for its first cleaning" : isPast ? "goes with the next cleaning" : "kept until its horizon")}</td>
+          </tr>
+        `;
+      })}
+    </${Rows}>
+    <${Pager} first=${first} shown=${rows.length} total=${total} onGo=${onGo} what="tombstones" />
+  `;
+}
+
+// -- fates ---------------------------------------------------------------------------------
+
+/** What the next cleaning does with a record, in words. */
+export const FATES = {
+  retained: ["kept", "the latest of its key, or not up to be cleaned"],
+  superseded: ["superseded", "a later record has its key"],
+  tombstone_expired: ["tombstone, expired", "past its delete horizon"],
+  aborted: ["aborted", "its transaction was aborted"],
+  control_expired: ["marker, expired", "a marker that nothing needs any more"],
+  null_key: ["no key", "a compacted topic keeps none without"],
+  below_log_start: ["below the log start", "deleted already for readers"],
+  active: ["in the open segment", "no cleaning touches it"],
+  not_yet_cleanable: ["not cleanable yet", "too young, or behind an open transaction"],
+};
+
+export function Fates({ topic, partition, isMeant, isCostly }) {
+  const [first, setFirst] = useState(0);
+  const target = withQuery(`${path("partitions", topic, partition)}/fates`, { first, count: PAGE });
+  const asked = useAnswer(target, { on: ["partitions", "cleaned"], isMeant, isCostly });
+  return html`
+    <p class="dim">What a cleaning that runs now does with each record.</p>
+    <${Answered} of=${asked} what="Fates">
+      ${(answer) => html`
+        ${answer.counts != null && html`<${FateCounts} counts=${answer.counts} />`}
+        ${answer.fates.length === 0
+          ? html`<${Empty}>There is no record in this partition.</${Empty}>`
+          : html`
+              <${Rows} label="Fates of records" headings=${["Offset", "Key", "Fate", "Superseded by"]}>
+                ${answer.fates.map((row) => html`
+                  <tr key=${row.offset}>
+                    <td class="is-number">${formatCount(row.offset)}</td>
+                    <td><${Field} record=${row} name="key" nullWord="no key" /></td>
+                    <td>${(FATES[row.fate] ?? [row.fate])[0]}</td>
+                    <td class="is-number">${row.superseded_by == null ? "–" : html`<a href=${hashOf(["t", topic, partition, "records"], { from: row.superseded_by })}>${formatCount(row.superseded_by)}</a>`}</td>
+                  </tr>
+                `)}
+              </${Rows}>
+              <${Pager} first=${first} shown=${answer.fates.length} total=${answer.total ?? first + answer.fates.length} onGo=${setFirst} what="records" />
+            `}
+      `}
+    </${Answered}>
+  `;
+}
+
+/** Sums of fates as bars; also of a preview's. */
+export function FateCounts({ counts }) {
+  const sum = Object.values(counts).reduce((total, count) => total + count, 0);
+  const rows = Object.entries(counts).filter(([, count]) => count > 0);
+  return html`
+    <ul class="fates">
+      ${rows.map(([fate, count]) => html`
+        <li key=${fate}>
+          <span>${(FATES[fate] ?? [fate])[0]}<span class="explanation">${FATES[fate]?.[1]}</span></span>
+          <${Bar} share=${count / sum} kind=${fate === "retained" ? "kept" : "dirty"} />
+          <span>${formatCount(count)} <span class="dim">${formatRatio(count / sum)}</span></span>
+        </li>
+      `)}
+    </ul>
+  `;
+}

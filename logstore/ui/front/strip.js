@@ -1,0 +1,364 @@
+// A partition as a strip of its segments: as wide as they are large, as full as their offsets are.
+//
+// What a segment is shows in its pattern, in the words over it, and in its name for screen readers.
+// `Strip` draws what it is given; `SegmentStrip` asks for it, a part of the log at a time.
+
+import {
+  html,
+  useEffect,
+  useLayoutEffect,
+  useMemo,
+  useRef,
+  useState,
+} from "./vendor/htm-preact.js";
+import { path, useAnswer, withQuery } from "./api.js";
+import { formatBytes, formatCount, plural } from "./format.js";
+import { Empty, Failure, Loading, Time } from "./parts.js";
+
+const BAR_TOP = 26;
+const BAR_HEIGHT = 76;
+const MARKS_TOP = BAR_TOP + BAR_HEIGHT + 4;
+const HEIGHT = MARKS_TOP + 14;
+const BAR_WIDTH_MIN = 7;
+const GAP = 1;
+const FILL_MIN = 0.06;
+const CHARACTER_WIDTH = 7;
+
+/** The sections of a log, in words. */
+export const SECTIONS = {
+  clean: "cleaned before; one record a key remains",
+  dirty: "written since the last cleaning",
+  uncleanable: "dirty, and not open to cleaning yet",
+  active: "the open segment, which appends go to",
+  deleted: "removed from the log; its file waits to be deleted",
+};
+
+let instances = 0;
+
+export function sectionOf(bucket) {
+  return bucket.deleted ? "deleted" : bucket.section;
+}
+
+/** What a bucket is, in a sentence: the name of its bar. */
+export function describe(bucket) {
+  const parts = [
+    bucket.segments > 1
+      ? `${formatCount(bucket.segments)} segments, offsets ${formatCount(bucket.base_offset)} to ${formatCount(bucket.last_offset)}`
+      : `Segment ${formatCount(bucket.base_offset)}`,
+    sectionOf(bucket),
+    formatBytes(bucket.size_bytes),
+  ];
+  if (bucket.records != null) parts.push(plural(bucket.records, "record"));
+  if (bucket.holes > 0) parts.push(`${plural(bucket.holes, "offset")} gone`);
+  if (bucket.tombstones > 0) parts.push(plural(bucket.tombstones, "tombstone"));
+  return parts.join(", ");
+}
+
+/**
+ * Bars of segments, or of sums of neighbours.
+ *
+ * Parameters: `buckets` as the API's strip has them, `label`, `selected` (the first segment's index
+ * of the chosen bucket, or null), `onSelect(bucket)`; without it the bars are no buttons.
+ */
+export function Strip({ buckets, label, selected = null, onSelect, onKey }) {
+  const root = useRef(null);
+  const id = useRef(null);
+  id.current ??= `strip${(instances += 1)}`;
+  const [width, setWidth] = useState(0);
+  const [current, setCurrent] = useState(0);
+  const [shown, setShown] = useState(null);
+  const wantsFocus = useRef(false);
+
+  useLayoutEffect(() => {
+    setWidth(root.current.clientWidth);
+    const observer = new ResizeObserver(([entry]) => setWidth(Math.round(entry.contentRect.width)));
+    observer.observe(root.current);
+    return () => observer.disconnect();
+  }, []);
+  useLayoutEffect(() => {
+    if (!wantsFocus.current) return;
+    wantsFocus.current = false;
+    root.current.querySelector('[tabindex="0"]')?.focus();
+  });
+
+  const bars = useMemo(() => layOut(buckets, width), [buckets, width]);
+  const runs = useMemo(() => runsOf(buckets, bars), [buckets, bars]);
+  const at = Math.min(current, buckets.length - 1);
+  const detail = shown ?? buckets.find((bucket) => bucket.first === selected) ?? null;
+
+  const go = (index) => {
+    wantsFocus.current = true;
+    setCurrent(Math.max(0, Math.min(buckets.length - 1, index)));
+  };
+  const onKeyDown = (event) => {
+    if (event.altKey || event.ctrlKey || event.metaKey) return;
+    const moves = {
+      ArrowRight: at + 1,
+      ArrowLeft: at - 1,
+      PageDown: at + 10,
+      PageUp: at - 10,
+      Home: 0,
+      End: buckets.length - 1,
+    };
+    if (event.key in moves) go(moves[event.key]);
+    else if (event.key === "Enter" || event.key === " ") onSelect?.(buckets[at]);
+    else if (!onKey?.(event.key, buckets[at])) return;
+    event.preventDefault();
+  };
+
+  return html`
+    <div class="strip" ref=${root}>
+      <svg
+        width=${width}
+        height=${HEIGHT}
+        viewBox=${`0 0 ${Math.max(width, 1)} ${HEIGHT}`}
+        role=${onSelect ? "toolbar" : "img"}
+        aria-label=${onSelect ? label : `${label}: ${runs.map(runText).join("; ")}`}
+        onKeyDown=${onSelect ? onKeyDown : undefined}
+        onMouseLeave=${() => setShown(null)}
+      >
+        <${Patterns} id=${id.current} />
+        ${runs.map((run) => html`<${Run} key=${`run ${run.from}`} run=${run} />`)}
+        ${bars.map((bar, index) => {
+          const bucket = buckets[index];
+          return html`
+            <${Bar}
+              key=${bucket.first ?? bucket.base_offset}
+              bucket=${bucket}
+              bar=${bar}
+              id=${id.current}
+              isCurrent=${index === at}
+              isSelected=${selected !== null && bucket.first === selected}
+              onSelect=${onSelect && (() => (setCurrent(index), onSelect(bucket)))}
+              onShow=${() => setShown(bucket)}
+              onFocus=${() => (setCurrent(index), setShown(bucket))}
+              onBlur=${() => setShown(null)}
+            />
+          `;
+        })}
+      </svg>
+      <p class="strip-detail">
+        ${detail === null
+          ? html`<span class="dim">${onSelect ? "Point at a bar or move to it with the arrow keys; Enter opens it." : " "}</span>`
+          : html`${describe(detail)}${detail.max_timestamp >= 0 && html`, latest <${Time} ms=${detail.max_timestamp} />`}`}
+      </p>
+    </div>
+  `;
+}
+
+function Bar({ bucket, bar, id, isCurrent, isSelected, onSelect, onShow, onFocus, onBlur }) {
+  const section = sectionOf(bucket);
+  const fill = fillOf(bucket);
+  const height = Math.max(BAR_HEIGHT * fill, 2);
+  const top = BAR_TOP + BAR_HEIGHT - height;
+  const middle = bar.x + bar.width / 2;
+  const button = onSelect && {
+    role: "button",
+    tabindex: isCurrent ? 0 : -1,
+    "aria-label": describe(bucket),
+    "aria-pressed": isSelected ? "true" : "false",
+    onClick: onSelect,
+    onFocus,
+    onBlur,
+  };
+  return html`
+    <g class=${`strip-bar is-${section} ${isSelected ? "is-selected" : ""}`} ...${button} onMouseEnter=${onShow}>
+      <rect class="strip-hit" x=${bar.x} y=${BAR_TOP - 2} width=${bar.width} height=${BAR_HEIGHT + 18} />
+      ${fill < 1 && html`<rect class="strip-hole" x=${bar.x + 0.5} y=${BAR_TOP + 0.5} width=${Math.max(bar.width - 1, 0.5)} height=${BAR_HEIGHT - 1} />`}
+      <rect class="strip-fill" x=${bar.x} y=${top} width=${bar.width} height=${height} />
+      ${section !== "clean" && html`<rect x=${bar.x} y=${top} width=${bar.width} height=${height} fill=${`url(#${id}-${section})`} />`}
+      ${bucket.tombstones > 0 && html`<path class="strip-tombstone" d=${`M${middle - 3} ${MARKS_TOP + 3}h6M${middle} ${MARKS_TOP}v9`} />`}
+      <rect class="strip-edge" x=${bar.x + 1} y=${BAR_TOP - 1} width=${Math.max(bar.width - 2, 1)} height=${BAR_HEIGHT + 2} />
+    </g>
+  `;
+}
+
+// The pattern lies over the colour, so that a section is told without it.
+function Patterns({ id }) {
+  return html`
+    <defs>
+      <pattern id=${`${id}-dirty`} width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">
+        <rect class="strip-ink" width="2" height="6" />
+      </pattern>
+      <pattern id=${`${id}-uncleanable`} width="6" height="6" patternUnits="userSpaceOnUse">
+        <circle class="strip-ink" cx="3" cy="3" r="1.4" />
+      </pattern>
+      <pattern id=${`${id}-active`} width="6" height="6" patternUnits="userSpaceOnUse">
+        <rect class="strip-ink" width="6" height="1.5" />
+      </pattern>
+      <pattern id=${`${id}-deleted`} width="8" height="8" patternUnits="userSpaceOnUse">
+        <path class="strip-cross" d="M0 0L8 8M8 0L0 8" />
+      </pattern>
+    </defs>
+  `;
+}
+
+function Run({ run }) {
+  const text = runText(run);
+  const word = run.section;
+  const width = run.to - run.from;
+  const chosen = [text, word].find((each) => each.length * CHARACTER_WIDTH < width);
+  return html`
+    <g aria-hidden="true">
+      <path class="strip-bracket" d=${`M${run.from + 0.5} ${BAR_TOP - 3}v-4H${run.to - 0.5}v4`} />
+      ${chosen !== undefined && html`<text class="strip-text" x=${run.from} y="14">${chosen}</text>`}
+    </g>
+  `;
+}
+
+function runText(run) {
+  return `${run.section}: ${plural(run.segments, "segment")}, ${formatBytes(run.size_bytes)}`;
+}
+
+/** The share of a bucket's offsets that still have a record. */
+function fillOf(bucket) {
+  const span = bucket.last_offset - bucket.base_offset + 1;
+  if (!(bucket.holes > 0) || span <= 0) return 1;
+  return Math.max(FILL_MIN, 1 - bucket.holes / span);
+}
+
+/** Widths by bytes, of which each bar has a least one that can be seen and hit. */
+function layOut(buckets, width) {
+  const room = width - GAP * (buckets.length - 1);
+  if (room <= 0) return [];
+  const least = Math.min(BAR_WIDTH_MIN, room / buckets.length);
+  const sum = buckets.reduce((total, bucket) => total + bucket.size_bytes, 0);
+  const spare = room - least * buckets.length;
+  let x = 0;
+  return buckets.map((bucket) => {
+    const share = sum === 0 ? 1 / buckets.length : bucket.size_bytes / sum;
+    const bar = { x, width: least + spare * share };
+    x += bar.width + GAP;
+    return bar;
+  });
+}
+
+/** Neighbours of one section, for the words over them. */
+function runsOf(buckets, bars) {
+  const runs = [];
+  bars.forEach((bar, index) => {
+    const bucket = buckets[index];
+    const section = sectionOf(bucket);
+    const last = runs.at(-1);
+    const segments = bucket.segments ?? 1;
+    if (last?.section === section) {
+      last.to = bar.x + bar.width;
+      last.segments += segments;
+      last.size_bytes += bucket.size_bytes;
+    } else {
+      const { size_bytes } = bucket;
+      runs.push({ section, from: bar.x, to: bar.x + bar.width, segments, size_bytes });
+    }
+  });
+  return runs;
+}
+
+/** What the patterns mean, for the sections that there are. */
+export function Legend({ buckets }) {
+  const sums = new Map();
+  for (const bucket of buckets) {
+    const sum = sums.get(sectionOf(bucket)) ?? { segments: 0, size_bytes: 0 };
+    sum.segments += bucket.segments ?? 1;
+    sum.size_bytes += bucket.size_bytes;
+    sums.set(sectionOf(bucket), sum);
+  }
+  const hasHoles = buckets.some((bucket) => bucket.holes > 0);
+  const hasTombstones = buckets.some((bucket) => bucket.tombstones > 0);
+  return html`
+    <ul class="legend">
+      ${Object.keys(SECTIONS).filter((name) => sums.has(name)).map((name) => html`
+        <li key=${name} title=${SECTIONS[name]}>
+          <${Sample} section=${name} />
+          <span><strong>${name}</strong> ${plural(sums.get(name).segments, "segment")}, ${formatBytes(sums.get(name).size_bytes)} <span class="dim">${SECTIONS[name]}</span></span>
+        </li>
+      `)}
+      ${hasHoles && html`<li><${Sample} section="hole" /><span><strong>holes</strong> <span class="dim">the empty upper part of a bar: offsets whose records are gone</span></span></li>`}
+      ${hasTombstones && html`<li><${Sample} section="tombstone" /><span><strong>tombstones</strong> <span class="dim">a cross below a bar: it has records that delete a key</span></span></li>`}
+    </ul>
+  `;
+}
+
+function Sample({ section }) {
+  const id = useRef(null);
+  id.current ??= `sample${(instances += 1)}`;
+  if (section === "tombstone") {
+    return html`<svg class="sample" width="18" height="14" aria-hidden="true"><path class="strip-tombstone" d="M6 5h6M9 2v10" /></svg>`;
+  }
+  const isHole = section === "hole";
+  return html`
+    <svg class=${`sample strip-bar is-${section}`} width="18" height="14" aria-hidden="true">
+      ${!isHole && html`<${Patterns} id=${id.current} />`}
+      <rect class=${isHole ? "strip-hole" : "strip-fill"} x="0.5" y="0.5" width="17" height="13" />
+      ${!isHole && section !== "clean" && html`<rect x="0.5" y="0.5" width="17" height="13" fill=${`url(#${id.current}-${section})`} />`}
+    </svg>
+  `;
+}
+
+// -- one that asks -------------------------------------------------------------------------
+
+const BUCKETS_MAX = 200;
+const ZOOM = 4;
+
+/** The strip of a partition: its segments, or sums of them, with a way to look closer. */
+export function SegmentStrip({ topic, partition, selected, onOpen, isMeant }) {
+  const [range, setRange] = useState(null);
+  const root = useRef(null);
+  const [room, setRoom] = useState(120);
+  useEffect(() => {
+    setRoom(Math.max(20, Math.min(BUCKETS_MAX, Math.floor(root.current.clientWidth / 9))));
+  }, []);
+  const target = withQuery(`${path("partitions", topic, partition)}/strip`, {
+    buckets: room,
+    first: range?.first,
+    count: range?.count,
+  });
+  const asked = useAnswer(target, { on: ["partitions", "cleaned"], isMeant });
+  const { answer, error, reload } = asked;
+  const total = answer?.total ?? 0;
+  const first = answer?.first ?? 0;
+  const count = answer?.count ?? total;
+
+  const zoom = (from, size) => {
+    const wanted = Math.max(1, Math.min(total, Math.round(size)));
+    const start = Math.max(0, Math.min(total - wanted, Math.round(from)));
+    setRange(wanted === total ? null : { first: start, count: wanted });
+  };
+  const middle = first + count / 2;
+  const closer = (around = middle) => zoom(around - count / ZOOM / 2, Math.max(count / ZOOM, 4));
+  const wider = () => zoom(middle - (count * ZOOM) / 2, count * ZOOM);
+  const select = (bucket) => {
+    if ((bucket.segments ?? 1) > 1) zoom(bucket.first, bucket.segments);
+    else onOpen(bucket);
+  };
+  const onKey = (key, bucket) => {
+    if (key === "+") closer(bucket.first);
+    else if (key === "-") wider();
+    else if (key === "0") setRange(null);
+    else return false;
+    return true;
+  };
+
+  return html`
+    <div ref=${root} class="segment-strip">
+      ${error !== null && html`<${Failure} error=${error} onRetry=${reload} what="Segments" />`}
+      ${answer === null && error === null && html`<${Loading} what="Looking at the segments" />`}
+      ${answer !== null && answer.buckets.length === 0 && html`<${Empty}>There is no segment yet: the first append makes one.</${Empty}>`}
+      ${answer !== null && answer.buckets.length > 0 && html`
+        ${(total > room || range !== null) && html`
+          <div class="tools strip-tools">
+            <span role="status">
+              ${range === null ? `All ${formatCount(total)} segments` : `Segments ${formatCount(first + 1)} to ${formatCount(first + count)} of ${formatCount(total)}`}
+            </span>
+            <button type="button" onClick=${() => closer()} disabled=${count <= 4}>Closer</button>
+            <button type="button" onClick=${wider} disabled=${range === null}>Wider</button>
+            <button type="button" onClick=${() => zoom(first - count, count)} disabled=${first === 0}>Earlier</button>
+            <button type="button" onClick=${() => zoom(first + count, count)} disabled=${first + count >= total}>Later</button>
+            <button type="button" onClick=${() => setRange(null)} disabled=${range === null}>Whole log</button>
+          </div>
+        `}
+        <${Strip} buckets=${answer.buckets} label="Segments" selected=${selected} onSelect=${select} onKey=${onKey} />
+        <${Legend} buckets=${answer.buckets} />
+      `}
+    </div>
+  `;
+}
