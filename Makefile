@@ -95,11 +95,11 @@ lint: $(DEV) ## ruff and the import rules
 mypy: $(DEV) ## types of logstore and cleaner, strictly
 	@$(BIN)/mypy
 
-# In CI a machine that cannot run Kafka's classes is a failure; elsewhere the tests skip and say why.
-interop: $(ALL) ## tests against Kafka's own classes (need a JDK and Maven), and the long ones on Spark
+# In CI a machine that lacks Kafka's classes or Chromium is a failure; elsewhere the tests skip and say why.
+interop: $(ALL) ## tests against Kafka's own classes (need a JDK and Maven), in Chromium, and the long ones on Spark
 	@rm -f tests/interop/target/results.json
 	@LOGSTORE_INTEROP_REQUIRED=$(if $(CI),1,$(LOGSTORE_INTEROP_REQUIRED)) \
-		$(PYTEST) -m "interop and not long" $(PYTEST_ARGS) tests/interop tests/spark
+		$(PYTEST) -m "interop and not long" $(PYTEST_ARGS) tests/browser tests/interop tests/spark
 
 clients: $(DEV) ## confluent-kafka-python's integration tests against our listener: CONFLUENT=checkout
 	@test -n "$(CONFLUENT)" || { echo "Say where it is: make clients CONFLUENT=../confluent-kafka-python"; exit 2; }

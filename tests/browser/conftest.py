@@ -1,0 +1,40 @@
+"""Chromium for the tests here: one of it a module, a context of its own for every page opened.
+
+A test fails on what its pages ask of other origins, write to the console as error or warning, or
+raise in their scripts; `watch_of(page).expect(...)` takes out what a test provokes.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.interop.conftest import unavailable
+from tests.support.browser.chromium import ChromiumMissingError, Visitor, chromium
+from tests.support.interop.judge import Unavailable
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All that is here needs Chromium: `make interop` runs it."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.interop)
+
+
+# Not one for the session: while it lives its event loop counts as running in this thread, and the
+# tests of other folders run loops of their own.
+@pytest.fixture(scope="module")
+def browser() -> Iterator:
+    try:
+        with chromium() as running:
+            yield running
+    except ChromiumMissingError as error:
+        unavailable(Unavailable(str(error)))
+
+
+@pytest.fixture
+def visitor(browser) -> Iterator[Visitor]:
+    visitor = Visitor(browser)
+    yield visitor
+    findings = visitor.close()
+    assert not findings, "\n".join(findings)
