@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from logstore.simulate.outcome import COUNTS
 from logstore.types import DAY_MS
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ LINES = (
     ("#d55e00", "dash"),
     ("#009e73", "dot"),
     ("#cc79a7", "dashdot"),
-    ("#000000", "longdash"),
+    ("#767676", "longdash"),
 )
 
 AGE_PANEL = "Age of what no cleaning has seen (days)"
@@ -55,23 +54,63 @@ PANELS: Mapping[str, Sequence[tuple[str, str, float]]] = {
 }
 """Panels of a topic: curves as (column, label, unit); the first has the bytes by section."""
 
+RATIOS = ("_ratio", "_load", "_amplification")
+"""Endings of the names of what is no count, and has no unit."""
+
 TOPICS_MAX = 12
 """Topics that get curves of their own; the largest ones."""
 
 _STYLE = """
-:root { color-scheme: light }
+:root { color-scheme: light dark; --ink: #1d2733; --soft: #4a5765; --rule: #d5dbe1; --paper: #fff }
+@media screen and (prefers-color-scheme: dark) {
+  :root { --ink: #e3e8ee; --soft: #a9b4c0; --rule: #3a444f; --paper: #14181d }
+}
 body { font: 16px/1.55 system-ui, sans-serif; max-width: 68rem; margin: 0 auto; padding: 1rem;
-       color: #1d2733; background: #fff }
+       color: var(--ink); background: var(--paper); overflow-wrap: break-word }
 h1 { font-size: 1.6rem; line-height: 1.2 } h2 { margin-top: 2.2rem; font-size: 1.2rem }
 .story { font-size: 1.05rem } .scroll { overflow-x: auto }
 table { border-collapse: collapse; font-size: .9rem; min-width: 18rem }
-th, td { text-align: left; padding: .25rem .7rem .25rem 0; border-bottom: 1px solid #d5dbe1;
+th, td { text-align: left; padding: .25rem .7rem .25rem 0; border-bottom: 1px solid var(--rule);
          vertical-align: top }
-td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap }
+td { font-variant-numeric: tabular-nums }
 tr.front td { font-weight: 600 } code { font-size: .85em; overflow-wrap: anywhere }
-.plot { margin: .5rem 0 1.5rem; break-inside: avoid } small { color: #4a5765 }
+.plot { margin: .5rem 0 1.2rem; break-inside: avoid } figcaption, small { color: var(--soft) }
+figcaption { font-size: .9rem; line-height: 1.4 } figcaption b { color: var(--ink) }
+.js-plotly-plot text { fill: var(--ink) !important }
+.js-plotly-plot :is(.gridlayer, .zerolinelayer) path { stroke: var(--rule) !important }
+.js-plotly-plot :is(.legend .bg, .hoverlayer path) { fill: var(--paper) !important }
 @media (max-width: 40rem) { body { padding: .6rem; font-size: 15px } }
-@media print { body { max-width: none } .modebar { display: none !important } }
+@media print { body { max-width: none; padding: 0 } h2, h3 { break-after: avoid } }
+"""
+
+_SCRIPT = """
+const moment = text => Date.parse(text.includes(' ') ? text.replace(' ', 'T') + 'Z' : text);
+const all = [...document.querySelectorAll('.js-plotly-plot')];
+for (const group of document.querySelectorAll('[data-shared]')) {
+  const plots = [...group.querySelectorAll('.js-plotly-plot')];
+  const curves = plots.filter(plot => plot.layout.hovermode === 'x unified');
+  let next = 0;
+  const others = (plot, act) => {
+    cancelAnimationFrame(next);
+    next = requestAnimationFrame(() => curves.filter(other => other !== plot).forEach(act));
+  };
+  for (const plot of curves) {
+    plot.on('plotly_hover', told =>
+      others(plot, other => Plotly.Fx.hover(other, {xval: moment(told.xvals[0])})));
+    plot.on('plotly_unhover', () => others(plot, other => Plotly.Fx.unhover(other)));
+  }
+  for (const plot of plots) plot.on('plotly_relayout', () => {
+    const range = plot.layout.xaxis.range;
+    for (const other of plots)  // each tells of its own change: equal ones end it
+      if (String(other.layout.xaxis.range) !== String(range))
+        Plotly.relayout(other, {'xaxis.range': [...range]});
+  });
+}
+const PAPER_PX = 680;  // what A4 and Letter leave between their margins
+addEventListener('beforeprint', () =>
+  all.forEach(plot => Plotly.relayout(plot, {width: PAPER_PX, autosize: false})));
+addEventListener('afterprint', () =>
+  all.forEach(plot => Plotly.relayout(plot, {width: null, autosize: true})));
 """
 
 
@@ -100,16 +139,16 @@ def page(run: Run, sweep: Sweep | None = None) -> str:
         "<!doctype html><html lang=en><head><meta charset=utf-8>",
         '<meta name=viewport content="width=device-width, initial-scale=1">',
         f"<title>{html.escape(plan.title)}</title><style>{_STYLE}</style>",
-        f"<script>{get_plotlyjs()}</script></head><body>",
+        f"<script>{get_plotlyjs()}</script></head><body><main>",
         f"<h1>{html.escape(plan.title)}</h1>",
         *(f"<p class=story>{html.escape(text)}</p>" for text in (plan.about, story(run)) if text),
         *_sweep_parts(sweep),
         *_curves(run),
         "<h2>What it cost</h2>",
-        _table(("cost", "value"), [(name, said) for name, said in _costs_said(run.costs())]),
+        _table("Costs", ("cost", "value"), list(_costs_said(run.costs()))),
         *_notes(run),
         *_settings(run),
-        "</body></html>",
+        f"</main><script>{_SCRIPT}</script></body></html>",
     ]
     return "\n".join(parts)
 
@@ -122,11 +161,11 @@ def story(run: Run) -> str:
     plan, costs = run.scenario, run.costs()
     appended = sum(int(found["appended_bytes"][-1]) for found in _by_topic(run).values())
     times, total = run.total_bytes()
-    peak_day = (times[int(total.argmax())] - plan.start_ms) / DAY_MS
+    until_peak_ms = times[int(total.argmax())] - plan.start_ms
     sentences = [
-        f"In {plan.days:g} days {_size(appended)} arrived.",
+        f"In {_span(plan.days * DAY_MS)} {_size(appended)} arrived.",
         f"The files took {_size(costs['bytes_mean'])} on average and at most "
-        f"{_size(costs['bytes_peak'])}, on day {peak_day:.1f}.",
+        f"{_size(costs['bytes_peak'])}, after {_span(until_peak_ms)}.",
     ]
     passes = int(costs["passes"])
     if passes:
@@ -157,15 +196,18 @@ def story(run: Run) -> str:
 
 def _costs_said(costs: Mapping[str, float]) -> Iterator[tuple[str, str]]:
     for name, value in costs.items():
-        words = name.removesuffix("_ms").replace("_", " ")
-        if name.endswith("_ms"):
-            yield words, _span(value)
-        elif "bytes" in name:
-            yield words, _size(value)
-        elif name == "live_share":
-            yield words, f"{value:.1%}"
-        else:
-            yield words, f"{value:,.0f}" if name in COUNTS else f"{value:.2f}"
+        yield name.removesuffix("_ms").replace("_", " "), _said(name, value)
+
+
+def _said(name: str, value: float) -> str:
+    """Return a cost, or a number of a series, with the unit that its name tells."""
+    if name.endswith("_ms"):
+        return _span(value)
+    if "bytes" in name:
+        return _size(value)
+    if name == "live_share":
+        return f"{value:.1%}"
+    return f"{value:.2f}" if name.endswith(RATIOS) else f"{value:,.0f}"
 
 
 def _size(size_bytes: float) -> str:
@@ -186,16 +228,20 @@ def _span(duration_ms: float) -> str:
 # -- tables --------------------------------------------------------------------------------
 
 
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], front: Sequence[int] = ()) -> str:
-    top = "".join(f"<th>{html.escape(head)}</th>" for head in heads)
+def _table(
+    label: str, heads: Sequence[str], rows: Sequence[Sequence[str]], front: Sequence[int] = ()
+) -> str:
+    top = "".join(f"<th scope=col>{html.escape(head)}</th>" for head in heads)
     body = "".join(
         f"<tr{' class=front' if number in front else ''}>"
         + "".join(f"<td>{html.escape(cell)}</td>" for cell in row)
         + "</tr>"
         for number, row in enumerate(rows)
     )
+    # It scrolls sideways where it must; so it can be reached with the keyboard.
     return (
-        f"<div class=scroll><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>"
+        f'<div class=scroll tabindex=0 role=region aria-label="{html.escape(label)}">'
+        f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>"
     )
 
 
@@ -215,7 +261,7 @@ def _settings(run: Run) -> Iterator[str]:
         for name, value in sorted(topic.configs.items())
     ]
     if rows:
-        yield _table(("of", "key", "value"), rows)
+        yield _table("Settings", ("of", "key", "value"), rows)
     yield f"<p><small>Everything else is Kafka's default. Seed {plan.seed}.</small></p>"
 
 
@@ -233,8 +279,9 @@ def _sweep_parts(sweep: Sweep | None) -> Iterator[str]:
     ]
     yield "<h2>What the settings cost</h2>"
     yield "<p>No other variant is better in every respect than those that are not beaten.</p>"
-    yield _table((*names, *shown, ""), rows, numbers)
-    yield _plot(_front_figure(sweep, numbers), "front")
+    yield _table("Costs of the settings", (*names, *shown, "verdict"), rows, numbers)
+    words = f"{len(numbers)} of {len(sweep.variants)} variants are not beaten."
+    yield _plot(_front_figure(sweep, numbers), "front", "Space and writes of each variant", words)
 
 
 # -- plots ---------------------------------------------------------------------------------
@@ -252,7 +299,7 @@ def _by_topic(run: Run) -> dict[str, Columns]:
         for name, column in arrays.items():
             if column.dtype.kind not in "if" or name == "time_ms":
                 continue
-            is_worst = name.endswith(("_ms", "_ratio", "_load", "_amplification"))
+            is_worst = name.endswith(("_ms", *RATIOS))
             values = np.zeros(len(times))
             (np.maximum if is_worst else np.add).at(values, at, column[here])
             columns[name] = values
@@ -264,17 +311,19 @@ def _curves(run: Run) -> Iterator[str]:
     by_topic = _by_topic(run)
     largest = sorted(by_topic, key=lambda name: -_bytes(by_topic[name]).max())[:TOPICS_MAX]
     for name in largest:
-        yield f"<h2>{html.escape(name)}</h2>"
-        yield _plot(_topic_figure(run, name, by_topic[name]), f"topic-{name}")
+        yield f'<h2>{html.escape(name)}</h2><div data-shared="{html.escape(name)}">'
+        yield from _topic_plots(run, name, by_topic[name])
         if (run.segments["topic"] == name).any() if len(run.segments) else False:
-            yield f"<h3>Segments of {html.escape(name)}-0, oldest below (bytes)</h3>"
-            yield _plot(_segments_figure(run, name), f"segments-{name}")
+            words = f"The strip of {name}-0 at each moment, oldest segment below."
+            yield _plot(_segments_figure(run, name), f"segments-{name}", "Segments (bytes)", words)
+        yield "</div>"
     left = len(by_topic) - len(largest)
     if left:
         yield f"<p>{left} more topics are in the series.</p>"
     if len(run.consumers):
-        yield "<h2>Consumers</h2>"
-        yield _plot(_consumers_figure(run), "consumers")
+        yield "<h2>Consumers</h2><div data-shared=consumers>"
+        yield from _consumer_plots(run)
+        yield "</div>"
 
 
 def _bytes(columns: Columns) -> Column:
@@ -282,41 +331,46 @@ def _bytes(columns: Columns) -> Column:
     return total
 
 
-def _topic_figure(run: Run, name: str, columns: Columns) -> Figure:
+def _topic_plots(run: Run, name: str, columns: Columns) -> Iterator[str]:
+    """Draw one panel after another, so that each has its words, and print breaks between them."""
     from plotly.graph_objects import Scatter
-    from plotly.subplots import make_subplots
 
     days = _dates(columns["time_ms"])
-    figure = make_subplots(len(PANELS), 1, shared_xaxes=True, vertical_spacing=0.05)
-    for row, (title, curves) in enumerate(PANELS.items(), start=1):
-        legend = "legend" if row == 1 else f"legend{row}"
+    for number, (title, curves) in enumerate(PANELS.items()):
+        figure = _time_figure(run)
+        words = []
         for kind, (colour, pattern) in SECTION_LOOKS.items() if not curves else ():
             figure.add_trace(
                 Scatter(
                     x=days, y=columns[f"{kind}_bytes"], name=kind, stackgroup="bytes",
                     mode="lines", line={"width": 0.8, "color": colour}, fillcolor=colour,
-                    fillpattern={"shape": pattern, "fgcolor": "#fff", "size": 6}, legend=legend,
-                ), row, 1,
+                    fillpattern={"shape": pattern, "fgcolor": "#fff", "size": 6},
+                )
             )  # fmt: skip
-        for number, (column, label, unit) in enumerate(curves):
-            colour, dash = LINES[number]
+        if not curves:
+            words.append(_in_words("bytes", "all", _bytes(columns)))
+            figure.update_layout(height=240)  # its legend takes three lines on a phone
+        for (column, label, unit), (colour, dash) in zip(curves, LINES, strict=False):
             figure.add_trace(
-                Scatter(x=days, y=columns[column] / unit, name=label, mode="lines", legend=legend,
-                        line={"color": colour, "dash": dash, "width": 1.6}), row, 1,
+                Scatter(x=days, y=columns[column] / unit, name=label, mode="lines",
+                        line={"color": colour, "dash": dash, "width": 1.6})
             )  # fmt: skip
-        top = figure.layout[f"yaxis{row if row > 1 else ''}"].domain[1]
-        figure.add_annotation(
-            text=f"<b>{title}</b>", x=0, y=top, xref="paper", yref="paper", xanchor="left",
-            yanchor="bottom", showarrow=False, yshift=17,
-        )  # fmt: skip
-        figure.update_layout({legend: {"orientation": "h", "x": 0, "y": top, "yanchor": "bottom"}})
-    bound = _bound_ms(run, name)
-    if bound is not None:
-        row = list(PANELS).index(AGE_PANEL) + 1
-        figure.add_hline(bound / DAY_MS, row=row, line={"color": "#000", "dash": "dot", "width": 1},
-                         annotation_text="max.compaction.lag.ms")  # fmt: skip
-    figure.update_layout(height=190 * len(PANELS))
-    return _finish(figure)
+            words.append(_in_words(column, label, columns[column]))
+        bound = _bound_ms(run, name) if title == AGE_PANEL else None
+        if bound is not None:
+            figure.add_hline(
+                bound / DAY_MS, line={"color": "#767676", "dash": "dot", "width": 1},
+                annotation_text="max.compaction.lag.ms",
+            )  # fmt: skip
+            words.append(f"max.compaction.lag.ms: {_span(bound)}")
+        yield _plot(figure, f"topic-{name}-{number}", title, "; ".join(words) + ".")
+
+
+def _in_words(column: str, label: str, values: Column) -> str:
+    last, most = _said(column, values[-1]), _said(column, values.max())
+    if values.min() == values.max():
+        return f"{label}: {last} all the time"
+    return f"{label}: {last} at the end, at most {most}"
 
 
 def _bound_ms(run: Run, name: str) -> int | None:
@@ -331,55 +385,64 @@ def _bound_ms(run: Run, name: str) -> int | None:
 
 def _segments_figure(run: Run, name: str) -> Figure:
     """Draw the segments of the topic's first partition as strips over time, oldest below."""
-    from plotly.graph_objects import Bar, Figure
+    from plotly.graph_objects import Bar
 
     found = run.segments.where(topic=name)
     here = found["partition"] == 0
     columns = {key: column[here] for key, column in found.items()}
-    times = np.unique(columns["time_ms"])
-    width = float(np.diff(times).min()) if len(times) > 1 else float(DAY_MS)
-    base = np.zeros(len(columns["time_ms"]))
-    for moment in times:
-        rows = np.flatnonzero(columns["time_ms"] == moment)
+    times, at = np.unique(columns["time_ms"], return_inverse=True)
+    step = int(np.diff(times).min()) if len(times) > 1 else DAY_MS
+    ends = np.append(times[1:], times[-1] + step)
+    base = np.zeros(len(at))
+    for moment in range(len(times)):
+        rows = np.flatnonzero(at == moment)
         base[rows] = np.concatenate(([0], np.cumsum(columns["bytes"][rows])[:-1]))
-    figure = Figure()
+    # A segment is one bar for as long as nothing about it changes.
+    order = np.lexsort((at, columns["base_offset"]))
+    looks = ("base_offset", "end_offset", "bytes", "section")
+    changes = np.diff(at[order]) != 1
+    for column in (*(columns[key] for key in looks), base):
+        changes |= column[order][1:] != column[order][:-1]
+    firsts = order[np.concatenate(([True], changes))]
+    lasts = order[np.concatenate((changes, [True]))]
+    figure = _time_figure(run)
     for section, (colour, pattern) in SECTION_LOOKS.items():
-        rows = np.flatnonzero(columns["section"] == section)
-        if len(rows):
+        chosen = columns["section"][firsts] == section
+        if chosen.any():
+            rows = firsts[chosen]
             texts = [
                 f"offsets {columns['base_offset'][row]} to {columns['end_offset'][row] - 1}, "
                 f"{_size(columns['bytes'][row])}"
                 for row in rows
             ]
             figure.add_trace(
-                Bar(x=_dates(columns["time_ms"][rows]), y=columns["bytes"][rows], base=base[rows],
-                    width=width, name=section, hovertext=texts, hoverinfo="x+name+text",
+                Bar(x=_dates(times[at[rows]]), y=columns["bytes"][rows], base=base[rows], offset=0,
+                    width=ends[at[lasts[chosen]]] - times[at[rows]], name=section, hovertext=texts,
+                    hoverinfo="x+name+text",
                     marker={"color": colour, "line": {"color": "#fff", "width": 0.5},
                             "pattern": {"shape": pattern, "fgcolor": "#fff", "size": 6}}),
             )  # fmt: skip
-    figure.update_layout(
-        height=380, barmode="overlay", legend={"orientation": "h", "y": 1.02, "yanchor": "bottom"}
-    )
-    return _finish(figure)
+    figure.update_layout(height=380, barmode="overlay", hovermode="closest")
+    return figure
 
 
-def _consumers_figure(run: Run) -> Figure:
+def _consumer_plots(run: Run) -> Iterator[str]:
     from plotly.graph_objects import Scatter
-    from plotly.subplots import make_subplots
 
-    titles = ("Lag (records)", "Deletes missed")
-    figure = make_subplots(2, 1, shared_xaxes=True, subplot_titles=titles, vertical_spacing=0.12)
-    for number, consumer in enumerate(run.scenario.consumers):
-        columns = run.consumers.where(consumer=consumer.name)
-        colour, dash = LINES[number % len(LINES)]
-        for row, column in ((1, "lag_records"), (2, "missed_tombstones")):
+    for column, title in (
+        ("lag_records", "Lag (records)"),
+        ("missed_tombstones", "Deletes missed"),
+    ):
+        figure, words = _time_figure(run), []
+        for number, consumer in enumerate(run.scenario.consumers):
+            columns = run.consumers.where(consumer=consumer.name)
+            colour, dash = LINES[number % len(LINES)]
             figure.add_trace(
                 Scatter(x=_dates(columns["time_ms"]), y=columns[column], name=consumer.name,
-                        mode="lines", line={"color": colour, "dash": dash}, showlegend=row == 1),
-                row, 1,
+                        mode="lines", line={"color": colour, "dash": dash})
             )  # fmt: skip
-    figure.update_layout(height=480, legend={"orientation": "h", "y": 1.06, "yanchor": "bottom"})
-    return _finish(figure)
+            words.append(_in_words(column, consumer.name, columns[column]))
+        yield _plot(figure, f"consumers-{column}", title, "; ".join(words) + ".")
 
 
 def _front_figure(sweep: Sweep, front: Sequence[int]) -> Figure:
@@ -403,30 +466,51 @@ def _front_figure(sweep: Sweep, front: Sequence[int]) -> Figure:
         )  # fmt: skip
     figure.update_layout(
         height=420,
-        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom"},
+        hovermode="closest",
         xaxis_title="bytes written for each that arrived",
         yaxis_title="bytes on the disk, on average",
     )
-    return _finish(figure, is_time=False)
+    figure.update_yaxes(automargin=True)
+    return _finish(figure)
 
 
 def _dates(times_ms: Column) -> Column:
     return np.asarray(times_ms, "datetime64[ms]")
 
 
-def _finish(figure: Figure, *, is_time: bool = True) -> Figure:
+def _time_figure(run: Run) -> Figure:
+    """Return an empty figure over the time of a run, the same for all."""
+    from plotly.graph_objects import Figure
+
+    times_ms = run.partitions["time_ms"]
+    figure = Figure(layout={"height": 190, "hovermode": "x unified"})
+    figure.update_xaxes(range=_dates(np.array([times_ms.min(), times_ms.max()])), type="date")
+    # No more room than this for the numbers: the axes of all panels begin at one place.
+    figure.update_yaxes(nticks=5, automargin=False)
+    return _finish(figure)
+
+
+def _finish(figure: Figure) -> Figure:
+    clear = "rgba(0,0,0,0)"  # the colours of the page show through, light or dark
     figure.update_layout(
-        template="plotly_white", margin={"l": 48, "r": 8, "t": 44, "b": 36},
-        font={"size": 12}, modebar={"orientation": "v"},
-        hovermode="x unified" if is_time else "closest",
+        template="plotly_white", margin={"l": 52, "r": 8, "t": 16, "b": 38}, font={"size": 12},
+        paper_bgcolor=clear, plot_bgcolor=clear,
+        legend={"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
     )  # fmt: skip
-    figure.update_yaxes(rangemode="tozero", automargin=True)
+    # The numbers stand above their lines, so that the lowest one does not meet the first date.
+    figure.update_yaxes(rangemode="tozero", ticklabelposition="outside top")
+    figure.update_xaxes(ticks="outside", ticklen=4)
     return figure
 
 
-def _plot(figure: Figure, name: str) -> str:
+def _plot(figure: Figure, name: str, title: str, words: str) -> str:
+    """Return a figure of the page: drawn, and told in words to those who do not see it."""
     drawn: str = figure.to_html(
         full_html=False, include_plotlyjs=False, div_id=name,
         config={"responsive": True, "displaylogo": False, "displayModeBar": False},
     )  # fmt: skip
-    return f"<div class=plot>{drawn}</div>"
+    return (
+        f'<figure class=plot><figcaption id="{name}-words"><b>{html.escape(title)}.</b> '
+        f'{html.escape(words)}</figcaption><div role=img aria-labelledby="{name}-words">'
+        f"{drawn}</div></figure>"
+    )
