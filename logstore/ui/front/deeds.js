@@ -2,14 +2,14 @@
 // the line of the command line that does the same. Their results stay in a list on the page.
 
 import { html, useEffect, useRef, useState } from "./vendor/htm-preact.js";
-import { ApiError, deleteJson, getJson, path as pathOf, postJson } from "./api.js";
+import { ApiError, deleteJson, getJson, path as pathOf, postJson, withQuery } from "./api.js";
 import { Dialog, useIdentity } from "./dialog.js";
 import { formatBytes, formatCount, plural } from "./format.js";
 import { Command, Facts, Failure, Time } from "./parts.js";
 import { hashOf } from "./routes.js";
 
 const RESULTS_MAX = 20;
-const REHEARSAL_DELAY_MS = 300;
+const TYPING_MS = 300;
 
 /** Fates of records, in words (the cleaner's names of them are the keys). */
 export const FATES = {
@@ -31,10 +31,12 @@ export function may(about, deed) {
 /** Why a page shows no deeds; nothing where it does. */
 export function ReadOnlyNote({ about }) {
   if (!about.read_only) return null;
-  return html`<p class="notice">
-    <strong>Read-only.</strong> These are files of a directory, perhaps another broker's: nothing here
-    changes them. What a change would do is shown all the same.
-  </p>`;
+  return html`<div class="notice">
+    <p>
+      <strong>Read-only:</strong> ${about.read_only_because}. What a change would do is shown all the
+      same.
+    </p>
+  </div>`;
 }
 
 /** The line or lines of the command line that do the same. */
@@ -199,7 +201,7 @@ function useRehearsal(path, method, body) {
       } catch (error) {
         if (wanted) setState({ busy: false, answer: null, error });
       }
-    }, REHEARSAL_DELAY_MS);
+    }, TYPING_MS);
     return () => {
       wanted = false;
       clearTimeout(timer);
@@ -321,9 +323,10 @@ export function RetryDialog({ name, base, state, ...common }) {
 
 function DeleteRecordsDialog({ name, base, state, ...common }) {
   const [kind, setKind] = useState("offset");
-  const [text, setText] = useState("");
-  const before = { offset: text.trim(), time: `@${text.trim()}`, all: "-1" }[kind];
-  const body = kind !== "all" && text.trim() === "" ? null : { before_offset: before };
+  const [offset, setOffset] = useState("");
+  const [time, setTime] = useState("");
+  const found = useRecordAt(base, kind, kind === "offset" ? offset : time);
+  const body = deletionBody(kind, offset, found);
   return html`<${DeedDialog} title=${`Delete records of ${name}`} verb="Delete" body=${body}
     path=${`${base}/delete-records`}
     rehearse=${(done) => html`<${Deletion} done=${done} state=${state} />`}
@@ -344,45 +347,63 @@ function DeleteRecordsDialog({ name, base, state, ...common }) {
           checked=${kind === value} onChange=${() => setKind(value)} /> ${label}</label>`,
       )}
     </fieldset>
-    ${kind === "offset" && html`<${TextField} label="Offset" value=${text} onInput=${setText}
-      inputmode="numeric" hint=${offsetsInWords(state)} />
-      <${RecordAt} base=${base} offset=${text} />`}
-    ${kind === "time" && html`<${TextField} label="Time" value=${text} onInput=${setText}
-      hint="2024-01-31, 2024-01-31T12:00Z (without a zone: UTC), -7d, or Unix ms" />`}
+    ${kind === "offset" && html`<${TextField} label="Offset" value=${offset} onInput=${setOffset}
+      inputmode="numeric" hint=${offsetsInWords(state)} />`}
+    ${kind === "time" && html`<${TextField} label="Time (UTC)" value=${time} onInput=${setTime}
+      type="datetime-local" step="1" />`}
+    ${kind !== "all" && html`<${RecordAt} record=${found} />`}
   <//>`;
+}
+
+function deletionBody(kind, offset, found) {
+  if (kind === "all") return { before_offset: -1 };
+  if (kind === "time") return found ? { before_offset: found.offset } : null;
+  return /^\d+$/.test(offset.trim()) ? { before_offset: Number(offset.trim()) } : null;
 }
 
 function offsetsInWords({ log_start_offset: start, log_end_offset: end }) {
   return start === undefined ? "" : `The log holds offsets ${start} to ${end} (exclusive).`;
 }
 
-/** The record at an offset: the first that a reader still gets. */
-function RecordAt({ base, offset }) {
+/** The first record at or above an offset or a time: null if none is, undefined if not known. */
+function useRecordAt(base, kind, text) {
   const [record, setRecord] = useState(undefined);
+  const place = placeOf(kind, text.trim());
+  const target = place === null ? null : withQuery(`${base}/records`, { ...place, count: 1 });
   useEffect(() => {
-    if (!/^\d+$/.test(offset.trim())) {
-      setRecord(undefined);
-      return undefined;
-    }
-    let wanted = true;
+    setRecord(undefined);
+    if (target === null) return undefined;
+    let isWanted = true;
     const timer = setTimeout(async () => {
       try {
-        const answer = await getJson(`${base}/records?from_offset=${offset.trim()}&count=1`);
-        if (wanted) setRecord(answer.records[0] ?? null);
+        const { records } = await getJson(target);
+        if (isWanted) setRecord(records[0] ?? null);
       } catch {
-        if (wanted) setRecord(undefined);
+        // The dry run beside it says what is wrong.
+        if (isWanted) setRecord(undefined);
       }
-    }, REHEARSAL_DELAY_MS);
+    }, TYPING_MS);
     return () => {
-      wanted = false;
+      isWanted = false;
       clearTimeout(timer);
     };
-  }, [base, offset]);
+  }, [target]);
+  return record;
+}
+
+function placeOf(kind, text) {
+  if (kind === "offset") return /^\d+$/.test(text) ? { from_offset: text } : null;
+  const ms = kind === "time" ? Date.parse(`${text}Z`) : NaN;
+  return Number.isNaN(ms) ? null : { from_timestamp: ms };
+}
+
+/** The record that a reader would get first. */
+function RecordAt({ record }) {
   if (record === undefined) return null;
-  if (record === null) return html`<p role="status">No record lies at or above this offset.</p>`;
-  return html`<p role="status" class="record-at">
-    The first record that stays: offset ${record.offset}, key <code>${shown(record, "key")}</code>,
-    value <code>${shown(record, "value")}</code>, of <${Time} ms=${record.timestamp} />.
+  if (record === null) return html`<p role="status">No record lies there or later.</p>`;
+  return html`<p role="status">
+    The first record that stays: offset ${record.offset}, key <code>${shown(record, "key")}</code>, value${" "}
+    <code>${shown(record, "value")}</code>, of <${Time} ms=${record.timestamp} />.
   </p>`;
 }
 

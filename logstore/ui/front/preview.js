@@ -63,10 +63,8 @@ function Answered({ answer }) {
     ${loses !== null && html`<p class="notice is-warn"><span><strong>It would lose data.</strong> ${loses.text}</span></p>`}
     ${notes.map((note) => html`<p key=${note}>${note}</p>`)}
     ${partitions.map(
-      (item) => html`<details key=${`${item.topic}-${item.partition}`} open=${partitions.length <= OPEN_MAX}>
-        <summary>${item.topic}-${item.partition}: ${changeInWords(item)}</summary>
-        <${PartitionPreview} item=${item} />
-      </details>`,
+      (item) => html`<${Folded} key=${`${item.topic}-${item.partition}`} item=${item}
+        isOpen=${partitions.length <= OPEN_MAX} />`,
     )}
     ${leftOut > 0 && html`<p>${plural(leftOut, "further partition")} not looked at.</p>`}
     <${Commands} lines=${[commands.preview, commands.set].flat().filter(Boolean)} />
@@ -96,6 +94,15 @@ function changeInWords({ before, after }) {
   return after.will_clean ? "becomes due for cleaning" : "is no longer due for cleaning";
 }
 
+// Drawn once it is opened: each partition asks for its strip.
+function Folded({ item, isOpen }) {
+  const [open, setOpen] = useState(isOpen);
+  return html`<details open=${open} onToggle=${(event) => setOpen(event.target.open)}>
+    <summary>${item.topic}-${item.partition}: ${changeInWords(item)}</summary>
+    ${open && html`<${PartitionPreview} item=${item} />`}
+  </details>`;
+}
+
 function PartitionPreview({ item }) {
   const { before, after } = item;
   const rows = [
@@ -109,7 +116,7 @@ function PartitionPreview({ item }) {
   ];
   return html`
     <${TodaysStrip} topic=${item.topic} partition=${item.partition} />
-    <div class="scrolls">
+    <div class="scrolls" tabindex="0" role="region" aria-label=${`${item.topic}-${item.partition}, today and after the change`}>
       <table class="grid-table">
         <thead>
           <tr><td></td><th scope="col">Today</th><th scope="col">After the change</th></tr>
