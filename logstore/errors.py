@@ -144,10 +144,23 @@ def _blank(kind: type[LogStoreError], arguments: tuple[object, ...]) -> LogStore
 
 
 class InvalidConfigurationError(LogStoreError, ValueError):
-    """A configuration key is unknown, or its value is out of range or contradicts another."""
+    """A configuration key is unknown, or its value is out of range or contradicts another.
+
+    Attributes
+    ----------
+    key : str or None
+        The key that is complained of, as it was given; None if it is about something else.
+    nearest : str or None
+        Of an unknown key: the one that was meant, perhaps.
+    """
 
     kafka_error = "INVALID_CONFIG"
     exit_code = 2
+
+    def __init__(self, *args: object, key: str | None = None, nearest: str | None = None) -> None:
+        super().__init__(*args)
+        self.key = key
+        self.nearest = nearest
 
 
 class RequestError(LogStoreError):

@@ -190,9 +190,11 @@ class BrokerConfig:
             values["log.dirs"] = _directories(named, values[named])
         unknown = [key for key in texts if key not in BROKER_KEYS and not has_no_effect(key)]
         if unknown and refuse_unknown:
+            near = nearest_broker_key(unknown[0])
             raise InvalidConfigurationError(
-                f"unknown broker configuration {unknown[0]!r}; the nearest is"
-                f" {nearest_broker_key(unknown[0])!r}"
+                f"unknown broker configuration {unknown[0]!r}; the nearest is {near!r}",
+                key=unknown[0],
+                nearest=near,
             )
         notes += [
             f"unknown broker key {key} is ignored; the nearest is {nearest_broker_key(key)}"

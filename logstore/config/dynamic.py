@@ -14,9 +14,11 @@ from enum import StrEnum
 
 from logstore.config.broker_config import BrokerConfig, DynamicLayers, topic_defaults_of
 from logstore.config.broker_keys import BROKER_KEYS
+from logstore.config.ignored import has_no_effect
 from logstore.config.keys import Value, render, to_text
 from logstore.config.legacy import translate_broker
 from logstore.config.origins import ORIGIN_DYNAMIC_BROKER, ORIGIN_DYNAMIC_DEFAULT
+from logstore.config.suggest import nearest_broker_key
 from logstore.config.topic_keys import TOPIC_KEYS
 from logstore.errors import InvalidConfigurationError
 
@@ -128,10 +130,19 @@ def own_layer(broker: BrokerConfig, layer: Layer) -> Mapping[str, str]:
 
 def _check_reconfigurable(keys: Iterable[str]) -> None:
     fixed = sorted(set(keys) - RECONFIGURABLE_KEYS)
+    unknown = [key for key in fixed if key not in BROKER_KEYS and not has_no_effect(key)]
+    if unknown:
+        near = nearest_broker_key(unknown[0])
+        raise InvalidConfigurationError(
+            f"{unknown[0]} cannot be changed: there is no such key; the nearest is {near!r}",
+            key=unknown[0],
+            nearest=near,
+        )
     if fixed:
         raise InvalidConfigurationError(
             f"{', '.join(fixed)} cannot be changed while the broker runs; what can is "
-            f"{', '.join(sorted(RECONFIGURABLE_KEYS))}"
+            f"{', '.join(sorted(RECONFIGURABLE_KEYS))}",
+            key=fixed[0],
         )
 
 
@@ -141,12 +152,12 @@ def _check_threads(now: int, wanted: int) -> None:
         return
     name = "log.cleaner.threads"
     if wanted < 1:
-        raise InvalidConfigurationError(f"{name} = {wanted} is not allowed: at least 1")
+        raise InvalidConfigurationError(f"{name} = {wanted} is not allowed: at least 1", key=name)
     if wanted < now / 2:
         raise InvalidConfigurationError(
-            f"{name} = {wanted} is not allowed: at least half of the present {now}"
+            f"{name} = {wanted} is not allowed: at least half of the present {now}", key=name
         )
     if wanted > 2 * now:
         raise InvalidConfigurationError(
-            f"{name} = {wanted} is not allowed: at most twice the present {now}"
+            f"{name} = {wanted} is not allowed: at most twice the present {now}", key=name
         )

@@ -107,7 +107,8 @@ class ConfigKey(NamedTuple):
         value = self._convert(text)
         if value is None or not self._allows(value):
             raise InvalidConfigurationError(
-                f"{key or self.key} = {text!r} is not allowed: it must be {self.range_text}"
+                f"{key or self.key} = {text!r} is not allowed: it must be {self.range_text}",
+                key=key or self.key,
             )
         return value
 
@@ -117,7 +118,7 @@ class ConfigKey(NamedTuple):
             return  # nearly all are: the table's own values need no look at each broker's start
         if not self._has_type(value) or not self._allows(value):
             raise InvalidConfigurationError(
-                f"{self.key} = {value!r} is not allowed: it must be {self.range_text}"
+                f"{self.key} = {value!r} is not allowed: it must be {self.range_text}", key=self.key
             )
 
     def _convert(self, text: str) -> Value | None:

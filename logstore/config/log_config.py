@@ -138,5 +138,6 @@ def check_lags(low: LagSetting, high: LagSetting) -> None:
     if high.source == low.source != "":
         sources = f": both are {low.source}"
     raise InvalidConfigurationError(
-        f"{high.key} = {high.value} must not be below {low.key} = {low.value}{sources}"
+        f"{high.key} = {high.value} must not be below {low.key} = {low.value}{sources}",
+        key=high.key,
     )

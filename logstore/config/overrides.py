@@ -117,7 +117,7 @@ def parse_overrides(overrides: Mapping[str, object]) -> tuple[Overrides, tuple[s
         try:
             text = without_unit(key, text)
         except ValueError as error:
-            raise InvalidConfigurationError(f"{key}: {error}") from error
+            raise InvalidConfigurationError(f"{key}: {error}", key=key) from error
         parsed[key] = TOPIC_KEYS[key].parse(text)
     return Overrides(parsed), tuple(notes)
 
@@ -189,7 +189,7 @@ def altered_overrides(
         if key not in TOPIC_KEYS and key not in overrides:
             raise _unknown_topic_key(key)
         if key in changes:
-            raise InvalidConfigurationError(f"{key} cannot be set and unset at once")
+            raise InvalidConfigurationError(f"{key} cannot be set and unset at once", key=key)
         removed.append(key)
     replaced = {*removed, *changes}
     result = _without(overrides, replaced) | changes
@@ -256,8 +256,9 @@ def _resolve(overrides: Mapping[str, object], broker: BrokerConfig) -> dict[str,
 def _unknown_topic_key(key: str) -> InvalidConfigurationError:
     if (reason := NOT_OFFERED_TO_TOPICS.get(key)) is not None:
         return InvalidConfigurationError(
-            f"topic configuration {key!r} of Kafka's is not offered here: {reason}"
+            f"topic configuration {key!r} of Kafka's is not offered here: {reason}", key=key
         )
+    near = nearest_topic_key(key)
     return InvalidConfigurationError(
-        f"unknown topic configuration {key!r}; the nearest is {nearest_topic_key(key)!r}"
+        f"unknown topic configuration {key!r}; the nearest is {near!r}", key=key, nearest=near
     )

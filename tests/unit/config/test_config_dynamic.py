@@ -126,6 +126,14 @@ def test_other_keys_are_refused_by_name(key):
         reconfigured(BrokerConfig(), {key: "true" if key == "log.cleaner.enable" else "1"})
 
 
+def test_an_unknown_key_is_told_with_the_nearest():
+    with pytest.raises(
+        InvalidConfigurationError, match=r"nearest is 'log.cleaner.threads'"
+    ) as told:
+        reconfigured(BrokerConfig(), {"log.cleaner.thread": "1"})
+    assert (told.value.key, told.value.nearest) == ("log.cleaner.thread", "log.cleaner.threads")
+
+
 @pytest.mark.parametrize(
     ("now", "wanted", "words"),
     (
