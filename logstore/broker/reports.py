@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from logstore.names import LOG_SUFFIX
 
 if TYPE_CHECKING:
     from logstore.broker.key_story import KeyExplanation
@@ -12,7 +14,10 @@ if TYPE_CHECKING:
     from logstore.cleaner.explaining import ActiveSegment, Remedy, Tombstones
     from logstore.cleaner.selection import CleaningDecision, Gate
     from logstore.cleaner.stats import CleanerStats
+    from logstore.config.overrides import ConfigValue
     from logstore.log.retention import RetentionDecision
+    from logstore.manager.manager import LogManager
+    from logstore.topics.store import Topic
     from logstore.types import TopicPartition
 
 
@@ -264,6 +269,69 @@ class ExplainReport:
         return {"partitions": [partition.to_json() for partition in self.partitions]}
 
 
+class ConfigChange(NamedTuple):
+    """A key whose value in force, or its origin, is another one after a change than before."""
+
+    key: str
+    before: ConfigValue
+    after: ConfigValue
+
+    def to_json(self) -> dict[str, Any]:
+        """Return an item of `changed` in `logstore topic alter --format json`."""
+        return {
+            "key": self.key,
+            "before": {"value": self.before.value, "origin": self.before.origin},
+            "after": {"value": self.after.value, "origin": self.after.origin},
+        }
+
+
+def changes_between(
+    before: Mapping[str, ConfigValue], after: Mapping[str, ConfigValue]
+) -> tuple[ConfigChange, ...]:
+    """Return the keys that are described otherwise afterwards."""
+    return tuple(
+        ConfigChange(key, before[key], now)
+        for key, now in after.items()
+        if (before[key].value, before[key].origin) != (now.value, now.origin)
+    )
+
+
+def topic_json(topic: Topic) -> dict[str, Any]:
+    """Return a topic as the commands of `logstore topic` tell it."""
+    return {
+        "name": topic.name,
+        "partitions": len(topic.partitions),
+        "configs": dict(topic.configs),
+        "partition_numbers": list(topic.partitions),
+        "adopted": topic.adopted,
+        "id": topic.id,
+    }
+
+
+def segment_sizes(manager: LogManager, topic: str) -> list[int]:
+    """Return the bytes of a topic's segments, without opening a log: it may be damaged."""
+    fs = manager.runtime.fs
+    return [
+        fs.stat(f"{folder}/{name}").size
+        for tp in manager.catalog.partitions(topic)
+        for directory in manager.directories
+        if tp in directory.partitions and directory.is_online
+        for folder in [directory.partition_path(tp)]
+        for name in fs.list_dir(folder)
+        if name.endswith(LOG_SUFFIX)
+    ]
+
+
+def deleted_json(topic: Topic, sizes: Sequence[int]) -> dict[str, Any]:
+    """Return the JSON object of `logstore topic delete --format json`."""
+    return {**topic_json(topic), "segments": len(sizes), "size_bytes": sum(sizes)}
+
+
+def rolled_json(topic_partition: TopicPartition, base_offset: int) -> dict[str, Any]:
+    """Return the JSON object of `logstore roll --format json`."""
+    return {**topic_partition._asdict(), "base_offset": base_offset}
+
+
 class DeleteRecordsResult(NamedTuple):
     """The result for one partition of a delete-records request.
 
@@ -274,6 +342,14 @@ class DeleteRecordsResult(NamedTuple):
     low_watermark: int
     error: str | None = None
     message: str | None = None
+
+    def to_json(self, topic_partition: TopicPartition) -> dict[str, Any]:
+        """Return an item of `partitions` in `logstore delete-records --format json`."""
+        return {
+            **topic_partition._asdict(),
+            "low_watermark": self.low_watermark,
+            "error": self.error,
+        }
 
 
 class AlterReplicaLogDirsResult(NamedTuple):

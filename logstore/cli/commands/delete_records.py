@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial as bound
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -207,22 +207,16 @@ def _state(broker: Broker, tp: TopicPartition) -> State | None:
 
 def _print(settings: Settings, outcomes: Sequence[Outcome]) -> None:
     if settings.output == "json":
-        emit_json({"partitions": [_item(outcome) for outcome in outcomes]})
+        emit_json({"partitions": [each.result.to_json(each.topic_partition) for each in outcomes]})
     elif settings.as_items:
-        emit_values((_item(outcome) for outcome in outcomes), output=settings.output)
+        emit_values(
+            (each.result.to_json(each.topic_partition) for each in outcomes), output=settings.output
+        )
     else:
         _show(outcomes)
     for each in outcomes:
         if each.result.error is not None:
             emit_failure(each.topic_partition, each.result.message or "", each.result.error)
-
-
-def _item(outcome: Outcome) -> dict[str, Any]:
-    return {
-        **outcome.topic_partition._asdict(),
-        "low_watermark": outcome.result.low_watermark,
-        "error": outcome.result.error,
-    }
 
 
 def _show(outcomes: Iterable[Outcome]) -> None:

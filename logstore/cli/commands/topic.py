@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -31,10 +31,8 @@ from logstore.cli.show.tables import Styled, Table, paint
 from logstore.config.origins import ORIGIN_DEFAULT, ORIGIN_TOPIC
 
 if TYPE_CHECKING:
-    from logstore.broker import Broker
     from logstore.config.overrides import ConfigValue
     from logstore.topics.store import Topic
-    from logstore.types import TopicPartition
 
 
 @click.command(
@@ -81,6 +79,8 @@ def create(
     Partition folders of that name copied from a broker are taken over as they are: the
     configuration is stored, their data are not touched.
     """
+    from logstore.broker.reports import topic_json
+
     overrides = topic_overrides(configs)
     with settings.open_broker(create=True) as broker:
         created = broker.create_topic(name, partitions, overrides)
@@ -88,7 +88,7 @@ def create(
             count = plural(len(created.partitions), "partition")
             emit(f"created topic {name} with {count}")
         else:
-            emit_json(_topic_json(created), settings.output)
+            emit_json(topic_json(created), settings.output)
         warn_of_strategy(broker, name)
 
 
@@ -101,11 +101,13 @@ def create(
 )
 def list_topics(settings: Settings) -> None:
     """List the topics of the data directory, adopted ones included."""
+    from logstore.broker.reports import topic_json
+
     with settings.open_broker(read_only=True) as broker:
         topics = broker.topics()
     if not settings.as_table:
         emit_items(
-            (json.dumps(_topic_json(described)) for described in topics),
+            (json.dumps(topic_json(described)) for described in topics),
             output=settings.output,
             name="topics",
         )
@@ -142,6 +144,8 @@ def describe(settings: Settings, name: str) -> None:
     default` (set so for all brokers), `broker` (from the config file) or `default`. Where one layer
     lies over others, they follow it.
     """
+    from logstore.broker.reports import topic_json
+
     with settings.open_broker(read_only=True) as broker:
         checked_partition(broker, name, None)
         found = broker.topic(name)
@@ -150,7 +154,7 @@ def describe(settings: Settings, name: str) -> None:
     if settings.output == "json":
         emit_json(
             {
-                **_topic_json(found),
+                **topic_json(found),
                 "configs": {
                     key: {"value": each.value, "origin": each.origin}
                     for key, each in configs.items()
@@ -223,6 +227,8 @@ def alter(
     """
     if not values and not keys:
         raise click.UsageError("nothing to change: give --set K=V or --unset K")
+    from logstore.broker.reports import changes_between, topic_json
+
     with settings.open_broker() as broker:
         checked_partition(broker, name, None)
         was_adopted = broker.topic(name).adopted
@@ -232,38 +238,23 @@ def alter(
         found = broker.topic(name)
         after = broker.describe_configs(name)
         warn_of_strategy(broker, name)
-    changed = [key for key in after if _in_force(before[key]) != _in_force(after[key])]
+    changed = changes_between(before, after)
     if settings.output == "json":
-        items = [_change_json(key, before[key], after[key]) for key in changed]
-        emit_json({**_topic_json(found), "changed": items})
+        emit_json({**topic_json(found), "changed": [each.to_json() for each in changed]})
     elif settings.as_items:
-        emit_values(
-            (_change_json(key, before[key], after[key]) for key in changed), output=settings.output
-        )
+        emit_values((each.to_json() for each in changed), output=settings.output)
     elif changed:
         table = Table(("configuration", "before", "after"), wrap=True)
         emit_lines(
             table.lines(
-                (key, _value_and_origin(before[key]), _value_and_origin(after[key]))
-                for key in changed
+                (each.key, _value_and_origin(each.before), _value_and_origin(each.after))
+                for each in changed
             )
         )
     else:
         emit(f"nothing changes for topic {name}: all of it is in force already")
     if was_adopted:
         note(f"topic {name} was adopted; its configuration is stored from now on")
-
-
-def _in_force(config: ConfigValue) -> tuple[str, str]:
-    return config.value, config.origin
-
-
-def _change_json(key: str, before: ConfigValue, after: ConfigValue) -> dict[str, Any]:
-    return {
-        "key": key,
-        "before": {"value": before.value, "origin": before.origin},
-        "after": {"value": after.value, "origin": after.origin},
-    }
 
 
 def _value_and_origin(config: ConfigValue) -> str:
@@ -281,39 +272,16 @@ def delete(settings: Settings, name: str) -> None:
     Its name is free at once. A topic copied from a broker is deleted all the same; `inspect`
     shows beforehand what there is to lose.
     """
+    from logstore.broker.reports import deleted_json, segment_sizes
+
     with settings.open_broker() as broker:
         checked_partition(broker, name, None)
         found = broker.topic(name)
-        sizes = [size for tp in broker.partitions(name) for size in _segment_sizes(broker, tp)]
+        sizes = segment_sizes(broker.manager, name)
         broker.delete_topic(name)
     if settings.as_table:
         count = plural(len(found.partitions), "partition")
         segments = plural(len(sizes), "segment")
         emit(f"deleted topic {name}: {count}, {segments}, {format_size(sum(sizes))}")
     else:
-        deleted = {**_topic_json(found), "segments": len(sizes), "size_bytes": sum(sizes)}
-        emit_json(deleted, settings.output)
-
-
-def _segment_sizes(broker: Broker, partition: TopicPartition) -> list[int]:
-    """Return the bytes of a partition's segments, without opening its log: it may be damaged."""
-    fs = broker.runtime.fs
-    return [
-        fs.stat(f"{folder}/{name}").size
-        for directory in broker.manager.directories
-        if partition in directory.partitions and directory.is_online
-        for folder in [directory.partition_path(partition)]
-        for name in fs.list_dir(folder)
-        if name.endswith(".log")
-    ]
-
-
-def _topic_json(found: Topic) -> dict[str, Any]:
-    return {
-        "name": found.name,
-        "partitions": len(found.partitions),
-        "configs": dict(found.configs),
-        "partition_numbers": list(found.partitions),
-        "adopted": found.adopted,
-        "id": found.id,
-    }
+        emit_json(deleted_json(found, sizes), settings.output)
