@@ -77,7 +77,7 @@ def _closings(log: Log, *, kafka_exact: bool) -> Iterator[Closing]:
     setting, lag = "segment.ms", "max.compaction.lag.ms"
     if config.max_segment_ms < config.segment_ms:
         setting = lag
-    moment = segment.rolls_from_ms()
+    moment = segment.rolls_from_ms(config.max_segment_ms)
     if moment is not None:
         yield Closing(
             setting,

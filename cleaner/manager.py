@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -102,6 +103,22 @@ class LogCleanerManager:
 
     def __repr__(self) -> str:
         return f"LogCleanerManager({self._logs!r})"
+
+    def supposing(
+        self, broker_config: BrokerConfig, checkpoints: CleanerCheckpoints
+    ) -> LogCleanerManager:
+        """Return this cleaner as if it was configured otherwise, for decisions and dry runs.
+
+        Who has a partition, and which are left alone, is known to both. It hears of no event.
+        """
+        twin = copy(self)
+        twin._broker_config = broker_config
+        twin.config = CleanerConfig.from_broker(broker_config)
+        twin.checkpoints = checkpoints
+        twin.chooser = LogChooser(
+            self.runtime, self._logs, checkpoints, self.states, self.marks, broker_config
+        )
+        return twin
 
     def config_for(self, threads: int | None) -> CleanerConfig:
         """Return the share of one of so many threads; of a pool thread if None.

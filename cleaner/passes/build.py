@@ -302,7 +302,7 @@ def passes_after(
     end of a range is gone from the map of the next.
     """
     strategy = Strategy.of(log.config)
-    reader = ChunkReader(config.io_buffer_bytes)
+    reader = ChunkReader(config.io_buffer_bytes, log.config.logstore_decompression_max_bytes)
     passes = 0
     takes_one_before = True
     if strategy.has_versions and start_offset < end_offset:

@@ -154,9 +154,12 @@ class ChunkReader:
     io_buffer_bytes : int
         Bytes read at a time. A batch that is larger makes the buffer grow to it, whatever
         `max.message.bytes` says now; after its segment the buffer shrinks back.
+    unfolded_max : int, optional
+        Bytes to which a compressed batch may unfold; by default what the segments' settings say.
     """
 
-    def __init__(self, io_buffer_bytes: int) -> None:
+    def __init__(self, io_buffer_bytes: int, unfolded_max: int | None = None) -> None:
+        self._unfolded_max = unfolded_max
         self._io_buffer_bytes = max(io_buffer_bytes, HEADER_SIZE)
         self._buffer = np.empty(self._io_buffer_bytes, np.uint8)
         self._table = np.empty((0, kernels.TABLE_COLUMNS), np.int64)
@@ -350,6 +353,7 @@ class ChunkReader:
         sections unfold to more than a chunk should hold, or a later one is damaged.
         """
         rows = len(table)
+        limit = self._unfolded_max or segment.config.logstore_decompression_max_bytes
         parts: list[bytes | memoryview] = [memoryview(self._buffer)[:size_bytes]]  # type: ignore[arg-type]
         end = size_bytes
         for row in compressed.tolist():
@@ -360,11 +364,7 @@ class ChunkReader:
             stop = int(table[row, kernels.COL_POSITION] + table[row, kernels.COL_SIZE])
             try:
                 codec = Codec(int(table[row, kernels.COL_ATTRIBUTES]) & CODEC_MASK)
-                section = decompress(
-                    codec,
-                    self._buffer[start:stop].tobytes(),
-                    limit=segment.config.logstore_decompression_max_bytes,
-                )
+                section = decompress(codec, self._buffer[start:stop].tobytes(), limit=limit)
             except CorruptRecordError as error:
                 if row > 0:
                     rows = row

@@ -109,7 +109,7 @@ def clean_pass(
     key_map = new_map(
         log, config, strategy, first_dirty_offset, upper_bound_offset, with_winners=observer is None
     )
-    reader = ChunkReader(config.io_buffer_bytes)
+    reader = ChunkReader(config.io_buffer_bytes, log.config.logstore_decompression_max_bytes)
     build = MapBuild(log, first_dirty_offset, upper_bound_offset, key_map, reader, strategy)
     total = sum(s.size_bytes for s in log.segments.between(first_dirty_offset, upper_bound_offset))
     done = 0

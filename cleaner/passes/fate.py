@@ -136,7 +136,7 @@ def list_fates(
             yield from seen
             seen.clear()
         untouched_from = min(stats.end_offset, upper_bound)
-    reader = ChunkReader(config.io_buffer_bytes)
+    reader = ChunkReader(config.io_buffer_bytes, log.config.logstore_decompression_max_bytes)
     for segment in log.segments:
         if segment.base_offset < untouched_from:
             continue

@@ -24,11 +24,14 @@ if TYPE_CHECKING:
     from logstore.broker.erasure import ErasurePlace, ErasureReport
     from logstore.broker.fates import PartitionFates, RecordFate
     from logstore.broker.futures import FutureRecordMetadata
+    from logstore.broker.losses import Loss, LostRecords
     from logstore.broker.positions import ConsumedRecord
+    from logstore.broker.preview import Outlook, PartitionPreview, Preview
     from logstore.broker.producer import Producer
     from logstore.broker.reports import (
         AlterReplicaLogDirsResult,
         CleanReport,
+        ConfigChange,
         DeleteRecordsResult,
         ExplainReport,
         OffsetAndTimestamp,
@@ -53,6 +56,7 @@ __all__ = [
     "CleanReport",
     "CleanerMetrics",
     "CleanerStats",
+    "ConfigChange",
     "ConfigResource",
     "ConfigValue",
     "ConsumedRecord",
@@ -67,16 +71,21 @@ __all__ = [
     "FutureRecordMetadata",
     "KeyStats",
     "ListedOffset",
+    "Loss",
+    "LostRecords",
     "MemberToRemove",
     "NewRecord",
     "NewTopic",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "OffsetSpec",
+    "Outlook",
     "Page",
     "PartitionFates",
+    "PartitionPreview",
     "PartitionStats",
     "Partitioner",
+    "Preview",
     "Producer",
     "RecordFate",
     "RecordMetadata",
@@ -96,6 +105,8 @@ _HOMES = (
     "logstore.cleaner.pool.metrics",
     "logstore.broker.futures",
     "logstore.broker.reports",
+    "logstore.broker.losses",
+    "logstore.broker.preview",
     "logstore.groups.offsets",
     "logstore.broker.producer",
     "logstore.broker.consumer",

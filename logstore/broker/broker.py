@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from logstore.broker.doors import Closing, Page
     from logstore.broker.erasure import ErasureReport
     from logstore.broker.fates import PartitionFates
+    from logstore.broker.preview import Preview
     from logstore.broker.producer import Producer
     from logstore.broker.reports import (
         AlterReplicaLogDirsResult,
@@ -617,6 +618,64 @@ class Broker(Generic[ClockT]):
         """
         self._refuse_if_read_only("alter a topic")
         return self.manager.topics.alter(topic, configs, unset)[1]
+
+    def preview(
+        self,
+        topic: str | TopicPartition | None = None,
+        partition: int | None = None,
+        *,
+        set: Mapping[str, object] | None = None,  # as the command line calls it
+        unset: Iterable[str] = (),
+        quick: bool = False,
+        read_bytes_max: int | None = None,
+        partitions_max: int | None = None,
+        cluster_wide: bool = False,
+    ) -> Preview:
+        """Tell what `alter_configs` or `alter_broker_configs` would do, and change nothing.
+
+        For each partition: the decision about its cleaning before and after, what the next cleaning
+        would remove, what retention would remove, and until when.
+
+        Parameters
+        ----------
+        topic, partition : str, int, optional
+            None stands for the broker: then `set` and `unset` are broker keys, and the partitions
+            are those that would go by other settings.
+        set, unset
+            As `alter_configs` takes them; without either it is told what is as it is.
+        quick : bool
+            Read batch headers only, and run no cleaning.
+        read_bytes_max : int, optional
+            Bytes that may be read to run cleanings; a partition that takes more is told without
+            (`PartitionPreview.unread`). By default whatever it takes.
+        partitions_max : int, optional
+            How many partitions are looked at; the others are counted.
+        cluster_wide : bool
+            See `alter_broker_configs`.
+
+        Raises
+        ------
+        UnknownTopicOrPartitionError, InvalidConfigurationError
+            As the change itself would.
+        """
+        from logstore.broker import preview
+
+        name, number = topic_and_partition(topic, partition)
+        if name is None:
+            layer = Layer.CLUSTER if cluster_wide else Layer.BROKER
+            changes = {**(set or {}), **dict.fromkeys(unset)}
+            supposed = preview.suppose_broker(self.manager, changes, layer)
+        else:
+            supposed = preview.suppose_topic(self.manager, name, set or {}, unset)
+        return preview.preview(
+            self,
+            supposed,
+            name,
+            number,
+            quick=quick,
+            read_bytes_max=read_bytes_max,
+            partitions_max=partitions_max,
+        )
 
     def delete_topic(self, topic: str) -> None:
         """Delete a topic; its files go after `file.delete.delay.ms`, or when the broker closes.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from logstore.broker.assumptions import assumptions
@@ -54,12 +55,16 @@ class Cleaned(HasLogs, Protocol):
         """Whether it changes nothing."""
 
 
-class _Look(NamedTuple):
+class Look(NamedTuple):
     """What a look at the records of a log found."""
 
     tombstones: Tombstones | None
     damages: tuple[str, ...]
     obstacle: str | None
+
+
+NOTHING_READ = Look(None, (), None)
+"""The records were not read."""
 
 
 def explain(
@@ -91,43 +96,65 @@ def explain_partition(
     decision = chooser.explain(log)
     passes_needed = cleaner.passes_bound(log, decision.state)
     assumed = assumptions(broker.manager, topic_partition, cleaning=True)
-    look = _Look(None, (), None)
+    look = NOTHING_READ
     first_pass = None
     if log.config.compact and quick:
         assumed = (*assumed, _UNREAD)
     elif log.config.compact:
-        look = _look(broker, topic_partition, decision)
+        look = look_at(broker, topic_partition, decision)
         log = broker.manager.log(topic_partition)  # another one, if damage was met
         if look.obstacle is not None:
             decision = decision.stopped_by(Gate.closed_by("uncleanable", look.obstacle))
         elif decision.will_clean:
-            decision, first_pass, passes_needed = _rehearsed(broker, log, decision, passes_needed)
-    active = ActiveSegment.of(log, kafka_exact=chooser.kafka_exact)
+            decision, first_pass, passes_needed = rehearse(cleaner, log, decision)
+    told = explanation(
+        log,
+        decision,
+        look,
+        passes_needed,
+        first_pass,
+        assumed=assumed,
+        kafka_exact=chooser.kafka_exact,
+    )
+    if key is None:
+        return told
+    from logstore.broker.key_story import explain_key
+
+    story = explain_key(broker, topic_partition, key, decision, told.remedies)
+    return replace(told, key=story)
+
+
+def explanation(
+    log: Log,
+    decision: CleaningDecision,
+    look: Look,
+    passes_needed: int,
+    first_pass: CleanerStats | None,
+    *,
+    assumed: Sequence[str],
+    kafka_exact: bool,
+) -> PartitionExplanation:
+    """Put a decision that foresaw into words, with what a look at the records found."""
+    active = ActiveSegment.of(log, kafka_exact=kafka_exact)
     text = None
     if look.tombstones is not None:
         text = look.tombstones.text(decision, log.config.delete_retention_ms)
-    helps = remedies(log, decision, active)
-    story = None
-    if key is not None:
-        from logstore.broker.key_story import explain_key
-
-        story = explain_key(broker, topic_partition, key, decision, helps)
     return PartitionExplanation.of(
         decision,
         passes_needed,
         headline=headline(decision, active),
-        remedies=helps,
-        key=story,
+        remedies=remedies(log, decision, active),
+        key=None,
         active_segment=active,
         tombstones=look.tombstones,
         tombstones_text=text,
         damages=look.damages,
         first_pass=first_pass,
-        assumed=assumed,
+        assumed=tuple(assumed),
     )
 
 
-def _look(broker: Cleaned, tp: TopicPartition, decision: CleaningDecision) -> _Look:
+def look_at(broker: Cleaned, tp: TopicPartition, decision: CleaningDecision) -> Look:
     """Read the records of a partition once."""
     view = PartitionView(broker, tp)
     now_ms = broker.clock.now_ms()
@@ -149,10 +176,10 @@ def _look(broker: Cleaned, tp: TopicPartition, decision: CleaningDecision) -> _L
     except _UNREADABLE as error:
         path = getattr(error, "path", None)
         stops = _stops(broker, view.log, decision, path)
-        return _Look(None, (str(error),), str(error) if stops else None)
+        return Look(None, (str(error),), str(error) if stops else None)
     damages = view.damages
     stopping = (str(each) for each in damages if _stops(broker, view.log, decision, each.path))
-    return _Look(tombstones, tuple(map(str, damages)), next(stopping, None))
+    return Look(tombstones, tuple(map(str, damages)), next(stopping, None))
 
 
 def _stops(broker: Cleaned, log: Log, decision: CleaningDecision, path: str | None) -> bool:
@@ -171,12 +198,24 @@ def _stops(broker: Cleaned, log: Log, decision: CleaningDecision, path: str | No
     return base < end
 
 
-def _rehearsed(
-    broker: Cleaned, log: Log, decision: CleaningDecision, passes_needed: int
+def rehearse(
+    cleaner: LogCleanerManager, log: Log, decision: CleaningDecision, *, whenever: bool = False
 ) -> tuple[CleaningDecision, CleanerStats | None, int]:
-    """Run the cleaning as a dry run does; what stops it closes its gate."""
+    """Run a cleaning as a dry run does; what stops it closes its gate.
+
+    Parameters
+    ----------
+    whenever : bool
+        That which comes once it is due, as if it was now: forced, with the active segment rolled.
+
+    Returns
+    -------
+    CleaningDecision, CleanerStats or None, int
+        With the passes that it takes; at most, if there are no numbers of the first.
+    """
+    passes_needed = cleaner.passes_bound(log, decision.state)
     try:
-        outcome = CleanCommand(broker.cleaner).rehearse([log])
+        outcome = CleanCommand(cleaner, force=whenever, roll=whenever).rehearse([log])
     except _UNREADABLE as error:
         return decision.stopped_by(Gate.closed_by("uncleanable", str(error))), None, passes_needed
     if not outcome.passes:

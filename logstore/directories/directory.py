@@ -551,7 +551,7 @@ class LogDirectory:
         """Let the last cleaned offset of a topic's partitions count as dirty again."""
         with self._checkpointing:
             stored = self._read(CLEANER_OFFSETS)
-            lowered = {tp: max(0, end - 1) for tp, end in stored.items() if tp.topic == topic}
+            lowered = {tp: stepped_back(end) for tp, end in stored.items() if tp.topic == topic}
             if lowered:
                 self._rewrite(CLEANER_OFFSETS, lowered)
 
@@ -702,6 +702,11 @@ class LogDirectory:
                 if self._file_lock is not None:
                     self._file_lock.release()
                     self._file_lock = None
+
+
+def stepped_back(cleaner_offset: int) -> int:
+    """Return the first dirty offset of a partition whose last clean record competes anew."""
+    return max(0, cleaner_offset - 1)
 
 
 def partition_folders(fs: FileSystem, path: str) -> list[str]:

@@ -361,7 +361,7 @@ class Log:
             return decide_retention(
                 self.topic_partition,
                 local.segments.view,
-                local.config,
+                self.config,
                 LogBounds(offsets.log_start_offset, offsets.high_watermark, local.log_end.offset),
                 self.runtime.clock.now_ms(),
                 rules=rules,

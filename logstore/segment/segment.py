@@ -386,14 +386,14 @@ class LogSegment(SegmentFiles):
             return message_timestamp - first
         return now_ms - self.created_ms
 
-    def rolls_from_ms(self) -> int | None:
+    def rolls_from_ms(self, max_segment_ms: int) -> int | None:
         """Return from when on an append stamped with its own time begins a new segment, Unix ms.
 
-        By `segment.ms` alone, and of a segment with data; None if that moment never comes.
+        By its age alone, and of a segment with data; None if that moment never comes.
         """
         first = self._first_timestamp()
         begins = first if first is not None and first >= 0 else self.created_ms
-        moment = begins + self.config.max_segment_ms - self.roll_jitter_ms + 1
+        moment = begins + max_segment_ms - self.roll_jitter_ms + 1
         return moment if self.size_bytes and moment <= INT64_MAX else None
 
     def first_batch_timestamp(self) -> int:
