@@ -3,10 +3,11 @@
 import { html, useEffect, useState } from "./vendor/htm-preact.js";
 import { path, subscribe, useAnswer } from "./api.js";
 import { Curves } from "./curves.js";
-import { DialogButton, Done, Fates, may, ReadOnlyNote, RetryDialog } from "./deeds.js";
+import { DialogButton, Done, may, ReadOnlyNote, RetryDialog } from "./deeds.js";
 import { useIdentity } from "./dialog.js";
 import { formatBytes, formatCount, formatDuration, formatRatio, plural } from "./format.js";
 import { Answered, Badge, Empty, Facts, Time, useTitle } from "./parts.js";
+import { FATES, Rows } from "./records.js";
 import { hashOf } from "./routes.js";
 
 /** Phases of a pass, in words. */
@@ -23,6 +24,7 @@ const GAUGES = {
 };
 
 const HISTORY_MAX = 50;
+const PAST = ["When", "Partition", "Bytes", "Messages", "Segments", "Took", "Why records went"];
 
 export function Page({ about }) {
   useTitle("Cleaner");
@@ -115,16 +117,10 @@ function Uncleanable({ found, about, onDone }) {
     <h2 id="cleaner-uncleanable">Uncleanable partitions</h2>
     ${found.length === 0
       ? html`<p>None: no cleaning failed.</p>`
-      : html`<div class="scrolls" tabindex="0" role="region" aria-label="Uncleanable partitions, as a table">
-          <table class="grid-table">
-            <thead><tr><th scope="col">Partition</th><th scope="col">Why</th>
-              <th scope="col" class="number">Bytes to clean</th><td></td></tr></thead>
-            <tbody>
-              ${found.map((each) => html`<${UncleanableRow} key=${`${each.topic}-${each.partition}`}
-                each=${each} about=${about} onDone=${onDone} />`)}
-            </tbody>
-          </table>
-        </div>`}
+      : html`<${Rows} label="Uncleanable partitions and why" headings=${["Partition", "Why", "Size", "Deed"]}>
+          ${found.map((each) => html`<${UncleanableRow} key=${`${each.topic}-${each.partition}`}
+            each=${each} about=${about} onDone=${onDone} />`)}
+        <//>`}
   </section>`;
 }
 
@@ -137,7 +133,7 @@ function UncleanableRow({ each, about, onDone }) {
   return html`<tr>
     <th scope="row"><a href=${hashOf(["t", topic, partition])}>${name}</a></th>
     <td><${Badge} kind="bad">uncleanable<//> ${each.reason}</td>
-    <td class="number">${formatBytes(each.bytes)}</td>
+    <td class="is-number">${formatBytes(each.bytes)}</td>
     <td>${may(about, "retry") && html`<${DialogButton} dialog=${dialog}>Retry
       <span class="unseen"> ${name}</span> …<//>`}</td>
   </tr>`;
@@ -163,27 +159,25 @@ function History({ cleanings }) {
     <h2 id="cleaner-history">Past cleanings</h2>
     ${cleanings.length === 0
       ? html`<${Empty}>Nothing was cleaned since the broker started.<//>`
-      : html`<div class="scrolls" tabindex="0" role="region" aria-label="Past cleanings, as a table">
-          <table class="grid-table">
-            <caption>The last ${formatCount(Math.min(cleanings.length, HISTORY_MAX))}, newest first</caption>
-            <thead><tr><th scope="col">When</th><th scope="col">Partition</th>
-              <th scope="col" class="number">Bytes</th><th scope="col" class="number">Records</th>
-              <th scope="col" class="number">Segments</th><th scope="col" class="number">Took</th>
-              <th scope="col">Records by fate</th></tr></thead>
-            <tbody>
-              ${cleanings.slice(0, HISTORY_MAX).map(
-                (each) => html`<tr key=${`${each.topic}-${each.partition}-${each.at_ms}-${each.pass}`}>
-                  <td><${Time} ms=${each.at_ms} /></td>
-                  <th scope="row"><a href=${hashOf(["t", each.topic, each.partition])}>${each.topic}-${each.partition}</a></th>
-                  <td class="number">${formatBytes(each.bytes_read)} → ${formatBytes(each.bytes_written)}</td>
-                  <td class="number">${formatCount(each.messages_read)} → ${formatCount(each.messages_written)}</td>
-                  <td class="number">${formatCount(each.segments_before)} → ${formatCount(each.segments_after)}</td>
-                  <td class="number">${formatDuration(each.index_ms + each.clean_ms)}</td>
-                  <td><${Fates} fates=${each.fates} /></td>
-                </tr>`,
-              )}
-            </tbody>
-          </table>
-        </div>`}
+      : html`<${Rows} label="Past cleanings, newest first" headings=${PAST}>
+          ${cleanings.slice(0, HISTORY_MAX).map(
+            (each) => html`<tr key=${`${each.topic}-${each.partition}-${each.at_ms}-${each.pass}`}>
+              <td><${Time} ms=${each.at_ms} /></td>
+              <th scope="row"><a href=${hashOf(["t", each.topic, each.partition])}>${each.topic}-${each.partition}</a></th>
+              <td>${formatBytes(each.bytes_read)} → ${formatBytes(each.bytes_written)}</td>
+              <td>${formatCount(each.messages_read)} → ${formatCount(each.messages_written)}</td>
+              <td>${formatCount(each.segments_before)} → ${formatCount(each.segments_after)}</td>
+              <td class="is-number">${formatDuration(each.index_ms + each.clean_ms)}</td>
+              <td><${Gone} fates=${each.fates} /></td>
+            </tr>`,
+          )}
+        <//>`}
   </section>`;
+}
+
+/** Records that a cleaning removed, by their fates. */
+function Gone({ fates }) {
+  const gone = Object.entries(fates).filter(([fate, count]) => fate !== "retained" && count > 0);
+  if (gone.length === 0) return "none went";
+  return gone.map(([fate, count]) => `${formatCount(count)} ${(FATES[fate] ?? [fate])[0]}`).join(", ");
 }

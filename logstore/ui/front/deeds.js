@@ -3,23 +3,15 @@
 
 import { html, useEffect, useRef, useState } from "./vendor/htm-preact.js";
 import { ApiError, deleteJson, getJson, path as pathOf, postJson, withQuery } from "./api.js";
+import { Field } from "./bytes.js";
 import { Dialog, useIdentity } from "./dialog.js";
-import { formatBytes, formatCount, plural } from "./format.js";
+import { formatBytes, formatCount, plural, withTimes } from "./format.js";
 import { Command, Facts, Failure, Time } from "./parts.js";
+import { FateCounts } from "./records.js";
 import { hashOf } from "./routes.js";
 
 const RESULTS_MAX = 20;
 const TYPING_MS = 300;
-
-/** Fates of records, in words (the cleaner's names of them are the keys). */
-export const FATES = {
-  retained: "stay",
-  superseded: "have a newer record of their key",
-  tombstone_expired: "tombstones whose time is over",
-  aborted: "of aborted transactions",
-  control_expired: "transaction markers whose time is over",
-  null_key: "without a key",
-};
 
 // -- permission ----------------------------------------------------------------------------
 
@@ -401,16 +393,12 @@ function placeOf(kind, text) {
 function RecordAt({ record }) {
   if (record === undefined) return null;
   if (record === null) return html`<p role="status">No record lies there or later.</p>`;
-  return html`<p role="status">
-    The first record that stays: offset ${record.offset}, key <code>${shown(record, "key")}</code>, value${" "}
-    <code>${shown(record, "value")}</code>, of <${Time} ms=${record.timestamp} />.
-  </p>`;
-}
-
-function shown(record, part) {
-  const text = record[part] ?? record[`${part}_base64`];
-  if (text === null || text === undefined) return "null";
-  return text.length > 80 ? `${text.slice(0, 80)}…` : text;
+  return html`<p role="status">The first record that stays has offset ${formatCount(record.offset)}:</p>
+    <${Facts} facts=${[
+      ["Key", html`<${Field} record=${record} name="key" nullWord="no key" />`],
+      ["Value", html`<${Field} record=${record} name="value" nullWord="tombstone" />`],
+      ["Time", html`<${Time} ms=${record.timestamp} />`],
+    ]} />`;
 }
 
 // -- what deeds would do, and did ----------------------------------------------------------
@@ -436,24 +424,11 @@ export function Cleaning({ done }) {
       )}
     </tbody>
   </table>
-  <${Fates} fates=${summedFates(done.cleaned)} />`;
-}
-
-/** Records by fate: those that stay, and why the others go. */
-export function Fates({ fates }) {
-  const counted = Object.entries(fates).filter(([, count]) => count > 0);
-  if (counted.length === 0) return null;
-  return html`<ul class="fates" aria-label="Records by fate">
-    ${counted.map(
-      ([fate, count]) => html`<li key=${fate} class=${`fate fate-${fate}`}>
-        <strong>${formatCount(count)}</strong> ${FATES[fate] ?? fate.replaceAll("_", " ")}
-      </li>`,
-    )}
-  </ul>`;
+  <${FateCounts} counts=${summedFates(done.cleaned)} />`;
 }
 
 /** The fates of several passes together. */
-export function summedFates(passes) {
+function summedFates(passes) {
   const total = {};
   for (const { fates } of passes) {
     for (const [fate, count] of Object.entries(fates)) total[fate] = (total[fate] ?? 0) + count;
@@ -491,7 +466,7 @@ export function Retention({ done }) {
     <tbody>
       ${done.removed.map(
         (each) => html`<tr key=${each.base_offset}><td>${each.base_offset}</td>
-          <td class="number">${formatBytes(each.size_bytes)}</td><td>${each.reason}</td></tr>`,
+          <td class="number">${formatBytes(each.size_bytes)}</td><td>${withTimes(each.reason)}</td></tr>`,
       )}
     </tbody>
   </table>`;

@@ -4,6 +4,7 @@ import { html, useState } from "./vendor/htm-preact.js";
 import { path, useAnswer } from "./api.js";
 import { formatCount, plural } from "./format.js";
 import { Answered, Badge, Empty, useTitle } from "./parts.js";
+import { Rows } from "./records.js";
 import { hashOf } from "./routes.js";
 
 const OPEN_MAX = 5;
@@ -42,50 +43,42 @@ function Group({ group, isOpen }) {
 
 function Members({ group, members }) {
   if (members.length === 0) return html`<p>No member is connected: its offsets are all there is.</p>`;
-  return html`<div class="scrolls" tabindex="0" role="region" aria-label=${`Members of ${group}`}>
-    <table class="grid-table">
-      <caption>${plural(members.length, "member")}</caption>
-      <thead><tr><th scope="col">Member</th><th scope="col">Client</th><th scope="col">Host</th>
-        <th scope="col">Partitions</th></tr></thead>
-      <tbody>
-        ${members.map(
-          (member) => html`<tr key=${member.member_id}>
-            <th scope="row">${member.group_instance_id ?? member.member_id}</th>
-            <td>${member.client_id}</td><td>${member.client_host}</td>
-            <td>${member.assignment.map(
-              ({ topic, partition }) => html`<a key=${`${topic}-${partition}`}
-                href=${hashOf(["t", topic, partition])}>${topic}-${partition}</a> `,
-            )}</td>
-          </tr>`,
-        )}
-      </tbody>
-    </table>
-  </div>`;
+  return html`<p class="dim">${plural(members.length, "member")}</p>
+    <${Rows} label=${`Members of ${group}`} headings=${["Member", "Client", "Host", "Partitions"]}>
+      ${members.map(
+        (member) => html`<tr key=${member.member_id}>
+          <th scope="row">${member.group_instance_id ?? member.member_id}</th>
+          <td>${member.client_id}</td>
+          <td>${member.client_host}</td>
+          <td>${member.assignment.map(
+            (each) => html`<${PartitionLink} key=${`${each.topic}-${each.partition}`} of=${each} /> `,
+          )}</td>
+        </tr>`,
+      )}
+    <//>`;
 }
 
 function Offsets({ group, offsets }) {
   if (offsets.length === 0) return html`<p>It has committed nothing.</p>`;
   const knowsMissed = offsets.some((each) => each.missed_tombstones !== undefined);
   const total = offsets.reduce((sum, each) => sum + Math.max(0, each.lag ?? 0), 0);
-  return html`<div class="scrolls" tabindex="0" role="region" aria-label=${`Offsets of ${group}`}>
-    <table class="grid-table">
-      <caption>${plural(offsets.length, "partition")}, lag ${plural(total, "record")} in all</caption>
-      <thead><tr><th scope="col">Partition</th><th scope="col" class="number">Next offset</th>
-        <th scope="col" class="number">Log end</th><th scope="col" class="number">Lag</th>
-        ${knowsMissed && html`<th scope="col">Deletions missed</th>`}</tr></thead>
-      <tbody>
-        ${offsets.map(
-          (each) => html`<tr key=${`${each.topic}-${each.partition}`}>
-            <th scope="row"><a href=${hashOf(["t", each.topic, each.partition])}>${each.topic}-${each.partition}</a></th>
-            <td class="number">${formatCount(each.offset)}</td>
-            <td class="number">${formatCount(each.log_end_offset)}</td>
-            <td class="number">${formatCount(each.lag)}</td>
-            ${knowsMissed && html`<td>${missedInWords(each)}</td>`}
-          </tr>`,
-        )}
-      </tbody>
-    </table>
-  </div>`;
+  const headings = ["Partition", "Next offset", "Log end offset", "Lag"];
+  return html`<p class="dim">${plural(offsets.length, "partition")}, lag ${plural(total, "record")} in all</p>
+    <${Rows} label=${`Offsets of ${group}`} headings=${knowsMissed ? [...headings, "Deletions missed"] : headings}>
+      ${offsets.map(
+        (each) => html`<tr key=${`${each.topic}-${each.partition}`}>
+          <th scope="row"><${PartitionLink} of=${each} /></th>
+          <td class="is-number">${formatCount(each.offset)}</td>
+          <td class="is-number">${formatCount(each.log_end_offset)}</td>
+          <td class="is-number">${formatCount(each.lag)}</td>
+          ${knowsMissed && html`<td>${missedInWords(each)}</td>`}
+        </tr>`,
+      )}
+    <//>`;
+}
+
+function PartitionLink({ of: { topic, partition } }) {
+  return html`<a href=${hashOf(["t", topic, partition])}>${topic}-${partition}</a>`;
 }
 
 function missedInWords({ missed_tombstones: missed }) {

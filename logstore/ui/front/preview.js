@@ -3,9 +3,10 @@
 
 import { html, useEffect, useState } from "./vendor/htm-preact.js";
 import { path, postJson, useAnswer, withQuery } from "./api.js";
-import { Commands, Fates } from "./deeds.js";
-import { formatBytes, formatCount, plural } from "./format.js";
+import { Commands } from "./deeds.js";
+import { formatBytes, formatCount, plural, withTimes } from "./format.js";
 import { Time } from "./parts.js";
+import { FateCounts } from "./records.js";
 import { Strip } from "./strip.js";
 
 const TYPING_MS = 300;
@@ -134,8 +135,6 @@ function PartitionPreview({ item }) {
     </div>
     ${item.unread && html`<p>${item.unread}</p>`}
     <${Pass} outlook=${after} />
-    ${after.retention.reasons.length > 0 && html`<h3>What retention would remove</h3>
-      <ul>${after.retention.reasons.map((reason) => html`<li key=${reason}>${reason}</li>`)}</ul>`}
   `;
 }
 
@@ -149,11 +148,12 @@ function TodaysStrip({ topic, partition }) {
 /** A moment, or a sentence; what there is none of is told by `none`. */
 function Told({ value, none = "–" }) {
   if (value === null || value === undefined) return none;
-  return typeof value === "number" ? html`<${Time} ms=${value} />` : value;
+  return typeof value === "number" ? html`<${Time} ms=${value} />` : withTimes(value);
 }
 
-function retentionInWords({ segments, size_bytes: bytes }) {
-  return segments === 0 ? "removes nothing" : `removes ${plural(segments, "segment")}, ${formatBytes(bytes)}`;
+function retentionInWords({ segments, size_bytes: bytes, reasons }) {
+  if (segments === 0) return "removes nothing";
+  return `removes ${plural(segments, "segment")}, ${formatBytes(bytes)}, by ${reasons.join(" and ")}`;
 }
 
 /** The cleaning that is due with the change, or, where none is, the one that comes once it is. */
@@ -172,7 +172,7 @@ function Pass({ outlook }) {
       <meter min="0" max=${Math.max(before, 1)} value=${after}
         aria-label=${`Bytes kept: ${formatBytes(after)} of ${formatBytes(before)}`}></meter>
     </p>
-    <${Fates} fates=${pass.fates} />
+    <${FateCounts} counts=${pass.fates} />
   `;
 }
 

@@ -23,7 +23,7 @@ export function Rows({ label, headings, children }) {
   `;
 }
 
-const NUMBERS = new Set(["Offset", "Records", "Size", "Position", "First offset", "Last offset", "Superseded by", "Read", "Written", "Kept", "Gone", "Took"]);
+const NUMBERS = new Set(["Offset", "Records", "Size", "Position", "First offset", "Last offset", "Superseded by", "Read", "Written", "Kept", "Gone", "Took", "Next offset", "Log end offset", "Lag"]);
 
 function RecordRow({ record }) {
   const isTombstone = record.value == null && record.value_base64 === undefined;
