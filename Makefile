@@ -18,6 +18,11 @@ MUTANTS_ARGS ?=
 BENCH_ARGS ?=
 CONFLUENT ?=
 
+# Byte code is kept, whatever the environment says, though not beside the sources: the tests start
+# hundreds of processes, and each would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
+export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/bytecode
+
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PYTEST := $(BIN)/python -m pytest
 PARALLEL := -n $(JOBS) --dist worksteal

@@ -34,10 +34,15 @@ SCHEMA = (
     "deleteHorizonMs bigint"
 )
 STRATEGIES = ("offset", "timestamp", "header")
-TOGETHER = pytest.mark.parametrize("strategies", (("offset",), ("timestamp", "header")))
+OFFSETS, VERSIONS = ("offset",), ("timestamp", "header")
 """One verdict for those with versions, as a verdict takes seconds; where there are none at all, the
 oracle goes a way of its own.
 """
+
+
+def of_interop(*strategies):
+    """A case of `make interop`: what it shows another test shows in short."""
+    return pytest.param(strategies, marks=pytest.mark.interop)
 
 
 @dataclass(frozen=True)
@@ -308,7 +313,7 @@ FAULTS = [
 ]
 
 
-@TOGETHER
+@pytest.mark.parametrize("strategies", (OFFSETS, of_interop(*VERSIONS)))
 def test_every_fault_is_found_and_nothing_else(spark, strategies):
     before, after, expected = [], [], []
     asked = {}
@@ -340,7 +345,7 @@ def test_every_fault_is_found_and_nothing_else(spark, strategies):
     assert {each[1:] for each in found if each[0] == "out_of_order"} < disorder
 
 
-@TOGETHER
+@pytest.mark.parametrize("strategies", (of_interop(*OFFSETS), VERSIONS))
 def test_a_sound_cleaning_passes_and_that_of_another_strategy_does_not(spark, strategies):
     histories = {
         (TOPIC, number): (history(number), strategy, STRATEGIES[STRATEGIES.index(strategy) - 1])

@@ -391,6 +391,7 @@ def judged(spark, interpreted):
     return judge
 
 
+@pytest.mark.interop  # in short: test_verify.test_every_fault_is_found_and_nothing_else
 def test_every_kind_of_fault_is_counted_exactly_where_it_is(judged, history, tmp_path):
     after = tmp_path / "after"
     shutil.copytree(history.after, after)
