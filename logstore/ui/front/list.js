@@ -95,16 +95,13 @@ function nameOf(row) {
 
 /** What the whole list amounts to, in a sentence. */
 function Summary({ answer }) {
-  const { summary, total, measured } = answer;
-  const parts = [plural(total, "partition")];
-  if (summary != null) {
-    if (summary.topics != null) parts[0] += ` of ${plural(summary.topics, "topic")}`;
-    parts.push(formatBytes(summary.size_bytes));
-    if (summary.must_clean > 0) parts.push(`${formatCount(summary.must_clean)} past the bound`);
-    parts.push(
-      summary.uncleanable > 0 ? `${formatCount(summary.uncleanable)} uncleanable` : "none uncleanable",
-    );
-  }
+  const { total, measured, topics } = answer;
+  const parts = [
+    topics == null ? plural(total, "partition") : `${plural(total, "partition")} of ${plural(topics, "topic")}`,
+    formatBytes(answer.size_bytes),
+    answer.must_clean > 0 && `${formatCount(answer.must_clean)} past the bound`,
+    answer.uncleanable > 0 ? `${formatCount(answer.uncleanable)} uncleanable` : "none uncleanable",
+  ].filter(Boolean);
   return html`
     <p class="summary" role="status">
       ${parts.join(" · ")}
@@ -209,7 +206,7 @@ function columnsOf(topic) {
       name: "policy",
       title: "Policy",
       width: "minmax(6rem, .8fr)",
-      draw: (row) => row.cleanup_policy || "none",
+      draw: (row) => row.cleanup_policy?.replaceAll(",", ", ") || "none",
     },
   ];
 }

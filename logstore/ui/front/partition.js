@@ -1,6 +1,6 @@
 // One partition: its facts, the strip of its segments, and under tabs what explains it.
 
-import { html, useCallback, useEffect, useState } from "./vendor/htm-preact.js";
+import { html, useCallback, useEffect, useMemo, useState } from "./vendor/htm-preact.js";
 import { concerns, path, subscribe, useAnswer, withQuery } from "./api.js";
 import { Curves } from "./curves.js";
 import { Explain } from "./explain.js";
@@ -34,7 +34,7 @@ export function Page({ params, about, refreshAbout }) {
     isMeant,
   });
   const [opened, setOpened] = useState(null);
-  const detail = asked.answer;
+  const detail = useMemo(() => asked.answer && detailOf(asked.answer), [asked.answer]);
   const tab = TABS.some(([key]) => key === params.section) ? params.section : "explain";
   const here = (section, more) => hashOf(["t", topic, partition, section], more);
   const read = {
@@ -68,6 +68,7 @@ export function Page({ params, about, refreshAbout }) {
     ${detail === null && asked.error === null && html`<${Loading} />`}
     ${detail !== null && html`
       ${detail.uncleanable != null && html`<${Uncleanable} detail=${detail} />`}
+      <${Damages} detail=${detail} />
       <${Working} topic=${topic} partition=${partition} />
       <${Header} detail=${detail} />
       <${PartitionDeeds} topic=${topic} partition=${partition} detail=${detail} about=${about} onDone=${done} />
@@ -79,6 +80,7 @@ export function Page({ params, about, refreshAbout }) {
           selected=${opened?.first ?? null}
           onOpen=${setOpened}
           isMeant=${isMeant}
+          isCostly=${read.isCostly}
         />
       </section>
       ${opened !== null && html`<${Segment} key=${opened.base_offset} topic=${topic} partition=${partition} segment=${opened} onClose=${close} />`}
@@ -97,6 +99,20 @@ export function Page({ params, about, refreshAbout }) {
       </section>
     `}
   `;
+}
+
+/** A partition by the names of a row of the list, so that both are drawn alike. */
+function detailOf(answer) {
+  const { decision } = answer;
+  const isCompacted = /\bcompact\b/.test(answer.cleanup_policy ?? "");
+  return {
+    ...answer,
+    path: answer.directory,
+    dirty_ratio: isCompacted ? answer.cleanable_ratio : null,
+    dirty_bytes: isCompacted ? decision?.cleanable_bytes : null,
+    max_compaction_delay_ms: decision?.max_compaction_delay_ms ?? null,
+    must_clean: decision?.max_compaction_delay_ms > 0,
+  };
 }
 
 function Header({ detail }) {
@@ -135,6 +151,31 @@ function Uncleanable({ detail }) {
       </p>
     </div>
   `;
+}
+
+/** What recovery would mend, and what it would not. */
+function Damages({ detail }) {
+  const recovery = detail.recovery ?? [];
+  const damages = detail.damages ?? [];
+  if (recovery.length + damages.length === 0) return null;
+  return html`
+    <div class="notice is-warn">
+      <div>
+        ${recovery.length > 0 && html`
+          <p><strong>Opening this log for writing would mend it:</strong></p>
+          <ul class="plain-list">${recovery.map((each) => html`<li>${each.action}: <code>${shortPath(each.path)}</code> ${each.detail}</li>`)}</ul>
+        `}
+        ${damages.length > 0 && html`
+          <p><strong>Damage:</strong></p>
+          <ul class="plain-list">${damages.map((each) => html`<li><code>${shortPath(each.path)}</code> at position ${formatCount(each.position)}, ${formatBytes(each.size_bytes)}: ${each.check}</li>`)}</ul>
+        `}
+      </div>
+    </div>
+  `;
+}
+
+function shortPath(path) {
+  return path.split("/").slice(-2).join("/");
 }
 
 /** What the cleaner does with this partition now, live. */

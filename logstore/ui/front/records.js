@@ -3,7 +3,14 @@
 import { html, useEffect, useRef, useState } from "./vendor/htm-preact.js";
 import { path, useAnswer, withQuery } from "./api.js";
 import { Field, Headers } from "./bytes.js";
-import { formatBytes, formatCount, formatRatio, plural } from "./format.js";
+import {
+  formatBytes,
+  formatCount,
+  formatDuration,
+  formatRatio,
+  plural,
+  withTimes,
+} from "./format.js";
 import { Answered, Badge, Bar, Empty, Facts, Time } from "./parts.js";
 import { hashOf, replaceHash } from "./routes.js";
 
@@ -78,7 +85,7 @@ export function RecordBrowser({ topic, partition, query, start, end, isMeant }) 
     from_timestamp: moment,
     count: PAGE,
   });
-  const asked = useAnswer(target, { on: ["partitions"], isMeant });
+  const asked = useAnswer(target, { on: ["partitions", "cleaned"], isMeant });
   const records = asked.answer?.records ?? [];
   const first = records[0]?.offset;
   const next = asked.answer?.next_offset ?? (records.length > 0 ? records.at(-1).offset + 1 : null);
@@ -191,7 +198,7 @@ export function Segment({ topic, partition, segment, onClose }) {
                   <${Rows} label=${`Batches of segment ${base}`} headings=${["First offset", "Last offset", "Records", "Size", "Latest timestamp", "What it is", "Open"]}>
                     ${answer.batches.map((batch) => html`<${Batch} key=${batch.baseOffset} batch=${batch} topic=${topic} partition=${partition} />`)}
                   </${Rows}>
-                  <${Pager} first=${first} shown=${answer.batches.length} total=${answer.total ?? first + answer.batches.length} onGo=${setFirst} what="batches" />
+                  <${Pager} first=${first} shown=${answer.batches.length} total=${segment.batches} onGo=${setFirst} what="batches" />
                 `}
         </${Answered}>
       `}
@@ -243,8 +250,7 @@ function Batch({ batch, topic, partition }) {
 // -- tombstones ----------------------------------------------------------------------------
 
 export function Tombstones({ topic, partition, nowMs, isMeant, isCostly }) {
-  const [first, setFirst] = useState(0);
-  const target = withQuery(`${path("partitions", topic, partition)}/tombstones`, { first, count: PAGE });
+  const target = `${path("partitions", topic, partition)}/tombstones`;
   const asked = useAnswer(target, { on: ["partitions", "cleaned"], isMeant, isCostly });
   return html`
     <p class="dim">
@@ -253,33 +259,43 @@ export function Tombstones({ topic, partition, nowMs, isMeant, isCostly }) {
       first cleaning after the horizon drops it.
     </p>
     <${Answered} of=${asked} what="Tombstones">
-      ${(answer) => html`<${TombstoneRows} answer=${answer} first=${first} onGo=${setFirst} nowMs=${nowMs} />`}
+      ${(answer) => html`<${TombstoneFacts} answer=${answer} nowMs=${answer.now_ms ?? nowMs} />`}
     </${Answered}>
   `;
 }
 
-function TombstoneRows({ answer, first, onGo, nowMs }) {
-  const rows = answer.tombstones ?? [];
-  if (rows.length === 0) return html`<${Empty}>There is no tombstone in this partition. A record without a value makes one.</${Empty}>`;
-  const total = answer.total ?? rows.length;
+function TombstoneFacts({ answer, nowMs }) {
+  const found = answer.tombstones;
+  if (found == null) return html`<${Empty}>Tombstones matter only in a compacted topic: this one is not.</${Empty}>`;
+  if (found.records === 0) return html`<${Empty}>There is no tombstone in this partition. A record without a value makes one.</${Empty}>`;
+  const stamped = found.records - found.unstamped - found.expired;
+  const moment = (ms) => html`<${Time} ms=${ms} both />`;
+  const away = (ms) => nowMs != null && (ms <= nowMs ? "passed" : `in ${formatDuration(ms - nowMs)}`);
   return html`
-    <p role="status">${plural(total, "tombstone")}</p>
-    <${Rows} label="Tombstones" headings=${["Offset", "Key", "Timestamp", "Delete horizon", "State"]}>
-      ${rows.map((row) => {
-        const horizon = row.delete_horizon_ms ?? null;
-        const isPast = horizon !== null && nowMs != null && horizon <= nowMs;
-        return html`
-          <tr key=${row.offset}>
-            <td class="is-number">${formatCount(row.offset)}</td>
-            <td><${Field} record=${row} name="key" nullWord="no key" /></td>
-            <td><${Time} ms=${row.timestamp} /></td>
-            <td>${horizon === null ? html`<span class="dim">not stamped yet</span>` : html`<${Time} ms=${horizon} />`}</td>
-            <td>${row.state?.replaceAll("_", " ") ?? (horizon === null ? "waits for its first cleaning" : isPast ? "goes with the next cleaning" : "kept until its horizon")}</td>
+    <${Facts}
+      facts=${[
+        ["Tombstones", formatCount(found.records)],
+        ["Without a horizon", formatCount(found.unstamped), "the first cleaning that meets them stamps them"],
+        ["Before their horizon", formatCount(stamped), "every cleaning keeps them"],
+        ["Past their horizon", formatCount(found.expired), "the next cleaning drops them"],
+        found.first_horizon_ms != null && ["First horizon", moment(found.first_horizon_ms), away(found.first_horizon_ms)],
+        found.last_horizon_ms != null && ["Last horizon", moment(found.last_horizon_ms), away(found.last_horizon_ms)],
+        answer.delete_retention_ms != null && ["delete.retention.ms", formatDuration(answer.delete_retention_ms)],
+      ]}
+    />
+    ${found.text && html`<ul class="plain-list spaced">${withTimes(found.text).split("; ").map((text) => html`<li>${text}</li>`)}</ul>`}
+    ${answer.segments?.length > 0 && html`
+      <h3>Where they lie</h3>
+      <${Rows} label="Segments with tombstones" headings=${["Segment", "Tombstones", "Delete horizon"]}>
+        ${answer.segments.map((each) => html`
+          <tr key=${each.base_offset}>
+            <td>${formatCount(each.base_offset)}</td>
+            <td>${formatCount(each.records)}</td>
+            <td>${each.delete_horizon_ms == null ? html`<span class="dim">not stamped yet</span>` : html`<${Time} ms=${each.delete_horizon_ms} />, ${away(each.delete_horizon_ms)}`}</td>
           </tr>
-        `;
-      })}
-    </${Rows}>
-    <${Pager} first=${first} shown=${rows.length} total=${total} onGo=${onGo} what="tombstones" />
+        `)}
+      </${Rows}>
+    `}
   `;
 }
 

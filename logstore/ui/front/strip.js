@@ -51,6 +51,8 @@ export function describe(bucket) {
   if (bucket.records != null) parts.push(plural(bucket.records, "record"));
   if (bucket.holes > 0) parts.push(`${plural(bucket.holes, "offset")} gone`);
   if (bucket.tombstones > 0) parts.push(plural(bucket.tombstones, "tombstone"));
+  else if (bucket.delete_horizon_ms != null) parts.push("has a delete horizon");
+  if (bucket.error != null) parts.push(`damaged: ${bucket.error}`);
   return parts.join(", ");
 }
 
@@ -167,7 +169,8 @@ function Bar({ bucket, bar, id, isCurrent, isSelected, onSelect, onShow, onFocus
       ${fill < 1 && html`<rect class="strip-hole" x=${bar.x + 0.5} y=${BAR_TOP + 0.5} width=${Math.max(bar.width - 1, 0.5)} height=${BAR_HEIGHT - 1} />`}
       <rect class="strip-fill" x=${bar.x} y=${top} width=${bar.width} height=${height} />
       ${section !== "clean" && html`<rect x=${bar.x} y=${top} width=${bar.width} height=${height} fill=${`url(#${id}-${section})`} />`}
-      ${bucket.tombstones > 0 && html`<path class="strip-tombstone" d=${`M${middle - 3} ${MARKS_TOP + 3}h6M${middle} ${MARKS_TOP}v9`} />`}
+      ${bucket.error != null && html`<text class="strip-damage" x=${middle} y=${BAR_TOP + BAR_HEIGHT / 2} text-anchor="middle">!</text>`}
+      ${hasTombstones(bucket) && html`<path class="strip-tombstone" d=${`M${middle - 3} ${MARKS_TOP + 3}h6M${middle} ${MARKS_TOP}v9`} />`}
       <rect class="strip-edge" x=${bar.x + 1} y=${BAR_TOP - 1} width=${Math.max(bar.width - 2, 1)} height=${BAR_HEIGHT + 2} />
     </g>
   `;
@@ -212,9 +215,13 @@ function runText(run) {
 
 /** The share of a bucket's offsets that still have a record. */
 function fillOf(bucket) {
-  const span = bucket.last_offset - bucket.base_offset + 1;
-  if (!(bucket.holes > 0) || span <= 0) return 1;
-  return Math.max(FILL_MIN, 1 - bucket.holes / span);
+  if (!(bucket.holes > 0) || bucket.records == null) return 1;
+  return Math.max(FILL_MIN, bucket.records / (bucket.records + bucket.holes));
+}
+
+/** Whether records wait in it for a delete horizon: tombstones, or markers of transactions. */
+function hasTombstones(bucket) {
+  return bucket.tombstones > 0 || bucket.delete_horizon_ms != null;
 }
 
 /** Widths by bytes, of which each bar has a least one that can be seen and hit. */
@@ -263,7 +270,6 @@ export function Legend({ buckets }) {
     sums.set(sectionOf(bucket), sum);
   }
   const hasHoles = buckets.some((bucket) => bucket.holes > 0);
-  const hasTombstones = buckets.some((bucket) => bucket.tombstones > 0);
   return html`
     <ul class="legend">
       ${Object.keys(SECTIONS).filter((name) => sums.has(name)).map((name) => html`
@@ -273,7 +279,8 @@ export function Legend({ buckets }) {
         </li>
       `)}
       ${hasHoles && html`<li><${Sample} section="hole" /><span><strong>holes</strong> <span class="dim">the empty upper part of a bar: offsets whose records are gone</span></span></li>`}
-      ${hasTombstones && html`<li><${Sample} section="tombstone" /><span><strong>tombstones</strong> <span class="dim">a cross below a bar: it has records that delete a key</span></span></li>`}
+      ${buckets.some(hasTombstones) && html`<li><${Sample} section="tombstone" /><span><strong>tombstones</strong> <span class="dim">a cross below a bar: records that delete a key, or markers with a delete horizon</span></span></li>`}
+      ${buckets.some((bucket) => bucket.error != null) && html`<li><strong>!</strong> <span><strong>damage</strong> <span class="dim">its batches could not be counted</span></span></li>`}
     </ul>
   `;
 }
@@ -294,13 +301,26 @@ function Sample({ section }) {
   `;
 }
 
+/** The strip's answer with tombstones in the buckets in which they lie. */
+function withTombstones(answer, segments) {
+  if (segments === undefined) return answer;
+  const buckets = answer.buckets.map((bucket) => {
+    const inside = segments.filter(
+      ({ base_offset: base }) => base >= bucket.base_offset && base <= bucket.last_offset,
+    );
+    const tombstones = inside.reduce((sum, each) => sum + each.records, 0);
+    return bucket.deleted ? bucket : { ...bucket, tombstones };
+  });
+  return { ...answer, buckets };
+}
+
 // -- one that asks -------------------------------------------------------------------------
 
 const BUCKETS_MAX = 200;
 const ZOOM = 4;
 
 /** The strip of a partition: its segments, or sums of them, with a way to look closer. */
-export function SegmentStrip({ topic, partition, selected, onOpen, isMeant }) {
+export function SegmentStrip({ topic, partition, selected, onOpen, isMeant, isCostly }) {
   const [range, setRange] = useState(null);
   const root = useRef(null);
   const [room, setRoom] = useState(120);
@@ -313,7 +333,16 @@ export function SegmentStrip({ topic, partition, selected, onOpen, isMeant }) {
     count: range?.count,
   });
   const asked = useAnswer(target, { on: ["partitions", "cleaned"], isMeant });
-  const { answer, error, reload } = asked;
+  const { error, reload } = asked;
+  // Counting tombstones reads every record: of a large log only the horizons are marked.
+  const counted = useAnswer(isCostly ? null : `${path("partitions", topic, partition)}/tombstones`, {
+    on: ["partitions", "cleaned"],
+    isMeant,
+  });
+  const answer = useMemo(
+    () => asked.answer && withTombstones(asked.answer, counted.answer?.segments),
+    [asked.answer, counted.answer],
+  );
   const total = answer?.total ?? 0;
   const first = answer?.first ?? 0;
   const count = answer?.count ?? total;
