@@ -14,14 +14,18 @@ const BUCKETS = 120;
 const OPEN_MAX = 3;
 
 /**
- * Ask what a draft would do, once typing pauses: `{answer, error, busy}`.
+ * Ask what a draft would do, once typing pauses: `{answer, error, busy, deepen}`.
  *
  * `draft` is `{topic, set, unset}`, its topic null for the broker's settings; null asks nothing.
- * The last answer stays while the next is on its way.
+ * The last answer stays while the next is on its way. `deepen()` has all records read for this
+ * draft, however many there are.
  */
 export function usePreview(draft) {
   const [state, setState] = useState(NOTHING);
-  const body = draft === null ? null : JSON.stringify(draft);
+  const [deepened, setDeepened] = useState(null);
+  const text = draft === null ? null : JSON.stringify(draft);
+  const deep = text !== null && deepened === text;
+  const body = deep ? JSON.stringify({ ...draft, deep }) : text;
   useEffect(() => {
     if (body === null) {
       setState(NOTHING);
@@ -43,29 +47,29 @@ export function usePreview(draft) {
       clearTimeout(timer);
     };
   }, [body]);
-  return state;
+  return { ...state, deepen: () => setDeepened(text) };
 }
 
 const NOTHING = { answer: null, error: null, busy: false };
 
 /** The panel beside the fields; `judgement` is what `usePreview` answered. */
 export function Preview({ judgement }) {
-  const { answer, busy } = judgement;
+  const { answer, busy, deepen } = judgement;
   return html`<section class="preview" aria-label="What it would do" aria-busy=${busy}>
     <h2>What it would do</h2>
     <p role="status">${headline(judgement)}</p>
-    ${answer !== null && html`<${Answered} answer=${answer} />`}
+    ${answer !== null && html`<${Answered} answer=${answer} onDeepen=${deepen} />`}
   </section>`;
 }
 
-function Answered({ answer }) {
+function Answered({ answer, onDeepen }) {
   const { partitions, notes, left_out: leftOut, loses, commands } = answer;
   return html`
     ${loses !== null && html`<p class="notice is-warn"><span><strong>It would lose data.</strong> ${loses.text}</span></p>`}
     ${notes.map((note) => html`<p key=${note}>${note}</p>`)}
     ${partitions.map(
       (item) => html`<${Folded} key=${`${item.topic}-${item.partition}`} item=${item}
-        isOpen=${partitions.length <= OPEN_MAX} />`,
+        onDeepen=${onDeepen} isOpen=${partitions.length <= OPEN_MAX} />`,
     )}
     ${leftOut > 0 && html`<p>${plural(leftOut, "further partition")} not looked at.</p>`}
     <${Commands} lines=${[commands.preview, commands.set].flat().filter(Boolean)} />
@@ -96,15 +100,15 @@ function changeInWords({ before, after }) {
 }
 
 // Drawn once it is opened: each partition asks for its strip.
-function Folded({ item, isOpen }) {
+function Folded({ item, isOpen, onDeepen }) {
   const [open, setOpen] = useState(isOpen);
   return html`<details open=${open} onToggle=${(event) => setOpen(event.target.open)}>
     <summary>${item.topic}-${item.partition}: ${changeInWords(item)}</summary>
-    ${open && html`<${PartitionPreview} item=${item} />`}
+    ${open && html`<${PartitionPreview} item=${item} onDeepen=${onDeepen} />`}
   </details>`;
 }
 
-function PartitionPreview({ item }) {
+function PartitionPreview({ item, onDeepen }) {
   const { before, after } = item;
   const rows = [
     ["Decision", (outlook) => outlook.headline],
@@ -133,7 +137,8 @@ function PartitionPreview({ item }) {
         </tbody>
       </table>
     </div>
-    ${item.unread && html`<p>${item.unread}</p>`}
+    ${item.unread && html`<p>Not read: ${item.unread}.</p>
+      <p><button type="button" onClick=${onDeepen}>Read them all the same</button></p>`}
     <${Pass} outlook=${after} />
   `;
 }
