@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from logstore.errors import LogStoreError, UnknownTopicOrPartitionError
 
@@ -35,6 +35,17 @@ class UncleanablePartition(NamedTuple):
     log_dir: str
     reason: str
     since_ms: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the mark as the page has it."""
+        topic, partition = self.topic_partition
+        return {
+            "topic": topic,
+            "partition": partition,
+            "log_dir": self.log_dir,
+            "reason": self.reason,
+            "since_ms": self.since_ms,
+        }
 
     @classmethod
     def because_of(

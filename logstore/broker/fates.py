@@ -5,10 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from functools import partial
+from itertools import islice
+from json.encoder import encode_basestring_ascii as _quote
 from typing import TYPE_CHECKING, NamedTuple
 
+from logstore.record.json_text import bytes_member
 from logstore.runtime.guard import StorageGuard
 
 if TYPE_CHECKING:
@@ -18,6 +22,7 @@ if TYPE_CHECKING:
     from logstore.cleaner.selection import CleaningDecision
     from logstore.cleaner.stats import CleanerStats
     from logstore.log.log import Log
+    from logstore.types import TopicPartition
 
 _CONTROLS = {-1: None, 0: "abort", 1: "commit"}
 _OTHER_CONTROL = "other"
@@ -44,6 +49,35 @@ class RecordFate(NamedTuple):
     fate: str
     superseded_by: int | None
     control: str | None
+
+
+def fate_json(topic_partition: TopicPartition, record: RecordFate) -> str:
+    """Return the fate of a record as a JSON object on one line, as `inspect --fate` has it."""
+    by = "null" if record.superseded_by is None else record.superseded_by
+    control = "null" if record.control is None else _quote(record.control)
+    return (
+        f'{{"offset": {record.offset}, {bytes_member("key", record.key)}, '
+        f'"fate": {_quote(record.fate)}, "superseded_by": {by}, "control": {control}, '
+        f'"topic": {_quote(topic_partition.topic)}, "partition": {topic_partition.partition}}}'
+    )
+
+
+class FatesPage(NamedTuple):
+    """Some of the fates of a partition, and how many there are of each among all.
+
+    Attributes
+    ----------
+    counts : mapping of str to int
+        By fate, those alone that occur.
+    """
+
+    fates: tuple[RecordFate, ...]
+    counts: Mapping[str, int]
+
+    @property
+    def total(self) -> int:
+        """Records of the partition."""
+        return sum(self.counts.values())
 
 
 class PartitionFates:
@@ -99,6 +133,27 @@ class PartitionFates:
                 for record in _records(chunk):
                     self._log.lifetime.check()
                     yield record
+
+    def page(self, first: int, count: int) -> FatesPage:
+        """Return `count` fates behind the first `first`, and the numbers of all.
+
+        Raises as iterating does. The pass is run to its end; of the other records nothing is made.
+        """
+        from logstore.cleaner.passes.fate import FATES
+
+        found: list[RecordFate] = []
+        counts: Counter[int] = Counter()
+        before = 0
+        with StorageGuard(None, self._log.topic_partition, "cannot read"):
+            for chunk in self._chunks():
+                self._log.lifetime.check()
+                size = len(chunk.offsets)
+                start, end = max(first - before, 0), min(first + count - before, size)
+                if start < end:
+                    found += islice(_records(chunk), start, end)
+                counts.update(chunk.fates.tolist())
+                before += size
+        return FatesPage(tuple(found), {FATES[code]: counts[code] for code in sorted(counts)})
 
     def _chunks(self) -> Iterator[FateChunk]:
         from logstore.cleaner.passes.fate import list_fates

@@ -6,7 +6,6 @@ Source of the section names: cleaner-semantics §2.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logstore.broker.assumptions import assumptions
@@ -39,6 +38,19 @@ class SegmentSummary(NamedTuple):
     records: int
     max_timestamp: int
     section: str
+
+    @classmethod
+    def of(cls, segment: LogSegment, totals: BatchTotals, section: str) -> SegmentSummary:
+        """Summarize a segment whose batches were added up."""
+        return cls(
+            segment.base_offset,
+            totals.last_offset if totals.batches else segment.base_offset - 1,
+            segment.size_bytes,
+            totals.batches,
+            totals.records,
+            totals.max_timestamp,
+            section,
+        )
 
 
 class FindingSummary(NamedTuple):
@@ -206,7 +218,7 @@ def _inspected(broker: Broker, log: Log, *, deep: bool, collects: bool) -> Parti
                 position=totals.end_position,
                 check="torn_tail",
             )
-        segments.append(_summary(log, segment, state, totals))
+        segments.append(SegmentSummary.of(segment, totals, section_of(log, segment, state)))
     live_keys = tombstones = None
     if deep:
         try:
@@ -233,35 +245,25 @@ def _inspected(broker: Broker, log: Log, *, deep: bool, collects: bool) -> Parti
         segments=tuple(segments),
         directory=log.directory,
         cleanup_policy=",".join(log.config.cleanup_policy),
-        dirty_since_ms=_dirty_since(log, segments) if log.config.compact else None,
+        dirty_since_ms=dirty_since_ms(log, state) if log.config.compact else None,
         now_ms=now_ms,
         damages=log.damages,
         assumed=assumptions(broker.manager, topic_partition, cleaning=True),
     )
 
 
-def _dirty_since(log: Log, segments: Iterable[SegmentSummary]) -> int | None:
-    sections = {segment.base_offset: segment.section for segment in segments}
+def dirty_since_ms(log: Log, state: CleanableState) -> int | None:
+    """Return the timestamp of the first batch of the oldest segment that is not clean.
+
+    None of a log that is clean, or without timestamps. O(segments that are not clean).
+    """
+    first_dirty = log.segments.floor(state.first_dirty_offset)
     firsts = (
         segment.first_batch_timestamp()
-        for segment in log.segments
-        if segment.size_bytes and sections.get(segment.base_offset, CLEAN) != CLEAN
+        for segment in log.segments.from_offset(first_dirty.base_offset if first_dirty else 0)
+        if segment.size_bytes and section_of(log, segment, state) != CLEAN
     )
     return min((each for each in firsts if 0 < each < INT64_MAX), default=None)
-
-
-def _summary(
-    log: Log, segment: LogSegment, state: CleanableState, totals: BatchTotals
-) -> SegmentSummary:
-    return SegmentSummary(
-        segment.base_offset,
-        totals.last_offset if totals.batches else segment.base_offset - 1,
-        segment.size_bytes,
-        totals.batches,
-        totals.records,
-        totals.max_timestamp,
-        section_of(log, segment, state),
-    )
 
 
 def count_keys(log: Log) -> tuple[int, int]:

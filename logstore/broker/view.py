@@ -7,7 +7,7 @@ damage is passed over batch by batch and named, or, with a broker that was opene
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from logstore.loading.second_look import TRANSIENT
@@ -19,6 +19,7 @@ from logstore.record.walk import check_place, read_batch, walk_headers
 from logstore.runtime import OverlayFileSystem
 
 if TYPE_CHECKING:
+    from logstore.inspect.files import BatchSource
     from logstore.log.log import Log
     from logstore.manager.manager import LogManager
     from logstore.record.records import Record
@@ -194,6 +195,25 @@ class PartitionView:
                     yield StoredBatch(bounds.path, found.position, size, found.magic, found.batch)
         finally:
             file.close()
+
+    def sources(self, segments: Iterable[LogSegment]) -> Iterator[tuple[BatchSource, int]]:
+        """Yield the `.log` files of segments as they lie, and the first offset to be seen in each.
+
+        One is to be used before the next is asked for.
+        """
+        from logstore.inspect.files import source_of_segment, sources_of
+
+        log = self.log
+        for source in sources_of(self.topic_partition, segments):
+            bounds = log.surveyed.get(source.path)
+            if bounds is None:
+                yield source, log.log_start_offset
+                continue
+            as_it_lies = source_of_segment(self.files, bounds.path, source)
+            try:
+                yield as_it_lies, max(log.log_start_offset, bounds.first_offset)
+            finally:
+                as_it_lies.file.close()
 
     def records(
         self, start_offset: int | None = None, end_offset: int | None = None

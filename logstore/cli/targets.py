@@ -82,21 +82,11 @@ class Target:
 
     def sources(self) -> Iterator[tuple[BatchSource, int]]:
         """Yield the `.log` files, and the first offset that readers may see in each."""
-        from logstore.inspect.files import source_of_segment, sources_of
-
         if self.file is not None:
             yield self.file, 0
             return
         for view in self.views():
-            log = view.log
-            for source in sources_of(view.topic_partition, log.segments):
-                bounds = log.surveyed.get(source.path)
-                if bounds is None:
-                    yield source, log.log_start_offset
-                    continue
-                as_it_lies = source_of_segment(view.files, bounds.path, source)
-                yield as_it_lies, max(log.log_start_offset, bounds.first_offset)
-                as_it_lies.file.close()
+            yield from view.sources(view.log.segments)
 
 
 def open_target(

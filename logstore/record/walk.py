@@ -25,8 +25,9 @@ _LARGE_BATCH = 8 * 1024
 
 _BATCH_LENGTH = struct.Struct(">i")
 
-# Of a header: base offset, batch length, magic, attributes, last offset delta, largest time, count.
-_HEADER_FACTS = struct.Struct(">qi4xb4xhi8xq14xi")
+# Of a header: base offset, batch length, magic, attributes, last offset delta, base timestamp (or
+# delete horizon), largest time, count.
+_HEADER_FACTS = struct.Struct(">qi4xb4xhiqq14xi")
 assert _HEADER_FACTS.size == layout.HEADER_SIZE
 
 _OLD_FIXED_BYTES = 4 + 1 + 1 + 4 + 4
@@ -49,7 +50,8 @@ class BatchTotals(NamedTuple):
     """Sums over the batches of a file.
 
     `last_offset` is inclusive, and -1 like `max_timestamp` (ms) where there is no batch;
-    `end_position` is the position after the last whole batch.
+    `end_position` is the position after the last whole batch. `delete_horizon_ms` is the first
+    moment at which something of theirs may go, None if no cleaning has set any.
     """
 
     batches: int = 0
@@ -57,6 +59,7 @@ class BatchTotals(NamedTuple):
     last_offset: int = -1
     max_timestamp: int = NO_TIMESTAMP
     end_position: int = 0
+    delete_horizon_ms: int | None = None
 
 
 def walk_buffer(
@@ -173,6 +176,7 @@ def batch_totals(file: File, path: str, end: int | None = None) -> BatchTotals:
     header_size, overhead = layout.HEADER_SIZE, layout.LOG_OVERHEAD
     least_length, least_record = layout.HEADER_LENGTH, layout.MIN_RECORD_SIZE
     expected, codec_mask = layout.MAGIC, layout.CODEC_MASK
+    has_horizon, horizon_ms = layout.DELETE_HORIZON_BIT, INT64_MAX
     batches = records = position = length = 0
     last_offset = -1
     largest = NO_TIMESTAMP
@@ -187,8 +191,8 @@ def batch_totals(file: File, path: str, end: int | None = None) -> BatchTotals:
             break
         left = end - position
         while inside <= last_inside:
-            base_offset, length, magic, attributes, delta, max_timestamp, count = unpack(
-                block, inside
+            base_offset, length, magic, attributes, delta, first_timestamp, max_timestamp, count = (
+                unpack(block, inside)
             )
             size = length + overhead
             if magic != expected or length < least_length or size > left - inside:
@@ -203,6 +207,8 @@ def batch_totals(file: File, path: str, end: int | None = None) -> BatchTotals:
             last_offset = base_offset + delta
             if max_timestamp > largest:
                 largest = max_timestamp
+            if attributes & has_horizon and first_timestamp < horizon_ms:
+                horizon_ms = first_timestamp
             inside += size
         position += inside
     # The end of the file, or something odd: the walk that knows every rule judges it.
@@ -211,8 +217,11 @@ def batch_totals(file: File, path: str, end: int | None = None) -> BatchTotals:
         records += at.header.possible_record_count
         last_offset = at.header.last_offset
         largest = max(largest, at.header.max_timestamp)
+        if at.header.has_delete_horizon:
+            horizon_ms = min(horizon_ms, at.header.base_timestamp)
         position = at.end_position
-    return BatchTotals(batches, records, last_offset, largest, position)
+    first_horizon_ms = None if horizon_ms == INT64_MAX else horizon_ms
+    return BatchTotals(batches, records, last_offset, largest, position, first_horizon_ms)
 
 
 def refuse_old_format(file: File, path: str) -> None:

@@ -72,9 +72,9 @@ class TopicCatalog:
         if stored is not None and not stored.deleting:
             if not self._is_tolerant:
                 return stored
-            there = {tp.partition for tp in self._found.of(name)}
-            return replace(stored, partitions=tuple(sorted(there.union(stored.partitions))))
-        numbers = tuple(tp.partition for tp in self._found.of(name))
+            there = self._found.numbers(name)
+            return replace(stored, partitions=tuple(sorted(there | set(stored.partitions))))
+        numbers = tuple(sorted(self._found.numbers(name)))
         if not numbers or stored is not None:
             raise UnknownTopicOrPartitionError(f"unknown topic '{name}'")
         compacted = name in INTERNAL_COMPACTED_TOPICS

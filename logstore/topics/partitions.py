@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import UserDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import TypeVar
 
 from logstore.types import TopicPartition
@@ -36,6 +36,10 @@ class PartitionMap(UserDict[TopicPartition, V]):
         """Return the names of the topics that have partitions."""
         return self._numbers.keys()
 
+    def numbers(self, topic: str) -> Set[int]:
+        """Return the numbers of a topic's partitions."""
+        return self._numbers.get(topic, frozenset())
+
     def of(self, topic: str) -> list[TopicPartition]:
         """Return the partitions of a topic, in order."""
-        return [TopicPartition(topic, number) for number in sorted(self._numbers.get(topic, ()))]
+        return [TopicPartition(topic, number) for number in sorted(self.numbers(topic))]

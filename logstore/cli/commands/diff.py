@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from logstore.broker.fates import fate_json
 from logstore.cli.options import (
     Settings,
     as_recovered_option,
@@ -16,7 +17,7 @@ from logstore.cli.options import (
     topic_overrides,
 )
 from logstore.cli.show.fates import fate_row, fate_words
-from logstore.cli.show.output import emit, emit_json, emit_lines, fate_json, note, plural
+from logstore.cli.show.output import emit, emit_json, emit_lines, note, plural
 from logstore.cli.show.progress import ProgressBar
 from logstore.cli.show.tables import Cell, Table, paint
 from logstore.cli.targets import Target, open_target

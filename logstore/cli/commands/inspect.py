@@ -17,24 +17,24 @@ from logstore.cli.options import (
     topic_overrides,
 )
 from logstore.cli.show.damage import MetDamages
-from logstore.cli.show.decoded import decoded_member, displayed, raw_option
+from logstore.cli.show.decoded import displayed, raw_option
 from logstore.cli.show.output import (
     emit,
     emit_items,
     emit_json,
     emit_lines,
     one_line,
-    record_json,
 )
 from logstore.cli.show.progress import watched
 from logstore.cli.show.tables import Table
 from logstore.cli.targets import Target, open_target
 from logstore.cli.times import format_time
+from logstore.inspect.records import decodable_topic, stored_record_json
 
 if TYPE_CHECKING:
     from logstore.broker.summary import PartitionSummary
     from logstore.errors import LogStoreError
-    from logstore.inspect.files import BatchSource
+    from logstore.inspect.files import BatchSource, StoredRecord
     from logstore.types import TopicPartition
 
 SORTS: Mapping[str, Callable[[PartitionSummary], float]] = {
@@ -305,7 +305,7 @@ def _batch_row(item: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _print_records(settings: Settings, target: Target, *, raw: bool) -> int:
-    from logstore.inspect.files import StoredRecord, stored_records
+    from logstore.inspect.files import stored_records
 
     met = MetDamages()
 
@@ -333,7 +333,10 @@ def _print_records(settings: Settings, target: Target, *, raw: bool) -> int:
         )
         return met.tell()
     emit_items(
-        (_record_item(source, stored, raw=raw) for source, stored in found()),
+        (
+            stored_record_json(source.topic_partition, *stored, raw=raw)
+            for source, stored in found()
+        ),
         output=settings.output,
         name="records",
         more=met.to_json,
@@ -341,30 +344,9 @@ def _print_records(settings: Settings, target: Target, *, raw: bool) -> int:
     return met.tell()
 
 
-def _decodable_topic(source: BatchSource, stored: Any) -> str | None:  # noqa: ANN401  # a StoredRecord
-    """Return the topic of a record that may be decoded; None of control records, which are not."""
-    if source.topic_partition is None or stored.batch.header.is_control:
-        return None
-    return source.topic_partition.topic
-
-
-def _displayed(source: BatchSource, stored: Any, *, raw: bool) -> tuple[str, str]:  # noqa: ANN401  # as above
-    return displayed(_decodable_topic(source, stored), stored.record, raw=raw)
-
-
-def _record_item(source: BatchSource, stored: Any, *, raw: bool) -> str:  # noqa: ANN401  # as above
-    header = stored.batch.header
-    topic, partition = source.topic_partition or (None, None)
-    return record_json(
-        topic,
-        partition,
-        header.timestamp_type,
-        stored.record,
-        batch_base_offset=header.base_offset,
-        position=stored.position,
-        is_control=header.is_control,
-        **decoded_member(_decodable_topic(source, stored), stored.record, raw=raw),
-    )
+def _displayed(source: BatchSource, stored: StoredRecord, *, raw: bool) -> tuple[str, str]:
+    topic = decodable_topic(source.topic_partition, stored.batch)
+    return displayed(topic, stored.record, raw=raw)
 
 
 def _print_fates(settings: Settings, target: Target) -> int:

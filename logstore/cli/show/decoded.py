@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from logstore.cli.show.output import display_bytes, display_text
+from logstore.inspect import records
+
+if TYPE_CHECKING:
+    from logstore.inspect.records import KeyAndValue
 
 raw_option = click.option(
     "--raw", is_flag=True, help="Of Kafka's own topics, such as __consumer_offsets, bytes alone."
 )
 
 
-class KeyAndValue(Protocol):
-    """A record, as far as it is decoded."""
-
-    @property
-    def key(self) -> bytes | None: ...  # noqa: D102
-
-    @property
-    def value(self) -> bytes | None: ...  # noqa: D102
-
-
 def decoded_member(topic: str | None, record: KeyAndValue, *, raw: bool) -> dict[str, Any]:
     """Return what a record's JSON has besides its bytes: `decoded`, or nothing."""
-    if raw or topic is None or not topic.startswith("__"):
-        return {}
-    from logstore.inspect.internal_topics import decoded
-
-    found = decoded(topic, record.key, record.value)
-    return {} if found is None else {"decoded": found}
+    return {} if raw else records.decoded_member(topic, record)
 
 
 def displayed(topic: str | None, record: KeyAndValue, *, raw: bool) -> tuple[str, str]:

@@ -9,6 +9,7 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from logstore.broker.fates import fate_json
 from logstore.broker.view import PartitionView
 from logstore.cli.commands.clean import PHASES
 from logstore.cli.show.damage import found_json, tell_damages
@@ -18,7 +19,6 @@ from logstore.cli.show.output import (
     emit_failure,
     emit_items,
     emit_lines,
-    fate_json,
     format_count,
     note,
     plural,

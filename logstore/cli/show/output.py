@@ -6,16 +6,14 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from json.encoder import encode_basestring_ascii as _quote
 from typing import TYPE_CHECKING, Any
 
 from logstore.cli.show.tables import can_print
-from logstore.record.json_text import bytes_member, header_json, record_json, to_base64
+from logstore.record.json_text import header_json, record_json, to_base64
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from logstore.broker.fates import RecordFate
     from logstore.types import TopicPartition
 
 __all__ = [
@@ -28,7 +26,6 @@ __all__ = [
     "emit_json",
     "emit_lines",
     "emit_values",
-    "fate_json",
     "format_count",
     "format_size",
     "header_json",
@@ -152,17 +149,6 @@ def _write_out(pending: list[str]) -> None:
 
 
 # -- bytes and records ---------------------------------------------------------------------
-
-
-def fate_json(topic_partition: TopicPartition, record: RecordFate) -> str:
-    """Return the fate of a record as a JSON object on one line."""
-    by = "null" if record.superseded_by is None else record.superseded_by
-    control = "null" if record.control is None else _quote(record.control)
-    return (
-        f'{{"offset": {record.offset}, {bytes_member("key", record.key)}, '
-        f'"fate": {_quote(record.fate)}, "superseded_by": {by}, "control": {control}, '
-        f'"topic": {_quote(topic_partition.topic)}, "partition": {topic_partition.partition}}}'
-    )
 
 
 def display_bytes(data: bytes | None) -> str:
