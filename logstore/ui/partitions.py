@@ -12,20 +12,25 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from logstore.broker.strip import deleted_files, log_files
+from logstore.broker.summary import dirty_since_ms
 from logstore.broker.view import PartitionView
 from logstore.errors import LogStoreError, UnknownTopicOrPartitionError
-from logstore.names import DELETED_SUFFIX, LOG_SUFFIX, parse_segment_file
 from logstore.runtime import SystemClock
 from logstore.types import TopicPartition
 
 if TYPE_CHECKING:
     from logstore.broker import Broker
+    from logstore.cleaner.uncleanable import UncleanablePartition
     from logstore.config.log_config import LogConfig
     from logstore.log.log import Log
     from logstore.topics.store import Topic
 
 FRESH_MS = 1_000
 """For how long what was measured is shown again though time, which it depends on, went on."""
+
+FOLDER_FRESH_MS = 10_000
+"""The same of folders whose logs are not open; these are measured meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +47,11 @@ class Row:
         As the cleaner's choice has them; None of a topic that is not compacted.
     max_compaction_delay_ms : int or None
         By how much the oldest dirty data exceeds `max.compaction.lag.ms`.
+    lag_ms : int or None
+        For how long the oldest data that is not clean has waited, as far as it tells.
     must_clean : bool
         Whether it does, so that the ratio does not matter.
-    uncleanable : tuple of str and int, or None
+    uncleanable : UncleanablePartition or None
         Why the cleaner leaves it alone, and since when.
     error : str or None
         Why it cannot be opened.
@@ -56,15 +63,17 @@ class Row:
     segments: int
     cleanup_policy: str
     max_compaction_lag_ms: int
+    min_cleanable_dirty_ratio: float
     measured: bool = False
     log_start_offset: int | None = None
     log_end_offset: int | None = None
     dirty_ratio: float | None = None
     dirty_bytes: int | None = None
     max_compaction_delay_ms: int | None = None
+    lag_ms: int | None = None
     must_clean: bool = False
     will_clean: bool | None = None
-    uncleanable: tuple[str, int] | None = None
+    uncleanable: UncleanablePartition | None = None
     in_progress: str | None = None
     error: str | None = None
 
@@ -84,11 +93,11 @@ class Row:
             "dirty_bytes": self.dirty_bytes,
             "max_compaction_delay_ms": self.max_compaction_delay_ms,
             "max_compaction_lag_ms": self.max_compaction_lag_ms,
+            "min_cleanable_dirty_ratio": self.min_cleanable_dirty_ratio,
+            "lag_ms": self.lag_ms,
             "must_clean": self.must_clean,
             "will_clean": self.will_clean,
-            "uncleanable": None
-            if self.uncleanable is None
-            else {"reason": self.uncleanable[0], "since_ms": self.uncleanable[1]},
+            "uncleanable": None if self.uncleanable is None else self.uncleanable.to_json(),
             "in_progress": self.in_progress,
             "deleted_bytes": deleted_bytes,
             "error": self.error,
@@ -165,7 +174,8 @@ class PartitionList:
         now_ms = self._clock.monotonic_ms()
         known = self._known.get(topic_partition)
         mark = None if log is None else _fingerprint(log)
-        if known is not None and known.mark == mark and now_ms - known.at_ms < FRESH_MS:
+        fresh_ms = FOLDER_FRESH_MS if log is None else FRESH_MS
+        if known is not None and known.mark == mark and now_ms - known.at_ms < fresh_ms:
             return known.row
         if log is None:
             if known is not None and known.row.error is not None:
@@ -179,10 +189,11 @@ class PartitionList:
     def _of_folder(self, topic_partition: TopicPartition, config: LogConfig) -> Row:
         """Return what the names in a folder tell, and the sizes of its files."""
         policy = ",".join(config.cleanup_policy)
-        lag_ms = config.max_compaction_lag_ms
+        lag_ms, ratio = config.max_compaction_lag_ms, config.min_cleanable_dirty_ratio
         path = self._path(topic_partition)
-        sizes = [] if path is None else self._sizes(topic_partition, path, "")
-        return Row(topic_partition, path, sum(sizes), len(sizes), policy, lag_ms)
+        fs = PartitionView(self._broker, topic_partition).files
+        sizes = [] if path is None else [size for _, size in log_files(fs, path)]
+        return Row(topic_partition, path, sum(sizes), len(sizes), policy, lag_ms, ratio)
 
     def _path(self, topic_partition: TopicPartition) -> str | None:
         try:
@@ -191,27 +202,12 @@ class PartitionList:
             return None
         return directory.partition_path(topic_partition)
 
-    def _sizes(self, topic_partition: TopicPartition, path: str, state: str) -> list[int]:
-        """Return the sizes of the `.log` files of a state in a folder."""
-        fs = PartitionView(self._broker, topic_partition).files
-        sizes = []
-        try:
-            for name in fs.list_dir(path):
-                parts = parse_segment_file(name)
-                if parts is not None and parts.kind == LOG_SUFFIX and parts.state == state:
-                    try:
-                        sizes.append(fs.stat(f"{path}/{name}").size)
-                    except FileNotFoundError:  # just removed
-                        continue
-        except OSError:  # not there yet or any more, or the disk failed: opening it tells which
-            return sizes
-        return sizes
-
     def deleted_bytes(self, row: Row) -> int:
         """Return how much waits in a partition's folder for its removal."""
         if row.path is None:
             return 0
-        return sum(self._sizes(row.topic_partition, row.path, DELETED_SUFFIX))
+        files = deleted_files(PartitionView(self._broker, row.topic_partition).files, row.path)
+        return sum(size for _, size in files)
 
     def _of_log(self, log: Log) -> Row:
         """Measure a log as the cleaner's choice does."""
@@ -224,6 +220,7 @@ class PartitionList:
             segments=len(log.segments),
             cleanup_policy=",".join(config.cleanup_policy),
             max_compaction_lag_ms=config.max_compaction_lag_ms,
+            min_cleanable_dirty_ratio=config.min_cleanable_dirty_ratio,
             measured=True,
             log_start_offset=log.log_start_offset,
             log_end_offset=log.log_end_offset,
@@ -231,7 +228,7 @@ class PartitionList:
         mark, state = cleaner.marks.get(tp), cleaner.states.of(tp)
         row = replace(
             row,
-            uncleanable=None if mark is None else (mark.reason, mark.since_ms),
+            uncleanable=mark,
             in_progress=None if state is None else str(state),
         )
         if not config.compact:
@@ -239,6 +236,7 @@ class PartitionList:
         try:
             chooser = cleaner.chooser
             decision = chooser.decision_of(log, rolled=chooser.is_idle(log))
+            since_ms = log.reader.steady(lambda: dirty_since_ms(log, decision.state))
         except (LogStoreError, OSError) as error:
             return replace(row, error=str(error))
         measured = decision.state
@@ -249,6 +247,7 @@ class PartitionList:
             max_compaction_delay_ms=measured.max_compaction_delay_ms,
             must_clean=measured.max_compaction_delay_ms > 0,
             will_clean=decision.will_clean,
+            lag_ms=None if since_ms is None else max(0, cleaner.runtime.clock.now_ms() - since_ms),
         )
 
     # -- measuring beside ----------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from logstore.broker.strip import Strips
 from logstore.runtime import VirtualClock
 from logstore.ui.errors import ReadOnlyError
 from logstore.ui.partitions import PartitionList
@@ -45,6 +46,8 @@ class Site:
     ----------
     partitions : PartitionList
         The rows of the list.
+    strips : Strips
+        The segments of its partitions.
     deeds : tuple of Deed
         What its routes can do at all.
     read_only_because : str or None
@@ -64,6 +67,7 @@ class Site:
         self.principal = principal
         self.deeds: tuple[Deed, ...] = ()
         self.partitions = PartitionList(broker, loops.beside, lambda _: None)
+        self.strips = Strips(broker)
         self.read_only_because: str | None = None
         if broker.read_only:
             self.read_only_because = "the directory is only looked at: nothing in it can be changed"

@@ -47,6 +47,9 @@ def partitions(ask: Ask) -> dict[str, Any]:
     count = ask.number("count", 100, most=PAGE_MAX)
     listed = ask.site.partitions
     topics = [each for each in ask.broker.topics() if ask.allows("describe", "topic", each.name)]
+    if "topic" in ask.query:
+        name = ask.text("topic")
+        topics = [each for each in topics if each.name == name]
     rows = [row for row in listed.rows(topics) if wanted in str(row.topic_partition).lower()]
     rows.sort(key=lambda row: row.topic_partition)
     rows.sort(key=SORTS[sort], reverse=descending)
@@ -55,12 +58,15 @@ def partitions(ask: Ask) -> dict[str, Any]:
     return {
         "total": len(rows),
         "measured": sum(row.measured for row in rows),
+        "topics": len({row.topic_partition.topic for row in rows}),
         "size_bytes": sum(row.size_bytes for row in rows),
+        "must_clean": sum(row.must_clean for row in rows),
+        "uncleanable": sum(row.uncleanable is not None for row in rows),
         "partitions": [row.to_json(listed.deleted_bytes(row)) for row in shown],
     }
 
 
 ROUTES = (
     get("/api/about", about),
-    get("/api/partitions", partitions, "sort", "descending", "filter", "first", "count"),
+    get("/api/partitions", partitions, "sort", "descending", "topic", "filter", "first", "count"),
 )

@@ -1,0 +1,116 @@
+"""One partition: what it is, its segments, why it is cleaned or not, what lies in it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from logstore.broker.strip import deleted_files
+from logstore.broker.summary import inspect_partition
+from logstore.broker.view import PartitionView
+from logstore.ui.api.overview import PAGE_MAX
+from logstore.ui.asking import get
+
+if TYPE_CHECKING:
+    from logstore.ui.asking import Ask
+
+BUCKETS = 200
+BUCKETS_MAX = 4_000
+"""Rectangles that a strip is drawn with: by default, and at most."""
+
+TOP_KEYS_MAX = 1_000
+
+
+def partition(ask: Ask) -> dict[str, Any]:
+    """Describe a partition as `inspect --summary` does, and decide about it."""
+    tp = ask.topic_partition()
+    broker = ask.broker
+    summary = inspect_partition(broker, tp)
+    view = PartitionView(broker, tp)
+    log, chooser = view.log, broker.cleaner.chooser
+    decision = view.look(chooser.explain)
+    mark, state = broker.cleaner.marks.get(tp), broker.cleaner.states.of(tp)
+    waiting = [
+        {"base_offset": base_offset, "size_bytes": size_bytes}
+        for base_offset, size_bytes in deleted_files(view.files, log.directory)
+    ]
+    binding = decision.binding
+    return {
+        **summary.to_line_json(),
+        "sections": summary.section_bytes(),
+        "holes": sum(item.holes for item in ask.site.strips.items(tp)[1]),
+        "deleted": waiting,
+        "deleted_bytes": sum(each["size_bytes"] for each in waiting),
+        "decision": {
+            "will_clean": decision.will_clean,
+            "binding": None if binding is None else binding.gate,
+            "opens_at_ms": decision.opens_at_ms,
+            "gates": [gate._asdict() for gate in decision.gates],
+            "cleanable_bytes": decision.state.cleanable_bytes,
+            "must_clean_bytes": decision.state.must_clean_bytes,
+            "max_compaction_delay_ms": decision.state.max_compaction_delay_ms,
+        },
+        "max_compaction_lag_ms": log.config.max_compaction_lag_ms,
+        "min_cleanable_dirty_ratio": log.config.min_cleanable_dirty_ratio,
+        "uncleanable": None if mark is None else mark.to_json(),
+        "in_progress": None if state is None else str(state),
+    }
+
+
+def segments(ask: Ask) -> dict[str, Any]:
+    """List segments in the order of their offsets, those that wait for their removal among them."""
+    tp = ask.topic_partition()
+    first = ask.number("first", 0)
+    count = ask.number("count", 100, most=PAGE_MAX)
+    total, items = ask.site.strips.items(tp, first, count)
+    return {"total": total, "first": first, "segments": [item.to_json() for item in items]}
+
+
+def strip(ask: Ask) -> dict[str, Any]:
+    """Sum up neighbours of one section, so that about as many rectangles are left as wanted."""
+    tp = ask.topic_partition()
+    buckets = ask.number("buckets", BUCKETS, least=1, most=BUCKETS_MAX)
+    first = ask.number("first", 0)
+    count = ask.number("count", 0) if "count" in ask.query else None
+    total, items = ask.site.strips.buckets(tp, buckets, first, count)
+    shown = sum(item.segments for item in items)
+    found = [item.to_json() for item in items]
+    return {"total": total, "first": first, "count": shown, "buckets": found}
+
+
+def explain(ask: Ask) -> dict[str, Any]:
+    """Say what stands between the partition and its cleaning, as `explain` does."""
+    tp = ask.topic_partition()
+    key = ask.text("key").encode() if "key" in ask.query else None
+    report = ask.broker.explain(tp, quick=ask.flag("quick"), key=key)
+    return report.partitions[0].to_json()
+
+
+def tombstones(ask: Ask) -> dict[str, Any]:
+    """Count the tombstones, by what they wait for."""
+    tp = ask.topic_partition()
+    explained = ask.broker.explain(tp).partitions[0].to_json()
+    retention_ms = ask.broker.log(tp).config.delete_retention_ms
+    return {
+        "tombstones": explained["tombstones"],
+        "delete_retention_ms": retention_ms,
+        "now_ms": ask.broker.clock.now_ms(),
+        "damages": explained["damages"],
+    }
+
+
+def stats(ask: Ask) -> dict[str, Any]:
+    """Count what lies in the partition, record by record, as `stats` does."""
+    tp = ask.topic_partition()
+    return ask.broker.stats(tp, top=ask.number("top", 10, most=TOP_KEYS_MAX)).to_json()
+
+
+_AT = "/api/partitions/{topic}/{partition}"
+
+ROUTES = (
+    get(_AT, partition),
+    get(f"{_AT}/segments", segments, "first", "count"),
+    get(f"{_AT}/strip", strip, "buckets", "first", "count"),
+    get(f"{_AT}/explain", explain, "quick", "key"),
+    get(f"{_AT}/tombstones", tombstones),
+    get(f"{_AT}/stats", stats, "top"),
+)

@@ -1,0 +1,165 @@
+"""One partition: its shapes are the command line's; what is missing and what waits is told."""
+
+import json
+
+import pytest
+
+from logstore import Broker
+from logstore.broker.summary import inspect_partition
+from tests.support.world.page import Asked
+
+AT = "/api/partitions/users/0"
+
+
+def in_json(value):
+    return json.loads(json.dumps(value))
+
+
+def explained(broker, **options):
+    return in_json(broker.explain("users", **options).to_json()["partitions"][0])
+
+
+def test_a_partition_is_told_as_inspect_does_with_its_decision(page, broker):
+    told = page.get(AT)
+    summary = inspect_partition(broker, broker.partitions("users")[0]).to_line_json()
+    assert told.items() >= summary.items()
+    assert told["sections"] == {"clean": 0, "dirty": 707, "uncleanable": 0, "active": 74}
+    assert told["decision"]["will_clean"] is True
+    assert [gate["open"] for gate in told["decision"]["gates"]].count(False) == 1
+    assert told["uncleanable"] is None
+    assert told["in_progress"] is None
+
+
+def test_the_strip_tells_holes_horizons_and_files_that_wait(page, broker):
+    broker.clean("users", force=True)
+    told = page.get(f"{AT}/segments")
+    by_section = {each["section"]: each for each in told["segments"]}
+    assert told["total"] == 3
+    assert by_section["clean"]["holes"] == 7
+    assert by_section["clean"]["delete_horizon_ms"] == broker.clock.now_ms() + 86_400_000
+    assert by_section["active"]["holes"] == 0
+    assert by_section["deleted"]["deleted"] is True
+    assert by_section["deleted"]["size_bytes"] == 707
+    assert page.get(AT)["holes"] == 7
+    assert page.get(AT)["deleted_bytes"] == 707
+
+
+def test_segments_come_in_pages(page):
+    assert page.get(f"{AT}/segments?first=1&count=1")["segments"][0]["base_offset"] == 10
+    assert page.get(f"{AT}/segments?first=9")["segments"] == []
+
+
+def test_neighbours_of_one_section_are_drawn_as_one(page, broker):
+    for _ in range(20):
+        broker.append("users", key=b"a", value=b"b")
+        broker.roll("users")
+    told = page.get(f"{AT}/strip?buckets=4")
+    assert told["total"] == told["count"] == 22
+    assert [each["section"] for each in told["buckets"]].count("active") == 1
+    assert len(told["buckets"]) == 5
+    assert sum(each["segments"] for each in told["buckets"]) == 22
+    assert sum(each["records"] for each in told["buckets"]) == 31
+    singly = page.get(f"{AT}/segments")["segments"]
+    assert sum(each["size_bytes"] for each in singly) == sum(
+        each["size_bytes"] for each in told["buckets"]
+    )
+
+
+def test_a_segment_that_was_read_is_not_read_again(page, broker):
+    page.get(f"{AT}/segments")
+    with broker.fail("read", times=None) as rule:
+        assert page.get(f"{AT}/segments")["segments"][0]["records"] == 10
+        assert rule.hits == 0
+    broker.append("users", key=b"a", value=b"b")
+    assert page.get(f"{AT}/segments")["segments"][1]["records"] == 2
+
+
+def test_explain_tombstones_and_stats_are_those_of_the_broker(page, broker):
+    assert page.get(f"{AT}/explain") == explained(broker)
+    assert page.get(f"{AT}/explain?quick=1") == explained(broker, quick=True)
+    assert page.get(f"{AT}/explain?key=k1")["key"]["key"] == "k1"
+    assert page.get(f"{AT}/tombstones")["tombstones"]["records"] == 3
+    assert page.get(f"{AT}/stats?top=1") == in_json(broker.stats("users", top=1).to_json())
+
+
+def test_records_come_in_pages_as_read_has_them(page):
+    told = page.get(f"{AT}/records?count=2")
+    assert [each["offset"] for each in told["records"]] == [0, 1]
+    assert told["records"][1] == {
+        "topic": "users",
+        "partition": 0,
+        "offset": 1,
+        "timestamp": 1704067200000,
+        "timestamp_type": 0,
+        "key": "k1",
+        "value": "x",
+        "headers": [],
+    }
+    rest = page.get(f"{AT}/records?from_offset={told['next_offset']}")
+    assert [each["offset"] for each in rest["records"]] == list(range(2, 11))
+    assert page.get(f"{AT}/records?from_offset={rest['next_offset']}")["records"] == []
+    late = page.get(f"{AT}/records?from_timestamp=1704067200001")
+    assert (late["records"], late["next_offset"]) == ([], 11)
+
+
+def test_an_answer_with_large_records_ends_early(page, broker):
+    for _ in range(6):
+        broker.append("users", key=b"a", value=b"v" * 1_000_000)
+    told = page.get(f"{AT}/records?from_offset=11")
+    assert [each["offset"] for each in told["records"]] == [11, 12, 13, 14, 15]
+    assert told["next_offset"] == 16
+
+
+def test_an_offset_outside_the_log_is_refused_with_its_bounds(page):
+    refused = page.ask("GET", f"{AT}/records?from_offset=99")
+    assert refused.status == 400
+    assert refused.json["error"]["type"] == "OffsetOutOfRangeError"
+
+
+def test_fates_of_a_page_with_the_numbers_of_all(page):
+    told = page.get(f"{AT}/fates?first=9&count=5")
+    assert (told["total"], told["counts"]) == (11, {"retained": 3, "superseded": 7, "active": 1})
+    assert [each["fate"] for each in told["fates"]] == ["retained", "active"]
+    assert told["fates"][0]["key"] == "k0"
+
+
+def test_batches_of_a_segment_and_records_of_a_batch(page):
+    told = page.get(f"{AT}/segments/0/batches?first=3&count=2")
+    assert [each["baseOffset"] for each in told["batches"]] == [3, 4]
+    inside = page.get(f"{AT}/batches/3/records")["records"]
+    assert [(each["offset"], each["position"]) for each in inside] == [(3, 212)]
+
+
+@pytest.mark.parametrize(
+    ("target", "status", "kind"),
+    (
+        ("/api/partitions/user/0", 404, "UnknownTopicOrPartitionError"),
+        ("/api/partitions/users/7", 404, "UnknownTopicOrPartitionError"),
+        ("/api/partitions/users/first", 400, "InvalidRequestError"),
+        (f"{AT}/segments/3/batches", 404, "UnknownPlaceError"),
+        (f"{AT}/batches/99/records", 404, "UnknownPlaceError"),
+    ),
+)
+def test_what_is_not_there_is_said_by_name(page, target, status, kind):
+    answer = page.ask("GET", target)
+    assert (answer.status, answer.json["error"]["type"]) == (status, kind)
+
+
+def test_the_nearest_topic_is_offered(page):
+    assert page.ask("GET", "/api/partitions/user/0").json["error"]["suggestion"] == "users"
+
+
+def test_damage_is_told_in_its_segment_and_hides_no_other(tmp_path):
+    with Broker(tmp_path) as broker:
+        broker.create_topic("users", 1, {"cleanup.policy": "compact"})
+        for _ in range(3):
+            broker.append_many("users", [(b"a", b"b")] * 3)
+            broker.roll("users")
+    path = tmp_path / "users-0" / f"{3:020d}.log"
+    data = bytearray(path.read_bytes())
+    data[16] = 9  # no magic that there is
+    path.write_bytes(data)
+    with Broker(tmp_path, read_only=True) as broker, Asked(broker) as page:
+        items = page.get(f"{AT}/segments")["segments"]
+    assert [each["records"] for each in items] == [3, 0, 3, 0]
+    assert "magic 9 is not 2" in items[1]["error"]
