@@ -19,6 +19,8 @@ export function Dialog({ title, onClose, children, role }) {
     const dialog = element.current;
     const before = document.activeElement;
     dialog.showModal();
+    // Not the button that closes it, which comes first.
+    dialog.querySelector("form input, form select, form textarea, form button")?.focus();
     return () => {
       if (dialog.open) dialog.close();
       giveFocusBack(before);
