@@ -2,12 +2,11 @@
 
 import { html, useEffect, useMemo, useRef, useState } from "./vendor/htm-preact.js";
 import { withQuery } from "./api.js";
+import { CreateTopic } from "./create.js";
 import { formatBytes, formatCount, formatDuration, formatRatio, plural } from "./format.js";
-import { Badge, Bar, Empty, Failure, Loading, later, useTitle } from "./parts.js";
+import { Badge, Bar, Empty, Failure, Loading, useTitle } from "./parts.js";
 import { hashOf, replaceHash } from "./routes.js";
 import { Table, usePieces } from "./table.js";
-
-const CreateTopic = later(() => import("./create.js"), "CreateTopic");
 
 const ORDERS = [
   ["name", "Name", false],

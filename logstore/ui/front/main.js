@@ -10,11 +10,10 @@ import {
   useState,
 } from "./vendor/htm-preact.js";
 import { live, subscribe, useAnswer } from "./api.js";
+import { ClockBar } from "./clock.js";
 import { formatLocalTime, formatTime } from "./format.js";
-import { Failure, Loading, later, useZone } from "./parts.js";
+import { Failure, Loading, useZone } from "./parts.js";
 import { hashOf, parseHash } from "./routes.js";
-
-const ClockBar = later(() => import("./clock.js"), "ClockBar");
 
 const PAGES = {
   list: () => import("./list.js"),

@@ -3,15 +3,24 @@
 import { html, useCallback, useEffect, useMemo, useState } from "./vendor/htm-preact.js";
 import { concerns, path, subscribe, useAnswer, withQuery } from "./api.js";
 import { Curves } from "./curves.js";
+import { PartitionDeeds } from "./deeds.js";
 import { Explain } from "./explain.js";
 import { formatBytes, formatCount, formatDuration, formatRatio, plural } from "./format.js";
 import { Delay, State } from "./list.js";
-import { Answered, Badge, Bar, Empty, Facts, Failure, Loading, Time, later, useTitle } from "./parts.js";
+import {
+  Answered,
+  Badge,
+  Bar,
+  Empty,
+  Facts,
+  Failure,
+  Loading,
+  Time,
+  useTitle,
+} from "./parts.js";
 import { Fates, RecordBrowser, Rows, Segment, Tombstones } from "./records.js";
 import { hashOf, replaceHash } from "./routes.js";
 import { SegmentStrip } from "./strip.js";
-
-const PartitionDeeds = later(() => import("./deeds.js"), "PartitionDeeds");
 
 /** Above so many bytes, answers that read the whole log are asked for again by hand alone. */
 const LIGHT_BYTES = 16 * 1024 * 1024;

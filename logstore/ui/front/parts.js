@@ -23,25 +23,6 @@ export function announce(sentence) {
   });
 }
 
-/** A component of a module that is loaded when it is first drawn; nothing is drawn until then. */
-export function later(load, name) {
-  let loaded = null;
-  return function Later(properties) {
-    const [Component, setComponent] = useState(() => loaded);
-    useEffect(() => {
-      if (Component !== null) return;
-      load().then(
-        (module) => {
-          loaded = module[name] ?? null;
-          setComponent(() => loaded);
-        },
-        () => {},
-      );
-    }, []);
-    return Component === null ? null : html`<${Component} ...${properties} />`;
-  };
-}
-
 // -- times ---------------------------------------------------------------------------------
 
 const zone = { name: "UTC", listeners: new Set() };

@@ -1,11 +1,10 @@
 // A topic: its partitions, and the way to its settings.
 
 import { html } from "./vendor/htm-preact.js";
+import { TopicDeeds } from "./deeds.js";
 import { PartitionList } from "./list.js";
-import { later, useTitle } from "./parts.js";
+import { useTitle } from "./parts.js";
 import { hashOf } from "./routes.js";
-
-const TopicDeeds = later(() => import("./deeds.js"), "TopicDeeds");
 
 export function Page({ params, about, refreshAbout }) {
   const { topic } = params;
