@@ -213,6 +213,10 @@ class TimeListener(Protocol):
         """Return the monotonic moment of what comes next, maybe past; None if nothing does."""
         ...
 
+    def next_due_name(self) -> str | None:
+        """Return the name of what comes next; None if nothing does."""
+        ...
+
     def run_due(self, due_ns: int) -> int:
         """Do everything due at `due_ns` or before, now; return how much that was."""
         ...
@@ -351,6 +355,12 @@ class VirtualClock:
         if due_ns is None:
             return None
         return (self._wall_ns + max(0, due_ns - self._monotonic_ns)) // 1_000_000
+
+    def next_event_name(self) -> str | None:
+        """Return the name of what `step` would do, the first if several; None if nothing is due."""
+        due_ns = self._next_due_ns()
+        firsts = (each for each in self._listeners if each.next_due_ns() == due_ns)
+        return None if due_ns is None else next(firsts).next_due_name()
 
     def _next_due_ns(self) -> int | None:
         dues = (listener.next_due_ns() for listener in self._listeners)
@@ -494,6 +504,10 @@ class SkewedClock(VirtualClock):
         """Return this machine's wall time when something is due next; None if nothing is."""
         moment = self._base.next_event_ms()
         return None if moment is None else moment + self._skew_ms
+
+    def next_event_name(self) -> str | None:
+        """Return the name of what is due next in the time beneath; None if nothing is."""
+        return self._base.next_event_name()
 
     def step(self, until_ns: int | None = None) -> bool:
         """Move the time beneath to the next due moment of any listener."""

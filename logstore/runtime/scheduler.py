@@ -362,6 +362,11 @@ class QueueScheduler:
         with self._lock:
             return self._queue[0][0][0] if self._queue else None
 
+    def next_due_name(self) -> str | None:
+        """Return the name of the next task."""
+        with self._lock:
+            return self._queue[0][-1].name if self._queue else None
+
     def _on_scheduled(self) -> None:
         """Make sure that what was just queued is run. The lock is held."""
 

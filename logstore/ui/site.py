@@ -84,11 +84,12 @@ class Site:
     def clock_json(self) -> dict[str, Any]:
         """Return what the broker's clock is, and where it stands."""
         clock = self.broker.clock
-        moment = clock.next_event_ms() if isinstance(clock, VirtualClock) else None
+        is_virtual = isinstance(clock, VirtualClock)
         return {
-            "kind": "virtual" if isinstance(clock, VirtualClock) else "system",
+            "kind": "virtual" if is_virtual else "system",
             "now_ms": clock.now_ms(),
-            "next_event_ms": moment,
+            "next_event_ms": clock.next_event_ms() if is_virtual else None,
+            "next_event": clock.next_event_name() if is_virtual else None,
         }
 
     def close(self) -> None:

@@ -2,6 +2,7 @@
 
 import { html, useEffect, useRef, useState } from "./vendor/htm-preact.js";
 import { postJson, subscribe } from "./api.js";
+import { may } from "./deeds.js";
 import { useIdentity } from "./dialog.js";
 import { formatDuration, formatTime } from "./format.js";
 import { announce, Failure, Time } from "./parts.js";
@@ -26,6 +27,7 @@ export function ClockBar({ about, refreshAbout }) {
   const move = useMove(refreshAbout);
   const id = useIdentity("clock");
   if (about.clock.kind !== "virtual") return null;
+  if (!may(about, "move-clock")) return html`<${Standing} nowMs=${clock.now_ms} />`;
 
   const slide = (event) => {
     const index = Number(event.target.value);
@@ -76,6 +78,15 @@ export function ClockBar({ about, refreshAbout }) {
   </section>`;
 }
 
+/** The clock where it can only be looked at. */
+function Standing({ nowMs }) {
+  return html`<section class="clock" aria-label="Virtual clock">
+    <div class="clock-now">
+      <span class="clock-name">Virtual clock</span> <${Time} ms=${nowMs} both=${true} />
+    </div>
+  </section>`;
+}
+
 /** The clock as the page was told of it last: by `about`, or by an event since. */
 function useClock(about) {
   const [told, setTold] = useState(null);
@@ -115,10 +126,9 @@ function useMove(refreshAbout) {
   return { ...state, start, stop };
 }
 
-function nextInWords({ now_ms, next_event_ms, next_event }) {
-  if (next_event_ms === null) return "Nothing is waiting for its time.";
-  const what = next_event ? `${next_event}, ` : "";
-  return `Next: ${what}in ${formatDuration(next_event_ms - now_ms)}`;
+function nextInWords({ now_ms: nowMs, next_event_ms: nextMs, next_event: name }) {
+  if (nextMs === null) return "Nothing is waiting for its time.";
+  return `Next: ${name}, ${nextMs > nowMs ? `in ${formatDuration(nextMs - nowMs)}` : "now"}`;
 }
 
 function typedStep(index) {

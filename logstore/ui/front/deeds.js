@@ -17,7 +17,7 @@ const TYPING_MS = 300;
 
 /** Whether this principal may do a deed on what is shown. */
 export function may(about, deed) {
-  return !about.read_only && (about.may === undefined || about.may.includes(deed));
+  return !about.read_only && about.may.includes(deed);
 }
 
 /** Why a page shows no deeds; nothing where it does. */
@@ -111,9 +111,9 @@ export function DeedDialog({
           ${rehearsal.answer && rehearse(rehearsal.answer.done)}
           ${rehearsal.busy && html`<p class="dim">Looking at what it would do …</p>`}
         </div>`}
-        <${Commands} lines=${rehearsal.answer?.command} />
       </div>
       ${loss && html`<${Loss} loses=${loss.loses} />`}
+      <${Commands} lines=${loss?.command ?? rehearsal.answer?.command} />
       ${error && html`<${Failure} error=${error} />`}
       <p class="buttons">
         <button type="submit" class=${loss ? "danger" : "primary"} disabled=${busy || body === null}>
@@ -140,7 +140,8 @@ export function usePerformance({ path, method = "POST", tell, topic = null, link
     try {
       const answer = await send(method, path, { ...body, ...confirm });
       setState(IDLE);
-      report({ topic, text: tell(answer.done, body), command: answer.command, links });
+      const text = [tell(answer.done, body), ...answer.notes].join(" ");
+      report({ topic, text, command: answer.command, links });
       onDone?.(answer.done);
     } catch (error) {
       const isLoss = error instanceof ApiError && error.status === 409 && error.body?.confirm;

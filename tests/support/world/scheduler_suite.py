@@ -172,6 +172,7 @@ class SchedulerSuite:
         task.cancel()
         assert task.cancelled
         assert bench.scheduler.next_due_ns() is None
+        assert bench.scheduler.next_due_name() is None
         bench.let_pass(3)
         assert task.runs == 0
 

@@ -15,6 +15,7 @@ from logstore.runtime import (
     MemoryFileSystem,
     Runtime,
     ShiftedClock,
+    SkewedClock,
     SystemClock,
     VirtualClock,
 )
@@ -93,14 +94,18 @@ def test_a_wall_clock_stepped_back_leaves_monotonic_time():
 class Listener:
     """Does something at each of its moments, and writes down when."""
 
-    def __init__(self, clock, *dues_ms, then=None):
+    def __init__(self, clock, *dues_ms, then=None, name="listener"):
         self.clock = clock
+        self.name = name
         self.dues_ms = list(dues_ms)
         self.then = then
         self.calls = []
 
     def next_due_ns(self):
         return self.dues_ms[0] * 1_000_000 if self.dues_ms else None
+
+    def next_due_name(self):
+        return self.name if self.dues_ms else None
 
     def run_due(self, due_ns):
         assert due_ns <= self.clock.monotonic_ns()
@@ -125,6 +130,18 @@ def test_listeners_are_served_at_their_moments_on_the_way():
     assert clock.now_ms() == 30
     clock.set_ms(31)
     assert first.calls[2:] == [(31, 31)]
+
+
+def test_what_is_due_next_has_its_name():
+    clock = VirtualClock(0)
+    assert clock.next_event_name() is None
+    for name, due_ms in (("later", 20), ("sooner", 5), ("as soon", 5)):
+        clock.subscribe(Listener(clock, due_ms, name=name))
+    clock.subscribe(Listener(clock, name="idle"))
+    assert (clock.next_event_ms(), clock.next_event_name()) == (5, "sooner")
+    assert SkewedClock(clock, 1_000).next_event_name() == "sooner"
+    clock.step()
+    assert (clock.next_event_ms(), clock.next_event_name()) == (20, "later")
 
 
 def test_a_listener_that_leaves_is_served_no_more():
