@@ -84,12 +84,12 @@ class Site:
     def clock_json(self) -> dict[str, Any]:
         """Return what the broker's clock is, and where it stands."""
         clock = self.broker.clock
-        is_virtual = isinstance(clock, VirtualClock)
+        virtual = clock if isinstance(clock, VirtualClock) else None
         return {
-            "kind": "virtual" if is_virtual else "system",
+            "kind": "system" if virtual is None else "virtual",
             "now_ms": clock.now_ms(),
-            "next_event_ms": clock.next_event_ms() if is_virtual else None,
-            "next_event": clock.next_event_name() if is_virtual else None,
+            "next_event_ms": None if virtual is None else virtual.next_event_ms(),
+            "next_event": None if virtual is None else virtual.next_event_name(),
         }
 
     def close(self) -> None:
