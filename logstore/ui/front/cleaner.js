@@ -35,7 +35,7 @@ export function Page({ about }) {
     <${Done} />
     <${Answered} of=${cleaner} what="The cleaner">
       ${(answer) => html`
-        <${Now} answer=${answer} />
+        <${Now} answer=${answer} about=${about} />
         <${Uncleanable} found=${answer.uncleanable} about=${about} onDone=${cleaner.reload} />
         <${Gauges} gauges=${answer.gauges} series=${history.answer?.series ?? {}} />
         <${History} cleanings=${answer.history} />
@@ -45,47 +45,23 @@ export function Page({ about }) {
 
 // -- now -----------------------------------------------------------------------------------
 
-function Now({ answer }) {
-  const steps = useSteps(answer);
+function Now({ answer, about }) {
+  const [steps, setSteps] = useState(answer.under_way);
+  useEffect(() => setSteps(answer.under_way), [answer]);
+  useEffect(() => subscribe("cleaning", (data) => setSteps(data.under_way)), []);
   return html`<section class="panel" aria-labelledby="cleaner-now">
     <h2 id="cleaner-now">Now</h2>
-    <p role="status">${nowInWords(answer, steps)}</p>
+    <p role="status">${nowInWords(answer, steps, about)}</p>
     ${steps.map((step) => html`<${Step} key=${`${step.topic}-${step.partition}`} step=${step} />`)}
     <${Facts} facts=${factsOf(answer)} />
   </section>`;
 }
 
-/** What is being cleaned: as it was answered, then as events tell. */
-function useSteps(answer) {
-  const [steps, setSteps] = useState([]);
-  useEffect(() => setSteps(answer.threads.filter((thread) => thread.topic)), [answer]);
-  useEffect(
-    () =>
-      subscribe("cleaning", (step) =>
-        setSteps((before) => [
-          ...before.filter((each) => each.topic !== step.topic || each.partition !== step.partition),
-          step,
-        ]),
-      ),
-    [],
-  );
-  useEffect(
-    () =>
-      subscribe("cleaned", (done) =>
-        setSteps((before) =>
-          before.filter((each) => each.topic !== done.topic || each.partition !== done.partition),
-        ),
-      ),
-    [],
-  );
-  return steps;
-}
-
-function nowInWords({ enabled, threads }, steps) {
-  if (!enabled) return "It is switched off: log.cleaner.enable is false.";
-  if (threads.length === 0) return "No thread cleans in the background; a deed on a partition does.";
-  if (steps.length === 0) return `${plural(threads.length, "thread")}, waiting for something to be due.`;
-  return `${plural(steps.length, "partition")} being cleaned.`;
+function nowInWords({ enabled, threads }, steps, about) {
+  if (steps.length > 0) return `${plural(steps.length, "partition")} being cleaned.`;
+  if (about.read_only) return `Nothing cleans here: ${about.read_only_because}.`;
+  if (!enabled || threads.length === 0) return "Nothing cleans in the background: log.cleaner.enable is false.";
+  return `${plural(threads.length, "thread")}, waiting for a partition to be due.`;
 }
 
 function Step({ step }) {
@@ -100,14 +76,21 @@ function Step({ step }) {
 }
 
 function factsOf({ threads, throttle }) {
-  const dead = threads.filter((thread) => thread.alive === false).length;
+  const dead = threads.filter((thread) => !thread.alive).length;
+  const passes = threads.reduce((sum, thread) => sum + thread.passes, 0);
+  const throttled = threads.reduce((sum, thread) => sum + thread.throttled_ms, 0);
   return [
-    ["Threads", formatCount(threads.length), dead > 0 ? `${dead} died` : null],
-    ...Object.entries(throttle ?? {}).map(([name, value]) => [
-      name.replaceAll("_", " "),
-      typeof value === "number" && name.includes("bytes") ? `${formatBytes(value)}/s` : String(value ?? "no limit"),
-    ]),
+    ["Threads", formatCount(threads.length), dead > 0 && `${formatCount(dead)} died`],
+    ["Passes since the start", formatCount(passes)],
+    ["Held back by the throttle", formatDuration(throttled)],
+    ["May read and write", speed(throttle.both), "log.cleaner.io.max.bytes.per.second"],
+    throttle.reads !== null && ["May read", speed(throttle.reads)],
+    throttle.writes !== null && ["May write", speed(throttle.writes)],
   ];
+}
+
+function speed(limit) {
+  return limit === null ? "without a limit" : `${formatBytes(limit)} a second`;
 }
 
 // -- given up ------------------------------------------------------------------------------

@@ -308,7 +308,7 @@ export function RetryDialog({ name, base, state, ...common }) {
     body=${{}} tell=${() => `${name} is no longer marked uncleanable: the cleaner tries it again.`}
     ...${common}>
     <p>
-      The cleaner gave this partition up: ${state.uncleanable?.reason ?? "it failed to clean it"}. The mark is
+      The cleaner gave this partition up: ${state.uncleanable.reason}. The mark is
       taken off; if the cause is still there, it comes back.
     </p>
   <//>`;
