@@ -80,6 +80,11 @@ class LogCleanerManager:
         The choice of what is due, and why the rest is not.
     config : CleanerConfig
         Memory of a pass in a pool thread.
+    under_way : mapping of TopicPartition to PassProgress
+        How far each pass is that changes its log; any thread may look.
+    pass_ended : Signal of CleanerStats
+        The numbers of each such pass that came to its end, whoever asked for it; in the thread
+        that ran it, under no lock.
     changed : Signal
         A pass has ended, or a partition that was held may be cleaned again. Under no lock, or the
         manager's of logs.
@@ -99,6 +104,8 @@ class LogCleanerManager:
         self.lifetime = logs.lifetime
         for member in (self, self.checkpoints, self.chooser):
             self.lifetime.add(member)
+        self.under_way: dict[TopicPartition, PassProgress] = {}
+        self.pass_ended: Signal[[CleanerStats]] = Signal("the end of a pass")
         self.changed: Signal[[]] = Signal("a partition that may be cleaned again")
 
     def __repr__(self) -> str:
@@ -196,6 +203,7 @@ class LogCleanerManager:
                 config or self.config,
                 checkpoint_of=partial(self.checkpoints.of, tp),
                 check=partial(self._check_wanted, tp),
+                tell=None if dry_run else partial(self.under_way.__setitem__, tp),
                 number=number,
                 dry_run=dry_run,
             )
@@ -204,9 +212,13 @@ class LogCleanerManager:
             outcome = closed(state)
             raise
         finally:
+            if not dry_run:
+                self.under_way.pop(tp, None)
             if not self.lifetime.is_over:  # nobody waits then, and in a forked child nobody may
                 self.states.done(tp, None if dry_run else self._storing(log, outcome))
                 self.changed.emit()
+                if not dry_run and outcome is not None and outcome.stats is not None:
+                    self.pass_ended.emit(outcome.stats)
 
     @contextmanager
     def telling(self) -> Iterator[None]:

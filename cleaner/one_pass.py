@@ -89,6 +89,7 @@ def one_pass(
     checkpoint_of: Callable[[], int | None],
     check: Callable[[], None],
     *,
+    tell: Callable[[PassProgress], object] | None = None,
     number: int = 1,
     dry_run: bool = False,
 ) -> Generator[PassProgress, None, Outcome]:
@@ -102,6 +103,8 @@ def one_pass(
         Returns the stored first dirty offset.
     check : callable
         Called before each chunk; raises if the pass is to end.
+    tell : callable, optional
+        Told how far the pass is, before each chunk.
     number : int
         Which pass over the log it is, from 1.
     dry_run : bool
@@ -126,6 +129,8 @@ def one_pass(
                 log.reader.open_files(upper_bound)
                 step = next(steps)  # knows its segments now, which may be removed from here on
             while True:
+                if tell is not None:
+                    tell(step)
                 yield step
                 check()
                 step = next(steps)

@@ -155,6 +155,10 @@ class CleanerPool:
         """Workers that ended by what is no `Exception`, an interrupt or a simulated crash."""
         return sum(thread.error is not None for thread in self._threads)
 
+    def workers(self) -> list[tuple[CleanerWorker, bool]]:
+        """Return the workers, each with whether it is alive."""
+        return [(thread.worker, thread.error is None) for thread in list(self._threads)]
+
     def metrics(self) -> CleanerMetrics:
         """Return Kafka's gauges of the cleaner as they are now."""
         workers = [thread.worker for thread in self._threads]

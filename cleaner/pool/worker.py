@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from logstore.cleaner.manager import LogCleanerManager, PassResult
     from logstore.cleaner.pool.throttle import Throttles
     from logstore.cleaner.stats import CleanerStats
+    from logstore.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +45,10 @@ class CleanerWorker:
         The longest delay that its last selection saw; see `Selected`.
     passes : int
         Passes that came to their end.
+    at : TopicPartition or None
+        What it is cleaning.
+    pause_ms : int
+        For how long the limits made it sleep before its last step of a pass.
     is_quiet : bool
         Whether the last round found nothing to do at all.
     """
@@ -66,6 +71,8 @@ class CleanerWorker:
         self.max_compaction_delay_ms = 0
         self.passes = 0
         self.is_quiet = False
+        self.at: TopicPartition | None = None
+        self.pause_ms = 0
 
     @property
     def name(self) -> str:
@@ -103,11 +110,15 @@ class CleanerWorker:
         """Run one pass, no faster than the limits allow."""
         log, state, self.max_compaction_delay_ms = selected
         steps = self._manager.run_pass(log, state, taken=True)
+        self.at = log.topic_partition
         read = written = 0
         try:
             while True:
                 step = next(steps)
-                yield self._throttles.observe(step.bytes_read - read, step.bytes_written - written)
+                self.pause_ms = self._throttles.observe(
+                    step.bytes_read - read, step.bytes_written - written
+                )
+                yield self.pause_ms
                 read, written = step.bytes_read, step.bytes_written
         except StopIteration as done:
             result: PassResult = done.value
@@ -118,6 +129,7 @@ class CleanerWorker:
             self._manager.marks.leave_alone(log, error)
             return
         finally:
+            self.at, self.pause_ms = None, 0
             steps.close()
         if result.stats is not None:
             yield self._throttles.observe(0, result.stats.bytes_written - written)

@@ -1326,6 +1326,11 @@ class Broker(Generic[ClockT]):
         return PartitionFates(self.cleaner, self.log(topic, partition), force=force, roll=roll)
 
     @property
+    def has_pool(self) -> bool:
+        """Whether cleaners work in the background."""
+        return self._pool is not None
+
+    @property
     def pool(self) -> CleanerPool:
         """The cleaners that work in the background; refused if the broker has none."""
         if self._pool is None:

@@ -11,7 +11,7 @@ from starlette.applications import Starlette
 
 from logstore.config.suggest import and_nearest, nearest
 from logstore.ui.access import Access
-from logstore.ui.api import overview, partition, records
+from logstore.ui.api import cleaner, live, overview, partition, records
 from logstore.ui.asking import ApiRoute, failure
 from logstore.ui.errors import InvalidRequestError, UnknownPlaceError
 from logstore.ui.static import Front
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from logstore.ui.site import Site
 
-_MODULES = (overview, partition, records)
+_MODULES = (overview, partition, records, cleaner, live)
 
 ROUTES: tuple[ApiRoute, ...] = tuple(route for module in _MODULES for route in module.ROUTES)
 """Everything that can be asked."""

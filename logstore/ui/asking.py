@@ -107,6 +107,11 @@ class Ask:
         self.body = body
         self.host = host
 
+    @classmethod
+    def without_parts(cls, site: Site, request: Request) -> Ask:
+        """Return a request of which nothing matters but who asks."""
+        return cls(site, {}, {}, {}, _host(request))
+
     @property
     def broker(self) -> Broker:
         """The broker that is asked about."""
@@ -121,14 +126,20 @@ class Ask:
         ------
         TopicAuthorizationFailedError, UnknownTopicOrPartitionError
         """
-        name = self.path["topic"]
+        return self.known_topic(self.path["topic"], *operations)
+
+    def known_topic(self, name: str, *operations: str) -> str:
+        """Return a topic's name; as `topic`."""
         for operation in operations or ("describe",):
             self.require(operation, "topic", name)
         known = [topic.name for topic in self.broker.topics()]
         if name not in known:
-            visible = [each for each in known if self.allows("describe", "topic", each)]
-            raise unknown_topic(name, visible)
+            raise unknown_topic(name, self.visible(known))
         return name
+
+    def visible(self, topics: Iterable[str]) -> list[str]:
+        """Return those of some topics that the principal may know of."""
+        return [each for each in topics if self.allows("describe", "topic", each)]
 
     def topic_partition(self, *operations: str) -> TopicPartition:
         """Return the partition of the address; as `topic`."""
@@ -288,8 +299,7 @@ async def _answer(
             site.check_writable()
         given = _parameters(request, query)
         body = {} if members is None else _members(await _body(request), members)
-        host = request.client.host if request.client is not None else ""
-        ask = Ask(site, request.path_params, given, body, host)
+        ask = Ask(site, request.path_params, given, body, _host(request))
         return await site.run(partial(_answered, call, ask))
     except ClientDisconnect:
         return Response(status_code=400)  # to nobody
@@ -328,6 +338,15 @@ def failure(error: Exception, status: int | None = None) -> Response:
 
 
 # -- reading what was sent -----------------------------------------------------------------------
+
+
+def refuse_parameters(request: Request) -> None:
+    """Refuse a request that has a parameter, where there are none."""
+    _parameters(request, ())
+
+
+def _host(request: Request) -> str:
+    return request.client.host if request.client is not None else ""
 
 
 def _parameters(request: Request, known: tuple[str, ...]) -> dict[str, str]:

@@ -57,6 +57,12 @@ class UnknownPlaceError(RequestError):
         self.suggestion = suggestion
 
 
+class TooManyReadersError(LogStoreError):
+    """As many as can be told what happens are told it."""
+
+    kafka_error = "THROTTLING_QUOTA_EXCEEDED"
+
+
 class ClusterAuthorizationFailedError(RequestError):
     """The principal may not do this to the broker."""
 

@@ -155,6 +155,7 @@ class Ui:
             await asyncio.sleep(0)
         if serving.done():  # it cannot serve, and says why
             await serving
+        self._site.live.start()
         return serving
 
     async def _end(self) -> None:

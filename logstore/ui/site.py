@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from logstore.broker.strip import Strips
 from logstore.runtime import VirtualClock
 from logstore.ui.errors import ReadOnlyError
+from logstore.ui.live import Live
 from logstore.ui.partitions import PartitionList
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ class Site:
     ----------
     partitions : PartitionList
         The rows of the list.
+    live : Live
+        What happens, and what was.
     strips : Strips
         The segments of its partitions.
     deeds : tuple of Deed
@@ -66,7 +69,8 @@ class Site:
         self.authorizer = authorizer
         self.principal = principal
         self.deeds: tuple[Deed, ...] = ()
-        self.partitions = PartitionList(broker, loops.beside, lambda _: None)
+        self.live = Live(broker, loops, self.clock_json)
+        self.partitions = PartitionList(broker, loops.beside, self.live.note_measured)
         self.strips = Strips(broker)
         self.read_only_because: str | None = None
         if broker.read_only:
@@ -95,6 +99,7 @@ class Site:
     def close(self) -> None:
         """End what goes on beside the answers."""
         self.partitions.close()
+        self.live.close()
 
     async def run(self, call: Callable[[], T]) -> T:
         """Make a call that may block, in another thread than the loop's."""

@@ -44,23 +44,27 @@ class Asked:
         self.close()
 
     def close(self) -> None:
-        self.site.close()
+        self.call(self.site.live.tick())  # nothing of it hangs
+        self.call(self._end())
         self._loops.stop()
 
-    def ask(
-        self,
-        method: str,
-        target: str,
-        body: bytes = b"",
-        headers: list[tuple[str, str]] | None = None,
-    ) -> Answer:
-        """Ask with exactly these headers, or with what our own page sends."""
+    async def _end(self) -> None:
+        self.site.close()
+
+    def call(self, coroutine: Any) -> Any:
+        """Run something in the page's loop, and wait for it."""
+        return self._loops.call(coroutine)
+
+    def scope(
+        self, method: str, target: str, headers: list[tuple[str, str]] | None = None
+    ) -> dict[str, Any]:
+        """Return the request as a server hands it on."""
         if headers is None:
             headers = [("host", HOST), ("authorization", f"Bearer {TOKEN}")]
             if method not in ("GET", "HEAD", "OPTIONS"):
                 headers.append(("content-type", "application/json"))
         split = urlsplit(target)
-        scope = {
+        return {
             "type": "http",
             "asgi": {"version": "3.0", "spec_version": "2.3"},
             "http_version": "1.1",
@@ -77,6 +81,16 @@ class Asked:
             "server": ("127.0.0.1", 4711),
             "state": {},
         }
+
+    def ask(
+        self,
+        method: str,
+        target: str,
+        body: bytes = b"",
+        headers: list[tuple[str, str]] | None = None,
+    ) -> Answer:
+        """Ask with exactly these headers, or with what our own page sends."""
+        scope = self.scope(method, target, headers)
         answer = Answer()
         parts = [{"type": "http.request", "body": body, "more_body": False}]
 

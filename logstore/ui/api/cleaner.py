@@ -1,0 +1,101 @@
+"""What the cleaner does now, how it fares, and what it did."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from logstore.cleaner.pool.throttle import UNLIMITED
+from logstore.errors import LogStoreError
+from logstore.types import TopicPartition
+from logstore.ui.asking import get
+from logstore.ui.errors import InvalidRequestError
+from logstore.ui.live import passes_under_way
+
+if TYPE_CHECKING:
+    from logstore.broker import Broker
+    from logstore.ui.asking import Ask
+
+CLEANINGS = 100
+"""In one answer."""
+
+
+def cleaner(ask: Ask) -> dict[str, Any]:
+    """Tell of the cleaner's threads, limits, gauges, and of what it leaves alone."""
+    broker = ask.broker
+    config = broker.broker_config
+    under_way = [each for each in passes_under_way(broker) if _sees(ask, each)]
+    steps = {TopicPartition(each["topic"], each["partition"]): each for each in under_way}
+    threads = []
+    for worker, is_alive in broker.pool.workers() if broker.has_pool else ():
+        step = None if worker.at is None else steps.get(worker.at)
+        threads.append(
+            {
+                "name": worker.name,
+                "alive": is_alive,
+                "topic": None if step is None else step["topic"],
+                "partition": None if step is None else step["partition"],
+                "phase": None if step is None else step["phase"],
+                "bytes_done": 0 if step is None else step["bytes_done"],
+                "bytes_total": 0 if step is None else step["bytes_total"],
+                "throttled_ms": worker.pause_ms,
+                "passes": worker.passes,
+            }
+        )
+    return {
+        "enabled": broker.has_pool and config.log_cleaner_enable,
+        "threads": threads,
+        "under_way": under_way,
+        "throttle": {
+            "both": _limit(config.log_cleaner_io_max_bytes_per_second),
+            "reads": _limit(config.logstore_cleaner_max_read_bytes_per_second),
+            "writes": _limit(config.logstore_cleaner_max_write_bytes_per_second),
+        },
+        "gauges": broker.metrics().to_json(),
+        "uncleanable": [
+            mark.to_json() | {"bytes": _dirty_bytes(ask.broker, mark.topic_partition)}
+            for mark in broker.cleaner.uncleanable()
+            if _sees(ask, mark.to_json())
+        ],
+        "history": _cleanings(ask, None)[:CLEANINGS],
+    }
+
+
+def _limit(bytes_per_second: float) -> float | None:
+    return None if bytes_per_second >= UNLIMITED else bytes_per_second
+
+
+def _dirty_bytes(broker: Broker, topic_partition: TopicPartition) -> int | None:
+    try:
+        return broker.cleaner.chooser.state_of(broker.log(topic_partition)).cleanable_bytes
+    except LogStoreError:  # just deleted, or what it is marked for is in the way here, too
+        return None
+
+
+def history(ask: Ask) -> dict[str, Any]:
+    """Return the gauges as curves, and the last cleanings: of all, or of one partition."""
+    live = ask.site.live.history
+    if "topic" not in ask.query:
+        if "partition" in ask.query:
+            raise InvalidRequestError("partition wants a topic", field="topic")
+        return {"series": live.curves(), "cleanings": _cleanings(ask, None)[:CLEANINGS]}
+    name = ask.text("topic")
+    (tp,) = ask.broker.partitions(ask.known_topic(name), ask.number("partition", 0))
+    return {"series": live.curves_of(tp), "cleanings": _cleanings(ask, tp)[:CLEANINGS]}
+
+
+def _cleanings(ask: Ask, wanted: TopicPartition | None) -> list[dict[str, Any]]:
+    return ask.site.live.history.cleanings(
+        lambda each: (
+            _sees(ask, each) and (wanted is None or wanted == (each["topic"], each["partition"]))
+        )
+    )
+
+
+def _sees(ask: Ask, item: dict[str, Any]) -> bool:
+    return ask.allows("describe", "topic", item["topic"])
+
+
+ROUTES = (
+    get("/api/cleaner", cleaner),
+    get("/api/history", history, "topic", "partition"),
+)

@@ -1,0 +1,42 @@
+"""The stream of what happens, as server-sent events."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+from starlette.responses import Response, StreamingResponse
+
+from logstore.ui.asking import ApiRoute, Ask, failure, refuse_parameters
+from logstore.ui.errors import TooManyReadersError
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from logstore.ui.live import Live, Reader
+
+
+async def events(request: Request) -> Response:
+    """Tell what happens until the reader leaves: partitions, passes, the clock."""
+    site = request.app.state.site
+    try:
+        refuse_parameters(request)
+    except Exception as error:
+        return failure(error)
+    ask = Ask.without_parts(site, request)
+    reader = site.live.read_along(partial(ask.allows, "describe", "topic"))
+    if reader is None:
+        return failure(TooManyReadersError("too many pages read along"), 503)
+    return StreamingResponse(_told(site.live, reader), media_type="text/event-stream")
+
+
+async def _told(live: Live, reader: Reader) -> AsyncIterator[bytes]:
+    try:
+        async for text in reader.texts():
+            yield text
+    finally:
+        live.leave(reader)
+
+
+ROUTES = (ApiRoute("/api/events", events, methods=["GET"]),)

@@ -1,0 +1,293 @@
+"""What happens, told as it happens: to readers of the event stream, and to the rings of history.
+
+A ticker of the loop looks four times a second, while anybody reads along: at a flag that signals
+of the engine set, at what passes say of themselves, at the clock. So an append or a chunk of a
+cleaning costs setting a flag at most, however many read along; whoever reads slowly gets the last
+state, and loses what was between. All of this is machine time: the broker's clock may stand still.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from logstore.errors import LogStoreError
+from logstore.ui.history import History
+
+if TYPE_CHECKING:
+    from logstore.broker import Broker
+    from logstore.cleaner.passes.clean import PassProgress
+    from logstore.cleaner.stats import CleanerStats
+    from logstore.runtime import Unsubscribe
+    from logstore.runtime.loops import LoopThread
+    from logstore.types import TopicPartition
+
+TICK_S = 0.25
+SAMPLE_S = 5.0
+"""Between two looks while somebody reads along, and between two points of a curve."""
+
+BEAT_S = 15.0
+"""After which a reader to whom nothing is told gets a comment, lest the connection seem dead."""
+
+READERS_MAX = 64
+CLEANED_MAX = 64
+"""Ends of passes that wait for one slow reader; older ones are lost to it."""
+
+Visible = Callable[[str], bool]
+"""Whether a reader may know of a topic."""
+
+Look = tuple[object, ...]
+
+
+class Reader:
+    """One who reads along. Only the loop uses it."""
+
+    def __init__(self, sees: Visible) -> None:
+        self._sees = sees
+        self._partitions: dict[TopicPartition, None] = {}
+        self._cleaned: deque[dict[str, Any]] = deque(maxlen=CLEANED_MAX)
+        self._states: dict[str, dict[str, Any]] = {}
+        self._woken = asyncio.Event()
+        self._is_ended = False
+
+    def tell_partitions(self, partitions: Iterable[TopicPartition]) -> None:
+        """Tell of partitions that changed."""
+        self._partitions.update((tp, None) for tp in partitions if self._sees(tp.topic))
+        if self._partitions:
+            self._woken.set()
+
+    def tell_cleaned(self, stats: dict[str, Any]) -> None:
+        """Tell of a pass that ended."""
+        if self._sees(stats["topic"]):
+            self._cleaned.append(stats)
+            self._woken.set()
+
+    def tell_cleaning(self, under_way: list[dict[str, Any]]) -> None:
+        """Tell how far passes are; of several times the last."""
+        seen = [each for each in under_way if self._sees(each["topic"])]
+        self.tell_state("cleaning", {"under_way": seen})
+
+    def tell_state(self, event: str, state: dict[str, Any]) -> None:
+        """Tell how something is now; of several times the last."""
+        self._states[event] = state
+        self._woken.set()
+
+    def end(self) -> None:
+        """Tell nothing more, and let the stream come to its end."""
+        self._is_ended = True
+        self._woken.set()
+
+    async def texts(self) -> AsyncIterator[bytes]:
+        """Yield what there is to tell, as server-sent events, until the end."""
+        yield b"retry: 1000\n\n"
+        while not self._is_ended:
+            try:
+                await asyncio.wait_for(self._woken.wait(), BEAT_S)
+            except TimeoutError:
+                yield b": nothing new\n\n"
+                continue
+            self._woken.clear()
+            if text := "".join(self._taken()):
+                yield text.encode()
+
+    def _taken(self) -> Iterable[str]:
+        states, self._states = self._states, {}
+        partitions, self._partitions = list(self._partitions), {}
+        for event, state in states.items():
+            yield _event(event, state)
+        while self._cleaned:
+            yield _event("cleaned", self._cleaned.popleft())
+        if partitions:
+            yield _event("partitions", {"partitions": [tp._asdict() for tp in partitions]})
+
+
+def _event(name: str, value: object) -> str:
+    return f"event: {name}\ndata: {json.dumps(value, separators=(',', ':'))}\n\n"
+
+
+class Live:
+    """Looks at a broker, and tells readers what is new.
+
+    Parameters
+    ----------
+    broker : Broker
+    loops : LoopThread
+        Of the page.
+    clock_json : callable
+        Returns how the clock is now.
+
+    Attributes
+    ----------
+    history : History
+    """
+
+    def __init__(
+        self, broker: Broker, loops: LoopThread, clock_json: Callable[[], dict[str, Any]]
+    ) -> None:
+        self._broker = broker
+        self._loops = loops
+        self._clock_json = clock_json
+        self.history = History(broker)
+        self._readers: set[Reader] = set()
+        self._has_changed = True
+        self._known: dict[TopicPartition, Look] | None = None
+        self._measured: deque[TopicPartition] = deque()
+        self._ended: deque[CleanerStats] = deque(maxlen=self.history.cleanings_max)
+        self._under_way: list[dict[str, Any]] = []
+        self._clock_told: dict[str, Any] = {}
+        self._sampled_s = 0.0
+        self._ticking: asyncio.Task[None] | None = None
+        self._subscriptions: tuple[Unsubscribe, ...] = ()
+        if not broker.read_only:
+            self._subscriptions = self._follow()
+
+    def _follow(self) -> tuple[Unsubscribe, ...]:
+        events, cleaner = self._broker.manager.services.events, self._broker.cleaner
+        return (
+            cleaner.pass_ended.subscribe(self._ended.append),
+            *(
+                signal.subscribe(self._note_change)
+                for signal in (
+                    cleaner.changed,
+                    events.log_changed,
+                    events.partition_added,
+                    events.partition_removed,
+                    events.partition_moved,
+                    events.config_changed,
+                    events.reconfigured,
+                )
+            ),
+        )
+
+    def _note_change(self, *_: object) -> None:
+        self._has_changed = True
+
+    def note_measured(self, topic_partition: TopicPartition) -> None:
+        """Tell of a partition that was measured, which changed nothing but what is known of it."""
+        self._measured.append(topic_partition)
+
+    # -- in the loop ---------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._ticking = asyncio.get_running_loop().create_task(self._tick_on())
+
+    def close(self) -> None:
+        """End all streams, and look no more."""
+        for unsubscribe in self._subscriptions:
+            unsubscribe()
+        if self._ticking is not None:
+            self._ticking.cancel()
+        for reader in list(self._readers):
+            reader.end()
+
+    def read_along(self, sees: Visible) -> Reader | None:
+        """Return a new reader, who begins with how things are; None if there are too many."""
+        if len(self._readers) >= READERS_MAX:
+            return None
+        reader = Reader(sees)
+        if not self._readers:
+            self._known = None  # what changed while nobody read along is no news
+        self._readers.add(reader)
+        reader.tell_state("clock", self._clock_json())
+        reader.tell_cleaning(self._passes())
+        return reader
+
+    def leave(self, reader: Reader) -> None:
+        """Tell a reader nothing more."""
+        self._readers.discard(reader)
+
+    async def _tick_on(self) -> None:
+        while True:
+            await self.tick()
+            await asyncio.sleep(TICK_S)
+
+    async def tick(self) -> None:
+        """Look once, and tell what is new."""
+        while self._ended:
+            stats = self._ended.popleft()
+            told = self.history.note_pass(stats)
+            for reader in self._readers:
+                reader.tell_cleaned(told)
+        now_s = asyncio.get_running_loop().time()
+        if not self._broker.read_only and now_s - self._sampled_s >= SAMPLE_S:
+            self._sampled_s = now_s
+            await self._asked(self.history.sample)
+        if self._readers:
+            self._tell_states()
+            await self._tell_partitions()
+        else:
+            self._measured.clear()
+
+    def _tell_states(self) -> None:
+        clock = self._clock_json()
+        if clock["kind"] == "system":
+            clock = {}  # it needs nobody to tell that it goes on
+        if clock != self._clock_told:
+            self._clock_told = clock
+            for reader in self._readers:
+                reader.tell_state("clock", clock)
+        under_way = self._passes()
+        if under_way != self._under_way:
+            self._under_way = under_way
+            for reader in self._readers:
+                reader.tell_cleaning(under_way)
+
+    def _passes(self) -> list[dict[str, Any]]:
+        return [] if self._broker.read_only else passes_under_way(self._broker)
+
+    async def _tell_partitions(self) -> None:
+        changed = dict.fromkeys(self._measured)
+        self._measured.clear()
+        if self._has_changed or self._known is None:
+            self._has_changed = False  # first: what changes from here on is for the next look
+            looks = await self._asked(partial(_looks, self._broker))
+            if looks is not None:
+                known, self._known = self._known, looks
+                if known is not None:
+                    changed |= dict.fromkeys(
+                        tp for tp in looks.keys() | known.keys() if looks.get(tp) != known.get(tp)
+                    )
+        if changed:
+            for reader in self._readers:
+                reader.tell_partitions(sorted(changed))
+
+    async def _asked(self, question: Callable[[], Any]) -> Any:  # noqa: ANN401  # what it returns
+        """Ask the broker something in a thread that may wait; None if it has nothing to say."""
+        try:
+            return await self._loops.blocking(question)
+        except (LogStoreError, OSError):  # it is about to close, or a disk fails: others tell
+            return None
+
+
+def passes_under_way(broker: Broker) -> list[dict[str, Any]]:
+    """Return how far the passes are that run now; takes no lock."""
+    steps: dict[TopicPartition, PassProgress] = broker.cleaner.under_way.copy()
+    return [{**tp._asdict(), **step._asdict()} for tp, step in sorted(steps.items())]
+
+
+def _looks(broker: Broker) -> dict[TopicPartition, Look]:
+    """Return of each partition what differs after whatever a list or a strip shows of it."""
+    cleaner = broker.cleaner
+    open_logs = {log.topic_partition: log for log in broker.manager.registry.open_logs()}
+    looks: dict[TopicPartition, Look] = {}
+    for tp in broker.partitions():
+        log = open_logs.get(tp)
+        if log is None:
+            looks[tp] = ()
+            continue
+        looks[tp] = (
+            log.log_start_offset,
+            log.log_end_offset,
+            log.high_watermark,
+            log.generation,
+            id(log.segments.view),
+            id(log.config),
+            cleaner.marks.get(tp),
+            cleaner.states.of(tp),
+        )
+    return looks

@@ -1,0 +1,70 @@
+"""What the cleaner does, and what it did."""
+
+from logstore import Acl, Authorizer, Broker, VirtualClock
+from tests.support.world.page import Asked
+
+
+def test_a_broker_without_background_has_no_threads_and_its_gauges(page, broker):
+    told = page.get("/api/cleaner")
+    assert (told["enabled"], told["threads"], told["under_way"]) == (False, [], [])
+    assert told["throttle"] == {"both": None, "reads": None, "writes": None}
+    assert told["gauges"] == broker.metrics().to_json()
+
+
+def test_threads_limits_and_cleanings_of_a_running_broker():
+    config = {"log.cleaner.threads": 2, "log.cleaner.io.max.bytes.per.second": "1000000"}
+    with (
+        Broker(clock=VirtualClock(), broker_config=config, background=True) as broker,
+        Asked(broker) as page,
+    ):
+        broker.create_topic("users", 1, {"cleanup.policy": "compact", "segment.bytes": "1KiB"})
+        broker.append_many("users", [(b"a", b"v" * 50)] * 50, batch_records=5)
+        broker.clock.advance(minutes=1)
+        page.call(page.site.live.tick())
+        told = page.get("/api/cleaner")
+        assert [each["alive"] for each in told["threads"]] == [True, True]
+        assert sum(each["passes"] for each in told["threads"]) == len(told["history"]) > 0
+        assert told["throttle"]["both"] == 1_000_000
+        assert told["history"][0]["topic"] == "users"
+
+
+def test_an_uncleanable_partition_is_told_with_what_waits_in_it(page, broker):
+    tp = broker.partitions("users")[0]
+    broker.cleaner.marks.mark(tp, OSError("the disk is on fire"))
+    (mark,) = page.get("/api/cleaner")["uncleanable"]
+    assert (mark["topic"], mark["reason"], mark["bytes"]) == ("users", "the disk is on fire", 707)
+    (row,) = page.get("/api/partitions?sort=uncleanable&count=1")["partitions"]
+    assert row["uncleanable"]["reason"] == "the disk is on fire"
+    assert page.get("/api/partitions")["uncleanable"] == 1
+
+
+def test_who_may_not_know_of_a_topic_hears_nothing_of_its_cleaning(broker):
+    broker.cleaner.marks.mark(broker.partitions("users")[0], OSError("x"))
+    with Asked(
+        broker, Authorizer([Acl("User:ann", "describe", "topic", "events")]), "User:ann"
+    ) as page:
+        broker.clean("users", force=True)
+        told = page.get("/api/cleaner")
+        assert (told["uncleanable"], told["history"]) == ([], [])
+        assert page.get("/api/history")["cleanings"] == []
+        refused = page.ask("GET", "/api/history?topic=users")
+        assert (refused.status, refused.json["error"]["type"]) == (
+            403,
+            "TopicAuthorizationFailedError",
+        )
+
+
+def test_curves_have_units_and_those_of_a_partition_name_it(page):
+    series = page.get("/api/history")["series"]
+    assert {name: each["unit"] for name, each in series.items()} == {
+        "size": "bytes",
+        "max-dirty-percent": "percent",
+        "max-compaction-delay": "ms",
+        "cleaner-recopy-percent": "percent",
+        "uncleanable-partitions": "count",
+        "cleaner-bytes-read": "bytes",
+        "cleaner-bytes-written": "bytes",
+    }
+    of_one = page.get("/api/history?topic=users&partition=0")["series"]
+    assert of_one["dirty-ratio"]["points"][-1][1] == 1.0
+    assert page.ask("GET", "/api/history?partition=0").json["error"]["field"] == "topic"

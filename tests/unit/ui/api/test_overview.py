@@ -1,0 +1,163 @@
+"""What is served, and the list of partitions."""
+
+import pytest
+
+from logstore import Acl, Authorizer, Broker, ShiftedClock, VirtualClock
+from tests.support.world.page import Asked
+
+
+def test_about_tells_what_is_served_to_whom(page, broker):
+    told = page.get("/api/about")
+    assert told["data_dirs"] == ["/memory"]
+    assert (told["read_only"], told["read_only_because"]) == (False, None)
+    assert told["clock"]["kind"] == "virtual"
+    assert told["clock"]["now_ms"] == broker.clock.now_ms()
+    assert (told["node_id"], told["principal"]) == (0, "User:ANONYMOUS")
+
+
+def test_a_clock_of_the_machine_has_no_next_event():
+    with Broker() as broker, Asked(broker) as page:
+        assert page.get("/api/about")["clock"]["next_event_ms"] is None
+
+
+def test_the_next_event_is_where_the_clock_moves_to():
+    with Broker(clock=VirtualClock(), background=True) as broker, Asked(broker) as page:
+        moment = page.get("/api/about")["clock"]["next_event_ms"]
+        assert moment is not None
+        assert broker.next_event() == moment
+
+
+def test_rows_are_measured_as_explain_does(page, broker):
+    rows = {
+        (row["topic"], row["partition"]): row
+        for row in (page.get("/api/partitions"), page.get("/api/partitions"))[1]["partitions"]
+    }
+    row = rows["users", 0]
+    explained = broker.explain("users").partitions[0]
+    assert row["dirty_ratio"] == explained.cleanable_ratio == 1.0
+    assert row["dirty_bytes"] == explained.decision.state.cleanable_bytes == 707
+    assert row["will_clean"] is explained.will_clean is True
+    assert (row["log_start_offset"], row["log_end_offset"], row["segments"]) == (0, 11, 2)
+    assert rows["events", 1]["dirty_ratio"] is None
+    assert rows["events", 1]["cleanup_policy"] == "delete"
+
+
+def test_a_row_is_measured_again_once_its_log_has_changed(page, broker):
+    assert page.get("/api/partitions?topic=users")["partitions"][0]["dirty_ratio"] == 1.0
+    broker.clean("users", force=True)
+    row = page.get("/api/partitions?topic=users")["partitions"][0]
+    assert (row["dirty_ratio"], row["deleted_bytes"]) == (0.0, 707)
+
+
+def test_the_bound_of_kip_354_is_told(page, broker):
+    broker.alter_configs("users", {"max.compaction.lag.ms": "1h"})
+    broker.clock.advance(hours=2)
+    told = page.get("/api/partitions?sort=delay&count=1")
+    (row,) = told["partitions"]
+    assert (row["max_compaction_delay_ms"], row["lag_ms"]) == (3_600_000, 7_200_000)
+    assert (row["must_clean"], told["must_clean"]) == (True, 1)
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    (
+        ("", ["events-1", "users-0", "events-0"]),
+        ("sort=name", ["events-0", "events-1", "users-0"]),
+        ("sort=name&descending=1", ["users-0", "events-1", "events-0"]),
+        ("sort=bytes&descending=0", ["events-0", "users-0", "events-1"]),
+        ("sort=ratio", ["users-0", "events-0", "events-1"]),
+        ("sort=segments", ["users-0", "events-0", "events-1"]),
+        ("filter=S-1", ["events-1"]),
+        ("topic=users", ["users-0"]),
+        ("topic=user", []),
+        ("first=1&count=1", ["users-0"]),
+        ("first=9", []),
+    ),
+)
+def test_the_list_is_sorted_filtered_and_paged(page, broker, query, names):
+    for tp in broker.partitions():
+        broker.log(tp)
+    told = page.get(f"/api/partitions?{query}")
+    assert [f"{row['topic']}-{row['partition']}" for row in told["partitions"]] == names
+
+
+@pytest.mark.parametrize(
+    ("query", "field", "suggestion"),
+    (
+        ("sorted=bytes", "sorted", "sort"),
+        ("sort=byte", "sort", "bytes"),
+        ("count=1001", "count", None),
+        ("count=-1", "count", None),
+        ("first=one", "first", None),
+        ("first=1&first=2", "first", None),
+        ("descending=yes", "descending", None),
+    ),
+)
+def test_a_parameter_that_nobody_can_obey_is_named(page, query, field, suggestion):
+    refused = page.ask("GET", f"/api/partitions?{query}")
+    assert refused.status == 400
+    error = refused.json["error"]
+    assert (error["field"], error.get("suggestion")) == (field, suggestion)
+
+
+def test_topics_that_may_not_be_seen_are_not_listed(broker):
+    authorizer = Authorizer([Acl("User:ann", "describe", "topic", "events")])
+    with Asked(broker, authorizer, "User:ann") as page:
+        told = page.get("/api/partitions")
+        assert {row["topic"] for row in told["partitions"]} == {"events"}
+        assert told["total"] == 2
+        refused = page.ask("GET", "/api/partitions/users/0")
+        assert refused.status == 403
+        unknown = page.ask("GET", "/api/partitions/userz/0")
+        assert unknown.status == 403  # whether it is there is no business of theirs
+        near = page.ask("GET", "/api/partitions/events/9").json["error"]
+        assert "users" not in near["message"]
+
+
+def test_names_and_sizes_come_before_a_log_is_opened(tmp_path):
+    with Broker(tmp_path) as broker:
+        broker.create_topic("users", 3, {"cleanup.policy": "compact"})
+        for partition in range(3):
+            broker.append("users", key=b"a", value=b"b" * partition, partition=partition)
+            broker.roll("users", partition)
+    with Broker(tmp_path, read_only=True) as broker:
+        beside = []
+        with Asked(broker) as page:
+            page.site.partitions._beside = beside.append
+            told = page.get("/api/partitions?sort=name&first=2&count=1")
+            (row,) = told["partitions"]
+            assert (told["total"], told["measured"]) == (3, 0)
+            assert (row["size_bytes"], row["segments"], row["measured"]) == (71, 2, False)
+            assert row["dirty_ratio"] is None
+            assert list(broker.manager.registry.open_logs()) == []
+            (measure,) = beside
+            order = []
+            page.site.partitions._on_measured = order.append
+            measure()
+            assert [tp.partition for tp in order] == [2, 0, 1]  # what was asked for comes first
+            told = page.get("/api/partitions?sort=name")
+            assert (told["total"], told["measured"], beside) == (3, 3, [measure])
+            assert told["partitions"][2]["dirty_ratio"] == 1.0
+
+
+def test_a_partition_that_cannot_be_opened_says_why_and_is_not_tried_again(tmp_path):
+    with Broker(tmp_path) as broker:
+        broker.create_topic("users", 2)
+        for partition in range(2):
+            broker.append("users", value=b"b", partition=partition)
+    (tmp_path / "users-1" / "leader-epoch-checkpoint").write_text("no checkpoint\n")
+    path = tmp_path / "users-1" / f"{0:020d}.log"
+    data = bytearray(path.read_bytes())
+    data[16] = 1  # magic 1
+    path.write_bytes(data)
+    with Broker(tmp_path, read_only=True) as broker, Asked(broker) as page:
+        page.site.partitions._beside = lambda measure: measure()
+        page.get("/api/partitions")
+        told = page.get("/api/partitions?sort=name")
+        assert told["measured"] == 2
+        assert [row["error"] is None for row in told["partitions"]] == [True, False]
+
+
+def test_a_shifted_clock_is_no_virtual_one():
+    with Broker(clock=ShiftedClock()) as broker, Asked(broker) as page:
+        assert page.get("/api/about")["clock"]["next_event_ms"] is None

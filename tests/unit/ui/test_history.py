@@ -1,0 +1,44 @@
+"""Curves: bounded, and a stretch of the same takes two points."""
+
+from logstore import Broker, VirtualClock
+from logstore.ui.history import PARTITIONS_MAX, POINTS_MAX, Curve, History
+
+
+def test_a_stretch_of_the_same_has_two_ends():
+    curve = Curve()
+    for at_ms, value in ((0, 5), (10, 5), (20, 5), (30, 7), (40, 7)):
+        curve.note(at_ms, value)
+    assert curve.points() == [(0, 5), (20, 5), (30, 7), (40, 7)]
+
+
+def test_a_moment_has_one_value_and_a_clock_may_be_put_back():
+    curve = Curve()
+    for at_ms, value in ((0, 5), (10, 6), (10, 7), (20, 8), (5, 9)):
+        curve.note(at_ms, value)
+    assert curve.points() == [(0, 5), (5, 9)]
+
+
+def test_a_curve_is_bounded_and_reaches_back_to_its_beginning():
+    curve = Curve()
+    for at_ms in range(5 * POINTS_MAX):
+        curve.note(at_ms, at_ms % 2)
+        assert len(curve.points()) <= POINTS_MAX
+    assert curve.points()[0][0] == 0
+    assert curve.points()[-1][0] == 5 * POINTS_MAX - 1
+
+
+def test_curves_of_partitions_begin_when_asked_for_and_are_bounded():
+    with Broker(clock=VirtualClock()) as broker:
+        broker.create_topic("users", PARTITIONS_MAX + 1, {"cleanup.policy": "compact"})
+        history = History(broker)
+        partitions = broker.partitions("users")
+        history.curves_of(partitions[0])
+        broker.append("users", key=b"a", value=b"b", partition=0)
+        broker.clock.advance(seconds=5)
+        history.sample()
+        size = history.curves_of(partitions[0])["size"]
+        assert size["unit"] == "bytes"
+        assert [value for _, value in size["points"]] == [0, 70]
+        for tp in partitions[1:]:
+            history.curves_of(tp)
+        assert len(history.curves_of(partitions[0])["size"]["points"]) == 1  # begun anew

@@ -1,0 +1,241 @@
+"""What happens is told as it happens, coalesced, to whoever may know of it; slow readers lose."""
+
+import asyncio
+import json
+
+import pytest
+
+from logstore import Acl, Authorizer, Broker, VirtualClock
+from logstore.ui.live import CLEANED_MAX, READERS_MAX
+from tests.support.world.page import Asked
+
+
+class Along:
+    """A reader along, looked at between ticks of the loop; time plays no part."""
+
+    def __init__(self, page, sees=lambda topic: True):
+        self.page = page
+        self.sees = sees
+
+    def __enter__(self):
+        self.reader = self.page.call(self._begin())
+        self.news()
+        return self
+
+    async def _begin(self):
+        return self.page.site.live.read_along(self.sees)
+
+    def __exit__(self, *_):
+        self.page.site.live.leave(self.reader)
+
+    def news(self):
+        """What one more look has told, as (event, data)."""
+        return self.page.call(self._looked())
+
+    async def _looked(self):
+        await self.page.site.live.tick()
+        return parsed("".join(self.reader._taken()))
+
+
+def parsed(text):
+    events = []
+    for block in text.split("\n\n"):
+        lines = dict(line.split(": ", 1) for line in block.splitlines() if ": " in line)
+        if "event" in lines:
+            events.append((lines["event"], json.loads(lines["data"])))
+    return events
+
+
+def names(events):
+    return [
+        (each["topic"], each["partition"])
+        for event, data in events
+        if event == "partitions"
+        for each in data["partitions"]
+    ]
+
+
+def test_partitions_that_changed_are_told_once_a_look(page, broker):
+    with Along(page) as along:
+        assert along.news() == []
+        for _ in range(5):
+            broker.append("users", key=b"a", value=b"b")
+        assert names(along.news()) == [("users", 0)]
+        assert along.news() == []
+        broker.append("events", value=b"b", partition=0)
+        broker.append("users", key=b"a", value=b"b")
+        assert names(along.news()) == [("events", 0), ("users", 0)]
+
+
+@pytest.mark.parametrize(
+    ("change", "changed"),
+    (
+        (lambda broker: broker.roll("users"), [("users", 0)]),
+        (lambda broker: broker.create_topic("new"), [("new", 0)]),
+        (lambda broker: broker.delete_topic("events"), [("events", 0), ("events", 1)]),
+        (lambda broker: broker.alter_configs("users", {"retention.ms": "1"}), [("users", 0)]),
+        (
+            lambda broker: broker.cleaner.marks.mark(broker.partitions("users")[0], OSError("x")),
+            None,  # nothing tells of it until something happens
+        ),
+    ),
+    ids=("roll", "create", "delete", "alter", "mark"),
+)
+def test_whatever_changes_a_row_is_told(page, broker, change, changed):
+    for tp in broker.partitions():
+        broker.log(tp)
+    with Along(page) as along:
+        change(broker)
+        if changed is None:
+            broker.cleaner.changed.emit()
+            changed = [("users", 0)]
+        assert names(along.news()) == changed
+
+
+def test_the_end_of_a_pass_is_told_whoever_asked_for_it(page, broker):
+    with Along(page) as along:
+        report = broker.clean("users", force=True)
+        told = dict(along.news())["cleaned"]
+        assert told == report.cleaned[0].to_json() | {"at_ms": broker.clock.now_ms()}
+    broker.clean("users", force=True, dry_run=True)
+    assert len(page.get("/api/history")["cleanings"]) == 1
+
+
+def test_progress_is_told_while_a_pass_is_under_way(page, broker):
+    seen = []
+    with Along(page) as along:
+        broker.clean("users", force=True, progress=lambda *_: seen.append(along.news()))
+        steps = [data["under_way"] for news in seen for event, data in news if event == "cleaning"]
+        assert [(s["topic"], s["phase"]) for (s,) in steps] == [
+            ("users", "map"),
+            ("users", "rewrite"),
+        ]
+        assert ("cleaning", {"under_way": []}) in along.news()
+
+
+def test_virtual_time_is_told_when_it_moves(page, broker):
+    with Along(page) as along:
+        broker.clock.advance(days=1)
+        ((event, clock),) = along.news()
+        assert (event, clock["now_ms"]) == ("clock", broker.clock.now_ms())
+        assert along.news() == []
+
+
+def test_a_reader_is_told_of_topics_it_may_know_alone(page, broker):
+    with Along(page, sees=lambda topic: topic == "events") as along:
+        broker.append("users", key=b"a", value=b"b")
+        broker.clean("users", force=True)
+        assert along.news() == []
+        broker.append("events", value=b"b")
+        assert [topic for topic, _ in names(along.news())] == ["events"]
+
+
+def test_a_slow_reader_has_what_is_new_once_and_holds_no_more(page, broker):
+    with Along(page) as along:
+        live = page.site.live
+        stats = broker.clean("users", force=True).cleaned[0]
+
+        async def tick_often():
+            for _ in range(CLEANED_MAX + 5):
+                broker.append("users", key=b"a", value=b"b")
+                broker.clock.advance(seconds=1)
+                live._ended.append(stats)
+                await live.tick()
+
+        page.call(tick_often())
+        told = [event for event, _ in along.news()]
+        assert told.count("cleaned") == CLEANED_MAX
+        assert told.count("partitions") == told.count("clock") == 1
+
+
+def test_nobody_costs_nothing_while_nobody_reads_along(page, broker, monkeypatch):
+    asked = []
+    monkeypatch.setattr("logstore.ui.live._looks", asked.append)
+    page.call(page.site.live.tick())
+    broker.append("users", key=b"a", value=b"b")
+    page.call(page.site.live.tick())
+    assert asked == []
+
+
+def test_readers_are_bounded(page):
+    async def many():
+        live = page.site.live
+        readers = [live.read_along(bool) for _ in range(READERS_MAX + 1)]
+        for reader in readers[:-1]:
+            live.leave(reader)
+        return readers[-1]
+
+    assert page.call(many()) is None
+
+
+def test_a_stream_ends_with_the_page(page):
+    async def to_the_end():
+        reader = page.site.live.read_along(bool)
+        texts = reader.texts()
+        first = await anext(texts)
+        page.site.live.close()
+        rest = [text async for text in texts]
+        return first + b"".join(rest)
+
+    text = page.call(to_the_end())
+    assert text.startswith(b"retry: ")
+
+
+def test_the_event_stream_over_http_has_what_is_seen_by_its_principal(broker):
+    authorizer = Authorizer([Acl("User:ann", "describe", "topic", "events")])
+    with Asked(broker, authorizer, "User:ann") as page:
+        sent = []
+
+        async def stream():
+            left = asyncio.Event()
+
+            async def receive():
+                await left.wait()
+                return {"type": "http.disconnect"}
+
+            async def send(message):
+                sent.append(message)
+                if b"event: partitions" in message.get("body", b""):
+                    left.set()
+
+            async def happen():
+                live = page.site.live
+                while not left.is_set():
+                    broker.append("users", key=b"a", value=b"b")
+                    broker.append("events", value=b"b", partition=0)
+                    await live.tick()
+                    await asyncio.sleep(0)
+
+            happening = asyncio.ensure_future(happen())
+            await page.app(page.scope("GET", "/api/events"), receive, send)
+            await happening
+
+        page.call(stream())
+        assert dict(sent[0]["headers"])[b"content-type"].startswith(b"text/event-stream")
+        text = b"".join(message.get("body", b"") for message in sent).decode()
+        assert set(names(parsed(text))) == {("events", 0)}
+        assert page.site.live._readers == set()
+
+
+def test_a_copied_directory_has_nothing_to_tell_but_what_was_measured(tmp_path):
+    with Broker(tmp_path) as broker:
+        broker.create_topic("users", 2)
+        broker.append("users", value=b"b", partition=1)
+    with Broker(tmp_path, read_only=True) as broker, Asked(broker) as page, Along(page) as along:
+        page.get("/api/partitions")
+        told = set()
+        while told < {("users", 0), ("users", 1)}:  # they are measured in another thread
+            told.update(names(along.news()))
+
+
+def test_time_that_passes_in_the_main_thread_waits_for_no_page():
+    """The test's thread runs the broker; the page's threads look at it meanwhile."""
+    with Broker(clock=VirtualClock(), background=True) as broker, Asked(broker) as page:
+        broker.create_topic("users", 1, {"cleanup.policy": "compact", "segment.bytes": "1KiB"})
+        with Along(page) as along:
+            for _ in range(20):
+                broker.append_many("users", [(b"%d" % (n % 5), b"v" * 50) for n in range(20)])
+                broker.clock.advance(minutes=1)
+                assert page.get("/api/cleaner")["enabled"] is True
+                along.news()
+        assert page.get("/api/history?topic=users&partition=0")["cleanings"]
