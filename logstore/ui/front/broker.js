@@ -1,6 +1,6 @@
 // The broker's settings: those that may change while it runs are fields, the others are shown.
 
-import { html } from "./vendor/htm-preact.js";
+import { html, useState } from "./vendor/htm-preact.js";
 import { Done, may, ReadOnlyNote } from "./deeds.js";
 import { Facts, Time, useTitle } from "./parts.js";
 import { SettingsForm } from "./settings.js";
@@ -37,8 +37,16 @@ const GROUPS = [
   ["Everything else", []],
 ];
 
+/** For whom a setting is changed: where it is kept, and the origin of values set so. */
+const SCOPES = [
+  ["dynamic broker", "this broker", {}],
+  ["dynamic default", "all brokers of the cluster", { cluster_wide: true }],
+];
+
 export function Page({ about }) {
   useTitle("Broker");
+  const [here, setHere] = useState(SCOPES[0][0]);
+  const scope = SCOPES.find(([origin]) => origin === here)[2];
   return html`<h1>Broker</h1>
     <${Facts} facts=${[
       ["Number", about.node_id],
@@ -54,7 +62,15 @@ export function Page({ about }) {
       They hold for every topic that says nothing of its own. Those that can be changed while the broker
       runs are fields; the others stand in its file.
     </p>
-    <${SettingsForm} path="broker/configs" groups=${GROUPS} here="dynamic broker"
-      mayAlter=${may(about, "alter-broker-configs")} />
+    <${SettingsForm} path="broker/configs" groups=${GROUPS} here=${here} scope=${scope}
+      mayAlter=${may(about, "alter-broker-configs")}>
+      <fieldset class="choices">
+        <legend>Change it for</legend>
+        ${SCOPES.map(
+          ([origin, name]) => html`<label key=${origin}><input type="radio" name="scope"
+            checked=${origin === here} onChange=${() => setHere(origin)} /> ${name}</label>`,
+        )}
+      </fieldset>
+    <//>
     <${Done} />`;
 }

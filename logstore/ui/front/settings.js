@@ -89,13 +89,14 @@ export function Page({ params, about }) {
 /**
  * All settings of a topic or a broker, and the changes not yet set.
  *
- * `topic` is null for the broker's; `here` is the origin of the values that can be unset here.
+ * `topic` is null for the broker's; `here` is the origin of the values that can be unset here;
+ * `scope` is sent along with every change; `children` stand with the changes.
  */
-export function SettingsForm({ path, topic = null, groups, here, mayAlter }) {
+export function SettingsForm({ path, topic = null, groups, here, mayAlter, scope = {}, children }) {
   const { answer, error: failure, reload } = useAnswer(path);
   const [draft, setDraft] = useState(NOTHING);
   const [search, setSearch] = useState("");
-  const judgement = usePreview(isEmpty(draft) ? null : { topic, ...draft });
+  const judgement = usePreview(isEmpty(draft) ? null : { topic, ...scope, ...draft });
   const performance = usePerformance({
     path,
     tell: () => `${topic ?? "The broker"}: ${draftInWords(draft)}.`,
@@ -137,7 +138,8 @@ export function SettingsForm({ path, topic = null, groups, here, mayAlter }) {
     </div>
     <div class="settings-beside">
       <${Changes} items=${items} draft=${draft} error=${error} mayAlter=${mayAlter}
-        performance=${performance} ...${deeds} onDiscard=${() => setDraft(NOTHING)} />
+        performance=${performance} onSet=${() => performance.perform({ ...scope, ...draft })}
+        onDiscard=${() => setDraft(NOTHING)} ...${deeds}>${children}<//>
       <${Preview} judgement=${judgement} />
     </div>
   </div>`;
@@ -367,7 +369,7 @@ function ByName({ onAdd }) {
 
 // -- changes -------------------------------------------------------------------------------
 
-function Changes({ items, draft, error, mayAlter, performance, onDiscard, set, restore }) {
+function Changes({ items, draft, error, mayAlter, performance, onSet, onDiscard, set, restore, children }) {
   const changes = [...Object.keys(draft.set), ...draft.unset];
   const count = changes.length;
   const rename = (key, suggestion) => {
@@ -396,15 +398,15 @@ function Changes({ items, draft, error, mayAlter, performance, onDiscard, set, r
       })}
     </ul>
     ${error && !changes.includes(error.field) && html`<${Failure} error=${error} />`}
-    ${mayAlter && html`<p class="buttons">
+    ${mayAlter && html`${children}<p class="buttons">
       <button type="button" class="primary" disabled=${count === 0 || performance.busy}
-        onClick=${() => performance.perform(draft)}>${count === 0 ? "Set the changes" : `Set ${plural(count, "change")}`}</button>
+        onClick=${onSet}>${count === 0 ? "Set the changes" : `Set ${plural(count, "change")}`}</button>
       <button type="button" disabled=${count === 0} onClick=${onDiscard}>Discard</button>
     </p>`}
     ${performance.loss && html`<${Dialog} title=${`Set ${plural(count, "change")}?`} onClose=${performance.cancel}>
       <${Loss} loses=${performance.loss.loses} />
       <p class="buttons">
-        <button type="button" class="danger" onClick=${() => performance.perform(draft)}>Set all the same</button>
+        <button type="button" class="danger" onClick=${onSet}>Set all the same</button>
         <button type="button" onClick=${performance.cancel}>Cancel</button>
       </p>
     <//>`}
