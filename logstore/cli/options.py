@@ -72,8 +72,12 @@ def to_pairs(
     return tuple(pairs)
 
 
-def to_address(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str, int]:
+def to_address(
+    ctx: click.Context, param: click.Parameter, value: str | None
+) -> tuple[str, int] | None:
     """Return host and port of HOST:PORT; an IPv6 address stands in brackets."""
+    if value is None:
+        return None
     host, colon, port = value.rpartition(":")
     if not colon or not (port.isascii() and port.isdigit()):
         raise click.BadParameter(f"{value!r} is not HOST:PORT", ctx, param)

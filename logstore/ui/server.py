@@ -13,6 +13,7 @@ from logstore.runtime import random_source
 from logstore.runtime.lifetime import lasting
 from logstore.runtime.loops import LoopThread
 from logstore.runtime.sockets import host_and_port, is_loopback, opened_socket
+from logstore.security.acls import ANONYMOUS
 from logstore.ui.app import application
 from logstore.ui.site import Site
 
@@ -66,7 +67,7 @@ class Ui:
         *,
         token: str | None = None,
         authorizer: Authorizer | None = None,
-        principal: str = "User:ANONYMOUS",
+        principal: str = ANONYMOUS,
     ) -> None:
         # Not the broker's randomness: with a seed others could repeat it.
         self._token = (

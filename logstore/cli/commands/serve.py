@@ -17,11 +17,13 @@ from logstore.cli.options import (
 )
 from logstore.cli.show.output import note, plural
 from logstore.cli.stopping import Stopping
+from logstore.security.acls import ANONYMOUS
 
 if TYPE_CHECKING:
     from logstore.broker import Broker, Topic
     from logstore.cluster import Cluster, ClusterTopic
     from logstore.runtime import Clock
+    from logstore.security.authorizer import Authorizer
 
 DEFAULT_ADDRESS = "127.0.0.1:9092"
 
@@ -90,6 +92,21 @@ def to_topics(
     is_flag=True,
     help="Do not create the topics that clients ask for.",
 )
+@click.option(
+    "--ui",
+    "page_address",
+    callback=to_address,
+    metavar="HOST:PORT",
+    help="Serve a page, too, that shows the broker in a browser and steers it; port 0 takes one "
+    "that is free. Of several brokers each has one, at this port and those after it.",
+)
+@click.option(
+    "--ui-principal",
+    default=ANONYMOUS,
+    show_default=True,
+    metavar="PRINCIPAL",
+    help="As whom the page acts, where there are ACLs.",
+)
 @accept_data_loss_option
 @door_options
 def serve(
@@ -99,12 +116,15 @@ def serve(
     memory: bool,  # as click gives it
     topics: tuple[WantedTopic, ...],
     no_auto_create: bool,  # as click gives it
+    page_address: tuple[str, int] | None,
+    ui_principal: str,
     **door: Any,  # the fields of `Door`
 ) -> None:
     """Serve Kafka's clients, in any language, until SIGTERM or Ctrl-C.
 
     The first line on standard output is the address for clients, or of several brokers their
-    addresses, and nothing else. Topics are cleaned and expire in the background, as a broker's;
+    addresses, and nothing else; with --ui the next ones are the addresses of the pages, which end
+    with a token. Topics are cleaned and expire in the background, as a broker's;
     those of several brokers have a replica on each, up to three, unless default.replication.factor
     or a client says otherwise. Without users everybody who can reach the
     address may come in, and without ACLs everybody who came in may do everything.
@@ -122,7 +142,28 @@ def serve(
                 _create(served, topic)
             with served.listen(*address, **opened) as listening:
                 print(listening.bootstrap, flush=True)
+                if page_address is not None:
+                    pages = _pages(served, page_address, opened["authorizer"], ui_principal)
+                    print("\n".join(pages), flush=True)
                 stopping.wait()
+
+
+def _pages(
+    served: Broker | Cluster[Clock],
+    address: tuple[str, int],
+    authorizer: Authorizer | None,
+    principal: str,
+) -> list[str]:
+    """Open the page of each broker, which closes with it, and return their addresses."""
+    from logstore.broker import Broker
+
+    host, port = address
+    brokers = [served] if isinstance(served, Broker) else list(served.brokers.values())
+    options = {"authorizer": authorizer, "principal": principal}
+    return [
+        broker.ui(host, port + number if port else 0, **options).url
+        for number, broker in enumerate(brokers)
+    ]
 
 
 def _opened(door: Door, host: str) -> dict[str, Any]:

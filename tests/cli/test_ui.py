@@ -1,0 +1,209 @@
+"""`logstore ui`, and the page of `serve`: an address on the first line, and no file is touched."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import closing, contextmanager
+from urllib.parse import urlsplit
+
+import pytest
+
+from logstore import Broker
+from logstore.ui.app import ROUTES
+from tests.cli.conftest import tree_hash
+from tests.support.world.page import Asked
+
+TIMEOUT_S = 100
+"""What a test waits for at most; none waits so long that passes."""
+
+
+@contextmanager
+def running(*arguments, lines=1):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "logstore", *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "LOGSTORE_VERIFY": "0"},
+        # The suite may run in the background, where Ctrl-C is not heeded.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    try:
+        yield process, [process.stdout.readline().strip() for _ in range(lines)]
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def asked(url, target, method="GET", body=None):
+    """Ask as somebody does who was given the printed address."""
+    address = urlsplit(url)
+    headers = {"Authorization": f"Bearer {address.query.removeprefix('token=')}"}
+    if method != "GET":
+        headers["Content-Type"] = "application/json"
+    connection = http.client.HTTPConnection(address.hostname, address.port)
+    connection.request(method, target, body, headers)
+    return connection, connection.getresponse()
+
+
+def answer(url, target, *more):
+    connection, response = asked(url, target, *more)
+    with closing(connection):
+        return response.status, json.loads(response.read())
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), ((signal.SIGTERM, 0), (signal.SIGINT, 130)), ids=("term", "ctrl-c")
+)
+def test_it_shows_a_copied_directory_until_it_is_told_to_stop(golden, number, code):
+    directory = golden("segments")
+    before = tree_hash(directory)
+    with running("ui", directory) as (process, (url,)):
+        status, about = answer(url, "/api/about")
+        assert (status, about["read_only"]) == (200, True)
+        assert about["data_dirs"] == [str(directory)]
+        connection, stream = asked(url, "/api/events")
+        with closing(connection):
+            assert stream.readline() == b"retry: 1000\n"  # and stays open
+            process.send_signal(number)
+            output, errors = process.communicate(timeout=TIMEOUT_S)
+        assert (process.returncode, output) == (code, "")
+        assert "Traceback" not in errors
+        assert "error" not in errors
+    assert tree_hash(directory) == before
+
+
+def test_the_page_of_a_served_broker_steers_it():
+    arguments = ("serve", "--memory", "--listen", "127.0.0.1:0", "--ui", "127.0.0.1:0")
+    with running(*arguments, "--topic", "users:2", lines=2) as (process, (address, url)):
+        assert address.startswith("127.0.0.1:")
+        about = answer(url, "/api/about")[1]
+        assert about["read_only"] is False
+        assert answer(url, "/api/partitions")[1]["total"] == 2
+        assert answer(url, "/api/cleaner")[1]["enabled"] is True
+        process.terminate()
+        assert process.communicate(timeout=TIMEOUT_S) == ("", "")
+        assert process.returncode == 0
+
+
+def test_each_broker_of_a_served_cluster_has_a_page_that_only_shows():
+    arguments = ("serve", "--memory", "--brokers", "2", "--listen", "127.0.0.1:0")
+    with running(*arguments, "--ui", "127.0.0.1:0", "--topic", "users", lines=3) as (
+        process,
+        lines,
+    ):
+        pages = [answer(url, "/api/about")[1] for url in lines[1:]]
+        assert [(page["node_id"], page["read_only"]) for page in pages] == [(0, True), (1, True)]
+        process.terminate()
+        process.communicate(timeout=TIMEOUT_S)
+        assert process.returncode == 0
+
+
+def test_the_page_of_a_served_broker_obeys_its_acls():
+    arguments = ("serve", "--memory", "--listen", "127.0.0.1:0", "--ui", "127.0.0.1:0")
+    acls = ("--acl", "User:page describe topic:seen", "--ui-principal", "User:page")
+    topics = ("--topic", "seen", "--topic", "hidden")
+    with running(*arguments, *acls, *topics, lines=2) as (_, (_, url)):
+        rows = answer(url, "/api/partitions")[1]["partitions"]
+        assert [row["topic"] for row in rows] == ["seen"]
+        assert answer(url, "/api/about")[1]["principal"] == "User:page"
+        assert answer(url, "/api/partitions/hidden/0")[0] == 403
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    (
+        (("ui", "nix"), 2, "no file or directory"),
+        (("ui", "--listen", "127.0.0.1"), 2, "is not HOST:PORT"),
+        (("ui", "{dir}", "--listen", "127.0.0.1:70000"), 2, "no such port"),
+        (("serve", "--memory", "--listen", "127.0.0.1:0", "--ui", "x"), 2, "is not HOST:PORT"),
+    ),
+)
+def test_what_cannot_be_shown_is_refused(run, golden, arguments, code, message):
+    directory = golden("segments")
+    given = [str(each).replace("{dir}", str(directory)) for each in arguments]
+    outcome = run(*given, code=code)
+    assert message in outcome.stderr
+    assert outcome.stdout == ""
+
+
+def test_without_the_extra_one_sentence_says_how_it_comes(run, golden, monkeypatch):
+    for name in [name for name in sys.modules if name.startswith("logstore.ui.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    outcome = run("ui", golden("segments"), code=2)
+    assert outcome.stderr.splitlines()[-1].startswith("error: the page needs uvicorn")
+    assert "pip install 'kafka-logstore[ui]'" in outcome.stderr
+
+
+# --- nothing is touched ----------------------------------------------------------------------
+
+
+def sound(directory):
+    pass
+
+
+def torn_tail(directory):
+    (directory / ".kafka_cleanshutdown").unlink()
+    with sorted((directory / "golden-0").glob("*.log"))[-1].open("ab") as file:
+        file.write(b"\1" * 40)
+
+
+def without_indexes(directory):
+    for path in (directory / "golden-0").glob("*index"):
+        path.unlink()
+
+
+def damaged(directory):
+    path = sorted((directory / "golden-0").glob("*.log"))[0]
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    path.write_bytes(data)
+
+
+BODIES = (None, {}, {"topic": "golden", "set": {"cleanup.policy": "compact"}, "unset": []})
+
+
+def targets():
+    places = {"topic": "golden", "partition": "0", "base": "0", "id": "g", "group": "g"}
+    for route in ROUTES:
+        if route.path == "/api/events":
+            continue
+        target = route.path
+        for name in route.param_convertors:
+            target = target.replace("{" + name + "}", places.get(name, "x"))
+        for method in route.methods:
+            yield method, target
+
+
+@pytest.mark.parametrize("harm", (sound, torn_tail, without_indexes, damaged))
+def test_whatever_is_asked_leaves_the_tree_as_it_is(golden, harm):
+    directory = golden("segments")
+    harm(directory)
+    before, names = tree_hash(directory), sorted(directory.parent.iterdir())
+    with (
+        Broker(directory, read_only=True, on_damage="pass_over") as broker,
+        Asked(broker) as page,
+    ):
+        broker.override_configs("golden", {"cleanup.policy": "compact"})
+        statuses = {}
+        for method, target in targets():
+            for body in BODIES if method not in ("GET", "HEAD") else (None,):
+                answer = (
+                    page.post(target, body, method)
+                    if body is not None
+                    else page.ask(method, target)
+                )
+                statuses.setdefault((method, target), answer.status)
+        page.call(page.site.live.tick())
+    assert tree_hash(directory) == before
+    assert sorted(directory.parent.iterdir()) == names
+    if harm is sound:
+        changing = [s for (method, target), s in statuses.items() if method not in ("GET", "HEAD")]
+        assert [s for (method, _), s in statuses.items() if method == "GET" and s == 200]
+        assert all(status in (200, 400, 403) for status in changing)

@@ -1,0 +1,180 @@
+"""The page over a real socket: its address, its end with streams open, and with its broker."""
+
+import http.client
+import logging
+import sys
+from contextlib import closing
+from urllib.parse import urlsplit
+
+import pytest
+
+from logstore import Broker, Cluster, InvalidConfigurationError, VirtualClock
+from logstore.errors import IllegalStateError
+from logstore.ui import server
+
+
+@pytest.fixture
+def ui(broker):
+    with broker.ui() as ui:
+        yield ui
+
+
+def connected(ui):
+    return closing(http.client.HTTPConnection(*ui.address))
+
+
+def get(connection, target, **headers):
+    connection.request("GET", target, headers=headers)
+    response = connection.getresponse()
+    return response, response.read()
+
+
+def bearer(ui):
+    return {"Authorization": f"Bearer {ui.token}"}
+
+
+def test_the_printed_address_leads_to_the_page(ui):
+    address = urlsplit(ui.url)
+    assert (address.hostname, address.port) == ui.address == ("127.0.0.1", ui.address[1])
+    with connected(ui) as connection:
+        entered, _ = get(connection, f"{address.path}?{address.query}")
+        assert entered.status == 303
+        cookie = entered.headers["Set-Cookie"].partition(";")[0]
+        index, text = get(connection, entered.headers["Location"], Cookie=cookie)
+        assert (index.status, b"<html" in text) == (200, True)
+        about, _ = get(connection, "/api/about", Cookie=cookie)
+        assert about.status == 200
+        assert "Server" not in about.headers
+
+
+def test_a_token_is_new_for_each_page_and_in_no_log(broker, caplog):
+    caplog.set_level(logging.DEBUG)
+    with broker.ui() as one, broker.ui() as two:
+        assert one.token != two.token
+        assert len(one.token) > 50
+        with connected(one) as connection:
+            get(connection, f"/?token={one.token}")
+        assert one.token not in caplog.text + repr(one)
+
+
+def test_head_has_no_body(ui):
+    with connected(ui) as connection:
+        connection.request("HEAD", "/api/about", headers=bearer(ui))
+        response = connection.getresponse()
+        assert (response.status, response.read()) == (200, b"")
+
+
+def test_it_ends_with_streams_open(broker, caplog):
+    ui = broker.ui()
+    with connected(ui) as connection:
+        connection.request("GET", "/api/events", headers=bearer(ui))
+        stream = connection.getresponse()
+        assert stream.status == 200
+        assert stream.readline() == b"retry: 1000\n"
+        ui.close()
+        assert b"event: clock" in stream.read()  # to its end
+    ui.close()
+    assert ui.is_closed
+    assert caplog.text == ""
+
+
+def test_it_ends_though_a_reader_does_not_read(broker, caplog, monkeypatch):
+    monkeypatch.setattr(server, "FAREWELL_S", 0.0)
+    ui = broker.ui()
+    with connected(ui) as connection:
+        connection.request("GET", "/api/events", headers=bearer(ui))
+        stream = connection.getresponse()
+        assert stream.readline() == b"retry: 1000\n"
+        live = ui._site.live
+
+        async def flood():
+            for reader in live._readers:
+                reader.tell_state("flood", {"text": "x" * 50_000_000})
+
+        ui._loops.call(flood())
+        stream.read(10_000)  # it is being sent, and nobody reads on
+        ui.close()
+    assert caplog.text == ""
+
+
+def test_it_ends_with_its_broker_and_its_address_can_still_be_told():
+    with Broker() as broker:
+        ui = broker.ui()
+        address = ui.address
+    assert ui.is_closed
+    assert ui.address == address
+    assert ui.url.endswith(ui.token)
+    with pytest.raises(ConnectionRefusedError), connected(ui) as connection:
+        connection.connect()
+    with pytest.raises(IllegalStateError):
+        broker.ui()
+
+
+@pytest.mark.parametrize("end", (Broker.kill, Broker.lose_power, Broker.crash))
+def test_it_ends_with_a_broker_that_ends_suddenly(end):
+    broker = Broker(clock=VirtualClock())
+    ui = broker.ui()
+    recovered = end(broker)
+    assert ui.is_closed
+    if recovered is not None:
+        recovered.close()
+
+
+def test_a_broker_of_a_cluster_is_shown_and_not_changed():
+    with Cluster(2, clock=VirtualClock()) as cluster, cluster.brokers[1].ui() as ui:
+        with connected(ui) as connection:
+            _, text = get(connection, "/api/about", **bearer(ui))
+        assert b'"read_only":true' in text
+        assert b"cluster" in text
+
+
+def test_an_address_that_others_reach_is_warned_of(broker, caplog):
+    with broker.ui("0.0.0.0") as ui, connected(ui) as connection:
+        assert "without encryption" in caplog.text
+        connection.connect()
+        port = ui.address[1]
+        about, _ = get(connection, "/api/about", **bearer(ui), Host=f"127.0.0.1:{port}")
+        assert about.status == 200
+        stranger, _ = get(connection, "/api/about", **bearer(ui), Host=f"evil.example:{port}")
+        assert stranger.status == 421
+
+
+def test_what_a_proxy_says_of_a_reader_is_not_believed(broker):
+    """Or a header would make a reader come from a host that ACLs allow."""
+    from logstore import Acl, Authorizer
+
+    acl = Acl("User:ANONYMOUS", "describe", "topic", "users", host="10.0.0.7")
+    with broker.ui(authorizer=Authorizer([acl])) as ui, connected(ui) as connection:
+        _, text = get(
+            connection, "/api/partitions", **bearer(ui), **{"X-Forwarded-For": "10.0.0.7"}
+        )
+        assert b'"total":0' in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    (
+        ({"port": 70_000}, "no such port"),
+        ({"host": "no.such.host.invalid"}, "cannot listen on"),
+        ({"token": ""}, "letters, digits"),
+        ({"token": "a b"}, "letters, digits"),
+    ),
+)
+def test_what_cannot_be_served_is_refused(broker, arguments, message):
+    with pytest.raises(InvalidConfigurationError, match=message):
+        broker.ui(**arguments)
+
+
+def test_a_port_that_is_taken_is_refused(broker, ui):
+    with pytest.raises(InvalidConfigurationError, match="cannot listen"):
+        broker.ui(port=ui.address[1])
+
+
+@pytest.mark.parametrize("missing", ("starlette", "uvicorn"))
+def test_without_the_extra_it_is_said_how_it_comes(broker, monkeypatch, missing):
+    for name in list(sys.modules):
+        if name.partition(".")[0] == missing or name.startswith("logstore.ui."):
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(InvalidConfigurationError, match=r"pip install 'kafka-logstore\[ui\]'"):
+        broker.ui()
