@@ -164,7 +164,7 @@ function columnsOf(topic) {
     {
       name: "state",
       title: "State",
-      width: "minmax(8rem, 1.4fr)",
+      width: "minmax(7.5rem, 1.2fr)",
       sort: "uncleanable",
       draw: (row) => html`<${State} row=${row} />`,
     },
@@ -204,7 +204,7 @@ function columnsOf(topic) {
     {
       name: "policy",
       title: "Policy",
-      width: "minmax(6rem, .8fr)",
+      width: "minmax(8.5rem, .9fr)",
       draw: (row) => row.cleanup_policy?.replaceAll(",", ", ") || "none",
     },
   ];

@@ -92,16 +92,30 @@ function useRoute() {
   return route;
 }
 
-/** How far pages were scrolled when they were left, for whoever comes back. */
-const scrolled = new Map();
-let isFollowingLink = false;
-let isFirst = true;
+/** How far a page was scrolled when it was left, and by which link, for whoever comes back. */
+const left = new Map();
+const ARRIVAL_MS = 3_000;
+let followed = null;
+let arrival = null;
 
-document.addEventListener("click", (event) => {
-  isFollowingLink = event.target.closest?.('a[href^="#/"]') != null;
-});
-addEventListener("scroll", () => scrolled.set(location.hash, scrollY), { passive: true });
 history.scrollRestoration = "manual";
+document.addEventListener("click", (event) => {
+  followed = event.target.closest?.('a[href^="#/"]')?.getAttribute("href") ?? null;
+});
+addEventListener("scroll", () => noteScroll(), { passive: true });
+addEventListener("hashchange", (event) => {
+  const hash = new URL(event.newURL).hash;
+  if (followed === hash) {
+    const before = new URL(event.oldURL).hash;
+    left.set(before, { ...left.get(before), link: followed });
+  }
+  arrival = followed === hash ? {} : (left.get(hash) ?? {});
+  followed = null;
+});
+
+function noteScroll() {
+  if (arrival === null) left.set(location.hash, { ...left.get(location.hash), scroll: scrollY });
+}
 
 function Routed({ route, about }) {
   const [module, setModule] = useState(null);
@@ -132,22 +146,41 @@ function Routed({ route, about }) {
   `;
 }
 
-/** After a page took the place of another: the focus on its heading, and the scroll as it was. */
+/** After a page took the place of another: the focus on its heading; for whoever comes back, the
+ * scroll as it was and the focus on the link that was followed, once they are there again. */
 function useArrival(isShown) {
   const isDone = useRef(false);
   useLayoutEffect(() => {
-    if (!isShown || isDone.current) return;
+    if (!isShown || isDone.current) return undefined;
     isDone.current = true;
-    const wanted = isFollowingLink ? 0 : (scrolled.get(location.hash) ?? 0);
-    const isArriving = !isFirst;
-    isFirst = false;
-    if (!isArriving) return;
-    const heading = document.querySelector("main h1");
+    if (arrival === null) return undefined;
+    const { scroll = 0, link = null } = arrival;
+    const main = document.getElementById("main");
+    const heading = main.querySelector("h1");
     if (heading !== null) {
       heading.tabIndex = -1;
       heading.focus({ preventScroll: true });
     }
-    scrollTo(0, wanted);
+    const settle = () => {
+      scrollTo(0, scroll);
+      if (Math.abs(scrollY - scroll) > 1) return;
+      const back = link && main.querySelector(`a[href="${CSS.escape(link)}"]`);
+      if (back && document.activeElement === heading) back.focus({ preventScroll: true });
+      if (back || !link) end();
+    };
+    // What a page shows comes after it: its height grows until then.
+    const observer = new ResizeObserver(settle);
+    const end = () => {
+      observer.disconnect();
+      clearTimeout(timer);
+      arrival = null;
+    };
+    const timer = setTimeout(end, ARRIVAL_MS);
+    observer.observe(main);
+    for (const name of ["wheel", "keydown", "pointerdown"]) {
+      addEventListener(name, end, { once: true, passive: true });
+    }
+    return end;
   }, [isShown]);
 }
 

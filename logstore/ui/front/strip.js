@@ -77,8 +77,11 @@ export function Strip({ buckets, label, selected = null, onSelect, onKey }) {
     observer.observe(root.current);
     return () => observer.disconnect();
   }, []);
+  const hadFocus = root.current?.contains(document.activeElement) ?? false;
   useLayoutEffect(() => {
-    if (!wantsFocus.current) return;
+    // A bar that had the focus may have been summed up with others: its place keeps the focus.
+    const isLost = hadFocus && !root.current.contains(document.activeElement);
+    if (!wantsFocus.current && !isLost) return;
     wantsFocus.current = false;
     root.current.querySelector('[tabindex="0"]')?.focus();
   });
@@ -103,7 +106,7 @@ export function Strip({ buckets, label, selected = null, onSelect, onKey }) {
       End: buckets.length - 1,
     };
     if (event.key in moves) go(moves[event.key]);
-    else if (event.key === "Enter" || event.key === " ") onSelect?.(buckets[at]);
+    else if (event.key === "Enter" || event.key === " ") event.target.dispatchEvent(new MouseEvent("click", { bubbles: true }));
     else if (!onKey?.(event.key, buckets[at])) return;
     event.preventDefault();
   };
@@ -131,7 +134,7 @@ export function Strip({ buckets, label, selected = null, onSelect, onKey }) {
               id=${id.current}
               isCurrent=${index === at}
               isSelected=${selected !== null && bucket.first === selected}
-              onSelect=${onSelect && (() => (setCurrent(index), onSelect(bucket)))}
+              onSelect=${onSelect && (() => (setCurrent(bucket.segments > 1 ? 0 : index), onSelect(bucket)))}
               onShow=${() => setShown(bucket)}
               onFocus=${() => (setCurrent(index), setShown(bucket))}
               onBlur=${() => setShown(null)}

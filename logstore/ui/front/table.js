@@ -142,13 +142,16 @@ export function Table({ label, columns, total, rowAt, keyOf, onNeed, sort, onSor
     }
   });
 
+  const hadFocus = body.current?.contains(document.activeElement) ?? false;
   useLayoutEffect(() => {
-    if (!wantsFocus.current) return;
-    wantsFocus.current = false;
+    // A row that had the focus may have come in between, or be drawn anew.
+    const isLost = hadFocus && !body.current.contains(document.activeElement);
+    if (!wantsFocus.current && !isLost) return;
     const cell = body.current.querySelector('[data-active="yes"]');
     (cell?.querySelector("a, button") ?? cell)?.focus({ preventScroll: true });
-    cell?.parentElement.scrollIntoView({ block: "nearest" });
-  }, [active]);
+    if (wantsFocus.current) cell?.parentElement.scrollIntoView({ block: "nearest" });
+    wantsFocus.current = false;
+  });
 
   const go = (row, column) => {
     const next = Math.max(0, Math.min(total - 1, row));
