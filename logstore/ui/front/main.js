@@ -95,6 +95,7 @@ function useRoute() {
 /** How far a page was scrolled when it was left, and by which link, for whoever comes back. */
 const left = new Map();
 const ARRIVAL_MS = 3_000;
+let here = location.hash;
 let followed = null;
 let arrival = null;
 
@@ -103,13 +104,13 @@ document.addEventListener("click", (event) => {
   followed = event.target.closest?.('a[href^="#/"]')?.getAttribute("href") ?? null;
 });
 addEventListener("scroll", () => noteScroll(), { passive: true });
-addEventListener("hashchange", (event) => {
-  const hash = new URL(event.newURL).hash;
-  if (followed === hash) {
-    const before = new URL(event.oldURL).hash;
-    left.set(before, { ...left.get(before), link: followed });
-  }
-  arrival = followed === hash ? {} : (left.get(hash) ?? {});
+addEventListener("hashchange", () => {
+  const before = here;
+  here = location.hash;
+  if (parseHash(before).key === parseHash(here).key) return; // as a filter that is typed
+  const isFollowed = followed === here;
+  if (isFollowed) left.set(before, { ...left.get(before), link: followed });
+  arrival = isFollowed ? {} : (left.get(here) ?? {});
   followed = null;
 });
 
@@ -154,7 +155,8 @@ function useArrival(isShown) {
     if (!isShown || isDone.current) return undefined;
     isDone.current = true;
     if (arrival === null) return undefined;
-    const { scroll = 0, link = null } = arrival;
+    const mine = arrival;
+    const { scroll = 0, link = null } = mine;
     const main = document.getElementById("main");
     const heading = main.querySelector("h1");
     if (heading !== null) {
@@ -173,7 +175,7 @@ function useArrival(isShown) {
     const end = () => {
       observer.disconnect();
       clearTimeout(timer);
-      arrival = null;
+      if (arrival === mine) arrival = null;
     };
     const timer = setTimeout(end, ARRIVAL_MS);
     observer.observe(main);

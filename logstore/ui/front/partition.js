@@ -193,8 +193,8 @@ function Working({ topic, partition }) {
   useEffect(
     () =>
       subscribe("cleaning", (data) => {
-        const all = data?.threads ?? data?.cleaning ?? [data];
-        setWork(all.find((each) => each?.topic === topic && each.partition === partition) ?? null);
+        const all = data?.under_way ?? [];
+        setWork(all.find((each) => each.topic === topic && each.partition === partition) ?? null);
       }),
     [topic, partition],
   );
