@@ -69,6 +69,11 @@ class Census:
         self.records = 0
         self.tombstones = Tombstones(_NONE, _NONE)
 
+    def records_in(self, base_offset: int) -> int:
+        """Return how many records the segment of a base offset had at the last look."""
+        counted = self._counted.get(base_offset)
+        return 0 if counted is None else counted.records
+
     def take(self, log: Log, fs: FileSystem) -> None:
         """Look at what is new."""
         counted: dict[int, _Counted] = {}

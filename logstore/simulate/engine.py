@@ -4,33 +4,45 @@ from __future__ import annotations
 
 import hashlib
 import heapq
+import posixpath
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from os import PathLike
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from logstore.broker.broker import Broker
+from logstore.cleaner.pool.throttle import UNLIMITED
 from logstore.cleaner.selection import SECTIONS, section_of
-from logstore.names import DELETED_SUFFIX
+from logstore.errors import LogStoreError
 from logstore.runtime import VirtualClock
-from logstore.runtime.deterministic import DeterministicScheduler
+from logstore.simulate import deeds
 from logstore.simulate import scenario as plans
 from logstore.simulate.census import Census
-from logstore.simulate.feed import Feed, Script, bring
-from logstore.simulate.outcome import CONSUMERS, PARTITIONS, PASSES, SEGMENTS, Run, Table
+from logstore.simulate.deeds import created_at_ms
+from logstore.simulate.feed import Feed, Queue, Script, bring
+from logstore.simulate.outcome import (
+    AGE_CLASSES,
+    CONSUMERS,
+    PARTITIONS,
+    PASSES,
+    SEGMENTS,
+    Run,
+    Table,
+)
 from logstore.simulate.readers import Readers
+from logstore.simulate.site import ABSENT, Site
 from logstore.simulate.winners import ScriptWinners, Winners
 from logstore.types import DAY_MS, INT64_MAX, TopicPartition
 
 if TYPE_CHECKING:
+    from logstore.broker.broker import Broker
     from logstore.cleaner.selection import CleanableState
     from logstore.cleaner.stats import CleanerStats
-    from logstore.faults.rules import FaultRule
     from logstore.log.log import Log
-    from logstore.simulate.scenario import Action, Scenario
+    from logstore.simulate.deeds import Action
+    from logstore.simulate.scenario import Scenario, Topic
 
 Offsets = NDArray[np.int64]
 Progress = Callable[[int], object]
@@ -40,6 +52,10 @@ STRIPS_MAX = 160
 """How often at most all segments are written down."""
 
 REGULAR, ROLL, CLEAN, RETAIN, START, END = "regular", "roll", "clean", "retain", "start", "end"
+STATE = "state"
+
+NOTHING = frozenset(PARTITIONS) - {"topic", "state", "event"}
+"""Columns that are 0 of a partition that is not there."""
 
 
 def run(
@@ -86,9 +102,12 @@ class _Partition:
         self.census = Census()
         self.view: tuple[int, int, int] = (0, 1, 0)
         self.read_bytes = self.written_bytes = 0
-        self.spent_bytes = 0
+        self.spent_bytes = self.pass_ms = 0
         self.looked_ms = looked_ms
         self.waits_until_ms = -1
+        self.directory = ""
+        self.state = ABSENT
+        self.row: dict[str, Any] = {}
         self.start_offset = self.end_offset = 0
         self.dirty_since_ms: int | None = None
 
@@ -105,15 +124,8 @@ class _Simulation:
         self.progress = progress
         self.samples = samples
         self.clock = VirtualClock(scenario.start_ms)
-        self.broker: Broker[VirtualClock] = Broker(
-            data_dir,
-            clock=self.clock,
-            broker_config=scenario.broker,
-            seed=scenario.seed,
-            background=True,
-            disk_faults=True,
-        )
-        self.feeds: list[Feed | Script] = []
+        self.site = Site(scenario, data_dir, self.clock)
+        self.feeds: list[Queue] = []
         self.winners: dict[str, Winners | ScriptWinners] = {}
         for topic in scenario.topics:
             if topic.workload is not None:
@@ -128,7 +140,7 @@ class _Simulation:
         self.watched = [
             _Partition(topic.name, number, self.winners[topic.name], scenario.start_ms)
             for topic in scenario.topics
-            for number in range(topic.partitions)
+            for number in range(scenario.partitions_of(topic.name))
         ]
         self.by_name = {each.tp: each for each in self.watched}
         self.readers = Readers(scenario)
@@ -136,16 +148,14 @@ class _Simulation:
         self.consumers, self.segments = Table(tuple(CONSUMERS)), Table(tuple(SEGMENTS))
         self.notes: list[str] = []
         self.refused: str | None = None
-        self.disk_full: FaultRule | None = None
         self.cleaned: set[TopicPartition] = set()
 
     def run(self) -> Run:
         try:
-            for topic in self.scenario.topics:
-                self.broker.create_topic(
-                    topic.name, partitions=topic.partitions, configs=topic.configs
-                )
             self._follow()
+            for topic in self.scenario.topics:
+                if created_at_ms(self.scenario.actions, topic.name) is None:
+                    self._create(topic)
             self._sample_all(START)
             strip_every_ms = self.scenario.span_ms // STRIPS_MAX
             next_strip_ms = self.scenario.start_ms
@@ -161,9 +171,9 @@ class _Simulation:
                 if self.progress is not None:
                     self.progress(self.clock.now_ms())
             self._sample_all(END)
-            digests = {str(each.tp): self._digest(each.tp) for each in self.watched}
+            digests = {str(each.tp): self._digest(each) for each in self.watched if each.directory}
         finally:
-            self.broker.close()
+            self.site.close()
         return Run(
             self.scenario,
             self.partitions,
@@ -173,6 +183,11 @@ class _Simulation:
             digests,
             self.notes,
         )
+
+    @property
+    def broker(self) -> Broker[VirtualClock]:
+        """The broker, which runs."""
+        return self.site.broker
 
     # -- time ----------------------------------------------------------------------------
 
@@ -192,11 +207,11 @@ class _Simulation:
     def _pass_time(self, until_ms: int) -> None:
         """Let time pass, with what arrives and what falls due, up to a moment."""
         while (now_ms := self.clock.now_ms()) < until_ms:
-            scheduler = self.broker.runtime.scheduler
-            assert isinstance(scheduler, DeterministicScheduler)
-            due_ms = scheduler.next_due_ms()
+            due_ms = self.site.next_due_ms()
             window_ms = until_ms if due_ms is None else max(now_ms + 1, min(due_ms, until_ms))
-            refused = bring(self.feeds, self.broker, window_ms)
+            refused = None
+            if self.site.running is not None:
+                refused = bring(self.feeds, self.broker, self.clock, window_ms)
             if refused is not None and refused != self.refused:
                 self._note(f"an append was refused: {refused}")
             self.refused = refused
@@ -206,14 +221,14 @@ class _Simulation:
     # -- looking -------------------------------------------------------------------------
 
     def _follow(self) -> None:
-        pool = self.broker.pool
-        pool.pass_ended.subscribe(self._note_pass)
+        self.broker.pool.pass_ended.subscribe(self._note_pass)
 
     def _note_pass(self, stats: CleanerStats) -> None:
         tp = stats.topic_partition
-        read = stats.bytes_read + stats.map_bytes_read
+        read = stats.bytes_read + stats.map_bytes_read + stats.seed_bytes_read
         self.by_name[tp].read_bytes += read
         self.by_name[tp].written_bytes += stats.bytes_written
+        self.by_name[tp].pass_ms += stats.index_ms + stats.clean_ms
         self.cleaned.add(tp)
         self.passes.add(
             time_ms=self.clock.now_ms(),
@@ -228,81 +243,129 @@ class _Simulation:
             messages_read=stats.messages_read,
             messages_written=stats.messages_written,
             map_utilization=stats.map_utilization,
+            duration_ms=stats.index_ms + stats.clean_ms,
             oldest_dirty_ms=_age_ms(self.by_name[tp].dirty_since_ms, self.clock.now_ms()),
         )
 
     def _look(self) -> None:
         """Add a row for each partition to which something has just happened."""
         for each in self.watched:
-            log = self.broker.log(each.tp)
+            log = self._log(each)
+            if log is None:
+                continue
             view = log.segments.view
             now = (log.log_start_offset, len(view), view[-1].base_offset)
             if each.tp in self.cleaned:
-                self._sample(each, log, CLEAN)
+                self._sample(each, CLEAN)
             elif now != each.view:
-                self._sample(each, log, ROLL if now[2] != each.view[2] else RETAIN)
+                self._sample(each, ROLL if now[2] != each.view[2] else RETAIN)
             each.view, each.end_offset = now, log.log_end_offset
             self.readers.note(each.tp, self.clock.now_ms(), log.log_end_offset)
         self.cleaned.clear()
 
+    def _log(self, each: _Partition) -> Log | None:
+        """Return a partition's log, if it can be used, and note where it lies."""
+        log = self.site.log(each.tp)
+        if log is not None:
+            each.directory = log.directory
+        return log
+
+    def _look_at_states(self) -> None:
+        """Add a row for each partition with which it no longer stands as it did."""
+        for each in self.watched:
+            if self.site.state(each.tp) != each.state:
+                self._sample(each, STATE)
+
     def _sample_all(self, event: str) -> None:
         for each in self.watched:
-            self._sample(each, self.broker.log(each.tp), event)
+            self._sample(each, event)
         for row in self.readers.rows(self.clock.now_ms()):
             self.consumers.add(**row)
 
     def _sample_segments(self) -> None:
         for each in self.watched:
-            log = self.broker.log(each.tp)
+            log = self._log(each)
+            if log is None:
+                continue
+            each.census.take(log, self.site.fs)
             state = self.broker.cleaner.chooser.state_of(log)
             ends = [segment.base_offset for segment in log.segments.view[1:]]
             for segment, end in zip(log.segments.view, [*ends, log.log_end_offset], strict=True):
                 if segment.size_bytes:
+                    records = each.census.records_in(segment.base_offset)
                     self.segments.add(
                         time_ms=self.clock.now_ms(),
                         topic=each.tp.topic,
                         partition=each.tp.partition,
                         base_offset=segment.base_offset,
                         end_offset=end,
+                        records=records,
+                        hole_offsets=max(0, end - segment.base_offset - records),
                         bytes=segment.size_bytes,
                         section=section_of(log, segment, state),
                     )
 
-    def _sample(self, each: _Partition, log: Log, event: str) -> None:
+    def _sample(self, each: _Partition, event: str) -> None:
+        """Add a row; of a log that cannot be used with what was known of it last."""
+        each.state = self.site.state(each.tp)
+        log = self._log(each)
+        measured: dict[str, Any] = {}
+        if log is not None:
+            measured = self._measured(each, log, event)
+        elif each.state == ABSENT:
+            measured = dict.fromkeys(NOTHING, 0)
+            measured["deleted_bytes"] = self.site.waiting_bytes(each.tp, None)
+        now_ms = self.clock.now_ms()
+        spent = each.read_bytes + each.written_bytes
+        span_ms = max(now_ms - each.looked_ms, each.pass_ms)  # a pass may have begun before
+        rate = (spent - each.spent_bytes) * 1000 / span_ms if span_ms else 0.0
+        appended = self.feed_of[each.tp.topic].bytes[each.tp.partition]
+        throttle = self.site.config.log_cleaner_io_max_bytes_per_second
+        throttle = throttle if throttle < UNLIMITED else 0.0
+        each.row |= measured | {
+            "time_ms": now_ms,
+            "topic": each.tp.topic,
+            "partition": each.tp.partition,
+            "event": event,
+            "state": each.state,
+            "appended_bytes": appended,
+            "cleaner_read_bytes": each.read_bytes,
+            "cleaner_written_bytes": each.written_bytes,
+            "write_amplification": (appended + each.written_bytes) / appended if appended else 1.0,
+            "cleaner_bytes_per_second": rate,
+            "cleaner_load": rate / throttle if throttle else 0.0,
+            "throttle_bytes_per_second": throttle,
+        }
+        self.partitions.add(**each.row)
+        if event in (START, REGULAR, END):
+            each.looked_ms, each.spent_bytes, each.pass_ms = now_ms, spent, 0
+
+    def _measured(self, each: _Partition, log: Log, event: str) -> dict[str, Any]:
+        """Return what is seen in a log."""
         now_ms = self.clock.now_ms()
         state = self.broker.cleaner.chooser.state_of(log)
-        appended = self.feed_of[each.tp.topic].bytes[each.tp.partition]
         each.dirty_since_ms = _dirty_since_ms(log, state.first_dirty_offset)
-        spent = each.read_bytes + each.written_bytes
-        self.partitions.add(
-            time_ms=now_ms,
-            topic=each.tp.topic,
-            partition=each.tp.partition,
-            event=event,
-            log_start_offset=log.log_start_offset,
-            log_end_offset=log.log_end_offset,
-            first_dirty_offset=state.first_dirty_offset,
-            segments=len(log.segments.view),
+        bound_ms = log.config.max_compaction_lag_ms
+        return {
+            "log_start_offset": log.log_start_offset,
+            "log_end_offset": log.log_end_offset,
+            "first_dirty_offset": state.first_dirty_offset,
+            "segments": len(log.segments.view),
             **_sizes(log, state),
-            deleted_bytes=self._deleted_bytes(each, log, event),
+            "deleted_bytes": self._deleted_bytes(each, log, event),
             **self._counts(each, log),
-            dirty_ratio=state.cleanable_ratio,
-            must_clean_ratio=state.must_clean_ratio,
-            oldest_dirty_ms=_age_ms(each.dirty_since_ms, now_ms),
-            compaction_delay_ms=state.max_compaction_delay_ms,
-            appended_bytes=appended,
-            cleaner_read_bytes=each.read_bytes,
-            cleaner_written_bytes=each.written_bytes,
-            write_amplification=(appended + each.written_bytes) / appended if appended else 1.0,
-            cleaner_load=self._load(spent - each.spent_bytes, now_ms - each.looked_ms),
-        )
-        each.looked_ms, each.spent_bytes = now_ms, spent
+            "dirty_ratio": state.cleanable_ratio,
+            "must_clean_ratio": state.must_clean_ratio,
+            "oldest_dirty_ms": _age_ms(each.dirty_since_ms, now_ms),
+            "max_compaction_lag_ms": bound_ms if bound_ms < INT64_MAX else 0,
+            "compaction_delay_ms": state.max_compaction_delay_ms,
+        }
 
     def _counts(self, each: _Partition, log: Log) -> dict[str, int]:
         """Count records, live and dead, tombstones and keys, and tell readers what they missed."""
         now_ms = self.clock.now_ms()
         before = each.census.tombstones.offsets
-        each.census.take(log, self.broker.runtime.fs)
+        each.census.take(log, self.site.fs)
         records, tombstones = each.census.records, each.census.tombstones
         live, last = records, tombstones.offsets[:0]
         if log.config.compact:
@@ -316,10 +379,12 @@ class _Simulation:
             known = _common(before, deleting)
             if len(known) != len(_common(known, last)):
                 self.readers.note_gone(each.tp, now_ms, np.setdiff1d(known, last))
-        oldest_ms = 0
-        if len(last):
-            stamps = tombstones.timestamps[np.searchsorted(tombstones.offsets, last)]
-            oldest_ms = max(0, now_ms - int(stamps.min()))
+        stamps = tombstones.timestamps[np.searchsorted(tombstones.offsets, last)]
+        ages = np.maximum(0, now_ms - stamps)
+        edges = [share * log.config.delete_retention_ms for share in AGE_CLASSES.values()]
+        by_age = np.bincount(
+            np.searchsorted(edges[:-1], ages, side="right"), minlength=len(AGE_CLASSES)
+        )
         return {
             "records": records,
             "live_records": live,
@@ -327,7 +392,8 @@ class _Simulation:
             "tombstones": len(last),
             "keys": live + len(last),
             "hole_offsets": max(0, log.log_end_offset - log.log_start_offset - records),
-            "oldest_tombstone_ms": oldest_ms,
+            "oldest_tombstone_ms": int(ages.max(initial=0)),
+            **dict(zip(AGE_CLASSES, by_age.tolist(), strict=True)),
         }
 
     def _deleted_bytes(self, each: _Partition, log: Log, event: str) -> int:
@@ -337,13 +403,7 @@ class _Simulation:
             each.waits_until_ms = now_ms + log.config.file_delete_delay_ms
         if now_ms > each.waits_until_ms:
             return 0
-        fs = self.broker.runtime.fs
-        names = (name for name in fs.list_dir(log.directory) if name.endswith(DELETED_SUFFIX))
-        return sum(fs.stat(f"{log.directory}/{name}").size for name in names)
-
-    def _load(self, size_bytes: int, span_ms: int) -> float:
-        limit = self.broker.broker_config.log_cleaner_io_max_bytes_per_second
-        return size_bytes * 1000 / span_ms / limit if span_ms else 0.0
+        return self.site.waiting_bytes(each.tp, log.directory)
 
     # -- doing ---------------------------------------------------------------------------
 
@@ -352,49 +412,105 @@ class _Simulation:
         self.notes.append(f"day {moment / DAY_MS:.3f}: {text}")
 
     def _do(self, action: Action) -> None:
-        """Do what an operator does."""
-        self._note(f"{action.do} {action.topic}".rstrip())
-        topics = [each.tp for each in self.watched if each.tp.topic == action.topic]
-        match action.do:
-            case plans.ALTER if action.topic:
-                self.broker.alter_configs(action.topic, action.configs)
-            case plans.ALTER:
-                self.broker.alter_broker_configs(action.configs)
-            case plans.ROLL:
-                for tp in topics:
-                    self.broker.roll(tp)
-            case plans.CLEAN:
-                self._clean(action.topic)
-            case plans.DELETE_RECORDS:
-                results = self.broker.delete_records(dict.fromkeys(topics, action.before))
-                for tp, result in results.items():
-                    if result.error is not None:
-                        self._note(f"{tp}: {result.error}")
-            case plans.STOP_CLEANER:
-                self.broker.pool.stop()
-            case plans.START_CLEANER:
-                self.broker.pool.start()
-            case plans.FILL_DISK:
-                self.disk_full = self.broker.fail("write", error="ENOSPC")
-            case plans.FREE_DISK:
-                if self.disk_full is not None:
-                    self.disk_full.remove()
-                    self.disk_full = None
-                self._crash()
-            case plans.CRASH:
-                self._crash()
+        """Do what an operator does, or let happen what befalls a broker."""
+        self._note(str(action))
+        here = [
+            each
+            for each in self.watched
+            if each.tp.topic == action.topic and action.partition in (-1, each.tp.partition)
+        ]
+        try:
+            self._obey(action, here)
+        except LogStoreError as error:
+            self._note(f"{action.do} was refused: {error}")
         self._look()
+        self._look_at_states()
 
-    def _clean(self, topic: str) -> None:
-        for stats in self.broker.clean(topic, force=True).cleaned:
-            self._note_pass(stats)
+    def _obey(self, action: Action, here: list[_Partition]) -> None:
+        topic = action.topic
+        match action.do:
+            case deeds.ALTER if topic:
+                self.broker.alter_configs(topic, action.configs)
+            case deeds.ALTER:
+                self.broker.alter_broker_configs(action.configs)
+            case deeds.CREATE_TOPIC:
+                self._create(next(each for each in self.scenario.topics if each.name == topic))
+            case deeds.DELETE_TOPIC:
+                self._delete(topic)
+            case deeds.ADD_PARTITIONS:
+                self.broker.create_partitions(topic, action.partitions)
+                self.feed_of[topic].add_partitions(action.partitions, self.clock.now_ms())
+            case deeds.ROLL | deeds.CLEAN | deeds.DELETE_RECORDS | deeds.RETRY | deeds.CORRUPT:
+                for each in here:
+                    self._obey_in(action, each)
+            case deeds.STOP_CLEANER:
+                self.broker.pool.stop()
+            case deeds.START_CLEANER:
+                self.broker.pool.start()
+            case deeds.STOP_BROKER:
+                self.site.end(action.do)
+            case deeds.START_BROKER:
+                self._start()
+            case deeds.KILL | deeds.CRASH:
+                self.site.end(action.do)
+                if action.undone() is None:
+                    self._start()
+            case deeds.FILL_DISK | deeds.FAIL_DISK:
+                self.site.fail(action)
+            case deeds.FREE_DISK:
+                self.site.mend(lambda fault: fault.do == deeds.FILL_DISK)
+                if self.site.running is not None:
+                    self.site.end(deeds.KILL)
+                self._start()
+            case deeds.MEND_DISK:
+                self.site.mend(action.is_about)
+            case deeds.JUMP_CLOCK:
+                self.site.clock.skew_ms += action.by_ms
 
-    def _crash(self) -> None:
-        """Lose power and start again; what was not flushed is gone, and producers go on."""
-        self.broker = self.broker.crash()
+    def _obey_in(self, action: Action, each: _Partition) -> None:
+        """Do something with one partition."""
+        match action.do:
+            case deeds.ROLL:
+                self.broker.roll(each.tp)
+            case deeds.CLEAN:
+                for stats in self.broker.clean(each.tp, force=True).cleaned:
+                    self._note_pass(stats)
+            case deeds.DELETE_RECORDS:
+                for result in self.broker.delete_records({each.tp: action.before}).values():
+                    if result.error is not None:
+                        self._note(f"{each.tp}: {result.error}")
+            case deeds.RETRY:
+                if not self.broker.cleaner.retry(each.tp):
+                    self._note(f"{each.tp}: nothing was wrong with it")
+            case deeds.CORRUPT:
+                offset = each.row["first_dirty_offset"] if action.offset < 0 else action.offset
+                if not self.site.corrupt(each.directory, offset):
+                    self._note(f"{each.tp}: no batch holds offset {offset}")
+
+    def _create(self, topic: Topic) -> None:
+        count = self.feed_of[topic.name].partitions
+        self.broker.create_topic(topic.name, partitions=count, configs=topic.configs)
+
+    def _delete(self, topic: str) -> None:
+        """Delete a topic; one of its name that is created again begins at offset 0."""
+        self.broker.delete_topic(topic)
+        for each in self.watched:
+            if each.tp.topic == topic:
+                each.winners.settle()
+                each.winners.forget(each.tp.partition)
+                each.census, each.view, each.directory = Census(), (0, 1, 0), ""
+                each.start_offset = each.end_offset = 0
+                each.dirty_since_ms = None
+                self.readers.forget(each.tp)
+
+    def _start(self) -> None:
+        """Start the broker; what was not flushed before a crash is gone, and producers go on."""
+        self.site.open()
         self._follow()
         for each in self.watched:
-            log = self.broker.log(each.tp)
+            log = self._log(each)
+            if log is None:
+                continue
             lost = each.end_offset - log.log_end_offset
             each.census = Census()
             each.winners.settle()
@@ -402,16 +518,14 @@ class _Simulation:
             if lost > 0:
                 self._note(f"{each.tp}: {lost} offsets were not flushed and are gone")
 
-    def _digest(self, tp: TopicPartition) -> str:
-        """Hash the log as a reader of the files would see it."""
-        log = self.broker.log(tp)
-        fs = self.broker.runtime.fs
+    def _digest(self, each: _Partition) -> str:
+        """Hash the log's files."""
         hashed = hashlib.sha256()
-        for segment in log.segments.view:
-            path = segment.log_path
-            hashed.update(f"{segment.base_offset}:{segment.size_bytes};".encode())
-            with closing(fs.open(path)) as file:
-                hashed.update(file.read(0, segment.size_bytes))
+        for path in self.site.log_files(each.directory):
+            with closing(self.site.fs.open(path)) as file:
+                size = file.size()
+                hashed.update(f"{posixpath.basename(path)}:{size};".encode())
+                hashed.update(file.read(0, size))
         return hashed.hexdigest()
 
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from logstore.errors import LogStoreError
 from logstore.record.records import NewRecord
-from logstore.workload.blocks import Block, block_of
+from logstore.types import TopicPartition
+from logstore.workload.blocks import Block, block_of, rest_of
 from logstore.workload.parcels import COMMIT, DATA, ENTRY, parcels_of_block
 from logstore.workload.placing import (
     GROUP_BATCHES,
@@ -27,6 +31,8 @@ if TYPE_CHECKING:
     from logstore.simulate.scenario import Message, Topic
     from logstore.simulate.winners import ScriptWinners, Winners
 
+    LogOf = Callable[[TopicPartition], Log | None]
+
 
 class Arrival(NamedTuple):
     """Something that arrives at a partition: a batch, or (empty) a transaction's end."""
@@ -41,47 +47,83 @@ class Arrival(NamedTuple):
 class Step(NamedTuple):
     """Arrivals of one partition that are appended together, when the last of them arrives."""
 
-    feed: Feed | Script
+    feed: Queue
     partition: int
     at_ms: int
     arrivals: Sequence[Any]
 
 
-class Feed:
+class Queue(ABC):
+    """A topic's arrivals on their way into a broker.
+
+    Attributes
+    ----------
+    topic : str
+    partitions : int
+        That whoever sends knows of.
+    bytes : Counter of int
+        Appended so far, by partition.
+    waiting : dict of int to deque
+        By partition what a log refused, in order: whoever sent it tries again.
+    """
+
+    def __init__(self, topic: str, partitions: int) -> None:
+        self.topic = topic
+        self.partitions = partitions
+        self.bytes: Counter[int] = Counter()
+        self.waiting: dict[int, deque[Any]] = {}
+
+    @abstractmethod
+    def steps(self, log_of: LogOf, now_ms: int, until_ms: int) -> list[Step]:
+        """Take what arrives up to a moment, inclusive."""
+
+    def add_partitions(self, total: int, now_ms: int) -> None:
+        """Take note that there are more partitions, now."""
+        self.partitions = total
+
+    @abstractmethod
+    def append(self, log: Log, arrivals: Sequence[Any]) -> None:
+        """Append arrivals of one partition, now."""
+
+    def refuse(self, partition: int, arrivals: Sequence[Any]) -> None:
+        """Take arrivals back, which wait behind those that were refused before them."""
+        self.waiting.setdefault(partition, deque()).extend(arrivals)
+
+    def retry(self, partition: int, log: Log) -> None:
+        """Append what waits for a partition, now, until something is refused again."""
+        waiting = self.waiting[partition]
+        while waiting:
+            self.append(log, [waiting[0]])
+            waiting.popleft()
+        del self.waiting[partition]
+
+
+class Feed(Queue):
     """A topic's workload on its way into a broker.
 
     Parameters
     ----------
     winners : Winners
         Of the topic; told what is about to arrive, and what was appended.
-
-    Attributes
-    ----------
-    bytes : list of int
-        Appended so far, by partition.
     """
 
     def __init__(self, winners: Winners) -> None:
         spec = winners.spec
+        super().__init__(spec.topic, spec.partitions)
         self.spec = spec
-        self.topic = spec.topic
         self._winners = winners
         self._placings = [Placing(spec.producers) for _ in range(spec.partitions)]
-        self._arrivals = self._blocks()
+        self._block: Block | None = None
+        self._arrivals = self._blocks(0)
         self._next = next(self._arrivals, None)
-        self._refused: list[Arrival] = []
-        self.bytes = [0] * spec.partitions
 
-    def steps(self, broker: Broker[VirtualClock], until_ms: int) -> list[Step]:
-        """Take what arrives up to a moment, inclusive, and what was refused before.
+    def steps(self, log_of: LogOf, now_ms: int, until_ms: int) -> list[Step]:
+        """Take what arrives up to a moment, inclusive.
 
         Batches of a partition go together where none of them begins a segment: the files are the
         same then, and nothing looks at a log in between.
         """
         by_partition: dict[int, list[Arrival]] = {}
-        for arrival in self._refused:
-            by_partition.setdefault(arrival.partition, []).append(arrival)
-        self._refused = []
         while self._next is not None and self._next.at_ms <= until_ms:
             by_partition.setdefault(self._next.partition, []).append(self._next)
             self._next = next(self._arrivals, None)
@@ -89,9 +131,11 @@ class Feed:
         for partition, arrivals in by_partition.items():
             size = 1
             if all(arrival.kind == DATA for arrival in arrivals):
-                log = broker.log(self.spec.topic, partition)
+                log = log_of(TopicPartition(self.topic, partition))
                 batches = [arrival.batch for arrival in arrivals]
-                if fit_the_segment(log, batches, arrivals[-1].at_ms):
+                if log is not None and fit_the_segment(
+                    log, batches, max(now_ms, arrivals[-1].at_ms)
+                ):
                     size = GROUP_BATCHES
             steps += (
                 Step(self, partition, group[-1].at_ms, group)
@@ -103,27 +147,43 @@ class Feed:
     def append(self, log: Log, arrivals: Sequence[Arrival]) -> None:
         """Append arrivals of one partition, now."""
         first = arrivals[0]
-        placing = self._placings[first.partition]
-        placing.next_offset = log.log_end_offset
         if first.kind != DATA:
             append_marker(log, first.producer, commit=first.kind == COMMIT)
             return
+        placing = self._placings[first.partition].copy()  # if refused, the numbers are not taken
+        first_offset = placing.next_offset = log.log_end_offset
         placed = [placing.place(each.producer, each.at_ms, each.batch) for each in arrivals]
-        first_offset = log.log_end_offset
         append_placed(log, placed)
+        self._placings[first.partition] = placing
         records = sum(batch.records for batch in placed)
         self._winners.append(first.partition, first_offset, records)
         self.bytes[first.partition] += sum(len(batch.data) for batch in placed)
 
-    def refuse(self, arrivals: Sequence[Arrival]) -> None:
-        """Take arrivals back, in order: whoever sent them tries again."""
-        self._refused += arrivals
+    def add_partitions(self, total: int, now_ms: int) -> None:
+        """Let producers know that the topic has more partitions: what they send from now on."""
+        self._placings += [Placing(self.spec.producers) for _ in range(total - self.partitions)]
+        super().add_partitions(total, now_ms)
+        self.spec = replace(self.spec, partitions=total)
+        if self._block is None:
+            self._winners.add_partitions(total)
+            return
+        block = self._block
+        self._winners.unexpect(block.partition[block.appended > now_ms])
+        self._winners.add_partitions(total)
+        rest = rest_of(block, now_ms, total)
+        self._arrivals = chain(self._begun(rest), self._blocks(block.number + 1))
+        self._next = next(self._arrivals, None)
 
-    def _blocks(self) -> Iterator[Arrival]:
-        for number in range(self.spec.blocks):
-            block = block_of(self.spec, number)
-            self._winners.expect(block)
-            yield from self._arrivals_of(block)
+    def _blocks(self, first: int) -> Iterator[Arrival]:
+        for number in range(first, self.spec.blocks):
+            yield from self._begun(block_of(self.spec, number))
+        self._block = None
+
+    def _begun(self, block: Block) -> Iterator[Arrival]:
+        """Yield what a block brings, which is expected from now on."""
+        self._block = block
+        self._winners.expect(block)
+        yield from self._arrivals_of(block)
 
     def _arrivals_of(self, block: Block) -> Iterator[Arrival]:
         found: list[Arrival] = []
@@ -137,18 +197,17 @@ class Feed:
         return iter(found)
 
 
-class Script:
+class Script(Queue):
     """The messages of a topic on their way into a broker; as `Feed`."""
 
     def __init__(self, topic: Topic, start_ms: int, winners: ScriptWinners) -> None:
-        self.topic = topic.name
+        super().__init__(topic.name, topic.partitions)
         self._messages = deque(topic.messages)
         self._start_ms = start_ms
         self._winners = winners
-        self.bytes = [0] * topic.partitions
 
-    def steps(self, broker: Broker[VirtualClock], until_ms: int) -> list[Step]:
-        """Take what is sent up to a moment, inclusive; see `Feed.steps`."""
+    def steps(self, log_of: LogOf, now_ms: int, until_ms: int) -> list[Step]:
+        """Take what is sent up to a moment, inclusive."""
         found: list[Step] = []
         while self._messages and self._start_ms + self._messages[0].at_ms <= until_ms:
             message = self._messages.popleft()
@@ -166,35 +225,44 @@ class Script:
             self.bytes[message.partition] += log.size_bytes - size_bytes
             self._winners.append(message.partition, info.first_offset, key, value, timestamp)
 
-    def refuse(self, arrivals: Sequence[Message]) -> None:
-        """Take messages back, in order."""
-        self._messages.extendleft(reversed(arrivals))
-
 
 def bring(
-    feeds: Sequence[Feed | Script], broker: Broker[VirtualClock], until_ms: int
+    feeds: Sequence[Queue],
+    broker: Broker[VirtualClock],
+    clock: VirtualClock,
+    until_ms: int,
 ) -> str | None:
     """Append what arrives up to a moment, inclusive; time moves along with it.
 
     Returns
     -------
     str or None
-        Why a log refused something; the rest of its topic waits then.
+        Why a log refused something; the rest for its partition waits then.
     """
-    steps = [step for feed in feeds for step in feed.steps(broker, until_ms)]
-    steps.sort(key=lambda step: step.at_ms)
-    refusing: set[Feed | Script] = set()
     reason = None
-    for step in steps:
-        if step.feed in refusing:
-            step.feed.refuse(step.arrivals)
-            continue
-        broker.clock.set_ms(max(step.at_ms, broker.clock.now_ms()))
+    for feed in feeds:
+        for partition in list(feed.waiting):
+            try:
+                feed.retry(partition, broker.log(feed.topic, partition))
+            except LogStoreError as error:
+                reason = str(error)
+
+    def log_of(tp: TopicPartition) -> Log | None:
         try:
-            log = broker.log(step.feed.topic, step.partition)
-            step.feed.append(log, step.arrivals)
+            return broker.log(tp)
+        except LogStoreError:
+            return None  # told when it is appended to
+
+    steps = [step for feed in feeds for step in feed.steps(log_of, clock.now_ms(), until_ms)]
+    steps.sort(key=lambda step: step.at_ms)
+    for step in steps:
+        if step.partition in step.feed.waiting:
+            step.feed.refuse(step.partition, step.arrivals)
+            continue
+        clock.set_ms(max(step.at_ms, clock.now_ms()))
+        try:
+            step.feed.append(broker.log(step.feed.topic, step.partition), step.arrivals)
         except LogStoreError as error:
             reason = str(error)
-            refusing.add(step.feed)
-            step.feed.refuse(step.arrivals)
+            step.feed.refuse(step.partition, step.arrivals)
     return reason

@@ -14,11 +14,21 @@ if TYPE_CHECKING:
 
 Column = NDArray[Any]
 
+AGE_CLASSES = {
+    "tombstones_to_half": 0.5,
+    "tombstones_to_1": 1.0,
+    "tombstones_to_2": 2.0,
+    "tombstones_to_4": 4.0,
+    "tombstones_beyond": float("inf"),
+}
+"""Tombstones by age: below so many times `delete.retention.ms`, and not in the class before."""
+
 PARTITIONS = {
     "time_ms": "When, in Unix ms.",
     "topic": "Which topic.",
     "partition": "Which partition.",
-    "event": "Why there is a row: regular, roll, clean, retain, start or end.",
+    "event": "Why there is a row: regular, roll, clean, retain, state, start or end.",
+    "state": "How it stands: online, uncleanable, offline (its disk failed), down, or absent.",
     "log_start_offset": "First offset that a reader gets.",
     "log_end_offset": "Next offset.",
     "first_dirty_offset": "Up to where it is clean, exclusive.",
@@ -37,13 +47,21 @@ PARTITIONS = {
     "dirty_ratio": "Cleanable bytes over clean and cleanable ones.",
     "must_clean_ratio": "Bytes older than max.compaction.lag.ms over clean and cleanable ones.",
     "oldest_dirty_ms": "Age of the first dirty segment, by its first batch, the active one too.",
-    "compaction_delay_ms": "By how much it exceeds max.compaction.lag.ms.",
+    "max_compaction_lag_ms": "max.compaction.lag.ms, KIP-354's bound; 0 if it is not set.",
+    "compaction_delay_ms": "By how much the oldest dirty closed segment exceeds it.",
     "oldest_tombstone_ms": "Age of the oldest tombstone that is the last word on its key.",
+    "tombstones_to_half": "Those among them younger than half of delete.retention.ms.",
+    "tombstones_to_1": "Those from there on, younger than delete.retention.ms.",
+    "tombstones_to_2": "Those from there on, younger than twice of it.",
+    "tombstones_to_4": "Those from there on, younger than four times of it.",
+    "tombstones_beyond": "Those that are older.",
     "appended_bytes": "Bytes appended since the start.",
     "cleaner_read_bytes": "Bytes that the cleaner read since the start.",
     "cleaner_written_bytes": "Bytes that the cleaner wrote since the start.",
     "write_amplification": "Bytes appended and written by the cleaner over bytes appended.",
-    "cleaner_load": "Bytes a second of the cleaner over its throttle, since the row before.",
+    "cleaner_bytes_per_second": "Bytes a second of passes that ended since the last regular row.",
+    "cleaner_load": "That over the cleaner's throttle; 0 if it has none.",
+    "throttle_bytes_per_second": "log.cleaner.io.max.bytes.per.second; 0 if it is not set.",
 }
 """Columns of the series of partitions, in order, with their meanings."""
 
@@ -69,6 +87,7 @@ PASSES = {
     "messages_read": "Records that it read in rewriting.",
     "messages_written": "Records that stayed.",
     "map_utilization": "How full its map was, 0 to 1.",
+    "duration_ms": "How long it took: virtual time passes in it for a throttle or a slow disk.",
     "oldest_dirty_ms": "Age of what no cleaning had seen, just before.",
 }
 """Columns of the series of passes."""
@@ -80,6 +99,8 @@ SEGMENTS = {
     "partition": "Which partition.",
     "base_offset": "First offset of the segment.",
     "end_offset": "First offset behind it.",
+    "records": "Data records in it.",
+    "hole_offsets": "Offsets from the first to the end without a data record.",
     "bytes": "Bytes of its `.log`.",
     "section": "clean, dirty, uncleanable or active.",
 }

@@ -54,6 +54,11 @@ class Readers:
                 self._read(consumer, reader, now_ms)
                 self._missed[consumer] += int((offsets >= reader.position).sum())
 
+    def forget(self, tp: TopicPartition) -> None:
+        """Take note that a log is deleted: another of its name is read from its start."""
+        for at in [at for at in self._readers if at[1] == tp]:
+            del self._readers[at]
+
     def rows(self, now_ms: int) -> Iterator[dict[str, Any]]:
         """Yield a row for each consumer."""
         for consumer in self._consumers:

@@ -6,9 +6,10 @@ Everything is checked before anything starts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from logstore.config.broker_config import BrokerConfig
 from logstore.config.overrides import altered_overrides
@@ -16,29 +17,12 @@ from logstore.config.suggest import and_nearest
 from logstore.config.units import parse_duration
 from logstore.errors import InvalidConfigurationError
 from logstore.names import validate_topic_name
+from logstore.simulate.deeds import Action, FirstTopic, created_at_ms, in_order
 from logstore.types import DAY_MS
 from logstore.workload import spec as specs
-from logstore.workload.tables import dotted, laid_over, read_table, read_toml, setting
-
-ALTER, ROLL, CLEAN, DELETE_RECORDS = "alter", "roll", "clean", "delete-records"
-STOP_CLEANER, START_CLEANER = "stop-cleaner", "start-cleaner"
-FILL_DISK, FREE_DISK, CRASH = "fill-disk", "free-disk", "crash"
-DEEDS = (
-    ALTER,
-    ROLL,
-    CLEAN,
-    DELETE_RECORDS,
-    STOP_CLEANER,
-    START_CLEANER,
-    FILL_DISK,
-    FREE_DISK,
-    CRASH,
-)
-_OF_TOPICS = (ROLL, CLEAN, DELETE_RECORDS)
+from logstore.workload.tables import dotted, laid_over, read_table, read_toml, setting, span
 
 SAMPLES_MAX = 2_000
-
-Row = TypeVar("Row")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,9 +35,9 @@ class Consumer:
 
     name: str = setting("consumer", "Its name in the series.")
     topic: str = setting("", "The topic that it reads, from all partitions.")
-    lag: str = setting("0", "How long after a record was written it is read: `30s`, `2h`, `7d`.")
-    away_from: str = setting("0", "When, after the start, it stops reading.")
-    away: str = setting("0", "For how long it reads nothing.")
+    lag: str = span("0", "How long after a record was written it is read: `30s`, `2h`, `7d`.")
+    away_from: str = span("0", "When, after the start, it stops reading.")
+    away: str = span("0", "For how long it reads nothing.")
 
     @property
     def lag_ms(self) -> int:
@@ -73,31 +57,15 @@ class Consumer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Action:
-    """Something that is done once, at a moment."""
-
-    at: str = setting("0", "When, after the start: `90m`, `10d`, `1d12h`.")
-    do: str = setting("", "What.", choice=DEEDS)
-    topic: str = setting("", "To which topic; for `alter` none means the broker's own settings.")
-    before: int = setting(-1, "Of `delete-records`: the offset; -1 is the high watermark.", -1)
-    configs: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def at_ms(self) -> int:
-        """`at` in ms after the start."""
-        return parse_duration(self.at)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
     """One message that is sent at a moment, instead of a workload."""
 
-    at: str = setting("0", "When, after the start: `90m`, `10d`, `1d12h`.")
+    at: str = span("0", "When, after the start: `90m`, `10d`, `1d12h`.")
     key: str = setting("", "Its key.")
     value: str = setting("", "Its value.")
     delete: bool = setting(False, "It deletes its key: the value is null.")
-    late: str = setting("0", "How far its timestamp lies behind the moment.")
-    early: str = setting("0", "How far its timestamp lies ahead of the moment.")
+    late: str = span("0", "How far its timestamp lies behind the moment.")
+    early: str = span("0", "How far its timestamp lies ahead of the moment.")
     partition: int = setting(0, "Where it goes.", 0)
 
     @property
@@ -130,6 +98,8 @@ class Scenario:
     ----------
     broker : mapping
         Kafka's broker properties.
+    actions : tuple of Action
+        In the order of their moments, with those that undo others.
     tree : mapping
         The tables that it was made from, for variants.
     """
@@ -143,12 +113,19 @@ class Scenario:
     topics: tuple[Topic, ...]
     consumers: tuple[Consumer, ...]
     actions: tuple[Action, ...]
+    directories: int
     tree: Mapping[str, Any] = field(repr=False, compare=False)
 
     @property
     def span_ms(self) -> int:
         """The virtual time that it takes."""
         return round(self.days * DAY_MS)
+
+    def partitions_of(self, topic: str) -> int:
+        """Return how many partitions a topic has at last."""
+        counts = [each.partitions for each in self.topics if each.name == topic]
+        added = [each.partitions for each in self.actions if each.topic == topic]
+        return max(counts + added)
 
     def with_seed(self, seed: int) -> Scenario:
         """Return it with everything random drawn from another seed."""
@@ -179,6 +156,7 @@ class _Top:
     days: float = setting(30.0, "Virtual days that it takes.", 0.0, 36_500.0)
     start: str = setting("2024-01-01T00:00:00Z", "When it begins, ISO 8601.")
     seed: int = setting(1, "Seed of everything random.", 0, (1 << 64) - 1)
+    directories: int = setting(1, "Data directories, over which partitions are spread.", 1, 100)
 
 
 _PARTS = ("broker", "topics", "consumers", "actions")
@@ -190,11 +168,11 @@ def parse(text: str) -> Scenario:
     Parameters
     ----------
     text : str
-        Top level: `title`, `about`, `days`, `start`, `seed`. `[broker]` has Kafka's broker
-        properties. Each `[[topics]]` is a workload (`logstore.workload.spec`): `name` is its
-        topic; its time is the scenario's unless it says otherwise. One with `records` 0 or with
-        `[[topics.messages]]` is no workload. `[[consumers]]`, `[[actions]]` and messages as
-        `Consumer`, `Action` and `Message`.
+        Top level: `title`, `about`, `days`, `start`, `seed`, `directories`. `[broker]` has
+        Kafka's broker properties. Each `[[topics]]` is a workload (`logstore.workload.spec`):
+        `name` is its topic; its time is the scenario's unless it says otherwise. One with
+        `records` 0 or with `[[topics.messages]]` is no workload. `[[consumers]]`, `[[actions]]`
+        and messages as `Consumer`, `Action` and `Message`.
 
     Raises
     ------
@@ -212,7 +190,13 @@ def from_mapping(tree: Mapping[str, Any]) -> Scenario:
     start_ms = specs.Time(start=top.start).start_ms
     broker = _texts(tree.get("broker", {}), "broker")
     BrokerConfig.from_properties(broker, refuse_unknown=True)
-    topics = tuple(_topic(table, number, top) for number, table in enumerate(_topics(tree)))
+    actions = tuple(
+        _action(table, f"actions[{number}].")
+        for number, table in enumerate(_tables(tree, "actions"))
+    )
+    topics = tuple(
+        _topic(table, number, top, actions) for number, table in enumerate(_topics(tree))
+    )
     if not topics:
         raise InvalidConfigurationError("a scenario needs [[topics]]")
     names = [topic.name for topic in topics]
@@ -220,15 +204,17 @@ def from_mapping(tree: Mapping[str, Any]) -> Scenario:
     if twice is not None:
         raise InvalidConfigurationError(f"two topics are called {twice!r}")
     consumers = tuple(
-        _timed(read_table(Consumer, table, f"consumers[{number}]."), f"consumers[{number}].")
+        read_table(Consumer, table, f"consumers[{number}].")
         for number, table in enumerate(_tables(tree, "consumers"))
     )
-    actions = tuple(
-        _action(table, f"actions[{number}].")
-        for number, table in enumerate(_tables(tree, "actions"))
-    )
-    for text in _wrong(names, consumers, actions):
-        raise InvalidConfigurationError(text)
+    for consumer in consumers:
+        if consumer.topic not in names:
+            near = and_nearest(consumer.topic, names)
+            raise InvalidConfigurationError(
+                f"consumer {consumer.name!r} reads topic {consumer.topic!r}, which is none of the "
+                f"scenario's{near}"
+            )
+    first = {topic.name: FirstTopic(topic.partitions, topic.configs) for topic in topics}
     return Scenario(
         title=top.title or ", ".join(names),
         about=top.about,
@@ -238,28 +224,10 @@ def from_mapping(tree: Mapping[str, Any]) -> Scenario:
         broker=broker,
         topics=topics,
         consumers=consumers,
-        actions=tuple(sorted(actions, key=lambda action: action.at_ms)),
+        actions=in_order(actions, first, broker, top.directories),
+        directories=top.directories,
         tree=tree,
     )
-
-
-def _wrong(
-    names: Sequence[str], consumers: Sequence[Consumer], actions: Sequence[Action]
-) -> Iterator[str]:
-    for consumer in consumers:
-        if consumer.topic not in names:
-            yield f"consumer {consumer.name!r} reads {_unknown(consumer.topic, names)}"
-    for action in actions:
-        if action.topic and action.topic not in names:
-            yield f"{action.do} at {action.at} is for {_unknown(action.topic, names)}"
-        if action.do in _OF_TOPICS and not action.topic:
-            yield f"{action.do} at {action.at} needs a topic"
-        if action.configs and action.do != ALTER:
-            yield f"{action.do} at {action.at} takes no configs"
-
-
-def _unknown(name: str, names: Sequence[str]) -> str:
-    return f"topic {name!r}, which is none of the scenario's{and_nearest(name, names)}"
 
 
 def _tables(tree: Mapping[str, Any], name: str) -> list[Any]:
@@ -281,7 +249,7 @@ def _texts(table: object, name: str) -> dict[str, str]:
     }
 
 
-def _topic(table: object, number: int, top: _Top) -> Topic:
+def _topic(table: object, number: int, top: _Top, actions: Sequence[Action]) -> Topic:
     if not isinstance(table, Mapping):
         raise InvalidConfigurationError("topics is a list of tables: write [[topics]]")
     values = dict(table)
@@ -294,9 +262,13 @@ def _topic(table: object, number: int, top: _Top) -> Topic:
     if "preset" not in values:  # a workload's own default is to be compacted
         values["configs"].setdefault("cleanup.policy", "delete")
     if "messages" in values or values.get("records") == 0:
-        return _scripted(name, values)
-    time = {"days": top.days, "start": top.start} | dict(values.get("time", {}))
-    values["time"] = time
+        return _scripted(name, values, actions)
+    created_ms = created_at_ms(actions, name) or 0
+    time = {
+        "days": max(0.0, top.days - created_ms / DAY_MS),
+        "start": _iso(specs.Time(start=top.start).start_ms + created_ms),
+    }
+    values["time"] = time | dict(values.get("time", {}))
     values.setdefault("partitions", 1)
     values.setdefault("seed", top.seed + number)
     workload = specs.from_mapping(values, must_compact=False)
@@ -309,6 +281,10 @@ def _topic(table: object, number: int, top: _Top) -> Topic:
     )
 
 
+def _iso(time_ms: int) -> str:
+    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=time_ms)).isoformat()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Scripted:
     """The keys of a topic that is no workload."""
@@ -318,20 +294,22 @@ class _Scripted:
     partitions: int = setting(1, "Partitions.", 1, 10_000)
 
 
-def _scripted(name: str, values: Mapping[str, Any]) -> Topic:
+def _scripted(name: str, values: Mapping[str, Any], actions: Sequence[Action]) -> Topic:
     own = {word: value for word, value in values.items() if word not in ("messages", "configs")}
     table = read_table(_Scripted, own, f"topics.{name}.", also=("messages", "configs"))
     configs, _ = altered_overrides({}, values["configs"], ())
     messages = [
-        _timed(read_table(Message, message, prefix), prefix)
+        read_table(Message, message, prefix)
         for number, message in enumerate(_tables(values, "messages"))
         for prefix in [f"topics.{name}.messages[{number}]."]
     ]
-    wrong = next((each for each in messages if each.partition >= table.partitions), None)
+    added = [each.partitions for each in actions if each.topic == name]
+    partitions = max(table.partitions, *added, 1)
+    wrong = next((each for each in messages if each.partition >= partitions), None)
     if wrong is not None:
         raise InvalidConfigurationError(
             f"a message at {wrong.at} goes to partition {wrong.partition} of topic {name!r}, which "
-            f"has {table.partitions}"
+            f"has {partitions}"
         )
     messages.sort(key=lambda message: message.at_ms)
     return Topic(
@@ -348,18 +326,4 @@ def _action(table: object, prefix: str) -> Action:
         raise InvalidConfigurationError("actions is a list of tables: write [[actions]]")
     values = dict(table)
     configs = _texts(values.pop("configs", {}), "configs")
-    return replace(_timed(read_table(Action, values, prefix), prefix), configs=configs)
-
-
-_SPANS = ("at", "lag", "away_from", "away", "late", "early")
-"""Keys whose values are spans of time."""
-
-
-def _timed(row: Row, prefix: str) -> Row:
-    """Return a row whose spans of time are all sound."""
-    for name in _SPANS:
-        try:
-            parse_duration(getattr(row, name, "0"))
-        except ValueError as error:
-            raise InvalidConfigurationError(f"{prefix}{name}: {error}") from error
-    return row
+    return replace(read_table(Action, values, prefix, also=("configs",)), configs=configs)

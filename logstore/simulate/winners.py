@@ -30,7 +30,7 @@ _KEYS_AT_ONCE = 1 << 20
 class _Rows(NamedTuple):
     """Records that compete, in the order of their offsets."""
 
-    key: Ints
+    slot: Ints
     offset: Ints
     version: Ints
     tombstone: NDArray[np.bool_]
@@ -45,41 +45,78 @@ class Winners:
     ----------
     spec : Spec
         What arrives.
-    offset : (keys,) int64
-        Of the winner; -1 where the key was never written.
     strategy : Strategy
         By which records compete.
-    tombstone : (keys,) bool
+    offset : (slots,) int64
+        Of the winner; -1 where the key was never written.
+    tombstone : (slots,) bool
         The winner deletes its key.
-    partition : (keys,) int32
-        Where the key belongs.
+    partition : (slots,) int32
+        Of the slot. A key has one slot in each partition that it belonged to.
 
     Notes
     -----
     A record competes from when it is appended, one of a transaction that will be aborted never.
-    21 bytes a key, and 26 bytes a record of the block that arrives.
+    29 bytes a key, and 26 bytes a record of the block that arrives.
     """
 
     def __init__(self, spec: Spec) -> None:
         self.spec = spec
         self.strategy = Strategy.of(effective_config(spec.topic_configs))
-        count = spec.keys.count
-        self.offset: Ints = np.full(count, -1, np.int64)
-        self.tombstone = np.zeros(count, np.bool_)
-        self._version: Ints = np.full(count, _NO_VERSION, np.int64)
-        self.partition = np.empty(count, np.int32)
-        for start in range(0, count, _KEYS_AT_ONCE):
-            numbers = np.arange(start, min(start + _KEYS_AT_ONCE, count), dtype=np.int64)
-            partitions = partitions_of(key_bytes(spec, numbers), spec.partitions)
-            self.partition[start : start + len(numbers)] = partitions
+        self.offset: Ints = np.zeros(0, np.int64)
+        self._version: Ints = np.zeros(0, np.int64)
+        self.tombstone = np.zeros(0, np.bool_)
+        self.partition = np.zeros(0, np.int32)
+        self._slots: list[Ints] = []  # of each key, for each number of partitions there was
+        self._spread(spec.partitions)
         self._expected: list[deque[_Rows]] = [deque() for _ in range(spec.partitions)]
         self._appended: list[_Rows] = []
         self._aborted: list[list[Ints]] = [[] for _ in range(spec.partitions)]
 
+    def _spread(self, partitions: int) -> None:
+        """Let keys belong to so many partitions; a key that moves gets another slot."""
+        count = self.spec.keys.count
+        belongs = np.empty(count, np.int32)
+        for start in range(0, count, _KEYS_AT_ONCE):
+            numbers = np.arange(start, min(start + _KEYS_AT_ONCE, count), dtype=np.int64)
+            found = partitions_of(key_bytes(self.spec, numbers), partitions)
+            belongs[start : start + len(numbers)] = found
+        slots = np.full(count, -1, np.int64)
+        for earlier in self._slots:
+            slots = np.where(self.partition[earlier] == belongs, earlier, slots)
+        new = np.flatnonzero(slots < 0)
+        slots[new] = len(self.offset) + np.arange(len(new))
+        self._slots.append(slots)
+        self.offset = np.append(self.offset, np.full(len(new), -1))
+        self._version = np.append(self._version, np.full(len(new), _NO_VERSION))
+        self.tombstone = np.append(self.tombstone, np.zeros(len(new), np.bool_))
+        self.partition = np.append(self.partition, belongs[new])
+
+    def unexpect(self, partitions: NDArray[np.int32]) -> None:
+        """Take back the last records that were expected: they go elsewhere, or nowhere.
+
+        Parameters
+        ----------
+        partitions : (n,) int32
+            Of each of them.
+        """
+        for partition, count in zip(*np.unique(partitions, return_counts=True), strict=True):
+            rows = self._expected[partition].pop()
+            assert len(rows.slot) >= count, "they are of one block"
+            if len(rows.slot) > count:
+                kept = _Rows._make(column[:-count] for column in rows)
+                self._expected[partition].append(kept)
+
+    def add_partitions(self, total: int) -> None:
+        """Let the topic have more partitions: what is expected from now on is spread over them."""
+        self._spread(total)
+        self._expected += [deque() for _ in range(total - len(self._expected))]
+        self._aborted += [[] for _ in range(total - len(self._aborted))]
+
     def expect(self, block: Block) -> None:
         """Take note of a block's records, which arrive from now on."""
         rows = _Rows(
-            numbers_of(self.spec, block.key),
+            self._slots[-1][numbers_of(self.spec, block.key)],
             np.full(len(block), -1, np.int64),
             self._versions_of(block),
             block.tombstone,
@@ -95,14 +132,14 @@ class Winners:
         queue = self._expected[partition]
         while records:
             rows = queue.popleft()
-            taken = min(records, len(rows.key))
+            taken = min(records, len(rows.slot))
             offsets = np.arange(first_offset, first_offset + taken)
             self._appended.append(
                 _Rows._make(column[:taken] for column in rows)._replace(offset=offsets)
             )
             if not rows.stays[:taken].all():
                 self._aborted[partition].append(offsets[~rows.stays[:taken]])
-            if taken < len(rows.key):
+            if taken < len(rows.slot):
                 queue.appendleft(_Rows._make(column[taken:] for column in rows))
             first_offset += taken
             records -= taken
@@ -124,24 +161,35 @@ class Winners:
 
     def read(self, partition: int, log: Log) -> None:
         """Forget a partition's winners, and let what is in its log compete."""
-        here = self.partition == partition
-        self.offset[here], self._version[here], self.tombstone[here] = -1, _NO_VERSION, False
+        self._clear(partition)
         aborted = np.concatenate([np.zeros(0, np.int64), *self._aborted[partition]])
         aborted = aborted[aborted < log.log_end_offset]
         self._aborted[partition] = [aborted]
+        slots = np.full(self.spec.keys.count, -1, np.int64)
+        for each in self._slots:
+            slots = np.where(self.partition[each] == partition, each, slots)
         width = len(self.spec.keys.prefix.encode()) + self.spec.keys.digits
         for _, columns in log.reader.columns(log.log_start_offset):
             keys = columns.keys
             rows = keys.starts[:, None] + np.arange(width)
             self._compete(
                 _Rows(
-                    numbers_of(self.spec, keys.data[rows]),
+                    slots[numbers_of(self.spec, keys.data[rows])],
                     columns.offsets,
                     self._versions_in(columns),
                     columns.values.sizes < 0,
                     ~np.isin(columns.offsets, aborted),
                 )
             )
+
+    def forget(self, partition: int) -> None:
+        """Forget a partition, whose log is deleted."""
+        self._clear(partition)
+        self._aborted[partition] = []
+
+    def _clear(self, partition: int) -> None:
+        here = self.partition == partition
+        self.offset[here], self._version[here], self.tombstone[here] = -1, _NO_VERSION, False
 
     def _versions_of(self, block: Block) -> Ints:
         if self.strategy.name == TIMESTAMP:
@@ -161,17 +209,17 @@ class Winners:
     def _compete(self, rows: _Rows) -> None:
         """Let records compete with each other, then the best of each key with its winner."""
         rows = _Rows._make(column[rows.stays] for column in rows)
-        if not len(rows.key):
+        if not len(rows.slot):
             return
-        order = np.lexsort((rows.offset, rows.version, rows.key))
-        keys = rows.key[order]
-        best = order[np.append(keys[1:] != keys[:-1], True)]
-        key = rows.key[best]
-        wins = rows.version[best] >= self._version[key]
-        best, key = best[wins], key[wins]
-        self.offset[key] = rows.offset[best]
-        self._version[key] = rows.version[best]
-        self.tombstone[key] = rows.tombstone[best]
+        order = np.lexsort((rows.offset, rows.version, rows.slot))
+        slots = rows.slot[order]
+        best = order[np.append(slots[1:] != slots[:-1], True)]
+        slot = rows.slot[best]
+        wins = rows.version[best] >= self._version[slot]
+        best, slot = best[wins], slot[wins]
+        self.offset[slot] = rows.offset[best]
+        self._version[slot] = rows.version[best]
+        self.tombstone[slot] = rows.tombstone[best]
 
 
 class _Winner(NamedTuple):
@@ -211,7 +259,11 @@ class ScriptWinners:
 
     def read(self, partition: int, log: Log) -> None:
         """Forget a partition's winners, and let what is in its log compete."""
-        self._winners = {at: each for at, each in self._winners.items() if at[0] != partition}
+        self.forget(partition)
         for _, record in log.reader.records(log.log_start_offset):
             if record.key is not None:
                 self.append(partition, record.offset, record.key, record.value, record.timestamp)
+
+    def forget(self, partition: int) -> None:
+        """Forget a partition, whose log is deleted."""
+        self._winners = {at: each for at, each in self._winners.items() if at[0] != partition}

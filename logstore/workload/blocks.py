@@ -201,6 +201,77 @@ def block_of(spec: Spec, number: int) -> Block:
     )
 
 
+def rest_of(block: Block, after_ms: int, partitions: int) -> Block:
+    """Return what of a block is sent after a moment, to another number of partitions.
+
+    A producer that is filling a batch when its topic gets partitions sends each key to where it
+    belongs now: as several batches, in the order of the records. The ends of transactions go
+    wherever these wrote, before or after.
+
+    Parameters
+    ----------
+    after_ms : int
+        Records that were appended till then, inclusive, are left out.
+    partitions : int
+        Of the topic from now on.
+    """
+    is_left = block.appended > after_ms
+    rows = np.flatnonzero(is_left)
+    partition = draws.partitions_of(block.key[rows], partitions)
+    order = np.lexsort((rows, partition, block.batch[rows]))
+    sequence = block.sequence[rows]
+    rows, partition = rows[order], partition[order]
+    begins = np.ones(len(rows), dtype=np.bool_)
+    begins[1:] = np.diff(block.batch[rows]) != 0
+    begins[1:] |= np.diff(partition) != 0
+    starts, sizes = block.value.ends[:-1][rows], np.diff(block.value.ends)[rows]
+    ends = _ends(sizes)
+    data = block.value.data[np.arange(ends[-1]) + np.repeat(starts - ends[:-1], sizes)]
+    transaction = block.transaction[rows]
+    sent = np.flatnonzero(~is_left & np.isin(block.transaction, transaction[transaction >= 0]))
+    return Block(
+        number=block.number,
+        sequence=sequence,
+        event=block.event[rows],
+        partition=partition,
+        key=block.key[rows],
+        value=Ragged(data, ends),
+        tombstone=block.tombstone[rows],
+        timestamp=block.timestamp[rows],
+        appended=block.appended[rows],
+        version=block.version[rows],
+        version_form=block.version_form[rows],
+        producer=block.producer[rows],
+        transaction=transaction,
+        aborted=block.aborted[rows],
+        batch=block.number * BLOCK_RECORDS + np.cumsum(begins) - 1,
+        markers=_markers_of_rest(block, rows, sequence, partition, sent),
+    )
+
+
+def _markers_of_rest(
+    block: Block, rows: Ints, sequence: Ints, partition: NDArray[np.int32], sent: Ints
+) -> Markers:
+    """Return the ends of the transactions that are not through, in the order of writing."""
+    inside = np.flatnonzero(block.transaction[rows] >= 0)
+    names, number = np.unique(block.transaction[rows][inside], return_inverse=True)
+    last = np.full(len(names), -1, dtype=np.int64)
+    np.maximum.at(last, number, inside)
+    before = last[np.searchsorted(names, block.transaction[sent])]
+    found = np.concatenate(
+        (last[number] * INT32_SPAN + partition[inside], before * INT32_SPAN + block.partition[sent])
+    )
+    row, where = np.divmod(np.unique(found), INT32_SPAN)
+    return Markers(
+        after=sequence[row],
+        partition=where.astype(np.int32),
+        producer=block.producer[rows][row],
+        transaction=block.transaction[rows][row],
+        commit=~block.aborted[rows][row],
+        timestamp=block.appended[rows][row],
+    )
+
+
 def _changes(spec: Spec, block: int, events: Ints, followers: Ints) -> tuple[Ints, Bools]:
     """Return each event's key number, and whether it deletes the key."""
     numbers = draws.key_numbers(spec, block, events)

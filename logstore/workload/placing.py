@@ -37,6 +37,13 @@ class Placing:
         self._sequences: dict[int, int] = {}
         self.next_offset = 0
 
+    def copy(self) -> Placing:
+        """Return another one that goes on from here, for an append that may be refused."""
+        twin = Placing(self._producers)
+        twin._sequences = dict(self._sequences)
+        twin.next_offset = self.next_offset
+        return twin
+
     def place(self, producer: int, at_ms: int, batch: bytes) -> Placed:
         """Give a sealed batch its offset and what its producer puts into the header."""
         header = BatchHeader.unpack_from(batch)._replace(base_offset=self.next_offset)

@@ -10,6 +10,7 @@ from datetime import date
 from typing import Any, TypeVar
 
 from logstore.config.suggest import and_nearest
+from logstore.config.units import parse_duration
 from logstore.errors import InvalidConfigurationError
 
 T = TypeVar("T")
@@ -31,6 +32,8 @@ class Allowed:
     low: float | None = None
     high: float | None = None
     choice: tuple[str, ...] = ()
+    is_span: bool = False
+    """A span of time, as `parse_duration` takes it; below 0 where `low` is None."""
 
     def problem(self, value: float | str | tuple[float, ...]) -> str | None:
         """Return what is wrong with a value of the right type, or None."""
@@ -41,12 +44,20 @@ class Allowed:
         if isinstance(value, float) and not math.isfinite(value):
             return "is not a finite number"
         if isinstance(value, str):
-            return None
+            return self._span_problem(value) if self.is_span else None
         if self.low is not None and value < self.low:
             return f"is below {self.low}"
         if self.high is not None and value > self.high:
             return f"is above {self.high}"
         return None
+
+    def _span_problem(self, text: str) -> str | None:
+        is_back = self.low is None and text[:1] == "-"
+        try:
+            span_ms = parse_duration(text[is_back:])
+        except ValueError as error:
+            return str(error).partition(" ")[2]
+        return "is below 0" if span_ms < 0 else None
 
 
 def setting(
@@ -77,6 +88,12 @@ def read_toml(text: str, what: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise InvalidConfigurationError(f"the {what} is no TOML: {error}") from error
+
+
+def span(default: str, doc: str, *, is_signed: bool = False) -> Any:  # noqa: ANN401  # as setting
+    """Return the field of a key whose value is a span of time: `90m`, `10d`, `1d12h`."""
+    low = None if is_signed else 0
+    return field(default=default, metadata={"allowed": Allowed(doc, low, is_span=True)})
 
 
 def read_table(

@@ -1,10 +1,13 @@
 """Scenarios as files say them."""
 
+from pathlib import Path
+
 import pytest
 
 from logstore.errors import InvalidConfigurationError, InvalidTopicError
 from logstore.simulate import library
-from logstore.simulate.scenario import DEEDS, parse
+from logstore.simulate.deeds import DEEDS
+from logstore.simulate.scenario import parse
 
 SMALL = """
 days = 2
@@ -43,11 +46,51 @@ def test_presets_bring_their_configurations():
         (SMALL + "[[consumers]]\ntopic = 'user'", "'user', which is none .* nearest is 'users'"),
         (
             SMALL + "[[consumers]]\ntopic = 'users'\nlag = '3x'",
-            r"consumers\[0\]\.lag: '3x' is no duration",
+            r"consumers\[0\]\.lag '3x' is no duration",
         ),
         (SMALL + "[[actions]]\ndo = 'allter'", "nearest is 'alter'"),
         (SMALL + "[[actions]]\ndo = 'roll'", "roll at 0 needs a topic"),
+        (SMALL + "[[consumers]]\ntopic = 'users'\nlag = '-3'", "lag '-3' is below 0"),
         (SMALL + "[[actions]]\ndo = 'crash'\nconfigs = {a = 1}", "crash at 0 takes no configs"),
+        (SMALL + "[[actions]]\ndo = 'crash'\nlast = '1d'", "last; the nearest is 'lasts'"),
+        (SMALL + "[[actions]]\ndo = 'alter'", "alter at 0 needs configs"),
+        (
+            SMALL + "[[actions]]\ndo = 'alter'\ntopic = 'users'\nconfigs.segment.mss = 1",
+            r"cannot be done: .*segment\.mss",
+        ),
+        (
+            SMALL + "[[actions]]\ndo = 'alter'\nconfigs.log.dirs = '/x'",
+            r"cannot be done: .*log\.dirs",
+        ),
+        (SMALL + "[[actions]]\ndo = 'clean'\ntopic = 'users'\npartition = 1", "which has 1"),
+        (SMALL + "[[actions]]\ndo = 'create-topic'\ntopic = 'user'", "nearest is 'users'"),
+        (
+            SMALL + "[[actions]]\nat = '1h'\ndo = 'delete-topic'\ntopic = 'users'\n"
+            "[[actions]]\nat = '2h'\ndo = 'roll'\ntopic = 'users'",
+            "roll at 2h is for topic 'users', which is not there then",
+        ),
+        (
+            SMALL
+            + "[[actions]]\nat = '1h'\ndo = 'add-partitions'\ntopic = 'users'\npartitions = 1",
+            "1 partitions; it has 1 already",
+        ),
+        (
+            SMALL + "[[actions]]\nat = '1h'\ndo = 'stop-broker'\nlasts = '3h'\n"
+            "[[actions]]\nat = '2h'\ndo = 'clean'\ntopic = 'users'",
+            "clean at 2h comes while the broker is down",
+        ),
+        (SMALL + "[[actions]]\ndo = 'start-broker'", "comes while the broker runs"),
+        (SMALL + "[[actions]]\ndo = 'fail-disk'", "needs operation"),
+        (SMALL + "[[actions]]\ndo = 'fail-disk'\noperation = 'writ'", "nearest is 'write'"),
+        (
+            SMALL + "[[actions]]\ndo = 'fail-disk'\noperation = 'write'\nerror = 'ENOSP'",
+            "error 'ENOSP', which is no errno; the nearest is 'ENOSPC'",
+        ),
+        (
+            SMALL + "[[actions]]\ndo = 'fail-disk'\noperation = 'write'\ndirectory = 1",
+            "directory 1; there are 1",
+        ),
+        (SMALL + "[[actions]]\ndo = 'jump-clock'\nby = 'x'", "by 'x' is no duration"),
         (
             "[[topics]]\nname = 'a'\n[[topics.messages]]\npartition = 1",
             "goes to partition 1 of topic 'a', which has 1",
@@ -74,6 +117,45 @@ def test_what_comes_along_is_sound_and_told_apart():
         library.text_of("for-policies")
 
 
-def test_every_deed_is_known():
-    for deed in DEEDS:
-        parse(SMALL + f"[[actions]]\nat = '1d'\ndo = '{deed}'\ntopic = 'users'")
+WORDS = {
+    "topic": "'users'",
+    "configs": "{ 'segment.ms' = '1h' }",
+    "partitions": "2",
+    "operation": "'write'",
+    "by": "'-1h'",
+}
+BEFORE = {
+    "create-topic": "delete-topic' \ntopic = 'users",
+    "start-broker": "stop-broker",
+}
+
+
+@pytest.mark.parametrize("deed", DEEDS)
+def test_every_deed_is_known_and_told(deed):
+    needs = {*DEEDS[deed].needs, *({"topic"} & {*DEEDS[deed].takes})}
+    words = "".join(f"{name} = {WORDS[name]}\n" for name in needs)
+    before = f"[[actions]]\ndo = '{BEFORE[deed]}'\n" if deed in BEFORE else ""
+    scenario = parse(f"{SMALL}{before}[[actions]]\nat = '1d'\ndo = '{deed}'\n{words}")
+    assert str(scenario.actions[-1]).startswith(deed)
+    page = Path(__file__).parents[3] / "docs" / "SIMULATION.md"
+    assert f"`{deed}`" in page.read_text(encoding="utf-8")
+
+
+def test_what_lasts_is_undone_at_its_end():
+    scenario = parse(
+        SMALL + "[[actions]]\nat = '1h'\ndo = 'jump-clock'\nby = '-5m'\nlasts = '2h'\n"
+        "[[actions]]\nat = '2h'\ndo = 'fail-disk'\noperation = 'read'\ndelay = '5'\nlasts = '30m'"
+    )
+    found = [(action.at_ms // 60_000, str(action)) for action in scenario.actions]
+    assert found == [
+        (60, "jump-clock by=-5m"),
+        (120, "fail-disk operation=read delay=5"),
+        (150, "mend-disk operation=read"),
+        (180, "jump-clock by=5m"),
+    ]
+
+
+def test_a_topic_that_is_created_later_begins_then():
+    scenario = parse(SMALL + "[[actions]]\nat = '12h'\ndo = 'create-topic'\ntopic = 'users'")
+    workload = scenario.topics[0].workload
+    assert (workload.time.days, workload.time.start_ms - scenario.start_ms) == (1.5, 43_200_000)
