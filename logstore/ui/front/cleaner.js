@@ -60,7 +60,10 @@ function Now({ answer, about }) {
 function nowInWords({ enabled, threads }, steps, about) {
   if (steps.length > 0) return `${plural(steps.length, "partition")} being cleaned.`;
   if (about.read_only) return `Nothing cleans here: ${about.read_only_because}.`;
-  if (!enabled || threads.length === 0) return "Nothing cleans in the background: log.cleaner.enable is false.";
+  if (threads.length === 0) {
+    return "No thread cleans in the background here; the button Clean on a partition's page does.";
+  }
+  if (!enabled) return "Its threads have nothing to do: log.cleaner.enable is false.";
   return `${plural(threads.length, "thread")}, waiting for a partition to be due.`;
 }
 
