@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from logstore.broker.assumptions import assumptions
 from logstore.broker.reports import ExplainReport, PartitionExplanation
-from logstore.broker.view import HasLogs, PartitionView
+from logstore.broker.view import HasLogs, PartitionView, StoredBatch
 from logstore.cleaner.command import CleanCommand
 from logstore.cleaner.explaining import ActiveSegment, Tombstones, headline, remedies
 from logstore.cleaner.selection import Gate
@@ -158,21 +158,10 @@ def look_at(broker: Cleaned, tp: TopicPartition, decision: CleaningDecision) -> 
     """Read the records of a partition once."""
     view = PartitionView(broker, tp)
     now_ms = broker.clock.now_ms()
-    limit = view.log.config.logstore_decompression_max_bytes
-    start = view.log.log_start_offset
     tombstones = Tombstones()
     try:
-        for stored in view.batches():
-            header = stored.batch.header
-            if header.is_control:
-                continue
-            count = sum(
-                record.value is None and record.offset >= start
-                for record in decode_stored(stored.batch, limit)
-            )
-            if count:
-                horizon = header.base_timestamp if header.has_delete_horizon else None
-                tombstones = tombstones.with_batch(count, horizon, now_ms)
+        for _, count, horizon_ms in stored_tombstones(view):
+            tombstones = tombstones.with_batch(count, horizon_ms, now_ms)
     except _UNREADABLE as error:
         path = getattr(error, "path", None)
         stops = _stops(broker, view.log, decision, path)
@@ -180,6 +169,25 @@ def look_at(broker: Cleaned, tp: TopicPartition, decision: CleaningDecision) -> 
     damages = view.damages
     stopping = (str(each) for each in damages if _stops(broker, view.log, decision, each.path))
     return Look(tombstones, tuple(map(str, damages)), next(stopping, None))
+
+
+def stored_tombstones(view: PartitionView) -> Iterator[tuple[StoredBatch, int, int | None]]:
+    """Yield the batches that have tombstones, how many, and their delete horizon in Unix ms.
+
+    Those below the log start do not count; without a horizon it is None. Reads all records.
+    """
+    limit = view.log.config.logstore_decompression_max_bytes
+    start = view.log.log_start_offset
+    for stored in view.batches():
+        header = stored.batch.header
+        if header.is_control:
+            continue
+        count = sum(
+            record.value is None and record.offset >= start
+            for record in decode_stored(stored.batch, limit)
+        )
+        if count:
+            yield stored, count, header.base_timestamp if header.has_delete_horizon else None
 
 
 def _stops(broker: Cleaned, log: Log, decision: CleaningDecision, path: str | None) -> bool:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from logstore.broker.explaining import stored_tombstones
 from logstore.broker.strip import deleted_files
 from logstore.broker.summary import inspect_partition
 from logstore.broker.view import PartitionView
+from logstore.cleaner.explaining import Tombstones
 from logstore.ui.api.overview import PAGE_MAX
 from logstore.ui.asking import get
 
@@ -86,15 +89,29 @@ def explain(ask: Ask) -> dict[str, Any]:
 
 
 def tombstones(ask: Ask) -> dict[str, Any]:
-    """Count the tombstones, by what they wait for."""
+    """Count the tombstones, by what they wait for and by where they lie."""
     tp = ask.topic_partition()
-    explained = ask.broker.explain(tp).partitions[0].to_json()
-    retention_ms = ask.broker.log(tp).config.delete_retention_ms
+    broker, now_ms = ask.broker, ask.broker.clock.now_ms()
+    view = PartitionView(broker, tp)
+    all_of_them = Tombstones()
+    by_segment: dict[int, Tombstones] = {}
+    for stored, count, horizon_ms in stored_tombstones(view):
+        all_of_them = all_of_them.with_batch(count, horizon_ms, now_ms)
+        segment = view.log.segments.floor(stored.batch.header.base_offset)
+        base = 0 if segment is None else segment.base_offset
+        known = by_segment.get(base, Tombstones())
+        by_segment[base] = known.with_batch(count, horizon_ms, now_ms)
+    log = view.log
+    retention_ms = log.config.delete_retention_ms
+    text = all_of_them.text(view.look(broker.cleaner.chooser.explain), retention_ms)
     return {
-        "tombstones": explained["tombstones"],
+        "tombstones": asdict(all_of_them) | {"text": text},
+        "segments": [
+            {"base_offset": base, **asdict(found)} for base, found in sorted(by_segment.items())
+        ],
         "delete_retention_ms": retention_ms,
-        "now_ms": ask.broker.clock.now_ms(),
-        "damages": explained["damages"],
+        "now_ms": now_ms,
+        "damages": [str(damage) for damage in view.damages],
     }
 
 

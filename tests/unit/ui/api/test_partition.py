@@ -82,6 +82,20 @@ def test_explain_tombstones_and_stats_are_those_of_the_broker(page, broker):
     assert page.get(f"{AT}/stats?top=1") == in_json(broker.stats("users", top=1).to_json())
 
 
+def test_tombstones_are_told_where_they_lie(page, broker):
+    told = page.get(f"{AT}/tombstones")
+    assert told["tombstones"] == explained(broker)["tombstones"]
+    assert [(each["base_offset"], each["unstamped"]) for each in told["segments"]] == [(0, 3)]
+    broker.clean("users", force=True)
+    broker.append("users", key=b"z", value=None)
+    told = page.get(f"{AT}/tombstones")
+    horizon_ms = broker.clock.now_ms() + 86_400_000
+    assert [(each["base_offset"], each["first_horizon_ms"]) for each in told["segments"]] == [
+        (0, horizon_ms),
+        (10, None),
+    ]
+
+
 def test_records_come_in_pages_as_read_has_them(page):
     told = page.get(f"{AT}/records?count=2")
     assert [each["offset"] for each in told["records"]] == [0, 1]
