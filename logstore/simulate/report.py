@@ -28,6 +28,17 @@ SECTION_LOOKS = {
 }
 """Colour and pattern of each kind of bytes: the colours differ without colour sight, too."""
 
+HOLES_LOOK = "#bbbbbb"
+
+AGE_LOOKS = {
+    "tombstones_to_half": ("below ½ of delete.retention.ms", "#56b4e9", "."),
+    "tombstones_to_1": ("below 1", "#0072b2", ""),
+    "tombstones_to_2": ("below 2", "#e69f00", "/"),
+    "tombstones_to_4": ("below 4", "#d55e00", "x"),
+    "tombstones_beyond": ("beyond", "#767676", "\\"),
+}
+"""Label, colour and pattern of each class of tombstones by age."""
+
 LINES = (
     ("#0072b2", "solid"),
     ("#d55e00", "dash"),
@@ -36,23 +47,35 @@ LINES = (
     ("#767676", "longdash"),
 )
 
-AGE_PANEL = "Age of what no cleaning has seen (days)"
+STACKS: Mapping[str, Sequence[tuple[str, str, str, str]]] = {
+    "Bytes": [(f"{kind}_bytes", kind, *look) for kind, look in SECTION_LOOKS.items()],
+    "Tombstones by age": [(column, *look) for column, look in AGE_LOOKS.items()],
+}
+"""Panels whose curves lie on one another, as (column, label, colour, pattern)."""
+
 PANELS: Mapping[str, Sequence[tuple[str, str, float]]] = {
     "Bytes": (),
     "Records": (("live_records", "live", 1), ("dead_records", "dead", 1)),
     "Ratios": (("dirty_ratio", "dirty", 1), ("must_clean_ratio", "must clean", 1)),
-    AGE_PANEL: (
+    "Age of what no cleaning has seen (days)": (
         ("oldest_dirty_ms", "age", DAY_MS),
         ("compaction_delay_ms", "beyond the bound", DAY_MS),
+        ("max_compaction_lag_ms", "max.compaction.lag.ms", DAY_MS),
     ),
-    "Tombstones": (("tombstones", "tombstones", 1),),
+    "Tombstones by age": (),
     "Age of the oldest tombstone (days)": (("oldest_tombstone_ms", "age", DAY_MS),),
     "Bytes written per byte that arrived": (("write_amplification", "written", 1),),
-    "Load of the cleaner": (("cleaner_load", "share of its throttle", 1),),
+    "Cleaner (bytes a second)": (
+        ("cleaner_bytes_per_second", "read and written", 1),
+        ("throttle_bytes_per_second", "its throttle", 1),
+    ),
     "Segments": (("segments", "segments", 1),),
     "Offsets without a record": (("hole_offsets", "holes", 1),),
 }
-"""Panels of a topic: curves as (column, label, unit); the first has the bytes by section."""
+"""Panels of a topic: curves as (column, label, unit), or else one of `STACKS`."""
+
+LIMITS = ("max_compaction_lag_ms", "throttle_bytes_per_second")
+"""Columns that are the same in all partitions, and drawn only where they are set."""
 
 RATIOS = ("_ratio", "_load", "_amplification")
 """Endings of the names of what is no count, and has no unit."""
@@ -299,7 +322,7 @@ def _by_topic(run: Run) -> dict[str, Columns]:
         for name, column in arrays.items():
             if column.dtype.kind not in "if" or name == "time_ms":
                 continue
-            is_worst = name.endswith(("_ms", *RATIOS))
+            is_worst = name.endswith(("_ms", *RATIOS)) or name in LIMITS
             values = np.zeros(len(times))
             (np.maximum if is_worst else np.add).at(values, at, column[here])
             columns[name] = values
@@ -314,8 +337,13 @@ def _curves(run: Run) -> Iterator[str]:
         yield f'<h2>{html.escape(name)}</h2><div data-shared="{html.escape(name)}">'
         yield from _topic_plots(run, name, by_topic[name])
         if (run.segments["topic"] == name).any() if len(run.segments) else False:
-            words = f"The strip of {name}-0 at each moment, oldest segment below."
-            yield _plot(_segments_figure(run, name), f"segments-{name}", "Segments (bytes)", words)
+            words = (
+                f"The strip of {name}-0 at each moment, oldest segment below: of the offsets of "
+                "each those with a record, and on top of them as many as are without one."
+            )
+            yield _plot(
+                _segments_figure(run, name), f"segments-{name}", "Segments (offsets)", words
+            )
         yield "</div>"
     left = len(by_topic) - len(largest)
     if left:
@@ -339,30 +367,30 @@ def _topic_plots(run: Run, name: str, columns: Columns) -> Iterator[str]:
     for number, (title, curves) in enumerate(PANELS.items()):
         figure = _time_figure(run)
         words = []
-        for kind, (colour, pattern) in SECTION_LOOKS.items() if not curves else ():
+        for column, label, colour, pattern in STACKS.get(title, ()):
             figure.add_trace(
                 Scatter(
-                    x=days, y=columns[f"{kind}_bytes"], name=kind, stackgroup="bytes",
-                    mode="lines", line={"width": 0.8, "color": colour}, fillcolor=colour,
+                    x=days, y=columns[column], name=label, stackgroup="all", mode="lines",
+                    line={"width": 0.8, "color": colour}, fillcolor=colour,
                     fillpattern={"shape": pattern, "fgcolor": "#fff", "size": 6},
                 )
             )  # fmt: skip
-        if not curves:
-            words.append(_in_words("bytes", "all", _bytes(columns)))
+        if title in STACKS:
+            stacked = [columns[column] for column, *_ in STACKS[title]]
+            unit = STACKS[title][0][0].rpartition("_")[2]
+            words.append(_in_words(unit, "all", np.sum(stacked, axis=0)))
             figure.update_layout(height=240)  # its legend takes three lines on a phone
-        for (column, label, unit), (colour, dash) in zip(curves, LINES, strict=False):
+        for (column, label, unit_size), (colour, dash) in zip(curves, LINES, strict=False):
+            values = columns[column] / unit_size
+            if column in LIMITS:
+                if not values.any():
+                    continue
+                values = np.where(values > 0, values, np.nan)
             figure.add_trace(
-                Scatter(x=days, y=columns[column] / unit, name=label, mode="lines",
+                Scatter(x=days, y=values, name=label, mode="lines",
                         line={"color": colour, "dash": dash, "width": 1.6})
             )  # fmt: skip
             words.append(_in_words(column, label, columns[column]))
-        bound = _bound_ms(run, name) if title == AGE_PANEL else None
-        if bound is not None:
-            figure.add_hline(
-                bound / DAY_MS, line={"color": "#767676", "dash": "dot", "width": 1},
-                annotation_text="max.compaction.lag.ms",
-            )  # fmt: skip
-            words.append(f"max.compaction.lag.ms: {_span(bound)}")
         yield _plot(figure, f"topic-{name}-{number}", title, "; ".join(words) + ".")
 
 
@@ -371,16 +399,6 @@ def _in_words(column: str, label: str, values: Column) -> str:
     if values.min() == values.max():
         return f"{label}: {last} all the time"
     return f"{label}: {last} at the end, at most {most}"
-
-
-def _bound_ms(run: Run, name: str) -> int | None:
-    """Return the topic's `max.compaction.lag.ms`, None if it has none."""
-    from logstore.config.overrides import effective_config
-    from logstore.types import INT64_MAX
-
-    topic = next(topic for topic in run.scenario.topics if topic.name == name)
-    bound = effective_config(topic.configs).max_compaction_lag_ms
-    return None if bound == INT64_MAX else bound
 
 
 def _segments_figure(run: Run, name: str) -> Figure:
@@ -393,35 +411,38 @@ def _segments_figure(run: Run, name: str) -> Figure:
     times, at = np.unique(columns["time_ms"], return_inverse=True)
     step = int(np.diff(times).min()) if len(times) > 1 else DAY_MS
     ends = np.append(times[1:], times[-1] + step)
-    base = np.zeros(len(at))
-    for moment in range(len(times)):
-        rows = np.flatnonzero(at == moment)
-        base[rows] = np.concatenate(([0], np.cumsum(columns["bytes"][rows])[:-1]))
     # A segment is one bar for as long as nothing about it changes.
     order = np.lexsort((at, columns["base_offset"]))
-    looks = ("base_offset", "end_offset", "bytes", "section")
     changes = np.diff(at[order]) != 1
-    for column in (*(columns[key] for key in looks), base):
-        changes |= column[order][1:] != column[order][:-1]
+    for key in ("base_offset", "end_offset", "records", "bytes", "section"):
+        column = columns[key][order]
+        changes |= column[1:] != column[:-1]
     firsts = order[np.concatenate(([True], changes))]
     lasts = order[np.concatenate((changes, [True]))]
+    begins, records, size = columns["base_offset"], columns["records"], columns["bytes"]
+    spans = columns["end_offset"] - begins
+    texts = np.array([
+        f"offsets {begin} to {begin + span - 1}, {count} records, {_size(weight)}"
+        for begin, span, count, weight in zip(begins, spans, records, size, strict=True)
+    ])  # fmt: skip
     figure = _time_figure(run)
+
+    def draw(name: str, chosen: Column, base: Column, height: Column, look: dict[str, Any]) -> None:
+        rows = firsts[chosen]
+        figure.add_trace(
+            Bar(x=_dates(times[at[rows]]), y=height[rows], base=base[rows], offset=0, name=name,
+                width=ends[at[lasts[chosen]]] - times[at[rows]], hovertext=texts[rows],
+                hoverinfo="x+name+text", marker={"line": {"color": "#fff", "width": 0.5}, **look}),
+        )  # fmt: skip
+
     for section, (colour, pattern) in SECTION_LOOKS.items():
         chosen = columns["section"][firsts] == section
         if chosen.any():
-            rows = firsts[chosen]
-            texts = [
-                f"offsets {columns['base_offset'][row]} to {columns['end_offset'][row] - 1}, "
-                f"{_size(columns['bytes'][row])}"
-                for row in rows
-            ]
-            figure.add_trace(
-                Bar(x=_dates(times[at[rows]]), y=columns["bytes"][rows], base=base[rows], offset=0,
-                    width=ends[at[lasts[chosen]]] - times[at[rows]], name=section, hovertext=texts,
-                    hoverinfo="x+name+text",
-                    marker={"color": colour, "line": {"color": "#fff", "width": 0.5},
-                            "pattern": {"shape": pattern, "fgcolor": "#fff", "size": 6}}),
-            )  # fmt: skip
+            filling = {"shape": pattern, "fgcolor": "#fff", "size": 6}
+            draw(section, chosen, begins, records, {"color": colour, "pattern": filling})
+    holes = (spans > records)[firsts]
+    if holes.any():
+        draw("holes", holes, begins + records, spans - records, {"color": HOLES_LOOK})
     figure.update_layout(height=380, barmode="overlay", hovermode="closest")
     return figure
 

@@ -52,3 +52,52 @@ def test_a_sweep_has_its_table_and_its_front(outcome):
     assert "What the settings cost" in text
     assert "not beaten" in text
     assert text.count("Plotly.newPlot(") == len(PANELS) + 2
+
+
+THROTTLED = """
+days = 6
+[[topics]]
+name = "t"
+records = 4_000
+keys.count = 400
+deletes.share = 0.1
+[topics.configs]
+"cleanup.policy" = "compact"
+"segment.bytes" = 20_000
+"delete.retention.ms" = "12h"
+[[actions]]
+at = "2d"
+do = "alter"
+configs = { "log.cleaner.io.max.bytes.per.second" = 5_000 }
+[[actions]]
+at = "3d"
+do = "alter"
+topic = "t"
+configs = { "max.compaction.lag.ms" = "10h" }
+"""
+
+
+def plot_of(text, name):
+    """Return what a plot draws, as JSON's text."""
+    return text.partition(f'Plotly.newPlot(                        "{name}"')[2].partition(
+        "</script>"
+    )[0]
+
+
+def test_bounds_are_drawn_from_when_they_are_set_and_tombstones_by_their_age():
+    text = without_library(page(run(parse(THROTTLED), samples=60)))
+    numbers = {title: number for number, title in enumerate(PANELS)}
+    age = plot_of(text, f"topic-t-{numbers['Age of what no cleaning has seen (days)']}")
+    assert '"name":"max.compaction.lag.ms"' in age
+    assert '"name":"its throttle"' in plot_of(
+        text, f"topic-t-{numbers['Cleaner (bytes a second)']}"
+    )
+    tombstones = plot_of(text, f"topic-t-{numbers['Tombstones by age']}")
+    assert tombstones.count('"stackgroup":"all"') == 5
+    assert '"name":"holes"' in plot_of(text, "segments-t")
+
+
+def test_a_bound_that_is_not_set_is_not_drawn():
+    text = without_library(page(run(parse(THROTTLED.partition("[[actions]]")[0]), samples=9)))
+    assert '"name":"max.compaction.lag.ms"' not in text
+    assert '"name":"its throttle"' not in text

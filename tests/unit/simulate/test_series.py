@@ -1,0 +1,126 @@
+"""The series of a run: every one that is promised, with the numbers that follow from the log."""
+
+import numpy as np
+import pytest
+
+from logstore.simulate import parse, run
+from logstore.simulate.outcome import AGE_CLASSES, CONSUMERS, PARTITIONS, PASSES, SEGMENTS
+
+HOUR_MS = 3_600_000
+
+PROMISED = {
+    "bytes": ("clean_bytes", "dirty_bytes", "active_bytes", "deleted_bytes"),
+    "records": ("live_records", "dead_records", "keys"),
+    "ratios": ("dirty_ratio", "must_clean_ratio"),
+    "compaction delay beside the bound": ("compaction_delay_ms", "max_compaction_lag_ms"),
+    "tombstones by age": tuple(AGE_CLASSES),
+    "write amplification": ("write_amplification",),
+    "cleaner": ("cleaner_read_bytes", "cleaner_written_bytes"),
+    "load against its throttle": ("cleaner_load", "throttle_bytes_per_second"),
+    "segments and holes": ("segments", "hole_offsets"),
+}
+
+DELETES = """
+days = 2
+[broker]
+log.cleaner.backoff.ms = 60000
+[[topics]]
+name = "t"
+configs = { "cleanup.policy" = "compact", "segment.ms" = "30m", "delete.retention.ms" = "4h", \
+"min.cleanable.dirty.ratio" = 0.01, "max.compaction.lag.ms" = "2h" }
+messages = [
+    { at = "0", key = "a", value = "1" }, { at = "1h", key = "a", delete = true },
+    { at = "3h", key = "b", delete = true }, { at = "5h", key = "c", delete = true },
+    { at = "5h", key = "d", value = "1" }, { at = "30h", key = "d", value = "2" },
+]
+[[consumers]]
+name = "reader"
+topic = "t"
+lag = "1h"
+"""
+
+
+@pytest.fixture(scope="module")
+def deletes():
+    return run(parse(DELETES), samples=48)
+
+
+def at_hour(outcome, hour):
+    """Return the regular row of an hour."""
+    start = outcome.scenario.start_ms
+    found = outcome.partitions.where(time_ms=start + hour * HOUR_MS, event="regular")
+    return {name: column[0] for name, column in found.items()}
+
+
+@pytest.mark.parametrize("what", PROMISED)
+def test_what_is_promised_has_its_columns(deletes, what):
+    for name in PROMISED[what]:
+        assert name in PARTITIONS
+        assert deletes.partitions[name].dtype.kind in "if"
+
+
+def test_every_table_has_its_columns(deletes):
+    for table, columns in (
+        (deletes.partitions, PARTITIONS),
+        (deletes.consumers, CONSUMERS),
+        (deletes.passes, PASSES),
+        (deletes.segments, SEGMENTS),
+    ):
+        assert list(table.arrays()) == list(columns)
+        assert len(table)
+
+
+@pytest.mark.parametrize(
+    ("hour", "counts"),
+    (
+        (2, (1, 0, 0, 0, 0)),  # a's is 1 h old, of 4
+        (4, (1, 1, 0, 0, 0)),  # a's 3 h, b's 1 h
+        (6, (1, 1, 1, 0, 0)),  # a's 5 h, b's 3 h, c's 1 h
+        (8, (0, 1, 1, 0, 0)),  # a's, first cleaned before the 4th hour, is gone
+    ),
+)
+def test_tombstones_are_counted_by_their_age(deletes, hour, counts):
+    row = at_hour(deletes, hour)
+    found = tuple(int(row[name]) for name in AGE_CLASSES)
+    assert found[:2] == counts[:2]
+    assert sum(found) == row["tombstones"]
+    if hour < 8:
+        assert found == counts
+
+
+def test_the_classes_add_up_to_the_tombstones(deletes):
+    classes = [deletes.partitions[name] for name in AGE_CLASSES]
+    assert (np.sum(classes, axis=0) == deletes.partitions["tombstones"]).all()
+    oldest = deletes.partitions["oldest_tombstone_ms"]
+    assert (oldest[deletes.partitions["tombstones_beyond"] > 0] >= 16 * HOUR_MS).all()
+
+
+def test_the_bound_stands_beside_the_delay(deletes):
+    assert {*deletes.partitions["max_compaction_lag_ms"].tolist()} == {2 * HOUR_MS}
+    unbounded = DELETES.replace(', "max.compaction.lag.ms" = "2h"', "")
+    assert {*run(parse(unbounded), samples=2).partitions["max_compaction_lag_ms"].tolist()} == {0}
+
+
+def test_holes_of_segments_are_those_of_the_partition(deletes):
+    segments = deletes.segments.arrays()
+    last = segments["time_ms"] == segments["time_ms"].max()
+    row = {name: column[-1] for name, column in deletes.partitions.arrays().items()}
+    assert segments["records"][last].sum() == row["records"]
+    spans = segments["end_offset"] - segments["base_offset"]
+    assert (segments["hole_offsets"] == spans - segments["records"]).all()
+    assert segments["hole_offsets"][last].sum() > 0
+
+
+def test_amplification_and_bytes_of_the_cleaner_are_those_of_its_passes(deletes):
+    row = {name: column[-1] for name, column in deletes.partitions.arrays().items()}
+    assert row["cleaner_written_bytes"] == deletes.passes["bytes_written"].sum()
+    assert row["cleaner_read_bytes"] == deletes.passes["bytes_read"].sum()
+    expected = 1 + row["cleaner_written_bytes"] / row["appended_bytes"]
+    assert row["write_amplification"] == pytest.approx(expected)
+
+
+def test_a_consumer_is_behind_by_its_lag(deletes):
+    found = deletes.consumers.arrays()
+    since = (found["time_ms"] - deletes.scenario.start_ms) // HOUR_MS
+    lag = dict(zip(since.tolist(), found["lag_records"].tolist(), strict=True))
+    assert [lag[hour] for hour in (2, 5, 6, 30, 31)] == [0, 2, 0, 1, 0]
