@@ -38,9 +38,8 @@ from logstore.broker.setup import (
     runtime_of,
 )
 from logstore.config.broker_config import BrokerConfig
-from logstore.config.dynamic import Layer
-from logstore.config.layers import describe_broker
-from logstore.config.overrides import ConfigValue, describe
+from logstore.config.dynamic import Layer, changes_of
+from logstore.config.overrides import ConfigValue, describe, describe_broker_values
 from logstore.errors import (
     InvalidConfigurationError,
     InvalidReplicationFactorError,
@@ -663,7 +662,7 @@ class Broker(Generic[ClockT]):
         name, number = topic_and_partition(topic, partition)
         if name is None:
             layer = Layer.CLUSTER if cluster_wide else Layer.BROKER
-            changes = {**(set or {}), **dict.fromkeys(unset)}
+            changes = changes_of(set or {}, unset)
             supposed = preview.suppose_broker(self.manager, changes, layer)
         else:
             supposed = preview.suppose_topic(self.manager, name, set or {}, unset)
@@ -1354,11 +1353,7 @@ class Broker(Generic[ClockT]):
 
         Keys that have no value of their own, as the finer units of a time, are not among them.
         """
-        return {
-            each.row.key: ConfigValue(each.value, each.origin, each.row.doc, None, each.layers)
-            for each in describe_broker(self.broker_config)
-            if each.value is not None
-        }
+        return describe_broker_values(self.broker_config)
 
     def alter_broker_configs(
         self, configs: Mapping[str, object], *, cluster_wide: bool = False

@@ -25,11 +25,10 @@ from logstore.broker.losses import NOTHING_LOST, Loss, lost_by_retention
 from logstore.broker.reports import ConfigChange, changes_between
 from logstore.cleaner.checkpoints import CleanerCheckpoints
 from logstore.config.dynamic import Layer
-from logstore.config.layers import describe_broker
 from logstore.config.overrides import (
-    ConfigValue,
     altered_overrides,
     describe,
+    describe_broker_values,
     effective_config,
     parse_overrides,
 )
@@ -113,15 +112,9 @@ def suppose_broker(
         then = effective_config(catalog.overrides(topic.name), config)
         if then != catalog.config(topic.name):
             configs[topic.name] = then
-    changed = changes_between(_broker_values(catalog.broker_config), _broker_values(config))
+    now = describe_broker_values(catalog.broker_config)
+    changed = changes_between(now, describe_broker_values(config))
     return Supposition(config, configs, changed, notes)
-
-
-def _broker_values(config: BrokerConfig) -> dict[str, ConfigValue]:
-    return {
-        each.row.key: ConfigValue(each.value or "", each.origin, each.row.doc)
-        for each in describe_broker(config)
-    }
 
 
 class _SteppedBack(CleanerCheckpoints):

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from logstore.config.origins import ORIGIN_DEFAULT
+from logstore.config.overrides import ConfigValue
 from logstore.names import LOG_SUFFIX
 
 if TYPE_CHECKING:
@@ -14,7 +16,6 @@ if TYPE_CHECKING:
     from logstore.cleaner.explaining import ActiveSegment, Remedy, Tombstones
     from logstore.cleaner.selection import CleaningDecision, Gate
     from logstore.cleaner.stats import CleanerStats
-    from logstore.config.overrides import ConfigValue
     from logstore.log.retention import RetentionDecision
     from logstore.manager.manager import LogManager
     from logstore.topics.store import Topic
@@ -285,15 +286,20 @@ class ConfigChange(NamedTuple):
         }
 
 
+NO_VALUE = ConfigValue("", ORIGIN_DEFAULT, "")
+"""That of the finer unit of a time, which a broker describes once it has one."""
+
+
 def changes_between(
     before: Mapping[str, ConfigValue], after: Mapping[str, ConfigValue]
 ) -> tuple[ConfigChange, ...]:
-    """Return the keys that are described otherwise afterwards."""
-    return tuple(
-        ConfigChange(key, before[key], now)
-        for key, now in after.items()
-        if (before[key].value, before[key].origin) != (now.value, now.origin)
-    )
+    """Return the keys that are described otherwise afterwards; one without a value has none."""
+    changes = []
+    for key in {**before, **after}:
+        change = ConfigChange(key, before.get(key, NO_VALUE), after.get(key, NO_VALUE))
+        if change.before[:2] != change.after[:2]:
+            changes.append(change)
+    return tuple(changes)
 
 
 def topic_json(topic: Topic) -> dict[str, Any]:
@@ -308,15 +314,14 @@ def topic_json(topic: Topic) -> dict[str, Any]:
     }
 
 
-def segment_sizes(manager: LogManager, topic: str) -> list[int]:
-    """Return the bytes of a topic's segments, without opening a log: it may be damaged."""
+def segment_sizes(manager: LogManager, topic_partition: TopicPartition) -> list[int]:
+    """Return the bytes of a partition's segments, without opening its log: it may be damaged."""
     fs = manager.runtime.fs
     return [
         fs.stat(f"{folder}/{name}").size
-        for tp in manager.catalog.partitions(topic)
         for directory in manager.directories
-        if tp in directory.partitions and directory.is_online
-        for folder in [directory.partition_path(tp)]
+        if topic_partition in directory.partitions and directory.is_online
+        for folder in [directory.partition_path(topic_partition)]
         for name in fs.list_dir(folder)
         if name.endswith(LOG_SUFFIX)
     ]

@@ -26,6 +26,7 @@ EXIT_INTERRUPTED = 130
 
 _HELP = {
     "topic": "Create, list, describe, alter and delete topics.",
+    "broker": "Describe and alter the settings of a broker.",
     "append": "Append records from a file or standard input.",
     "read": "Read records in offset order.",
     "roll": "Start a new active segment.",

@@ -20,6 +20,7 @@ from logstore.config.legacy import translate_broker
 from logstore.config.origins import ORIGIN_DYNAMIC_BROKER, ORIGIN_DYNAMIC_DEFAULT
 from logstore.config.suggest import nearest_broker_key
 from logstore.config.topic_keys import TOPIC_KEYS
+from logstore.config.units import without_unit
 from logstore.errors import InvalidConfigurationError
 
 CLEANER_KEYS = (
@@ -80,6 +81,21 @@ def layered(
     return dataclasses.replace(static, topic_defaults=defaults, dynamic=layers, **fields)  # type: ignore[arg-type]
 
 
+def changes_of(given: Mapping[str, object], unset: Iterable[str]) -> dict[str, object]:
+    """Return what is set and what is taken back as one change, as `reconfigured` takes it.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        A key is among both.
+    """
+    taken_back: dict[str, object] = {key.strip(): None for key in unset}
+    both = sorted({key.strip() for key in given} & taken_back.keys())
+    if both:
+        raise InvalidConfigurationError(f"{both[0]} cannot be set and unset at once", key=both[0])
+    return {**given, **taken_back}
+
+
 def reconfigured(
     broker: BrokerConfig, changes: Mapping[str, object], layer: Layer = Layer.BROKER
 ) -> tuple[BrokerConfig, tuple[str, ...]]:
@@ -88,8 +104,9 @@ def reconfigured(
     Parameters
     ----------
     changes : mapping
-        Broker keys, today's or old ones; None takes a key out of the layer, so that the next one
-        below holds.
+        Broker keys, today's or old ones, times and sizes also with a unit
+        (`logstore.config.units`); None takes a key out of the layer, so that the next one below
+        holds.
     layer : Layer
         The one that changes.
 
@@ -114,11 +131,18 @@ def reconfigured(
     layers = {each: own_layer(broker, each) for each in Layer}
     kept = {key: text for key, text in layers[layer].items() if key not in removed}
     layers[layer] = kept | {
-        key: render(BROKER_KEYS[key].parse(text)) for key, text in texts.items()
+        key: render(BROKER_KEYS[key].parse(_number(key, text))) for key, text in texts.items()
     }
     changed = layered(static, layers[Layer.CLUSTER], layers[Layer.BROKER])
     _check_threads(broker.log_cleaner_threads, changed.log_cleaner_threads)
     return changed, tuple(notes)
+
+
+def _number(key: str, text: str) -> str:
+    try:
+        return without_unit(key, text)
+    except ValueError as error:
+        raise InvalidConfigurationError(f"{key}: {error}", key=key) from error
 
 
 def own_layer(broker: BrokerConfig, layer: Layer) -> Mapping[str, str]:

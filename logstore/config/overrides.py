@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from logstore.config.broker_config import BrokerConfig
 from logstore.config.ignored import NOT_OFFERED_TO_TOPICS
 from logstore.config.keys import Value, render, to_texts
-from logstore.config.layers import LayeredValue, layers_below_topic
+from logstore.config.layers import LayeredValue, describe_broker, layers_below_topic
 from logstore.config.legacy import translate_policy
 from logstore.config.log_config import MAX_LAG, MIN_LAG, LagSetting, LogConfig, check_lags
 from logstore.config.origins import (
@@ -220,6 +220,15 @@ def describe(
             layers = (LayeredValue(key, value, ORIGIN_TOPIC), *layers)
         described[key] = ConfigValue(value, resolved.origin, row.doc, resolved.broker_key, layers)
     return described
+
+
+def describe_broker_values(broker: BrokerConfig) -> dict[str, ConfigValue]:
+    """Return every broker key that has a value: its value as text, its origin and its meaning."""
+    return {
+        each.row.key: ConfigValue(each.value, each.origin, each.row.doc, None, each.layers)
+        for each in describe_broker(broker)
+        if each.value is not None
+    }
 
 
 class _Resolved(NamedTuple):

@@ -52,6 +52,13 @@ def parse_size(text: str) -> int:
     return int(match[1]) * _UNITS_BYTES[match[2]]
 
 
+def unit_of(key: str) -> str | None:
+    """Return the unit of a key that may be given with another one: `ms` or `bytes`; else None."""
+    if key.endswith(".ms"):
+        return "ms"
+    return "bytes" if key.endswith((".bytes", ".buffer.size")) else None
+
+
 def without_unit(key: str, text: str) -> str:
     """Return the number of a key of milliseconds or bytes that was given with a unit.
 
@@ -64,8 +71,9 @@ def without_unit(key: str, text: str) -> str:
     """
     stripped = text.strip()
     if stripped[:1].isdigit() and stripped[-1:].isalpha():
-        if key.endswith(".ms"):
+        unit = unit_of(key)
+        if unit == "ms":
             return str(parse_duration(text))
-        if key.endswith(".bytes"):
+        if unit == "bytes":
             return str(parse_size(text))
     return text

@@ -27,8 +27,9 @@ from logstore.cli.show.output import (
     note,
     plural,
 )
+from logstore.cli.show.settings import VALUE_STYLES, emit_changes, origin_of
 from logstore.cli.show.tables import Styled, Table, paint
-from logstore.config.origins import ORIGIN_DEFAULT, ORIGIN_TOPIC
+from logstore.config.origins import ORIGIN_DEFAULT
 
 if TYPE_CHECKING:
     from logstore.config.overrides import ConfigValue
@@ -183,13 +184,11 @@ def _show_description(found: Topic, configs: dict[str, ConfigValue]) -> None:
     topic_id = f"   id {found.id}" if found.id is not None else ""
     adopted = "   adopted: no stored configuration" if found.adopted else ""
     emit(f"{paint(found.name, 'bold')}{topic_id}   partitions {numbers}{adopted}\n")
-    rows = []
-    for key, each in configs.items():
-        style = {ORIGIN_TOPIC: "bold green", ORIGIN_DEFAULT: "dim"}.get(each.origin, "cyan")
-        origin = f"{each.origin}: {each.broker_key}" if each.broker_key else each.origin
-        covered = [] if each.origin == ORIGIN_DEFAULT else each.layers[1:]
-        origin += "".join(f", over {layer.origin} {layer.value}" for layer in covered)
-        rows.append((key, Styled(each.value, style), Styled(origin, style), each.doc))
+    rows = [
+        (key, Styled(each.value, style), Styled(origin_of(each), style), each.doc)
+        for key, each in configs.items()
+        for style in [VALUE_STYLES.get(each.origin, "cyan")]
+    ]
     table = Table(("configuration", "value", "origin", "meaning"), wrap=True)
     emit_lines(table.lines(rows))
 
@@ -244,21 +243,11 @@ def alter(
     elif settings.as_items:
         emit_values((each.to_json() for each in changed), output=settings.output)
     elif changed:
-        table = Table(("configuration", "before", "after"), wrap=True)
-        emit_lines(
-            table.lines(
-                (each.key, _value_and_origin(each.before), _value_and_origin(each.after))
-                for each in changed
-            )
-        )
+        emit_changes(changed)
     else:
         emit(f"nothing changes for topic {name}: all of it is in force already")
     if was_adopted:
         note(f"topic {name} was adopted; its configuration is stored from now on")
-
-
-def _value_and_origin(config: ConfigValue) -> str:
-    return f"{config.value} ({config.broker_key or config.origin})"
 
 
 @command(
@@ -277,7 +266,9 @@ def delete(settings: Settings, name: str) -> None:
     with settings.open_broker() as broker:
         checked_partition(broker, name, None)
         found = broker.topic(name)
-        sizes = segment_sizes(broker.manager, name)
+        sizes = [
+            size for tp in broker.partitions(name) for size in segment_sizes(broker.manager, tp)
+        ]
         broker.delete_topic(name)
     if settings.as_table:
         count = plural(len(found.partitions), "partition")

@@ -1,0 +1,39 @@
+"""Settings in tables: where a value comes from, and what a change made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from logstore.cli.show.output import emit_lines
+from logstore.cli.show.tables import Table
+from logstore.config.origins import ORIGIN_DEFAULT, ORIGIN_TOPIC
+
+if TYPE_CHECKING:
+    from logstore.broker.reports import ConfigChange
+    from logstore.config.overrides import ConfigValue
+
+VALUE_STYLES = {ORIGIN_TOPIC: "bold green", ORIGIN_DEFAULT: "dim"}
+"""By origin; what is set for a broker is cyan."""
+
+
+def origin_of(config: ConfigValue) -> str:
+    """Return where a value comes from, and the layers that it covers."""
+    origin = f"{config.origin}: {config.broker_key}" if config.broker_key else config.origin
+    covered = [] if config.origin == ORIGIN_DEFAULT else config.layers[1:]
+    return origin + "".join(f", over {layer.origin} {layer.value}" for layer in covered)
+
+
+def emit_changes(changes: Iterable[ConfigChange]) -> None:
+    """Print the table of changes."""
+    table = Table(("configuration", "before", "after"), wrap=True)
+    emit_lines(
+        table.lines(
+            (each.key, _value_and_origin(each.before), _value_and_origin(each.after))
+            for each in changes
+        )
+    )
+
+
+def _value_and_origin(config: ConfigValue) -> str:
+    return f"{config.value} ({config.broker_key or config.origin})"
