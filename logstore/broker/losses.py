@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from logstore.broker.reports import segment_sizes
 from logstore.cleaner.command import CleanCommand
 from logstore.errors import CorruptionError, UnsupportedFormatError
 from logstore.log.retention import RetentionDecision
@@ -21,7 +22,9 @@ from logstore.types import INT64_MAX
 if TYPE_CHECKING:
     from logstore.cleaner.manager import LogCleanerManager
     from logstore.log.log import Log
+    from logstore.manager.manager import LogManager
     from logstore.segment.segment import LogSegment
+    from logstore.types import TopicPartition
 
 COUNTED_BYTES_MAX = 256 << 20
 """Bytes of a log whose batch headers are read to count records; of more, offsets are counted."""
@@ -33,7 +36,7 @@ class LostRecords(NamedTuple):
     Attributes
     ----------
     first_offset, last_offset : int
-        Inclusive; of what readers see.
+        Inclusive; of what readers see. -1 of a partition that cannot be opened.
     records : int
         By the batch headers, control records not counted; the offsets, which are at least as many,
         unless `is_counted`.
@@ -52,6 +55,14 @@ class LostRecords(NamedTuple):
     first_timestamp: int | None
     last_timestamp: int | None
     is_counted: bool
+
+    @property
+    def place(self) -> str:
+        """Their partition and offsets in words."""
+        name = f"{self.topic}-{self.partition}"
+        if self.first_offset < 0:
+            return f"all of {name}, which cannot be opened"
+        return f"offsets {self.first_offset} to {self.last_offset} of {name}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the item of `partitions`."""
@@ -94,10 +105,10 @@ class Loss:
             return "nothing is lost"
         count = f"{'' if self.is_counted else 'up to '}{self.records:,}"
         noun = "record" if self.records == 1 else "records"
-        places = [
-            f"offsets {part.first_offset} to {part.last_offset} of {part.topic}-{part.partition}"
-            for part in self.parts[:_NAMED_MAX]
-        ]
+        if any(part.first_offset < 0 for part in self.parts):
+            count = "records" if not self.records else f"at least {self.records:,}"
+            noun = "" if not self.records else noun
+        places = [part.place for part in self.parts[:_NAMED_MAX]]
         more = len(self.parts) - _NAMED_MAX
         if more > 0:
             places.append(f"more of {more} other {'partition' if more == 1 else 'partitions'}")
@@ -245,6 +256,15 @@ def lost_by_delete_records(log: Log, before_offset: int) -> Loss:
 def lost_with(logs: Iterable[Log]) -> Loss:
     """Return all that readers see of some logs, which are to be deleted."""
     return Loss.of_all(lost_between(log, log.log_start_offset, log.log_end_offset) for log in logs)
+
+
+def lost_unread(manager: LogManager, topic_partition: TopicPartition) -> Loss:
+    """Return a partition whose log cannot be opened, by the sizes of its files."""
+    sizes = segment_sizes(manager, topic_partition)
+    if not any(sizes):
+        return NOTHING_LOST
+    part = LostRecords(*topic_partition, -1, -1, 0, sum(sizes), None, None, False)
+    return Loss((part,))
 
 
 def lost_by_forced_cleaning(cleaner: LogCleanerManager, log: Log, *, roll: bool) -> Loss:

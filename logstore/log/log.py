@@ -319,6 +319,12 @@ class Log:
         Segments wholly below go at once; other records below stay in the first segment's file,
         invisible, until it goes.
         """
+        with self.lock:
+            self.raise_log_start(self.deletion_end(before_offset))
+            return self.offsets.log_start_offset
+
+    def deletion_end(self, before_offset: int) -> int:
+        """Return the exclusive end of what a request deletes; refuses as `delete_records`."""
         offsets = self.offsets
         with self.lock:
             self.local.check_open()
@@ -327,11 +333,12 @@ class Log:
                     f"records of {self.topic_partition} cannot be deleted:"
                     f" cleanup.policy is {','.join(self.config.cleanup_policy) or 'empty'}"
                 )
-            target = offsets.high_watermark if before_offset == HIGH_WATERMARK else before_offset
-            if target < 0:
-                raise offsets.out_of_range(target, "is negative")
-            self.raise_log_start(target)
-            return offsets.log_start_offset
+            end = offsets.high_watermark if before_offset == HIGH_WATERMARK else before_offset
+            if end < 0:
+                raise offsets.out_of_range(end, "is negative")
+            if end > offsets.high_watermark:
+                raise offsets.out_of_range(end, "is above the high watermark")
+            return end
 
     def raise_log_start(self, offset: int) -> bool:
         """Raise the log start, whatever the policy, and drop the segments wholly below it.

@@ -7,6 +7,8 @@
 | `app`, `static` | the routes, and the files of `front` beside them |
 | `asking` | a request as the functions of `api` see it; how errors are told |
 | `site` | what requests share: the broker, and the threads that call it |
+| `turns` | deeds one at a time, and the yes to a loss |
+| `settings`, `lines` | settings as a body brings them; lines of the command line that do the same |
 | `api/…` | the answers, one module a subject; each exports `ROUTES` |
 | `front/…` | the page itself: HTML, ES modules, a style sheet, without a build step |
 

@@ -11,7 +11,19 @@ from starlette.applications import Starlette
 
 from logstore.config.suggest import and_nearest, nearest
 from logstore.ui.access import Access
-from logstore.ui.api import cleaner, live, overview, partition, records
+from logstore.ui.api import (
+    cleaner,
+    clock,
+    configs,
+    deeds,
+    erasure,
+    groups,
+    live,
+    overview,
+    partition,
+    preview,
+    records,
+)
 from logstore.ui.asking import ApiRoute, failure
 from logstore.ui.errors import InvalidRequestError, UnknownPlaceError
 from logstore.ui.static import Front
@@ -23,7 +35,19 @@ if TYPE_CHECKING:
 
     from logstore.ui.site import Site
 
-_MODULES = (overview, partition, records, cleaner, live)
+_MODULES = (
+    overview,
+    partition,
+    records,
+    cleaner,
+    live,
+    configs,
+    preview,
+    deeds,
+    clock,
+    groups,
+    erasure,
+)
 
 ROUTES: tuple[ApiRoute, ...] = tuple(route for module in _MODULES for route in module.ROUTES)
 """Everything that can be asked."""

@@ -27,11 +27,14 @@ from logstore.errors import (
     KafkaStorageError,
     LogStoreError,
     RequestError,
+    TopicAlreadyExistsError,
     TopicAuthorizationFailedError,
 )
 from logstore.security.acls import CLUSTER_NAME, AclOperation, ResourceType, word_of
 from logstore.types import INT32_MAX, INT64_MAX, TopicPartition
 from logstore.ui.errors import (
+    BusyError,
+    ClockError,
     ClusterAuthorizationFailedError,
     InvalidRequestError,
     ReadOnlyError,
@@ -58,6 +61,9 @@ _STATUSES: tuple[tuple[type[Exception], int], ...] = (
     (GroupAuthorizationFailedError, 403),
     (ClusterAuthorizationFailedError, 403),
     (ReadOnlyError, 403),
+    (ClockError, 409),
+    (TopicAlreadyExistsError, 409),
+    (BusyError, 503),
     (RequestError, 400),
     (InvalidConfigurationError, 400),
     (CorruptionError, 409),
@@ -91,6 +97,8 @@ class Ask:
         last two known to the route.
     host : str
         Where it comes from.
+    address : str
+        Method and path as they were asked.
     """
 
     def __init__(
@@ -100,12 +108,14 @@ class Ask:
         query: Mapping[str, str],
         body: Mapping[str, Any],
         host: str,
+        address: str = "",
     ) -> None:
         self.site = site
         self.path = path
         self.query = query
         self.body = body
         self.host = host
+        self.address = address
 
     @classmethod
     def without_parts(cls, site: Site, request: Request) -> Ask:
@@ -188,6 +198,19 @@ class Ask:
         return value
 
     @staticmethod
+    def check_number(name: str, value: int, least: int, most: int) -> int:
+        """Return a member that is a number, if it is within both bounds.
+
+        Raises
+        ------
+        InvalidRequestError
+        """
+        if least <= value <= most:
+            return value
+        bounds = f"from {least} on" if most == INT64_MAX else f"{least} to {most}"
+        raise InvalidRequestError(f"{name}: a whole number {bounds}, not {value}", field=name)
+
+    @staticmethod
     def _chosen(name: str, value: str, choices: Collection[str]) -> str:
         if value not in choices:
             raise InvalidRequestError(
@@ -241,6 +264,14 @@ class Ask:
         ).allowed
 
 
+_TOLD = (
+    ("field", "field"),
+    ("suggestion", "suggestion"),
+    ("field", "key"),  # of a wrong setting
+    ("suggestion", "nearest"),
+)
+"""Members of an error in the answer, and attributes of the error that they come from."""
+
 Call = Callable[[Ask], object]
 
 
@@ -271,6 +302,7 @@ def post(
     deed: Deed | None = None,
     method: str = "POST",
     query: Iterable[str] = (),
+    rehearsable: bool = False,
 ) -> ApiRoute:
     """Return the route of a request with a body, and the members that this may have.
 
@@ -279,9 +311,13 @@ def post(
     deed : Deed, optional
         What it changes: refused where all is only looked at. The function asks for the permission
         of the very thing itself.
+    rehearsable : bool
+        Whether it may be asked to change nothing, which the function sees to: then it also refuses
+        where all is only looked at.
     """
     known = tuple(query)
-    route = ApiRoute(path, partial(_answer, call, known, members, deed), methods=[method])
+    refused = None if rehearsable else deed
+    route = ApiRoute(path, partial(_answer, call, known, members, refused), methods=[method])
     route.deed = deed
     return route
 
@@ -299,7 +335,8 @@ async def _answer(
             site.check_writable()
         given = _parameters(request, query)
         body = {} if members is None else _members(await _body(request), members)
-        ask = Ask(site, request.path_params, given, body, _host(request))
+        address = f"{request.method} {request.url.path}"
+        ask = Ask(site, request.path_params, given, body, _host(request), address)
         return await site.run(partial(_answered, call, ask))
     except ClientDisconnect:
         return Response(status_code=400)  # to nobody
@@ -331,8 +368,8 @@ def failure(error: Exception, status: int | None = None) -> Response:
     if status is None:
         status = next((number for kind, number in _STATUSES if isinstance(error, kind)), 500)
     told: dict[str, Any] = {"type": type(error).__name__, "message": text}
-    for name in ("field", "suggestion"):
-        if isinstance(said := getattr(error, name, None), str):
+    for name, attribute in _TOLD:
+        if isinstance(said := getattr(error, attribute, None), str):
             told[name] = said
     return as_json({"error": told}, status)
 

@@ -73,3 +73,15 @@ class ReadOnlyError(LogStoreError):
     """What this page shows is only looked at."""
 
     kafka_error = "POLICY_VIOLATION"
+
+
+class ClockError(LogStoreError):
+    """A clock that moves by itself, and not because somebody asks."""
+
+    kafka_error = "INVALID_REQUEST"
+
+
+class BusyError(LogStoreError):
+    """Another deed of the page takes its time."""
+
+    kafka_error = "REQUEST_TIMED_OUT"

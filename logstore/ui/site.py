@@ -10,6 +10,7 @@ from logstore.runtime import VirtualClock
 from logstore.ui.errors import ReadOnlyError
 from logstore.ui.live import Live
 from logstore.ui.partitions import PartitionList
+from logstore.ui.turns import Turns
 
 if TYPE_CHECKING:
     from logstore.broker import Broker
@@ -53,6 +54,8 @@ class Site:
         The segments of its partitions.
     deeds : tuple of Deed
         What its routes can do at all.
+    turns : Turns
+        In which deeds are done.
     read_only_because : str or None
         Why nothing can be changed from here.
     """
@@ -72,6 +75,7 @@ class Site:
         self.live = Live(broker, loops, self.clock_json)
         self.partitions = PartitionList(broker, loops.beside, self.live.note_measured)
         self.strips = Strips(broker)
+        self.turns = Turns()
         self.read_only_because: str | None = None
         if broker.read_only:
             self.read_only_because = "the directory is only looked at: nothing in it can be changed"

@@ -1,0 +1,97 @@
+"""Settings of topics and of the broker, each as a field of a form."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from logstore.config.broker_keys import BROKER_KEYS
+from logstore.config.dynamic import RECONFIGURABLE_KEYS
+from logstore.config.keys import ConfigKey, Kind, render
+from logstore.config.origins import KAFKA_ORIGINS
+from logstore.config.topic_keys import TOPIC_KEYS
+from logstore.config.units import unit_of
+from logstore.types import INT32_MAX, INT64_MAX
+from logstore.ui.asking import get
+
+if TYPE_CHECKING:
+    from logstore.config.layers import LayeredValue
+    from logstore.config.overrides import ConfigValue
+    from logstore.ui.asking import Ask
+
+_LARGEST = {Kind.INT: INT32_MAX, Kind.LONG: INT64_MAX}
+
+
+def topic_configs(ask: Ask) -> dict[str, Any]:
+    """List the settings of a topic."""
+    topic = ask.topic("describe_configs")
+    described = ask.broker.describe_configs(topic)
+    return {
+        "topic": topic,
+        "read_only": ask.site.read_only_because is not None,
+        "configs": [
+            _field(TOPIC_KEYS[key], found, is_fixed=False) for key, found in described.items()
+        ],
+    }
+
+
+def broker_configs(ask: Ask) -> dict[str, Any]:
+    """List the settings of the broker."""
+    ask.require("describe_configs", "cluster")
+    described = ask.broker.describe_broker_configs()
+    return {
+        "topic": None,
+        "read_only": ask.site.read_only_because is not None,
+        "configs": [
+            _field(BROKER_KEYS[key], found, is_fixed=key not in RECONFIGURABLE_KEYS)
+            for key, found in described.items()
+        ],
+    }
+
+
+def _field(row: ConfigKey, found: ConfigValue, *, is_fixed: bool) -> dict[str, Any]:
+    """Return a setting as a field of a form, all of it from the table of keys."""
+    return {
+        "key": row.key,
+        "value": found.value,
+        "default": render(row.default),
+        "origin": found.origin,
+        "source": KAFKA_ORIGINS[found.origin],
+        "broker_key": found.broker_key,
+        "kind": row.kind.value,
+        "unit": unit_of(row.key) if row.kind in _LARGEST else None,
+        "range": row.range_text,
+        "bounds": _bounds(row),
+        "choices": _choices(row),
+        "documentation": row.doc,
+        "read_only": is_fixed,
+        # No key of the table is a secret: passwords stand with the doors for clients.
+        "sensitive": False,
+        "layers": _layers(found.layers),
+    }
+
+
+def _bounds(row: ConfigKey) -> list[list[float | None]]:
+    """Return the closed intervals of a number; None where there is no bound."""
+    if row.kind not in (*_LARGEST, Kind.DOUBLE):
+        return []
+    largest = _LARGEST.get(row.kind)
+    least = None if largest is None else -largest - 1
+    return [
+        [least if low is None else low, largest if high is None else high]
+        for low, high in row.ranges or ((None, None),)
+    ]
+
+
+def _choices(row: ConfigKey) -> list[str]:
+    return ["true", "false"] if row.kind is Kind.BOOLEAN else list(row.values)
+
+
+def _layers(layers: Sequence[LayeredValue]) -> list[dict[str, str]]:
+    return [each._asdict() for each in layers]
+
+
+ROUTES = (
+    get("/api/topics/{topic}/configs", topic_configs),
+    get("/api/broker/configs", broker_configs),
+)

@@ -1,0 +1,370 @@
+"""What one does to topics, partitions and the broker; each answer has the line that does the same.
+
+A deed that takes away records which can still be read is first answered with what would be lost,
+and done once the same request says yes to exactly that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from logstore.broker.losses import (
+    NOTHING_LOST,
+    Loss,
+    lost_by_delete_records,
+    lost_by_forced_cleaning,
+    lost_by_retention,
+    lost_unread,
+    lost_with,
+)
+from logstore.broker.preview import lost_by_settings, suppose_broker, suppose_topic
+from logstore.broker.reports import (
+    DeleteRecordsResult,
+    changes_between,
+    deleted_json,
+    rolled_json,
+    segment_sizes,
+    topic_json,
+)
+from logstore.config.dynamic import Layer, changes_of
+from logstore.config.overrides import altered_overrides
+from logstore.errors import (
+    LogStoreError,
+    TopicAlreadyExistsError,
+)
+from logstore.names import validate_topic_name
+from logstore.types import INT64_MAX
+from logstore.ui.asking import Answer, post
+from logstore.ui.lines import alteration, broker_alteration, command_line, creation, of_partition
+from logstore.ui.settings import given_keys, given_settings
+from logstore.ui.site import Deed
+from logstore.ui.turns import refusal
+from logstore.wire.limits import Limits
+
+if TYPE_CHECKING:
+    from logstore.broker.preview import Supposition
+    from logstore.types import TopicPartition
+    from logstore.ui.asking import Ask
+
+PARTITIONS_MAX = Limits().partitions
+"""Of a topic that is created here; as over the wire."""
+
+NO_NOTES: tuple[str, ...] = ()
+
+
+# -- how a deed is done ------------------------------------------------------------------------
+
+
+def _perform(
+    ask: Ask,
+    command: str | None,
+    do: Callable[[], object],
+    *,
+    rehearse: Callable[[], object] | None = None,
+    loses: Callable[[], Loss] = lambda: NOTHING_LOST,
+    notes: tuple[str, ...] = NO_NOTES,
+) -> object:
+    """Do a deed in its turn, or tell what it would do, or what it would lose.
+
+    Parameters
+    ----------
+    command : str or None
+        The line of the command line that does the same.
+    do, rehearse : callable
+        Return the JSON of the command line.
+    loses : callable
+        Returns what would be lost, asked in the deed's turn.
+    """
+    is_rehearsal = rehearse is not None and ask.member("dry_run", bool, False)
+    token = ask.member("confirm", str, None)
+    if is_rehearsal:
+        with ask.site.turns.turn():
+            assert rehearse is not None
+            return {"done": rehearse(), "command": command, "notes": list(notes)}
+    ask.site.check_writable()
+    with ask.site.turns.turn():
+        if loss := loses():
+            # A topic that was made anew under its name is another one.
+            ids = {part.topic: ask.broker.topic(part.topic).id for part in loss.parts}
+            deed = {"path": ask.address, "body": {**ask.body, "confirm": None}, "ids": ids}
+            if token is None or not ask.site.turns.is_confirmed(token, deed, loss):
+                again = ask.site.turns.confirmation(deed, loss)
+                return Answer(409, refusal(loss, again, command))
+        done = do()
+    return {"done": done, "command": command, "notes": list(notes)}
+
+
+# -- topics ------------------------------------------------------------------------------------
+
+
+def create_topic(ask: Ask) -> object:
+    """Create a topic."""
+    name = ask.member("name", str)
+    if not ask.allows("create", "cluster"):
+        ask.require("create", "topic", name)
+    count = ask.member("partitions", int, 1)
+    ask.check_number("partitions", count, 1, PARTITIONS_MAX)
+    configs = given_settings(ask, "configs")
+    broker = ask.broker
+    validate_topic_name(name)
+    overrides, notes = altered_overrides({}, configs, (), broker.broker_config)
+
+    def rehearse() -> object:
+        if any(topic.name == name and not topic.adopted for topic in broker.topics()):
+            raise TopicAlreadyExistsError(f"topic '{name}' already exists")
+        return {"name": name, "partitions": count, "configs": dict(overrides)}
+
+    return _perform(
+        ask,
+        creation(broker, name, count, configs),
+        lambda: topic_json(broker.create_topic(name, count, configs)),
+        rehearse=rehearse,
+        notes=notes,
+    )
+
+
+def alter_topic(ask: Ask) -> object:
+    """Set and unset keys of a topic."""
+    topic = ask.topic("alter_configs")
+    given, unset = given_settings(ask, "set"), given_keys(ask, "unset")
+    broker = ask.broker
+    supposed = suppose_topic(broker.manager, topic, given, unset)
+
+    def do() -> object:
+        before = broker.describe_configs(topic)
+        broker.alter_configs(topic, given, unset=unset)
+        changed = changes_between(before, broker.describe_configs(topic))
+        return {
+            **topic_json(broker.topic(topic)),
+            "changed": [each.to_json() for each in changed],
+        }
+
+    return _perform(
+        ask,
+        alteration(broker, topic, given, unset),
+        do,
+        loses=partial(_lost_by_settings, ask, supposed),
+        notes=supposed.notes,
+    )
+
+
+def delete_topic(ask: Ask) -> object:
+    """Delete a topic."""
+    topic = ask.topic("delete")
+    broker = ask.broker
+
+    def do() -> object:
+        found = broker.topic(topic)
+        sizes = [
+            size for tp in broker.partitions(topic) for size in segment_sizes(broker.manager, tp)
+        ]
+        broker.delete_topic(topic)
+        return deleted_json(found, sizes)
+
+    def loses() -> Loss:
+        return Loss.of_all(_lost_with(ask, each) for each in broker.partitions(topic))
+
+    return _perform(ask, command_line(broker, "topic", "delete", names=[topic]), do, loses=loses)
+
+
+def _lost_with(ask: Ask, topic_partition: TopicPartition) -> Loss:
+    """Return all of a partition; one that cannot be opened is lost unread."""
+    try:
+        return lost_with([ask.broker.manager.log(topic_partition)])
+    except LogStoreError:
+        return lost_unread(ask.broker.manager, topic_partition)
+
+
+def _lost_by_settings(ask: Ask, supposed: Supposition) -> Loss:
+    """Return what retention would take under other settings, of all topics that go by them."""
+    broker = ask.broker
+    found = []
+    for topic in supposed.configs:
+        for tp in broker.partitions(topic):
+            try:
+                found.append(lost_by_settings(broker, supposed, tp))
+            except LogStoreError:  # a log that cannot be opened is not retained either
+                continue
+    return Loss.of_all(found)
+
+
+# -- the broker --------------------------------------------------------------------------------
+
+
+def alter_broker(ask: Ask) -> object:
+    """Set and unset keys of the broker while it runs."""
+    ask.require("alter_configs", "cluster")
+    given, unset = given_settings(ask, "set"), given_keys(ask, "unset")
+    cluster_wide = ask.member("cluster_wide", bool, False)
+    changes = changes_of(given, unset)
+    broker = ask.broker
+    layer = Layer.CLUSTER if cluster_wide else Layer.BROKER
+    supposed = suppose_broker(broker.manager, changes, layer)
+
+    def do() -> object:
+        before = broker.describe_broker_configs()
+        broker.alter_broker_configs(changes, cluster_wide=cluster_wide)
+        changed = changes_between(before, broker.describe_broker_configs())
+        return {"changed": [each.to_json() for each in changed]}
+
+    return _perform(
+        ask,
+        broker_alteration(broker, given, unset, cluster_wide=cluster_wide),
+        do,
+        loses=partial(_lost_by_settings, ask, supposed),
+        notes=supposed.notes,
+    )
+
+
+# -- partitions --------------------------------------------------------------------------------
+
+
+def roll(ask: Ask) -> object:
+    """Start a new active segment."""
+    tp = ask.topic_partition("alter")
+    broker = ask.broker
+    return _perform(
+        ask,
+        of_partition(broker, "roll", tp),
+        lambda: rolled_json(tp, broker.roll(tp.topic, tp.partition)),
+        rehearse=lambda: rolled_json(tp, broker.log(*tp).log_end_offset),
+    )
+
+
+def clean(ask: Ask) -> object:
+    """Compact a partition, if it is due or by force."""
+    tp = ask.topic_partition("alter")
+    force, rolls = ask.member("force", bool, False), ask.member("roll", bool, False)
+    broker = ask.broker
+    run = partial(broker.clean, tp.topic, tp.partition, force=force, roll=rolls)
+
+    def loses() -> Loss:
+        if not force:
+            return NOTHING_LOST
+        return lost_by_forced_cleaning(broker.cleaner, broker.log(*tp), roll=rolls)
+
+    flags = [flag for flag, is_on in (("--force", force), ("--roll", rolls)) if is_on]
+    return _perform(
+        ask,
+        of_partition(broker, "clean", tp, flags=flags, timed=True),
+        lambda: run().to_json(),
+        rehearse=lambda: run(dry_run=True).to_json(),
+        loses=loses,
+    )
+
+
+def retain(ask: Ask) -> object:
+    """Run retention once over a partition."""
+    tp = ask.topic_partition("delete")
+    broker = ask.broker
+    run = partial(broker.retain, tp.topic, tp.partition)
+
+    def loses() -> Loss:
+        (decision,) = run(dry_run=True).decisions
+        return lost_by_retention(broker.log(*tp), decision)
+
+    return _perform(
+        ask,
+        of_partition(broker, "retain", tp, timed=True),
+        lambda: run().to_json(),
+        rehearse=lambda: run(dry_run=True).to_json(),
+        loses=loses,
+    )
+
+
+def delete_records(ask: Ask) -> object:
+    """Delete the records of a partition below an offset."""
+    tp = ask.topic_partition("delete")
+    before = ask.member("before_offset", int)
+    ask.check_number("before_offset", before, -1, INT64_MAX)
+    broker = ask.broker
+    log = broker.log(*tp)
+    log.deletion_end(before)  # refuses what the deed refuses
+
+    def told(low_watermark: int) -> object:
+        return {"partitions": [DeleteRecordsResult(low_watermark).to_json(tp)]}
+
+    return _perform(
+        ask,
+        of_partition(broker, "delete-records", tp, options=[("--before-offset", str(before))]),
+        lambda: told(broker.manager.delete_records(tp, before)),
+        rehearse=lambda: told(max(log.log_start_offset, log.deletion_end(before))),
+        loses=lambda: lost_by_delete_records(log, before),
+    )
+
+
+def retry(ask: Ask) -> object:
+    """Let a partition be cleaned again that is left alone because a cleaning failed."""
+    tp = ask.topic_partition("alter")
+    broker = ask.broker
+    return _perform(
+        ask,
+        # A command has no mark of its own, and tries.
+        of_partition(broker, "clean", tp, timed=True),
+        lambda: {**tp._asdict(), "was_uncleanable": broker.cleaner.retry(tp)},
+        rehearse=lambda: {
+            **tp._asdict(),
+            "was_uncleanable": tp in broker.cleaner.marks,
+        },
+    )
+
+
+_PARTITION = "/api/partitions/{topic}/{partition}"
+
+ROUTES = (
+    post(
+        "/api/topics",
+        create_topic,
+        "name",
+        "partitions",
+        "configs",
+        "dry_run",
+        "confirm",
+        deed=Deed("create-topic", "create", "topic"),
+        rehearsable=True,
+    ),
+    post(
+        "/api/topics/{topic}/configs",
+        alter_topic,
+        "set",
+        "unset",
+        "confirm",
+        deed=Deed("alter-configs", "alter_configs", "topic"),
+    ),
+    post(
+        "/api/topics/{topic}",
+        delete_topic,
+        "confirm",
+        deed=Deed("delete-topic", "delete", "topic"),
+        method="DELETE",
+    ),
+    post(
+        "/api/broker/configs",
+        alter_broker,
+        "set",
+        "unset",
+        "cluster_wide",
+        "confirm",
+        deed=Deed("alter-broker-configs", "alter_configs", "cluster"),
+    ),
+    *(
+        post(
+            f"{_PARTITION}/{name}",
+            call,
+            *members,
+            "dry_run",
+            "confirm",
+            deed=Deed(name, operation, "topic"),
+            rehearsable=True,
+        )
+        for name, call, operation, members in (
+            ("roll", roll, "alter", ()),
+            ("clean", clean, "alter", ("force", "roll")),
+            ("retain", retain, "delete", ()),
+            ("delete-records", delete_records, "delete", ("before_offset",)),
+            ("retry", retry, "alter", ()),
+        )
+    ),
+)

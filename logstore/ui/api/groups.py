@@ -1,0 +1,77 @@
+"""Consumer groups: members, offsets and how far they lag behind."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from logstore.errors import GroupIdNotFoundError, LogStoreError
+from logstore.groups.consumer_protocol import Assignment, Subscription
+from logstore.groups.group import GroupState
+from logstore.ui.asking import get
+
+if TYPE_CHECKING:
+    from logstore.groups.offsets import OffsetAndMetadata
+    from logstore.types import TopicPartition
+    from logstore.ui.asking import Ask
+
+
+def groups(ask: Ask) -> dict[str, Any]:
+    """List the groups: all for who may describe the cluster, else those that may be described."""
+    found = ask.broker.admin().list_groups()
+    if not ask.allows("describe", "cluster"):
+        found = [each for each in found if ask.allows("describe", "group", each["group_id"])]
+    return {"groups": found}
+
+
+def group(ask: Ask) -> dict[str, Any]:
+    """Describe a group, with its offsets in the topics that may be described."""
+    group_id = ask.path["group"]
+    ask.require("describe", "group", group_id)
+    admin = ask.broker.admin()
+    described = admin.describe_groups([group_id])[group_id]
+    offsets = admin.list_group_offsets(group_id)[group_id]
+    if described["group_state"] == GroupState.DEAD.value and not offsets:
+        raise GroupIdNotFoundError(f"there is no group '{group_id}'")
+    return {
+        **described,
+        "members": [_member(each) for each in described["members"]],
+        "offsets": [
+            _offset(ask, tp, committed)
+            for tp, committed in sorted(offsets.items())
+            if ask.allows("describe", "topic", tp.topic)
+        ],
+    }
+
+
+def _member(member: dict[str, Any]) -> dict[str, Any]:
+    """Return a member; what it wants and has is told of consumers alone."""
+    wants, has = member.pop("member_metadata"), member.pop("member_assignment")
+    assigned = has.partitions if isinstance(has, Assignment) else ()
+    return {
+        **member,
+        "topics": list(wants.topics) if isinstance(wants, Subscription) else [],
+        "assignment": [tp._asdict() for tp in assigned],
+    }
+
+
+def _offset(
+    ask: Ask, topic_partition: TopicPartition, committed: OffsetAndMetadata
+) -> dict[str, Any]:
+    """Return a committed offset; without an end of the log there is no lag."""
+    end: int | None
+    try:
+        end = ask.broker.log(*topic_partition).high_watermark
+    except LogStoreError:  # deleted, or it cannot be opened
+        end = None
+    return {
+        **topic_partition._asdict(),
+        **committed._asdict(),
+        "log_end_offset": end,
+        "lag": None if end is None else max(0, end - committed.offset),
+    }
+
+
+ROUTES = (
+    get("/api/groups", groups),
+    get("/api/groups/{group:path}", group),
+)

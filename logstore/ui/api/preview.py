@@ -1,0 +1,81 @@
+"""What settings would do, told before they are set."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from logstore.types import INT32_MAX
+from logstore.ui.asking import post
+from logstore.ui.lines import alteration, broker_alteration, rehearsals
+from logstore.ui.settings import given_keys, given_settings
+
+if TYPE_CHECKING:
+    from logstore.broker.preview import Preview
+    from logstore.ui.asking import Ask
+
+READ_BYTES_MAX = 64 << 20
+"""Read for one answer, unless all of it was asked for."""
+
+PARTITIONS_MAX = 100
+"""Looked at for one answer."""
+
+
+def preview(ask: Ask) -> dict[str, Any]:
+    """Tell what a change of a topic's settings, or of the broker's, would do."""
+    given, unset = given_settings(ask, "set"), given_keys(ask, "unset")
+    quick, deep = ask.member("quick", bool, False), ask.member("deep", bool, False)
+    bounds: dict[str, Any] = {
+        "quick": quick,
+        "read_bytes_max": None if deep else READ_BYTES_MAX,
+        "partitions_max": PARTITIONS_MAX,
+    }
+    broker = ask.broker
+    name = ask.member("topic", str, None)
+    if name is None:
+        ask.require("describe_configs", "cluster")
+        cluster_wide = ask.member("cluster_wide", bool, False)
+        told = broker.preview(set=given, unset=unset, cluster_wide=cluster_wide, **bounds)
+        line = broker_alteration(broker, given, unset, cluster_wide=cluster_wide)
+        return _visible(ask, told).to_json() | {"commands": {"set": line, "preview": []}}
+    topic = ask.known_topic(name, "describe_configs", "describe")
+    partition = ask.member("partition", int, None)
+    if partition is not None:
+        ask.check_number("partition", partition, 0, INT32_MAX)
+    told = broker.preview(topic, partition, set=given, unset=unset, **bounds)
+    commands = {
+        "set": alteration(broker, topic, given, unset),
+        "preview": rehearsals(broker, told, topic, partition),
+    }
+    return told.to_json() | {"commands": commands}
+
+
+def _visible(ask: Ask, told: Preview) -> Preview:
+    """Leave out the partitions of topics that the principal may not see."""
+    seen = {
+        topic.name for topic in ask.broker.topics() if ask.allows("describe", "topic", topic.name)
+    }
+    shown = tuple(each for each in told.partitions if each.topic in seen)
+    parts = tuple(each for each in told.loss.parts if each.topic in seen)
+    hidden = len(told.partitions) - len(shown)
+    return replace(
+        told,
+        partitions=shown,
+        left_out=told.left_out + hidden,
+        loss=replace(told.loss, parts=parts),
+    )
+
+
+ROUTES = (
+    post(
+        "/api/preview",
+        preview,
+        "topic",
+        "partition",
+        "set",
+        "unset",
+        "quick",
+        "deep",
+        "cluster_wide",
+    ),
+)

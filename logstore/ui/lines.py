@@ -1,0 +1,122 @@
+"""Lines of the command line that do what the page does, to be copied into a shell."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from logstore.broker.setup import MEMORY_DIR
+from logstore.config.keys import to_text
+from logstore.runtime import SystemClock
+
+if TYPE_CHECKING:
+    from logstore.broker import Broker
+    from logstore.broker.preview import Preview
+    from logstore.types import TopicPartition
+
+
+def command_line(
+    broker: Broker,
+    *words: str,
+    names: Iterable[str] = (),
+    options: Iterable[tuple[str, str]] = (),
+    flags: Iterable[str] = (),
+    timed: bool = False,
+) -> str:
+    """Return a line for a shell, quoted.
+
+    Parameters
+    ----------
+    broker : Broker
+        Whose data directories are named, unless they are in memory.
+    *words : str
+        The command, as `topic` and `create`.
+    names : iterable of str
+        Arguments; one may begin like an option.
+    options, flags : iterable
+        Options with a value, and without one.
+    timed : bool
+        What it does depends on the time, which is fixed to the broker's if that is not the
+        machine's.
+    """
+    parts = ["logstore", *words]
+    for name, value in options:
+        parts += [name, value]
+    parts += flags
+    for directory in broker.manager.directories:
+        if directory.path != MEMORY_DIR:
+            parts += ["--data-dir", directory.path]
+    if timed and not isinstance(broker.clock, SystemClock):
+        parts += ["--now", str(broker.clock.now_ms())]
+    given = list(names)
+    if any(name.startswith("-") for name in given):
+        parts.append("--")
+    return shlex.join([*parts, *given])
+
+
+def of_partition(
+    broker: Broker,
+    command: str,
+    topic_partition: TopicPartition,
+    *,
+    options: Iterable[tuple[str, str]] = (),
+    flags: Iterable[str] = (),
+    timed: bool = False,
+) -> str:
+    """Return the line of a command for one partition."""
+    topic, number = topic_partition
+    return command_line(
+        broker,
+        command,
+        names=[topic],
+        options=[("--partition", str(number)), *options],
+        flags=flags,
+        timed=timed,
+    )
+
+
+def creation(broker: Broker, name: str, partitions: int, configs: Mapping[str, object]) -> str:
+    """Return the line that creates a topic."""
+    options = [("--config", f"{key}={to_text(value)}") for key, value in configs.items()]
+    if partitions != 1:
+        options.insert(0, ("--partitions", str(partitions)))
+    return command_line(broker, "topic", "create", names=[name], options=options)
+
+
+def alteration(
+    broker: Broker, topic: str, given: Mapping[str, object], unset: Iterable[str]
+) -> str | None:
+    """Return the line that alters a topic; None if nothing is to be altered."""
+    options = [("--set", f"{key}={to_text(value)}") for key, value in given.items()]
+    options += [("--unset", key) for key in unset]
+    if not options:
+        return None
+    return command_line(broker, "topic", "alter", names=[topic], options=options)
+
+
+def broker_alteration(
+    broker: Broker, given: Mapping[str, object], unset: Iterable[str], *, cluster_wide: bool
+) -> str | None:
+    """Return the line that alters the broker; None if nothing is to be altered."""
+    options = [("--set", f"{key}={to_text(value)}") for key, value in given.items()]
+    options += [("--unset", key) for key in unset]
+    if not options:
+        return None
+    flags = ["--cluster-wide"] if cluster_wide else []
+    return command_line(broker, "broker", "alter", options=options, flags=flags)
+
+
+def rehearsals(broker: Broker, told: Preview, topic: str, partition: int | None) -> list[str]:
+    """Return the lines that tell what a preview of a topic tells."""
+    options = [("--config", f"{each.key}={each.after.value}") for each in told.changed]
+    if partition is not None:
+        options.insert(0, ("--partition", str(partition)))
+    return [
+        command_line(broker, command, names=[topic], options=options, flags=flags, timed=True)
+        for command, flags in (
+            ("explain", ()),
+            ("clean", ("--dry-run",)),
+            ("retain", ("--dry-run",)),
+        )
+    ]
