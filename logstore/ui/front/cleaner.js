@@ -23,8 +23,19 @@ const GAUGES = {
   "DeadThreadCount": ["Threads that died", ""],
 };
 
+/** The curves of the same, and of what stands beside them. */
+const CURVES = {
+  "size": "Bytes of all partitions",
+  "max-dirty-percent": "Largest dirty ratio",
+  "max-compaction-delay": "Longest delay past the bound",
+  "cleaner-recopy-percent": "Bytes written of those read",
+  "uncleanable-partitions": "Uncleanable partitions",
+  "cleaner-bytes-read": "Bytes that cleanings read",
+  "cleaner-bytes-written": "Bytes that cleanings wrote",
+};
+
 const HISTORY_MAX = 50;
-const PAST = ["When", "Partition", "Bytes", "Messages", "Segments", "Took", "Why records went"];
+const PAST = ["When", "Partition", "Bytes", "Records", "Segments", "Took", "Why records went"];
 
 export function Page({ about }) {
   useTitle("Cleaner");
@@ -134,7 +145,7 @@ function Gauges({ gauges, series }) {
   return html`<section class="panel" aria-labelledby="cleaner-gauges">
     <h2 id="cleaner-gauges">Gauges</h2>
     <${Facts} facts=${facts} />
-    <${Curves} series=${series} />
+    <${Curves} series=${series} titles=${CURVES} />
   </section>`;
 }
 
@@ -151,7 +162,7 @@ function History({ cleanings }) {
               <td><${Time} ms=${each.at_ms} /></td>
               <th scope="row"><a href=${hashOf(["t", each.topic, each.partition])}>${each.topic}-${each.partition}</a></th>
               <td>${formatBytes(each.bytes_read)} → ${formatBytes(each.bytes_written)}</td>
-              <td>${formatCount(each.messages_read)} → ${formatCount(each.messages_written)}</td>
+              <td class="is-number">${formatCount(each.messages_read)} → ${formatCount(each.messages_written)}</td>
               <td>${formatCount(each.segments_before)} → ${formatCount(each.segments_after)}</td>
               <td class="is-number">${formatDuration(each.index_ms + each.clean_ms)}</td>
               <td><${Gone} fates=${each.fates} /></td>

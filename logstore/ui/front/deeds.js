@@ -40,11 +40,12 @@ export function Commands({ lines }) {
 // -- results -------------------------------------------------------------------------------
 
 let results = [];
+let deedsDone = 0;
 const watchers = new Set();
 
 /** Keep a result for the pages to show: `text` says what was done, `links` lead on. */
 export function report({ topic = null, text, command, links = [] }) {
-  results = [{ id: Symbol(), at_ms: Date.now(), topic, text, command, links }, ...results].slice(
+  results = [{ id: (deedsDone += 1), topic, text, command, links }, ...results].slice(
     0,
     RESULTS_MAX,
   );
@@ -61,17 +62,23 @@ export function Done({ topic }) {
   const mine = shown.filter((each) => topic === undefined || each.topic === topic);
   return html`<div class="done">
     <div role="log" aria-label=${topic === undefined ? "What was done" : `What was done to ${topic}`}>
-      ${mine.map(
-        (each) => html`<article key=${each.id} class="done-item">
-          <p>
-            ${each.text}${" "}
-            ${each.links.map(([href, name]) => html`<a href=${href}>${name}</a>${" "}`)}
-          </p>
-          <${Commands} lines=${each.command} />
-        </article>`,
-      )}
+      ${mine.slice(0, 1).map((each) => html`<${Result} key=${each.id} result=${each} />`)}
     </div>
+    ${mine.length > 1 && html`<details>
+      <summary>${plural(mine.length - 1, "earlier deed")}</summary>
+      ${mine.slice(1).map((each) => html`<${Result} key=${each.id} result=${each} />`)}
+    </details>`}
   </div>`;
+}
+
+function Result({ result }) {
+  return html`<article class="done-item">
+    <p>
+      ${result.text}${" "}
+      ${result.links.map(([href, name]) => html`<a href=${href}>${name}</a>${" "}`)}
+    </p>
+    <${Commands} lines=${result.command} />
+  </article>`;
 }
 
 // -- one deed ------------------------------------------------------------------------------
@@ -104,7 +111,7 @@ export function DeedDialog({
 
   return html`<${Dialog} title=${title} onClose=${onClose}>
     <form class="deed" onSubmit=${submit}>
-      <div hidden=${loss !== null}>
+      <div class="deed-form" hidden=${loss !== null}>
         ${children}
         ${rehearse && html`<div class="rehearsal" aria-busy=${rehearsal.busy}>
           ${rehearsal.error && html`<${Failure} error=${rehearsal.error} />`}
@@ -165,7 +172,7 @@ export function Loss({ loses }) {
       loses.from_ms !== null && ["From", html`<${Time} ms=${loses.from_ms} />`],
       loses.to_ms !== null && ["To", html`<${Time} ms=${loses.to_ms} />`],
     ]} />
-    ${loses.partitions.length > 0 && html`<ul>
+    ${loses.partitions.length > 1 && html`<ul>
       ${loses.partitions.map(
         (each) => html`<li key=${`${each.topic}-${each.partition}`}>
           ${each.topic}-${each.partition}: offsets ${each.first_offset} to ${each.last_offset},${" "}

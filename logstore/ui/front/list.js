@@ -3,6 +3,7 @@
 import { html, useEffect, useMemo, useRef, useState } from "./vendor/htm-preact.js";
 import { withQuery } from "./api.js";
 import { CreateTopic } from "./create.js";
+import { Done } from "./deeds.js";
 import { formatBytes, formatCount, formatDuration, formatRatio, plural } from "./format.js";
 import { Badge, Bar, Empty, Failure, Loading, useTitle } from "./parts.js";
 import { hashOf, replaceHash } from "./routes.js";
@@ -23,6 +24,7 @@ export function Page({ params, about }) {
   useTitle("Partitions");
   return html`
     <h1>Partitions</h1>
+    <${Done} />
     <${PartitionList} query=${params.query} about=${about} hash=${(query) => hashOf([], query)} />
   `;
 }
