@@ -4,7 +4,6 @@ import { useCallback, useEffect, useRef, useState } from "./vendor/htm-preact.js
 
 const RETRY_FIRST_MS = 1_000;
 const RETRY_LAST_MS = 30_000;
-const RELOAD_MS = 1_000;
 
 /** What the server answers instead: its sentence is the message. */
 export class ApiError extends Error {
@@ -81,6 +80,7 @@ const OWN = new Set(["state", "reconnected"]);
 class Live {
   constructor() {
     this.state = "connecting";
+    this.problem = null;
     this.lostSinceMs = null;
     this._listeners = new Map();
     this._heard = new Set();
@@ -119,6 +119,7 @@ class Live {
     const wasLost = this.lostSinceMs !== null;
     this._retryMs = RETRY_FIRST_MS;
     this.lostSinceMs = null;
+    this.problem = null;
     this._become("open");
     // Events that came meanwhile are gone: what they would have changed is asked for again.
     if (wasLost) this._tell("reconnected", null);
@@ -130,8 +131,19 @@ class Live {
     this.lostSinceMs ??= Date.now();
     this._become("lost");
     if (source.readyState !== EventSource.CLOSED || this._timer !== null) return;
+    this._learnWhy();
     this._timer = setTimeout(() => this.connect(), this._retryMs);
     this._retryMs = Math.min(this._retryMs * 2, RETRY_LAST_MS);
+  }
+
+  // A refused stream does not say why: another request does, as when the token is another one.
+  async _learnWhy() {
+    try {
+      await getJson("about");
+    } catch (error) {
+      this.problem = error.status === 0 ? null : error;
+      if (this.state === "lost") this._become("lost");
+    }
   }
 
   _become(state) {
@@ -170,31 +182,74 @@ export function concerns(data, topic, partition) {
 
 // -- answers that a component shows --------------------------------------------------------
 
+const SOON_MS = 200;
+const PAUSE_FIRST_MS = 1_000;
+const PAUSE_LAST_MS = 30_000;
+const SHARE = 100;
+
+/**
+ * When an answer is asked for again: soon after the first event, under a stream of them so seldom
+ * that it takes the server a hundredth of the time, and never while the page is hidden.
+ */
+export class Pace {
+  constructor(run) {
+    this._run = run;
+    this._timer = null;
+    this._restMs = 0;
+    this._ask = () => this.ask();
+  }
+
+  /** Note how long the last answer took. */
+  took(ms) {
+    const pauseMs = Math.min(PAUSE_LAST_MS, Math.max(PAUSE_FIRST_MS, ms * SHARE));
+    this._restMs = performance.now() + pauseMs;
+  }
+
+  ask() {
+    const waitMs = Math.max(SOON_MS, this._restMs - performance.now());
+    this._timer ??= setTimeout(() => this._due(), waitMs);
+  }
+
+  stop() {
+    clearTimeout(this._timer);
+    this._timer = null;
+    document.removeEventListener("visibilitychange", this._ask);
+  }
+
+  _due() {
+    this._timer = null;
+    if (document.hidden) document.addEventListener("visibilitychange", this._ask, { once: true });
+    else this._run();
+  }
+}
+
 const UNANSWERED = { target: null, answer: null, error: null, isLoading: true, isStale: false };
 
 /**
  * An answer of the server, kept while it is asked for again.
  *
- * `target` null asks for nothing. `on` names live events after which it is asked for again, at
- * most once a second and not while the page is hidden; `isMeant(data)` may turn an event down. Where
- * `isCostly`, events only make the answer `isStale`, and a person says when to ask again.
+ * `target` null asks for nothing. `on` names live events after which it is asked for again, at a
+ * `Pace`; `isMeant(data)` may turn an event down. Where `isCostly`, events only make the answer
+ * `isStale`, and a person says when to ask again.
  */
 export function useAnswer(target, { on = [], isMeant, isCostly = false } = {}) {
   const [state, setState] = useState(UNANSWERED);
-  const latest = useRef({});
-  Object.assign(latest.current, { isMeant, isCostly });
+  const run = useRef(null);
+  run.current ??= { pace: new Pace(() => run.current.load()), busy: null, controller: null };
+  Object.assign(run.current, { isMeant, isCostly });
 
   const load = useCallback(async () => {
-    const run = latest.current;
+    const now = run.current;
     if (target === null) return;
-    if (run.busy === target) {
-      run.again = true;
+    if (now.busy === target) {
+      now.isWantedAgain = true;
       return;
     }
-    run.controller?.abort();
+    now.controller?.abort();
     const controller = new AbortController();
-    Object.assign(run, { busy: target, controller, again: false });
+    Object.assign(now, { busy: target, controller, isWantedAgain: false });
     setState((before) => ({ ...before, isLoading: true }));
+    const begunMs = performance.now();
     let after;
     try {
       const answer = await getJson(target, { signal: controller.signal });
@@ -203,45 +258,37 @@ export function useAnswer(target, { on = [], isMeant, isCostly = false } = {}) {
       if (error.name === "AbortError") return;
       after = (before) => ({ ...before, error, isLoading: false });
     }
-    if (run.controller !== controller || controller.signal.aborted) return;
-    run.busy = null;
+    if (now.controller !== controller || controller.signal.aborted) return;
+    now.busy = null;
+    now.pace.took(performance.now() - begunMs);
     setState(after);
-    if (run.again) latest.current.later?.();
+    if (now.isWantedAgain) now.pace.ask();
   }, [target]);
+  run.current.load = load;
 
   useEffect(() => {
     load();
     return () => {
-      latest.current.controller?.abort();
-      latest.current.busy = null;
+      run.current.controller?.abort();
+      run.current.busy = null;
     };
   }, [load]);
 
   useEffect(() => {
-    let timer = null;
-    const whenSeen = () => {
-      timer = null;
-      if (document.hidden) document.addEventListener("visibilitychange", later, { once: true });
-      else load();
-    };
-    const later = () => {
-      timer ??= setTimeout(whenSeen, RELOAD_MS);
-    };
-    latest.current.later = later;
+    const { pace } = run.current;
     const ends = on.map((name) =>
       subscribe(name, (data) => {
-        if (!(latest.current.isMeant?.(data) ?? true)) return;
-        if (latest.current.isCostly) setState((before) => ({ ...before, isStale: true }));
-        else later();
+        if (!(run.current.isMeant?.(data) ?? true)) return;
+        if (run.current.isCostly) setState((before) => ({ ...before, isStale: true }));
+        else pace.ask();
       }),
     );
-    ends.push(subscribe("reconnected", () => load()));
+    ends.push(subscribe("reconnected", () => run.current.load()));
     return () => {
-      clearTimeout(timer);
-      document.removeEventListener("visibilitychange", later);
+      pace.stop();
       for (const end of ends) end();
     };
-  }, [load, on.join()]);
+  }, [on.join()]);
 
   return { ...state, reload: load, isCurrent: state.target === target };
 }

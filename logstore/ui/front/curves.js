@@ -88,7 +88,7 @@ export function Curves({ series, titles = {} }) {
   return html`
     <div class="curves">
       ${names.map((name) => html`
-        <${Curve} key=${name} title=${titles[name] ?? series[name].title ?? name.replaceAll("_", " ")} unit=${series[name].unit} points=${series[name].points} />
+        <${Curve} key=${name} title=${titles[name] ?? series[name].title ?? name.replaceAll(/[-_]/g, " ")} unit=${series[name].unit} points=${series[name].points} />
       `)}
     </div>
   `;

@@ -70,6 +70,12 @@ export function PartitionList({ query, about, topic, hash }) {
       </button>
       ${topic === undefined && !about.read_only && html`<${CreateTopic} about=${about} onDone=${pieces.reload} />`}
     </div>
+    ${total > 0 && html`
+      <p class="dim">
+        A line across a bar marks where a cleaning becomes due: min.cleanable.dirty.ratio, and the
+        bound of max.compaction.lag.ms.
+      </p>
+    `}
     ${error !== null && html`<${Failure} error=${error} onRetry=${pieces.reload} what="Partitions" />`}
     ${total === null && error === null && html`<${Loading} what="Looking for partitions" />`}
     ${total === 0 && html`<${Nothing} filter=${filter} about=${about} />`}

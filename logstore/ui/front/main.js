@@ -191,12 +191,21 @@ function useArrival(isShown) {
 /** The state of the connection, in words. */
 function Connection() {
   const [state, setState] = useState(live.state);
-  useEffect(() => subscribe("state", setState), []);
+  const [, redraw] = useState(0);
+  useEffect(
+    () =>
+      subscribe("state", (next) => {
+        setState(next);
+        redraw((count) => count + 1);
+      }),
+    [],
+  );
+  const { problem } = live;
   const word = { open: "Live", connecting: "Connecting…", lost: "Connection lost" }[state];
   return html`
     <span class=${`connection is-${state}`} role="status">
       <span class="connection-mark" aria-hidden="true"></span>
-      <span>${word}${state === "lost" && `, trying again`}</span>
+      <span>${word}${state === "lost" && (problem === null ? ", trying again" : `: ${problem.message}`)}</span>
     </span>
     ${state === "lost" &&
     html`<button type="button" class="quiet" onClick=${() => live.connect()}>Reconnect now</button>`}

@@ -89,7 +89,7 @@ export function Strip({ buckets, label, selected = null, onSelect, onKey }) {
   const bars = useMemo(() => layOut(buckets, width), [buckets, width]);
   const runs = useMemo(() => runsOf(buckets, bars), [buckets, bars]);
   const at = Math.min(current, buckets.length - 1);
-  const detail = shown ?? buckets.find((bucket) => bucket.first === selected) ?? null;
+  const detail = buckets.find((bucket) => bucket.first === (shown ?? selected)) ?? null;
 
   const go = (index) => {
     wantsFocus.current = true;
@@ -135,8 +135,8 @@ export function Strip({ buckets, label, selected = null, onSelect, onKey }) {
               isCurrent=${index === at}
               isSelected=${selected !== null && bucket.first === selected}
               onSelect=${onSelect && (() => (setCurrent(bucket.segments > 1 ? 0 : index), onSelect(bucket)))}
-              onShow=${() => setShown(bucket)}
-              onFocus=${() => (setCurrent(index), setShown(bucket))}
+              onShow=${() => setShown(bucket.first)}
+              onFocus=${() => (setCurrent(index), setShown(bucket.first))}
               onBlur=${() => setShown(null)}
             />
           `;

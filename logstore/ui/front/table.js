@@ -13,11 +13,10 @@ import {
   useRef,
   useState,
 } from "./vendor/htm-preact.js";
-import { getJson, subscribe } from "./api.js";
+import { getJson, Pace, subscribe } from "./api.js";
 
 const ROW_HEIGHT_FIRST = 40;
 const OVERSCAN_PIXELS = 400;
-const RELOAD_MS = 1_000;
 
 /** Where rows lie, from heights of which only some are known. */
 class Heights {
@@ -306,6 +305,7 @@ export function usePieces(targetOf, rowsOf, { size = 100, on = [] } = {}) {
       return;
     }
     const mine = data.query;
+    const begunMs = performance.now();
     data.pieces.set(piece, { ...held, isAsked: true, isStale: false });
     try {
       const answer = await getJson(data.targetOf(piece * size, size));
@@ -315,7 +315,8 @@ export function usePieces(targetOf, rowsOf, { size = 100, on = [] } = {}) {
       data.isTurning = false;
       data.pieces.set(piece, { rows: data.rowsOf(answer), isAsked: false, isStale: isAgain });
       Object.assign(data, { answer, total: answer.total, error: null });
-      if (isAgain) data.later?.();
+      data.pace.took(performance.now() - begunMs);
+      if (isAgain) data.pace.ask();
     } catch (error) {
       if (data.query !== mine) return;
       data.pieces.set(piece, { ...held, isAsked: false });
@@ -339,6 +340,7 @@ export function usePieces(targetOf, rowsOf, { size = 100, on = [] } = {}) {
     redraw();
   }, []);
 
+  data.pace ??= new Pace(reload);
   Object.assign(data, { targetOf, rowsOf });
   useEffect(() => {
     // Rows of the question before stay until the first of the new one are there.
@@ -349,21 +351,10 @@ export function usePieces(targetOf, rowsOf, { size = 100, on = [] } = {}) {
   }, [query]);
 
   useEffect(() => {
-    let timer = null;
-    const whenSeen = () => {
-      timer = null;
-      if (document.hidden) document.addEventListener("visibilitychange", later, { once: true });
-      else reload();
-    };
-    const later = () => {
-      timer ??= setTimeout(whenSeen, RELOAD_MS);
-    };
-    data.later = later;
-    const ends = on.map((name) => subscribe(name, later));
+    const ends = on.map((name) => subscribe(name, () => data.pace.ask()));
     ends.push(subscribe("reconnected", reload));
     return () => {
-      clearTimeout(timer);
-      document.removeEventListener("visibilitychange", later);
+      data.pace.stop();
       for (const end of ends) end();
     };
   }, []);
