@@ -11,6 +11,7 @@ import pytest
 
 from tests.interop.conftest import unavailable
 from tests.support.browser.chromium import ChromiumMissingError, Visitor, chromium
+from tests.support.browser.page import go
 from tests.support.interop.judge import Unavailable
 
 
@@ -32,9 +33,19 @@ def browser() -> Iterator:
         unavailable(Unavailable(str(error)))
 
 
+# After the broker, so that pages go before what they ask.
 @pytest.fixture
-def visitor(browser) -> Iterator[Visitor]:
-    visitor = Visitor(browser)
-    yield visitor
-    findings = visitor.close()
-    assert not findings, "\n".join(findings)
+def visitor(browser, logstore_broker) -> Iterator[Visitor]:
+    with Visitor(browser) as visitor:
+        yield visitor
+
+
+@pytest.fixture
+def open_page(visitor):
+    """Return a function that opens the page of a `Ui`, or one of its places, in a new context."""
+
+    def opened(ui, place="#/", **options):
+        page = visitor.visit(ui.url, **options)
+        return go(page, place)
+
+    return opened

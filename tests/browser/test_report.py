@@ -32,14 +32,13 @@ def opened(request, browser, tmp_path_factory):
     swept = sweep(outcome.scenario, axes, samples=10) if request.param == "sweep" else None
     path = tmp_path_factory.mktemp(request.param) / "report.html"
     path.write_text(report(outcome, swept))
-    visitor = Visitor(browser)
-    page = visitor.visit(path.as_uri())
-    page.wait_for_function(
-        "all => [...document.querySelectorAll(all)].every(e => e.querySelector('.main-svg'))",
-        arg=CURVES,
-    )
-    yield page, visitor.watch_of(page), path.as_uri()
-    assert visitor.close() == []
+    with Visitor(browser) as visitor:
+        page = visitor.visit(path.as_uri())
+        page.wait_for_function(
+            "all => [...document.querySelectorAll(all)].every(e => e.querySelector('.main-svg'))",
+            arg=CURVES,
+        )
+        yield page, visitor.watch_of(page), path.as_uri()
 
 
 @pytest.fixture

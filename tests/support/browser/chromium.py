@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
@@ -113,11 +113,22 @@ def _origin(url: str) -> str:
 
 
 class Visitor:
-    """Pages of a browser, each in a context (cookies, storage) of its own, all of them watched."""
+    """Pages of a browser, each in a context (cookies, storage) of its own, all of them watched.
+
+    As a context manager it closes them, and raises an `AssertionError` about what was found.
+    """
 
     def __init__(self, browser: Browser) -> None:
         self._browser = browser
         self._contexts: list[tuple[BrowserContext, Watch]] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        findings = self.close()
+        if kind is None:
+            assert not findings, "\n".join(findings)
 
     def visit(
         self, url: str, *, width: int = 1280, origins: Sequence[str] = (), **context: Any
@@ -175,8 +186,9 @@ def overflow(page: Page) -> list[str]:
 def small_texts(page: Page, least_px: float = 11) -> list[str]:
     """Return the texts that are shown in letters smaller than `least_px`."""
     found: list[str] = page.evaluate(
-        """least => [...document.body.querySelectorAll('*')]
-        .filter(e => [...e.childNodes].some(n => n.nodeType === Node.TEXT_NODE && n.data.trim()))
+        r"""least => [...document.body.querySelectorAll('*')]
+        .filter(e => [...e.childNodes].some(
+            n => n.nodeType === Node.TEXT_NODE && /\p{L}|\p{N}/u.test(n.data)))
         .filter(e => e.getClientRects().length)
         .map(e => [e.tagName, parseFloat(getComputedStyle(e).fontSize), e.textContent.trim()])
         .filter(([, size]) => size < least)
