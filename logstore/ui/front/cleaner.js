@@ -29,7 +29,7 @@ const CURVES = {
   "max-dirty-percent": "Largest dirty ratio",
   "max-compaction-delay": "Longest delay past the bound",
   "cleaner-recopy-percent": "Bytes written of those read",
-  "uncleanable-partitions": "Uncleanable partitions",
+  "uncleanable-partitions": "Partitions left alone",
   "cleaner-bytes-read": "Bytes that cleanings read",
   "cleaner-bytes-written": "Bytes that cleanings wrote",
 };

@@ -1,10 +1,10 @@
 // Deeds: each is a dialog that first shows what it would do, names what would be lost, and shows
 // the line of the command line that does the same. Their results stay in a list on the page.
 
-import { html, useEffect, useRef, useState } from "./vendor/htm-preact.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/htm-preact.js";
 import { ApiError, deleteJson, getJson, path as pathOf, postJson, withQuery } from "./api.js";
 import { Field } from "./bytes.js";
-import { Dialog, useIdentity } from "./dialog.js";
+import { Dialog, keepFocus, useIdentity } from "./dialog.js";
 import { formatBytes, formatCount, plural, withTimes } from "./format.js";
 import { Command, Facts, Failure, Time } from "./parts.js";
 import { FateCounts } from "./records.js";
@@ -215,10 +215,13 @@ function send(method, path, body) {
 }
 
 /** A button that opens a dialog; the dialog is a component that gets `onClose`. */
-export function DialogButton({ children, dialog, class: className, disabled, title }) {
+export function DialogButton({ children, dialog, class: className }) {
   const [open, setOpen] = useState(false);
-  return html`<button type="button" class=${className} disabled=${disabled} title=${title}
-      aria-haspopup="dialog" onClick=${() => setOpen(true)}>${children}</button>
+  const button = useRef(null);
+  // What is done may take the button away, as a retry does: the focus must not go with it.
+  useLayoutEffect(() => () => keepFocus(button.current), []);
+  return html`<button type="button" ref=${button} class=${className} aria-haspopup="dialog"
+      onClick=${() => setOpen(true)}>${children}</button>
     ${open && dialog(() => setOpen(false))}`;
 }
 
@@ -312,7 +315,8 @@ function RetainDialog({ name, base, ...common }) {
 /** The dialog that takes the mark off a partition that could not be cleaned. */
 export function RetryDialog({ name, base, state, ...common }) {
   return html`<${DeedDialog} title=${`Retry cleaning ${name}`} verb="Retry" path=${`${base}/retry`}
-    body=${{}} tell=${() => `${name} is no longer marked uncleanable: the cleaner tries it again.`}
+    body=${{}} rehearse=${() => null}
+    tell=${() => `${name} is no longer marked uncleanable: the cleaner tries it again.`}
     ...${common}>
     <p>
       The cleaner gave this partition up: ${state.uncleanable.reason}. The mark is

@@ -39,13 +39,21 @@ export function Dialog({ title, onClose, children, role }) {
   `;
 }
 
-// The button that opened the dialog may be gone, as "Retry" is after a retry: then the page's
-// heading has the focus, or the next Tab would begin at the top of the document.
+/** Before an element with the focus is taken away: let the page's heading have it then. */
+export function keepFocus(element) {
+  if (document.activeElement !== element) return;
+  requestAnimationFrame(() => {
+    if (document.activeElement === document.body) focusHeading();
+  });
+}
+
 function giveFocusBack(element) {
-  if (element?.isConnected && element !== document.body) {
-    element.focus();
-    return;
-  }
+  if (element?.isConnected && element !== document.body) element.focus();
+  else focusHeading();
+}
+
+// Without the focus anywhere, the next Tab would begin at the top of the document.
+function focusHeading() {
   const heading = document.querySelector("main h1");
   if (heading === null) return;
   heading.tabIndex = -1;

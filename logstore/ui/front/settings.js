@@ -77,8 +77,7 @@ export function Page({ params, about }) {
     </nav>
     <h1>Settings of ${topic}</h1>
     <p class="summary">
-      Nothing changes while you type: beside the fields stands what the change would do,${" "}
-      and the button Set does it.
+      Nothing changes while you type: beside the fields stands what the change would do.
     </p>
     <${ReadOnlyNote} about=${about} />
     <${SettingsForm} path=${pathOf("topics", topic, "configs")} topic=${topic} groups=${GROUPS}
