@@ -1,0 +1,98 @@
+"""Each `curl` line of docs/HTTP.md, asked of a page over a socket, answers what the page says."""
+
+import http.client
+import re
+import shlex
+from contextlib import closing
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from logstore import Broker, VirtualClock
+from logstore.ui.app import ROUTES
+
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "HTTP.md"
+TOKEN = "5ca1ab1e"
+ELLIPSIS = "…"
+
+
+def examples():
+    """The lines and what they print, in order."""
+    found = []
+    for block in re.findall(r"```console\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.S):
+        for line, shown in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.M):
+            if line.startswith("curl "):
+                found.append((line, shown.strip()))
+    return found
+
+
+EXAMPLES = examples()
+
+
+@pytest.fixture(scope="module")
+def page():
+    """The broker that the document speaks of."""
+    with Broker(clock=VirtualClock(), seed=1) as broker:
+        broker.create_topic("users", 1, {"cleanup.policy": "compact"})
+        for number in range(10):
+            value = b"x" if number % 4 else None
+            broker.append("users", key=b"k%d" % (number % 3), value=value)
+        broker.roll("users")
+        broker.append("users", key=b"k0", value=b"last")
+        with broker.ui(token=TOKEN) as page:
+            yield page
+
+
+def curl(page, line):
+    """Do what a line says, as curl does; return the answer, of a stream what comes at once."""
+    expanded = line.replace("$AUTH", f"Authorization: Bearer {TOKEN}")
+    words = shlex.split(expanded.replace("$PAGE", "http://page"))[1:]
+    method, body, headers, target, streams = None, None, {}, "", False
+    while words:
+        word = words.pop(0)
+        if word == "-H":
+            name, _, value = words.pop(0).partition(":")
+            headers[name] = value.strip()
+        elif word == "-X":
+            method = words.pop(0)
+        elif word == "-d":
+            body = words.pop(0)
+        elif word == "-N":
+            streams = True
+        else:
+            target = word.removeprefix("http://page")
+    method = method or ("GET" if body is None else "POST")
+    with closing(http.client.HTTPConnection(*page.address)) as connection:
+        connection.request(method, target, body, headers)
+        answer = connection.getresponse()
+        if streams:
+            return "".join(answer.readline().decode() for _ in range(8))
+        return answer.read().decode()
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"), EXAMPLES, ids=[re.sub(r".*(?=/api)|\"", "", line) for line, _ in EXAMPLES]
+)
+def test_a_line_answers_what_is_shown(page, line, shown):
+    pattern = ".*".join(map(re.escape, shown.split(ELLIPSIS)))
+    said = curl(page, line).strip()
+    assert re.fullmatch(pattern, said, re.DOTALL), said
+
+
+def test_every_route_has_its_line():
+    asked = {
+        (re.search(r"-X (\w+)", line) or [0, "POST" if " -d " in line else "GET"])[1]
+        + " "
+        + urlsplit(re.search(r"\$PAGE([^\"\s]*)", line)[1]).path
+        for line, _ in EXAMPLES
+    }
+    lacking = []
+    for route in ROUTES:
+        method = next(each for each in sorted(route.methods) if each != "HEAD")
+        if not any(
+            each.startswith(f"{method} ") and route.path_regex.match(each.partition(" ")[2])
+            for each in asked
+        ):
+            lacking.append(f"{method} {route.path}")
+    assert lacking == []
