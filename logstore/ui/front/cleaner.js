@@ -114,26 +114,27 @@ function Uncleanable({ found, about, onDone }) {
     <h2 id="cleaner-uncleanable">Uncleanable partitions</h2>
     ${found.length === 0
       ? html`<p>None: no cleaning failed.</p>`
-      : html`<${Rows} label="Uncleanable partitions and why" headings=${["Partition", "Why", "Size", "Deed"]}>
-          ${found.map((each) => html`<${UncleanableRow} key=${`${each.topic}-${each.partition}`}
-            each=${each} about=${about} onDone=${onDone} />`)}
-        <//>`}
+      : html`<ul class="left-alone">
+          ${found.map((mark) => html`<${LeftAlone} key=${`${mark.topic}-${mark.partition}`} mark=${mark}
+            about=${about} onDone=${onDone} />`)}
+        </ul>`}
   </section>`;
 }
 
-function UncleanableRow({ each, about, onDone }) {
-  const { topic, partition } = each;
+function LeftAlone({ mark, about, onDone }) {
+  const { topic, partition } = mark;
   const name = `${topic}-${partition}`;
   const dialog = (onClose) => html`<${RetryDialog} topic=${topic} name=${name} onClose=${onClose}
-    base=${path("partitions", topic, partition)} state=${{ uncleanable: each }}
+    base=${path("partitions", topic, partition)} state=${{ uncleanable: mark }}
     links=${[[hashOf(["t", topic, partition]), `Show ${name}`]]} onDone=${onDone} />`;
-  return html`<tr>
-    <th scope="row"><a href=${hashOf(["t", topic, partition])}>${name}</a></th>
-    <td><${Badge} kind="bad">uncleanable<//> ${each.reason}</td>
-    <td class="is-number">${formatBytes(each.bytes)}</td>
-    <td>${may(about, "retry") && html`<${DialogButton} dialog=${dialog}>Retry
-      <span class="unseen"> ${name}</span> …<//>`}</td>
-  </tr>`;
+  return html`<li>
+    <a class="name" href=${hashOf(["t", topic, partition])}>${name}</a>
+    <${Badge} kind="bad">uncleanable<//>
+    ${mark.bytes !== null && html`<span>${formatBytes(mark.bytes)} to clean</span>`}
+    ${may(about, "retry") && html`<${DialogButton} dialog=${dialog}>Retry
+      <span class="unseen"> ${name}</span> …<//>`}
+    <p>${mark.reason} (since <${Time} ms=${mark.since_ms} />)</p>
+  </li>`;
 }
 
 // -- gauges --------------------------------------------------------------------------------

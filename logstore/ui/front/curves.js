@@ -8,7 +8,7 @@ const HEIGHT = 64;
 const PAD = 4;
 const TABLE_ROWS = 12;
 
-const FORMATS = { bytes: formatBytes, ms: (ms) => formatDuration(ms), ratio: formatRatio };
+const FORMATS = { bytes: formatBytes, ms: (ms) => formatDuration(ms), ratio: formatRatio, percent: (share) => `${formatShort(share)} %` };
 
 function formatOf(unit) {
   return FORMATS[unit] ?? ((value) => `${formatShort(value)}${unit && unit !== "count" ? ` ${unit}` : ""}`);
