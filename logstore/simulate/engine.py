@@ -131,7 +131,7 @@ class _Simulation:
             if topic.workload is not None:
                 winners = Winners(topic.workload)
                 self.winners[topic.name] = winners
-                self.feeds.append(Feed(winners))
+                self.feeds.append(Feed(winners, topic.recorded))
             else:
                 scripted = ScriptWinners(topic)
                 self.winners[topic.name] = scripted

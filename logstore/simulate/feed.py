@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from logstore.runtime import VirtualClock
     from logstore.simulate.scenario import Message, Topic
     from logstore.simulate.winners import ScriptWinners, Winners
+    from logstore.workload.recorded import Recorded
 
     LogOf = Callable[[TopicPartition], Log | None]
 
@@ -105,13 +106,16 @@ class Feed(Queue):
     ----------
     winners : Winners
         Of the topic; told what is about to arrive, and what was appended.
+    recorded : Recorded, optional
+        What says when records arrive, if not the workload.
     """
 
-    def __init__(self, winners: Winners) -> None:
+    def __init__(self, winners: Winners, recorded: Recorded | None = None) -> None:
         spec = winners.spec
         super().__init__(spec.topic, spec.partitions)
         self.spec = spec
         self._winners = winners
+        self._recorded = recorded
         self._placings = [Placing(spec.producers) for _ in range(spec.partitions)]
         self._block: Block | None = None
         self._arrivals = self._blocks(0)
@@ -176,7 +180,7 @@ class Feed(Queue):
 
     def _blocks(self, first: int) -> Iterator[Arrival]:
         for number in range(first, self.spec.blocks):
-            yield from self._begun(block_of(self.spec, number))
+            yield from self._begun(block_of(self.spec, number, self._recorded))
         self._block = None
 
     def _begun(self, block: Block) -> Iterator[Arrival]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from logstore.config.broker_config import BrokerConfig
 from logstore.config.overrides import altered_overrides
@@ -18,9 +19,13 @@ from logstore.config.units import parse_duration
 from logstore.errors import InvalidConfigurationError
 from logstore.names import validate_topic_name
 from logstore.simulate.deeds import Action, FirstTopic, created_at_ms, in_order
+from logstore.simulate.replay import Replay, read_replay
 from logstore.types import DAY_MS
 from logstore.workload import spec as specs
 from logstore.workload.tables import dotted, laid_over, read_table, read_toml, setting, span
+
+if TYPE_CHECKING:
+    from logstore.workload.recorded import Recorded
 
 SAMPLES_MAX = 2_000
 
@@ -81,13 +86,17 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topic:
-    """A topic of a scenario: a workload, or messages in the order in which they are sent."""
+    """A topic of a scenario: a workload, or messages in the order in which they are sent.
+
+    A workload arrives as it was `recorded`, if it was.
+    """
 
     name: str
     partitions: int
     configs: Mapping[str, str]
     workload: specs.Spec | None
     messages: tuple[Message, ...]
+    recorded: Recorded | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +171,7 @@ class _Top:
 _PARTS = ("broker", "topics", "consumers", "actions")
 
 
-def parse(text: str) -> Scenario:
+def parse(text: str, folder: Path | None = None) -> Scenario:
     """Read a scenario from TOML.
 
     Parameters
@@ -172,14 +181,21 @@ def parse(text: str) -> Scenario:
         Kafka's broker properties. Each `[[topics]]` is a workload (`logstore.workload.spec`):
         `name` is its topic; its time is the scenario's unless it says otherwise. One with
         `records` 0 or with `[[topics.messages]]` is no workload. `[[consumers]]`, `[[actions]]`
-        and messages as `Consumer`, `Action` and `Message`.
+        and messages as `Consumer`, `Action` and `Message`; `[topics.replay]` as `Replay`.
+    folder : Path, optional
+        Where files that it names are looked for; the current directory by default.
 
     Raises
     ------
     InvalidConfigurationError
         No TOML; something unknown (with the nearest name), of a wrong type or out of range.
     """
-    return from_mapping(read_toml(text, "scenario"))
+    tree = read_toml(text, "scenario")
+    for topic in _topics(tree):
+        replay = topic.get("replay") if isinstance(topic, Mapping) else None
+        if isinstance(replay, dict) and isinstance(replay.get("file"), str):
+            replay["file"] = str(Path(folder or "").absolute() / replay["file"])
+    return from_mapping(tree)
 
 
 def from_mapping(tree: Mapping[str, Any]) -> Scenario:
@@ -261,7 +277,10 @@ def _topic(table: object, number: int, top: _Top, actions: Sequence[Action]) -> 
     values["configs"] = _texts(values.get("configs", {}), "configs")
     if "preset" not in values:  # a workload's own default is to be compacted
         values["configs"].setdefault("cleanup.policy", "delete")
-    if "messages" in values or values.get("records") == 0:
+    replay = values.pop("replay", None)
+    if replay is not None and "messages" in values:
+        raise InvalidConfigurationError(f"topic {name!r} has messages and a replay")
+    if replay is None and ("messages" in values or values.get("records") == 0):
         return _scripted(name, values, actions)
     created_ms = created_at_ms(actions, name) or 0
     time = {
@@ -271,6 +290,9 @@ def _topic(table: object, number: int, top: _Top, actions: Sequence[Action]) -> 
     values["time"] = time | dict(values.get("time", {}))
     values.setdefault("partitions", 1)
     values.setdefault("seed", top.seed + number)
+    recorded = None
+    if replay is not None:
+        recorded = _recorded(read_replay(replay, f"topics.{name}.replay."), name, values, table)
     workload = specs.from_mapping(values, must_compact=False)
     return Topic(
         name=name,
@@ -278,7 +300,41 @@ def _topic(table: object, number: int, top: _Top, actions: Sequence[Action]) -> 
         configs=workload.topic_configs,
         workload=workload,
         messages=(),
+        recorded=recorded,
     )
+
+
+def _recorded(
+    replay: Replay, name: str, values: dict[str, Any], table: Mapping[str, Any]
+) -> Recorded:
+    """Return what a topic replays, and let its workload have as many records and keys.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        The recording is wrong, or the topic says what the recording does.
+    """
+    recorded = replay.recorded
+    said = {"records": "records" in table}
+    said |= {f"time.{word}": word != "start" for word in table.get("time", {})}
+    if recorded.key is not None:
+        said |= {f"keys.{word}": word != "prefix" for word in table.get("keys", {})}
+    if recorded.tombstone is not None:
+        said["deletes"] = "deletes" in table
+    twice = next((word for word, is_said in said.items() if is_said), None)
+    if twice is not None:
+        raise InvalidConfigurationError(
+            f"topics.{name}.{twice} is what the recording {replay.file!r} says"
+        )
+    values["records"] = recorded.events_before(round(values["time"]["days"] * DAY_MS))
+    if not values["records"]:
+        raise InvalidConfigurationError(
+            f"nothing of the recording {replay.file!r} comes before the end"
+        )
+    if recorded.key is not None:
+        keys = {"count": int(recorded.key.max()) + 1, "distribution": specs.UNIFORM}
+        values["keys"] = {**table.get("keys", {}), **keys}
+    return recorded
 
 
 def _iso(time_ms: int) -> str:

@@ -20,6 +20,8 @@ from logstore.workload.spec import BLOCK_RECORDS, Spec
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from logstore.workload.recorded import Recorded
+
 NO_TRANSACTION = -1
 
 NO_VERSION, VERSION, MALFORMED_VERSION = range(3)
@@ -146,13 +148,16 @@ class Block:
         return Ragged(whole[taken], _ends(sizes))
 
 
-def block_of(spec: Spec, number: int) -> Block:
+def block_of(spec: Spec, number: int, recorded: Recorded | None = None) -> Block:
     """Make one block.
 
     Parameters
     ----------
     number : int
         In [0, spec.blocks).
+    recorded : Recorded, optional
+        What says when events arrive, if not the spec; records of one moment share batches, and
+        none waits for the next.
 
     Raises
     ------
@@ -168,13 +173,20 @@ def block_of(spec: Spec, number: int) -> Block:
     first = number * BLOCK_RECORDS
     count = min(BLOCK_RECORDS, spec.records - first)
     events = np.arange(first, first + count, dtype=np.int64)
-    followers = _followers(spec, number, count)
-    numbers, tombstone = _changes(spec, number, events, followers)
+    if recorded is None:
+        followers = _followers(spec, number, count)
+        numbers, tombstone = _changes(spec, number, events, followers)
+        arrival, lags = draws.arrival_ms(spec, number, events), _lags(spec, number, count)
+        moments = None
+    else:
+        followers = np.zeros(0, dtype=np.int64)
+        numbers, tombstone = _recorded_changes(spec, number, events, recorded)
+        moments = recorded.arrivals(events)
+        arrival, lags = spec.time.start_ms + moments, recorded.lag_ms[recorded.rows(events)]
     keys = draws.key_bytes(spec, numbers)
     partition = draws.partitions_of(keys, spec.partitions)
-    arrival = draws.arrival_ms(spec, number, events)
     version, form = _versions(spec, number, events)
-    sent = _sent(spec, number, partition, followers)
+    sent = _sent(spec, number, partition, followers, moments)
     order = sent.order
     sizes = np.where(tombstone, 0, draws.value_sizes(spec, number, count))[order]
     ends = _ends(sizes)
@@ -189,7 +201,7 @@ def block_of(spec: Spec, number: int) -> Block:
         key=keys[order],
         value=Ragged(draws.content(spec, number, int(ends[-1])), ends),
         tombstone=tombstone[order],
-        timestamp=(arrival - _lags(spec, number, count))[order],
+        timestamp=(arrival - lags)[order],
         appended=appended,
         version=version[order],
         version_form=form[order],
@@ -290,6 +302,18 @@ def _changes(spec: Spec, block: int, events: Ints, followers: Ints) -> tuple[Int
     return numbers, deletes
 
 
+def _recorded_changes(
+    spec: Spec, block: int, events: Ints, recorded: Recorded
+) -> tuple[Ints, Bools]:
+    """Return as `_changes` does; what was not recorded is drawn."""
+    rows = recorded.rows(events)
+    key, deletes = recorded.key, recorded.tombstone
+    return (
+        draws.key_numbers(spec, block, events) if key is None else key[rows],
+        _deletes_drawn(spec, block, len(events)) if deletes is None else deletes[rows],
+    )
+
+
 def _deletes_drawn(spec: Spec, block: int, count: int) -> Bools:
     return Stream(spec.seed, block, draws.DELETES).chance(spec.deletes.share, count)
 
@@ -342,7 +366,13 @@ class _Sent(NamedTuple):
     order: Ints  # events in order of arrival
 
 
-def _sent(spec: Spec, block: int, partition: NDArray[np.int32], followers: Ints) -> _Sent:
+def _sent(
+    spec: Spec,
+    block: int,
+    partition: NDArray[np.int32],
+    followers: Ints,
+    moments: Ints | None,
+) -> _Sent:
     count = len(partition)
     producers = spec.producers
     producer = Stream(spec.seed, block, draws.PRODUCERS).below(producers.count, count)
@@ -357,6 +387,8 @@ def _sent(spec: Spec, block: int, partition: NDArray[np.int32], followers: Ints)
     cut = np.searchsorted(np.cumsum(sizes), rank, side="right")
     begins = np.ones(count, dtype=np.bool_)
     begins[1:] = (parcel[by_parcel][1:] != parcel[by_parcel][:-1]) | (cut[1:] != cut[:-1])
+    if moments is not None:
+        begins[1:] |= np.diff(moments[by_parcel]) != 0
     ends = np.append(np.flatnonzero(begins)[1:], count) - 1
     flush = np.empty(count, dtype=np.int64)
     flush[by_parcel] = by_parcel[ends][np.cumsum(begins) - 1]

@@ -126,15 +126,14 @@ def simulate(
         return _list(settings)
     if scenario is None:
         raise click.UsageError("name a SCENARIO, or --list them")
-    text = (
-        Path(scenario).read_text("utf-8") if Path(scenario).is_file() else library.text_of(scenario)
-    )
+    file = Path(scenario)
+    text = file.read_text("utf-8") if file.is_file() else library.text_of(scenario)
     if prints:
         emit(text.rstrip("\n"))
         return 0
     if out is None:
         raise click.UsageError("--out DIR says where the results go")
-    plan = plans.parse(text)
+    plan = plans.parse(text, file.parent)
     if seed is not None:
         plan = plan.with_seed(seed)
     for name, value in configs:
