@@ -71,7 +71,7 @@ export function PartitionList({ query, about, topic, hash }) {
       ${topic === undefined && !about.read_only && html`<${CreateTopic} about=${about} onDone=${pieces.reload} />`}
     </div>
     ${total > 0 && html`
-      <p class="dim">
+      <p class="hint">
         A line across a bar marks where a cleaning becomes due: min.cleanable.dirty.ratio, and the
         bound of max.compaction.lag.ms.
       </p>
@@ -247,7 +247,7 @@ export function Delay({ row }) {
   const isBound = bound != null && bound > 0 && bound < 2 ** 53;
   const lag = row.lag_ms ?? (row.max_compaction_delay_ms > 0 && isBound ? bound + row.max_compaction_delay_ms : null);
   if (!isBound) {
-    return html`<span class="dim">${lag === null ? "no bound" : `waits ${formatDuration(lag)}, no bound`}</span>`;
+    return html`<span class="dim">${!lag ? "no bound" : `waits ${formatDuration(lag)}, no bound`}</span>`;
   }
   if (lag === null) return html`<span class="dim">bound ${formatDuration(bound)}</span>`;
   const over = lag - bound;

@@ -89,7 +89,7 @@ export function Page({ params, about, refreshAbout }) {
           selected=${opened?.first ?? null}
           onOpen=${setOpened}
           isMeant=${isMeant}
-          isCostly=${read.isCostly}
+          isCostly=${read.isCostly || detail.uncleanable != null}
         />
       </section>
       ${opened !== null && html`<${Segment} key=${opened.base_offset} topic=${topic} partition=${partition} segment=${opened} onClose=${close} />`}

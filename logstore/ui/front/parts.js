@@ -46,11 +46,12 @@ export function useZone() {
 export function Time({ ms, both = false }) {
   const [chosen] = useZone();
   if (ms == null || ms < 0) return html`<span class="none">–</span>`;
+  const isSameDay = formatLocalTime(ms).slice(0, 10) === formatTime(ms).slice(0, 10);
   const texts = { UTC: formatTime(ms), local: formatLocalTime(ms) };
   const other = chosen === "UTC" ? "local" : "UTC";
   const stamp = texts.UTC.replace(" ", "T");
   return html`<time class="time" datetime=${stamp} title=${`${texts[other]} ${other === "UTC" ? "(UTC)" : "(local)"}`}
-    ><${Halves} text=${texts[chosen]} />${both && isLocalOther(ms) && html`<span class="time-other"><${Halves} text=${texts[other]} /> ${other === "local" && "here"}</span>`}</time
+    ><${Halves} text=${texts[chosen]} />${both && isLocalOther(ms) && html`<span class="time-other">${isSameDay ? texts[other].slice(11) : html`<${Halves} text=${texts[other]} />`} ${other === "local" && "here"}</span>`}</time
   >`;
 }
 

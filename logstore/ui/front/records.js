@@ -16,10 +16,11 @@ import { hashOf, replaceHash } from "./routes.js";
 
 const PAGE = 50;
 
-/** A table of a few rows, which scrolls sideways by itself where it must. */
-export function Rows({ label, headings, children }) {
+/** A table of a few rows, which scrolls sideways by itself where it must; one that `stacks` puts the
+ * cells of a row beneath each other there, each behind its `data-title`. */
+export function Rows({ label, headings, stacks = false, children }) {
   return html`
-    <div class="rows" role="region" aria-label=${label} tabindex="0">
+    <div class=${stacks ? "rows is-stacking" : "rows"} role="region" aria-label=${label} tabindex="0">
       <table>
         <thead>
           <tr>${headings.map((heading) => html`<th key=${heading} scope="col" class=${NUMBERS.has(heading) ? "is-number" : ""}>${heading}</th>`)}</tr>
@@ -30,16 +31,16 @@ export function Rows({ label, headings, children }) {
   `;
 }
 
-const NUMBERS = new Set(["Offset", "Records", "Size", "Position", "First offset", "Last offset", "Superseded by", "Read", "Written", "Kept", "Gone", "Took", "Next offset", "Log end offset", "Lag"]);
+const NUMBERS = new Set(["Offset", "Records", "Size", "Position", "First offset", "Last offset", "Superseded by", "Segment", "Tombstones", "Without a horizon", "Past it", "Read", "Written", "Kept", "Gone", "Took", "Next offset", "Log end offset", "Lag"]);
 
 function RecordRow({ record }) {
   const isTombstone = record.value == null && record.value_base64 === undefined;
   return html`
     <tr>
-      <td class="is-number">${formatCount(record.offset)}</td>
-      <td><${Time} ms=${record.timestamp} />${record.timestamp_type === 1 && html`<span class="explanation">of the append</span>`}</td>
-      <td><${Field} record=${record} name="key" nullWord="no key" /></td>
-      <td>
+      <td class="is-number" data-title="Offset">${formatCount(record.offset)}</td>
+      <td data-title="Timestamp"><${Time} ms=${record.timestamp} />${record.timestamp_type === 1 && html`<span class="explanation">of the append</span>`}</td>
+      <td data-title="Key"><${Field} record=${record} name="key" nullWord="no key" /></td>
+      <td class="is-value" data-title="Value">
         ${record.control != null
           ? html`<${Badge}>${typeof record.control === "string" ? record.control : "marker"}</${Badge}>`
           : isTombstone
@@ -53,7 +54,7 @@ function RecordRow({ record }) {
 
 export function RecordRows({ records, label = "Records" }) {
   return html`
-    <${Rows} label=${label} headings=${["Offset", "Timestamp", "Key", "Value"]}>
+    <${Rows} stacks label=${label} headings=${["Offset", "Timestamp", "Key", "Value"]}>
       ${records.map((record) => html`<${RecordRow} key=${record.offset} record=${record} />`)}
     </${Rows}>
   `;
@@ -270,6 +271,7 @@ function TombstoneFacts({ answer, nowMs }) {
   if (found.records === 0) return html`<${Empty}>There is no tombstone in this partition. A record without a value makes one.</${Empty}>`;
   const stamped = found.records - found.unstamped - found.expired;
   const moment = (ms) => html`<${Time} ms=${ms} both />`;
+  const horizon = (ms) => (ms == null ? "–" : html`<${Time} ms=${ms} />, ${away(ms)}`);
   const away = (ms) => nowMs != null && (ms <= nowMs ? "passed" : `in ${formatDuration(ms - nowMs)}`);
   return html`
     <${Facts}
@@ -286,12 +288,15 @@ function TombstoneFacts({ answer, nowMs }) {
     ${found.text && html`<ul class="plain-list spaced">${withTimes(found.text).split("; ").map((text) => html`<li>${text}</li>`)}</ul>`}
     ${answer.segments?.length > 0 && html`
       <h3>Where they lie</h3>
-      <${Rows} label="Segments with tombstones" headings=${["Segment", "Tombstones", "Delete horizon"]}>
+      <${Rows} label="Segments with tombstones" headings=${["Segment", "Tombstones", "Without a horizon", "Past it", "First horizon", "Last horizon"]}>
         ${answer.segments.map((each) => html`
           <tr key=${each.base_offset}>
-            <td>${formatCount(each.base_offset)}</td>
-            <td>${formatCount(each.records)}</td>
-            <td>${each.delete_horizon_ms == null ? html`<span class="dim">not stamped yet</span>` : html`<${Time} ms=${each.delete_horizon_ms} />, ${away(each.delete_horizon_ms)}`}</td>
+            <td class="is-number">${formatCount(each.base_offset)}</td>
+            <td class="is-number">${formatCount(each.records)}</td>
+            <td class="is-number">${formatCount(each.unstamped)}</td>
+            <td class="is-number">${formatCount(each.expired)}</td>
+            <td>${horizon(each.first_horizon_ms)}</td>
+            <td>${horizon(each.last_horizon_ms)}</td>
           </tr>
         `)}
       </${Rows}>
