@@ -1,8 +1,8 @@
 """Compiled loops of the cleaner, and the columns, codes and statuses that go with them.
 
 `table` scans a chunk's batches, `mapping` fills a map from their records (`offsets` or `versions`,
-over `slots`), `ranges` chooses what is read again, `classify` judges it, `assemble` writes what
-stays, `facts` tells people.
+over `slots`), `ranges` chooses what is read again and looked at, `classify` judges it, `assemble`
+writes what stays, `facts` tells people.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from logstore.cleaner.kernels.offsets import (
     map_get,
     map_put,
 )
-from logstore.cleaner.kernels.ranges import choose_ranges
+from logstore.cleaner.kernels.ranges import choose_ranges, scan_survivors
 from logstore.cleaner.kernels.slots import (
     MAX_OFFSET_SPAN,
     SLACK_SLOTS,
@@ -98,6 +98,7 @@ from logstore.cleaner.kernels.table import (
     PLACE_COLUMNS,
     SUM_ATTRIBUTES,
     SUM_LARGEST,
+    SUM_PASSED_OVER,
     SUM_PRODUCERS,
     SUM_RECORDS,
     SUM_UNFIT,
@@ -171,6 +172,7 @@ __all__ = [
     "SUMS",
     "SUM_ATTRIBUTES",
     "SUM_LARGEST",
+    "SUM_PASSED_OVER",
     "SUM_PRODUCERS",
     "SUM_RECORDS",
     "SUM_UNFIT",
@@ -199,6 +201,7 @@ __all__ = [
     "map_put",
     "read_control_types",
     "scan_batches",
+    "scan_survivors",
     "siphash128",
     "version_put",
     "write_header",

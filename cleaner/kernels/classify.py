@@ -104,6 +104,19 @@ class PassRules(NamedTuple):
     by_winners: bool  # whether the map's winners may answer in the place of look-ups
 
 
+@inline_kernel
+def borrowed_rules(rules: PassRules) -> PassRules:
+    """Return the same rules over `borrowed` arrays."""
+    return PassRules(
+        borrowed_strategy(rules.strategy),
+        rules.keep_offset,
+        rules.safe_ms,
+        rules.now_ms,
+        rules.new_horizon_ms,
+        rules.by_winners,
+    )
+
+
 class Judging(NamedTuple):
     """Output and scratch space of `classify_batches`."""
 
@@ -160,11 +173,13 @@ def record_fate(
 
 
 @inline_kernel
-def is_told_by_winners(row: Int64s, key_map: MapArrays, rules: PassRules) -> bool:
+def winners_tell(
+    first_offset: Int, last_offset: Int, attributes: Int, key_map: MapArrays, rules: PassRules
+) -> bool:
     """Tell whether the winners say of each record of a batch what `record_fate` would.
 
-    They do if all of them were put into the map, none has an offset that another one has, and
-    nothing but the look-up decides:
+    They do, unless the batch is discarded, if all of them were put into the map, none has an offset
+    that another one has, and nothing but the look-up decides:
 
     - the batch lies within the mapped range, from the first bit to the map's latest offset;
     - it was mapped: it is no control batch, and no transaction could have it discarded;
@@ -174,17 +189,23 @@ def is_told_by_winners(row: Int64s, key_map: MapArrays, rules: PassRules) -> boo
     - the record that stays whatever it is stands elsewhere.
     """
     state = key_map.state
-    first, last = row[COL_BASE_OFFSET], row[COL_LAST_OFFSET]
     return (
         rules.by_winners
         and state[STATE_KEYLESS] == 0
         and state[STATE_UNORDERED] == 0
-        and has_bit(key_map, first)
-        and has_bit(key_map, last)
-        and last <= state[STATE_LATEST_OFFSET]
-        and row[COL_ATTRIBUTES] & (CONTROL_BIT | TRANSACTIONAL_BIT | DELETE_HORIZON_BIT) == 0
-        and row[COL_DISCARD] == DISCARD_NONE
-        and not first <= rules.keep_offset <= last
+        and has_bit(key_map, np.int64(first_offset))
+        and has_bit(key_map, np.int64(last_offset))
+        and last_offset <= state[STATE_LATEST_OFFSET]
+        and attributes & (CONTROL_BIT | TRANSACTIONAL_BIT | DELETE_HORIZON_BIT) == 0
+        and not first_offset <= rules.keep_offset <= last_offset
+    )
+
+
+@inline_kernel
+def is_told_by_winners(row: Int64s, key_map: MapArrays, rules: PassRules) -> bool:
+    """Tell whether `winners_tell` of a row's batch, which is not discarded."""
+    return row[COL_DISCARD] == DISCARD_NONE and winners_tell(
+        row[COL_BASE_OFFSET], row[COL_LAST_OFFSET], row[COL_ATTRIBUTES], key_map, rules
     )
 
 
@@ -393,14 +414,7 @@ def classify_batches(
         borrowed_keys(judging.keys),
         borrowed(judging.tally),
     )
-    rules = PassRules(
-        borrowed_strategy(rules.strategy),
-        rules.keep_offset,
-        rules.safe_ms,
-        rules.now_ms,
-        rules.new_horizon_ms,
-        rules.by_winners,
-    )
+    rules = borrowed_rules(rules)
     tally = judging.tally
     hashed_until = 0
     next_hash = 0

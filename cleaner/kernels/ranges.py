@@ -1,4 +1,4 @@
-"""The parts of a mapped segment that its rewrite has to read.
+"""The parts of a mapped segment that its rewrite has to read, or to look at.
 
 What becomes of a batch can be known from the winners alone: if none of its records is one, all of
 them are superseded, and its bytes are of no use.
@@ -10,7 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from logstore.cleaner.kernels.classify import PassRules, is_told_by_winners
+from logstore.cleaner.kernels.classify import (
+    PassRules,
+    borrowed_rules,
+    is_told_by_winners,
+    winners_tell,
+)
 from logstore.cleaner.kernels.slots import STATE_WINNERS_BASE, MapArrays, borrowed_map
 from logstore.cleaner.kernels.table import (
     COL_BASE_OFFSET,
@@ -18,10 +23,29 @@ from logstore.cleaner.kernels.table import (
     COL_POSITION,
     COL_RECORD_COUNT,
     COL_SIZE,
+    MISPLACED,
+    NO_ROWS,
+    TORN,
+    fill_row,
+    is_unfit,
+    read_header,
+    with_row,
+    write_sums,
 )
-from logstore.cleaner.kernels.versions import borrowed_strategy
-from logstore.cleaner.kernels.winners import count_winners
-from logstore.jit import Int64s, borrowed, kernel
+from logstore.cleaner.kernels.winners import count_winners, is_winner
+from logstore.jit import Bytes, Int64s, borrowed, inline_kernel, kernel
+from logstore.record.kernels import OK, Int
+from logstore.record.layout import CODEC_MASK, CONTROL_BIT
+
+
+@inline_kernel
+def has_winner(key_map: MapArrays, first_offset: Int, last_offset: Int) -> bool:
+    """Tell whether any of some offsets that have bits wins."""
+    first = np.int64(first_offset) - key_map.state[STATE_WINNERS_BASE]
+    if first_offset == last_offset:
+        return is_winner(key_map.winners, first)
+    bits = np.int64(last_offset) - np.int64(first_offset) + 1
+    return count_winners(key_map.winners, first, first + bits) > 0  # type: ignore[return-value]
 
 
 @kernel
@@ -63,15 +87,7 @@ def choose_ranges(
     places = borrowed(places)
     ranges = borrowed(ranges)
     key_map = borrowed_map(key_map)
-    rules = PassRules(
-        borrowed_strategy(rules.strategy),
-        rules.keep_offset,
-        rules.safe_ms,
-        rules.now_ms,
-        rules.new_horizon_ms,
-        rules.by_winners,
-    )
-    winners_base = key_map.state[STATE_WINNERS_BASE]
+    rules = borrowed_rules(rules)
     start = places[first_row, COL_POSITION]
     filled = places[first_row, COL_SIZE]
     ranges[0, 0] = start
@@ -89,7 +105,7 @@ def choose_ranges(
         if (
             last != kept_last_offset
             and is_told_by_winners(place, key_map, rules)
-            and count_winners(key_map.winners, first - winners_base, last - winners_base + 1) == 0
+            and not has_winner(key_map, first, last)
         ):
             waiting += place[COL_RECORD_COUNT]
             row += 1
@@ -107,3 +123,70 @@ def choose_ranges(
         waiting = np.int64(0)
         row += 1
     return count, row, records + waiting
+
+
+@kernel
+def scan_survivors(
+    data: Bytes,
+    end: int,
+    least_offset: int,
+    greatest_offset: int,
+    kept_last_offset: int,
+    table: Int64s,
+    sums: Int64s,
+    key_map: MapArrays,
+    rules: PassRules,
+) -> Any:
+    """Walk whole batches as `scan_batches` does, without CRCs; those that go get no row.
+
+    These are batches none of whose records wins, but for the first one, batches of producers, and
+    what stands behind a compressed or a control batch: a chunk may have to end before one of those.
+
+    Parameters
+    ----------
+    kept_last_offset : int
+        A batch that ends there gets a row: its header stays.
+    sums : (SUMS,) int64, out
+        Also how many records got none, all of them superseded.
+
+    Returns
+    -------
+    (status, rows, position)
+    """
+    data = borrowed(data)
+    table = borrowed(table)
+    key_map = borrowed_map(key_map)
+    rules = borrowed_rules(rules)
+    rows = 0
+    position = 0
+    last_offset = np.int64(least_offset) - np.int64(1)
+    found = NO_ROWS
+    passed_over = np.int64(0)
+    status = OK
+    while rows < len(table):
+        status, header = read_header(data, position, end)
+        if status != OK:
+            break
+        # Not below the next one: behind the largest offset there is none.
+        if header.base_offset <= last_offset or header.last_offset > greatest_offset:
+            status = MISPLACED
+            break
+        last_offset = header.last_offset
+        if (
+            rows > 0
+            and (found.attributes | header.attributes) & (CODEC_MASK | CONTROL_BIT) == 0
+            and found.unfit < 0
+            and not is_unfit(header)
+            and header.producer_id < 0
+            and last_offset != kept_last_offset
+            and winners_tell(header.base_offset, last_offset, header.attributes, key_map, rules)
+            and not has_winner(key_map, header.base_offset, last_offset)
+        ):
+            passed_over += header.record_count
+        else:
+            fill_row(table[rows], data, position, header)
+            found = with_row(found, rows, header)
+            rows += 1
+        position += header.size
+    write_sums(found, passed_over, sums)
+    return OK if status == TORN else status, rows, position

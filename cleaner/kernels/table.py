@@ -7,7 +7,7 @@ Positions are bytes from the start of `data`, ends exclusive.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -59,16 +59,16 @@ COL_SECTION_START = 9
 COL_SECTION_END = 10
 COL_VERDICT = 11  # in: one of VERDICT_*
 COL_DISCARD = 12  # in: DISCARD_* of all the batch's records
-COL_FORM = 13  # out: one of FORM_*
-COL_KEPT = 14  # out: records kept
-COL_OUT_BASE_TIMESTAMP = 15  # out: baseTimestamp of a rebuilt batch
-COL_OUT_MAX_TIMESTAMP = 16  # out: maxTimestamp of the batch as written
-COL_OUT_SIZE = 17  # out: upper bound after classify, exact after assemble
-COL_FIRST_KEPT = 18  # out: index of the batch's first kept record among those of the chunk
-COL_OUT_HORIZON = 19  # out: 1 if a rebuilt batch carries a delete horizon
-COL_PARSED = 20  # out: records that were judged; 0 when all were discarded unread
-COL_PRODUCER_EPOCH = 21
-COL_CONTROL = 22  # one of CONTROL_*, once the control batches were read
+COL_PRODUCER_EPOCH = 13
+COL_CONTROL = 14  # one of CONTROL_*, once the control batches were read
+COL_FORM = 15  # out: one of FORM_*
+COL_KEPT = 16  # out: records kept
+COL_OUT_BASE_TIMESTAMP = 17  # out: baseTimestamp of a rebuilt batch
+COL_OUT_MAX_TIMESTAMP = 18  # out: maxTimestamp of the batch as written
+COL_OUT_SIZE = 19  # out: upper bound after classify, exact after assemble
+COL_FIRST_KEPT = 20  # out: index of the batch's first kept record among those of the chunk
+COL_OUT_HORIZON = 21  # out: 1 if a rebuilt batch carries a delete horizon
+COL_PARSED = 22  # out: records that were judged; 0 when all were discarded unread
 TABLE_COLUMNS = 23
 
 PLACE_COLUMNS = COL_DISCARD + 1
@@ -97,17 +97,135 @@ DAMAGED = 1
 MAP_FULL = 2
 COMPRESSED = 3
 MISPLACED = 4  # its offsets do not belong where it stands
+TORN = 5  # the bytes end inside it
 
-# Sums of `scan_batches`.
+# Sums of `scan_batches` and `scan_survivors`.
 SUM_ATTRIBUTES = 0  # bits that any batch has
 SUM_PRODUCERS = 1  # batches of producers that have an id
 SUM_RECORDS = 2
 SUM_LARGEST = 3  # records of the batch that has most
 SUM_UNFIT = 4  # first row with more records than its bytes can hold, -1 if none has
-SUMS = 5
+SUM_PASSED_OVER = 5  # records of batches without a row, all superseded
+SUMS = 6
 
 _CONTROL_KEY_SIZE_MIN = 4
 _CONTROL_TYPE_POSITION = 2  # in the key, after its version
+
+
+class Header(NamedTuple):
+    """The header of a batch, as far as what becomes of it depends on that."""
+
+    size: Any  # of the whole batch
+    base_offset: Any
+    last_offset: Any
+    attributes: Any
+    producer_id: Any
+    record_count: Any
+
+
+class Sums(NamedTuple):
+    """The `SUM_*` of the rows so far."""
+
+    attributes: Int
+    producers: Int
+    records: Int
+    largest: Int
+    unfit: Int
+
+
+_NO_HEADER = Header(0, 0, 0, 0, 0, 0)
+NO_ROWS = Sums(0, 0, 0, 0, -1)
+
+
+@inline_kernel
+def read_header(data: Bytes, position: int, end: int) -> tuple[int, Header]:
+    """Read and check the header of the batch at `position`.
+
+    Returns
+    -------
+    (status, Header)
+        `OK`, `DAMAGED`, or `TORN` if `data[:end]` ends inside the batch; the header says nothing
+        then. Neither the CRC nor its place is checked.
+    """
+    if end - position < HEADER_SIZE_UP_TO_MAGIC:
+        return TORN, _NO_HEADER
+    length = read_i32(data, position + BATCH_LENGTH_POSITION)
+    size = length + LOG_OVERHEAD
+    if length < MIN_BATCH_LENGTH or data[position + MAGIC_POSITION] != MAGIC or size < HEADER_SIZE:
+        return DAMAGED, _NO_HEADER
+    if size > end - position:
+        return TORN, _NO_HEADER
+    base_offset = read_i64(data, position + BASE_OFFSET_POSITION)
+    last_offset_delta = read_i32(data, position + LAST_OFFSET_DELTA_POSITION)
+    record_count = read_i32(data, position + RECORD_COUNT_POSITION)
+    if (
+        base_offset < 0
+        or last_offset_delta < 0
+        or base_offset > INT64_MAX - last_offset_delta
+        or record_count < 0
+    ):
+        return DAMAGED, _NO_HEADER
+    return OK, Header(
+        size,
+        base_offset,
+        base_offset + last_offset_delta,
+        # All bits that have a meaning are in the low byte.
+        np.int64(data[position + ATTRIBUTES_POSITION + 1]),
+        read_i64(data, position + PRODUCER_ID_POSITION),
+        record_count,
+    )
+
+
+@inline_kernel
+def fill_row(row: Int64s, data: Bytes, position: int, header: Header) -> None:
+    """Write what is known of the batch at `position` into its row."""
+    row[COL_POSITION] = position
+    row[COL_SIZE] = header.size
+    row[COL_BASE_OFFSET] = header.base_offset
+    row[COL_LAST_OFFSET] = header.last_offset
+    row[COL_ATTRIBUTES] = header.attributes
+    row[COL_BASE_TIMESTAMP] = read_i64(data, position + BASE_TIMESTAMP_POSITION)
+    row[COL_MAX_TIMESTAMP] = read_i64(data, position + MAX_TIMESTAMP_POSITION)
+    row[COL_PRODUCER_ID] = header.producer_id
+    row[COL_RECORD_COUNT] = header.record_count
+    row[COL_SECTION_START] = position + HEADER_SIZE
+    row[COL_SECTION_END] = position + header.size
+    row[COL_VERDICT] = VERDICT_DELETE_EMPTY
+    row[COL_DISCARD] = DISCARD_NONE
+    row[COL_PRODUCER_EPOCH] = read_i16(data, position + PRODUCER_EPOCH_POSITION)
+    row[COL_CONTROL] = CONTROL_NONE
+
+
+@inline_kernel
+def is_unfit(header: Header) -> bool:
+    """Tell whether an uncompressed batch counts more records than its bytes can hold."""
+    return (  # type: ignore[no-any-return]
+        header.attributes & CODEC_MASK == 0
+        and header.record_count * MIN_RECORD_SIZE > header.size - HEADER_SIZE
+    )
+
+
+@inline_kernel
+def with_row(sums: Sums, number: int, header: Header) -> Sums:
+    """Return the sums with another row, the one of that number."""
+    return Sums(
+        sums.attributes | header.attributes,
+        sums.producers + (header.producer_id >= 0),
+        sums.records + header.record_count,
+        max(sums.largest, header.record_count),
+        np.int64(number) if sums.unfit < 0 and is_unfit(header) else np.int64(sums.unfit),
+    )
+
+
+@inline_kernel
+def write_sums(sums: Sums, passed_over: Int, out: Int64s) -> None:
+    """Give sums out."""
+    out[SUM_ATTRIBUTES] = sums.attributes
+    out[SUM_PRODUCERS] = sums.producers
+    out[SUM_RECORDS] = sums.records
+    out[SUM_LARGEST] = sums.largest
+    out[SUM_UNFIT] = sums.unfit
+    out[SUM_PASSED_OVER] = passed_over
 
 
 @kernel
@@ -141,82 +259,32 @@ def scan_batches(
         table is full. O(bytes) with CRCs, else O(batches).
     """
     data = borrowed(data)
+    table = borrowed(table)
     rows = 0
     position = 0
     last_offset = np.int64(least_offset) - np.int64(1)
-    attributes_or = producers = records = largest = np.int64(0)
-    unfit = -1
+    found = NO_ROWS
     status = OK
-    while rows < len(table) and end - position >= HEADER_SIZE_UP_TO_MAGIC:
-        length = read_i32(data, position + BATCH_LENGTH_POSITION)
-        size = length + LOG_OVERHEAD
-        if (
-            length < MIN_BATCH_LENGTH
-            or data[position + MAGIC_POSITION] != MAGIC
-            or size < HEADER_SIZE
-        ):
-            status = DAMAGED
-            break
-        if size > end - position:
-            break
-        base_offset = read_i64(data, position + BASE_OFFSET_POSITION)
-        last_offset_delta = read_i32(data, position + LAST_OFFSET_DELTA_POSITION)
-        record_count = read_i32(data, position + RECORD_COUNT_POSITION)
-        # All bits that have a meaning are in the low byte.
-        attributes = np.int64(data[position + ATTRIBUTES_POSITION + 1])
-        if (
-            base_offset < 0
-            or last_offset_delta < 0
-            or base_offset > INT64_MAX - last_offset_delta
-            or record_count < 0
-        ):
-            status = DAMAGED
+    while rows < len(table):
+        status, header = read_header(data, position, end)
+        if status != OK:
             break
         if check_crc:
             stored = np.int64(np.uint32(read_i32(data, position + CRC_POSITION)))
-            if crc32c(data, position + ATTRIBUTES_POSITION, position + size) != stored:
+            if crc32c(data, position + ATTRIBUTES_POSITION, position + header.size) != stored:
                 status = DAMAGED
                 break
         # Not below the next one: behind the largest offset there is none.
-        if base_offset <= last_offset or base_offset + last_offset_delta > greatest_offset:
+        if header.base_offset <= last_offset or header.last_offset > greatest_offset:
             status = MISPLACED
             break
-        last_offset = base_offset + last_offset_delta
-        producer_id = read_i64(data, position + PRODUCER_ID_POSITION)
-        attributes_or |= attributes
-        producers += producer_id >= 0
-        records += record_count
-        largest = max(largest, record_count)
-        if (
-            unfit < 0
-            and attributes & CODEC_MASK == 0
-            and record_count * MIN_RECORD_SIZE > size - HEADER_SIZE
-        ):
-            unfit = rows
-        row = table[rows]
-        row[COL_POSITION] = position
-        row[COL_SIZE] = size
-        row[COL_BASE_OFFSET] = base_offset
-        row[COL_LAST_OFFSET] = last_offset
-        row[COL_ATTRIBUTES] = attributes
-        row[COL_BASE_TIMESTAMP] = read_i64(data, position + BASE_TIMESTAMP_POSITION)
-        row[COL_MAX_TIMESTAMP] = read_i64(data, position + MAX_TIMESTAMP_POSITION)
-        row[COL_PRODUCER_ID] = producer_id
-        row[COL_RECORD_COUNT] = record_count
-        row[COL_SECTION_START] = position + HEADER_SIZE
-        row[COL_SECTION_END] = position + size
-        row[COL_VERDICT] = VERDICT_DELETE_EMPTY
-        row[COL_DISCARD] = DISCARD_NONE
-        row[COL_PRODUCER_EPOCH] = read_i16(data, position + PRODUCER_EPOCH_POSITION)
-        row[COL_CONTROL] = CONTROL_NONE
+        last_offset = header.last_offset
+        fill_row(table[rows], data, position, header)
+        found = with_row(found, rows, header)
         rows += 1
-        position += size
-    sums[SUM_ATTRIBUTES] = attributes_or
-    sums[SUM_PRODUCERS] = producers
-    sums[SUM_RECORDS] = records
-    sums[SUM_LARGEST] = largest
-    sums[SUM_UNFIT] = unfit
-    return status, rows, position
+        position += header.size
+    write_sums(found, 0, sums)
+    return OK if status == TORN else status, rows, position
 
 
 @inline_kernel

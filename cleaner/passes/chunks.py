@@ -33,7 +33,7 @@ from logstore.record.walk import walk_headers
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from logstore.cleaner.passes.skipping import Ranges, Skipping
+    from logstore.cleaner.passes.skipping import Ranges, Skipping, Survivors
     from logstore.log.log import Log
     from logstore.segment.segment import LogSegment
 
@@ -61,8 +61,8 @@ class Chunk:
     sums : (SUMS,) int64
         What the batches have in common, and no less than they add up to; see `kernels`.
     passed_over : int
-        Records, all superseded, of batches that were not read: they stand between those that were,
-        or behind them, and count in `size_bytes`.
+        Records, all superseded, of batches that were not read or have no row: they stand between
+        those that have one, or behind them, and count in `size_bytes`.
     """
 
     __slots__ = (
@@ -87,7 +87,9 @@ class Chunk:
         ranges: Ranges | None = None,
     ) -> None:
         self.sums = sums
-        self.passed_over = 0 if ranges is None else ranges.passed_over
+        self.passed_over = int(sums[kernels.SUM_PASSED_OVER])
+        if ranges is not None:
+            self.passed_over += ranges.passed_over
         self._ranges = ranges
         self.segment = segment
         self.position = position
@@ -163,6 +165,7 @@ class ChunkReader:
         self._io_buffer_bytes = max(io_buffer_bytes, HEADER_SIZE)
         self._buffer = np.empty(self._io_buffer_bytes, np.uint8)
         self._table = np.empty((0, kernels.TABLE_COLUMNS), np.int64)
+        self._scan_all = jit.Bound(kernels.scan_batches)
 
     def chunks(
         self,
@@ -172,6 +175,7 @@ class ChunkReader:
         *,
         verify: bool = True,
         skipping: Skipping | None = None,
+        survivors: Survivors | None = None,
     ) -> Iterator[Chunk]:
         """Yield the chunks of a segment from position `start` on; each is valid until the next.
 
@@ -186,6 +190,8 @@ class ChunkReader:
             Check the CRC of every batch; lengths, magic, counts and offsets are always checked.
         skipping : Skipping, optional
             What need not be read. If what is read is not what it should be, all is from there on.
+        survivors : Survivors, optional
+            What need not have a row in the table. No CRC is checked then.
 
         Raises
         ------
@@ -199,10 +205,12 @@ class ChunkReader:
         while position < segment.size_bytes:
             chunk = None
             if skipping is not None:
-                chunk = self._read_ranges(segment, position, next_offset, end_offset, skipping)
+                chunk = self._read_ranges(
+                    segment, position, next_offset, end_offset, skipping, survivors
+                )
             if chunk is None:
                 skipping = None
-                chunk = self._read(segment, position, next_offset, end_offset, verify)
+                chunk = self._read(segment, position, next_offset, end_offset, verify, survivors)
             if not segment.can_append_offset(chunk.last_offset):
                 raise OverflowedSegmentError(
                     f"{segment.log_path}: offset {chunk.last_offset} is more than 31 bits above "
@@ -221,6 +229,7 @@ class ChunkReader:
         next_offset: int,
         end_offset: int,
         skipping: Skipping,
+        survivors: Survivors | None,
     ) -> Chunk | None:
         """Read what is not skipped; None if anything is odd about it, or does not fit."""
         found = skipping.next_ranges(self._io_buffer_bytes)
@@ -231,7 +240,7 @@ class ChunkReader:
         filled = 0
         for start, end in found.ranges:
             filled += file.read_into(view[filled : filled + end - start], start)
-        status, rows, end, sums = self._scan(filled, next_offset, end_offset, verify=False)
+        status, rows, end, sums = self._scan(filled, next_offset, end_offset, False, survivors)
         if status != kernels.OK or end != filled or sums[kernels.SUM_UNFIT] >= 0:
             return None
         size_bytes = found.end_position - position
@@ -239,26 +248,40 @@ class ChunkReader:
         return self._finish(chunk)
 
     def _scan(
-        self, count: int, next_offset: int, end_offset: int, *, verify: bool
+        self,
+        count: int,
+        next_offset: int,
+        end_offset: int,
+        verify: bool,
+        survivors: Survivors | None,
     ) -> tuple[int, int, int, NDArray[np.int64]]:
         """Tabulate the batches of the first bytes of the buffer; see `kernels.scan_batches`."""
         rows_max = min(count, self._io_buffer_bytes) // HEADER_SIZE + 1
         if len(self._table) < rows_max:
             self._table = np.empty((rows_max, kernels.TABLE_COLUMNS), np.int64)
         sums = np.empty(kernels.SUMS, np.int64)
-        status, rows, end = kernels.scan_batches(
-            self._buffer, count, verify, next_offset, end_offset - 1, self._table, sums
-        )
+        data, table, last_offset = self._buffer, self._table, end_offset - 1
+        if survivors is None:
+            found = self._scan_all(data, count, verify, next_offset, last_offset, table, sums)
+        else:
+            found = survivors.scan(data, count, next_offset, last_offset, table, sums)
+        status, rows, end = found
         return status, rows, int(end), sums
 
     def _read(
-        self, segment: LogSegment, position: int, next_offset: int, end_offset: int, verify: bool
+        self,
+        segment: LogSegment,
+        position: int,
+        next_offset: int,
+        end_offset: int,
+        verify: bool,
+        survivors: Survivors | None,
     ) -> Chunk:
         wanted = min(self._io_buffer_bytes, segment.size_bytes - position)
         while True:
             view = memoryview(self._buffer)[:wanted]  # type: ignore[arg-type]  # a buffer
             count = segment.file.read_into(view, position)
-            status, rows, end, sums = self._scan(count, next_offset, end_offset, verify=verify)
+            status, rows, end, sums = self._scan(count, next_offset, end_offset, verify, survivors)
             if rows:
                 chunk = Chunk(segment, position, end, self._buffer, self._table[:rows], sums)
                 return self._finish(chunk)

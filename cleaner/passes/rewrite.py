@@ -16,7 +16,7 @@ from logstore import jit
 from logstore.cleaner import kernels
 from logstore.cleaner.passes.chunks import Chunk, ChunkReader, end_of
 from logstore.cleaner.passes.places import BatchPlaces
-from logstore.cleaner.passes.skipping import Skipping
+from logstore.cleaner.passes.skipping import Skipping, Survivors
 from logstore.cleaner.passes.transactions import (
     AbortedTransactions,
     LastBatches,
@@ -127,6 +127,9 @@ class Rewriter:
         self._rules = (rules or Rules()).for_kernels(
             now_ms, new_horizon_ms, by_winners=observer is None
         )
+        self._survivors: Survivors | None = None
+        if self._rules.by_winners:
+            self._survivors = Survivors(key_map.arrays, self._rules, upper_bound_offset)
         self._judging = kernels.Judging(
             np.empty(0, np.uint8),
             np.empty(0, np.int64),
@@ -181,8 +184,9 @@ class Rewriter:
                 and end - 1 <= self._map.latest_offset
             )
             skipping = self._skipping(segment) if is_verified else None
+            survivors = self._survivors if is_verified else None
             for chunk in self._reader.chunks(
-                segment, end, verify=not is_verified, skipping=skipping
+                segment, end, verify=not is_verified, skipping=skipping, survivors=survivors
             ):
                 yield chunk.size_bytes
                 self._transactions.judge(chunk)
@@ -225,8 +229,9 @@ class Rewriter:
         total = int(chunk.sums[kernels.SUM_RECORDS])
         largest = int(chunk.sums[kernels.SUM_LARGEST])
         if total > len(judging.codes):
+            room = 2 * total  # of chunks whose batches mostly go the next one may have a few more
             judging = judging._replace(
-                codes=np.empty(total, np.uint8), kept_starts=np.empty(total, np.int64)
+                codes=np.empty(room, np.uint8), kept_starts=np.empty(room, np.int64)
             )
         if largest > len(judging.keys.starts):
             judging = judging._replace(keys=kernels.Keys.room_for(largest))

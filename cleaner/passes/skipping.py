@@ -1,4 +1,4 @@
-"""Batches that a rewrite need not read, since nothing of them stays."""
+"""Batches that a rewrite need not read, or look at, since nothing of them stays."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from logstore import jit
 from logstore.cleaner import kernels
 
 if TYPE_CHECKING:
@@ -72,3 +73,37 @@ class Skipping:
         last = places[self._row - 1]
         end_position = int(last[kernels.COL_POSITION] + last[kernels.COL_SIZE])
         return Ranges(self._ranges[:count].tolist(), end_position, int(passed_over))
+
+
+class Survivors:
+    """Scans batches that were mapped, without a row for those of which nothing stays.
+
+    Parameters
+    ----------
+    key_map, rules
+        By which they are rewritten.
+    upper_bound_offset : int
+        The batch that ends right before it always has a row.
+    """
+
+    def __init__(
+        self, key_map: kernels.MapArrays, rules: kernels.PassRules, upper_bound_offset: int
+    ) -> None:
+        self._kept_last_offset = upper_bound_offset - 1
+        self._scan = jit.Bound(kernels.scan_survivors, key_map, rules)
+
+    def scan(
+        self,
+        data: NDArray[np.uint8],
+        end: int,
+        least_offset: int,
+        greatest_offset: int,
+        table: NDArray[np.int64],
+        sums: NDArray[np.int64],
+    ) -> tuple[int, int, int]:
+        """Tabulate the batches of `data[:end]`; see `kernels.scan_survivors`."""
+        kept = self._kept_last_offset
+        found: tuple[int, int, int] = self._scan(
+            data, end, least_offset, greatest_offset, kept, table, sums
+        )
+        return found

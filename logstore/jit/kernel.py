@@ -133,20 +133,22 @@ class Bound(Generic[R]):
         self._kinds: list[object] = []
         self._entry: Callable[..., R] | None = None
 
-    def __call__(self, *arrays: NDArray[Any]) -> R:
-        """Run the kernel with arrays as its first arguments."""
+    def __call__(self, *first: NDArray[Any] | int) -> R:
+        """Run the kernel with arrays, integers or truth values as its first arguments."""
         entry = self._entry
         # The entry does not check its arguments: arrays of another kind would be misread.
-        if entry is not None and [_kind_of(each) for each in arrays] == self._kinds:
-            return entry(*arrays, *self._arguments)
-        result = self._kernel(*arrays, *self._arguments)
-        self._entry = self._kernel.entry_for(*arrays, *self._arguments)
-        self._kinds = [_kind_of(each) for each in arrays]
+        if entry is not None and [_kind_of(each) for each in first] == self._kinds:
+            return entry(*first, *self._arguments)
+        result = self._kernel(*first, *self._arguments)
+        self._entry = self._kernel.entry_for(*first, *self._arguments)
+        self._kinds = [_kind_of(each) for each in first]
         return result
 
 
-def _kind_of(array: NDArray[Any]) -> tuple[object, int, int]:
-    return array.dtype, array.ndim, array.flags.num
+def _kind_of(argument: NDArray[Any] | int) -> object:
+    if isinstance(argument, int):
+        return type(argument)
+    return argument.dtype, argument.ndim, argument.flags.num
 
 
 def kernel(function: Callable[P, R]) -> Callable[P, R]:

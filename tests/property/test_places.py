@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 
 from logstore.cleaner import kernels
-from logstore.cleaner.passes import places, skipping
+from logstore.cleaner.passes import chunks, places, rewrite, skipping
 from logstore.cleaner.passes.offset_map import OffsetMap
 from logstore.cleaner.passes.rewrite import Rules
 from logstore.record.codecs import Codec
@@ -125,12 +125,18 @@ def history(steps):
     least_gap=st.sampled_from([1, 100, 400]),
     io_buffer_bytes=st.sampled_from([61, 300, 100_000]),
     slots=st.sampled_from([3, 1000]),
+    unfolded_bytes=st.sampled_from([1, 2**24]),
 )
 @settings(max_examples=150)
-def test_a_pass_leaves_the_same_whatever_it_skips(steps, least_gap, io_buffer_bytes, slots):
+def test_a_pass_leaves_the_same_whatever_it_skips(
+    steps, least_gap, io_buffer_bytes, slots, unfolded_bytes
+):
+    """Neither reading what goes nor giving it a row; not reading it; not giving it a row."""
     results = []
-    for most in (0, 1000):
+    for most, survivors in ((0, None), (1000, None), (1000, skipping.Survivors)):
         with (
+            patch.object(rewrite, "Survivors", survivors or (lambda *_: None)),
+            patch.object(chunks, "UNFOLDED_BYTES", unfolded_bytes),
             patch.object(places, "PLACES_MAX", most),
             patch.object(places, "LEAST_BATCH_BYTES", 1),
             patch.object(skipping, "LEAST_GAP_BYTES", least_gap),
@@ -139,4 +145,4 @@ def test_a_pass_leaves_the_same_whatever_it_skips(steps, least_gap, io_buffer_by
             world, log = history(steps)
             stats = run_pass(log, config=map_of(slots, io_buffer_bytes=io_buffer_bytes))
             results.append((snapshot(world), replace(stats, index_ms=0, clean_ms=0)))
-    assert results[0] == results[1]
+    assert results[0] == results[1] == results[2]

@@ -3,7 +3,8 @@
 Kernels: `has_bit`, `note_winner`, `note_loser`, `is_winner`, `count_winners`, `is_told_by_winners`,
 `pick_winners`, `hash_group`, `with_record`, `is_unread`, `is_expired`, `put_block`, `put_offset`,
 `get_offset`, `put_order`, `get_order`, `home_slot`, `hash_keys`, `sip_round`, `sip_words`,
-`borrowed_block`, `borrowed_keys`, `borrowed_strategy`.
+`borrowed_block`, `borrowed_keys`, `borrowed_strategy`, `borrowed_rules`, `winners_tell`,
+`has_winner`, `is_unfit`, `scan_survivors`, `read_header`, `fill_row`, `with_row`, `write_sums`.
 """
 
 import random
@@ -21,10 +22,20 @@ from logstore.cleaner.passes.rewrite import Rules
 from logstore.cleaner.passes.version_map import VersionMap
 from logstore.cleaner.strategy import Strategy
 from logstore.record.batch import RecordBatch, build_batch, seal_batch
+from logstore.record.codecs import Codec
+from logstore.record.layout import RECORD_COUNT_POSITION
 from logstore.record.records import Record, encode_records
 from logstore.record.varint import encode_varint
 from tests.support.world.chunk_strategies import NOW_MS, loaded
-from tests.support.world.kernel_calls import array, assemble, build, classify, compete
+from tests.support.world.kernel_calls import (
+    array,
+    assemble,
+    build,
+    classify,
+    compete,
+    scan,
+    scan_survivors,
+)
 
 BY = {
     "offset": Strategy(),
@@ -163,6 +174,80 @@ def test_winners_say_what_look_ups_say(
         results.append((outputs, judged[:, columns].tolist(), max_timestamps, tally.tolist()))
     assert results[1] == results[0]
     a_map._check()
+
+
+SCANNED = slice(0, kernels.COL_CONTROL + 1)
+
+
+@pytest.mark.parametrize("odd", ([], *([each] for each in ODDITIES), ODDITIES), ids="-".join)
+@given(
+    data=st.data(),
+    skipped=st.sampled_from([0, 0, 3]),
+    bits=st.sampled_from([2**20, 2**20, 7, 64]),
+    kept=st.integers(0, 7),
+    keep=st.integers(-1, 9),
+)
+@settings(max_examples=40)
+def test_what_a_survivors_scan_leaves_out_is_superseded(odd, data, skipped, bits, kept, keep):
+    """By look-ups, and nothing else is left out; of plain batches all that is superseded is."""
+    batches = data.draw(dirty_batches(odd))
+    raw, table = loaded(batches)
+    base, end = batches[0].header.base_offset, batches[-1].header.last_offset + 1
+    a_map = new_map(Strategy(), base, base + skipped, min(end, base + skipped + bits))
+    a_map.latest_offset = base + skipped - 1
+    build(raw, table, base + skipped, a_map)
+    kept_last_offset = batches[kept % len(batches)].header.last_offset
+    rules = Rules(keep_offset=base + keep)
+    status, found, position, sums = scan_survivors(raw, a_map, rules, kept_last_offset)
+    assert (status, position) == (kernels.OK, len(raw))
+    _, every, _ = scan(raw.tobytes())
+    has_row = np.isin(every[:, kernels.COL_BASE_OFFSET], found[:, kernels.COL_BASE_OFFSET])
+    assert found[:, SCANNED].tolist() == every[has_row][:, SCANNED].tolist()
+    status, _, codes, _ = classify(raw, every, a_map, NOW_MS, NOW_MS + 5, rules)
+    assert status == kernels.OK
+    ends = every[:, kernels.COL_RECORD_COUNT].cumsum()
+    fates = np.split(codes, ends[:-1])
+    gone = [fates[row] for row in np.flatnonzero(~has_row)]
+    assert all((each == kernels.SUPERSEDED).all() for each in gone)
+    assert sums[kernels.SUM_PASSED_OVER] == sum(map(len, gone))
+    last_offsets = every[:, kernels.COL_LAST_OFFSET]
+    assert has_row[0]
+    assert has_row[last_offsets == kept_last_offset].all()
+    if not odd and not skipped and bits > end - base:
+        is_dropped = np.array([(each == kernels.SUPERSEDED).all() for each in fates])
+        is_dropped[0] = False
+        assert (is_dropped & (last_offsets != kept_last_offset) == ~has_row).all()
+
+
+@pytest.mark.parametrize("first", ("compressed", "control", "unfit", "producer"))
+def test_behind_what_may_end_a_chunk_every_batch_has_a_row(first: str) -> None:
+    """Else records behind the end would be counted twice; of a producer only its own have one."""
+    goes = [plain(b"a", base=2 + at) for at in range(3)]
+    batches = [plain(b"b"), *goes, plain(b"a", base=5)]
+    middle = batches[2]
+    if first == "compressed":
+        middle = RecordBatch(build_batch([*middle.records()], codec=Codec.ZSTD))
+    elif first == "control":
+        middle = RecordBatch(build_batch([*middle.records()], is_control=True))
+    elif first == "producer":
+        middle = RecordBatch(
+            build_batch([*middle.records()], producer_id=7, producer_epoch=0, base_sequence=0)
+        )
+    data, table = loaded(batches)
+    a_map = new_map(Strategy(), 0, 0, 1000)
+    build(data, table, 0, a_map)
+    batches[2] = middle
+    raw = bytearray(b"".join(each.data for each in batches))
+    if first == "unfit":
+        position = len(batches[0].data) + len(batches[1].data)
+        count_at = position + RECORD_COUNT_POSITION
+        raw[count_at : count_at + 4] = (1000).to_bytes(4, "big")
+    status, found, _, sums = scan_survivors(array(bytes(raw)), a_map, Rules())
+    assert status == kernels.OK
+    # The batch before it goes, and behind a producer's the next.
+    expected = [0, 3, 5] if first == "producer" else [0, 3, 4, 5]
+    assert found[:, kernels.COL_BASE_OFFSET].tolist() == expected
+    assert sums[kernels.SUM_PASSED_OVER] == 5 - len(expected)
 
 
 @given(bits=st.lists(st.booleans(), min_size=1, max_size=300), data=st.data())

@@ -30,6 +30,17 @@ def scan(data: bytes, *, check_crc: bool = True, rows: int = 200):
     return status, table[:found], position
 
 
+def scan_survivors(data: np.ndarray, key_map: KeyMap, rules: Rules, kept_last_offset: int = -1):
+    """Status, table of the batches that may stay, the position after the last, and the sums."""
+    table = np.empty((200, kernels.TABLE_COLUMNS), np.int64)
+    sums = np.empty(kernels.SUMS, np.int64)
+    by = rules.for_kernels(0, 0, by_winners=True)
+    status, found, position = kernels.scan_survivors(
+        data, len(data), 0, INT64_MAX, kept_last_offset, table, sums, key_map.arrays, by
+    )
+    return status, table[:found], position, sums
+
+
 def unfolded(data: bytes, table: np.ndarray, sections: list[bytes]) -> np.ndarray:
     """Put decompressed sections behind the bytes, and point the table's rows there."""
     parts = bytearray(data)

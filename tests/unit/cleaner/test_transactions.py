@@ -43,7 +43,8 @@ NONE, ABORTED, EXPIRING = (
 def chunk_of(*batches: bytes) -> Chunk:
     """A chunk as its reader hands it on."""
     data = b"".join(batches)
-    table, sums = np.empty((len(batches), kernels.TABLE_COLUMNS), np.int64), np.empty(5, np.int64)
+    table = np.empty((len(batches), kernels.TABLE_COLUMNS), np.int64)
+    sums = np.empty(kernels.SUMS, np.int64)
     kernels.scan_batches(array(data), len(data), True, 0, INT64_MAX, table, sums)
     status, _ = kernels.read_control_types(array(data), table)
     assert status == kernels.OK
