@@ -65,7 +65,16 @@ function Now({ answer, about }) {
     <p role="status">${nowInWords(answer, steps, about)}</p>
     ${steps.map((step) => html`<${Step} key=${`${step.topic}-${step.partition}`} step=${step} />`)}
     <${Facts} facts=${factsOf(answer)} />
+    ${answer.threads.length > 0 && html`<ul class="threads" aria-label="Threads">
+      ${answer.threads.map((thread) => html`<li key=${thread.name}>${threadInWords(thread, steps)}</li>`)}
+    </ul>`}
   </section>`;
+}
+
+function threadInWords({ name, alive, topic, partition, passes }, steps) {
+  const isAtWork = steps.some((step) => step.topic === topic && step.partition === partition);
+  const now = !alive ? "died" : isAtWork ? `cleans ${topic}-${partition}` : "waits";
+  return `${name} ${now}; ${plural(passes, "pass", "passes")} so far.`;
 }
 
 function nowInWords({ enabled, threads }, steps, about) {

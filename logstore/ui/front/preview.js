@@ -2,7 +2,7 @@
 // and after the change, what cleaning and retention would remove, and when.
 
 import { html, useEffect, useState } from "./vendor/htm-preact.js";
-import { path, postJson, useAnswer, withQuery } from "./api.js";
+import { path, postJson, subscribe, useAnswer, withQuery } from "./api.js";
 import { Commands } from "./deeds.js";
 import { formatBytes, formatCount, plural, withTimes } from "./format.js";
 import { Time } from "./parts.js";
@@ -26,6 +26,7 @@ export function usePreview(draft) {
   const text = draft === null ? null : JSON.stringify(draft);
   const deep = text !== null && deepened === text;
   const body = deep ? JSON.stringify({ ...draft, deep }) : text;
+  const round = useChanges();
   useEffect(() => {
     if (body === null) {
       setState(NOTHING);
@@ -46,8 +47,19 @@ export function usePreview(draft) {
       isWanted = false;
       clearTimeout(timer);
     };
-  }, [body]);
+  }, [body, round]);
   return { ...state, deepen: () => setDeepened(text) };
+}
+
+/** A number that is another one once what a preview tells of may have changed. */
+function useChanges() {
+  const [round, setRound] = useState(0);
+  useEffect(() => {
+    const changed = () => setRound((before) => before + 1);
+    const ends = ["clock", "cleaned", "reconnected"].map((name) => subscribe(name, changed));
+    return () => ends.forEach((end) => end());
+  }, []);
+  return round;
 }
 
 const NOTHING = { answer: null, error: null, busy: false };

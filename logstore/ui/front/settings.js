@@ -37,26 +37,63 @@ const GROUPS = [
   ["Everything else", []],
 ];
 
-/** The key's plain meaning, in the words of operators' guides; the table of keys says it in full. */
-const MEANINGS = {
-  "cleanup.policy": "Log cleanup policy: what may remove records",
-  "retention.ms": "How long a message is stored before its segment is deleted",
-  "retention.bytes": "Log size after which the oldest segments are deleted",
-  "file.delete.delay.ms": "How long deleted files stay on the disk",
-  "min.cleanable.dirty.ratio": "Share of dirty segments in the log at which compaction starts",
-  "min.compaction.lag.ms": "The least time that a message stays uncompacted",
-  "max.compaction.lag.ms": "The longest time that a message may stay uncompacted",
-  "delete.retention.ms": "How long tombstones stay readable after compaction met them",
-  "compaction.strategy": "Which of a key's records is the latest: by offset, timestamp or header",
-  "compaction.strategy.header": "The header that bears the version",
-  "logstore.compaction.strategy.header.encoding": "How that header's number is written",
-  "segment.bytes": "Size at which a new segment is started",
-  "segment.ms": "Age at which a new segment is started",
-  "segment.jitter.ms": "Spread of that age over logs",
-  "segment.index.bytes": "Room for the index of a segment",
-  "index.interval.bytes": "Distance between two entries of an index",
-  "preallocate": "Whether files take their full size at once",
-};
+/** Plain meanings of keys, in the words of operators' guides; the table of keys says them in full. */
+const MEANINGS = Object.fromEntries(
+  [
+    ["What may remove records: the log cleanup policy", "cleanup.policy", "log.cleanup.policy"],
+    [
+      "How long a message is stored before its segment is deleted",
+      "retention.ms", "log.retention.ms", "log.retention.minutes", "log.retention.hours",
+    ],
+    [
+      "Size of the log after which its oldest segments are deleted",
+      "retention.bytes", "log.retention.bytes",
+    ],
+    ["How often logs are searched for what to delete", "log.retention.check.interval.ms"],
+    ["How long deleted files stay on the disk", "file.delete.delay.ms", "log.segment.delete.delay.ms"],
+    [
+      "Share of dirty segments in the log at which compaction starts",
+      "min.cleanable.dirty.ratio", "log.cleaner.min.cleanable.ratio",
+    ],
+    [
+      "The least time that a message stays uncompacted",
+      "min.compaction.lag.ms", "log.cleaner.min.compaction.lag.ms",
+    ],
+    [
+      "The longest time that a message may stay uncompacted",
+      "max.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms",
+    ],
+    [
+      "How long tombstones stay readable after compaction met them",
+      "delete.retention.ms", "log.cleaner.delete.retention.ms",
+    ],
+    [
+      "Which of a key's records is the latest: by offset, timestamp or header",
+      "compaction.strategy", "log.cleaner.compaction.strategy",
+    ],
+    [
+      "The header that bears the version",
+      "compaction.strategy.header", "log.cleaner.compaction.strategy.header",
+    ],
+    ["How that header's number is written", "logstore.compaction.strategy.header.encoding"],
+    ["Size at which a new segment is started", "segment.bytes", "log.segment.bytes"],
+    ["Age at which a new segment is started", "segment.ms", "log.roll.ms", "log.roll.hours"],
+    [
+      "Spread of that age over logs",
+      "segment.jitter.ms", "log.roll.jitter.ms", "log.roll.jitter.hours",
+    ],
+    ["Room for the index of a segment", "segment.index.bytes", "log.index.size.max.bytes"],
+    ["Distance between two entries of an index", "index.interval.bytes", "log.index.interval.bytes"],
+    ["Whether files take their full size at once", "preallocate", "log.preallocate"],
+    ["Whether compacted logs are cleaned", "log.cleaner.enable"],
+    ["How many threads clean", "log.cleaner.threads"],
+    ["How long a thread rests that found nothing to clean", "log.cleaner.backoff.ms"],
+    ["How fast the cleaner may read and write", "log.cleaner.io.max.bytes.per.second"],
+    ["Memory for the hash tables of keys", "log.cleaner.dedupe.buffer.size"],
+    ["Memory for reading and writing", "log.cleaner.io.buffer.size"],
+    ["How full a hash table may get", "log.cleaner.io.buffer.load.factor"],
+  ].flatMap(([meaning, ...keys]) => keys.map((key) => [key, meaning])),
+);
 
 const DEFAULT = "default";
 
