@@ -436,7 +436,8 @@ RIGHTS = {
 def test_a_deed_is_done_for_whom_it_is_allowed(tmp_path, deed):
     operation, kind, name = RIGHTS[deed]
     method, path, body = DEEDS[deed]
-    authorizer = Authorizer()
+    # Who may see a topic may not do anything to it.
+    authorizer = Authorizer([Acl("User:ann", "describe", "topic", "*")])
     with filled(tmp_path / "data") as broker, Asked(broker, authorizer, "User:ann") as page:
         refused = page.post(path, body, method)
         assert refused.status == 403
