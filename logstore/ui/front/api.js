@@ -184,7 +184,7 @@ export function concerns(data, topic, partition) {
 
 const SOON_MS = 200;
 const PAUSE_FIRST_MS = 1_000;
-const PAUSE_LAST_MS = 30_000;
+const PAUSE_LAST_MS = 10_000;
 const SHARE = 100;
 
 /**

@@ -5,7 +5,7 @@ import { withQuery } from "./api.js";
 import { CreateTopic } from "./create.js";
 import { Done } from "./deeds.js";
 import { formatBytes, formatCount, formatDuration, formatRatio, plural } from "./format.js";
-import { Badge, Bar, Empty, Failure, Loading, useTitle } from "./parts.js";
+import { Badge, Bar, Empty, Failure, Loading, directoryOption, useTitle } from "./parts.js";
 import { hashOf, replaceHash } from "./routes.js";
 import { Table, usePieces } from "./table.js";
 
@@ -39,7 +39,11 @@ export function PartitionList({ query, about, topic, hash }) {
   const filter = query.filter ?? "";
   const target = (first, count) =>
     withQuery("partitions", { sort: by, descending: descending ? 1 : 0, filter, topic, first, count });
-  const pieces = usePieces(target, (answer) => answer.partitions, { on: ["partitions", "cleaned"] });
+  const pieces = usePieces(target, (answer) => answer.partitions, {
+    on: ["partitions", "cleaned"],
+    // What is measured meanwhile costs more than to tell of it.
+    isUrgent: (answer) => answer.measured < answer.total,
+  });
   const { answer, error, total } = pieces;
   const columns = useMemo(() => columnsOf(topic), [topic]);
   const change = (parts) => {
@@ -52,7 +56,7 @@ export function PartitionList({ query, about, topic, hash }) {
   };
 
   return html`
-    ${answer !== null && html`<${Summary} answer=${answer} />`}
+    ${total > 0 && html`<${Summary} answer=${answer} />`}
     <div class="tools" role="search">
       ${topic === undefined && html`<${Filter} value=${filter} onChange=${(text) => change({ filter: text })} />`}
       <label class="field">
@@ -78,7 +82,7 @@ export function PartitionList({ query, about, topic, hash }) {
     `}
     ${error !== null && html`<${Failure} error=${error} onRetry=${pieces.reload} what="Partitions" />`}
     ${total === null && error === null && html`<${Loading} what="Looking for partitions" />`}
-    ${total === 0 && html`<${Nothing} filter=${filter} about=${about} />`}
+    ${total === 0 && html`<${Nothing} filter=${filter} topic=${topic} about=${about} />`}
     ${total > 0 &&
     html`
       <${Table}
@@ -135,19 +139,23 @@ function Filter({ value, onChange }) {
   `;
 }
 
-function Nothing({ filter, about }) {
+function Nothing({ filter, topic, about }) {
+  if (topic !== undefined) {
+    return html`<${Empty}>There is no topic ${topic} here. <a href=${hashOf()}>All partitions</a></${Empty}>`;
+  }
   if (filter) return html`<${Empty}>No partition's name holds “${filter}”.</${Empty}>`;
-  const directory = about.data_dirs?.[0];
   if (about.read_only) {
     return html`
-      <${Empty} line=${`logstore inspect${directory ? ` --data-dir ${directory}` : ""}`}>
-        There is no partition in this directory. Its folders are named TOPIC-NUMBER, as in users-0.
+      <${Empty} line=${`logstore check${directoryOption(about)}`}>
+        There is no partition in this directory. The folders of partitions are named TOPIC-NUMBER, as
+        in users-0. What else lies there tells:
       </${Empty}>
     `;
   }
   return html`
-    <${Empty} line=${`logstore topic create users --config cleanup.policy=compact${directory ? ` --data-dir ${directory}` : ""}`}>
-      There is no topic yet. Create one here, or from a client, or on the command line:
+    <${Empty} line=${`broker.create_topic("users", partitions=1, configs={"cleanup.policy": "compact"})`}>
+      There is no topic yet. Create one here, let a client create it, or the program that opened the
+      broker:
     </${Empty}>
   `;
 }

@@ -6,6 +6,7 @@ import { Curves } from "./curves.js";
 import { PartitionDeeds } from "./deeds.js";
 import { Explain } from "./explain.js";
 import { formatBytes, formatCount, formatDuration, formatRatio, plural } from "./format.js";
+import { KeyPlaces } from "./key.js";
 import { Delay, State } from "./list.js";
 import {
   Answered,
@@ -16,6 +17,8 @@ import {
   Failure,
   Loading,
   Time,
+  directoryOption,
+  quoted,
   useTitle,
 } from "./parts.js";
 import { Fates, RecordBrowser, Rows, Segment, Tombstones } from "./records.js";
@@ -30,6 +33,7 @@ const TABS = [
   ["records", "Records"],
   ["tombstones", "Tombstones"],
   ["fates", "Fates"],
+  ["key", "One key"],
   ["history", "History"],
 ];
 
@@ -50,6 +54,7 @@ export function Page({ params, about, refreshAbout }) {
     topic,
     partition,
     isMeant,
+    about,
     nowMs: about.clock?.now_ms,
     isCostly: detail !== null && detail.size_bytes > LIGHT_BYTES,
   };
@@ -104,6 +109,7 @@ export function Page({ params, about, refreshAbout }) {
         ${tab === "records" && html`<${RecordBrowser} ...${read} query=${query} start=${detail.log_start_offset} end=${detail.log_end_offset} />`}
         ${tab === "tombstones" && html`<${Tombstones} ...${read} />`}
         ${tab === "fates" && html`<${Fates} ...${read} />`}
+        ${tab === "key" && html`<${KeyPlaces} ...${read} query=${query} />`}
         ${tab === "history" && html`<${History} ...${read} />`}
       </section>
     `}
@@ -132,7 +138,7 @@ function Header({ detail }) {
       facts=${[
         ["Size", formatBytes(detail.size_bytes), detail.deleted_bytes > 0 && `and ${formatBytes(detail.deleted_bytes)} deleted, waiting for removal`],
         ["Records", formatCount(detail.records), detail.holes > 0 && `${plural(detail.holes, "offset")} gone`],
-        ["Policy", detail.cleanup_policy || "none"],
+        ["Policy", detail.cleanup_policy?.replaceAll(",", ", ") || "none"],
         ratio != null && [
           "Dirty ratio",
           html`<span class="bar-with-words"><span>${formatRatio(ratio)}</span><${Bar} share=${ratio} kind="dirty" mark=${least} /></span>`,
@@ -215,7 +221,7 @@ function Working({ topic, partition }) {
 
 // -- history -------------------------------------------------------------------------------
 
-function History({ topic, partition, isMeant }) {
+function History({ topic, partition, about, isMeant }) {
   const asked = useAnswer(withQuery("history", { topic, partition }), {
     on: ["partitions", "cleaned"],
     isMeant,
@@ -228,15 +234,15 @@ function History({ topic, partition, isMeant }) {
           ? html`<${Curves} series=${answer.series} />`
           : html`<${Empty}>Nothing was measured yet. Numbers come while a broker runs, not from a copied directory.</${Empty}>`}
         <h3 class="spaced">Cleanings</h3>
-        <${Cleanings} cleanings=${answer.cleanings ?? []} topic=${topic} />
+        <${Cleanings} cleanings=${answer.cleanings ?? []} topic=${topic} about=${about} />
       `}
     </${Answered}>
   `;
 }
 
-function Cleanings({ cleanings, topic }) {
+function Cleanings({ cleanings, topic, about }) {
   if (cleanings.length === 0) {
-    return html`<${Empty} line=${`logstore clean ${topic} --dry-run`}>No cleaning ran since then. What one would do:</${Empty}>`;
+    return html`<${Empty} line=${`logstore clean ${quoted(topic)} --dry-run${directoryOption(about)}`}>No cleaning ran since then. What one would do:</${Empty}>`;
   }
   return html`
     <${Rows} label="Cleanings" headings=${["When", "Offsets", "Read", "Written", "Kept", "Gone", "Took"]}>

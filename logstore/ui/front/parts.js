@@ -90,6 +90,17 @@ export function Command({ line, label = "Copy this command line" }) {
   `;
 }
 
+/** A word of a command line, in quotes where a shell would read something else into it. */
+export function quoted(word) {
+  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
+}
+
+/** The option that names the directory which this page shows. */
+export function directoryOption(about) {
+  const directory = about?.data_dirs?.[0];
+  return directory === undefined ? "" : ` --data-dir ${quoted(directory)}`;
+}
+
 // -- states of a part of the page ----------------------------------------------------------
 
 /** An error in the server's words, with a way to try again. */

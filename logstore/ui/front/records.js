@@ -11,7 +11,7 @@ import {
   plural,
   withTimes,
 } from "./format.js";
-import { Answered, Badge, Bar, Empty, Facts, Time } from "./parts.js";
+import { Answered, Badge, Bar, Empty, Facts, Time, quoted } from "./parts.js";
 import { hashOf, replaceHash } from "./routes.js";
 
 const PAGE = 50;
@@ -72,7 +72,7 @@ function momentOf(text) {
   return Number.isNaN(ms) ? null : ms;
 }
 
-export function RecordBrowser({ topic, partition, query, start, end, isMeant }) {
+export function RecordBrowser({ topic, partition, query, start, end, about, isMeant }) {
   const here = ["t", topic, partition, "records"];
   const from = query.from ?? null;
   const at = query.time ?? null;
@@ -137,8 +137,12 @@ export function RecordBrowser({ topic, partition, query, start, end, isMeant }) 
       ${() =>
         records.length === 0
           ? html`
-              <${Empty} line=${`echo '{"key": "1", "value": "ann"}' | logstore append ${topic} --partition ${partition}`}>
-                ${end > start ? "There is no record at or after this place." : "This partition is empty. Records come from a client, or from the command line:"}
+              <${Empty} line=${end > start ? null : appendLine(topic, partition, about)}>
+                ${end > start
+                  ? "There is no record at or after this place."
+                  : about.read_only
+                    ? "This partition is empty. In the directory that it was copied from, records come from a client or from the command line:"
+                    : "This partition is empty. Records come from a client, or from the program that opened the broker:"}
               </${Empty}>
             `
           : html`
@@ -147,6 +151,14 @@ export function RecordBrowser({ topic, partition, query, start, end, isMeant }) 
             `}
     </${Answered}>
   `;
+}
+
+// A directory that a broker holds open takes no other writer: there the line is Python's.
+function appendLine(topic, partition, about) {
+  if (!about.read_only) {
+    return `broker.append(${JSON.stringify(topic)}, key=b"1", value=b"ann", partition=${partition})`;
+  }
+  return `echo '{"key": "1", "value": "ann"}' | logstore append ${quoted(topic)} --partition ${partition}`;
 }
 
 // -- segments, opened ----------------------------------------------------------------------

@@ -290,9 +290,10 @@ function Heading({ column, sort, onSort }) {
  * Rows of an answer that comes in pieces: `{total, rowAt, need, error, answer, reload}`.
  *
  * `targetOf(first, count)` is the address of a piece, `rowsOf(answer)` its rows. When an event of
- * `on` comes, the pieces in view are asked for again, and the others once they come into view.
+ * `on` comes, the pieces in view are asked for again at a `Pace`, at its fastest while
+ * `isUrgent(answer)`, and the others once they come into view.
  */
-export function usePieces(targetOf, rowsOf, { size = 100, on = [] } = {}) {
+export function usePieces(targetOf, rowsOf, { size = 100, on = [], isUrgent } = {}) {
   const [, redraw] = useReducer((count) => count + 1, 0);
   const query = targetOf(0, size);
   const store = useRef({ query: null, pieces: new Map(), wanted: [0, 0], total: null });
@@ -315,7 +316,7 @@ export function usePieces(targetOf, rowsOf, { size = 100, on = [] } = {}) {
       data.isTurning = false;
       data.pieces.set(piece, { rows: data.rowsOf(answer), isAsked: false, isStale: isAgain });
       Object.assign(data, { answer, total: answer.total, error: null });
-      data.pace.took(performance.now() - begunMs);
+      data.pace.took(data.isUrgent?.(answer) ? 0 : performance.now() - begunMs);
       if (isAgain) data.pace.ask();
     } catch (error) {
       if (data.query !== mine) return;
@@ -341,7 +342,7 @@ export function usePieces(targetOf, rowsOf, { size = 100, on = [] } = {}) {
   }, []);
 
   data.pace ??= new Pace(reload);
-  Object.assign(data, { targetOf, rowsOf });
+  Object.assign(data, { targetOf, rowsOf, isUrgent });
   useEffect(() => {
     // Rows of the question before stay until the first of the new one are there.
     Object.assign(data, { query, isTurning: data.query !== null, wanted: [0, 0], error: null });

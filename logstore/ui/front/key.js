@@ -1,0 +1,75 @@
+// One key: where its bytes lie in a partition's files, and when each of them can vanish.
+
+import { html, useEffect, useState } from "./vendor/htm-preact.js";
+import { path, useAnswer, withQuery } from "./api.js";
+import { formatBytes, formatCount, formatDuration, plural, withTimes } from "./format.js";
+import { Answered, Badge, Command, Time, directoryOption, quoted } from "./parts.js";
+import { Rows } from "./records.js";
+import { hashOf, replaceHash } from "./routes.js";
+
+export function KeyPlaces({ topic, partition, query, about, isMeant }) {
+  const key = query.key ?? null;
+  const [text, setText] = useState(key ?? "");
+  useEffect(() => setText(key ?? ""), [key]);
+  const target = withQuery(`${path("partitions", topic, partition)}/erasure`, { key });
+  // It reads the whole partition: a person says when to read again.
+  const asked = useAnswer(key === null ? null : target, {
+    on: ["partitions", "cleaned"],
+    isMeant,
+    isCostly: true,
+  });
+  const submit = (event) => {
+    event.preventDefault();
+    if (text === "") return;
+    if (text === key) asked.reload();
+    else replaceHash(hashOf(["t", topic, partition, "key"], { key: text }));
+  };
+  return html`
+    <p class="dim">
+      Where the bytes of a key lie in the files, files that wait for their removal among them, and
+      from when on, and by when, each can be gone.
+    </p>
+    <form class="tools" onSubmit=${submit}>
+      <label class="field is-wide">
+        <span>Key, as text</span>
+        <input value=${text} required autocomplete="off" spellcheck="false" onInput=${(event) => setText(event.target.value)} />
+      </label>
+      <button type="submit">Find it</button>
+    </form>
+    ${key !== null && html`
+      <${Answered} of=${asked} what="Key">
+        ${(answer) => html`<${Found} answer=${answer} about=${about} topic=${topic} partition=${partition} asked=${key} />`}
+      </${Answered}>
+    `}
+  `;
+}
+
+function Found({ answer, about, topic, partition, asked }) {
+  const { places, scanned, now_ms: nowMs } = answer;
+  const away = (ms) => (ms <= nowMs ? "now" : `in ${formatDuration(ms - nowMs)}`);
+  const moment = (ms, none) => (ms == null ? html`<span class="dim">${none}</span>` : html`<${Time} ms=${ms} />, ${away(ms)}`);
+  return html`
+    <p role="status">
+      ${answer.gone
+        ? html`<${Badge} kind="good">gone</${Badge}> No file holds a record of this key`
+        : html`<${Badge}>found</${Badge}> ${plural(places.length, "record")} of this key`}:
+      ${" "}${plural(scanned.files, "file")}, ${formatBytes(scanned.bytes)} were read.
+    </p>
+    ${places.length > 0 && html`
+      <${Rows} label="Places of this key" headings=${["Offset", "State", "Can be gone from", "Is gone by", "File", "Because"]}>
+        ${places.map((place) => html`
+          <tr key=${`${place.path} ${place.offset}`}>
+            <td class="is-number"><a href=${hashOf(["t", topic, partition, "records"], { from: place.offset })}>${formatCount(place.offset)}</a></td>
+            <td>${place.state.replaceAll("_", " ")}</td>
+            <td>${moment(place.earliest_ms, "never by itself")}</td>
+            <td>${moment(place.latest_ms, "nothing says when")}</td>
+            <td><code>${place.path.split("/").at(-1)}</code><span class="explanation">at ${formatCount(place.position)}</span></td>
+            <td class="is-value">${withTimes(place.rule)}</td>
+          </tr>
+        `)}
+      </${Rows}>
+    `}
+    ${answer.assumed?.length > 0 && html`<ul class="plain-list dim">${answer.assumed.map((each) => html`<li>${each}</li>`)}</ul>`}
+    <${Command} line=${`logstore erasure ${quoted(topic)} --partition ${partition} --key ${quoted(asked)}${directoryOption(about)}`} />
+  `;
+}
