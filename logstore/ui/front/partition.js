@@ -75,7 +75,7 @@ export function Page({ params, about, refreshAbout }) {
     </nav>
     <div class="heading">
       <h1>${topic}<wbr />-${partition}</h1>
-      ${detail !== null && html`<${State} row=${detail} />`}
+      ${detail !== null && (detail.dirty_ratio !== null || detail.uncleanable !== null) && html`<${State} row=${detail} />`}
       <a class="button" href=${hashOf(["t", topic, "settings"])}>Settings of ${topic}</a>
     </div>
     ${asked.error !== null && html`<${Failure} error=${asked.error} onRetry=${asked.reload} />`}
