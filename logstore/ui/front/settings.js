@@ -109,8 +109,10 @@ const ORIGINS = {
 export function Page({ params, about }) {
   const { topic } = params;
   useTitle(`Settings of ${topic}`);
-  return html`<nav class="crumbs" aria-label="Where this page is">
-      <a href=${hashOf()}>Partitions</a> › <a href=${hashOf(["t", topic])}>${topic}</a> › Settings
+  return html`<nav class="crumbs" aria-label="Above this page">
+      <a href=${hashOf()}>Partitions</a>
+      <span aria-hidden="true">/</span>
+      <a href=${hashOf(["t", topic])}>${topic}</a>
     </nav>
     <h1>Settings of ${topic}</h1>
     <p class="summary">
