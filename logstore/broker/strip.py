@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 DELETED = "deleted"
 """The section of files that wait for their removal; no reader sees them."""
 
-Totals = tuple[int, BatchTotals, str | None]
-"""Of a segment of so many bytes, and what is wrong with it."""
-
 
 @dataclass(frozen=True, slots=True)
 class StripItem:
@@ -62,9 +59,15 @@ class StripItem:
     error: str | None = None
 
     @classmethod
-    def of(cls, place: int, summary: SegmentSummary, next_offset: int, totals: Totals) -> StripItem:
+    def of(
+        cls,
+        place: int,
+        summary: SegmentSummary,
+        next_offset: int,
+        sums: BatchTotals,
+        error: str | None,
+    ) -> StripItem:
         """Return the item of one segment, behind which the log goes on at an offset."""
-        _, sums, error = totals
         offsets = next_offset - summary.base_offset
         holes = max(0, offsets - summary.records) if error is None else 0
         return cls(place, 1, summary, holes, sums.delete_horizon_ms, False, error)
@@ -117,7 +120,9 @@ class Strips:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._totals: WeakKeyDictionary[LogSegment, Totals] = WeakKeyDictionary()
+        self._sums: WeakKeyDictionary[LogSegment, tuple[int, int, BatchTotals]] = (
+            WeakKeyDictionary()
+        )
 
     def items(
         self, topic_partition: TopicPartition, first: int = 0, count: int | None = None
@@ -159,27 +164,36 @@ class Strips:
             if isinstance(each, tuple):
                 items.append(_deleted(place, *each))
                 continue
-            totals = self._totals_of(each, collects=collects)
-            summary = SegmentSummary.of(each, totals[1], section_of(log, each, state))
+            sums, error = BatchTotals(), None
+            try:
+                sums = self.sums(log, each)
+            except (CorruptionError, UnsupportedFormatError) as damage:
+                if not collects:
+                    raise
+                error = str(damage)
+            summary = SegmentSummary.of(each, sums, section_of(log, each, state))
             following = log.segments.higher(each.base_offset)
             next_offset = log.log_end_offset if following is None else following.base_offset
-            items.append(StripItem.of(place, summary, next_offset, totals))
+            items.append(StripItem.of(place, summary, next_offset, sums, error))
         return len(found), items
 
-    def _totals_of(self, segment: LogSegment, *, collects: bool) -> Totals:
-        size = segment.size_bytes
-        known = self._totals.get(segment)
-        if known is not None and known[0] == size and (collects or known[2] is None):
-            return known
-        error: str | None = None
-        try:
-            sums = batch_totals(segment.file, segment.log_path, size)
-        except (CorruptionError, UnsupportedFormatError) as damage:
-            if not collects:
-                raise
-            sums, error = BatchTotals(), str(damage)
-        self._totals[segment] = size, sums, error
-        return size, sums, error
+    def sums(self, log: Log, segment: LogSegment) -> BatchTotals:
+        """Add up the batch headers of a segment; of one that has grown only what is new is read.
+
+        Raises
+        ------
+        CorruptionError, UnsupportedFormatError
+        """
+        size, generation = segment.size_bytes, log.generation
+        known = self._sums.get(segment)
+        if known is not None and known[0] != generation:  # it may have been cut, and grown again
+            known = None
+        if known is not None and known[1] == size:
+            return known[2]
+        start = None if known is None else known[2]
+        sums = batch_totals(segment.file, segment.log_path, size, start=start)
+        self._sums[segment] = generation, size, sums
+        return sums
 
 
 def _base_offset(each: LogSegment | tuple[int, int]) -> int:

@@ -6,6 +6,7 @@ Source of the section names: cleaner-semantics §2.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logstore.broker.assumptions import assumptions
@@ -162,8 +163,17 @@ class PartitionSummary(NamedTuple):
 # -- partitions ----------------------------------------------------------------------------
 
 
+def sums_of(log: Log, segment: LogSegment) -> BatchTotals:
+    """Add up the batch headers of a segment of a log."""
+    return batch_totals(segment.file, segment.log_path, segment.size_bytes)
+
+
 def inspect_partition(
-    broker: Broker, topic_partition: TopicPartition, *, deep: bool = False
+    broker: Broker,
+    topic_partition: TopicPartition,
+    *,
+    deep: bool = False,
+    sums: Callable[[Log, LogSegment], BatchTotals] = sums_of,
 ) -> PartitionSummary:
     """Look at one partition.
 
@@ -174,6 +184,8 @@ def inspect_partition(
     deep : bool
         Decode and verify every record up to the log end, to count keys and tombstones. Holds
         16 bytes and their overhead a live key.
+    sums : callable
+        Adds up a segment; may remember.
 
     Raises
     ------
@@ -189,12 +201,19 @@ def inspect_partition(
     """
     view = PartitionView(broker, topic_partition)
     try:
-        return view.look(lambda log: _inspected(broker, log, deep=deep, collects=False))
+        return view.look(lambda log: _inspected(broker, log, sums, deep=deep, collects=False))
     except (CorruptionError, UnsupportedFormatError):  # not to be passed over
-        return _inspected(broker, view.log, deep=deep, collects=True)
+        return _inspected(broker, view.log, sums, deep=deep, collects=True)
 
 
-def _inspected(broker: Broker, log: Log, *, deep: bool, collects: bool) -> PartitionSummary:
+def _inspected(
+    broker: Broker,
+    log: Log,
+    sums: Callable[[Log, LogSegment], BatchTotals],
+    *,
+    deep: bool,
+    collects: bool,
+) -> PartitionSummary:
     """Look at a log; damage is raised, or `collects` it among what recovery leaves."""
     topic_partition = log.topic_partition
     # Of the cleaner's own parts these alone: the rest is not loaded for a look.
@@ -205,7 +224,7 @@ def _inspected(broker: Broker, log: Log, *, deep: bool, collects: bool) -> Parti
     segments = []
     for segment in log.segments:
         try:
-            totals = batch_totals(segment.file, segment.log_path, segment.size_bytes)
+            totals = sums(log, segment)
         except (CorruptionError, UnsupportedFormatError) as error:
             if not collects:
                 raise

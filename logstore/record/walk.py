@@ -158,8 +158,15 @@ def walk_headers(
         read_ahead = 4 * layout.HEADER_SIZE if size > _LARGE_BATCH else _READ_AHEAD
 
 
-def batch_totals(file: File, path: str, end: int | None = None) -> BatchTotals:
+def batch_totals(
+    file: File, path: str, end: int | None = None, *, start: BatchTotals | None = None
+) -> BatchTotals:
     """Add up the headers of the whole batches of a file below position `end`.
+
+    Parameters
+    ----------
+    start : BatchTotals, optional
+        Those of the file when it ended earlier: only what follows is read.
 
     Raises
     ------
@@ -177,9 +184,10 @@ def batch_totals(file: File, path: str, end: int | None = None) -> BatchTotals:
     least_length, least_record = layout.HEADER_LENGTH, layout.MIN_RECORD_SIZE
     expected, codec_mask = layout.MAGIC, layout.CODEC_MASK
     has_horizon, horizon_ms = layout.DELETE_HORIZON_BIT, INT64_MAX
-    batches = records = position = length = 0
-    last_offset = -1
-    largest = NO_TIMESTAMP
+    batches, records, last_offset, largest, position, known_ms = start or BatchTotals()
+    if known_ms is not None:
+        horizon_ms = known_ms
+    length = 0
     is_odd = False
     while end - position >= header_size and not is_odd:
         # Large batches are stepped over, small ones read through a block at a time.

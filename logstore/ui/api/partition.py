@@ -27,7 +27,7 @@ def partition(ask: Ask) -> dict[str, Any]:
     """Describe a partition as `inspect --summary` does, and decide about it."""
     tp = ask.topic_partition()
     broker = ask.broker
-    summary = inspect_partition(broker, tp)
+    summary = inspect_partition(broker, tp, sums=ask.site.strips.sums)
     view = PartitionView(broker, tp)
     log, chooser = view.log, broker.cleaner.chooser
     decision = view.look(chooser.explain)

@@ -65,13 +65,25 @@ def test_neighbours_of_one_section_are_drawn_as_one(page, broker):
     )
 
 
-def test_a_segment_that_was_read_is_not_read_again(page, broker):
+def test_a_segment_that_was_read_is_not_read_again_and_of_one_that_grew_what_is_new(page, broker):
     page.get(f"{AT}/segments")
     with broker.fail("read", times=None) as rule:
         assert page.get(f"{AT}/segments")["segments"][0]["records"] == 10
         assert rule.hits == 0
     broker.append("users", key=b"a", value=b"b")
+    with broker.fail("read", delay=1) as rule:
+        assert page.get(f"{AT}/segments")["segments"][1]["records"] == 2
+        assert rule.hits == 1
+
+
+def test_a_segment_that_was_cut_and_has_grown_again_is_read_anew(page, broker):
+    broker.append("users", key=b"a", value=None)
     assert page.get(f"{AT}/segments")["segments"][1]["records"] == 2
+    broker.manager.truncate_to(broker.partitions("users")[0], 11)
+    for _ in range(3):
+        broker.append("users", key=b"longer", value=b"much longer")
+    assert page.get(f"{AT}/segments")["segments"][1]["records"] == 4
+    assert page.get(AT)["records"] == 14
 
 
 def test_explain_tombstones_and_stats_are_those_of_the_broker(page, broker):
