@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
@@ -41,10 +42,17 @@ def in_processes(
             yield number, function(job)
         return
     # Not forked: threads and open files of this process are not theirs.
-    pool = ProcessPoolExecutor(min(workers, len(jobs)), mp_context=get_context("spawn"))
+    pool = ProcessPoolExecutor(
+        min(workers, len(jobs)), mp_context=get_context("spawn"), initializer=_end_at_interrupts
+    )
     try:
         futures = {pool.submit(function, job): number for number, job in enumerate(jobs)}
         for future in as_completed(futures):
             yield futures[future], future.result()
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _end_at_interrupts() -> None:
+    """Let this process end at the user's interrupt, in silence: the one that waits for it tells."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)

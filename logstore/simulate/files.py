@@ -1,4 +1,4 @@
-"""Series in files: CSV for everybody, Parquet where pyarrow is installed."""
+"""Results in files: series as CSV for everybody, Parquet where pyarrow is installed."""
 
 from __future__ import annotations
 
@@ -7,24 +7,74 @@ import importlib.util
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from logstore.simulate.outcome import Table
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from logstore.simulate.outcome import Run, Table
+    from logstore.simulate.outcome import Run
+    from logstore.simulate.sweep import Sweep
 
 
-def write_series(run: Run, directory: Path) -> Iterator[Path]:
+REPORT = "report.html"
+
+
+def save(
+    directory: Path, run: Run, *, sweep: Sweep | None = None, report: str | None = None
+) -> list[Path]:
+    """Write what came of a run, and return the files.
+
+    Those of an earlier run change places with them once all are written, so that whatever fails
+    before, as a full disk, leaves the directory as it was. Files of other names stay.
+
+    Raises
+    ------
+    OSError
+        They cannot be written.
+    """
+    draft = directory / ".simulate-draft"
+    draft.mkdir(exist_ok=True)
+    try:
+        drawn = [*_write_all(run, sweep, draft)]
+        if report is not None:
+            (draft / REPORT).write_text(report, encoding="utf-8")
+            drawn.append(draft / REPORT)
+        written = [path.replace(directory / path.name) for path in drawn]
+    except OSError as error:  # which says no path where a disk is full
+        reason = f"cannot write the results: {error.strerror}"
+        raise OSError(error.errno, reason, str(directory)) from error
+    finally:
+        for path in draft.iterdir():
+            path.unlink()
+        draft.rmdir()
+    for stale in {*_NAMES} - {path.name for path in written}:
+        (directory / stale).unlink(missing_ok=True)
+    return written
+
+
+_SERIES = ("partitions", "segments", "passes", "consumers")
+_NAMES = (
+    REPORT,
+    "sweep.csv",
+    *(f"{name}.{kind}" for name in _SERIES for kind in ("csv", "parquet")),
+)
+"""Everything that a run may leave."""
+
+
+def _write_all(run: Run, sweep: Sweep | None, directory: Path) -> Iterator[Path]:
     """Write each series that has rows; yield the files."""
-    for name, table in (
-        ("partitions", run.partitions),
-        ("segments", run.segments),
-        ("passes", run.passes),
-        ("consumers", run.consumers),
-    ):
+    for name in _SERIES:
+        table: Table = getattr(run, name)
         if len(table):
             yield _write_csv(table, directory / f"{name}.csv")
             if can_write_parquet():
                 yield _write_parquet(table, directory / f"{name}.parquet")
+    if sweep is not None:
+        front = sweep.front()
+        rows = Table((*sweep.variants[0].settings, *sweep.variants[0].costs, "not_beaten"))
+        for each in sweep.variants:
+            rows.add(**each.settings, **each.costs, not_beaten=each in front)
+        yield _write_csv(rows, directory / "sweep.csv")
 
 
 def can_write_parquet() -> bool:

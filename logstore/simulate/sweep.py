@@ -98,6 +98,8 @@ def sweep(
     settings = combinations(axes)
     jobs = [(_with(scenario, each).tree, samples) for each in settings]
     costs: list[dict[str, float]] = [{} for _ in jobs]
+    if progress is not None:
+        progress(0, len(jobs))
     for done, (number, found) in enumerate(in_processes(_costs, jobs, workers), start=1):
         costs[number] = found
         if progress is not None:

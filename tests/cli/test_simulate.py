@@ -1,6 +1,7 @@
 """`logstore simulate`: what it prints, and what it leaves in its directory."""
 
 import csv
+import errno
 import json
 
 import pyarrow.parquet
@@ -94,3 +95,95 @@ def test_wrong_usage_is_told_and_leaves_nothing(run, tmp_path, monkeypatch, argu
     result = run("simulate", *arguments, code=2)
     assert message in result.stderr
     assert not (tmp_path / "x").exists()
+
+
+SHORT = ("kip-354", "--samples", "3")
+
+
+def test_a_second_run_takes_the_place_of_the_first_and_leaves_what_is_not_its_own(run, tmp_path):
+    (tmp_path / "mine.txt").write_text("mine")
+    arguments = ("--sweep", "max.compaction.lag.ms=1h", "--out", str(tmp_path))
+    run("simulate", *SHORT, *arguments)
+    assert (tmp_path / "sweep.csv").read_text().startswith("max.compaction.lag.ms,bytes_peak,")
+    (tmp_path / "consumers.csv").write_text("of an earlier run")
+    run("simulate", *SHORT, "--out", str(tmp_path))
+    names = {path.name for path in tmp_path.iterdir()}
+    assert {"mine.txt", "partitions.csv", "report.html"} < names
+    assert not names & {"sweep.csv", "consumers.csv", ".simulate-draft"}
+
+
+@pytest.fixture
+def earlier(run, tmp_path):
+    """A directory with the results of an earlier run, and a look at it."""
+    run("simulate", *SHORT, "--out", str(tmp_path / "out"))
+
+    def look():
+        return {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+
+    return tmp_path / "out", look
+
+
+def test_an_interrupt_leaves_what_was_there_and_says_so(run, earlier, monkeypatch, tmp_path):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("logstore.simulate.engine.run", interrupted)
+    directory, look = earlier
+    before = look()
+    stopped = run("simulate", *SHORT, "--out", str(directory), code=130)
+    assert f"interrupted: {directory} is as it was" in stopped.stderr
+    assert look() == before
+    new = tmp_path / "new"
+    assert "interrupted: nothing was written" in run(
+        "simulate", *SHORT, "--out", str(new), code=130
+    ).stderr  # fmt: skip
+    assert not new.exists()
+
+
+def test_a_disk_that_is_full_leaves_what_was_there(run, earlier, monkeypatch):
+    from logstore.simulate import files
+
+    directory, look = earlier
+    before = look()
+
+    def full(table, path):
+        path.write_text("half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(files, "_write_parquet", full)
+    failed = run("simulate", *SHORT, "--out", str(directory), code=3)
+    assert f"cannot write the results: No space left on device: '{directory}'" in failed.stderr
+    assert look() == before
+
+
+def test_jobs_change_nothing_but_the_time(run, tmp_path):
+    tables = []
+    for jobs in ("1", "2"):
+        out = tmp_path / jobs
+        axes = ("--sweep", "max.compaction.lag.ms=30m,1h", "--jobs", jobs)
+        run("simulate", *SHORT, *axes, "--out", str(out))
+        tables.append((out / "sweep.csv").read_text())
+    assert tables[0] == tables[1]
+
+
+def test_places_that_cannot_have_the_results_are_told_before_anything_runs(run, tmp_path):
+    (tmp_path / "file").write_text("")
+    text = run("simulate", *SHORT, "--out", str(tmp_path / "file"), code=2).stderr
+    assert "file is no directory" in text
+    (tmp_path / "data" / "t-0").mkdir(parents=True)
+    kept = ("--keep-logs", "--out", str(tmp_path))
+    assert "has logs already" in run("simulate", *SHORT, *kept, code=2).stderr
+    sweep = ("--sweep", "segment.ms=1h")
+    assert "--sweep makes many" in run("simulate", *SHORT, *kept, *sweep, code=2).stderr
+
+
+def test_a_scenarios_recording_lies_beside_it(run, tmp_path):
+    (tmp_path / "times.csv").write_text("time,records\n0,3\n1h,2\n")
+    scenario = tmp_path / "mine.toml"
+    scenario.write_text('days = 1\n[[topics]]\nname = "t"\nreplay = { file = "times.csv" }\n')
+    arguments = ("--samples", "2", "--out", str(tmp_path / "out"), "--format", "json")
+    told = json.loads(run("simulate", str(scenario), *arguments).stdout)
+    assert told["costs"]["live_share"] == 1.0
+    (tmp_path / "times.csv").write_text("time,records\n0,3\n1h,x\n")
+    failed = run("simulate", str(scenario), *arguments, code=2)
+    assert "times.csv, line 3: records 'x' is no integer" in failed.stderr

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -138,11 +139,34 @@ def simulate(
         plan = plan.with_seed(seed)
     for name, value in configs:
         plan = plan.with_config(name, value)
-    directory = Path(out)
+    if axes and keep_logs:
+        raise click.UsageError("--keep-logs is for one run, and --sweep makes many")
+    with _results(Path(out), keep_logs=keep_logs) as directory:
+        if axes:
+            return _sweep(settings, plan, axes, directory, jobs, samples)
+        return _run(settings, plan, directory, samples, keep_logs=keep_logs)
+
+
+@contextmanager
+def _results(directory: Path, *, keep_logs: bool) -> Iterator[Path]:
+    """Make the directory of the results; if it was new, and nothing comes of it, it goes again."""
+    if directory.exists() and not directory.is_dir():
+        raise click.UsageError(f"--out {directory} is no directory")
+    data = directory / "data"
+    if keep_logs and data.exists() and any(data.iterdir()):
+        raise click.UsageError(f"{data} has logs already: name another --out, or remove it")
+    is_new = not directory.exists()
     directory.mkdir(parents=True, exist_ok=True)
-    if axes:
-        return _sweep(settings, plan, axes, directory, jobs, samples)
-    return _run(settings, plan, directory, samples, keep_logs=keep_logs)
+    try:
+        yield directory
+    except BaseException as error:
+        if is_new:
+            with suppress(OSError):
+                directory.rmdir()  # which takes an empty one only
+        if isinstance(error, KeyboardInterrupt):
+            left = f"{directory} is as it was" if directory.exists() else "nothing was written"
+            note(f"interrupted: {f'logs as far as it came are in {data}' if keep_logs else left}")
+        raise
 
 
 def _list(settings: Settings) -> int:
@@ -163,22 +187,11 @@ def _list(settings: Settings) -> int:
 def _run(
     settings: Settings, plan: Scenario, directory: Path, samples: int, *, keep_logs: bool
 ) -> int:
-    from logstore.simulate.engine import run
-    from logstore.simulate.files import write_series
+    from logstore.simulate.files import save
 
-    with ProgressBar("days") as bar:
-        outcome = run(
-            plan,
-            data_dir=directory / "data" if keep_logs else None,
-            samples=samples,
-            progress=lambda now_ms: bar.update(
-                "simulating",
-                (now_ms - plan.start_ms) // DAY_MS,
-                round(plan.days),
-                format_time(now_ms)[:16],
-            ),
-        )
-    files = [*write_series(outcome, directory), *_report(outcome, directory, None)]
+    data_dir = directory / "data" if keep_logs else None
+    outcome = _lived(plan, samples, data_dir)
+    files = save(directory, outcome, report=_report(outcome, None))
     if settings.as_table:
         _show(outcome)
         emit("")
@@ -199,6 +212,24 @@ def _run(
     return 0
 
 
+def _lived(plan: Scenario, samples: int, data_dir: Path | None) -> Run:
+    """Live through a scenario, with a bar that tells the virtual time."""
+    from logstore.simulate.engine import run
+
+    with ProgressBar("days") as bar:
+        return run(
+            plan,
+            data_dir=data_dir,
+            samples=samples,
+            progress=lambda now_ms: bar.update(
+                "simulating",
+                (now_ms - plan.start_ms) // DAY_MS,
+                round(plan.days),
+                format_time(now_ms)[:16],
+            ),
+        )
+
+
 def _sweep(
     settings: Settings,
     plan: Scenario,
@@ -208,7 +239,7 @@ def _sweep(
     samples: int,
 ) -> int:
     from logstore.runtime.processes import usable_cores
-    from logstore.simulate.engine import run
+    from logstore.simulate.files import save
     from logstore.simulate.sweep import sweep
 
     with ProgressBar("runs") as bar:
@@ -219,8 +250,8 @@ def _sweep(
             samples=samples,
             progress=lambda done, total: bar.update("sweeping", done, total),
         )
-    outcome = run(plan, samples=samples)
-    _report(outcome, directory, swept)
+    outcome = _lived(plan, samples, None)
+    save(directory, outcome, sweep=swept, report=_report(outcome, swept))
     front = swept.front()
     rows = [
         {"settings": dict(each.settings), "costs": dict(each.costs), "front": each in front}
@@ -229,7 +260,7 @@ def _sweep(
     if settings.as_table:
         _show_sweep(swept)
         emit("")
-        emit(f"report: {directory}")
+        emit(f"table, series and report: {directory}")
     elif settings.as_items:
         emit_values(rows, output=settings.output)
     else:
@@ -237,15 +268,13 @@ def _sweep(
     return 0
 
 
-def _report(outcome: Run, directory: Path, swept: Sweep | None) -> list[Path]:
+def _report(outcome: Run, swept: Sweep | None) -> str | None:
     from logstore.simulate.report import can_draw, page
 
     if not can_draw():
         note("no report: its plots need plotly; pip install 'kafka-logstore[report]'")
-        return []
-    path = directory / "report.html"
-    path.write_text(page(outcome, swept), encoding="utf-8")
-    return [path]
+        return None
+    return page(outcome, swept)
 
 
 # -- output --------------------------------------------------------------------------------

@@ -164,7 +164,8 @@ def small(scenario, *, records=2_000, segment_bytes=131_072):
                 few = {"min_records": 1, "max_records": 10}
                 topic["batches"] = {**topic.get("batches", {}), **few}
         topics.append(topic)
-    return parse_tree({**scenario.tree, "topics": topics})
+    days = min(scenario.days, 14)
+    return parse_tree({**scenario.tree, "topics": topics, "days": days})
 
 
 @pytest.mark.parametrize("name", library.names())

@@ -41,7 +41,7 @@ def test_processes_give_what_one_gives():
         for workers in (1, 2)
     ]
     assert both[0] == both[1]
-    assert told == [(1, 2), (2, 2)] * 2
+    assert told == [(0, 2), (1, 2), (2, 2)] * 2
 
 
 def test_a_wrong_value_is_told_before_anything_runs():
