@@ -70,9 +70,9 @@ class History:
         self._cleanings: deque[dict[str, Any]] = deque(maxlen=CLEANINGS_MAX)
         self._read_bytes = self._written_bytes = 0
 
-    def note_pass(self, stats: CleanerStats) -> dict[str, Any]:
-        """Take the numbers of a pass that has just ended; return how it is told."""
-        told = {**stats.to_json(), "at_ms": self._broker.clock.now_ms()}
+    def note_pass(self, stats: CleanerStats, at_ms: int) -> dict[str, Any]:
+        """Take the numbers of a pass that ended then; return how it is told."""
+        told = {**stats.to_json(), "at_ms": at_ms}
         with self._lock:
             self._read_bytes += stats.bytes_read + stats.map_bytes_read + stats.seed_bytes_read
             self._written_bytes += stats.bytes_written

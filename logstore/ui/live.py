@@ -136,7 +136,7 @@ class Live:
         self._has_changed = True
         self._known: dict[TopicPartition, Look] | None = None
         self._measured: deque[TopicPartition] = deque()
-        self._ended: deque[CleanerStats] = deque(maxlen=self.history.cleanings_max)
+        self._ended: deque[tuple[CleanerStats, int]] = deque(maxlen=self.history.cleanings_max)
         self._under_way: list[dict[str, Any]] = []
         self._clock_told: dict[str, Any] = {}
         self._sampled_s = 0.0
@@ -148,7 +148,7 @@ class Live:
     def _follow(self) -> tuple[Unsubscribe, ...]:
         events, cleaner = self._broker.manager.services.events, self._broker.cleaner
         return (
-            cleaner.pass_ended.subscribe(self._ended.append),
+            cleaner.pass_ended.subscribe(self._note_end),
             *(
                 signal.subscribe(self._note_change)
                 for signal in (
@@ -162,6 +162,10 @@ class Live:
                 )
             ),
         )
+
+    def _note_end(self, stats: CleanerStats) -> None:
+        # With its time: until the next look a virtual clock may have gone on by days.
+        self._ended.append((stats, self._broker.clock.now_ms()))
 
     def _note_change(self, *_: object) -> None:
         self._has_changed = True
@@ -209,8 +213,7 @@ class Live:
     async def tick(self) -> None:
         """Look once, and tell what is new."""
         while self._ended:
-            stats = self._ended.popleft()
-            told = self.history.note_pass(stats)
+            told = self.history.note_pass(*self._ended.popleft())
             for reader in self._readers:
                 reader.tell_cleaned(told)
         now_s = asyncio.get_running_loop().time()

@@ -172,10 +172,12 @@ class PartitionList:
 
     def _row(self, topic_partition: TopicPartition, log: Log | None, config: LogConfig) -> Row:
         now_ms = self._clock.monotonic_ms()
+        # Its clock may be moved by days between two questions.
+        wall_ms = self._broker.clock.now_ms()
         known = self._known.get(topic_partition)
         mark = None if log is None else _fingerprint(log)
         fresh_ms = FOLDER_FRESH_MS if log is None else FRESH_MS
-        if known is not None and known.mark == mark and now_ms - known.at_ms < fresh_ms:
+        if known is not None and known.mark == mark and known.is_fresh(now_ms, wall_ms, fresh_ms):
             return known.row
         if log is None:
             if known is not None and known.row.error is not None:
@@ -183,7 +185,7 @@ class PartitionList:
             row = self._of_folder(topic_partition, config)
         else:
             row = self._of_log(log)
-        self._known[topic_partition] = _Known(row, mark, now_ms)
+        self._known[topic_partition] = _Known(row, mark, now_ms, wall_ms)
         return row
 
     def _of_folder(self, topic_partition: TopicPartition, config: LogConfig) -> Row:
@@ -288,16 +290,21 @@ class PartitionList:
             if known is None:
                 return
             row = replace(known.row, measured=True, error=str(error))
-            self._known[topic_partition] = _Known(row, None, now_ms)
+            self._known[topic_partition] = _Known(row, None, now_ms, self._broker.clock.now_ms())
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A row, what of its log can have changed, and when it was made, in monotonic ms."""
+    """A row, what of its log can have changed, and when it was made: machine's, broker's time."""
 
     row: Row
     mark: tuple[object, ...] | None
     at_ms: int
+    wall_ms: int
+
+    def is_fresh(self, now_ms: int, wall_ms: int, fresh_ms: int) -> bool:
+        """Tell whether neither time went on by so much."""
+        return now_ms - self.at_ms < fresh_ms and abs(wall_ms - self.wall_ms) < fresh_ms
 
 
 def _fingerprint(log: Log) -> tuple[object, ...]:

@@ -39,7 +39,7 @@ const PAST = ["When", "Partition", "Bytes", "Records", "Segments", "Took", "Why 
 
 export function Page({ about }) {
   useTitle("Cleaner");
-  const cleaner = useAnswer("cleaner", { on: ["cleaned"] });
+  const cleaner = useAnswer("cleaner", { on: ["cleaned", "partitions"] });
   const history = useAnswer("history", { on: ["cleaned", "clock"] });
   return html`<h1>Cleaner</h1>
     <${ReadOnlyNote} about=${about} />

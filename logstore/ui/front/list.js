@@ -40,7 +40,7 @@ export function PartitionList({ query, about, topic, hash }) {
   const target = (first, count) =>
     withQuery("partitions", { sort: by, descending: descending ? 1 : 0, filter, topic, first, count });
   const pieces = usePieces(target, (answer) => answer.partitions, {
-    on: ["partitions", "cleaned"],
+    on: ["partitions", "cleaned", "clock"],
     // What is measured meanwhile costs more than to tell of it.
     isUrgent: (answer) => answer.measured < answer.total,
   });

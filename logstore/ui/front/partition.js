@@ -43,7 +43,7 @@ export function Page({ params, about, refreshAbout }) {
   useTitle(name);
   const isMeant = useCallback((data) => concerns(data, topic, partition), [topic, partition]);
   const asked = useAnswer(path("partitions", topic, partition), {
-    on: ["partitions", "cleaned"],
+    on: ["partitions", "cleaned", "clock"],
     isMeant,
   });
   const [opened, setOpened] = useState(null);

@@ -97,8 +97,12 @@ def test_the_end_of_a_pass_is_told_whoever_asked_for_it(page, broker):
         report = broker.clean("users", force=True)
         told = dict(along.news())["cleaned"]
         assert told == report.cleaned[0].to_json() | {"at_ms": broker.clock.now_ms()}
+        ended_ms = broker.clock.now_ms()
+        broker.clean("users", force=True)
+        broker.clock.advance(days=1)  # before anybody looks
+        assert dict(along.news())["cleaned"]["at_ms"] == ended_ms
     broker.clean("users", force=True, dry_run=True)
-    assert len(page.get("/api/history")["cleanings"]) == 1
+    assert len(page.get("/api/history")["cleanings"]) == 2
 
 
 def test_progress_is_told_while_a_pass_is_under_way(page, broker):
@@ -139,7 +143,7 @@ def test_a_slow_reader_has_what_is_new_once_and_holds_no_more(page, broker):
             for _ in range(CLEANED_MAX + 5):
                 broker.append("users", key=b"a", value=b"b")
                 broker.clock.advance(seconds=1)
-                live._ended.append(stats)
+                live._ended.append((stats, 0))
                 await live.tick()
 
         page.call(tick_often())

@@ -27,6 +27,16 @@ def test_the_next_event_is_where_the_clock_moves_to():
         assert broker.next_event() == moment
 
 
+def test_rows_grow_old_as_the_clock_is_moved(page, broker):
+    broker.alter_configs("users", {"max.compaction.lag.ms": "1h"})
+    target = "/api/partitions?topic=users"
+    for minutes, delay_ms in ((0, 0), (50, 0), (30, 20 * 60_000)):
+        broker.clock.advance(minutes=minutes)
+        (row,) = page.get(target)["partitions"]
+        assert row["max_compaction_delay_ms"] == delay_ms
+    assert row["lag_ms"] == 80 * 60_000
+
+
 def test_rows_are_measured_as_explain_does(page, broker):
     rows = {
         (row["topic"], row["partition"]): row
