@@ -30,7 +30,7 @@ WIDTHS = (380, 1280, 2560)
 """A phone, a window on a desk, a large screen; in CSS pixels."""
 
 HEIGHTS = {380: 800, 1280: 900, 2560: 1440}
-TIMEOUT_MS = 120_000
+TIMEOUT_MS = 20_000
 """Of a single step. No test is about it: a slow machine needs its time, a hang is a finding."""
 
 
@@ -53,9 +53,10 @@ def chromium() -> Iterator[Browser]:
     if path is None:
         raise ChromiumMissingError(f"none of {', '.join(NAMES)} is on the PATH")
     try:
-        from playwright.sync_api import sync_playwright
+        from playwright.sync_api import expect, sync_playwright
     except ImportError as error:
         raise ChromiumMissingError(f"the driver is missing: {error}") from error
+    expect.set_options(timeout=TIMEOUT_MS)
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=path, args=ARGUMENTS)
         try:
