@@ -1,5 +1,7 @@
 // Numbers and times as the command line prints them, so that a person may compare the two.
 
+import { typed } from "./units.js";
+
 const BINARY = ["KiB", "MiB", "GiB", "TiB"];
 const SPANS = [["d", 86_400_000], ["h", 3_600_000], ["m", 60_000], ["s", 1_000], ["ms", 1]];
 
@@ -99,6 +101,6 @@ export function withTimes(text) {
     .replace(/\b1\d{12}\b/g, (found) => formatTime(Number(found)))
     .replace(
       /\b((?:segment|lag|retention|delay)\.ms) (\d+)\b/g,
-      (_, key, ms) => `${key} ${formatDuration(Number(ms))}`,
+      (_, key, ms) => `${key} ${typed(ms, "ms").replace(/\d$/, "$&ms")}`,
     );
 }

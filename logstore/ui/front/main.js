@@ -163,22 +163,22 @@ function useArrival(isShown) {
       heading.tabIndex = -1;
       heading.focus({ preventScroll: true });
     }
-    const settle = () => {
-      scrollTo(0, scroll);
-      if (Math.abs(scrollY - scroll) > 1) return;
-      const back = link && main.querySelector(`a[href="${CSS.escape(link)}"]`);
-      if (back && document.activeElement === heading) back.focus({ preventScroll: true });
-      if (back || !link) end();
-    };
-    // What a page shows comes after it: its height grows until then.
-    const observer = new ResizeObserver(settle);
+    const begunMs = performance.now();
+    let frame = 0;
     const end = () => {
-      observer.disconnect();
-      clearTimeout(timer);
+      cancelAnimationFrame(frame);
       if (arrival === mine) arrival = null;
     };
-    const timer = setTimeout(end, ARRIVAL_MS);
-    observer.observe(main);
+    // What a page shows comes after it, and its height with it.
+    const settle = () => {
+      scrollTo(0, scroll);
+      const back = link && main.querySelector(`a[href="${CSS.escape(link)}"]`);
+      if (back && document.activeElement === heading) back.focus({ preventScroll: true });
+      const isThere = link === null ? Math.abs(scrollY - scroll) <= 1 : back !== null;
+      if (isThere || performance.now() - begunMs > ARRIVAL_MS) end();
+      else frame = requestAnimationFrame(settle);
+    };
+    settle();
     for (const name of ["wheel", "keydown", "pointerdown"]) {
       addEventListener(name, end, { once: true, passive: true });
     }

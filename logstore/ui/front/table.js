@@ -1,7 +1,7 @@
 // Tables of any length: only the rows in view are in the document.
 //
 // A table is an ARIA grid: one stop of the Tab key, arrows within. Rows are as high as their
-// text needs; a row that was not yet drawn counts with the mean height of those that were.
+// text needs; a row that was not yet drawn counts with the mean height of the first that were.
 
 import {
   html,
@@ -23,27 +23,35 @@ class Heights {
   constructor(total) {
     this.known = new Float64Array(total);
     this.tops = new Float64Array(total + 1);
-    this._sum = 0;
-    this._count = 0;
+    this.forget();
+  }
+
+  /** Forget all heights, as when the width has changed. */
+  forget() {
+    this.known.fill(0);
+    this._supposed = null;
     this.settle();
   }
 
   /** Note a row's height; tells whether that changes anything. `settle` must follow. */
   set(row, height) {
-    const before = this.known[row];
-    if (row >= this.known.length || height === 0 || Math.abs(before - height) < 0.5) return false;
-    this._sum += height - before;
-    this._count += before === 0 ? 1 : 0;
+    if (row >= this.known.length || height === 0) return false;
+    if (Math.abs(this.known[row] - height) < 0.5) return false;
     this.known[row] = height;
     return true;
   }
 
   settle() {
-    const mean = this._count === 0 ? ROW_HEIGHT_FIRST : this._sum / this._count;
+    // Supposed once: were it to follow all that is measured, thousands of rows would move each time.
+    if (this._supposed === null) {
+      const measured = this.known.filter((height) => height > 0);
+      const sum = measured.reduce((total, height) => total + height, 0);
+      if (measured.length > 0) this._supposed = sum / measured.length;
+    }
     let top = 0;
     for (let row = 0; row < this.known.length; row += 1) {
       this.tops[row] = top;
-      top += this.known[row] || mean;
+      top += this.known[row] || this._supposed || ROW_HEIGHT_FIRST;
     }
     this.tops[this.known.length] = top;
   }
@@ -99,7 +107,7 @@ export function Table({ label, columns, total, rowAt, keyOf, onNeed, sort, onSor
     const observer = new ResizeObserver(([entry]) => {
       if (entry.contentRect.width !== width.current) {
         width.current = entry.contentRect.width;
-        heights.known.fill(0);
+        heights.forget();
         redraw();
       }
       soon();
@@ -134,11 +142,19 @@ export function Table({ label, columns, total, rowAt, keyOf, onNeed, sort, onSor
     for (const element of body.current.children) {
       isChanged = heights.set(Number(element.dataset.row), element.offsetHeight) || isChanged;
     }
-    if (isChanged) {
-      heights.settle();
-      redraw();
-      look();
+    if (!isChanged) return;
+    // What is in view stays where it is, whatever is learnt about the rows above it.
+    const above = -body.current.getBoundingClientRect().top;
+    const anchor = heights.rowAt(Math.max(0, above));
+    const before = heights.tops[anchor];
+    heights.settle();
+    const moved = heights.tops[anchor] - before;
+    if (above > 0 && moved !== 0) {
+      body.current.style.height = `${heights.tops[total]}px`;
+      scrollBy(0, moved);
     }
+    redraw();
+    look();
   });
 
   const hadFocus = body.current?.contains(document.activeElement) ?? false;
