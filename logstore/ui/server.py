@@ -87,8 +87,19 @@ class Ui:
             )
         self._is_closed = False
         self._loops = LoopThread("page")
+        try:
+            self._serving = self._open(broker, opened, authorizer, principal)
+        except BaseException:
+            opened.close()
+            self._loops.stop()
+            raise
+        broker.manager.lifetime.add(self)
+
+    def _open(
+        self, broker: Broker, opened: socket, authorizer: Authorizer | None, principal: str
+    ) -> asyncio.Task[None]:
         self._site = Site(broker, self._loops, authorizer, principal)
-        app = application(self._site, token=self._token, host=host, port=self._port)
+        app = application(self._site, token=self._token, host=self._host, port=self._port)
         self._server = uvicorn.Server(
             uvicorn.Config(
                 app,
@@ -103,8 +114,7 @@ class Ui:
                 timeout_keep_alive=IDLE_S,
             )
         )
-        self._serving = self._loops.call(self._serve(opened))
-        broker.manager.lifetime.add(self)
+        return self._loops.call(self._serve(opened))
 
     def __enter__(self) -> Self:
         return self

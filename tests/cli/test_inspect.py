@@ -337,6 +337,10 @@ def test_fast_totals_agree_with_the_walk(path):
         assert totals.last_offset == walked[-1].header.last_offset
         assert totals.max_timestamp == max(at.header.max_timestamp for at in walked)
         assert totals.end_position == walked[-1].end_position
+    horizons = [at.header.base_timestamp for at in walked if at.header.has_delete_horizon]
+    assert totals.delete_horizon_ms == min(horizons, default=None)
+    for end in {at.end_position for at in (*walked[:1], *walked[len(walked) // 2 :][:1])}:
+        assert batch_totals(file, str(path), start=batch_totals(file, str(path), end)) == totals
 
 
 @pytest.mark.parametrize("sent", (0, 16_711_683, -5, 2**31 - 1))

@@ -3,6 +3,7 @@
 import http.client
 import logging
 import sys
+import threading
 from contextlib import closing
 from urllib.parse import urlsplit
 
@@ -10,7 +11,7 @@ import pytest
 
 from logstore import Broker, Cluster, InvalidConfigurationError, VirtualClock
 from logstore.errors import IllegalStateError
-from logstore.ui import server
+from logstore.ui import open_ui, server
 
 
 @pytest.fixture
@@ -163,6 +164,14 @@ def test_what_a_proxy_says_of_a_reader_is_not_believed(broker):
 def test_what_cannot_be_served_is_refused(broker, arguments, message):
     with pytest.raises(InvalidConfigurationError, match=message):
         broker.ui(**arguments)
+
+
+def test_a_closed_broker_has_no_page_and_leaves_no_thread():
+    with Broker() as broker:
+        pass
+    with pytest.raises(IllegalStateError):
+        open_ui(broker)
+    assert [each.name for each in threading.enumerate() if "logstore-page" in each.name] == []
 
 
 def test_a_port_that_is_taken_is_refused(broker, ui):
