@@ -89,7 +89,9 @@ export function RecordBrowser({ topic, partition, query, start, end, about, isMe
   const asked = useAnswer(target, { on: ["partitions", "cleaned"], isMeant });
   const records = asked.answer?.records ?? [];
   const first = records[0]?.offset;
-  const next = asked.answer?.next_offset ?? (records.length > 0 ? records.at(-1).offset + 1 : null);
+  // Behind damage records may be read again: one may go on over it.
+  const over = asked.error === null ? null : Number(from ?? start) + PAGE;
+  const next = over ?? asked.answer?.next_offset ?? null;
 
   const go = (parts) => replaceHash(hashOf(here, parts));
   const submit = (event) => {
