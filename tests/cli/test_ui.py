@@ -78,6 +78,24 @@ def test_it_shows_a_copied_directory_until_it_is_told_to_stop(golden, number, co
     assert tree_hash(directory) == before
 
 
+@pytest.mark.parametrize(
+    ("target", "options", "policy"),
+    (
+        ("golden-0", ("--config", "cleanup.policy=compact"), "compact"),
+        (f"golden-0/{0:020d}.log", (), "delete"),
+    ),
+    ids=("folder", "file"),
+)
+def test_a_partition_s_folder_or_one_file_is_shown(golden, target, options, policy):
+    path = golden("segments") / target
+    before = tree_hash(path.parent)
+    with running("ui", path, *options) as (_, (url,)):
+        status, told = answer(url, "/api/partitions/golden/0")
+        assert (status, told["cleanup_policy"]) == (200, policy)
+        assert answer(url, "/api/partitions")[1]["total"] == 1
+    assert tree_hash(path.parent) == before
+
+
 def test_the_page_of_a_served_broker_steers_it():
     arguments = ("serve", "--memory", "--listen", "127.0.0.1:0", "--ui", "127.0.0.1:0")
     with running(*arguments, "--topic", "users:2", lines=2) as (process, (address, url)):

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import click
 
-from logstore.cli.options import Settings, as_recovered_option, command, to_address
+from logstore.cli.options import (
+    Settings,
+    as_recovered_option,
+    command,
+    config_option,
+    to_address,
+    topic_overrides,
+)
 from logstore.cli.show.output import note
 from logstore.cli.stopping import Stopping
 from logstore.cli.targets import open_target
@@ -17,7 +24,7 @@ DEFAULT_ADDRESS = "127.0.0.1:0"
     examples=[
         "logstore ui",
         "logstore ui ./kafka-logs",
-        "logstore ui ./kafka-logs/users-0",
+        "logstore ui ./kafka-logs/users-0 --config cleanup.policy=compact",
         "logstore ui ./kafka-logs --listen 127.0.0.1:8080 --open",
     ],
 )
@@ -33,25 +40,30 @@ DEFAULT_ADDRESS = "127.0.0.1:0"
 )
 @click.option("--open", "opens", is_flag=True, help="Open the page in the browser.")
 @as_recovered_option
+@config_option("A topic configuration to look with; repeatable.")
 def ui(
     settings: Settings,
     directory: str | None,
     address: tuple[str, int],
     opens: bool,  # as click gives it
     as_recovered: bool,  # as click gives it
+    configs: tuple[tuple[str, str], ...],
 ) -> None:
     """Show a data directory in a browser, until SIGTERM or Ctrl-C.
 
     The first line on standard output is the address to open. It ends with a token, without which
     nothing is answered. DATA_DIR may also be the folder of a partition, or one .log file. It is
-    only read, as by inspect: no file in it is changed, nor made. For a running broker that can be
-    steered from its page there is serve --ui.
+    only read, as by inspect: no file in it is changed, nor made. A folder copied from a broker
+    does not tell its topic's configuration; --config can. For a running broker that can be steered
+    from its page there is serve --ui.
 
     Needs the extra ui: pip install 'kafka-logstore[ui]'.
     """
+    overrides = topic_overrides(configs)
     path = directory if directory is None or "/" in directory else f"./{directory}"
     with Stopping() as stopping, open_target(settings, path, as_recovered=as_recovered) as found:
         broker = found.opened()
+        found.override(overrides)
         with broker.ui(*address) as page:
             print(page.url, flush=True)
             if opens and click.launch(page.url):
