@@ -18,6 +18,7 @@ from logstore.bench.micro import (
     key_map,
     limits,
     resources,
+    simulations,
     starting,
 )
 from logstore.bench.micro.setting import Job, Setting
@@ -28,7 +29,10 @@ from logstore.bench.report.terminal import short
 
 def all_jobs() -> list[Job]:
     """Return every job, in the order of the table."""
-    parts = (clean_lines, in_memory, resources, doors, coding, key_map, starting, idle, limits)
+    parts = (
+        *(clean_lines, in_memory, resources, doors, coding, key_map, starting, idle),
+        *(simulations, limits),
+    )
     return [job for part in parts for job in part.jobs()]
 
 

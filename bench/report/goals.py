@@ -80,5 +80,7 @@ GOALS = {
     "start/broker": _figure(150, 80),
     "start/first-cleaning": _figure(1),
     "idle/day": _figure(10),
+    "simulate/updates": _figure(60),
+    "simulate/idle": _figure(10),
     "crc/16KiB": Goal(0.9, 1),
 }

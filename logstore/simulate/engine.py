@@ -19,7 +19,7 @@ from logstore.errors import LogStoreError
 from logstore.runtime import VirtualClock
 from logstore.simulate import deeds
 from logstore.simulate import scenario as plans
-from logstore.simulate.census import Census
+from logstore.simulate.census import Census, Tombstones
 from logstore.simulate.deeds import created_at_ms
 from logstore.simulate.feed import Feed, Queue, Script, bring
 from logstore.simulate.outcome import (
@@ -265,15 +265,18 @@ class _Simulation:
 
     def _log(self, each: _Partition) -> Log | None:
         """Return a partition's log, if it can be used, and note where it lies."""
-        log = self.site.log(each.tp)
+        return self._found(each)[1]
+
+    def _found(self, each: _Partition) -> tuple[str, Log | None]:
+        state, log = self.site.look(each.tp)
         if log is not None:
             each.directory = log.directory
-        return log
+        return state, log
 
     def _look_at_states(self) -> None:
         """Add a row for each partition with which it no longer stands as it did."""
         for each in self.watched:
-            if self.site.state(each.tp) != each.state:
+            if self.site.look(each.tp)[0] != each.state:
                 self._sample(each, STATE)
 
     def _sample_all(self, event: str) -> None:
@@ -285,7 +288,7 @@ class _Simulation:
     def _sample_segments(self) -> None:
         for each in self.watched:
             log = self._log(each)
-            if log is None:
+            if log is None or not log.size_bytes:
                 continue
             each.census.take(log, self.site.fs)
             state = self.broker.cleaner.chooser.state_of(log)
@@ -307,8 +310,7 @@ class _Simulation:
 
     def _sample(self, each: _Partition, event: str) -> None:
         """Add a row; of a log that cannot be used with what was known of it last."""
-        each.state = self.site.state(each.tp)
-        log = self._log(each)
+        each.state, log = self._found(each)
         measured: dict[str, Any] = {}
         if log is not None:
             measured = self._measured(each, log, event)
@@ -379,12 +381,6 @@ class _Simulation:
             known = _common(before, deleting)
             if len(known) != len(_common(known, last)):
                 self.readers.note_gone(each.tp, now_ms, np.setdiff1d(known, last))
-        stamps = tombstones.timestamps[np.searchsorted(tombstones.offsets, last)]
-        ages = np.maximum(0, now_ms - stamps)
-        edges = [share * log.config.delete_retention_ms for share in AGE_CLASSES.values()]
-        by_age = np.bincount(
-            np.searchsorted(edges[:-1], ages, side="right"), minlength=len(AGE_CLASSES)
-        )
         return {
             "records": records,
             "live_records": live,
@@ -392,8 +388,7 @@ class _Simulation:
             "tombstones": len(last),
             "keys": live + len(last),
             "hole_offsets": max(0, log.log_end_offset - log.log_start_offset - records),
-            "oldest_tombstone_ms": int(ages.max(initial=0)),
-            **dict(zip(AGE_CLASSES, by_age.tolist(), strict=True)),
+            **_ages(tombstones, last, now_ms, log.config.delete_retention_ms),
         }
 
     def _deleted_bytes(self, each: _Partition, log: Log, event: str) -> int:
@@ -536,6 +531,19 @@ def _common(one: Offsets, other: Offsets) -> Offsets:
     places = np.minimum(np.searchsorted(other, one), len(other) - 1)
     common: Offsets = one[other[places] == one]
     return common
+
+
+def _ages(tombstones: Tombstones, last: Offsets, now_ms: int, retention_ms: int) -> dict[str, int]:
+    """Return how many of the tombstones that are the last words are how old."""
+    counts, oldest_ms = [0] * len(AGE_CLASSES), 0
+    if len(last):
+        stamps = tombstones.timestamps[np.searchsorted(tombstones.offsets, last)]
+        ages = np.maximum(0, now_ms - stamps)
+        edges = [share * retention_ms for share in AGE_CLASSES.values()][:-1]
+        classes = np.searchsorted(edges, ages, side="right")
+        counts = np.bincount(classes, minlength=len(AGE_CLASSES)).tolist()
+        oldest_ms = int(ages.max())
+    return {"oldest_tombstone_ms": oldest_ms, **dict(zip(AGE_CLASSES, counts, strict=True))}
 
 
 def _sizes(log: Log, state: CleanableState) -> dict[str, int]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from os import PathLike, fspath
 from typing import TYPE_CHECKING
 
 from logstore.broker.broker import Broker
 from logstore.broker.setup import MEMORY_DIR
-from logstore.errors import KafkaStorageError, LogStoreError, UnknownTopicOrPartitionError
+from logstore.errors import LogStoreError, UnknownTopicOrPartitionError
 from logstore.names import DELETE_DIR_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX
 from logstore.record.layout import CRC_POSITION
 from logstore.record.walk import walk_headers
@@ -121,26 +121,18 @@ class Site:
 
     # -- partitions ----------------------------------------------------------------------
 
-    def log(self, tp: TopicPartition) -> Log | None:
-        """Return a partition's log, None if it cannot be used."""
-        with suppress(LogStoreError):
-            if self.running is not None:
-                log = self.running.log(tp)
-                log.local.check_open()
-                return log
-        return None
-
-    def state(self, tp: TopicPartition) -> str:
-        """Return how it stands with a partition."""
+    def look(self, tp: TopicPartition) -> tuple[str, Log | None]:
+        """Return how it stands with a partition, and its log if it can be used."""
         if self.running is None:
-            return DOWN
+            return DOWN, None
         try:
-            self.running.log(tp).local.check_open()
+            log = self.running.manager.log(tp)
+            log.local.check_open()
         except UnknownTopicOrPartitionError:
-            return ABSENT
-        except KafkaStorageError:
-            return OFFLINE
-        return UNCLEANABLE if tp in self.running.cleaner.marks else ONLINE
+            return ABSENT, None
+        except LogStoreError:
+            return OFFLINE, None
+        return (UNCLEANABLE if tp in self.running.cleaner.marks else ONLINE), log
 
     # -- time ----------------------------------------------------------------------------
 

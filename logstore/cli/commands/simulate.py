@@ -48,6 +48,19 @@ COSTS = {
 """Costs that are shown, with their headings."""
 
 
+SHORT_HEADINGS = {
+    "bytes_peak": "peak",
+    "bytes_mean": "mean",
+    "write_amplification": "written",
+    "oldest_dirty_max_ms": "not cleaned",
+    "compaction_delay_max_ms": "late by",
+    "tombstone_age_max_ms": "tombstone",
+    "passes": "passes",
+    "live_share": "live",
+}
+"""The same for the columns of a sweep, which share a line."""
+
+
 def to_axes(
     ctx: click.Context, param: click.Parameter, values: Sequence[str]
 ) -> dict[str, list[str]]:
@@ -328,13 +341,13 @@ def _over_time(regular: dict[str, Column], name: str) -> Column:
 def _show_sweep(swept: Sweep) -> None:
     front = swept.front()
     names = list(swept.variants[0].settings)
-    heads = [*names, *COSTS.values(), "front"]
-    rows = Table(tuple(heads), right=tuple(COSTS.values()))
+    heads = [*names, *SHORT_HEADINGS.values(), ""]
+    rows = Table(tuple(heads), right=tuple(SHORT_HEADINGS.values()))
     emit_lines(
         rows.lines(
             [
                 *each.settings.values(),
-                *(_cost(name, each.costs[name]) for name in COSTS),
+                *(_cost(name, each.costs[name]) for name in SHORT_HEADINGS),
                 "not beaten" if each in front else "",
             ]
             for each in swept.variants
