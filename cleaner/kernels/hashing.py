@@ -1,7 +1,8 @@
 """Hashing many keys: the rounds of SipHash side by side.
 
 One key's rounds wait for one another; those of its neighbours need not, and the compiler puts them
-into one wide register. A key that has ended waits for those that are longer.
+into one wide register. A key that has ended waits for those that are longer, unless these are so
+much longer that it pays to sort all of them first.
 """
 
 from __future__ import annotations
@@ -18,7 +19,12 @@ LANES = 256
 """Keys whose rounds go side by side; their state stays in the nearest cache."""
 
 LONGEST = 128
-"""Bytes of the longest key that others wait for."""
+"""Bytes of the longest key that is hashed beside others."""
+
+WORD_BYTES = 8
+
+WORDS_SPARED = 2
+"""Words of a key, on average, that nobody need wait for: so many pay for sorting."""
 
 
 class Keys(NamedTuple):
@@ -29,13 +35,15 @@ class Keys(NamedTuple):
     lows: UInt64s
     highs: UInt64s
     lanes: UInt64s  # (5, LANES): room
+    ranks: Int64s  # (4, LANES): room
 
     @classmethod
     def room_for(cls, count: int) -> Keys:
         """Return room for so many keys."""
         starts, sizes = np.empty((2, count), np.int64)
         lows, highs = np.empty((2, count), np.uint64)
-        return cls(starts, sizes, lows, highs, np.empty((5, LANES), np.uint64))
+        lanes, ranks = np.empty((5, LANES), np.uint64), np.empty((4, LANES), np.int64)
+        return cls(starts, sizes, lows, highs, lanes, ranks)
 
 
 @inline_kernel
@@ -47,6 +55,7 @@ def borrowed_keys(keys: Keys) -> Keys:
         borrowed(keys.lows),
         borrowed(keys.highs),
         borrowed(keys.lanes),
+        borrowed(keys.ranks),
     )
 
 
@@ -64,7 +73,7 @@ def _begin(
 
 
 @inline_kernel
-def _key_word(data: Bytes, start: Any, size: Any, at: int) -> np.uint64:
+def _key_word(data: Bytes, start: Any, size: Any, at: Any) -> np.uint64:
     """Return 8 bytes of a key from `at` on, as they are mixed in; the last have its size.
 
     Nothing that is used if the key ended before. The bytes behind it are read, but not taken.
@@ -85,8 +94,8 @@ def _absorb(
     v3: UInt64s,
     words: UInt64s,
     sizes: Int64s,
-    at: int,
-    count: int,
+    at: Int,
+    count: Int,
 ) -> None:
     """Mix a word into each lane whose key goes that far."""
     for lane in range(count):
@@ -150,6 +159,67 @@ def _hash_together(
 
 
 @kernel
+def _rank(starts: Int64s, sizes: Int64s, words: Int, ranks: Int64s) -> None:
+    """Sort keys of up to so many words, those of most words first.
+
+    `ranks` gets, of each, which one it is, its start and its size; and how many have 0, 1, 2 whole
+    words, and so on, or more.
+    """
+    order, sorted_starts, sorted_sizes, behind = ranks[0], ranks[1], ranks[2], ranks[3]
+    for word in range(words + 2):
+        behind[word] = 0
+    for lane in range(len(sizes)):
+        behind[sizes[lane] // WORD_BYTES] += 1
+    before = np.int64(0)
+    for word in range(words, -1, -1):
+        count = behind[word]
+        behind[word] = before
+        before += count
+    for lane in range(len(sizes)):
+        word = sizes[lane] // WORD_BYTES
+        place = behind[word]
+        behind[word] = place + 1
+        order[place] = lane
+        sorted_starts[place] = starts[lane]
+        sorted_sizes[place] = sizes[lane]
+
+
+@kernel
+def _hash_ranked(
+    data: Bytes, keys: Keys, first: int, end: int, whole_words: Int, key_map: MapArrays
+) -> None:
+    """Hash up to `LANES` keys of up to so many whole words, those of most first."""
+    v0, v1, v2, v3, words = (
+        keys.lanes[0],
+        keys.lanes[1],
+        keys.lanes[2],
+        keys.lanes[3],
+        keys.lanes[4],
+    )
+    count = end - first
+    _rank(keys.starts[first:end], keys.sizes[first:end], whole_words, keys.ranks)
+    order, starts, sizes, behind = keys.ranks[0], keys.ranks[1], keys.ranks[2], keys.ranks[3]
+    _begin(v0, v1, v2, v3, key_map.k0, key_map.k1, count)
+    going = np.int64(count)  # keys that have the word, whole or not
+    for number in range(whole_words + 1):
+        at = number * WORD_BYTES
+        longer = behind[number + 1]
+        for lane in range(longer):
+            _ = data[starts[lane] + at + 7]  # so that NUMBA_BOUNDSCHECK=1 sees it
+            words[lane] = load_u64(data, starts[lane] + at)
+        for lane in range(longer, going):
+            words[lane] = _key_word(data, starts[lane], sizes[lane], at)
+        _absorb(v0, v1, v2, v3, words, sizes, at, going)
+        going = longer
+    _finish(v0, v1, v2, v3, np.uint64(0xEE), words, count)
+    for lane in range(count):
+        keys.lows[first + order[lane]] = words[lane]
+    _finish(v0, v1, v2, v3, np.uint64(0), words, count)
+    for lane in range(count):
+        keys.highs[first + order[lane]] = words[lane]
+
+
+@kernel
 def hash_keys(data: Bytes, keys: Keys, count: int, key_map: MapArrays) -> None:
     """Hash the first `count` keys, and ask for the slots where they are or will be.
 
@@ -160,18 +230,23 @@ def hash_keys(data: Bytes, keys: Keys, count: int, key_map: MapArrays) -> None:
     for first in range(0, count, LANES):
         end = min(first + LANES, count)
         shortest, longest, latest = keys.sizes[first], np.int64(0), np.int64(0)
+        all_words = np.int64(0)
         for index in range(first, end):
+            all_words += keys.sizes[index] // WORD_BYTES
             shortest = min(shortest, keys.sizes[index])
             longest = max(longest, keys.sizes[index])
             latest = max(latest, keys.starts[index])
-        if longest <= LONGEST and latest + longest + 8 <= len(data):
-            _hash_together(data, keys, first, end, shortest, longest, key_map)
-        else:
+        whole_words = longest // WORD_BYTES
+        if longest > LONGEST or latest + longest + WORD_BYTES > len(data):
             for index in range(first, end):
                 low, high = siphash128(
                     data, keys.starts[index], keys.sizes[index], key_map.k0, key_map.k1
                 )
                 keys.lows[index] = low
                 keys.highs[index] = high
+        elif (whole_words - WORDS_SPARED) * (end - first) > all_words:
+            _hash_ranked(data, keys, first, end, whole_words, key_map)
+        else:
+            _hash_together(data, keys, first, end, shortest, longest, key_map)
         for index in range(first, end):
             prefetch(key_map.slots, home_slot(key_map.slots, keys.lows[index]))

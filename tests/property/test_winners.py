@@ -268,12 +268,13 @@ def test_count_winners_counts_the_bits_of_a_range(bits, data):
         st.lists(st.integers(0, 20), min_size=1, max_size=40),
         st.lists(st.integers(7, 9), min_size=250, max_size=260),
         st.lists(st.sampled_from((0, 1, 8, 127, 128, 129)), min_size=1, max_size=9),
+        st.lists(st.sampled_from((0, 3, 7, 8, 9, 60, 64, 128)), min_size=1, max_size=40),
     ),
     behind=st.sampled_from((0, 7, 8, 200)),
     seed=st.integers(0, 2**64 - 1),
 )
 def test_hash_keys_is_siphash_of_each(sizes, behind, seed):
-    """Side by side, in blocks or less than one; one by one if long, or at the end of the bytes."""
+    """Side by side, sorted or not, in blocks or less; one by one if long or at the bytes' end."""
     rng = random.Random(seed)
     data = array(rng.randbytes(3 + sum(sizes) + behind))
     a_map = OffsetMap(24 * 100, rng=rng)
