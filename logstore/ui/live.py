@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from logstore.errors import LogStoreError
 from logstore.ui.history import History
+from logstore.ui.marks import Mark, mark_of
 
 if TYPE_CHECKING:
     from logstore.broker import Broker
@@ -39,8 +40,6 @@ CLEANED_MAX = 64
 
 Visible = Callable[[str], bool]
 """Whether a reader may know of a topic."""
-
-Look = tuple[object, ...]
 
 
 class Reader:
@@ -134,7 +133,7 @@ class Live:
         self.history = History(broker)
         self._readers: set[Reader] = set()
         self._has_changed = True
-        self._known: dict[TopicPartition, Look] | None = None
+        self._known: dict[TopicPartition, Mark] | None = None
         self._measured: deque[TopicPartition] = deque()
         self._ended: deque[tuple[CleanerStats, int]] = deque(maxlen=self.history.cleanings_max)
         self._under_way: list[dict[str, Any]] = []
@@ -273,24 +272,13 @@ def passes_under_way(broker: Broker) -> list[dict[str, Any]]:
     return [{**tp._asdict(), **step._asdict()} for tp, step in sorted(steps.items())]
 
 
-def _looks(broker: Broker) -> dict[TopicPartition, Look]:
+def _looks(broker: Broker) -> dict[TopicPartition, Mark]:
     """Return of each partition what differs after whatever a list or a strip shows of it."""
     cleaner = broker.cleaner
     open_logs = {log.topic_partition: log for log in broker.manager.registry.open_logs()}
-    looks: dict[TopicPartition, Look] = {}
+    looks: dict[TopicPartition, Mark] = {}
     for tp in broker.partitions():
         log = open_logs.get(tp)
-        if log is None:
-            looks[tp] = ()
-            continue
-        looks[tp] = (
-            log.log_start_offset,
-            log.log_end_offset,
-            log.high_watermark,
-            log.generation,
-            id(log.segments.view),
-            id(log.config),
-            cleaner.marks.get(tp),
-            cleaner.states.of(tp),
-        )
+        mark = () if log is None else mark_of(log)
+        looks[tp] = (*mark, cleaner.marks.get(tp), cleaner.states.of(tp))
     return looks

@@ -18,6 +18,7 @@ from logstore.broker.view import PartitionView
 from logstore.errors import LogStoreError, UnknownTopicOrPartitionError
 from logstore.runtime import SystemClock
 from logstore.types import TopicPartition
+from logstore.ui.marks import Mark, mark_of
 
 if TYPE_CHECKING:
     from logstore.broker import Broker
@@ -175,7 +176,7 @@ class PartitionList:
         # Its clock may be moved by days between two questions.
         wall_ms = self._broker.clock.now_ms()
         known = self._known.get(topic_partition)
-        mark = None if log is None else _fingerprint(log)
+        mark = None if log is None else mark_of(log)
         fresh_ms = FOLDER_FRESH_MS if log is None else FRESH_MS
         if known is not None and known.mark == mark and known.is_fresh(now_ms, wall_ms, fresh_ms):
             return known.row
@@ -298,23 +299,10 @@ class _Known:
     """A row, what of its log can have changed, and when it was made: machine's, broker's time."""
 
     row: Row
-    mark: tuple[object, ...] | None
+    mark: Mark | None
     at_ms: int
     wall_ms: int
 
     def is_fresh(self, now_ms: int, wall_ms: int, fresh_ms: int) -> bool:
         """Tell whether neither time went on by so much."""
         return now_ms - self.at_ms < fresh_ms and abs(wall_ms - self.wall_ms) < fresh_ms
-
-
-def _fingerprint(log: Log) -> tuple[object, ...]:
-    """Return what differs after whatever changes a log; cheap."""
-    return (
-        id(log),
-        log.log_start_offset,
-        log.log_end_offset,
-        log.high_watermark,
-        log.generation,
-        id(log.segments.view),
-        id(log.config),
-    )
