@@ -81,7 +81,7 @@ class Live {
   constructor() {
     this.state = "connecting";
     this.problem = null;
-    this.lostSinceMs = null;
+    this._wasLost = false;
     this._listeners = new Map();
     this._heard = new Set();
     this._source = null;
@@ -116,9 +116,9 @@ class Live {
   }
 
   _opened() {
-    const wasLost = this.lostSinceMs !== null;
+    const wasLost = this._wasLost;
+    this._wasLost = false;
     this._retryMs = RETRY_FIRST_MS;
-    this.lostSinceMs = null;
     this.problem = null;
     this._become("open");
     // Events that came meanwhile are gone: what they would have changed is asked for again.
@@ -128,7 +128,7 @@ class Live {
   // A browser tries again by itself only while the server hangs up; once it was refused, or
   // nobody listened, the source is closed for good.
   _failed(source) {
-    this.lostSinceMs ??= Date.now();
+    this._wasLost = true;
     this._become("lost");
     if (source.readyState !== EventSource.CLOSED || this._timer !== null) return;
     this._learnWhy();
@@ -223,7 +223,7 @@ export class Pace {
   }
 }
 
-const UNANSWERED = { target: null, answer: null, error: null, isLoading: true, isStale: false };
+const UNANSWERED = { answer: null, error: null, isLoading: true, isStale: false };
 
 /**
  * An answer of the server, kept while it is asked for again.
@@ -253,7 +253,7 @@ export function useAnswer(target, { on = [], isMeant, isCostly = false } = {}) {
     let after;
     try {
       const answer = await getJson(target, { signal: controller.signal });
-      after = () => ({ target, answer, error: null, isLoading: false, isStale: false });
+      after = () => ({ answer, error: null, isLoading: false, isStale: false });
     } catch (error) {
       if (error.name === "AbortError") return;
       after = (before) => ({ ...before, error, isLoading: false });
@@ -290,5 +290,5 @@ export function useAnswer(target, { on = [], isMeant, isCostly = false } = {}) {
     };
   }, [on.join()]);
 
-  return { ...state, reload: load, isCurrent: state.target === target };
+  return { ...state, reload: load };
 }

@@ -166,7 +166,7 @@ function History({ cleanings }) {
     <h2 id="cleaner-history">Past cleanings</h2>
     ${cleanings.length === 0
       ? html`<${Empty}>Nothing was cleaned since the broker started.<//>`
-      : html`<${Rows} label="Past cleanings, newest first" headings=${PAST}>
+      : html`<${Rows} label="Past cleanings, newest first" headings=${PAST} numbers=${["Records", "Took"]}>
           ${cleanings.slice(0, HISTORY_MAX).map(
             (each) => html`<tr key=${`${each.topic}-${each.partition}-${each.at_ms}-${each.pass}`}>
               <td><${Time} ms=${each.at_ms} /></td>

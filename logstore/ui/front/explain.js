@@ -45,7 +45,7 @@ export function Explanation({ item, nowMs }) {
   const remedies = pressing(item);
   const tombstones = item.tombstones;
   return html`
-    <div class="explanation-page">
+    <div>
       <p class="headline">
         <${Badge} kind=${item.will_clean ? "good" : "warn"}>${item.will_clean ? "will be cleaned" : "not cleaned now"}</${Badge}>
         ${" "}${withTimes(item.headline ?? "")}

@@ -64,7 +64,7 @@ function Offsets({ group, offsets }) {
   const total = offsets.reduce((sum, each) => sum + Math.max(0, each.lag ?? 0), 0);
   const headings = ["Partition", "Next offset", "Log end offset", "Lag"];
   return html`<p class="dim">${plural(offsets.length, "partition")}, lag ${plural(total, "record")} in all</p>
-    <${Rows} label=${`Offsets of ${group}`} headings=${knowsMissed ? [...headings, "Deletions missed"] : headings}>
+    <${Rows} label=${`Offsets of ${group}`} headings=${knowsMissed ? [...headings, "Deletions missed"] : headings} numbers=${headings.slice(1)}>
       ${offsets.map(
         (each) => html`<tr key=${`${each.topic}-${each.partition}`}>
           <th scope="row"><${PartitionLink} of=${each} /></th>

@@ -56,7 +56,7 @@ function Found({ answer, about, topic, partition, asked }) {
       ${" "}${plural(scanned.files, "file")}, ${formatBytes(scanned.bytes)} were read.
     </p>
     ${places.length > 0 && html`
-      <${Rows} label="Places of this key" headings=${["Offset", "State", "Can be gone from", "Is gone by", "File", "Because"]}>
+      <${Rows} label="Places of this key" numbers=${["Offset"]} headings=${["Offset", "State", "Can be gone from", "Is gone by", "File", "Because"]}>
         ${places.map((place) => html`
           <tr key=${`${place.path} ${place.offset}`}>
             <td class="is-number"><a href=${hashOf(["t", topic, partition, "records"], { from: place.offset })}>${formatCount(place.offset)}</a></td>

@@ -101,7 +101,7 @@ export function PartitionList({ query, about, topic, hash }) {
 }
 
 function nameOf(row) {
-  return row && `${row.topic}-${row.partition}`;
+  return row === undefined ? null : `${row.topic}-${row.partition}`;
 }
 
 /** What the whole list amounts to, in a sentence. */

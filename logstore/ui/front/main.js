@@ -217,7 +217,7 @@ function ZoneSwitch() {
   const now = Date.now();
   const offset = formatLocalTime(now).slice(formatTime(now).length - 1);
   return html`
-    <button type="button" class="quiet zone" aria-pressed=${zone === "local"} onClick=${toggle}>
+    <button type="button" class="quiet" aria-pressed=${zone === "local"} onClick=${toggle}>
       ${zone === "UTC" ? "Times in UTC" : `Times local (UTC${offset})`}
     </button>
   `;

@@ -240,12 +240,14 @@ function History({ topic, partition, about, isMeant }) {
   `;
 }
 
+const PASSES = ["When", "Offsets", "Read", "Written", "Kept", "Gone", "Took"];
+
 function Cleanings({ cleanings, topic, about }) {
   if (cleanings.length === 0) {
     return html`<${Empty} line=${`logstore clean ${quoted(topic)} --dry-run${directoryOption(about)}`}>No cleaning ran since then. What one would do:</${Empty}>`;
   }
   return html`
-    <${Rows} label="Cleanings" headings=${["When", "Offsets", "Read", "Written", "Kept", "Gone", "Took"]}>
+    <${Rows} label="Cleanings" headings=${PASSES} numbers=${PASSES.slice(2)}>
       ${cleanings.map((each) => {
         const sum = Object.values(each.fates ?? {}).reduce((total, count) => total + count, 0);
         const kept = each.fates?.retained ?? each.messages_written;

@@ -15,23 +15,24 @@ import { Answered, Badge, Bar, Empty, Facts, Time, quoted } from "./parts.js";
 import { hashOf, replaceHash } from "./routes.js";
 
 const PAGE = 50;
+const BATCH = ["First offset", "Last offset", "Records", "Size", "Latest timestamp", "What it is", "Open"];
+const HORIZONS = ["Segment", "Tombstones", "Without a horizon", "Past it", "First horizon", "Last horizon"];
 
 /** A table of a few rows, which scrolls sideways by itself where it must; one that `stacks` puts the
- * cells of a row beneath each other there, each behind its `data-title`. */
-export function Rows({ label, headings, stacks = false, children }) {
+ * cells of a row beneath each other there, each behind its `data-title`. `numbers` are those of the
+ * headings that stand over numbers. */
+export function Rows({ label, headings, numbers = [], stacks = false, children }) {
   return html`
     <div class=${stacks ? "rows is-stacking" : "rows"} role="region" aria-label=${label} tabindex="0">
       <table>
         <thead>
-          <tr>${headings.map((heading) => html`<th key=${heading} scope="col" class=${NUMBERS.has(heading) ? "is-number" : ""}>${heading}</th>`)}</tr>
+          <tr>${headings.map((heading) => html`<th key=${heading} scope="col" class=${numbers.includes(heading) ? "is-number" : ""}>${heading}</th>`)}</tr>
         </thead>
         <tbody>${children}</tbody>
       </table>
     </div>
   `;
 }
-
-const NUMBERS = new Set(["Offset", "Records", "Size", "Position", "First offset", "Last offset", "Superseded by", "Segment", "Tombstones", "Without a horizon", "Past it", "Read", "Written", "Kept", "Gone", "Took", "Next offset", "Log end offset", "Lag"]);
 
 function RecordRow({ record }) {
   const isTombstone = record.value == null && record.value_base64 === undefined;
@@ -54,7 +55,7 @@ function RecordRow({ record }) {
 
 export function RecordRows({ records, label = "Records" }) {
   return html`
-    <${Rows} stacks label=${label} headings=${["Offset", "Timestamp", "Key", "Value"]}>
+    <${Rows} stacks label=${label} headings=${["Offset", "Timestamp", "Key", "Value"]} numbers=${["Offset"]}>
       ${records.map((record) => html`<${RecordRow} key=${record.offset} record=${record} />`)}
     </${Rows}>
   `;
@@ -210,7 +211,7 @@ export function Segment({ topic, partition, segment, onClose }) {
             answer.batches.length === 0
               ? html`<${Empty}>This segment has no batch.</${Empty}>`
               : html`
-                  <${Rows} label=${`Batches of segment ${base}`} headings=${["First offset", "Last offset", "Records", "Size", "Latest timestamp", "What it is", "Open"]}>
+                  <${Rows} label=${`Batches of segment ${base}`} headings=${BATCH} numbers=${BATCH.slice(0, 4)}>
                     ${answer.batches.map((batch) => html`<${Batch} key=${batch.baseOffset} batch=${batch} topic=${topic} partition=${partition} />`)}
                   </${Rows}>
                   <${Pager} first=${first} shown=${answer.batches.length} total=${segment.batches} onGo=${setFirst} what="batches" />
@@ -302,7 +303,7 @@ function TombstoneFacts({ answer, nowMs }) {
     ${found.text && html`<ul class="plain-list spaced">${withTimes(found.text).split("; ").map((text) => html`<li>${text}</li>`)}</ul>`}
     ${answer.segments?.length > 0 && html`
       <h3>Where they lie</h3>
-      <${Rows} label="Segments with tombstones" headings=${["Segment", "Tombstones", "Without a horizon", "Past it", "First horizon", "Last horizon"]}>
+      <${Rows} label="Segments with tombstones" headings=${HORIZONS} numbers=${HORIZONS.slice(0, 4)}>
         ${answer.segments.map((each) => html`
           <tr key=${each.base_offset}>
             <td class="is-number">${formatCount(each.base_offset)}</td>
@@ -345,7 +346,7 @@ export function Fates({ topic, partition, isMeant, isCostly }) {
         ${answer.fates.length === 0
           ? html`<${Empty}>There is no record in this partition.</${Empty}>`
           : html`
-              <${Rows} label="Fates of records" headings=${["Offset", "Key", "Fate", "Superseded by"]}>
+              <${Rows} label="Fates of records" headings=${["Offset", "Key", "Fate", "Superseded by"]} numbers=${["Offset", "Superseded by"]}>
                 ${answer.fates.map((row) => html`
                   <tr key=${row.offset}>
                     <td class="is-number">${formatCount(row.offset)}</td>

@@ -20,10 +20,12 @@ const OVERSCAN_PIXELS = 400;
 
 /** Where rows lie, from heights of which only some are known. */
 class Heights {
-  constructor(total) {
+  constructor(total, before) {
     this.known = new Float64Array(total);
+    this.known.set(before?.known.subarray(0, total) ?? []);
     this.tops = new Float64Array(total + 1);
-    this.forget();
+    this._supposed = before?._supposed ?? null;
+    this.settle();
   }
 
   /** Forget all heights, as when the width has changed. */
@@ -72,14 +74,18 @@ class Heights {
 /**
  * A grid whose rows are drawn as they come into view.
  *
- * A column is `{name, title, width, isNumber, sort, draw(row, index)}`: `width` a track of CSS
- * grid, `sort` the name it is sorted by, if it can be. `rowAt(index)` gives a row or undefined
- * while it is not there yet; `onNeed(first, last)` says which are looked at.
+ * A column is `{name, title, draw(row, tabIndex)}` and may have `width`, a track of CSS grid; `sort`,
+ * the name that it is sorted by; `isNumber`; `isHeader`, if it names the row; `hasControl`, if it
+ * draws a link or button, which takes the tab index. `rowAt(index)` gives a row, or undefined while
+ * it is not there yet, and `keyOf(row)` what it is known by, of undefined null. `onNeed(first, last)`
+ * says which are looked at; `sort` is `{by, descending}`.
  */
-export function Table({ label, columns, total, rowAt, keyOf, onNeed, sort, onSort, onOpen, isBusy }) {
+export function Table({ label, columns, total, rowAt, keyOf, onNeed, sort, onSort, isBusy }) {
   const root = useRef(null);
   const body = useRef(null);
-  const heights = useMemo(() => new Heights(total), [total]);
+  const held = useRef(null);
+  const heights = useMemo(() => new Heights(total, held.current), [total]);
+  held.current = heights;
   const [, redraw] = useReducer((count) => count + 1, 0);
   const [seen, setSeen] = useState([0, 30]);
   const [active, setActive] = useState({ row: 0, column: 0, key: null });
@@ -124,7 +130,7 @@ export function Table({ label, columns, total, rowAt, keyOf, onNeed, sort, onSor
 
   // The active row follows its item when rows change places.
   let activeRow = Math.min(active.row, Math.max(total - 1, 0));
-  if (active.key !== null && keyOf && keyOf(rowAt(activeRow)) !== active.key) {
+  if (active.key !== null && keyOf(rowAt(activeRow)) !== active.key) {
     for (let row = seen[0]; row <= Math.min(seen[1], total - 1); row += 1) {
       if (keyOf(rowAt(row)) === active.key) activeRow = row;
     }
@@ -135,7 +141,7 @@ export function Table({ label, columns, total, rowAt, keyOf, onNeed, sort, onSor
   // The row that has the focus stays in the document however far one scrolls: else it is lost.
   if (total > 0 && (activeRow < seen[0] || activeRow > seen[1])) drawn.push(activeRow);
 
-  useEffect(() => onNeed?.(seen[0], Math.min(seen[1], total - 1)), [seen, total, onNeed]);
+  useEffect(() => onNeed(seen[0], Math.min(seen[1], total - 1)), [seen, total, onNeed]);
 
   useLayoutEffect(() => {
     let isChanged = false;
@@ -174,7 +180,7 @@ export function Table({ label, columns, total, rowAt, keyOf, onNeed, sort, onSor
     setActive({
       row: next,
       column: Math.max(0, Math.min(columns.length - 1, column)),
-      key: keyOf?.(rowAt(next)) ?? null,
+      key: keyOf(rowAt(next)),
     });
   };
 
@@ -191,14 +197,9 @@ export function Table({ label, columns, total, rowAt, keyOf, onNeed, sort, onSor
       Home: [event.ctrlKey ? 0 : activeRow, 0],
       End: [event.ctrlKey ? total - 1 : activeRow, columns.length - 1],
     };
-    if (event.key === "Enter" && onOpen && !event.target.closest("a, button")) {
-      onOpen(rowAt(activeRow));
-    } else if (event.key in moves) {
-      go(...moves[event.key]);
-    } else {
-      return;
-    }
+    if (!(event.key in moves)) return;
     event.preventDefault();
+    go(...moves[event.key]);
   };
 
   const onFocusIn = (event) => {
@@ -207,7 +208,7 @@ export function Table({ label, columns, total, rowAt, keyOf, onNeed, sort, onSor
     const row = Number(cell.parentElement.dataset.row);
     const column = Number(cell.dataset.column);
     if (row === activeRow && column === active.column) return;
-    setActive({ row, column, key: keyOf?.(rowAt(row)) ?? null });
+    setActive({ row, column, key: keyOf(rowAt(row)) });
   };
 
   const tracks = columns.map((column) => column.width ?? "minmax(0, 1fr)").join(" ");
@@ -240,8 +241,8 @@ export function Table({ label, columns, total, rowAt, keyOf, onNeed, sort, onSor
       >
         ${drawn.map((index) => {
           const row = rowAt(index);
-          let key = row === undefined ? undefined : keyOf?.(row);
-          if (key === undefined || keys.has(key)) key = `row ${index}`;
+          let key = keyOf(row);
+          if (key === null || keys.has(key)) key = `row ${index}`;
           keys.add(key);
           return html`
             <div
