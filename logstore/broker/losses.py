@@ -118,7 +118,7 @@ class Loss:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything as JSON."""
+        """Return it as JSON; of many partitions the first, and how many more there are."""
         firsts = [each.first_timestamp for each in self.parts if each.first_timestamp is not None]
         lasts = [each.last_timestamp for each in self.parts if each.last_timestamp is not None]
         return {
@@ -128,12 +128,13 @@ class Loss:
             "from_ms": min(firsts, default=None),
             "to_ms": max(lasts, default=None),
             "text": self.text,
-            "partitions": [each.to_json() for each in self.parts],
+            "partitions": [each.to_json() for each in self.parts[:_LISTED_MAX]],
+            "left_out": max(0, len(self.parts) - _LISTED_MAX),
         }
 
 
-_NAMED_MAX = 3
-"""Partitions that a sentence names."""
+_NAMED_MAX, _LISTED_MAX = 3, 100
+"""Partitions that a sentence names, and that JSON lists."""
 
 NOTHING_LOST = Loss()
 

@@ -24,6 +24,7 @@ from logstore.broker.explaining import (
 from logstore.broker.losses import NOTHING_LOST, Loss, lost_by_retention
 from logstore.broker.reports import ConfigChange, changes_between
 from logstore.cleaner.checkpoints import CleanerCheckpoints
+from logstore.cleaner.selection import Gate
 from logstore.config.dynamic import Layer
 from logstore.config.overrides import (
     altered_overrides,
@@ -319,32 +320,43 @@ def lost_by_settings(broker: Cleaned, supposed: Supposition, tp: TopicPartition)
 def _previewed(
     broker: Cleaned, supposed: Supposition, tp: TopicPartition, budget: Budget, *, quick: bool
 ) -> PartitionPreview:
-    log = broker.manager.log(tp)
     cleaner = broker.cleaner
-    then = SupposedLog(log, supposed.configs.get(tp.topic, log.config))
+    config = supposed.configs.get(tp.topic) or broker.manager.catalog.config(tp.topic)
+
+    def both() -> tuple[Log, Log]:
+        log = broker.manager.log(tp)
+        return log, SupposedLog(log, config)
+
+    log, then = both()
     checkpoints = cleaner.checkpoints
     if then.config.winner_keys != log.config.winner_keys:
         checkpoints = _SteppedBack(broker.manager.registry.directory_of)
     supposing = cleaner.supposing(supposed.broker_config, checkpoints)
-    assumed = assumptions(broker.manager, tp, cleaning=True)
-    now_decision = cleaner.chooser.explain(log)
     decision = supposing.chooser.explain(then)
     look, unread = NOTHING_READ, None
     first = later = None
     passes = later_passes = 0
     size_bytes = _bytes_to_read(then, decision)
-    if size_bytes and quick:
+    if config.compact and size_bytes and quick:
         unread = f"a quick preview reads none of its {size_bytes} bytes"
-    elif size_bytes and not budget.take(size_bytes):
+    elif config.compact and not budget.take(size_bytes):
         unread = f"its {size_bytes} bytes are more than may be read for this preview"
-    elif size_bytes:
+    elif config.compact:
         look = look_at(broker, tp, decision)
-        if decision.will_clean:
+        log, then = both()  # others, if damage was met
+        if look.obstacle is not None:
+            decision = decision.stopped_by(Gate.closed_by("uncleanable", look.obstacle))
+        elif decision.will_clean:
             decision, first, passes = rehearse(supposing, then, decision)
-        else:
+        elif _may_come(decision):
             stopped, later, later_passes = rehearse(supposing, then, decision, whenever=True)
-            if (gate := stopped.binding) is not None and gate.gate == "uncleanable":
-                decision = stopped
+            for gate in stopped.gates:
+                if gate.gate == "uncleanable" and not gate.open:
+                    decision = decision.stopped_by(gate)
+    now_decision = cleaner.chooser.explain(log)
+    if look.obstacle is not None and now_decision.is_candidate:
+        now_decision = now_decision.stopped_by(Gate.closed_by("uncleanable", look.obstacle))
+    assumed = assumptions(broker.manager, tp, cleaning=True)
     return PartitionPreview(
         tp.topic,
         tp.partition,
@@ -356,14 +368,16 @@ def _previewed(
     )
 
 
+def _may_come(decision: CleaningDecision) -> bool:
+    """Tell whether a cleaning can ever be due."""
+    return all(gate.open for gate in decision.gates if gate.gate in _STANDING)
+
+
 def _bytes_to_read(log: Log, decision: CleaningDecision) -> int:
-    """Return about how much a cleaning reads that is due, or comes once it is; 0 if none comes."""
-    if any(not gate.open for gate in decision.gates if gate.gate in _STANDING):
-        return 0
-    if decision.will_clean:
-        state = decision.state
-        return state.total_bytes + state.cleanable_bytes
-    return 2 * log.size_bytes
+    """Return about how much of a compacted log is read, to look at it and clean it in thought."""
+    if not _may_come(decision):
+        return log.size_bytes
+    return 3 * log.size_bytes
 
 
 def _outlook(

@@ -54,8 +54,9 @@ class Site:
         The segments of its partitions.
     deeds : tuple of Deed
         What its routes can do at all.
-    turns : Turns
-        In which deeds are done.
+    turns, passes : Turns
+        In which deeds are done, and cleanings run, also in thought: each has a partition to itself,
+        and what finds one in the hands of another takes that for an obstacle.
     read_only_because : str or None
         Why nothing can be changed from here.
     """
@@ -75,7 +76,7 @@ class Site:
         self.live = Live(broker, loops, self.clock_json)
         self.partitions = PartitionList(broker, loops.beside, self.live.note_measured)
         self.strips = Strips(broker)
-        self.turns = Turns()
+        self.turns, self.passes = Turns(), Turns()
         self.read_only_because: str | None = None
         if broker.read_only:
             self.read_only_because = "the directory is only looked at: nothing in it can be changed"

@@ -23,7 +23,7 @@ KEY_BITS = 256
 
 
 class Turns:
-    """The turn of each deed of one page.
+    """The turns of those who do something of one kind, as deeds, from one page.
 
     On a virtual clock whoever waits for a partition lets time pass, and one at a time may.
 
@@ -47,7 +47,7 @@ class Turns:
             Another deed takes its time.
         """
         if not self._lock.acquire(timeout=WAIT_S):
-            raise BusyError("another deed of this page is under way: wait until it is done")
+            raise BusyError("another request of this page is under way: wait until it is done")
         try:
             yield
         finally:
@@ -58,7 +58,7 @@ class Turns:
 
         It is of no use once what would be lost is anything else: more records, or others.
         """
-        text = json.dumps([deed, loss.to_json()], sort_keys=True)
+        text = json.dumps([deed, loss.parts], sort_keys=True)
         return hmac.new(self._key, text.encode(), hashlib.sha256).hexdigest()
 
     def is_confirmed(self, token: str, deed: Mapping[str, object], loss: Loss) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from logstore.broker.losses import (
     NOTHING_LOST,
@@ -238,19 +238,24 @@ def clean(ask: Ask) -> object:
     tp = ask.topic_partition("alter")
     force, rolls = ask.member("force", bool, False), ask.member("roll", bool, False)
     broker = ask.broker
-    run = partial(broker.clean, tp.topic, tp.partition, force=force, roll=rolls)
+    options: dict[str, Any] = {"force": force, "roll": rolls}
+
+    def run(*, dry_run: bool) -> object:
+        with ask.site.passes.turn():
+            return broker.clean(tp.topic, tp.partition, dry_run=dry_run, **options).to_json()
 
     def loses() -> Loss:
         if not force:
             return NOTHING_LOST
-        return lost_by_forced_cleaning(broker.cleaner, broker.log(*tp), roll=rolls)
+        with ask.site.passes.turn():
+            return lost_by_forced_cleaning(broker.cleaner, broker.log(*tp), roll=rolls)
 
     flags = [flag for flag, is_on in (("--force", force), ("--roll", rolls)) if is_on]
     return _perform(
         ask,
         of_partition(broker, "clean", tp, flags=flags, timed=True),
-        lambda: run().to_json(),
-        rehearse=lambda: run(dry_run=True).to_json(),
+        partial(run, dry_run=False),
+        rehearse=partial(run, dry_run=True),
         loses=loses,
     )
 

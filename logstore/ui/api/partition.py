@@ -84,7 +84,8 @@ def explain(ask: Ask) -> dict[str, Any]:
     """Say what stands between the partition and its cleaning, as `explain` does."""
     tp = ask.topic_partition()
     key = ask.text("key").encode() if "key" in ask.query else None
-    report = ask.broker.explain(tp, quick=ask.flag("quick"), key=key)
+    with ask.site.passes.turn():
+        report = ask.broker.explain(tp, quick=ask.flag("quick"), key=key)
     return report.partitions[0].to_json()
 
 

@@ -35,14 +35,16 @@ def preview(ask: Ask) -> dict[str, Any]:
     if name is None:
         ask.require("describe_configs", "cluster")
         cluster_wide = ask.member("cluster_wide", bool, False)
-        told = broker.preview(set=given, unset=unset, cluster_wide=cluster_wide, **bounds)
+        with ask.site.passes.turn():
+            told = broker.preview(set=given, unset=unset, cluster_wide=cluster_wide, **bounds)
         line = broker_alteration(broker, given, unset, cluster_wide=cluster_wide)
         return _visible(ask, told).to_json() | {"commands": {"set": line, "preview": []}}
     topic = ask.known_topic(name, "describe_configs", "describe")
     partition = ask.member("partition", int, None)
     if partition is not None:
         ask.check_number("partition", partition, 0, INT32_MAX)
-    told = broker.preview(topic, partition, set=given, unset=unset, **bounds)
+    with ask.site.passes.turn():
+        told = broker.preview(topic, partition, set=given, unset=unset, **bounds)
     commands = {
         "set": alteration(broker, topic, given, unset),
         "preview": rehearsals(broker, told, topic, partition),

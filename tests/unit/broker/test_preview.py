@@ -139,3 +139,26 @@ def test_forcing_a_cleaning_loses_what_a_lag_promises(broker):
     assert told.records == len(allowed - forced)
     broker.alter_configs("t", {}, unset=["min.compaction.lag.ms"])
     assert not losses.lost_by_forced_cleaning(broker.cleaner, log, roll=True)
+
+
+def test_damage_that_would_stop_the_cleaning_is_met(broker, tmp_path):
+    """In a copied directory, where what is damaged is passed over; as `explain` meets it."""
+    with Broker(tmp_path, clock=VirtualClock()) as written:
+        written.create_topic("t", configs={"segment.bytes": "400"})
+        for number in range(20):
+            written.append("t", value=b"v" * 60, key=b"k%d" % (number % 3))
+    damaged = min((tmp_path / "t-0").glob("*.log"))
+    data = bytearray(damaged.read_bytes())
+    data[200] ^= 1
+    damaged.write_bytes(data)
+    given = {"cleanup.policy": "compact"}
+    options = {"clock": VirtualClock(T + 10), "read_only": True, "on_damage": "pass_over"}
+    with Broker(tmp_path, **options) as copied:
+        told = copied.preview("t", set=given).partitions[0].after.explanation
+    with Broker(tmp_path, **options) as copied:
+        copied.override_configs("t", given)
+        (explained,) = copied.explain("t").partitions
+    assert told.binding == explained.binding == "uncleanable"
+    assert told.damages == explained.damages != ()
+    assert told.gates == explained.gates
+    assert damaged.read_bytes() == data

@@ -3,6 +3,7 @@
 import json
 import shlex
 import shutil
+import threading
 
 import pytest
 from click.testing import CliRunner
@@ -130,3 +131,20 @@ def test_what_may_not_be_seen_is_left_out(broker):
 @pytest.mark.parametrize("body", ({"topic": "users", "partition": 7}, {"topic": "nowhere"}))
 def test_what_is_not_there_is_not_found(page, body):
     assert page.post("/api/preview", body).status == 404
+
+
+def test_previews_at_once_meet_no_obstacle_in_each_other(page):
+    """Each runs the cleaning, for which it has the partition to itself."""
+    given = {"topic": "users", "set": {"min.cleanable.dirty.ratio": "0.1"}}
+    told = []
+
+    def ask():
+        told.extend(asked(page, **given)["partitions"][0]["after"] for _ in range(5))
+
+    threads = [threading.Thread(target=ask) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(told) == 30
+    assert all(each["first_pass"] is not None for each in told)
