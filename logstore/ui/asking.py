@@ -38,6 +38,7 @@ from logstore.ui.errors import (
     ClusterAuthorizationFailedError,
     InvalidRequestError,
     ReadOnlyError,
+    RequestTooLargeError,
     UnknownPlaceError,
     UnknownTopicOrPartitionError,
 )
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 BODY_BYTES_MAX = 1024 * 1024
-"""Of a request; what is larger is refused before it is read."""
+"""Of a request; what says that it is larger is refused before it is read."""
 
 _STATUSES: tuple[tuple[type[Exception], int], ...] = (
     (errors.UnknownTopicOrPartitionError, 404),
@@ -64,6 +65,7 @@ _STATUSES: tuple[tuple[type[Exception], int], ...] = (
     (ClockError, 409),
     (TopicAlreadyExistsError, 409),
     (BusyError, 503),
+    (RequestTooLargeError, 413),
     (RequestError, 400),
     (InvalidConfigurationError, 400),
     (CorruptionError, 409),
@@ -414,13 +416,18 @@ def _check_known(what: str, name: str, known: tuple[str, ...]) -> None:
     )
 
 
+def _check_length(size_bytes: int) -> None:
+    if size_bytes > BODY_BYTES_MAX:
+        raise RequestTooLargeError(f"the request is longer than {BODY_BYTES_MAX} bytes")
+
+
 async def _body(request: Request) -> Mapping[str, Any]:
     """Return the JSON object of a request; an empty body is an empty object."""
     found = bytearray()
+    _check_length(int(request.headers.get("content-length", "0")))
     async for part in request.stream():
         found += part
-        if len(found) > BODY_BYTES_MAX:
-            raise InvalidRequestError(f"the request is longer than {BODY_BYTES_MAX} bytes")
+        _check_length(len(found))
     if not found:
         return {}
     try:

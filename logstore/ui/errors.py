@@ -27,6 +27,10 @@ class InvalidRequestError(RequestError):
         self.suggestion = suggestion
 
 
+class RequestTooLargeError(InvalidRequestError):
+    """A request that is longer than any that could be meant."""
+
+
 class UnknownTopicOrPartitionError(errors.UnknownTopicOrPartitionError):
     """The engine's error of that name, and the topic that was meant.
 
