@@ -12,7 +12,7 @@ export function useIdentity(prefix) {
 }
 
 /** A dialog that is open for as long as it is drawn; the focus returns to where it came from. */
-export function Dialog({ title, onClose, children, role }) {
+export function Dialog({ title, onClose, children }) {
   const element = useRef(null);
   const titleId = useIdentity("dialog");
   useLayoutEffect(() => {
@@ -22,12 +22,13 @@ export function Dialog({ title, onClose, children, role }) {
     // Not the button that closes it, which comes first.
     dialog.querySelector("form input, form select, form textarea, form button")?.focus();
     return () => {
-      if (dialog.open) dialog.close();
-      giveFocusBack(before);
+      // The browser gives the focus back, if what had it is still there.
+      dialog.close();
+      if (!before.isConnected) focusHeading();
     };
   }, []);
   return html`
-    <dialog ref=${element} class="dialog" role=${role} aria-labelledby=${titleId} onClose=${onClose}>
+    <dialog ref=${element} class="dialog" aria-labelledby=${titleId} onClose=${onClose}>
       <div class="dialog-head">
         <h2 id=${titleId}>${title}</h2>
         <button type="button" class="quiet" onClick=${onClose} aria-label="Close this dialog">
@@ -45,11 +46,6 @@ export function keepFocus(element) {
   requestAnimationFrame(() => {
     if (document.activeElement === document.body) focusHeading();
   });
-}
-
-function giveFocusBack(element) {
-  if (element?.isConnected && element !== document.body) element.focus();
-  else focusHeading();
 }
 
 // Without the focus anywhere, the next Tab would begin at the top of the document.
