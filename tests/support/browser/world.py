@@ -11,6 +11,7 @@ PLACES = (
     "#/",
     "#/t/users",
     "#/t/users/0",
+    *(f"#/t/users/0/{part}" for part in ("records", "tombstones", "fates", "history")),
     "#/t/users/settings",
     "#/t/payments/0",
     f"#/t/{LONG}/0",
