@@ -232,10 +232,20 @@ def test_partitions_that_are_added_take_their_keys_from_then_on(tmp_path):
     assert sum(each[96] for each in by_part) > 3_000  # all of them, and the markers
 
 
-def test_a_full_disk_is_met_by_whoever_writes_and_leaves_nothing_out():
-    outcome = live(("24h", "fill-disk", 'lasts = "6h"'))
+def test_a_full_disk_is_met_by_whoever_writes_and_leaves_nothing_out(tmp_path):
+    uncompacted = ("0", "alter", "topic = 't', configs.'cleanup.policy' = 'delete'")
+    full = ("24h", "fill-disk", 'lasts = "6h"')
+    outcome = live(uncompacted, full, data_dir=tmp_path / "data")
     states = hours(outcome, "state")
     assert states[24] == states[32] == "online"
     assert "offline" in {states[hour] for hour in range(25, 31)}
     assert sum(hours(outcome, "log_end_offset", part)[96] for part in (0, 1)) == 3_000
     assert np.all(np.diff(list(hours(outcome, "appended_bytes").values())) >= 0)
+    with Broker(tmp_path / "data", read_only=True) as broker:
+        for part in (0, 1):
+            ends = {}
+            for batch in broker.log("t", part).reader.batches(0):
+                header = batch.header
+                ends[header.base_sequence] = header.base_sequence + header.last_offset_delta + 1
+            missing = {*ends.values()} - {*ends} - {max(ends.values())}
+            assert missing == set()  # what was refused took no numbers

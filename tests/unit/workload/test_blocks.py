@@ -19,6 +19,7 @@ from logstore.workload.blocks import (
     NO_VERSION,
     VERSION,
     block_of,
+    rest_of,
 )
 from logstore.workload.presets import PRESETS
 from logstore.workload.spec import BLOCK_RECORDS, Spec, from_mapping
@@ -345,3 +346,40 @@ def test_keys_tell_their_numbers():
     spec = spec_of(keys={"count": 12_345, "prefix": "k-"})
     numbers = np.array([0, 7, 12_344])
     assert draws.numbers_of(spec, draws.key_bytes(spec, numbers)).tolist() == numbers.tolist()
+
+
+@given(share=st.floats(0, 1), partitions=st.integers(3, 6), seed=st.integers(0, 99))
+def test_the_rest_of_a_block_goes_to_where_its_keys_belong(share, partitions, seed) -> None:
+    producers = {
+        "count": 3, "transactional": 2, "transaction_records": 20, "abort_share": 0.3,
+    }  # fmt: skip
+    spec = spec_of(
+        records=600, partitions=2, seed=seed, producers=producers,
+        batches={"min_records": 1, "max_records": 30}, values={"sizes": "uniform"},
+    )  # fmt: skip
+    block = block_of(spec, 0)
+    after_ms = int(np.quantile(block.appended, share))
+    rest = rest_of(block, after_ms, partitions)
+    left = {int(event): row for row, event in enumerate(block.event)}
+    left = {event: row for event, row in left.items() if block.appended[row] > after_ms}
+    assert sorted(rest.event.tolist()) == sorted(left)
+    for row, event in enumerate(rest.event.tolist()):
+        assert rest.value[row] == block.value[left[event]]
+        assert rest.key[row].tobytes() == block.key[left[event]].tobytes()
+    assert (rest.partition == draws.partitions_of(rest.key, partitions)).all()
+    assert (np.diff(rest.sequence) > 0).all()
+    # A batch is of one partition, and its records are neighbours.
+    pairs = list(zip(rest.batch.tolist(), rest.partition.tolist(), strict=True))
+    assert len({*pairs}) == len({batch for batch, _ in pairs})
+    assert (np.diff(rest.batch) >= 0).all()
+    # Each transaction that goes on is ended once in each partition that it wrote to, after that.
+    wrote = {*zip(rest.transaction.tolist(), rest.partition.tolist(), strict=True)}
+    sent = block.appended <= after_ms
+    wrote |= {*zip(block.transaction[sent].tolist(), block.partition[sent].tolist(), strict=True)}
+    open_now = {*rest.transaction.tolist()} - {NO_TRANSACTION}
+    ends = list(
+        zip(rest.markers.transaction.tolist(), rest.markers.partition.tolist(), strict=True)
+    )
+    assert sorted(ends) == sorted(pair for pair in wrote if pair[0] in open_now)
+    for transaction, after in zip(rest.markers.transaction, rest.markers.after, strict=True):
+        assert after == rest.sequence[rest.transaction == transaction].max()
