@@ -11,6 +11,7 @@ import { FateCounts } from "./records.js";
 import { hashOf } from "./routes.js";
 
 const RESULTS_MAX = 20;
+const LOSSES_MAX = 20;
 const TYPING_MS = 300;
 
 // -- permission ----------------------------------------------------------------------------
@@ -164,6 +165,7 @@ const IDLE = { busy: false, error: null, loss: null };
 export function Loss({ loses }) {
   const element = useRef(null);
   useEffect(() => element.current.focus(), []);
+  const further = loses.partitions.length - LOSSES_MAX;
   return html`<div class="loss" ref=${element} tabindex="-1" role="alert">
     <p><strong>This loses data.</strong> ${loses.text}</p>
     <${Facts} facts=${[
@@ -173,12 +175,13 @@ export function Loss({ loses }) {
       loses.to_ms !== null && ["To", html`<${Time} ms=${loses.to_ms} />`],
     ]} />
     ${loses.partitions.length > 1 && html`<ul>
-      ${loses.partitions.map(
+      ${loses.partitions.slice(0, LOSSES_MAX).map(
         (each) => html`<li key=${`${each.topic}-${each.partition}`}>
           ${each.topic}-${each.partition}: offsets ${each.first_offset} to ${each.last_offset},${" "}
           ${plural(each.records, "record")}, ${formatBytes(each.size_bytes)}
         </li>`,
       )}
+      ${further > 0 && html`<li>and ${plural(further, "further partition")}</li>`}
     </ul>`}
     <p>Nothing brings them back.</p>
   </div>`;

@@ -151,11 +151,16 @@ export function SettingsForm({ path, topic = null, groups, here, mayAlter, scope
   }
   const items = answer.configs;
   const error = performance.error ?? judgement.error;
+  // What was refused is judged anew once it is changed.
+  const edit = (change) => {
+    performance.cancel();
+    setDraft(change);
+  };
   const deeds = {
-    change: (key, text) => setDraft((before) => withText(before, items, key, text)),
-    set: (key, text) => setDraft((before) => withSet(before, key, text)),
-    unset: (key) => setDraft((before) => withUnset(before, key)),
-    restore: (key) => setDraft((before) => without(before, key)),
+    change: (key, text) => edit((before) => withText(before, items, key, text)),
+    set: (key, text) => edit((before) => withSet(before, key, text)),
+    unset: (key) => edit((before) => withUnset(before, key)),
+    restore: (key) => edit((before) => without(before, key)),
   };
   const found = searched(items, search);
   return html`<div class="settings">
@@ -177,7 +182,7 @@ export function SettingsForm({ path, topic = null, groups, here, mayAlter, scope
     <div class="settings-beside">
       <${Changes} items=${items} draft=${draft} error=${error} mayAlter=${mayAlter}
         performance=${performance} onSet=${() => performance.perform({ ...scope, ...draft })}
-        onDiscard=${() => setDraft(NOTHING)} ...${deeds}>${children}<//>
+        onDiscard=${() => edit(() => NOTHING)} ...${deeds}>${children}<//>
       <${Preview} judgement=${judgement} />
     </div>
   </div>`;
