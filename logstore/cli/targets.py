@@ -6,7 +6,6 @@ Every command that reads takes its target through here, so that all understand t
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
@@ -14,17 +13,14 @@ from typing import TYPE_CHECKING, Self
 import click
 
 from logstore.cli.options import Settings, checked_partition, unknown_topic
-from logstore.names import MAX_TOPIC_LENGTH, METADATA_LOG_DIR, parse_log_dir, parse_partition_dir
-from logstore.types import INT32_MAX, TopicPartition
+from logstore.names import parse_partition_dir
+from logstore.types import TopicPartition
 
 if TYPE_CHECKING:
     from logstore.broker import Broker
     from logstore.broker.view import PartitionView
     from logstore.inspect.files import BatchSource
     from logstore.runtime import FileSystem
-
-_RENAMED = re.compile(r"([a-zA-Z0-9._-]+)-([0-9]{1,10})[^0-9a-zA-Z]", re.ASCII)
-_ILLEGAL = re.compile(r"[^a-zA-Z0-9._-]")
 
 
 @dataclass
@@ -152,7 +148,8 @@ def _files() -> FileSystem:
 
 def _open_path(settings: Settings, target: str, partition: int | None) -> Target:
     """Open a data directory, a partition's folder under whatever name, or one file."""
-    from logstore.directories.directory import ShownFolder
+    from logstore.broker.places import place_of
+    from logstore.errors import InvalidConfigurationError
 
     if partition is not None:
         raise click.UsageError("--partition needs a topic, not a path")
@@ -160,30 +157,21 @@ def _open_path(settings: Settings, target: str, partition: int | None) -> Target
     path = os.path.abspath(target)  # noqa: PTH100  # resolve() would lose a link's name
     if not fs.exists(path):
         raise click.UsageError(f"there is no file or directory {target}")
-    parent, _, name = path.rpartition("/")
     if not fs.is_dir(path):
         return _file_target(settings, fs, target, path)
-    named = partition_of_folder(name)
-    if _has_segments(fs, path):
-        shown = ShownFolder(named, name)
-        broker = settings.open_broker(read_only=True, directories=[parent or "/"], shown=shown)
-        return Target(broker, (named,), is_one=True)
-    below = [f"{path}/{child}" for child in fs.list_dir(path) if fs.is_dir(f"{path}/{child}")]
-    if _holds_partitions(fs, path):
-        below = [path]
-    elif not (below := [child for child in below if _is_data_directory(fs, child)]):
-        if name != str(named):
-            raise click.UsageError(
-                f"{target} is neither a partition directory (TOPIC-NUMBER) nor holds any"
-            )
-        shown = ShownFolder(named, name)
-        broker = settings.open_broker(read_only=True, directories=[parent or "/"], shown=shown)
-        return Target(broker, (named,), is_one=True)
-    broker = settings.open_broker(read_only=True, directories=below)
+    try:
+        place = place_of(fs, path, target)
+    except InvalidConfigurationError as error:
+        raise click.UsageError(str(error)) from error
+    directories, shown = place
+    broker = settings.open_broker(read_only=True, directories=directories, shown=shown)
+    if shown is not None:
+        return Target(broker, (shown.topic_partition,), is_one=True)
     return Target(broker, tuple(broker.partitions()))
 
 
 def _file_target(settings: Settings, fs: FileSystem, target: str, path: str) -> Target:
+    from logstore.broker.places import partition_of_folder
     from logstore.config.limits import ReadLimits
     from logstore.directories.directory import ShownFolder
     from logstore.inspect.files import source_of_file
@@ -201,44 +189,3 @@ def _file_target(settings: Settings, fs: FileSystem, target: str, path: str) -> 
 
     source = source_of_file(fs, path, limits.batch_bytes)
     return Target(None, is_one=True, file=source, open_file=open_file)
-
-
-def partition_of_folder(name: str) -> TopicPartition:
-    """Return the partition that a folder holds, as far as its name tells.
-
-    That of a copy may have been changed: `users-3.bak` is partition 3 of users, `orders.bak` the
-    only one of a topic of that name.
-    """
-    named = parse_log_dir(name)
-    if named is not None and not named.state:
-        return named.topic_partition
-    if name == METADATA_LOG_DIR:
-        return TopicPartition("__cluster_metadata", 0)
-    found = _RENAMED.match(name)
-    if found is not None and int(found[2]) <= INT32_MAX:
-        return TopicPartition(found[1], int(found[2]))
-    return TopicPartition(_ILLEGAL.sub("_", name)[:MAX_TOPIC_LENGTH], 0)
-
-
-def _holds_partitions(fs: FileSystem, path: str) -> bool:
-    return any(
-        parse_partition_dir(child) is not None and fs.is_dir(f"{path}/{child}")
-        for child in fs.list_dir(path)
-    )
-
-
-def _is_data_directory(fs: FileSystem, path: str) -> bool:
-    """Tell whether a folder below the one that was named holds partitions, and says so itself."""
-    try:
-        return fs.exists(f"{path}/meta.properties") or any(
-            parse_log_dir(child) is not None
-            and fs.is_dir(f"{path}/{child}")
-            and _has_segments(fs, f"{path}/{child}")
-            for child in fs.list_dir(path)
-        )
-    except OSError:  # it is not ours to look into
-        return False
-
-
-def _has_segments(fs: FileSystem, path: str) -> bool:
-    return any(".log" in name for name in fs.list_dir(path))
