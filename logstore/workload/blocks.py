@@ -9,7 +9,7 @@ are the same. NumPy only.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
@@ -74,6 +74,16 @@ class Markers(NamedTuple):
     timestamp: Ints
 
 
+class Population(Protocol):
+    """Keys that stand in the place of those of a spec; its block's `key` has no bytes then."""
+
+    def numbers(self, block: int, events: Ints) -> Ints:
+        """Return which key each event of a block is about; below 0 is none."""
+
+    def partitions(self, numbers: Ints) -> NDArray[np.int32]:
+        """Return the partition of each key."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
     """Records in the order in which they arrive; each column has n entries.
@@ -88,6 +98,8 @@ class Block:
         Place of the change among all events at the source.
     partition : int32
         By murmur2 of the key.
+    key_number : int64
+        Which key, in [0, keys.count), or as a population has it.
     key : (n, width) uint8
         Keys of a workload are equally long.
     value : Ragged
@@ -119,6 +131,7 @@ class Block:
     sequence: Ints
     event: Ints
     partition: NDArray[np.int32]
+    key_number: Ints
     key: Bytes
     value: Ragged
     tombstone: Bools
@@ -148,7 +161,12 @@ class Block:
         return Ragged(whole[taken], _ends(sizes))
 
 
-def block_of(spec: Spec, number: int, recorded: Recorded | None = None) -> Block:
+def block_of(
+    spec: Spec,
+    number: int,
+    recorded: Recorded | None = None,
+    population: Population | None = None,
+) -> Block:
     """Make one block.
 
     Parameters
@@ -158,6 +176,8 @@ def block_of(spec: Spec, number: int, recorded: Recorded | None = None) -> Block
     recorded : Recorded, optional
         What says when events arrive, if not the spec; records of one moment share batches, and
         none waits for the next.
+    population : Population, optional
+        Other keys than the spec's.
 
     Raises
     ------
@@ -166,7 +186,8 @@ def block_of(spec: Spec, number: int, recorded: Recorded | None = None) -> Block
 
     Notes
     -----
-    Pure; about 0.1 s and three times the block's bytes at 100 bytes a value.
+    Pure, as far as the population is; about 0.1 s and three times the block's bytes at 100 bytes a
+    value.
     """
     if not 0 <= number < spec.blocks:
         raise IndexError(f"block {number} of {spec.blocks}")
@@ -175,7 +196,7 @@ def block_of(spec: Spec, number: int, recorded: Recorded | None = None) -> Block
     events = np.arange(first, first + count, dtype=np.int64)
     if recorded is None:
         followers = _followers(spec, number, count)
-        numbers, tombstone = _changes(spec, number, events, followers)
+        numbers, tombstone = _changes(spec, number, events, followers, population)
         arrival, lags = draws.arrival_ms(spec, number, events), _lags(spec, number, count)
         moments = None
     else:
@@ -183,8 +204,12 @@ def block_of(spec: Spec, number: int, recorded: Recorded | None = None) -> Block
         numbers, tombstone = _recorded_changes(spec, number, events, recorded)
         moments = recorded.arrivals(events)
         arrival, lags = spec.time.start_ms + moments, recorded.lag_ms[recorded.rows(events)]
-    keys = draws.key_bytes(spec, numbers)
-    partition = draws.partitions_of(keys, spec.partitions)
+    if population is None:
+        keys = draws.key_bytes(spec, numbers)
+        partition = draws.partitions_of(keys, spec.partitions)
+    else:
+        keys = np.empty((count, 0), np.uint8)
+        partition = population.partitions(numbers)
     version, form = _versions(spec, number, events)
     sent = _sent(spec, number, partition, followers, moments)
     order = sent.order
@@ -198,6 +223,7 @@ def block_of(spec: Spec, number: int, recorded: Recorded | None = None) -> Block
         sequence=sequence,
         event=events[order],
         partition=partition[order],
+        key_number=numbers[order],
         key=keys[order],
         value=Ragged(draws.content(spec, number, int(ends[-1])), ends),
         tombstone=tombstone[order],
@@ -246,6 +272,7 @@ def rest_of(block: Block, after_ms: int, partitions: int) -> Block:
         sequence=sequence,
         event=block.event[rows],
         partition=partition,
+        key_number=block.key_number[rows],
         key=block.key[rows],
         value=Ragged(data, ends),
         tombstone=block.tombstone[rows],
@@ -284,9 +311,14 @@ def _markers_of_rest(
     )
 
 
-def _changes(spec: Spec, block: int, events: Ints, followers: Ints) -> tuple[Ints, Bools]:
+def _changes(
+    spec: Spec, block: int, events: Ints, followers: Ints, population: Population | None
+) -> tuple[Ints, Bools]:
     """Return each event's key number, and whether it deletes the key."""
-    numbers = draws.key_numbers(spec, block, events)
+    if population is None:
+        numbers = draws.key_numbers(spec, block, events)
+    else:
+        numbers = population.numbers(block, events)
     if spec.deletes.with_event:
         numbers[followers] = numbers[followers - 1]
         deletes = np.zeros(len(events), dtype=np.bool_)
@@ -340,13 +372,15 @@ def _lags(spec: Spec, block: int, count: int) -> Ints:
 
 
 def _versions(spec: Spec, block: int, events: Ints) -> tuple[Ints, NDArray[np.uint8]]:
-    """Return each event's version, 1 or more unless it is late, and the header's form."""
+    """Return each event's version, `first` or more unless it is late, and the header's form."""
     versions, count = spec.versions, len(events)
     if not versions.header:
         return np.zeros(count, np.int64), np.full(count, NO_VERSION, np.uint8)
     stream = Stream(spec.seed, block, draws.VERSIONS)
     late = stream.chance(versions.late_share, count)
-    version = events + 1 - np.where(late, 1 + stream.below(versions.late_records, count), 0)
+    version = (
+        events + versions.first - np.where(late, 1 + stream.below(versions.late_records, count), 0)
+    )
     drawn = Stream(spec.seed, block, draws.VERSION_FORMS).uniform(count)
     form = np.full(count, VERSION, np.uint8)
     form[drawn < versions.missing_share + versions.malformed_share] = MALFORMED_VERSION

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from logstore.types import DAY_MS
 from logstore.workload import spec as specs
+from logstore.workload.profiles import profile_curve
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -143,7 +144,7 @@ def arrival_ms(spec: specs.Spec, block: int, events: Ints) -> Ints:
         places = _by_chance(spec, block, events)
     even = places * (span / spec.records)
     if time.profile:
-        even = _by_profile(time.profile, even / span) * span
+        even = _by_profile(time, even / span)
     # Time runs slowly at noon, so more events fall into it; the derivative stays positive.
     day = 2.0 * np.pi / DAY_MS
     phase = day * (time.start_ms % DAY_MS)
@@ -162,11 +163,13 @@ def _by_chance(spec: specs.Spec, block: int, events: Ints) -> Floats:
     return places
 
 
-def _by_profile(profile: tuple[float, ...], shares: Floats) -> Floats:
-    """Return the part of the time at which a share of all has come: the profile's inverse."""
-    weights = np.asarray(profile, np.float64)
-    reached = np.append(0.0, np.cumsum(weights) / weights.sum())
-    return np.interp(shares, reached, np.linspace(0.0, 1.0, len(reached)))
+def _by_profile(time: specs.Time, shares: Floats) -> Floats:
+    """Return when, in ms after the start, a share of all has come: the profile's inverse."""
+    moments, reached = profile_curve(time)
+    if not reached[-1]:  # the time is over before the profile brings anything
+        reached = moments
+    found: Floats = np.interp(shares * reached[-1], reached, moments)
+    return found
 
 
 def _in_bursts(time: specs.Time, moments: Floats) -> Floats:

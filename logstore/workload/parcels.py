@@ -82,11 +82,21 @@ def parcels_of(spec: Spec, number: int, parcel_bytes: int = PARCEL_BYTES) -> Ite
 
 
 def parcels_of_block(
-    spec: Spec, block: Block, parcel_bytes: int = PARCEL_BYTES
+    spec: Spec,
+    block: Block,
+    parcel_bytes: int = PARCEL_BYTES,
+    *,
+    keys: BytesColumn | None = None,
 ) -> Iterator[Parcel]:
-    """Make the parcels of a block that was made already; see `parcels_of`."""
+    """Make the parcels of a block that was made already; see `parcels_of`.
+
+    Parameters
+    ----------
+    keys : BytesColumn, optional
+        Those of the block's records, if a population has them.
+    """
     drafts = {partition: _Draft(parcel_bytes) for partition in _partitions(spec, block)}
-    for partition, kind, producer, at_ms, batch in _arrivals(spec, block):
+    for partition, kind, producer, at_ms, batch in _arrivals(spec, block, keys):
         drafts[partition].add(kind, producer, at_ms, batch)
     for partition, draft in drafts.items():
         for part, (entries, batches) in enumerate(draft.finish()):
@@ -128,11 +138,13 @@ class _Draft:
         self._entries, self._batches, self._size = [], [], 0
 
 
-def _arrivals(spec: Spec, block: Block) -> Iterator[tuple[int, int, int, int, bytes]]:
+def _arrivals(
+    spec: Spec, block: Block, keys: BytesColumn | None
+) -> Iterator[tuple[int, int, int, int, bytes]]:
     """Yield partition, kind, producer, time and batch of all that a block appends, in order."""
     markers = zip(*(column.tolist() for column in block.markers), strict=True)
     marker = next(markers, None)
-    for first, partition, producer, at_ms, batch in _sealed_batches(spec, block):
+    for first, partition, producer, at_ms, batch in _sealed_batches(spec, block, keys):
         # A transaction ends with the last record of a batch, so with none in the midst of one.
         while marker is not None and marker[0] < first:
             yield _end(marker)
@@ -148,10 +160,13 @@ def _end(marker: tuple[int, int, int, int, bool, int]) -> tuple[int, int, int, i
     return partition, COMMIT if commit else ABORT, producer, at_ms, b""
 
 
-def _sealed_batches(spec: Spec, block: Block) -> Iterator[tuple[int, int, int, int, bytes]]:
+def _sealed_batches(
+    spec: Spec, block: Block, keys: BytesColumn | None
+) -> Iterator[tuple[int, int, int, int, bytes]]:
     """Yield first sequence, partition, producer, time and bytes of each batch of a block."""
     config, codec = effective_config(spec.topic_configs), Codec.from_name(spec.batches.codec)
-    keys, values, headers = _columns(spec, block)
+    keys = _keys(block) if keys is None else keys
+    values, headers = _values(block), version_headers(spec.versions.header, block)
     starts = np.flatnonzero(np.diff(block.batch, prepend=-1))
     stops = np.append(starts[1:], len(block))
     facts = (block.sequence, block.partition, block.producer, block.appended)
@@ -173,18 +188,19 @@ def _placement(config: LogConfig, at_ms: int) -> Placement:
     return Placement(config, 0, LEADER_EPOCH, at_ms)
 
 
-def _columns(spec: Spec, block: Block) -> tuple[BytesColumn, BytesColumn, BytesColumn]:
-    """Return keys, values and encoded headers of a block."""
+def _keys(block: Block) -> BytesColumn:
     count, width = block.key.shape
-    keys = BytesColumn(
+    return BytesColumn(
         block.key.reshape(-1),
         np.arange(count, dtype=np.int64) * width,
         np.full(count, width, np.int32),
     )
+
+
+def _values(block: Block) -> BytesColumn:
     sizes = np.diff(block.value.ends).astype(np.int32)
     sizes[block.tombstone] = -1
-    values = BytesColumn(block.value.data, block.value.ends[:-1], sizes)
-    return keys, values, version_headers(spec.versions.header, block)
+    return BytesColumn(block.value.data, block.value.ends[:-1], sizes)
 
 
 def version_headers(name: str, block: Block) -> BytesColumn:

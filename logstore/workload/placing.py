@@ -30,16 +30,23 @@ class Placed(NamedTuple):
 
 
 class Placing:
-    """The next offset of a partition, and the next sequence of each producer in it."""
+    """The next offset of a partition, and the next sequence of each producer in it.
 
-    def __init__(self, producers: Producers) -> None:
+    Parameters
+    ----------
+    first_id : int
+        The id of the first producer; the others follow.
+    """
+
+    def __init__(self, producers: Producers, first_id: int = 0) -> None:
         self._producers = producers
+        self._first_id = first_id
         self._sequences: dict[int, int] = {}
         self.next_offset = 0
 
     def copy(self) -> Placing:
         """Return another one that goes on from here, for an append that may be refused."""
-        twin = Placing(self._producers)
+        twin = Placing(self._producers, self._first_id)
         twin._sequences = dict(self._sequences)
         twin.next_offset = self.next_offset
         return twin
@@ -53,7 +60,7 @@ class Placing:
             is_transactional = producer < self._producers.transactional
             header = header._replace(
                 attributes=header.attributes | layout.TRANSACTIONAL_BIT * is_transactional,
-                producer_id=producer,
+                producer_id=self._first_id + producer,
                 producer_epoch=PRODUCER_EPOCH,
                 base_sequence=sequence,
             )

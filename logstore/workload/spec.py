@@ -31,6 +31,9 @@ ZIPF_KEYS_MAX = 50_000_000
 MEAN_VALUE_BYTES_MAX = 16_384
 """So that a block's values stay below 1 GiB."""
 
+PROFILE_PARTS_MAX = 1_000_000
+"""A profile is laid out over the whole time, with 24 bytes a part."""
+
 MAX_MESSAGE_BYTES = "max.message.bytes"
 DEFAULT_CONFIGS: Mapping[str, str] = {"cleanup.policy": "compact"}
 """Configurations of a topic that says nothing else: a workload is there to be cleaned."""
@@ -134,6 +137,12 @@ class Time:
     profile: tuple[float, ...] = setting(
         (), "How much comes in each of so many equal parts of the time; empty: equally much.", 0.0
     )
+    profile_days: float = setting(
+        0.0,
+        "After how many days the profile begins again, counted from Monday, 0:00 UTC; 0: never.",
+        0.0,
+        366.0,
+    )
     late_share: float = setting(0.0, "Share of records with a timestamp that lags.", 0.0, 1.0)
     late_ms: int = setting(600_000, "Largest lag of such a timestamp.", 1, 1 << 40)
 
@@ -152,6 +161,7 @@ class Versions:
     """The version header of KIP-280: 8 bytes, big-endian, rising with the event at the source."""
 
     header: str = setting("", "Its name; empty: records bear no version.")
+    first: int = setting(1, "Version of the first event.", 0, 1 << 62)
     late_share: float = setting(0.0, "Share of records that bear an older version.", 0.0, 1.0)
     late_records: int = setting(10_000, "How many events older at most.", 1, 1 << 40)
     missing_share: float = setting(0.0, "Share of records without the header.", 0.0, 1.0)
@@ -278,6 +288,15 @@ class Spec:
             f"time.burst_ms {time.burst_ms} is not below time.burst_every_ms {time.burst_every_ms}",
         )
         yield bool(time.profile) and not sum(time.profile), "time.profile has nothing in any part"
+        yield (
+            bool(time.profile_days) and not time.profile,
+            f"time.profile_days {time.profile_days:g} needs a time.profile",
+        )
+        parts = len(time.profile) * time.days / time.profile_days if time.profile_days else 0
+        yield (
+            parts > PROFILE_PARTS_MAX,
+            f"time.profile has {parts:.0f} parts in {time.days:g} days, above {PROFILE_PARTS_MAX}",
+        )
         try:
             earliest = self.time.start_ms - (self.time.late_ms if self.time.late_share else 0)
         except ValueError as error:

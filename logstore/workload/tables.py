@@ -124,14 +124,15 @@ def read_table(
     """
     if not isinstance(table, Mapping):
         raise InvalidConfigurationError(f"{prefix.rstrip('.')} is a table, not {table!r}")
-    known = {row.name: row for row in fields(kind)}  # type: ignore[arg-type]
+    # A field that would be a word of Python has an underscore behind it.
+    known = {row.name.rstrip("_"): row for row in fields(kind)}  # type: ignore[arg-type]
     values = {}
     for name, value in table.items():
         if name not in known:
             suggested = and_nearest(name, [*known, *also])
             raise InvalidConfigurationError(f"unknown key {prefix}{name}{suggested}")
         row = known[name]
-        values[name] = (
+        values[row.name] = (
             value
             if name in ready
             else _checked(prefix + name, value, type(row.default), row.metadata["allowed"])
