@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import heapq
 import posixpath
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
+from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from logstore.cleaner.pool.throttle import UNLIMITED
 from logstore.cleaner.selection import SECTIONS, section_of
-from logstore.errors import LogStoreError
+from logstore.errors import CorruptRecordError, LogStoreError
 from logstore.runtime import VirtualClock
 from logstore.simulate import deeds
 from logstore.simulate import scenario as plans
@@ -31,8 +32,11 @@ from logstore.simulate.outcome import (
     Run,
     Table,
 )
+from logstore.simulate.population import KnownPopulation, SpecKeys
 from logstore.simulate.readers import Readers
+from logstore.simulate.recording import record
 from logstore.simulate.site import ABSENT, Site
+from logstore.simulate.starting import spec_for
 from logstore.simulate.winners import ScriptWinners, Winners
 from logstore.types import DAY_MS, INT64_MAX, TopicPartition
 
@@ -42,6 +46,7 @@ if TYPE_CHECKING:
     from logstore.cleaner.stats import CleanerStats
     from logstore.log.log import Log
     from logstore.simulate.deeds import Action
+    from logstore.simulate.recording import Recording, TopicRecording
     from logstore.simulate.scenario import Scenario, Topic
 
 Offsets = NDArray[np.int64]
@@ -64,6 +69,7 @@ def run(
     data_dir: str | PathLike[str] | None = None,
     samples: int = plans.SAMPLES_MAX,
     progress: Progress | None = None,
+    recording: Recording | None = None,
 ) -> Run:
     """Live through a scenario.
 
@@ -76,19 +82,24 @@ def run(
         Rows of each partition besides those of rolls, cleanings and retention, at most.
     progress : callable, optional
         Told the virtual time now and then.
+    recording : Recording, optional
+        Of the directory that the scenario is from, if it was read already.
 
     Raises
     ------
     InvalidConfigurationError
-        An action cannot be done as it is configured.
+        An action cannot be done as it is configured, or there is nothing where the scenario is
+        from.
     TopicAlreadyExistsError
         The directory has such a topic.
+    CorruptRecordError
+        The directory that the scenario is from is damaged.
 
     Notes
     -----
     The same scenario and seed give the same series and the same bytes, in memory and on disk.
     """
-    return _Simulation(scenario, data_dir, samples, progress).run()
+    return _Simulation(scenario, data_dir, samples, progress, recording).run()
 
 
 class _Partition:
@@ -119,28 +130,27 @@ class _Simulation:
         data_dir: str | PathLike[str] | None,
         samples: int,
         progress: Progress | None,
+        recording: Recording | None,
     ) -> None:
         self.scenario = scenario
         self.progress = progress
         self.samples = samples
         self.clock = VirtualClock(scenario.start_ms)
+        self.recordings: Mapping[str, TopicRecording] = {}
+        if scenario.origin:
+            recording = recording or record(scenario.origin, scenario.continued_topics)
+            _refuse_damage(recording)
+            self.recordings = {name: recording.topics[name] for name in scenario.continued_topics}
         self.site = Site(scenario, data_dir, self.clock)
         self.feeds: list[Queue] = []
         self.winners: dict[str, Winners | ScriptWinners] = {}
         for topic in scenario.topics:
-            if topic.workload is not None:
-                winners = Winners(topic.workload)
-                self.winners[topic.name] = winners
-                self.feeds.append(Feed(winners, topic.recorded))
-            else:
-                scripted = ScriptWinners(topic)
-                self.winners[topic.name] = scripted
-                self.feeds.append(Script(topic, scenario.start_ms, scripted))
+            self._expect(topic)
         self.feed_of = {feed.topic: feed for feed in self.feeds}
         self.watched = [
             _Partition(topic.name, number, self.winners[topic.name], scenario.start_ms)
             for topic in scenario.topics
-            for number in range(scenario.partitions_of(topic.name))
+            for number in self._numbers(topic)
         ]
         self.by_name = {each.tp: each for each in self.watched}
         self.readers = Readers(scenario)
@@ -150,12 +160,56 @@ class _Simulation:
         self.refused: str | None = None
         self.cleaned: set[TopicPartition] = set()
 
+    def _expect(self, topic: Topic) -> None:
+        """Make what brings a topic's records, and what knows which of them stay."""
+        feed: Queue
+        winners: Winners | ScriptWinners
+        spec, start_ms = topic.workload, self.scenario.start_ms
+        if topic.continued:
+            recording = self.recordings[topic.name]
+            spec = None if spec is None else spec_for(spec, recording)
+            population = KnownPopulation(recording, topic.known, topic.shares, spec)
+            count = 1 + max(recording.partitions)
+            winners = Winners(topic.configs, population, count)
+            if spec is None:
+                silent = replace(topic, partitions=count)
+                feed = Script(silent, start_ms, ScriptWinners(silent))
+            else:
+                feed = Feed(spec, winners, None, population, recording.next_producer_id)
+        elif spec is not None:
+            winners = Winners(topic.configs, SpecKeys(spec), spec.partitions)
+            feed = Feed(spec, winners, topic.recorded)
+        else:
+            winners = ScriptWinners(topic)
+            feed = Script(topic, start_ms, winners)
+        self.winners[topic.name] = winners
+        self.feeds.append(feed)
+
+    def _numbers(self, topic: Topic) -> Iterable[int]:
+        """Return the numbers of a topic's partitions."""
+        if topic.continued:
+            return self.recordings[topic.name].partitions
+        return range(self.scenario.partitions_of(topic.name))
+
+    def _begin(self) -> None:
+        """Make the topics, and take note of what lies in those that go on."""
+        for topic in self.scenario.topics:
+            if not topic.continued and created_at_ms(self.scenario.actions, topic.name) is None:
+                self._create(topic)
+        for each in self.watched:
+            if each.tp.topic in self.recordings:
+                log = self.broker.log(each.tp)
+                view = log.segments.view
+                each.view = (log.log_start_offset, len(view), view[-1].base_offset)
+                each.start_offset, each.end_offset = log.log_start_offset, log.log_end_offset
+                self.readers.begin(each.tp, log.log_end_offset)
+                if log.config.compact:
+                    each.winners.read(each.tp.partition, log)
+
     def run(self) -> Run:
         try:
             self._follow()
-            for topic in self.scenario.topics:
-                if created_at_ms(self.scenario.actions, topic.name) is None:
-                    self._create(topic)
+            self._begin()
             self._sample_all(START)
             strip_every_ms = self.scenario.span_ms // STRIPS_MAX
             next_strip_ms = self.scenario.start_ms
@@ -522,6 +576,16 @@ class _Simulation:
                 hashed.update(f"{posixpath.basename(path)}:{size};".encode())
                 hashed.update(file.read(0, size))
         return hashed.hexdigest()
+
+
+def _refuse_damage(recording: Recording) -> None:
+    """Refuse to begin with a log that no broker could go on with."""
+    if recording.damages:
+        more = len(recording.damages) - 1
+        raise CorruptRecordError(
+            f"{recording.damages[0]}{f' (and {more} more)' if more else ''}: a simulation cannot "
+            "begin with damage; logstore salvage copies what is valid"
+        )
 
 
 def _common(one: Offsets, other: Offsets) -> Offsets:

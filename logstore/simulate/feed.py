@@ -14,7 +14,7 @@ import numpy as np
 from logstore.errors import LogStoreError
 from logstore.record.records import NewRecord
 from logstore.types import TopicPartition
-from logstore.workload.blocks import Block, block_of, rest_of
+from logstore.workload.blocks import Block, Population, block_of, rest_of
 from logstore.workload.parcels import COMMIT, DATA, ENTRY, parcels_of_block
 from logstore.workload.placing import (
     GROUP_BATCHES,
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from logstore.simulate.scenario import Message, Topic
     from logstore.simulate.winners import ScriptWinners, Winners
     from logstore.workload.recorded import Recorded
+    from logstore.workload.spec import Spec
 
     LogOf = Callable[[TopicPartition], Log | None]
 
@@ -104,19 +105,34 @@ class Feed(Queue):
 
     Parameters
     ----------
+    spec : Spec
     winners : Winners
         Of the topic; told what is about to arrive, and what was appended.
     recorded : Recorded, optional
         What says when records arrive, if not the workload.
+    population : Population, optional
+        Other keys than the spec's.
+    first_producer_id : int
+        Of the producers; those below it are somebody else's.
     """
 
-    def __init__(self, winners: Winners, recorded: Recorded | None = None) -> None:
-        spec = winners.spec
+    def __init__(
+        self,
+        spec: Spec,
+        winners: Winners,
+        recorded: Recorded | None = None,
+        population: Population | None = None,
+        first_producer_id: int = 0,
+    ) -> None:
         super().__init__(spec.topic, spec.partitions)
         self.spec = spec
         self._winners = winners
         self._recorded = recorded
-        self._placings = [Placing(spec.producers) for _ in range(spec.partitions)]
+        self._population = population
+        self._first_producer_id = first_producer_id
+        self._placings = [
+            Placing(spec.producers, first_producer_id) for _ in range(spec.partitions)
+        ]
         self._block: Block | None = None
         self._arrivals = self._blocks(0)
         self._next = next(self._arrivals, None)
@@ -152,7 +168,8 @@ class Feed(Queue):
         """Append arrivals of one partition, now."""
         first = arrivals[0]
         if first.kind != DATA:
-            append_marker(log, first.producer, commit=first.kind == COMMIT)
+            producer_id = self._first_producer_id + first.producer
+            append_marker(log, producer_id, commit=first.kind == COMMIT)
             return
         placing = self._placings[first.partition].copy()  # if refused, the numbers are not taken
         first_offset = placing.next_offset = log.log_end_offset
@@ -180,7 +197,8 @@ class Feed(Queue):
 
     def _blocks(self, first: int) -> Iterator[Arrival]:
         for number in range(first, self.spec.blocks):
-            yield from self._begun(block_of(self.spec, number, self._recorded))
+            block = block_of(self.spec, number, self._recorded, self._population)
+            yield from self._begun(block)
         self._block = None
 
     def _begun(self, block: Block) -> Iterator[Arrival]:
@@ -191,7 +209,7 @@ class Feed(Queue):
 
     def _arrivals_of(self, block: Block) -> Iterator[Arrival]:
         found: list[Arrival] = []
-        for parcel in parcels_of_block(self.spec, block):
+        for parcel in parcels_of_block(self.spec, block, keys=self._winners.keys.column(block)):
             place = 0
             for kind, producer, size, at_ms in np.frombuffer(parcel.entries, ENTRY).tolist():
                 batch = parcel.batches[place : place + size]

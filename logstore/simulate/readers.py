@@ -37,6 +37,13 @@ class Readers:
         self._readers: dict[tuple[Consumer, TopicPartition], _Reader] = {}
         self._missed = dict.fromkeys(scenario.consumers, 0)
 
+    def begin(self, tp: TopicPartition, log_end_offset: int) -> None:
+        """Let whoever reads a partition have read what lies in it at the start."""
+        for consumer in self._consumers:
+            if consumer.topic == tp.topic:
+                reader = self._readers.setdefault((consumer, tp), _Reader())
+                reader.position = reader.end_offset = log_end_offset
+
     def note(self, tp: TopicPartition, now_ms: int, log_end_offset: int) -> None:
         """Take note of a log's end as it is now."""
         for consumer in self._consumers:

@@ -6,19 +6,26 @@ Everything is checked before anything starts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from logstore.config.broker_config import BrokerConfig
-from logstore.config.overrides import altered_overrides
+from logstore.config.overrides import altered_overrides, effective_config
 from logstore.config.suggest import and_nearest
 from logstore.config.units import parse_duration
 from logstore.errors import InvalidConfigurationError
 from logstore.names import validate_topic_name
-from logstore.simulate.deeds import Action, FirstTopic, created_at_ms, in_order
+from logstore.simulate.deeds import (
+    ADD_PARTITIONS,
+    CREATE_TOPIC,
+    Action,
+    FirstTopic,
+    created_at_ms,
+    in_order,
+)
 from logstore.simulate.replay import Replay, read_replay
 from logstore.types import DAY_MS
 from logstore.workload import spec as specs
@@ -26,6 +33,9 @@ from logstore.workload.tables import dotted, laid_over, read_table, read_toml, s
 
 if TYPE_CHECKING:
     from logstore.workload.recorded import Recorded
+
+RECORDED = "recorded"
+"""The distribution of keys that a directory shows."""
 
 SAMPLES_MAX = 2_000
 
@@ -85,10 +95,49 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KnownKeys:
+    """Keys of a topic that begins with what lies in a directory: `keys` with `continued`.
+
+    The records that nobody has cleaned yet show how keys were written lately. An update takes the
+    key of one of them, so that keys keep the share that they had.
+    """
+
+    distribution: str = setting(RECORDED, "Of the writes: as they were recorded.", None, None,
+                                (RECORDED,))  # fmt: skip
+    new_share: float = setting(0.0, "Share of the records whose key nobody has written.", 0.0, 1.0)
+    unseen: int = setting(
+        0, "How many such keys there are, written equally often; 0: there is no end of them.",
+        0, 1 << 40,
+    )  # fmt: skip
+    quiet_share: float = setting(
+        0.0, "Share of the records with a key of the log that nobody wrote lately.", 0.0, 1.0
+    )
+    discount: float = setting(
+        0.0, "Taken off how often each key was written, as who was met once was met by chance.",
+        0.0, 0.999,
+    )  # fmt: skip
+    null_share: float = setting(0.0, "Share of the records without a key.", 0.0, 1.0)
+    recent: int = setting(
+        0, "An update takes the key of one of so many records before it; 0: of all written lately.",
+        0, 1 << 24,
+    )  # fmt: skip
+    prefix: str = setting("new-", "What a new key begins with; its number follows.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Topic:
     """A topic of a scenario: a workload, or messages in the order in which they are sent.
 
     A workload arrives as it was `recorded`, if it was.
+
+    Attributes
+    ----------
+    continued : bool
+        It begins with what lies under its name in the scenario's directory, and knows its keys.
+    known : KnownKeys or None
+        Which of those keys are written; None: those that the workload draws, by their rank.
+    shares : mapping of int to float
+        Of the records, by partition; empty: evenly.
     """
 
     name: str
@@ -97,6 +146,9 @@ class Topic:
     workload: specs.Spec | None
     messages: tuple[Message, ...]
     recorded: Recorded | None = None
+    continued: bool = False
+    known: KnownKeys | None = None
+    shares: Mapping[int, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +157,8 @@ class Scenario:
 
     Attributes
     ----------
+    origin : str
+        The directory whose state is the start of topics that say so; empty: none.
     broker : mapping
         Kafka's broker properties.
     actions : tuple of Action
@@ -118,6 +172,7 @@ class Scenario:
     days: float
     start_ms: int
     seed: int
+    origin: str
     broker: Mapping[str, str]
     topics: tuple[Topic, ...]
     consumers: tuple[Consumer, ...]
@@ -135,6 +190,19 @@ class Scenario:
         counts = [each.partitions for each in self.topics if each.name == topic]
         added = [each.partitions for each in self.actions if each.topic == topic]
         return max(counts + added)
+
+    @property
+    def continued_topics(self) -> list[str]:
+        """The topics that begin with what lies in the directory."""
+        return [topic.name for topic in self.topics if topic.continued]
+
+    def with_origin(self, path: str) -> Scenario:
+        """Return it from another directory."""
+        return from_mapping({**self.tree, "from": path})
+
+    def with_days(self, days: float) -> Scenario:
+        """Return it with another length."""
+        return from_mapping({**self.tree, "days": days})
 
     def with_seed(self, seed: int) -> Scenario:
         """Return it with everything random drawn from another seed."""
@@ -166,6 +234,7 @@ class _Top:
     start: str = setting("2024-01-01T00:00:00Z", "When it begins, ISO 8601.")
     seed: int = setting(1, "Seed of everything random.", 0, (1 << 64) - 1)
     directories: int = setting(1, "Data directories, over which partitions are spread.", 1, 100)
+    from_: str = setting("", "The data directory, or partition's folder, whose state is the start.")
 
 
 _PARTS = ("broker", "topics", "consumers", "actions")
@@ -177,11 +246,14 @@ def parse(text: str, folder: Path | None = None) -> Scenario:
     Parameters
     ----------
     text : str
-        Top level: `title`, `about`, `days`, `start`, `seed`, `directories`. `[broker]` has
+        Top level: `title`, `about`, `days`, `start`, `seed`, `directories`, `from`. `[broker]` has
         Kafka's broker properties. Each `[[topics]]` is a workload (`logstore.workload.spec`):
-        `name` is its topic; its time is the scenario's unless it says otherwise. One with
-        `records` 0 or with `[[topics.messages]]` is no workload. `[[consumers]]`, `[[actions]]`
-        and messages as `Consumer`, `Action` and `Message`; `[topics.replay]` as `Replay`.
+        `name` is its topic; its time is the scenario's unless it says otherwise, and
+        `records_per_day` may stand for `records`. One with `records` 0 or with
+        `[[topics.messages]]` is no workload. One with `continued` begins with what lies under its
+        name in the directory that `from` names; its `keys` are `KnownKeys`, and `partition_shares`
+        tell how records are spread. `[[consumers]]`, `[[actions]]` and messages as `Consumer`,
+        `Action` and `Message`; `[topics.replay]` as `Replay`.
     folder : Path, optional
         Where files that it names are looked for; the current directory by default.
 
@@ -191,6 +263,8 @@ def parse(text: str, folder: Path | None = None) -> Scenario:
         No TOML; something unknown (with the nearest name), of a wrong type or out of range.
     """
     tree = read_toml(text, "scenario")
+    if isinstance(tree.get("from"), str) and tree["from"]:
+        tree["from"] = str(Path(folder or "").absolute() / tree["from"])
     for topic in _topics(tree):
         replay = topic.get("replay") if isinstance(topic, Mapping) else None
         if isinstance(replay, dict) and isinstance(replay.get("file"), str):
@@ -215,6 +289,8 @@ def from_mapping(tree: Mapping[str, Any]) -> Scenario:
     )
     if not topics:
         raise InvalidConfigurationError("a scenario needs [[topics]]")
+    for text in _wrong_start(top, topics, actions):
+        raise InvalidConfigurationError(text)
     names = [topic.name for topic in topics]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
@@ -237,6 +313,7 @@ def from_mapping(tree: Mapping[str, Any]) -> Scenario:
         days=top.days,
         start_ms=start_ms,
         seed=top.seed,
+        origin=top.from_,
         broker=broker,
         topics=topics,
         consumers=consumers,
@@ -244,6 +321,26 @@ def from_mapping(tree: Mapping[str, Any]) -> Scenario:
         directories=top.directories,
         tree=tree,
     )
+
+
+def _wrong_start(top: _Top, topics: Sequence[Topic], actions: Sequence[Action]) -> Iterator[str]:
+    continued = [topic for topic in topics if topic.continued]
+    if top.from_ and not continued:
+        yield "the scenario is from a directory, but none of its topics is continued = true"
+    if top.from_ and top.directories != 1:
+        yield f"a scenario from a directory has one, not {top.directories}"
+    for topic in continued:
+        if not top.from_:
+            yield f"topic {topic.name!r} is continued, but the scenario is from no directory"
+        for action in actions:
+            if action.topic == topic.name and action.do in (CREATE_TOPIC, ADD_PARTITIONS):
+                yield f"topic {topic.name!r} is continued: {action.do} cannot be done to it"
+        null_share = 0.0 if topic.known is None else topic.known.null_share
+        if null_share and effective_config(topic.configs).compact:
+            yield (
+                f"topic {topic.name!r} is compacted, so its records have keys: keys.null_share "
+                f"{null_share:g} cannot be"
+            )
 
 
 def _tables(tree: Mapping[str, Any], name: str) -> list[Any]:
@@ -280,19 +377,38 @@ def _topic(table: object, number: int, top: _Top, actions: Sequence[Action]) -> 
     replay = values.pop("replay", None)
     if replay is not None and "messages" in values:
         raise InvalidConfigurationError(f"topic {name!r} has messages and a replay")
-    if replay is None and ("messages" in values or values.get("records") == 0):
+    if replay is not None and "continued" in values:
+        raise InvalidConfigurationError(f"topic {name!r} is continued, and has a replay")
+    is_workload = replay is not None or "continued" in values
+    if "messages" in values or (values.get("records") == 0 and not is_workload):
         return _scripted(name, values, actions)
     created_ms = created_at_ms(actions, name) or 0
     time = {
         "days": max(0.0, top.days - created_ms / DAY_MS),
         "start": _iso(specs.Time(start=top.start).start_ms + created_ms),
-    }
-    values["time"] = time | dict(values.get("time", {}))
-    values.setdefault("partitions", 1)
+    } | dict(values.get("time", {}))
+    values["time"] = time
     values.setdefault("seed", top.seed + number)
+    per_day = values.pop("records_per_day", None)
+    if per_day is not None:
+        if "records" in values:
+            raise InvalidConfigurationError(
+                f"topics.{name} has records and records_per_day: one of them says it all"
+            )
+        values["records"] = _records(per_day, time, f"topics.{name}.")
+    is_continued = values.pop("continued", False)
+    if not isinstance(is_continued, bool):
+        raise InvalidConfigurationError(
+            f"topics.{name}.continued is true or false, not {is_continued!r}"
+        )
+    if is_continued:
+        return _continued(name, values, actions)
+    values.setdefault("partitions", 1)
     recorded = None
     if replay is not None:
         recorded = _recorded(read_replay(replay, f"topics.{name}.replay."), name, values, table)
+    elif values.get("records") == 0:
+        return _silent(name, values["partitions"], values["configs"], actions)
     workload = specs.from_mapping(values, must_compact=False)
     return Topic(
         name=name,
@@ -339,6 +455,79 @@ def _recorded(
 
 def _iso(time_ms: int) -> str:
     return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=time_ms)).isoformat()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rate:
+    records_per_day: float = setting(0.0, "Records that come in a day at the mean.", 0.0, 1e12)
+
+
+def _records(per_day: object, time: Mapping[str, Any], prefix: str) -> int:
+    """Return how many records come in all of a time."""
+    from logstore.workload.profiles import even_days
+
+    rate = read_table(_Rate, {"records_per_day": per_day}, prefix).records_per_day
+    return round(rate * even_days(read_table(specs.Time, time, f"{prefix}time.")))
+
+
+def _continued(name: str, values: dict[str, Any], actions: Sequence[Action]) -> Topic:
+    """Return a topic that begins with what lies in a directory; its partitions are those there."""
+    prefix = f"topics.{name}."
+    if "partitions" in values:
+        raise InvalidConfigurationError(
+            f"{prefix}partitions cannot be said: they are those that lie in the directory"
+        )
+    shares = _shares(values.pop("partition_shares", {}), f"{prefix}partition_shares")
+    keys = values.pop("keys", {})
+    known = None
+    if isinstance(keys, Mapping) and keys.get("distribution", RECORDED) != RECORDED:
+        values["keys"] = keys
+    else:
+        known = read_table(KnownKeys, keys, f"{prefix}keys.")
+        if known.new_share + known.quiet_share + known.null_share > 1 + 1e-9:
+            raise InvalidConfigurationError(
+                f"{prefix}keys: new_share, quiet_share and null_share are above 1 together"
+            )
+    if not values.setdefault("records", 0):
+        silent = _silent(name, 1, values["configs"], actions)
+        return replace(silent, continued=True, known=known or KnownKeys(), shares=shares)
+    workload = specs.from_mapping(values, must_compact=False)
+    return Topic(
+        name=name,
+        partitions=1 + max(shares, default=0),
+        configs=workload.topic_configs,
+        workload=workload,
+        messages=(),
+        continued=True,
+        known=known,
+        shares=shares,
+    )
+
+
+def _shares(table: object, name: str) -> dict[int, float]:
+    """Return shares by partition number."""
+    if not isinstance(table, Mapping):
+        raise InvalidConfigurationError(f"{name} is a table, not {table!r}")
+    found: dict[int, float] = {}
+    for word, share in table.items():
+        if not word.isdecimal() or isinstance(share, bool) or not isinstance(share, int | float):
+            raise InvalidConfigurationError(
+                f"{name} gives a share to each number of a partition, not {share!r} to {word!r}"
+            )
+        if not 0 <= share < float("inf"):
+            raise InvalidConfigurationError(f"{name}.{word} {share!r} is no share")
+        found[int(word)] = float(share)
+    if found and not sum(found.values()):
+        raise InvalidConfigurationError(f"{name} gives nothing to any partition")
+    return found
+
+
+def _silent(
+    name: str, partitions: int, configs: Mapping[str, str], actions: Sequence[Action]
+) -> Topic:
+    """Return a topic to which nothing comes."""
+    values = {"topic": name, "partitions": partitions, "configs": configs}
+    return _scripted(name, values, actions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ from logstore.runtime import DiskFileSystem, MemoryFileSystem
 from logstore.runtime.clock import SkewedClock, VirtualClock
 from logstore.runtime.deterministic import DeterministicScheduler
 from logstore.simulate.deeds import CRASH, FILL_DISK, KILL, STOP_BROKER
+from logstore.simulate.starting import laid_out
 
 if TYPE_CHECKING:
     from logstore.config.broker_config import BrokerConfig
@@ -56,8 +57,13 @@ class Site:
         self._scenario = scenario
         self._time = clock
         self.clock = SkewedClock(clock)
-        self.fs: FileSystem = MemoryFileSystem(clock) if data_dir is None else DiskFileSystem(clock)
-        root = MEMORY_DIR if data_dir is None else fspath(data_dir).rstrip("/") or "/"
+        self.fs: FileSystem
+        if scenario.origin:
+            self.fs, root = laid_out(scenario, clock, data_dir)
+        elif data_dir is None:
+            self.fs, root = MemoryFileSystem(clock), MEMORY_DIR
+        else:
+            self.fs, root = DiskFileSystem(clock), fspath(data_dir).rstrip("/") or "/"
         count = scenario.directories
         self.directories = (
             [root] if count == 1 else [posixpath.join(root, str(n)) for n in range(count)]

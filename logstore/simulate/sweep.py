@@ -10,6 +10,7 @@ from typing import Any
 from logstore.errors import InvalidConfigurationError
 from logstore.runtime.processes import in_processes
 from logstore.simulate.engine import run
+from logstore.simulate.recording import Recording, record
 from logstore.simulate.scenario import Scenario, from_mapping
 
 VARIANTS_MAX = 1_000
@@ -76,6 +77,7 @@ def sweep(
     workers: int = 1,
     samples: int = 200,
     progress: Callable[[int, int], object] | None = None,
+    recording: Recording | None = None,
 ) -> Sweep:
     """Run a scenario under every combination of some configurations.
 
@@ -89,6 +91,8 @@ def sweep(
         As `run`.
     progress : callable, optional
         Told how many of how many are done.
+    recording : Recording, optional
+        Of the directory that the scenario is from, if it was read already.
 
     Raises
     ------
@@ -96,7 +100,10 @@ def sweep(
         A key or a value is wrong; nothing was run.
     """
     settings = combinations(axes)
-    jobs = [(_with(scenario, each).tree, samples) for each in settings]
+    plans = [_with(scenario, each) for each in settings]
+    if scenario.origin and recording is None:
+        recording = record(scenario.origin, scenario.continued_topics)
+    jobs = [(plan.tree, samples, recording) for plan in plans]
     costs: list[dict[str, float]] = [{} for _ in jobs]
     if progress is not None:
         progress(0, len(jobs))
@@ -113,6 +120,6 @@ def _with(scenario: Scenario, settings: Mapping[str, str]) -> Scenario:
     return scenario
 
 
-def _costs(job: tuple[Mapping[str, Any], int]) -> dict[str, float]:
-    tree, samples = job
-    return run(from_mapping(tree), samples=samples).costs()
+def _costs(job: tuple[Mapping[str, Any], int, Recording | None]) -> dict[str, float]:
+    tree, samples, recording = job
+    return run(from_mapping(tree), samples=samples, recording=recording).costs()

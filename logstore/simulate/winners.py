@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from logstore.broker.aborted import AbortedData
 from logstore.cleaner.strategy import HEADER, TIMESTAMP, Order, Strategy
 from logstore.config.overrides import effective_config
 from logstore.workload.blocks import VERSION, Block
-from logstore.workload.draws import key_bytes, numbers_of, partitions_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from logstore.log.log import Log
     from logstore.record.columns import RecordColumns
+    from logstore.simulate.population import Keys
     from logstore.simulate.scenario import Topic
-    from logstore.workload.spec import Spec
 
 Ints = NDArray[np.int64]
 
 _NO_VERSION = np.iinfo(np.int64).min
 """Below every version, so that a record with one wins over those without (KIP-280)."""
-
-_KEYS_AT_ONCE = 1 << 20
 
 
 class _Rows(NamedTuple):
@@ -41,10 +41,18 @@ class _Rows(NamedTuple):
 class Winners:
     """The winner of every key of a topic, under its strategy.
 
+    Parameters
+    ----------
+    configs : mapping
+        Of the topic.
+    keys : Keys
+        What keys there are.
+    partitions : int
+        Above every number of a partition.
+
     Attributes
     ----------
-    spec : Spec
-        What arrives.
+    keys : Keys
     strategy : Strategy
         By which records compete.
     offset : (slots,) int64
@@ -60,37 +68,47 @@ class Winners:
     29 bytes a key, and 26 bytes a record of the block that arrives.
     """
 
-    def __init__(self, spec: Spec) -> None:
-        self.spec = spec
-        self.strategy = Strategy.of(effective_config(spec.topic_configs))
+    def __init__(self, configs: Mapping[str, str], keys: Keys, partitions: int) -> None:
+        self.keys = keys
+        self.strategy = Strategy.of(effective_config(configs))
         self.offset: Ints = np.zeros(0, np.int64)
         self._version: Ints = np.zeros(0, np.int64)
         self.tombstone = np.zeros(0, np.bool_)
         self.partition = np.zeros(0, np.int32)
         self._slots: list[Ints] = []  # of each key, for each number of partitions there was
-        self._spread(spec.partitions)
-        self._expected: list[deque[_Rows]] = [deque() for _ in range(spec.partitions)]
+        self._spread(partitions)
+        self._expected: list[deque[_Rows]] = [deque() for _ in range(partitions)]
         self._appended: list[_Rows] = []
-        self._aborted: list[list[Ints]] = [[] for _ in range(spec.partitions)]
+        self._aborted: list[list[Ints]] = [[] for _ in range(partitions)]
 
     def _spread(self, partitions: int) -> None:
         """Let keys belong to so many partitions; a key that moves gets another slot."""
-        count = self.spec.keys.count
-        belongs = np.empty(count, np.int32)
-        for start in range(0, count, _KEYS_AT_ONCE):
-            numbers = np.arange(start, min(start + _KEYS_AT_ONCE, count), dtype=np.int64)
-            found = partitions_of(key_bytes(self.spec, numbers), partitions)
-            belongs[start : start + len(numbers)] = found
-        slots = np.full(count, -1, np.int64)
+        self.keys.spread(partitions)
+        belongs = self.keys.partitions(np.arange(self.keys.count))
+        slots = np.full(self.keys.count, -1, np.int64)
         for earlier in self._slots:
             slots = np.where(self.partition[earlier] == belongs, earlier, slots)
         new = np.flatnonzero(slots < 0)
-        slots[new] = len(self.offset) + np.arange(len(new))
+        slots[new] = self._new_slots(belongs[new])
         self._slots.append(slots)
-        self.offset = np.append(self.offset, np.full(len(new), -1))
-        self._version = np.append(self._version, np.full(len(new), _NO_VERSION))
-        self.tombstone = np.append(self.tombstone, np.zeros(len(new), np.bool_))
-        self.partition = np.append(self.partition, belongs[new])
+
+    def _grow(self, count: int) -> None:
+        """Make room for keys that have come: those of numbers below `count`, and some more."""
+        known = len(self._slots[-1])
+        if count > known:
+            numbers = np.arange(known, max(count, known + known // 4))
+            self._slots[-1] = np.append(
+                self._slots[-1], self._new_slots(self.keys.partitions(numbers))
+            )
+
+    def _new_slots(self, partitions: NDArray[np.int32]) -> Ints:
+        """Return new slots that belong to these partitions."""
+        first, count = len(self.offset), len(partitions)
+        self.offset = np.append(self.offset, np.full(count, -1))
+        self._version = np.append(self._version, np.full(count, _NO_VERSION))
+        self.tombstone = np.append(self.tombstone, np.zeros(count, np.bool_))
+        self.partition = np.append(self.partition, partitions)
+        return first + np.arange(count)
 
     def unexpect(self, partitions: NDArray[np.int32]) -> None:
         """Take back the last records that were expected: they go elsewhere, or nowhere.
@@ -115,8 +133,10 @@ class Winners:
 
     def expect(self, block: Block) -> None:
         """Take note of a block's records, which arrive from now on."""
+        numbers = block.key_number
+        self._grow(int(numbers.max(initial=-1)) + 1)
         rows = _Rows(
-            self._slots[-1][numbers_of(self.spec, block.key)],
+            _slots_of(self._slots[-1], numbers),
             np.full(len(block), -1, np.int64),
             self._versions_of(block),
             block.tombstone,
@@ -165,20 +185,18 @@ class Winners:
         aborted = np.concatenate([np.zeros(0, np.int64), *self._aborted[partition]])
         aborted = aborted[aborted < log.log_end_offset]
         self._aborted[partition] = [aborted]
-        slots = np.full(self.spec.keys.count, -1, np.int64)
+        slots = np.full(len(self._slots[-1]), -1, np.int64)
         for each in self._slots:
             slots = np.where(self.partition[each] == partition, each, slots)
-        width = len(self.spec.keys.prefix.encode()) + self.spec.keys.digits
-        for _, columns in log.reader.columns(log.log_start_offset):
-            keys = columns.keys
-            rows = keys.starts[:, None] + np.arange(width)
+        lost = AbortedData(log)
+        for batch, columns in log.reader.columns(log.log_start_offset):
             self._compete(
                 _Rows(
-                    slots[numbers_of(self.spec, keys.data[rows])],
+                    _slots_of(slots, self.keys.numbers_in(partition, columns.keys)),
                     columns.offsets,
                     self._versions_in(columns),
                     columns.values.sizes < 0,
-                    ~np.isin(columns.offsets, aborted),
+                    ~(np.isin(columns.offsets, aborted) | lost.has(batch.header)),
                 )
             )
 
@@ -208,7 +226,8 @@ class Winners:
 
     def _compete(self, rows: _Rows) -> None:
         """Let records compete with each other, then the best of each key with its winner."""
-        rows = _Rows._make(column[rows.stays] for column in rows)
+        competing = rows.stays & (rows.slot >= 0)
+        rows = _Rows._make(column[competing] for column in rows)
         if not len(rows.slot):
             return
         order = np.lexsort((rows.offset, rows.version, rows.slot))
@@ -220,6 +239,14 @@ class Winners:
         self.offset[slot] = rows.offset[best]
         self._version[slot] = rows.version[best]
         self.tombstone[slot] = rows.tombstone[best]
+
+
+def _slots_of(slots: Ints, numbers: Ints) -> Ints:
+    """Return the slots of keys; -1 of none, and of one that nobody knows."""
+    known = (numbers >= 0) & (numbers < len(slots))
+    found = np.full(len(numbers), -1, np.int64)
+    found[known] = slots[numbers[known]]
+    return found
 
 
 class _Winner(NamedTuple):

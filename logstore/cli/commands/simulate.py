@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from logstore.cli.commands import simulate_from
 from logstore.cli.options import Settings, command, config_option
 from logstore.cli.show.curves import curve
 from logstore.cli.show.output import (
@@ -27,7 +28,9 @@ from logstore.cli.times import format_span, format_time
 from logstore.types import DAY_MS
 
 if TYPE_CHECKING:
+    from logstore.simulate.fitting import Fit
     from logstore.simulate.outcome import Column, Run
+    from logstore.simulate.recording import Recording
     from logstore.simulate.scenario import Scenario
     from logstore.simulate.sweep import Sweep
 
@@ -83,10 +86,32 @@ def to_axes(
         "logstore simulate mine.toml --out mine --seed 7 --config segment.ms=1h",
         "logstore simulate dead-cleaner --out runs --sweep min.cleanable.dirty.ratio=0.1,0.5"
         " --sweep segment.bytes=1MiB,8MiB",
+        "logstore simulate --from ./kafka-logs --topic users --days 90 --out next",
+        "logstore simulate --from ./kafka-logs/users-0 --print > users.toml",
     ],
 )
 @click.argument("scenario", required=False, metavar="[SCENARIO]")
 @click.option("--out", metavar="DIR", help="Where the series and the report go; made if missing.")
+@click.option(
+    "--from",
+    "origin",
+    metavar="DIR",
+    help="Begin with what lies in this data directory, or partition's folder, and go on as it "
+    "was written; nothing in it changes.",
+)
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="NAME",
+    help="A topic of --from; repeatable. Default: all.",
+)
+@click.option(
+    "--days",
+    type=click.FloatRange(0, 36_500),
+    metavar="N",
+    help="Another length than the scenario's.  [default with --from: 30]",
+)
 @click.option("--seed", type=click.IntRange(0), help="Another seed than the scenario's.")
 @config_option(
     "A configuration of the topics or of the broker, laid over the scenario's; repeatable."
@@ -114,6 +139,9 @@ def simulate(
     settings: Settings,
     scenario: str | None,
     out: str | None,
+    origin: str | None,
+    topics: tuple[str, ...],
+    days: float | None,
     seed: int | None,
     configs: tuple[tuple[str, str], ...],
     axes: dict[str, list[str]],
@@ -130,6 +158,12 @@ def simulate(
     and cleaned as a broker would do it on that day. DIR gets the series (CSV, and Parquet where
     pyarrow is installed) and a report, one HTML file that needs no network.
 
+    With --from the start is the state of a copied data directory: its segments, checkpoints,
+    producers and configurations. What arrives is fitted to what arrived lately: how much at which
+    hour, batches, values, deletes, and which of the keys that are there. It is shown, with how
+    well the last third of it is foretold by the rest; --print gives it as a scenario, to be
+    changed and run. A SCENARIO beside --from begins with that directory.
+
     With --sweep the scenario is run under every combination of values; the table tells what each
     costs, and marks those that no other one beats in every respect.
     """
@@ -138,8 +172,17 @@ def simulate(
 
     if lists:
         return _list(settings)
+    if topics and (origin is None or scenario is not None):
+        raise click.UsageError(
+            "--topic chooses from what is fitted: it needs --from and no SCENARIO"
+        )
+    if origin is not None and scenario is None:
+        return _simulate_from(
+            settings, origin, topics, out, days, seed, configs, axes, jobs, samples,
+            keep_logs=keep_logs, prints=prints,
+        )  # fmt: skip
     if scenario is None:
-        raise click.UsageError("name a SCENARIO, or --list them")
+        raise click.UsageError("name a SCENARIO, or --list them, or begin --from a directory")
     file = Path(scenario)
     text = file.read_text("utf-8") if file.is_file() else library.text_of(scenario)
     if prints:
@@ -148,16 +191,63 @@ def simulate(
     if out is None:
         raise click.UsageError("--out DIR says where the results go")
     plan = plans.parse(text, file.parent)
+    if origin is not None:
+        plan = plan.with_origin(origin)
+    if days is not None:
+        plan = plan.with_days(days)
     if seed is not None:
         plan = plan.with_seed(seed)
     for name, value in configs:
         plan = plan.with_config(name, value)
-    if axes and keep_logs:
-        raise click.UsageError("--keep-logs is for one run, and --sweep makes many")
+    _refuse_many_logs(axes, keep_logs=keep_logs)
+    recording = None
+    if plan.origin:
+        recording = simulate_from.read_directory(settings, plan.origin, plan.continued_topics)
     with _results(Path(out), keep_logs=keep_logs) as directory:
         if axes:
-            return _sweep(settings, plan, axes, directory, jobs, samples)
-        return _run(settings, plan, directory, samples, keep_logs=keep_logs)
+            return _sweep(settings, plan, axes, directory, jobs, samples, recording)
+        return _run(settings, plan, directory, samples, recording, keep_logs=keep_logs)
+
+
+def _simulate_from(
+    settings: Settings,
+    origin: str,
+    topics: Sequence[str],
+    out: str | None,
+    days: float | None,
+    seed: int | None,
+    configs: Sequence[tuple[str, str]],
+    axes: dict[str, list[str]],
+    jobs: int | None,
+    samples: int,
+    *,
+    keep_logs: bool,
+    prints: bool,
+) -> int:
+    """Fit a scenario to a directory, and run it or print it."""
+    if out is None and not prints:
+        raise click.UsageError("--out DIR says where the results go; --print shows what is fitted")
+    fit = simulate_from.fit_directory(settings, origin, topics, configs, days, seed)
+    code = simulate_from.tell(fit)
+    if prints or out is None:
+        emit(fit.text.rstrip("\n"))
+        return code
+    if settings.as_table:
+        simulate_from.show(fit)
+    _refuse_many_logs(axes, keep_logs=keep_logs)
+    plan, recording = fit.scenario, fit.recording
+    with _results(Path(out), keep_logs=keep_logs) as directory:
+        if axes:
+            code = _sweep(settings, plan, axes, directory, jobs, samples, recording)
+        else:
+            code = _run(settings, plan, directory, samples, recording, fit=fit, keep_logs=keep_logs)
+        (directory / "scenario.toml").write_text(fit.text, encoding="utf-8")
+        return code
+
+
+def _refuse_many_logs(axes: Mapping[str, Sequence[str]], *, keep_logs: bool) -> None:
+    if axes and keep_logs:
+        raise click.UsageError("--keep-logs is for one run, and --sweep makes many")
 
 
 @contextmanager
@@ -198,12 +288,19 @@ def _list(settings: Settings) -> int:
 
 
 def _run(
-    settings: Settings, plan: Scenario, directory: Path, samples: int, *, keep_logs: bool
+    settings: Settings,
+    plan: Scenario,
+    directory: Path,
+    samples: int,
+    recording: Recording | None = None,
+    *,
+    fit: Fit | None = None,
+    keep_logs: bool,
 ) -> int:
     from logstore.simulate.files import save
 
     data_dir = directory / "data" if keep_logs else None
-    outcome = _lived(plan, samples, data_dir)
+    outcome = _lived(plan, samples, data_dir, recording)
     files = save(directory, outcome, report=_report(outcome, None))
     if settings.as_table:
         _show(outcome)
@@ -218,6 +315,7 @@ def _run(
                 "costs": outcome.costs(),
                 "digests": outcome.digests,
                 "notes": outcome.notes,
+                **({} if fit is None else {"fit": simulate_from.to_json(fit)}),
                 "files": [str(path) for path in files],
             },
             settings.output,
@@ -225,7 +323,7 @@ def _run(
     return 0
 
 
-def _lived(plan: Scenario, samples: int, data_dir: Path | None) -> Run:
+def _lived(plan: Scenario, samples: int, data_dir: Path | None, recording: Recording | None) -> Run:
     """Live through a scenario, with a bar that tells the virtual time."""
     from logstore.simulate.engine import run
 
@@ -234,6 +332,7 @@ def _lived(plan: Scenario, samples: int, data_dir: Path | None) -> Run:
             plan,
             data_dir=data_dir,
             samples=samples,
+            recording=recording,
             progress=lambda now_ms: bar.update(
                 "simulating",
                 (now_ms - plan.start_ms) // DAY_MS,
@@ -250,6 +349,7 @@ def _sweep(
     directory: Path,
     jobs: int | None,
     samples: int,
+    recording: Recording | None = None,
 ) -> int:
     from logstore.runtime.processes import usable_cores
     from logstore.simulate.files import save
@@ -261,9 +361,10 @@ def _sweep(
             axes,
             workers=jobs or usable_cores(),
             samples=samples,
+            recording=recording,
             progress=lambda done, total: bar.update("sweeping", done, total),
         )
-    outcome = _lived(plan, samples, None)
+    outcome = _lived(plan, samples, None, recording)
     save(directory, outcome, sweep=swept, report=_report(outcome, swept))
     front = swept.front()
     rows = [

@@ -48,7 +48,7 @@ class MetDamages:
         for end in ends:
             size = plural(end.size_bytes, "byte")
             note(f"{size} after the last whole batch of {end.path} ({end.check})")
-        return _told(damages)
+        return tell_all(damages)
 
     def to_json(self) -> dict[str, Any]:
         """Return the damages, if there are any."""
@@ -69,10 +69,11 @@ def damages_of(broker: Broker, partitions: Iterable[TopicPartition]) -> list[Dam
 
 def tell_damages(broker: Broker, partitions: Iterable[TopicPartition]) -> int:
     """Tell the damages that were met; return the exit code that goes with them."""
-    return _told(damages_of(broker, partitions))
+    return tell_all(damages_of(broker, partitions))
 
 
-def _told(damages: Sequence[Damage]) -> int:
+def tell_all(damages: Sequence[Damage]) -> int:
+    """Tell damages; return the exit code that goes with them."""
     for damage in damages[:DAMAGES_SHOWN_MAX]:
         tell(f"damage: {damage}")
     if len(damages) > DAMAGES_SHOWN_MAX:

@@ -1,0 +1,128 @@
+"""`logstore simulate --from`: what is fitted to a data directory, and how well it fits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from logstore.cli.options import Settings, note_writers
+from logstore.cli.show.damage import tell_all
+from logstore.cli.show.output import emit, emit_lines, format_count, format_size, note
+from logstore.cli.show.progress import ProgressBar
+from logstore.cli.show.tables import Table
+
+if TYPE_CHECKING:
+    from logstore.simulate.fitting import Fit
+    from logstore.simulate.recording import Recording
+
+
+def read_directory(
+    settings: Settings, path: str, topics: Sequence[str], configs: Mapping[str, str] | None = None
+) -> Recording:
+    """Read what a data directory, or a partition's folder, tells of topics; as `inspect` reads."""
+    from logstore.cli.show.messages import Recovery, show_messages
+    from logstore.runtime import raise_descriptor_limit
+    from logstore.simulate.recording import record
+
+    raise_descriptor_limit()
+    show_messages(Recovery.COMPUTED)
+    with ProgressBar() as bar:
+        found = record(
+            path,
+            topics,
+            configs=configs,
+            broker_config=settings.broker_config(),
+            progress=lambda name, done, total: bar.update(f"reading {name}", done, total),
+        )
+    note_writers(found.directories)
+    return found
+
+
+def fit_directory(
+    settings: Settings,
+    path: str,
+    topics: Sequence[str],
+    configs: Sequence[tuple[str, str]],
+    days: float | None,
+    seed: int | None,
+) -> Fit:
+    """Fit a scenario to what a directory tells, under these configurations."""
+    from logstore.config.overrides import altered_overrides
+    from logstore.config.topic_keys import TOPIC_KEYS
+    from logstore.simulate.fitting import DAYS, fitted
+
+    own, _ = altered_overrides({}, {n: v for n, v in configs if n in TOPIC_KEYS}, ())
+    recording = read_directory(settings, path, topics, own)
+    broker = {name: value for name, value in configs if name not in TOPIC_KEYS}
+    return fitted(
+        recording,
+        days=DAYS if days is None else days,
+        now_ms=settings.now_ms,
+        seed=1 if seed is None else seed,
+        broker={**settings.broker_config().given, **broker},
+    )
+
+
+def tell(fit: Fit) -> int:
+    """Tell on standard error what the directory lacks; return the exit code that goes with it."""
+    for text in fit.notes:
+        note(text)
+    return tell_all(fit.recording.damages)
+
+
+def show(fit: Fit) -> None:
+    """Show what was fitted, and how well."""
+    columns = ("records a day", "keys", "new keys", "deletes", "values")
+    rows = Table(("topic", *columns), right=columns)
+    emit_lines(rows.lines(_row(fit, table) for table in fit.scenario.tree["topics"]))
+    emit("")
+    if fit.checks:
+        heads = ("foretold", "real", "off")
+        rows = Table(("topic", "last third of what came", *heads), right=heads)
+        emit_lines(
+            rows.lines(
+                (
+                    check.topic,
+                    check.what,
+                    _said(check.what, check.predicted),
+                    _said(check.what, check.real),
+                    f"{check.error:+.1%}",
+                )
+                for check in fit.checks
+            )
+        )
+        emit("")
+
+
+def to_json(fit: Fit) -> dict[str, Any]:
+    """Return what was fitted, and how well."""
+    return {
+        "start_ms": fit.scenario.start_ms,
+        "topics": fit.scenario.tree["topics"],
+        "checks": [{**check._asdict(), "error": check.error} for check in fit.checks],
+        "notes": list(fit.notes),
+        "damages": [damage._asdict() for damage in fit.recording.damages],
+    }
+
+
+def _row(fit: Fit, table: Mapping[str, Any]) -> list[str]:
+    keys, values = table["keys"], table.get("values", {})
+    known = fit.recording.topics[table["name"]].keys.count
+    return [
+        table["name"],
+        format_count(round(table["records_per_day"])),
+        format_count(known),
+        f"{keys.get('new_share', 0):.1%}",
+        f"{table.get('deletes', {}).get('share', 0):.1%}",
+        _values(values),
+    ]
+
+
+def _values(values: Mapping[str, Any]) -> str:
+    if "min_bytes" in values:
+        return f"{values['min_bytes']} to {values['max_bytes']} bytes"
+    return f"{values.get('bytes', 100)} bytes"
+
+
+def _said(what: str, value: float) -> str:
+    return format_size(round(value)) if what == "bytes" else format_count(round(value))

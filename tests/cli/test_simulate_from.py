@@ -1,0 +1,117 @@
+"""`logstore simulate --from`: what it shows of a directory, and that it leaves it alone."""
+
+import json
+import re
+import shutil
+
+import pytest
+
+from logstore import Broker
+from logstore.runtime import VirtualClock
+
+
+@pytest.fixture
+def copied(tmp_path):
+    """A data directory: a week of 50 keys, of which each is written again and again."""
+    path = tmp_path / "copied"
+    with Broker(path, clock=VirtualClock()) as broker:
+        broker.create_topic("users", configs={"cleanup.policy": "compact", "segment.ms": "1d"})
+        broker.create_topic("other")
+        for hour in range(24 * 7):
+            rows = [(b"%d" % ((5 * hour + n) * 7 % 50), b"x" * 100) for n in range(5)]
+            broker.append_many("users", rows, partition=0)
+            broker.append("other", value=b"y")
+            broker.clock.advance(hours=1)
+    return path
+
+
+def test_it_shows_what_it_fitted_and_how_well(run, copied, tmp_path):
+    out = tmp_path / "out"
+    arguments = ("--topic", "users", "--days", "3", "--samples", "9", "--out", str(out))
+    done = run("simulate", "--from", str(copied), *arguments)
+    assert re.search(r"^users +1\d\d +50 ", done.stdout, re.MULTILINE)
+    assert "last third of what came" in done.stdout
+    assert "What if: users: 3 days from 2024-01-07 23:00:00.000Z, seed 1" in done.stdout
+    assert "How well it fits" in (out / "report.html").read_text()
+    text = (out / "scenario.toml").read_text()
+    assert f'from = "{copied}"' in text
+    again = run(
+        "simulate", str(out / "scenario.toml"), "--out", str(tmp_path / "again"), "--samples", "9"
+    )
+    assert again.stdout.splitlines()[1:] == [
+        line.replace(str(out), str(tmp_path / "again"))
+        for line in done.stdout[done.stdout.index("What if") :].splitlines()[1:]
+    ]
+
+
+def test_json_has_the_fit(run, copied, tmp_path):
+    arguments = ("--topic", "users", "--days", "1", "--samples", "3", "--out", str(tmp_path / "o"))
+    told = json.loads(run("simulate", "--from", str(copied), *arguments, "--format", "json").stdout)
+    (topic,) = told["fit"]["topics"]
+    assert topic["records_per_day"] == pytest.approx(120, rel=0.02)
+    assert {check["what"] for check in told["fit"]["checks"]} == {
+        "records",
+        "bytes",
+        "keys written",
+        "new keys",
+    }
+    assert told["fit"]["damages"] == []
+
+
+def test_a_printed_scenario_takes_what_the_command_line_says(run, copied):
+    shown = run(
+        "simulate", "--from", str(copied), "--topic", "users", "--print", "--days", "7",
+        "--now", "2024-02-01T00:00:00Z", "--seed", "9", "--config", "segment.ms=2h",
+        "--config", "log.cleaner.threads=2",
+    ).stdout  # fmt: skip
+    for line in (
+        'start = "2024-02-01T00:00:00.000Z"',
+        "days = 7.0",
+        "seed = 9",
+        '"segment.ms" = "7200000"',
+        '"log.cleaner.threads" = "2"',
+    ):
+        assert line in shown.splitlines()
+
+
+def test_a_scenario_beside_a_directory_begins_with_that_one(run, copied, tmp_path):
+    other = tmp_path / "elsewhere"
+    shutil.copytree(copied, other)
+    text = run("simulate", "--from", str(copied), "--topic", "users", "--print").stdout
+    (tmp_path / "mine.toml").write_text(text)
+    shutil.rmtree(copied)
+    told = run(
+        "simulate", str(tmp_path / "mine.toml"), "--from", str(other), "--days", "1",
+        "--out", str(tmp_path / "out"), "--samples", "2", "--format", "json",
+    ).stdout  # fmt: skip
+    assert json.loads(told)["days"] == 1
+
+
+def test_damage_is_told_in_the_words_of_read(run, copied):
+    log = min((copied / "users-0").glob("*.log"))
+    data = bytearray(log.read_bytes())
+    data[-30] ^= 0xFF
+    log.write_bytes(data)
+    shown = run("read", "users", "--partition", 0, "--data-dir", copied, code=1)
+    printed = run("simulate", "--from", str(copied), "--print", code=1)
+    told = [line for line in shown.stderr.splitlines() if line.startswith("damage: ")]
+    assert told
+    assert [line for line in printed.stderr.splitlines() if line.startswith("damage: ")] == told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    (
+        (("--from", "nowhere", "--print"), "there is no directory nowhere"),
+        (("--from", "{copied}"), "--out DIR says where the results go"),
+        (("--from", "{copied}", "--print", "--topic", "user"), "unknown topic 'user'"),
+        (("kip-354", "--topic", "users", "--print"), "--topic chooses from what is fitted"),
+        (
+            ("--from", "{copied}", "--print", "--config", "segment.m=1h"),
+            "unknown broker configuration",
+        ),
+    ),
+)
+def test_what_cannot_be_is_refused(run, copied, arguments, told):
+    given = [each.format(copied=copied) for each in arguments]
+    assert told in run("simulate", *given, code=2).stderr
