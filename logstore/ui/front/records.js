@@ -300,7 +300,7 @@ function TombstoneFacts({ answer, nowMs }) {
         answer.delete_retention_ms != null && ["delete.retention.ms", formatDuration(answer.delete_retention_ms)],
       ]}
     />
-    ${found.text && html`<ul class="plain-list spaced">${withTimes(found.text).split("; ").map((text) => html`<li>${text}</li>`)}</ul>`}
+    ${found.text && html`<ul class="plain-list">${withTimes(found.text).split("; ").map((text) => html`<li>${text}</li>`)}</ul>`}
     ${answer.segments?.length > 0 && html`
       <h3>Where they lie</h3>
       <${Rows} label="Segments with tombstones" headings=${HORIZONS} numbers=${HORIZONS.slice(0, 4)}>

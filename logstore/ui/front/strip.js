@@ -66,14 +66,19 @@ export function Strip({ buckets, label, selected = null, onSelect, onKey }) {
   const root = useRef(null);
   const id = useRef(null);
   id.current ??= `strip${(instances += 1)}`;
-  const [width, setWidth] = useState(0);
+  const [{ width, scale }, setSize] = useState({ width: 0, scale: 1 });
   const [current, setCurrent] = useState(0);
   const [shown, setShown] = useState(null);
   const wantsFocus = useRef(false);
 
   useLayoutEffect(() => {
-    setWidth(root.current.clientWidth);
-    const observer = new ResizeObserver(([entry]) => setWidth(Math.round(entry.contentRect.width)));
+    const measure = () => {
+      // Letters and bars grow with those of the page.
+      const scale = parseFloat(getComputedStyle(document.documentElement).fontSize) / 16;
+      setSize({ width: Math.floor(root.current.clientWidth / scale), scale });
+    };
+    measure();
+    const observer = new ResizeObserver(measure);
     observer.observe(root.current);
     return () => observer.disconnect();
   }, []);
@@ -114,8 +119,8 @@ export function Strip({ buckets, label, selected = null, onSelect, onKey }) {
   return html`
     <div class="strip" ref=${root}>
       <svg
-        width=${width}
-        height=${HEIGHT}
+        width=${width * scale}
+        height=${HEIGHT * scale}
         viewBox=${`0 0 ${Math.max(width, 1)} ${HEIGHT}`}
         role=${onSelect ? "toolbar" : "img"}
         aria-label=${onSelect ? label : `${label}: ${runs.map(runText).join("; ")}`}
@@ -292,11 +297,11 @@ function Sample({ section }) {
   const id = useRef(null);
   id.current ??= `sample${(instances += 1)}`;
   if (section === "tombstone") {
-    return html`<svg class="sample" width="18" height="14" aria-hidden="true"><path class="strip-tombstone" d="M6 5h6M9 2v10" /></svg>`;
+    return html`<svg class="sample" viewBox="0 0 18 14" aria-hidden="true"><path class="strip-tombstone" d="M6 5h6M9 2v10" /></svg>`;
   }
   const isHole = section === "hole";
   return html`
-    <svg class=${`sample strip-bar is-${section}`} width="18" height="14" aria-hidden="true">
+    <svg class=${`sample strip-bar is-${section}`} viewBox="0 0 18 14" aria-hidden="true">
       ${!isHole && html`<${Patterns} id=${id.current} />`}
       <rect class=${isHole ? "strip-hole" : "strip-fill"} x="0.5" y="0.5" width="17" height="13" />
       ${!isHole && section !== "clean" && html`<rect x="0.5" y="0.5" width="17" height="13" fill=${`url(#${id.current}-${section})`} />`}
@@ -320,6 +325,7 @@ function withTombstones(answer, segments) {
 // -- one that asks -------------------------------------------------------------------------
 
 const BUCKETS_MAX = 200;
+const BUCKET_PIXELS = 9;
 const ZOOM = 4;
 
 /** The strip of a partition: its segments, or sums of them, with a way to look closer. */
@@ -328,7 +334,7 @@ export function SegmentStrip({ topic, partition, selected, onOpen, isMeant, isCo
   const root = useRef(null);
   const [room, setRoom] = useState(120);
   useEffect(() => {
-    setRoom(Math.max(20, Math.min(BUCKETS_MAX, Math.floor(root.current.clientWidth / 9))));
+    setRoom(Math.max(20, Math.min(BUCKETS_MAX, Math.floor(root.current.clientWidth / BUCKET_PIXELS))));
   }, []);
   const target = withQuery(`${path("partitions", topic, partition)}/strip`, {
     buckets: room,
@@ -371,7 +377,7 @@ export function SegmentStrip({ topic, partition, selected, onOpen, isMeant, isCo
   };
 
   return html`
-    <div ref=${root} class="segment-strip">
+    <div ref=${root}>
       ${error !== null && html`<${Failure} error=${error} onRetry=${reload} what="Segments" />`}
       ${answer === null && error === null && html`<${Loading} what="Looking at the segments" />`}
       ${answer !== null && answer.buckets.length === 0 && html`<${Empty}>There is no segment yet: the first append makes one.</${Empty}>`}
