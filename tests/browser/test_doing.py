@@ -6,7 +6,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from logstore import Broker, VirtualClock
+from logstore import Broker, TopicPartition, VirtualClock
 from tests.support.browser.chromium import breaches, overflow
 
 REFUSED = "400 (Bad Request)"
@@ -198,6 +198,24 @@ def test_records_are_deleted_up_to_the_first_of_a_time(open_page, visitor, users
     dialog.get_by_role("button", name="Yes, lose them for good").click()
     expect(dialog).to_have_count(0)
     assert users.log("users", 0).log_start_offset == 5
+    visitor.watch_of(page).expect(ASKED)
+
+
+def test_a_loss_that_is_another_one_meanwhile_is_asked_about_again(open_page, visitor, users):
+    page = open_page(users.ui(), "#/t/users/0")
+    page.get_by_role("button", name="Delete records …").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_role("textbox", name="Offset").fill("10")
+    dialog.get_by_role("button", name="Delete", exact=True).click()
+    expect(dialog.get_by_role("alert")).to_contain_text("10 records")
+    users.delete_records({TopicPartition("users", 0): 4})
+    dialog.get_by_role("button", name="Yes, lose them for good").click()
+
+    expect(dialog.get_by_role("alert")).to_contain_text("6 records")
+    assert users.log("users", 0).log_start_offset == 4
+    dialog.get_by_role("button", name="Yes, lose them for good").click()
+    expect(dialog).to_have_count(0)
+    assert users.log("users", 0).log_start_offset == 10
     visitor.watch_of(page).expect(ASKED)
 
 
