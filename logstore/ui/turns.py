@@ -16,8 +16,8 @@ from logstore.ui.errors import BusyError
 if TYPE_CHECKING:
     from logstore.broker.losses import Loss
 
-WAIT_S = 30.0
-"""How long a deed waits for another one."""
+WAIT_S = 120.0
+"""How long a request waits for its turn."""
 
 KEY_BITS = 256
 
