@@ -24,7 +24,7 @@ WARM_UP = LogShape(KIB, 0.15, 16, total_bytes=MIB)
 
 def _memory(setting: Setting, *, label: str, total_bytes: int) -> Iterator[Line]:
     home = setting.scratch / "memory"
-    shape = LogShape(KIB, 0.15, 16, total_bytes=min(total_bytes, 4 * setting.total_bytes))
+    shape = LogShape(KIB, 0.15, 16, total_bytes=min(total_bytes, 32 * setting.total_bytes))
     make_log(WARM_UP, home / "warm")
     make_log(shape, home / "log")
     grown, over = [], []
@@ -115,6 +115,6 @@ def _two_processes(home: Path) -> Sample:
 def jobs() -> Iterator[Job]:
     """Yield threads, then memory by the size of the log."""
     yield Job(("threads/2", "threads/processes"), True, _threads)
-    for label in ("64MiB", "256MiB", "1GiB"):
+    for label in SIZES:
         measure = partial(_memory, label=label, total_bytes=SIZES[label])
         yield Job((f"memory/{label}",), label == "256MiB", measure)

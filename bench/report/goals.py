@@ -58,6 +58,8 @@ GOALS = {
     "memory/64MiB": _figure(16),
     "memory/256MiB": _figure(16),
     "memory/1GiB": _figure(16),
+    "memory/4GiB": _figure(16),
+    "memory/8GiB": _figure(16),
     "doors/append": _figure(8, 4),
     "doors/append-disk": _figure(12, 8),
     "doors/append_many": _figure(300, 100),
