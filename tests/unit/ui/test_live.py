@@ -101,7 +101,8 @@ def test_the_end_of_a_pass_is_told_whoever_asked_for_it(page, broker):
         broker.clean("users", force=True)
         broker.clock.advance(days=1)  # before anybody looks
         assert dict(along.news())["cleaned"]["at_ms"] == ended_ms
-    broker.clean("users", force=True, dry_run=True)
+        assert broker.clean("users", force=True, dry_run=True).cleaned
+        assert "cleaned" not in dict(along.news())
     assert len(page.get("/api/history")["cleanings"]) == 2
 
 
