@@ -59,6 +59,7 @@ _PROFILES = ((14, 7), (2, 1))
 """Days that are needed for a profile, and its length: of a week, or else of a day."""
 
 _DIRECTORIES = ("log.dir", "log.dirs")
+_UNSEEN_MAX, _RECENT_MAX = 1 << 40, 1 << 24
 _TRIAL_RECORDS = 10_000
 _LARGE_SHARE = 0.001
 _RECORD_OVERHEAD = 32
@@ -437,9 +438,9 @@ def _key_candidates(arrivals: Arrivals, topic: TopicRecording) -> list[dict[str,
     hidden = once * once / (2 * twice) if twice else once * (once - 1) / 2
     closed = {
         "new_share": _rounded(missing * new_part, 4),
-        "unseen": max(1, round(hidden * new_part)),
+        "unseen": min(max(1, round(hidden * new_part)), _UNSEEN_MAX),
         "quiet_share": _rounded(missing * (1 - new_part), 4),
-        "discount": _rounded(once / (once + 2 * twice), 3) if once else 0.0,
+        "discount": min(_rounded(once / (once + 2 * twice), 3), 0.999) if once else 0.0,
     }
     seen_before = arrivals.time_ms[-1]
     rates, everything = topic.rates, topic.arrivals
@@ -462,7 +463,7 @@ def _key_candidates(arrivals: Arrivals, topic: TopicRecording) -> list[dict[str,
         closed,
         growing,
         {**open_ended, "discount": closed["discount"]},
-        *({**open_ended, "recent": max(16, n // part)} for part in (2, 8, 32)),
+        *({**open_ended, "recent": min(max(16, n // part), _RECENT_MAX)} for part in (2, 8, 32)),
     ]
 
 
