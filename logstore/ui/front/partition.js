@@ -28,6 +28,8 @@ import { SegmentStrip } from "./strip.js";
 /** Above so many bytes, answers that read the whole log are asked for again by hand alone. */
 const LIGHT_BYTES = 16 * 1024 * 1024;
 
+const HELD_MS = 2_000;
+
 const TABS = [
   ["explain", "Why it is cleaned, or not"],
   ["records", "Records"],
@@ -46,6 +48,12 @@ export function Page({ params, about, refreshAbout }) {
     on: ["partitions", "cleaned", "clock"],
     isMeant,
   });
+  useEffect(() => {
+    // A rehearsal holds the partition as a cleaning does, and no event tells when it lets go.
+    if (asked.answer?.in_progress == null) return undefined;
+    const timer = setTimeout(asked.reload, HELD_MS);
+    return () => clearTimeout(timer);
+  }, [asked.answer]);
   const [opened, setOpened] = useState(null);
   const detail = useMemo(() => asked.answer && detailOf(asked.answer), [asked.answer]);
   const tab = TABS.some(([key]) => key === params.section) ? params.section : "explain";
