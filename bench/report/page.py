@@ -28,6 +28,7 @@ GROUPS = {
     "map": "The map from key to offset",
     "start": "The first second",
     "idle": "Virtual time",
+    "simulate": "The time machine",
     "limits": "Limits of the machine",
     "crc": "Checksums",
 }
