@@ -250,7 +250,7 @@ function Setting({ item, draft, here, error, change, unset, restore }) {
   const text = isUnset
     ? unsetText(item, inherited)
     : (draft.set[item.key] ?? typed(item.value, item.unit));
-  const described = `${id}-meaning ${id}-origin ${id}-exact ${id}-error`;
+  const described = `${id}-error ${id}-exact ${id}-plain ${id}-origin ${id}-meaning`;
   const common = { id, item, text, described, invalid: error !== null, change };
   return html`<div class=${`setting ${isChanged ? "is-changed" : ""} ${item.origin === here ? "is-own" : ""}`}>
     <div class="setting-name">
@@ -260,7 +260,7 @@ function Setting({ item, draft, here, error, change, unset, restore }) {
       ${isChanged
         ? html`<${Badge} kind="changed">changed, not yet set<//>`
         : item.origin === here && html`<${Badge}>set here<//>`}
-      <p class="setting-plain">${MEANINGS[item.key]}</p>
+      <p class="setting-plain" id=${`${id}-plain`}>${MEANINGS[item.key]}</p>
     </div>
     <div class="setting-value">
       <${Input} ...${common} />
