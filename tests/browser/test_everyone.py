@@ -1,4 +1,4 @@
-"""The page for everyone: by keyboard, by ear, from a phone to a wall, with long words, in the dark."""
+"""The page for everyone: by keyboard, by ear, on a phone and a wall, in the dark."""
 
 import pytest
 from playwright.sync_api import expect
