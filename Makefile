@@ -64,7 +64,7 @@ $(ALL): requirements/all.txt $(CORE)
 	@$(PIP) install --require-hashes --no-build-isolation -r requirements/all.txt
 	@touch $(DEV) $@
 
-.PHONY: help install demo test check format lint mypy interop clients golden fuzz mutants boundscheck nojit-coverage workload bench bench-full bench-wire docs messages lock clean
+.PHONY: help install demo test check format lint mypy interop clients golden fuzz mutants boundscheck nojit-coverage workload bench bench-full bench-wire docs pictures messages lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -154,6 +154,9 @@ docs: $(DEV) ## write again what docs/ has from the code: commands, keys, APIs, 
 	@PYTHONPATH=. $(BIN)/python tests/support/docs/performance_docs.py
 	@PYTHONPATH=. $(BIN)/python tests/support/docs/permission_docs.py
 	@PYTHONPATH=. $(BIN)/python tests/support/docs/question_pages.py
+
+pictures: $(DEV) ## photograph the page again for docs/PAGE.md (needs Chromium)
+	@$(BIN)/python -m tests.support.docs.page_shots
 
 # --- upkeep -----------------------------------------------------------------------------------
 
