@@ -254,9 +254,9 @@ class _Simulation:
         start, span = self.scenario.start_ms, self.scenario.span_ms
         count = max(1, min(self.samples, span))
         looks = ((start + span * (number + 1) // count, None) for number in range(count))
-        deeds = ((start + action.at_ms, action) for action in self.scenario.actions)
-        deeds_in_time = (each for each in deeds if each[0] <= start + span)
-        yield from heapq.merge(looks, deeds_in_time, key=lambda stop: stop[0])
+        acts = ((start + action.at_ms, action) for action in self.scenario.actions)
+        acts_in_time = (each for each in acts if each[0] <= start + span)
+        yield from heapq.merge(looks, acts_in_time, key=lambda stop: stop[0])
 
     def _pass_time(self, until_ms: int) -> None:
         """Let time pass, with what arrives and what falls due, up to a moment."""

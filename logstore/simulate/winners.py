@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from logstore.log.log import Log
+    from logstore.record.batch import RecordBatch
     from logstore.record.columns import RecordColumns
     from logstore.simulate.population import Keys
     from logstore.simulate.scenario import Topic
@@ -189,7 +191,9 @@ class Winners:
         for each in self._slots:
             slots = np.where(self.partition[each] == partition, each, slots)
         lost = AbortedData(log)
-        for batch, columns in log.reader.columns(log.log_start_offset):
+        for batch in _data_batches(log):
+            columns = batch.columns(log.config.logstore_decompression_max_bytes)
+            columns = columns.between(log.log_start_offset, None)
             self._compete(
                 _Rows(
                     _slots_of(slots, self.keys.numbers_in(partition, columns.keys)),
@@ -249,6 +253,13 @@ def _slots_of(slots: Ints, numbers: Ints) -> Ints:
     return found
 
 
+def _data_batches(log: Log) -> Iterator[RecordBatch]:
+    """Yield the batches of records from the log start on; a wrong checksum is none's concern."""
+    return (
+        batch for batch in log.reader.batches(log.log_start_offset) if not batch.header.is_control
+    )
+
+
 class _Winner(NamedTuple):
     order: Order
     offset: int
@@ -287,9 +298,12 @@ class ScriptWinners:
     def read(self, partition: int, log: Log) -> None:
         """Forget a partition's winners, and let what is in its log compete."""
         self.forget(partition)
-        for _, record in log.reader.records(log.log_start_offset):
-            if record.key is not None:
-                self.append(partition, record.offset, record.key, record.value, record.timestamp)
+        for batch in _data_batches(log):
+            for record in batch.records(log.config.logstore_decompression_max_bytes):
+                if record.offset >= log.log_start_offset and record.key is not None:
+                    self.append(
+                        partition, record.offset, record.key, record.value, record.timestamp
+                    )
 
     def forget(self, partition: int) -> None:
         """Forget a partition, whose log is deleted."""

@@ -129,6 +129,17 @@ def test_a_damaged_batch_makes_a_partition_uncleanable_until_it_is_out_of_the_wa
     assert hours(outcome, "log_start_offset", 1)[73] > 0
 
 
+@pytest.mark.parametrize("deed", ("kill", "crash"))
+def test_damage_stays_what_it_is_through_a_restart(deed):
+    outcome = live(("24h", "corrupt", 'topic = "t"'), ("49h", deed, ""), codec="lz4")
+    assert not any(f"{deed} was refused" in note for note in outcome.notes)
+    for part in (0, 1):
+        counts = [hours(outcome, name, part)[96] for name in ("records", "live_records", "keys")]
+        dead, tombstones = (hours(outcome, n, part)[96] for n in ("dead_records", "tombstones"))
+        assert counts[0] == counts[1] + dead + tombstones
+        assert min(counts) > 0 <= dead
+
+
 def test_damage_is_met_where_it_was_asked_for():
     outcome = live(
         ("24h", "corrupt", 'topic = "t", offset = 40'),
