@@ -461,6 +461,19 @@ def config_option(help_text: str) -> Callable[[_F], _F]:
     )
 
 
+def listen_option(default: str) -> Callable[[_F], _F]:
+    """Return what adds `--listen` to a command that serves, as its `address`."""
+    return click.option(
+        "--listen",
+        "address",
+        callback=to_address,
+        default=default,
+        show_default=True,
+        metavar="HOST:PORT",
+        help="Where; port 0 takes one that is free.",
+    )
+
+
 def as_recovered_option(function: _F) -> _F:
     """Add `--as-recovered` to a command that reads."""
     return click.option(

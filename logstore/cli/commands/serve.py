@@ -11,6 +11,7 @@ from logstore.cli.options import (
     Settings,
     accept_data_loss_option,
     command,
+    listen_option,
     to_address,
     to_pairs,
     topic_overrides,
@@ -59,15 +60,7 @@ def to_topics(
         "logstore serve --memory --sasl-users users.txt --acl 'User:ann all topic:*'",
     ],
 )
-@click.option(
-    "--listen",
-    "address",
-    callback=to_address,
-    default=DEFAULT_ADDRESS,
-    show_default=True,
-    metavar="HOST:PORT",
-    help="Where; port 0 takes one that is free.",
-)
+@listen_option(DEFAULT_ADDRESS)
 @click.option(
     "--brokers",
     "count",

@@ -9,7 +9,7 @@ from logstore.cli.options import (
     as_recovered_option,
     command,
     config_option,
-    to_address,
+    listen_option,
     topic_overrides,
 )
 from logstore.cli.show.output import note
@@ -29,15 +29,7 @@ DEFAULT_ADDRESS = "127.0.0.1:0"
     ],
 )
 @click.argument("directory", required=False, metavar="[DATA_DIR]")
-@click.option(
-    "--listen",
-    "address",
-    callback=to_address,
-    default=DEFAULT_ADDRESS,
-    show_default=True,
-    metavar="HOST:PORT",
-    help="Where; port 0 takes one that is free.",
-)
+@listen_option(DEFAULT_ADDRESS)
 @click.option("--open", "opens", is_flag=True, help="Open the page in the browser.")
 @as_recovered_option
 @config_option("A topic configuration to look with; repeatable.")
