@@ -30,10 +30,7 @@ from logstore.broker.reports import (
 )
 from logstore.config.dynamic import Layer, changes_of
 from logstore.config.overrides import altered_overrides
-from logstore.errors import (
-    LogStoreError,
-    TopicAlreadyExistsError,
-)
+from logstore.errors import LogStoreError, TopicAlreadyExistsError
 from logstore.names import validate_topic_name
 from logstore.types import INT64_MAX
 from logstore.ui.asking import Answer, post
@@ -51,8 +48,6 @@ if TYPE_CHECKING:
 PARTITIONS_MAX = Limits().partitions
 """Of a topic that is created here; as over the wire."""
 
-NO_NOTES: tuple[str, ...] = ()
-
 
 # -- how a deed is done ------------------------------------------------------------------------
 
@@ -64,7 +59,7 @@ def _perform(
     *,
     rehearse: Callable[[], object] | None = None,
     loses: Callable[[], Loss] = lambda: NOTHING_LOST,
-    notes: tuple[str, ...] = NO_NOTES,
+    notes: tuple[str, ...] = (),
 ) -> object:
     """Do a deed in its turn, or tell what it would do, or what it would lose.
 
@@ -77,11 +72,9 @@ def _perform(
     loses : callable
         Returns what would be lost, asked in the deed's turn.
     """
-    is_rehearsal = rehearse is not None and ask.member("dry_run", bool, False)
     token = ask.member("confirm", str, None)
-    if is_rehearsal:
+    if rehearse is not None and ask.member("dry_run", bool, False):
         with ask.site.turns.turn():
-            assert rehearse is not None
             return {"done": rehearse(), "command": command, "notes": list(notes)}
     ask.site.check_writable()
     with ask.site.turns.turn():
