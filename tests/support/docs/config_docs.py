@@ -41,7 +41,7 @@ The first of these that says something holds:
 2. the topic's own value, from `topic create --config` or `topic alter --set`, kept in
    `logstore-topics.json` of the first data directory;
 3. what was set for the broker while it ran, with `Broker.alter_broker_configs`, by an admin client
-   or over the wire, kept in the same file;
+   or over the wire, or by `broker alter` while it did not, kept in the same file;
 4. what was set so for all brokers of the cluster (`cluster_wide=True`; over the wire the broker
    whose name is empty, Kafka's `<default>`);
 5. the broker's file, from the `server.properties` given with `--config-file` or the properties
@@ -58,7 +58,7 @@ count for the next append, the jitter of the segment at hand stays.
 Values are read as Kafka reads them: blanks around them do not count, integers are decimal and fit
 their 32 or 64 bits, booleans are `true` or `false` in any case, lists have commas, other words must
 be spelled as they stand here. A topic's times may also be `7d`, `12h`, `30s`, its sizes `512KiB` or
-`1GiB`; they are stored as Kafka spells them. A value
+`1GiB`, and so may a broker's that are set while it runs; they are stored as Kafka spells them. A value
 out of its range is refused; so is a topic key that is not listed here, with the nearest one that
 is. A broker key that is not listed is ignored with a warning in a broker's file; in a program it is
 refused, unless it is one of Kafka's that mean nothing here.

@@ -126,6 +126,19 @@ def test_other_keys_are_refused_by_name(key):
         reconfigured(BrokerConfig(), {key: "true" if key == "log.cleaner.enable" else "1"})
 
 
+def test_times_and_sizes_may_have_units():
+    given = {"log.retention.ms": "7d", "log.cleaner.dedupe.buffer.size": "64MiB"}
+    after, _ = reconfigured(BrokerConfig(), given)
+    assert after.log_cleaner_dedupe_buffer_size == 64 << 20
+    assert after.dynamic.broker == {
+        "log.retention.ms": "604800000",
+        "log.cleaner.dedupe.buffer.size": str(64 << 20),
+    }
+    with pytest.raises(InvalidConfigurationError, match="no duration") as told:
+        reconfigured(BrokerConfig(), {"log.retention.ms": "7 days"})
+    assert told.value.key == "log.retention.ms"
+
+
 def test_an_unknown_key_is_told_with_the_nearest():
     with pytest.raises(
         InvalidConfigurationError, match=r"nearest is 'log.cleaner.threads'"
