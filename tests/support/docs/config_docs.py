@@ -60,8 +60,8 @@ their 32 or 64 bits, booleans are `true` or `false` in any case, lists have comm
 be spelled as they stand here. A topic's times may also be `7d`, `12h`, `30s`, its sizes `512KiB` or
 `1GiB`, and so may a broker's that are set while it runs; they are stored as Kafka spells them. A
 value out of its range is refused; so is a topic key that is not listed here, with the nearest one
-that is. A broker key that is not listed is ignored with a warning in a broker's file; in a program it is
-refused, unless it is one of Kafka's that mean nothing here.
+that is. A broker key that is not listed is ignored with a warning in a broker's file; in a program
+it is refused, unless it is one of Kafka's that mean nothing here.
 
 Some values are checked together, each taken from where it comes:
 
