@@ -442,7 +442,9 @@ def _segments_figure(run: Run, name: str) -> Figure:
             draw(section, chosen, begins, records, {"color": colour, "pattern": filling})
     holes = (spans > records)[firsts]
     if holes.any():
-        draw("holes", holes, begins + records, spans - records, {"color": HOLES_LOOK})
+        lines = {"shape": "-", "fgcolor": "#fff", "size": 6}
+        look = {"color": HOLES_LOOK, "pattern": lines}
+        draw("holes", holes, begins + records, spans - records, look)
     figure.update_layout(height=380, barmode="overlay", hovermode="closest")
     return figure
 

@@ -30,7 +30,7 @@ WIDTHS = (380, 1280, 2560)
 """A phone, a window on a desk, a large screen; in CSS pixels."""
 
 HEIGHTS = {380: 800, 1280: 900, 2560: 1440}
-TIMEOUT_MS = 20_000
+TIMEOUT_MS = 120_000
 """Of a single step. No test is about it: a slow machine needs its time, a hang is a finding."""
 
 

@@ -20,7 +20,7 @@ from tests.support.browser.chromium import Visitor, chromium
 from tests.support.browser.page import go
 from tests.support.interop.judge import fast_scratch
 
-PLACES = ("#/cleaner", f"#/t/{TOPIC}/0")
+PLACES = ("#/cleaner", f"#/t/{TOPIC}/0/history")
 
 
 def main(total_mib: int = 1024, rounds: int = 5) -> None:
