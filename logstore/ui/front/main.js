@@ -94,7 +94,7 @@ function useRoute() {
 
 /** How far a page was scrolled when it was left, and by which link, for whoever comes back. */
 const left = new Map();
-const ARRIVAL_MS = 3_000;
+const ARRIVAL_MS = 30_000; // a key, the wheel or the pointer ends it at once
 let here = location.hash;
 let followed = null;
 let arrival = null;
