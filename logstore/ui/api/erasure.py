@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from typing import TYPE_CHECKING, Any
 
 from logstore.ui.asking import get
@@ -30,7 +29,7 @@ def _key(ask: Ask) -> bytes:
         return text.encode("utf-8", "surrogateescape")
     try:
         return base64.b64decode(text, validate=True)
-    except binascii.Error as error:
+    except ValueError as error:  # of letters beyond ASCII, too
         raise InvalidRequestError(
             f"key_base64: {text[:80]!r} is no base64: {error}", field="key_base64"
         ) from error

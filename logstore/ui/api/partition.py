@@ -82,8 +82,9 @@ def strip(ask: Ask) -> dict[str, Any]:
 
 def explain(ask: Ask) -> dict[str, Any]:
     """Say what stands between the partition and its cleaning, as `explain` does."""
-    tp = ask.topic_partition()
     key = ask.text("key").encode() if "key" in ask.query else None
+    # What became of a key tells what records say.
+    tp = ask.topic_partition("describe") if key is None else ask.topic_partition("describe", "read")
     with ask.site.passes.turn():
         report = ask.broker.explain(tp, quick=ask.flag("quick"), key=key)
     return report.partitions[0].to_json()
@@ -118,7 +119,7 @@ def tombstones(ask: Ask) -> dict[str, Any]:
 
 def stats(ask: Ask) -> dict[str, Any]:
     """Count what lies in the partition, record by record, as `stats` does."""
-    tp = ask.topic_partition()
+    tp = ask.topic_partition("describe", "read")  # its keys are told
     return ask.broker.stats(tp, top=ask.number("top", 10, most=TOP_KEYS_MAX)).to_json()
 
 

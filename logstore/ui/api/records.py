@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from logstore.broker.fates import PartitionFates, fate_json
 from logstore.broker.view import PartitionView
@@ -20,6 +20,8 @@ from logstore.ui.errors import UnknownPlaceError
 if TYPE_CHECKING:
     from logstore.record.survey import Damage
     from logstore.ui.asking import Ask
+
+T = TypeVar("T")
 
 RECORDS_MAX = 500
 """In one answer."""
@@ -44,7 +46,7 @@ def batches(ask: Ask) -> dict[str, Any]:
     found: list[dict[str, Any]] = []
     for source, _ in view.sources([segment]):
         described = describe_batches(source, damages)
-        found = [each | tp._asdict() for each in islice(described, first, first + count)]
+        found = [each | tp._asdict() for each in _page(described, first, count)]
     return {
         "first": first,
         "batches": found,
@@ -68,7 +70,7 @@ def batch_records(ask: Ask) -> dict[str, Any]:
     inside = decode_stored(stored.batch, view.log.config.logstore_decompression_max_bytes)
     texts = (
         stored_record_json(tp, stored.batch, stored.position, record)
-        for record in islice(inside, first, first + count)
+        for record in _page(inside, first, count)
     )
     return {"first": first, "records": [json.loads(text) for text in _bounded(texts)]}
 
@@ -125,6 +127,11 @@ def fates(ask: Ask) -> dict[str, Any]:
         "counts": dict(page.counts),
         "fates": [json.loads(fate_json(tp, each)) for each in page.fates],
     }
+
+
+def _page(items: Iterable[T], first: int, count: int) -> Iterator[T]:
+    """Pass over the first items, and yield the next ones; `first` is any offset."""
+    return islice(islice(items, first, None), count)
 
 
 def _bounded(texts: Iterable[str]) -> Iterator[str]:

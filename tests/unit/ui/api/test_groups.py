@@ -92,7 +92,7 @@ def test_the_places_of_a_key_are_the_command_s(page, broker):
     assert told["places"]
     assert page.get(f"{path}?key_base64=azE=") == told
     assert page.get(f"{path}?key=nobody")["places"] == []
-    for query in ("", "?key=a&key_base64=azE=", "?key_base64=%21"):
+    for query in ("", "?key=a&key_base64=azE=", "?key_base64=%21", "?key_base64=%C3%A9"):
         assert page.ask("GET", path + query).status == 400
 
 

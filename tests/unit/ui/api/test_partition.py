@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from logstore import Broker
+from logstore import Acl, Authorizer, Broker
 from logstore.broker.summary import inspect_partition
 from tests.support.world.page import Asked
 
@@ -189,3 +189,30 @@ def test_damage_is_told_in_its_segment_and_hides_no_other(tmp_path):
         items = page.get(f"{AT}/segments")["segments"]
     assert [each["records"] for each in items] == [3, 0, 3, 0]
     assert "magic 9 is not 2" in items[1]["error"]
+
+
+@pytest.mark.parametrize("target", ("segments/0/batches", "batches/0/records"))
+def test_a_page_beyond_all_is_empty(page, target):
+    told = page.get(f"{AT}/{target}?first={2**63 - 1}")
+    assert told.get("batches", told.get("records")) == []
+
+
+@pytest.mark.parametrize(
+    "target",
+    (
+        "stats",
+        "explain?key=k1",
+        "records",
+        "fates",
+        "segments/0/batches",
+        "batches/0/records",
+        "erasure?key=k1",
+    ),
+)
+def test_keys_and_records_are_told_to_whom_may_read(broker, target):
+    authorizer = Authorizer([Acl("User:ann", "describe", "topic", "users")])
+    with Asked(broker, authorizer, "User:ann") as page:
+        assert page.ask("GET", f"{AT}/explain").status == 200
+        assert page.ask("GET", f"{AT}/{target}").status == 403
+        authorizer.add(Acl("User:ann", "read", "topic", "users"))
+        assert page.ask("GET", f"{AT}/{target}").status == 200
