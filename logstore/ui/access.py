@@ -9,7 +9,6 @@ neither of which a form or script of another page can give.
 from __future__ import annotations
 
 import hmac
-from http.cookies import CookieError, SimpleCookie
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
@@ -20,6 +19,8 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from logstore.runtime.sockets import is_loopback
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -80,7 +81,10 @@ class Access:
                     headers["Cache-Control"] = "no-store"
             await send(message)
 
-        answer = self._refusal(scope) or self._entrance(scope) or self._app
+        refusal = self._refusal(scope)
+        if refusal is not None:  # who is a stranger keeps no connection: there are not many
+            refusal.headers["Connection"] = "close"
+        answer = refusal or self._entrance(scope) or self._app
         await answer(scope, receive, send_with_headers)
 
     # -- refusals ------------------------------------------------------------------------
@@ -122,12 +126,19 @@ class Access:
         scheme, _, given = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer" and self._is_token(given.strip()):
             return True
-        try:
-            cookies = SimpleCookie(headers.get("cookie", ""))
-        except CookieError:
-            return False
-        found = cookies.get(self._cookie)
-        return found is not None and self._is_token(found.value)
+        return any(map(self._is_token, self._cookies(headers)))
+
+    def _cookies(self, headers: Headers) -> Iterator[str]:
+        """Yield what cookies of our name say.
+
+        Other ports of this host have theirs in the same header: whatever those say, in no form
+        that any rule knows perhaps, and under our name, too, they shut nobody out.
+        """
+        for line in headers.getlist("cookie"):
+            for each in line.split(";"):
+                name, _, value = each.partition("=")
+                if name.strip() == self._cookie:
+                    yield value.strip()
 
     def _brings_token(self, scope: Scope) -> bool:
         return any(map(self._is_token, _tokens(scope)))

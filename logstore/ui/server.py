@@ -15,6 +15,7 @@ from logstore.runtime.loops import LoopThread
 from logstore.runtime.sockets import host_and_port, is_loopback, opened_socket
 from logstore.security.acls import ANONYMOUS
 from logstore.ui.app import application
+from logstore.ui.connections import Connection
 from logstore.ui.site import Site
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ class Ui:
         self._server = uvicorn.Server(
             uvicorn.Config(
                 app,
-                http="h11",
+                http=Connection,
                 ws="none",
                 lifespan="off",
                 log_config=None,

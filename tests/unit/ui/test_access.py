@@ -54,6 +54,10 @@ def test_a_wrong_token_is_none(page, header):
         ("authorization", f"bearer  {TOKEN}"),
         ("cookie", f"logstore_4711={TOKEN}"),
         ("cookie", f"other=1; logstore_4711={TOKEN}"),
+        # What other programs of this machine set comes along.
+        ("cookie", f'prefs={{"a": [1, 2]}}; logstore_4711={TOKEN}'),
+        ("cookie", f"\xff; =; ; logstore_4711={TOKEN}"),
+        ("cookie", f"logstore_4711=another; logstore_4711={TOKEN}"),
     ),
 )
 def test_a_header_or_the_cookie_brings_it(page, header):

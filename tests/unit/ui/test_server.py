@@ -1,7 +1,9 @@
 """The page over a real socket: its address, its end with streams open, and with its broker."""
 
+import contextlib
 import http.client
 import logging
+import socket
 import sys
 import threading
 from contextlib import closing
@@ -11,7 +13,7 @@ import pytest
 
 from logstore import Broker, Cluster, InvalidConfigurationError, VirtualClock
 from logstore.errors import IllegalStateError
-from logstore.ui import open_ui, server
+from logstore.ui import connections, open_ui, server
 
 
 @pytest.fixture
@@ -56,6 +58,55 @@ def test_a_token_is_new_for_each_page_and_in_no_log(broker, caplog):
         with connected(one) as connection:
             get(connection, f"/?token={one.token}")
         assert one.token not in caplog.text + repr(one)
+
+
+def test_a_token_is_not_logged_by_what_another_server_of_the_process_set_up(ui, caplog):
+    access = logging.getLogger("uvicorn.access")
+    caplog.set_level(logging.DEBUG, access.name)
+    access.addHandler(caplog.handler)
+    try:
+        with connected(ui) as connection:
+            entered, _ = get(connection, f"/?token={ui.token}")
+            assert entered.status == 303
+    finally:
+        access.removeHandler(caplog.handler)
+    assert ui.token not in caplog.text
+
+
+HALF_A_HEAD = b"GET /api/about HTTP/1.1\r\nHost: "
+
+
+@pytest.mark.parametrize("head", (HALF_A_HEAD, b""))
+def test_a_connection_that_does_not_ask_is_not_kept(broker, monkeypatch, head):
+    """Or whoever has no token takes all connections there are."""
+    monkeypatch.setattr(connections, "HEAD_S", 0.0)
+    with (
+        broker.ui() as ui,
+        socket.create_connection(ui.address, 300) as silent,
+        contextlib.suppress(ConnectionError),  # it may be closed already
+    ):
+        silent.sendall(head)
+        assert silent.recv(1) == b""
+
+
+def test_a_connection_that_asks_only_once_wholly_is_not_kept(ui, monkeypatch):
+    with connected(ui) as connection:
+        assert get(connection, "/api/about", **bearer(ui))[0].status == 200
+        monkeypatch.setattr(connections, "HEAD_S", 0.0)
+        connection.sock.settimeout(300)
+        with contextlib.suppress(ConnectionError):
+            connection.sock.sendall(HALF_A_HEAD)
+            assert connection.sock.recv(1) == b""
+
+
+def test_a_stranger_keeps_no_connection(ui):
+    """Not by a body that never ends either."""
+    with socket.create_connection(ui.address, 300) as silent:
+        silent.sendall(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n1")
+        answer = b""
+        while part := silent.recv(4096):
+            answer += part
+    assert answer.startswith(b"HTTP/1.1 401 ")
 
 
 def test_head_has_no_body(ui):
