@@ -6,7 +6,7 @@ beforehand which, how many and of what time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -74,6 +74,8 @@ class Loss:
     """What a deed would take away; false if that is nothing."""
 
     parts: tuple[LostRecords, ...] = ()
+    unnamed: frozenset[str] = frozenset()
+    """Topics that count and are not told by name."""
 
     def __bool__(self) -> bool:
         return bool(self.parts)
@@ -82,6 +84,17 @@ class Loss:
     def of_all(cls, losses: Iterable[Loss]) -> Loss:
         """Return several as one."""
         return cls(tuple(part for loss in losses for part in loss.parts))
+
+    def told_to(self, sees: Callable[[str], bool]) -> Loss:
+        """Return the same, without the names of topics that somebody may not see."""
+        return replace(
+            self, unnamed=frozenset(part.topic for part in self.parts if not sees(part.topic))
+        )
+
+    @property
+    def named(self) -> list[LostRecords]:
+        """The parts that are told by name."""
+        return [part for part in self.parts if part.topic not in self.unnamed]
 
     @property
     def records(self) -> int:
@@ -108,10 +121,11 @@ class Loss:
         if any(part.first_offset < 0 for part in self.parts):
             count = "records" if not self.records else f"at least {self.records:,}"
             noun = "" if not self.records else noun
-        places = [part.place for part in self.parts[:_NAMED_MAX]]
-        more = len(self.parts) - _NAMED_MAX
+        places = [part.place for part in self.named[:_NAMED_MAX]]
+        more = len(self.parts) - len(places)
         if more > 0:
-            places.append(f"more of {more} other {'partition' if more == 1 else 'partitions'}")
+            other = "more of {} other" if places else "of {}"
+            places.append(f"{other.format(more)} {'partition' if more == 1 else 'partitions'}")
         return (
             f"{count} {noun} in {self.size_bytes:,} bytes go for good, which can still be read:"
             f" {', '.join(places)}"
@@ -121,6 +135,7 @@ class Loss:
         """Return it as JSON; of many partitions the first, and how many more there are."""
         firsts = [each.first_timestamp for each in self.parts if each.first_timestamp is not None]
         lasts = [each.last_timestamp for each in self.parts if each.last_timestamp is not None]
+        listed = self.named[:_LISTED_MAX]
         return {
             "records": self.records,
             "is_counted": self.is_counted,
@@ -128,8 +143,8 @@ class Loss:
             "from_ms": min(firsts, default=None),
             "to_ms": max(lasts, default=None),
             "text": self.text,
-            "partitions": [each.to_json() for each in self.parts[:_LISTED_MAX]],
-            "left_out": max(0, len(self.parts) - _LISTED_MAX),
+            "partitions": [each.to_json() for each in listed],
+            "left_out": len(self.parts) - len(listed),
         }
 
 

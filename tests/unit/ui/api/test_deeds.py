@@ -444,3 +444,28 @@ def test_a_deed_is_done_for_whom_it_is_allowed(tmp_path, deed):
         assert "AuthorizationFailed" in refused.json["error"]["type"]
         authorizer.add(Acl("User:ann", operation, kind, name))
         assert page.post(path, body, method).status in (200, 409)
+
+
+def test_a_loss_names_no_topic_that_may_not_be_seen(broker):
+    """A setting of the broker holds for all of them."""
+    authorizer = Authorizer([Acl("User:ann", "alter_configs", "cluster", "kafka-cluster")])
+    for topic in ("open", "hidden"):
+        broker.create_topic(topic, 1)
+        for _ in range(4):
+            broker.append(topic, value=b"x")
+    broker.clock.advance(ms=60_000)
+    body = {"set": {"log.retention.ms": "1000"}}
+    with Asked(broker, authorizer, "User:ann") as page:
+        refused = page.post("/api/broker/configs", body)
+        assert (refused.status, refused.json["loses"]["records"]) == (409, 8)
+        assert b"open" not in refused.body
+        assert b"hidden" not in refused.body
+        assert "of 2 partitions" in refused.json["error"]["message"]
+        assert refused.json["loses"]["left_out"] == 2
+        authorizer.add(Acl("User:ann", "describe", "topic", "open"))
+        refused = page.post("/api/broker/configs", body)
+        assert b"hidden" not in refused.body
+        assert "of open-0, more of 1 other partition;" in refused.json["error"]["message"]
+        # Its yes is to all that goes.
+        done = page.post("/api/broker/configs", {**body, "confirm": refused.json["confirm"]})
+        assert done.status == 200, done.body
