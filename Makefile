@@ -48,6 +48,7 @@ $(BIN)/python:
 
 $(CORE): pyproject.toml requirements/core.txt | $(BIN)/python
 	@echo "Installing the core dependencies and logstore itself ..."
+	@rm -rf *.egg-info # a build leaves one here, which hides the entry points of what is installed
 	@$(PIP) install --require-hashes -r requirements/core.txt
 	@$(PIP) install --no-deps --no-build-isolation --editable .
 	@find logstore cleaner bench -name '*.nb[ic]' -delete # kernels compiled by another numba, or under other names
