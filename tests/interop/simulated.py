@@ -72,7 +72,7 @@ class Diary:
 class _Watched(engine._Simulation):
     def __init__(self, diary: Diary, scenario: Scenario, days: int) -> None:
         self.diary = diary
-        super().__init__(scenario, None, days, None)
+        super().__init__(scenario, None, days, progress=None, recording=None)
 
     def _note_pass(self, stats: Any) -> None:
         super()._note_pass(stats)
