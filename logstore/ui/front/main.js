@@ -102,6 +102,7 @@ let arrival = null;
 history.scrollRestoration = "manual";
 document.addEventListener("click", (event) => {
   followed = event.target.closest?.('a[href^="#/"]')?.getAttribute("href") ?? null;
+  noteScroll(); // its own event comes with the next frame, which may be another page's
 });
 addEventListener("scroll", () => noteScroll(), { passive: true });
 addEventListener("hashchange", () => {
@@ -115,7 +116,10 @@ addEventListener("hashchange", () => {
 });
 
 function noteScroll() {
-  if (arrival === null) left.set(location.hash, { ...left.get(location.hash), scroll: scrollY });
+  // Between a change of the address and its event it is still the page before that scrolls.
+  if (arrival === null && location.hash === here) {
+    left.set(here, { ...left.get(here), scroll: scrollY });
+  }
 }
 
 function Routed({ route, about }) {
