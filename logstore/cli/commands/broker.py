@@ -5,9 +5,8 @@ from __future__ import annotations
 import click
 
 from logstore.cli.options import Group, Settings, command, to_pairs
-from logstore.cli.show.output import emit, emit_json, emit_lines, emit_values, note
-from logstore.cli.show.settings import VALUE_STYLES, emit_changes, origin_of
-from logstore.cli.show.tables import Styled, Table
+from logstore.cli.show.output import emit, emit_json, emit_values, note
+from logstore.cli.show.settings import emit_changes, emit_settings
 
 
 @click.command(
@@ -44,13 +43,7 @@ def describe(settings: Settings) -> None:
     elif settings.as_items:
         emit_values(({"key": key, **item} for key, item in items.items()), output=settings.output)
     else:
-        rows = [
-            (key, Styled(each.value, style), Styled(origin_of(each), style), each.doc)
-            for key, each in configs.items()
-            for style in [VALUE_STYLES.get(each.origin, "cyan")]
-        ]
-        table = Table(("configuration", "value", "origin", "meaning"), wrap=True)
-        emit_lines(table.lines(rows))
+        emit_settings(configs)
 
 
 @command(

@@ -27,7 +27,7 @@ from logstore.cli.show.output import (
     note,
     plural,
 )
-from logstore.cli.show.settings import VALUE_STYLES, emit_changes, origin_of
+from logstore.cli.show.settings import emit_changes, emit_settings
 from logstore.cli.show.tables import Styled, Table, paint
 from logstore.config.origins import ORIGIN_DEFAULT
 
@@ -184,13 +184,7 @@ def _show_description(found: Topic, configs: dict[str, ConfigValue]) -> None:
     topic_id = f"   id {found.id}" if found.id is not None else ""
     adopted = "   adopted: no stored configuration" if found.adopted else ""
     emit(f"{paint(found.name, 'bold')}{topic_id}   partitions {numbers}{adopted}\n")
-    rows = [
-        (key, Styled(each.value, style), Styled(origin_of(each), style), each.doc)
-        for key, each in configs.items()
-        for style in [VALUE_STYLES.get(each.origin, "cyan")]
-    ]
-    table = Table(("configuration", "value", "origin", "meaning"), wrap=True)
-    emit_lines(table.lines(rows))
+    emit_settings(configs)
 
 
 @command(

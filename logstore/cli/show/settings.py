@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from logstore.cli.show.output import emit_lines
-from logstore.cli.show.tables import Table
+from logstore.cli.show.tables import Styled, Table
 from logstore.config.origins import ORIGIN_DEFAULT, ORIGIN_TOPIC
 
 if TYPE_CHECKING:
     from logstore.broker.reports import ConfigChange
     from logstore.config.overrides import ConfigValue
 
-VALUE_STYLES = {ORIGIN_TOPIC: "bold green", ORIGIN_DEFAULT: "dim"}
+_STYLES = {ORIGIN_TOPIC: "bold green", ORIGIN_DEFAULT: "dim"}
 """By origin; what is set for a broker is cyan."""
 
 
-def origin_of(config: ConfigValue) -> str:
+def emit_settings(configs: Mapping[str, ConfigValue]) -> None:
+    """Print the table of settings in force."""
+    rows = [
+        (key, Styled(each.value, style), Styled(_origin_of(each), style), each.doc)
+        for key, each in configs.items()
+        for style in [_STYLES.get(each.origin, "cyan")]
+    ]
+    emit_lines(Table(("configuration", "value", "origin", "meaning"), wrap=True).lines(rows))
+
+
+def _origin_of(config: ConfigValue) -> str:
     """Return where a value comes from, and the layers that it covers."""
     origin = f"{config.origin}: {config.broker_key}" if config.broker_key else config.origin
     covered = [] if config.origin == ORIGIN_DEFAULT else config.layers[1:]
