@@ -170,6 +170,10 @@ class Ask:
         text = self.query.get(name)
         return default if text is None else _whole(name, text, least, most)
 
+    def window(self, most: int) -> tuple[int, int]:
+        """Return with which item of a list an answer begins, and how many it has at most."""
+        return self.number("first", 0), self.number("count", 100, most=most)
+
     def text(self, name: str, default: str = "") -> str:
         """Return a parameter that may be anything."""
         return self.query.get(name, default)

@@ -43,8 +43,7 @@ def partitions(ask: Ask) -> dict[str, Any]:
     sort = ask.choice("sort", tuple(SORTS), "bytes")
     descending = ask.flag("descending", default=sort != "name")
     wanted = ask.text("filter").lower()
-    first = ask.number("first", 0)
-    count = ask.number("count", 100, most=PAGE_MAX)
+    first, count = ask.window(PAGE_MAX)
     listed = ask.site.partitions
     topics = [each for each in ask.broker.topics() if ask.allows("describe", "topic", each.name)]
     if "topic" in ask.query:

@@ -62,8 +62,7 @@ def partition(ask: Ask) -> dict[str, Any]:
 def segments(ask: Ask) -> dict[str, Any]:
     """List segments in the order of their offsets, those that wait for their removal among them."""
     tp = ask.topic_partition()
-    first = ask.number("first", 0)
-    count = ask.number("count", 100, most=PAGE_MAX)
+    first, count = ask.window(PAGE_MAX)
     total, items = ask.site.strips.items(tp, first, count)
     return {"total": total, "first": first, "segments": [item.to_json() for item in items]}
 

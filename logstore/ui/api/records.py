@@ -36,8 +36,7 @@ def batches(ask: Ask) -> dict[str, Any]:
     """List the batches of a segment by the names of kafka-dump-log, each with its CRC checked."""
     tp = ask.topic_partition("describe", "read")
     base = ask.place("base")
-    first = ask.number("first", 0)
-    count = ask.number("count", 100, most=PAGE_MAX)
+    first, count = ask.window(PAGE_MAX)
     view = PartitionView(ask.broker, tp)
     segment = view.log.segments.get(base)
     if segment is None:
@@ -60,8 +59,7 @@ def batch_records(ask: Ask) -> dict[str, Any]:
     """List the records of a batch as they lie there, control records included."""
     tp = ask.topic_partition("describe", "read")
     base = ask.place("base")
-    first = ask.number("first", 0)
-    count = ask.number("count", 100, most=RECORDS_MAX)
+    first, count = ask.window(RECORDS_MAX)
     view = PartitionView(ask.broker, tp)
     overlapping = view.batches(base, base + 1)
     stored = next((each for each in overlapping if each.batch.header.base_offset == base), None)
@@ -116,8 +114,7 @@ def records(ask: Ask) -> dict[str, Any]:
 def fates(ask: Ask) -> dict[str, Any]:
     """Tell what the next cleaning does to each record, as `inspect --fate` does."""
     tp = ask.topic_partition("describe", "read")
-    first = ask.number("first", 0)
-    count = ask.number("count", 100, most=RECORDS_MAX)
+    first, count = ask.window(RECORDS_MAX)
     cleaner = ask.broker.cleaner
     view = PartitionView(ask.broker, tp)
     page = view.look(lambda log: PartitionFates(cleaner, log).page(first, count))
