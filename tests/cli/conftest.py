@@ -69,6 +69,17 @@ def golden(tmp_path: Path) -> Callable[[str], Path]:
     return copy
 
 
+def sound(directory: Path) -> None:
+    """Leave a copied golden directory as it is."""
+
+
+def torn_tail(directory: Path) -> None:
+    """Make of a copied golden directory what a crash in the middle of an append leaves."""
+    (directory / ".kafka_cleanshutdown").unlink()
+    with sorted((directory / "golden-0").glob("*.log"))[-1].open("ab") as file:
+        file.write(b"\1" * 40)
+
+
 def tree_hash(directory: Path) -> str:
     """Hash names, contents and modification times of everything below a directory."""
     digest = hashlib.sha256()

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from tests.cli.conftest import tree_hash
+from tests.cli.conftest import sound, torn_tail, tree_hash
 
 COMMANDS = (
     ("topic", "list"),
@@ -42,16 +42,6 @@ COMMANDS = (
     ("export", "{dir}/golden-0", "--out", "{out}.jsonl", "--roll"),
     ("clean", "--force", "--roll", "--out", "{out}", "--config", "cleanup.policy=compact"),
 )
-
-
-def sound(directory):
-    pass
-
-
-def torn_tail(directory):
-    (directory / ".kafka_cleanshutdown").unlink()
-    with sorted((directory / "golden-0").glob("*.log"))[-1].open("ab") as file:
-        file.write(b"\1" * 40)
 
 
 def missing_indexes(directory):

@@ -15,7 +15,7 @@ import pytest
 
 from logstore import Broker
 from logstore.ui.app import ROUTES
-from tests.cli.conftest import tree_hash
+from tests.cli.conftest import sound, torn_tail, tree_hash
 from tests.support.world.page import Asked
 
 TIMEOUT_S = 100
@@ -160,16 +160,6 @@ def test_without_the_extra_one_sentence_says_how_it_comes(run, golden, monkeypat
 
 
 # --- nothing is touched ----------------------------------------------------------------------
-
-
-def sound(directory):
-    pass
-
-
-def torn_tail(directory):
-    (directory / ".kafka_cleanshutdown").unlink()
-    with sorted((directory / "golden-0").glob("*.log"))[-1].open("ab") as file:
-        file.write(b"\1" * 40)
 
 
 def without_indexes(directory):
