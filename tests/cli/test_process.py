@@ -103,6 +103,32 @@ def test_help_imports_no_command():
     assert not {"logstore.broker", "logstore.runtime"} & loaded
 
 
+def test_small_work_is_never_searched_for_cycles():
+    script = """
+import atexit, gc, sys
+from logstore.cli.entry import main
+before = sum(generation["collections"] for generation in gc.get_stats())
+
+@atexit.register
+def tell():
+    after = sum(generation["collections"] for generation in gc.get_stats())
+    print(after - before, len(gc.get_objects()), file=sys.stderr)
+
+main()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script, "inspect"],
+        env={**os.environ, "LOGSTORE_DATA_DIR": str(GOLDEN / "segments" / "data")},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    searches, searched_at_the_end = map(int, done.stderr.split())
+    assert searches == 0
+    assert searched_at_the_end < 1000
+
+
 def test_small_append_needs_no_kernel(tmp_path):
     path = tmp_path / "in.jsonl"
     path.write_text(lines({"key": "k", "value": "v"}))
