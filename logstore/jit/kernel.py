@@ -45,6 +45,7 @@ class Kernel(Twofold, Generic[P, R]):
         self._outer: Any = None
         self._inner: Any = None
         self._files: KernelFiles | None = None
+        self._entries: dict[tuple[object, ...], Callable[..., R]] = {}
         self.group = policy.group_of(function.__module__)
         self.group.kernels.append(self)
         self._run: Callable[P, R] = self._choose
@@ -83,10 +84,20 @@ class Kernel(Twofold, Generic[P, R]):
         yield from parts_of(self._function, seen)
 
     def entry_for(self, *args: object) -> Callable[..., R] | None:
-        """Return the function compiled for exactly these types of arguments; None if none is."""
+        """Return the function compiled for exactly these types of arguments; None if none is.
+
+        numba takes longer to find out the types of named tuples of arrays than many a kernel runs.
+        So what it found stays with what types go by.
+        """
         if self._outer is None:
             return None
-        return cast("Callable[..., R]", self._outer.entry_for(*args))
+        kinds = tuple(map(_kind_of, args))
+        entry = self._entries.get(kinds)
+        if entry is None:
+            entry = self._outer.entry_for(*args)
+            if entry is not None:
+                self._entries[kinds] = entry
+        return entry
 
     def _choose(self, *args: P.args, **kwargs: P.kwargs) -> R:
         is_hot = self.group.is_hot
@@ -125,30 +136,49 @@ class Bound(Generic[R]):
         Its last arguments.
     """
 
-    __slots__ = ("_arguments", "_entry", "_kernel", "_kinds")
+    __slots__ = ("_arguments", "_arrays", "_entry", "_kernel")
 
     def __init__(self, function: Callable[..., R], *arguments: object) -> None:
         self._kernel = cast("Kernel[..., R]", function)
         self._arguments = arguments
-        self._kinds: list[object] = []
+        # Of each array among the first arguments: which one it is, and its kind.
+        self._arrays: list[tuple[int, np.dtype[Any], int, int]] = []
         self._entry: Callable[..., R] | None = None
 
     def __call__(self, *first: NDArray[Any] | int) -> R:
         """Run the kernel with arrays, integers or truth values as its first arguments."""
         entry = self._entry
-        # The entry does not check its arguments: arrays of another kind would be misread.
-        if entry is not None and [_kind_of(each) for each in first] == self._kinds:
-            return entry(*first, *self._arguments)
-        result = self._kernel(*first, *self._arguments)
-        self._entry = self._kernel.entry_for(*first, *self._arguments)
-        self._kinds = [_kind_of(each) for each in first]
+        if entry is not None:
+            # It converts numbers, but does not check arrays: others would be misread.
+            for index, dtype, dimensions, flags in self._arrays:
+                array: Any = first[index]
+                if array.flags.num != flags or array.ndim != dimensions or array.dtype != dtype:
+                    break
+            else:
+                return entry(*first, *self._arguments)
+        return self._run_any(first)
+
+    def _run_any(self, first: tuple[NDArray[Any] | int, ...]) -> R:
+        """Run the kernel, and remember for which arrays it was compiled."""
+        arguments = (*first, *self._arguments)
+        entry = self._kernel.entry_for(*arguments)
+        result = (self._kernel if entry is None else entry)(*arguments)
+        self._entry = entry or self._kernel.entry_for(*arguments)
+        self._arrays = [
+            (index, each.dtype, each.ndim, each.flags.num)
+            for index, each in enumerate(first)
+            if isinstance(each, np.ndarray)
+        ]
         return result
 
 
-def _kind_of(argument: NDArray[Any] | int) -> object:
-    if isinstance(argument, int):
-        return type(argument)
-    return argument.dtype, argument.ndim, argument.flags.num
+def _kind_of(argument: object) -> object:
+    """Return what the numba type of an argument goes by."""
+    if isinstance(argument, np.ndarray):
+        return argument.dtype, argument.ndim, argument.flags.num
+    if isinstance(argument, tuple):
+        return type(argument), *map(_kind_of, argument)
+    return type(argument)
 
 
 def kernel(function: Callable[P, R]) -> Callable[P, R]:

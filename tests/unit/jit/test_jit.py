@@ -7,6 +7,7 @@ import sys
 from functools import partial
 from pathlib import Path
 from types import FunctionType
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -412,6 +413,35 @@ def test_a_bound_kernel_looks_at_kinds_of_arguments_once(room, monkeypatch):
     assert bound(np.array([5, 4, 9], np.int64)) == 12
     monkeypatch.setattr(kernel, "_run", lambda *_: pytest.fail("looked again"))
     assert bound(np.array([7], np.int64)) == 21
+
+
+@WITHOUT_COMPILER
+def test_a_kernel_that_is_bound_again_looks_at_no_kinds_of_arguments(room, monkeypatch):
+    kernel = room(least_of)
+    jit.compile_always()
+    assert jit.Bound(kernel, 3)(np.array([5, 4, 9], np.int64)) == 12
+    monkeypatch.setattr(kernel, "_run", lambda *_: pytest.fail("looked again"))
+    monkeypatch.setattr(kernel._outer, "typeof_pyval", lambda *_: pytest.fail("looked again"))
+    assert jit.Bound(kernel, 5)(np.array([7], np.int64)) == 35
+
+
+def scaled_by(data, factor):
+    return data[0] * factor.values[0]
+
+
+class Factor(NamedTuple):
+    values: object
+
+
+@WITHOUT_COMPILER
+def test_named_tuples_of_other_arrays_never_meet_what_was_compiled_for_the_first(room):
+    kernel = room(scaled_by)
+    jit.compile_always()
+    one = np.array([5], np.int64)
+    for _ in range(2):
+        assert jit.Bound(kernel, Factor(np.array([3], np.int64)))(one) == 15
+        assert jit.Bound(kernel, Factor(np.array([2.5])))(one) == 12.5
+        assert jit.Bound(kernel, Factor(np.array([255], np.uint8)))(one) == 1275
 
 
 @WITHOUT_COMPILER
