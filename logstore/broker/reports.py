@@ -302,18 +302,6 @@ def changes_between(
     return tuple(changes)
 
 
-def topic_json(topic: Topic) -> dict[str, Any]:
-    """Return a topic as the commands of `logstore topic` tell it."""
-    return {
-        "name": topic.name,
-        "partitions": len(topic.partitions),
-        "configs": dict(topic.configs),
-        "partition_numbers": list(topic.partitions),
-        "adopted": topic.adopted,
-        "id": topic.id,
-    }
-
-
 def segment_sizes(manager: LogManager, topic_partition: TopicPartition) -> list[int]:
     """Return the bytes of a partition's segments, without opening its log: it may be damaged."""
     fs = manager.runtime.fs
@@ -329,7 +317,7 @@ def segment_sizes(manager: LogManager, topic_partition: TopicPartition) -> list[
 
 def deleted_json(topic: Topic, sizes: Sequence[int]) -> dict[str, Any]:
     """Return the JSON object of `logstore topic delete --format json`."""
-    return {**topic_json(topic), "segments": len(sizes), "size_bytes": sum(sizes)}
+    return {**topic.to_json(), "segments": len(sizes), "size_bytes": sum(sizes)}
 
 
 def rolled_json(topic_partition: TopicPartition, base_offset: int) -> dict[str, Any]:

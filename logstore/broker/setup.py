@@ -7,7 +7,7 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING
 
 from logstore.errors import InvalidConfigurationError
-from logstore.loading.damage import OnDamage
+from logstore.loading.on_damage import OnDamage
 from logstore.runtime import (
     Clock,
     DiskFileSystem,

@@ -36,7 +36,7 @@ from logstore.errors import (
     UnknownTopicOrPartitionError,
     UnsupportedFormatError,
 )
-from logstore.loading.damage import OnDamage
+from logstore.loading.on_damage import OnDamage
 from logstore.loading.second_look import LOOKS_MAX, Views
 from logstore.names import (
     BROKER_DIRS,

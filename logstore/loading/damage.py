@@ -1,12 +1,7 @@
-"""Damage met while a partition is opened: what is done about it, and what a cut would lose.
-
-A broker's recovery cuts a log at the first bad byte and drops all that follows, valid or not. Who
-only reads passes over the damage instead; who writes by hand may refuse the cut.
-"""
+"""Damage met while a partition is opened: what lies behind it, and a cut there would lose."""
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.errors import CorruptionError, UnsupportedFormatError
@@ -21,19 +16,6 @@ if TYPE_CHECKING:
 
 _EFFORT = 1 << 30
 """Bytes read in search of a valid batch before more is taken for granted, at most."""
-
-
-class OnDamage(Enum):
-    """The way of an opening with damage that valid batches lie behind."""
-
-    RECOVER = "recover"
-    """As a broker: recovery cuts there, and tells how much was lost."""
-
-    PASS_OVER = "pass_over"
-    """Read only: what is damaged is left out, named, and the rest is served."""
-
-    REFUSE = "refuse"
-    """A cut below the recovery point, or without one, is refused before anything changes."""
 
 
 class Lost(NamedTuple):

@@ -25,8 +25,9 @@ from logstore.errors import (
     SegmentOverflowError,
     UnsupportedFormatError,
 )
-from logstore.loading.damage import Lost, OnDamage, is_followed, lost_behind
+from logstore.loading.damage import Lost, is_followed, lost_behind
 from logstore.loading.leftovers import PartitionFiles, finish_swaps, remove_leftovers
+from logstore.loading.on_damage import OnDamage
 from logstore.loading.surveyed import (
     SurveyedFiles,
     find_superseded,

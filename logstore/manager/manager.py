@@ -18,7 +18,7 @@ from logstore.errors import (
     UnknownTopicOrPartitionError,
 )
 from logstore.faults.rules import REQUEST_KINDS, Faults
-from logstore.loading.damage import OnDamage
+from logstore.loading.on_damage import OnDamage
 from logstore.manager.registry import LogRegistry, close_unused, open_directories
 from logstore.manager.services import LogServices
 from logstore.manager.topic_admin import TopicAdmin

@@ -29,7 +29,7 @@ from logstore.types import decode_topic_id
 
 if TYPE_CHECKING:
     from logstore.directories.directory import ShownFolder
-    from logstore.loading.damage import OnDamage
+    from logstore.loading.on_damage import OnDamage
     from logstore.log.log import Log
     from logstore.log.offsets import CheckpointOffsets
     from logstore.manager.opening import LoadListener

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -278,6 +277,8 @@ class DiskFileSystem:
 
     def _part(self, path: str) -> None:
         """Put a copy of its own in the place of a file that has other names; durable on return."""
+        import shutil  # which loads every codec of archives; few files have other names
+
         temporary = path + PARTING_SUFFIX
         with suppress(FileNotFoundError):
             os.unlink(temporary)  # noqa: PTH108  # see is_dir

@@ -56,6 +56,17 @@ class Topic:
     deleting: bool = False
     id: str | None = None
 
+    def to_json(self) -> dict[str, Any]:
+        """Return it as the commands of `logstore topic` tell it."""
+        return {
+            "name": self.name,
+            "partitions": len(self.partitions),
+            "configs": dict(self.configs),
+            "partition_numbers": list(self.partitions),
+            "adopted": self.adopted,
+            "id": self.id,
+        }
+
 
 class TopicStore:
     """Reads and replaces `logstore-topics.json`; with `is_tolerant` a damaged one is empty."""

@@ -58,7 +58,7 @@ def modules_after(*arguments, data_dir):
     )
     done = subprocess.run(
         [sys.executable, "-c", script],
-        env={**os.environ, "LOGSTORE_DATA_DIR": str(data_dir)},
+        env={**os.environ, "LOGSTORE_DATA_DIR": str(data_dir), "COLUMNS": ""},
         capture_output=True,
         text=True,
         check=True,
@@ -432,3 +432,19 @@ def test_what_opens_no_log_loads_nothing_of_logs(arguments):
     loaded = modules_after(*arguments, data_dir=GOLDEN / "segments" / "data")
     rooms = {name.split(".")[1] for name in loaded if name.startswith("logstore.")}
     assert rooms & {"log", "segment", "index", "producers", "cleaner"} == set()
+
+
+NOT_FOR_TOPICS = {
+    "shutil",
+    "google_crc32c",
+    "logstore.broker.reports",
+    "logstore.loading.damage",
+    "logstore.record.batch",
+    "logstore.record.survey",
+}
+"""Modules that take long, and have to do with logs or with changes."""
+
+
+def test_a_list_of_topics_loads_neither_batches_nor_reports():
+    loaded = modules_after("topic", "list", data_dir=GOLDEN / "segments" / "data")
+    assert loaded & NOT_FOR_TOPICS == set()

@@ -80,8 +80,6 @@ def create(
     Partition folders of that name copied from a broker are taken over as they are: the
     configuration is stored, their data are not touched.
     """
-    from logstore.broker.reports import topic_json
-
     overrides = topic_overrides(configs)
     with settings.open_broker(create=True) as broker:
         created = broker.create_topic(name, partitions, overrides)
@@ -89,7 +87,7 @@ def create(
             count = plural(len(created.partitions), "partition")
             emit(f"created topic {name} with {count}")
         else:
-            emit_json(topic_json(created), settings.output)
+            emit_json(created.to_json(), settings.output)
         warn_of_strategy(broker, name)
 
 
@@ -102,13 +100,11 @@ def create(
 )
 def list_topics(settings: Settings) -> None:
     """List the topics of the data directory, adopted ones included."""
-    from logstore.broker.reports import topic_json
-
     with settings.open_broker(read_only=True) as broker:
         topics = broker.topics()
     if not settings.as_table:
         emit_items(
-            (json.dumps(topic_json(described)) for described in topics),
+            (json.dumps(described.to_json()) for described in topics),
             output=settings.output,
             name="topics",
         )
@@ -145,8 +141,6 @@ def describe(settings: Settings, name: str) -> None:
     default` (set so for all brokers), `broker` (from the config file) or `default`. Where one layer
     lies over others, they follow it.
     """
-    from logstore.broker.reports import topic_json
-
     with settings.open_broker(read_only=True) as broker:
         checked_partition(broker, name, None)
         found = broker.topic(name)
@@ -155,7 +149,7 @@ def describe(settings: Settings, name: str) -> None:
     if settings.output == "json":
         emit_json(
             {
-                **topic_json(found),
+                **found.to_json(),
                 "configs": {
                     key: {"value": each.value, "origin": each.origin}
                     for key, each in configs.items()
@@ -220,7 +214,7 @@ def alter(
     """
     if not values and not keys:
         raise click.UsageError("nothing to change: give --set K=V or --unset K")
-    from logstore.broker.reports import changes_between, topic_json
+    from logstore.broker.reports import changes_between
 
     with settings.open_broker() as broker:
         checked_partition(broker, name, None)
@@ -233,7 +227,7 @@ def alter(
         warn_of_strategy(broker, name)
     changed = changes_between(before, after)
     if settings.output == "json":
-        emit_json({**topic_json(found), "changed": [each.to_json() for each in changed]})
+        emit_json({**found.to_json(), "changed": [each.to_json() for each in changed]})
     elif settings.as_items:
         emit_values((each.to_json() for each in changed), output=settings.output)
     elif changed:

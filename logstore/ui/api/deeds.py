@@ -26,7 +26,6 @@ from logstore.broker.reports import (
     deleted_json,
     rolled_json,
     segment_sizes,
-    topic_json,
 )
 from logstore.config.dynamic import Layer, changes_of
 from logstore.config.overrides import altered_overrides
@@ -113,7 +112,7 @@ def create_topic(ask: Ask) -> object:
     return _perform(
         ask,
         creation(broker, name, count, configs),
-        lambda: topic_json(broker.create_topic(name, count, configs)),
+        lambda: broker.create_topic(name, count, configs).to_json(),
         rehearse=rehearse,
         notes=notes,
     )
@@ -131,7 +130,7 @@ def alter_topic(ask: Ask) -> object:
         broker.alter_configs(topic, given, unset=unset)
         changed = changes_between(before, broker.describe_configs(topic))
         return {
-            **topic_json(broker.topic(topic)),
+            **broker.topic(topic).to_json(),
             "changed": [each.to_json() for each in changed],
         }
 

@@ -326,7 +326,7 @@ class TestSecondNames:
         def full(*_):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-        monkeypatch.setattr("logstore.runtime.fs.shutil.copyfileobj", full)
+        monkeypatch.setattr("shutil.copyfileobj", full)
         with pytest.raises(OSError, match="No space"):
             DiskFileSystem().open(str(copy), write=True)
         assert copy.samefile(original)
