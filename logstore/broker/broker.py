@@ -745,15 +745,15 @@ class Broker(Generic[ClockT]):
         record = new_record(key, value, timestamp, headers)
         number = self._partition_for(name, record, partition)
         tp: TopicPartition = _new(TopicPartition, (name, number))
-        append = self.manager.registry.log(tp).writer.append_records
+        append = self.manager.registry.log(tp).writer.append_record
         if compression != "none":
             from logstore.record.codecs import Codec
 
             append = partial(append, codec=Codec.from_name(compression))
         if self.faults.rules:
-            info = self.faults.request("append", (tp,), partial(append, [record]))
+            info = self.faults.request("append", (tp,), partial(append, record))
         else:
-            info = append([record])
+            info = append(record)
         metadata: RecordMetadata = _new(
             RecordMetadata, (name, number, info.first_offset, info.max_timestamp)
         )

@@ -22,7 +22,7 @@ from logstore.log.validate import (
     target_codec,
     timestamps_in_bounds,
 )
-from logstore.record.batch import RecordBatch, built_batch, pack_batch, place_batch
+from logstore.record.batch import RecordBatch, built_batch, pack_batch, pack_record, place_batch
 from logstore.record.choice import encodes_by_kernel
 from logstore.record.codecs import Codec, compress
 from logstore.record.control import (
@@ -37,7 +37,6 @@ from logstore.record.records import (
     NewRecord,
     Record,
     encode_headers,
-    encode_record,
     encode_rows,
 )
 from logstore.record.varint import wrap_int64
@@ -183,6 +182,57 @@ class SealedBatches(NamedTuple):
 _new = tuple.__new__
 
 
+class RecordRules:
+    """The rules of a topic for a batch of one record, known before there is one.
+
+    Parameters
+    ----------
+    config : LogConfig
+        They hold as long as this is the log's.
+    """
+
+    __slots__ = ("_attributes", "_bytes_max", "_wants_codec", "_wants_key", "config")
+
+    def __init__(self, config: LogConfig) -> None:
+        self.config = config
+        self._attributes = _attributes(config)
+        self._bytes_max = config.batch_bytes_max
+        self._wants_codec = target_codec(config, Codec.NONE) is not Codec.NONE
+        self._wants_key = config.compact
+
+    def seal(
+        self, record: NewRecord, base_offset: int, leader_epoch: int, now_ms: int
+    ) -> SealedDraft | None:
+        """Validate and encode a record.
+
+        None if the rules want a codec, or refuse it: a `RecordsDraft` says why.
+        """
+        key, value, timestamp, headers = record
+        if timestamp is None:
+            timestamp = now_ms
+        elif not timestamps_in_bounds(timestamp, timestamp, self.config, now_ms):
+            return None
+        if self._wants_codec or (key is None and self._wants_key):
+            return None
+        attributes = self._attributes
+        log_append_time = now_ms if attributes else NO_TIMESTAMP
+        largest = now_ms if attributes else timestamp
+        data = pack_record(
+            key,
+            value,
+            encode_headers(headers) if headers else NO_HEADERS,
+            base_offset,
+            leader_epoch,
+            attributes,
+            timestamp,
+            largest,
+        )
+        if len(data) > self._bytes_max:
+            return None
+        sealed: SealedDraft = _new(SealedDraft, (data, 1, largest, log_append_time))
+        return sealed
+
+
 class RecordsDraft:
     """A few records, to be encoded in plain Python; timestamps are set."""
 
@@ -194,18 +244,11 @@ class RecordsDraft:
         """Validate and encode; see `ColumnsDraft.seal`."""
         records, timestamps = self._records, self._timestamps
         first = timestamps[0]
-        if len(records) == 1:
-            key, value, _, headers = records[0]
-            section = encode_record(
-                0, 0, key, value, encode_headers(headers) if headers else NO_HEADERS
-            )
-            times: _Times = _new(_Times, (first, first, first, timestamps))
-        else:
-            section = encode_rows(
-                (wrap_int64(timestamp - first), row, record[0], record[1], record[3])
-                for row, (record, timestamp) in enumerate(zip(records, timestamps, strict=True))
-            )
-            times = _Times(first, min(timestamps), max(timestamps), timestamps)
+        section = encode_rows(
+            (wrap_int64(timestamp - first), row, record[0], record[1], record[3])
+            for row, (record, timestamp) in enumerate(zip(records, timestamps, strict=True))
+        )
+        times = _Times(first, min(timestamps), max(timestamps), timestamps)
         return _sealed(section, times, self._keyless, codec, place)
 
     def _keyless(self) -> list[int]:
@@ -429,9 +472,6 @@ def draft_records(records: Sequence[NewRecord], now_ms: int) -> RecordsDraft | C
 
     Timestamps that are no 64-bit numbers fit no column; a `RecordsDraft` refuses them.
     """
-    if len(records) == 1:
-        timestamp = records[0].timestamp
-        return RecordsDraft(records, (now_ms if timestamp is None else timestamp,))
     timestamps = [now_ms if r.timestamp is None else r.timestamp for r in records]
     fits = min(timestamps) >= NO_TIMESTAMP and max(timestamps) <= INT64_MAX
     if not fits or not encodes_by_kernel(len(records)):

@@ -100,6 +100,11 @@ class LeaderEpochCache:
         """The oldest entry, None if there is none."""
         return self.entries[0] if self.entries else None
 
+    def is_latest(self, epoch: int, offset: int) -> bool:
+        """Tell whether the record at `offset`, beyond all others, continues the newest epoch."""
+        entries = self.entries
+        return bool(entries) and entries[-1][0] == epoch and entries[-1][1] <= offset
+
     def assign(self, epoch: int, start_offset: int) -> bool:
         """Record that `epoch` begins at `start_offset`.
 
@@ -127,8 +132,7 @@ class LeaderEpochCache:
             raise ValueError(
                 f"a leader epoch and its start offset cannot be negative: {epoch} at {start_offset}"
             )
-        latest = self.entries[-1] if self.entries else None
-        if latest is not None and latest.epoch == epoch and latest.start_offset <= start_offset:
+        if self.is_latest(epoch, start_offset):
             return False
         # Both columns rise, so what contradicts the new entry is a run at the end.
         kept = self.entries

@@ -146,7 +146,7 @@ class LocalLog:
         with self.lock:
             self.config = config
             for segment in self.segments:
-                segment.config = config
+                segment.set_config(config)
 
     # -- in use, closed, offline ---------------------------------------------------------
 

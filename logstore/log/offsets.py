@@ -70,7 +70,13 @@ class LogOffsets:
 
     def follow_append(self, log_end_offset: int) -> None:
         """Move the high watermark as an append lets it. The lock is held."""
-        self._move_high_watermark(self.high_watermark_for(log_end_offset))
+        high_watermark_for = self.high_watermark_for
+        if high_watermark_for is _log_end and not self._local.producer_state.has_transactions:
+            self.last_stable_offset = log_end_offset
+            self.high_watermark = log_end_offset
+            self._local.changed.emit()
+        else:
+            self._move_high_watermark(high_watermark_for(log_end_offset))
 
     def set_high_watermark(self, offset: int) -> None:
         """Move the high watermark, clamped into [log_start_offset, log_end_offset].

@@ -16,7 +16,9 @@ from logstore.log.drafts import (
     ColumnsDraft,
     NewRecord,
     Placement,
+    RecordRules,
     RecordsDraft,
+    SealedDraft,
     SectionDraft,
     check_producers,
     draft_records,
@@ -52,7 +54,7 @@ _new = tuple.__new__  # see `logstore.log.drafts`
 
 
 class LogWriter:
-    """The doors through which a log is appended to, and its roll; holds no state of its own.
+    """The doors through which a log is appended to, and its roll; the state is the log's.
 
     What is refused leaves the log unchanged: no byte, no roll, no epoch.
 
@@ -67,6 +69,8 @@ class LogWriter:
         self._local = local
         self._offsets = offsets
         self._guard = local.guard("cannot append")
+        self._clock = local.runtime.clock
+        self._rules = RecordRules(local.config)
         self.refuse: Callable[[], NoReturn] | None = None
 
     # -- doors ---------------------------------------------------------------------------
@@ -93,10 +97,27 @@ class LogWriter:
         -----
         Few records are encoded in plain Python, more by a kernel (`record.choice`).
         """
+        if len(records) == 1:
+            return self.append_record(records[0], codec)
         if not records:
             return NOTHING_APPENDED
-        now_ms = self._local.runtime.clock.now_ms()
+        now_ms = self._clock.now_ms()
         return self._append(draft_records(records, now_ms), codec, now_ms)
+
+    def append_record(self, record: NewRecord, codec: Codec = Codec.NONE) -> AppendInfo:
+        """Append one record as a batch of its own; parameters and errors as `append_records`."""
+        local = self._local
+        now_ms = self._clock.now_ms()
+        with local.lock:
+            if codec is Codec.NONE:
+                base, epoch = self._begin()
+                rules = self._rules
+                if rules.config is not local.config:
+                    rules = self._rules = RecordRules(local.config)
+                sealed = rules.seal(record, base, epoch, now_ms)
+                if sealed is not None:
+                    return self._append_sealed(sealed, base, epoch, now_ms)
+            return self._append(draft_records((record,), now_ms), codec, now_ms)
 
     def append_columns(
         self,
@@ -145,10 +166,7 @@ class LogWriter:
         """
         local = self._local
         with local.lock:
-            local.check_open()
-            if self.refuse is not None:
-                self.refuse()
-            base, epoch = local.log_end.offset, local.leader_epoch
+            base, epoch = self._begin()
             now_ms = local.runtime.clock.now_ms()
             sealed = draft.seal(codec, Placement(local.config, base, epoch, now_ms))
             if sealed is None:
@@ -174,19 +192,31 @@ class LogWriter:
     ) -> AppendInfo:
         local = self._local
         with local.lock:
-            local.check_open()
-            if self.refuse is not None:
-                self.refuse()
-            base, epoch = local.log_end.offset, local.leader_epoch
-            place: Placement = _new(Placement, (local.config, base, epoch, now_ms))
-            data, count, max_timestamp, append_time = draft.seal(codec, place)
-            last, size = base + count - 1, len(data)
-            extent: BatchExtent = _new(BatchExtent, (last, max_timestamp, size))
-            reason = self._store((extent,), (data,), ((epoch, base),), now_ms)
-            info: AppendInfo = _new(
-                AppendInfo, (base, last, max_timestamp, append_time, count, size, reason, False)
-            )
-            return info
+            base, epoch = self._begin()
+            sealed = draft.seal(codec, Placement(local.config, base, epoch, now_ms))
+            return self._append_sealed(sealed, base, epoch, now_ms)
+
+    def _begin(self) -> tuple[int, int]:
+        """Return the offset and leader epoch of a batch that may be written now; the lock is held.
+
+        Refuses what is closed, offline or somebody else's to write.
+        """
+        local = self._local
+        local.check_open()
+        if self.refuse is not None:
+            self.refuse()
+        return local.log_end.offset, local.leader_epoch
+
+    def _append_sealed(self, sealed: SealedDraft, base: int, epoch: int, now_ms: int) -> AppendInfo:
+        """Write a batch that was sealed at the offset and epoch that `_begin` gave."""
+        data, count, max_timestamp, append_time = sealed
+        last, size = base + count - 1, len(data)
+        extent: BatchExtent = _new(BatchExtent, (last, max_timestamp, size))
+        reason = self._store((extent,), (data,), ((epoch, base),), now_ms)
+        info: AppendInfo = _new(
+            AppendInfo, (base, last, max_timestamp, append_time, count, size, reason, False)
+        )
+        return info
 
     def append_batches(
         self,
@@ -307,21 +337,27 @@ class LogWriter:
             Why a new segment was started first, if one was.
         """
         local = self._local
-        first_offset = epochs[0][1]
+        epoch, first_offset = epochs[0]
         last_offset, largest_timestamp, size = extents[-1]
-        for extent in extents[:-1]:
-            largest_timestamp = max(largest_timestamp, extent.max_timestamp)
-            size += extent.size_bytes
+        if len(extents) > 1:
+            largest_timestamp = max(extent.max_timestamp for extent in extents)
+            size = sum(extent.size_bytes for extent in extents)
         check_last_offset(first_offset, last_offset)
         end = last_offset + 1
+        reason = None
         try:
             segment = local.segments.active
-            reason = segment.roll_reason(size, largest_timestamp, last_offset, now_ms)
-            if reason is not None:
-                segment = self.roll(first_offset)
-            for epoch, start_offset in epochs:
-                local.epochs.assign(epoch, start_offset)
-            segment.append(extents, buffers)
+            if (
+                len(extents) > 1
+                or not local.epochs.is_latest(epoch, first_offset)
+                or not segment.append_next(buffers[0], last_offset, largest_timestamp)
+            ):
+                reason = segment.roll_reason(size, largest_timestamp, last_offset, now_ms)
+                if reason is not None:
+                    segment = self.roll(first_offset)
+                for epoch, start_offset in epochs:
+                    local.epochs.assign(epoch, start_offset)
+                segment.append(extents, buffers)
             local.publish_end(end)
             for header, marker in produced:
                 apply_to_segment(segment, local.producer_state, header, marker)

@@ -67,7 +67,7 @@ def encode_headers(headers: Sequence[Header]) -> bytes:
 Row = tuple[int, int, bytes | None, bytes | None, Sequence[Header]]
 """A record relative to its batch: timestamp delta, offset delta, key, value, headers."""
 
-_SIZES = tuple(encode_varint(size) for size in range(1024))
+SMALL_SIZES = tuple(encode_varint(size) for size in range(1024))
 """The encodings of small sizes and deltas; few keys, values and batches are larger."""
 
 
@@ -90,21 +90,21 @@ def _parts(
     headers: bytes,
 ) -> tuple[bytes, ...]:
     stamp = b"\x00" if timestamp_delta == 0 else encode_varint(timestamp_delta)
-    place = _SIZES[offset_delta] if 0 <= offset_delta < 1024 else encode_varint(offset_delta)
+    place = SMALL_SIZES[offset_delta] if 0 <= offset_delta < 1024 else encode_varint(offset_delta)
     if key is None:
         key_size, key = b"\x01", b""
     else:
         size = len(key)
-        key_size = _SIZES[size] if size < 1024 else encode_varint(size)
+        key_size = SMALL_SIZES[size] if size < 1024 else encode_varint(size)
     if value is None:
         value_size, value = b"\x01", b""
     else:
         size = len(value)
-        value_size = _SIZES[size] if size < 1024 else encode_varint(size)
+        value_size = SMALL_SIZES[size] if size < 1024 else encode_varint(size)
     size = 1 + len(stamp) + len(place) + len(key_size) + len(key) + len(value_size) + len(value)
     size += len(headers)
     return (
-        _SIZES[size] if size < 1024 else encode_varint(size),
+        SMALL_SIZES[size] if size < 1024 else encode_varint(size),
         b"\x00",
         stamp,
         place,

@@ -58,6 +58,10 @@ logger = logging.getLogger(__name__)
 _BATCH_SECONDS = 10e-6
 """Cost of a batch in `find_index_entries` as Python, about."""
 
+_NO_RUNWAY = (-1, -1, -1, -2)
+
+_new = tuple.__new__  # see `logstore.log.drafts`
+
 COPY_BYTES = 1 << 20
 """Bytes that `append_from_file` copies at a time; a larger batch is copied alone."""
 
@@ -110,6 +114,9 @@ class LogSegment(SegmentFiles):
         self.index_interval_bytes = config.index_interval_bytes
         self._bytes_since_last_index_entry = 0
         self._max_timestamp: TimestampOffset | None = None
+        # How far `append_next` may go: the last position, the end, the last offset and timestamp
+        # of a batch that gets no index entry and begins no segment. None until it is asked for.
+        self._runway: tuple[int, int, int, int] | None = None
         self._rebuilt_index: OffsetIndex | None = None
         self._mending = runtime.lock()
         self.roll_jitter_ms = draw_roll_jitter(config, runtime.rng)
@@ -117,8 +124,14 @@ class LogSegment(SegmentFiles):
     def __repr__(self) -> str:
         return f"LogSegment(base_offset={self.base_offset}, size_bytes={self.size_bytes})"
 
+    def set_config(self, config: LogConfig) -> None:
+        """Obey other settings from now on, but for what the indexes were made with."""
+        self.config = config
+        self._runway = None
+
     def close(self) -> None:
         """Write the last time index entry, trim indexes and log, and close the files."""
+        self._runway = None
         if self._max_timestamp is not None:
             self._append_last_time_entry()
         self._keep_rebuilt_index()
@@ -130,6 +143,7 @@ class LogSegment(SegmentFiles):
 
     def on_become_inactive(self) -> None:
         """Finish a segment that is being rolled: last time entry, trimmed files."""
+        self._runway = None
         self._append_last_time_entry()
         self._keep_rebuilt_index()
         self.offset_index.trim_to_valid_size()
@@ -212,6 +226,69 @@ class LogSegment(SegmentFiles):
         self._publish(position, batches[0].max_timestamp, at, counter, largest)
         return position
 
+    def append_next(self, data: Buffer, last_offset: int, max_timestamp: int) -> bool:
+        """Append one batch if nothing but its bytes is to be written, as is so of most.
+
+        Parameters
+        ----------
+        data : bytes
+            The batch, whose offsets are beyond all that the segment has.
+
+        Returns
+        -------
+        bool
+            False, and nothing is done, if it may need a roll, an index entry or the segment's first
+            bytes: for `roll_reason` and `append`, of which this does what is left of both then.
+
+        Raises
+        ------
+        OSError
+            As `append`.
+        """
+        if self._runway is None:
+            self._runway = self._measured_runway()
+        position_max, end_max, offset_max, timestamp_max = self._runway
+        position = self.size_bytes
+        end = position + len(data)
+        if (
+            position > position_max
+            or end > end_max
+            or last_offset > offset_max
+            or max_timestamp > timestamp_max
+        ):
+            return False
+        try:
+            self._writing().write_at((data,), position)
+        except OSError:
+            self._take_back(position, None)
+            raise
+        largest = self._max_timestamp
+        assert largest is not None, "known to whoever measured the runway"
+        self._bytes_since_last_index_entry += end - position
+        self.size_bytes = end  # first, as in `_publish`
+        if max_timestamp > largest[0]:
+            self._max_timestamp = _new(TimestampOffset, (max_timestamp, last_offset))
+        return True
+
+    def _measured_runway(self) -> tuple[int, int, int, int]:
+        first = self._rolling_based_timestamp
+        if (
+            first is None  # as in an empty segment
+            or first < 0  # then wall time counts
+            or self._max_timestamp is None
+            or self.offset_index.is_full
+            or self.time_index.is_full
+        ):
+            return _NO_RUNWAY
+        config = self.config
+        last_entry = self.size_bytes - self._bytes_since_last_index_entry
+        return (
+            last_entry + self.index_interval_bytes,
+            config.segment_bytes,
+            min(self.base_offset + INT32_MAX, INT64_MAX - 1),
+            first + config.max_segment_ms - self.roll_jitter_ms,
+        )
+
     def append_columns(self, extents: NDArray[np.int64], buffers: Sequence[Buffer]) -> int:
         """Append whole batches in one write, and their entries in one write an index.
 
@@ -290,6 +367,7 @@ class LogSegment(SegmentFiles):
         if position == 0:
             self._rolling_based_timestamp = first_timestamp
         self._bytes_since_last_index_entry = counter
+        self._runway = None
         # In this order for readers: what is the largest timestamp is also to be found.
         self.size_bytes = size_bytes
         self._max_timestamp = largest
@@ -708,6 +786,7 @@ class LogSegment(SegmentFiles):
 
         For whoever knows that the batches below the position end below the offset.
         """
+        self._runway = None
         self._keep_rebuilt_index()
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
@@ -735,6 +814,7 @@ class LogSegment(SegmentFiles):
 
     def finish_recovery(self, max_timestamp: TimestampOffset) -> None:
         """End a recovery: last time index entry, trimmed indexes, fresh counters."""
+        self._runway = None
         self._max_timestamp = max_timestamp
         self._rebuilt_index = None
         self._rolling_based_timestamp = None

@@ -1,9 +1,11 @@
-"""Appending by columns writes the files that appending batch by batch writes.
+"""Appending by columns, or what comes next, writes the files that appending batches writes.
 
 Kernels: `find_index_entries`.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import hypothesis.strategies as st
 import numpy as np
@@ -27,7 +29,7 @@ drawn_batches = st.tuples(
 actions = st.lists(
     st.one_of(
         st.lists(drawn_batches, min_size=1, max_size=12),
-        st.sampled_from(["truncate", "reopen", "inactive"]),
+        st.sampled_from(["truncate", "reopen", "inactive", "config"]),
     ),
     min_size=1,
     max_size=6,
@@ -39,11 +41,20 @@ actions = st.lists(
     interval=st.sampled_from([0, 1, 69, 70, 200, 4096]),
     index_bytes=st.sampled_from([48, 60, 1000]),
     base=st.sampled_from([0, 40, 2**40]),
+    segment_bytes=st.sampled_from([300, 1 << 20]),
+    segment_ms=st.sampled_from([2, 1 << 40]),
 )
-def test_both_ways_to_append_leave_the_same_files(actions, interval, index_bytes, base):
-    """Indexes that fill up, an interval of any size, appends after truncation and reopening."""
+def test_every_way_to_append_leaves_the_same_files(
+    actions, interval, index_bytes, base, segment_bytes, segment_ms
+):
+    """Indexes that fill up, an interval of any size, appends after truncation and reopening.
+
+    Whoever appends batch by batch and asks for the next one first gets it only where no roll is
+    due.
+    """
     config = {"index_interval_bytes": interval, "segment_index_bytes": index_bytes}
-    worlds = [memory_world(), memory_world()]
+    config |= {"segment_bytes": segment_bytes, "segment_ms": segment_ms}
+    worlds = [memory_world(), memory_world(), memory_world()]
     segments = [world.segment(base, **config) for world in worlds]
     offset = base
     for action in actions:
@@ -54,11 +65,16 @@ def test_both_ways_to_append_leave_the_same_files(actions, interval, index_bytes
         elif action == "inactive":
             for segment in segments:
                 segment.on_become_inactive()
+                assert not segment.append_next(batch(offset), offset, 0), "its indexes are full"
                 segment.resize_indexes()
         elif action == "reopen":
             for segment in segments:
                 segment.close()
             segments = [world.segment(base, create=False, **config) for world in worlds]
+        elif action == "config":
+            segment_bytes = 600 - segment_bytes % 600
+            for segment in segments:
+                segment.set_config(replace(segment.config, segment_bytes=segment_bytes))
         else:
             data = []
             for count, gap, timestamp, size in action:
@@ -69,15 +85,48 @@ def test_both_ways_to_append_leave_the_same_files(actions, interval, index_bytes
                 offset += count
             append(segments[0], *data)
             append_columns(segments[1], *data)
-        one, other = segments
-        assert one.size_bytes == other.size_bytes
-        assert one.max_timestamp_so_far == other.max_timestamp_so_far
-        assert one.roll_reason(0, 0, offset, 0) == other.roll_reason(0, 0, offset, 0)
-        assert one.time_waited_for_roll(0, 7) == other.time_waited_for_roll(0, 7)
-        other._check()
+            for each in data:
+                append_next(segments[2], each)
+        one, *others = segments
+        for other in others:
+            assert one.size_bytes == other.size_bytes
+            assert one.max_timestamp_so_far == other.max_timestamp_so_far
+            assert one.roll_reason(0, 0, offset, 0) == other.roll_reason(0, 0, offset, 0)
+            assert one.time_waited_for_roll(0, 7) == other.time_waited_for_roll(0, 7)
+            other._check()
     for segment in segments:
         segment.close()
-    assert worlds[0].files() == worlds[1].files()
+    assert worlds[0].files() == worlds[1].files() == worlds[2].files()
+
+
+def append_next(segment, data):
+    extent = BatchExtent.of(RecordBatch(data).header)
+    reason = segment.roll_reason(
+        extent.size_bytes, extent.max_timestamp, extent.last_offset, segment.created_ms
+    )
+    if segment.append_next(data, extent.last_offset, extent.max_timestamp):
+        assert reason is None
+    else:
+        append(segment, data)
+
+
+def test_most_batches_need_nothing_but_their_bytes():
+    segment = memory_world().segment(0, index_interval_bytes=4096)
+    taken = []
+    for offset in range(100):
+        data = batch(offset, value=bytes(400))
+        taken.append(segment.append_next(data, offset, 1000))
+        if not taken[-1]:
+            append(segment, data)
+    # The first one, and each that gets an entry: the tenth after it.
+    assert [offset for offset in range(100) if not taken[offset]] == [0, *range(9, 100, 9)]
+
+
+@pytest.mark.parametrize(("offset", "fits"), ((INT32_MAX, True), (INT32_MAX + 1, False)))
+def test_the_next_batch_stays_within_31_bits_of_the_base(offset, fits):
+    segment = memory_world().segment(40)
+    append(segment, batch(40))
+    assert segment.append_next(batch(40 + offset), 40 + offset, 1000) is fits
 
 
 def test_no_columns_append_nothing():

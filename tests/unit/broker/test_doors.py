@@ -1,5 +1,8 @@
 """What the doors of a broker do for a record, counted: they stay quick only if they do little."""
 
+import sys
+from functools import partial
+
 import pytest
 
 from logstore import Broker, VirtualClock
@@ -35,10 +38,30 @@ def test_an_append_packs_a_header_once_and_parses_none(broker, monkeypatch):
     monkeypatch.setattr("logstore.runtime.environment.VERIFY", False)
     monkeypatch.setattr("logstore.log.writer.VERIFY", False)
     monkeypatch.setattr(BatchHeader, "unpack_from", lambda *_: pytest.fail("parsed"))
-    packed = counting(monkeypatch, batch_module, "_pack_under_crc")
+    packed = counting(monkeypatch, batch_module, "_pack_up_to_crc")
     broker.append("t", key=b"k", value=b"v")
     broker.append("t", key=None, value=None, headers=[("h", b"1")])
     assert len(packed) == 2
+
+
+def python_calls(function):
+    """Count the calls in Python that a function makes, itself among them."""
+    calls = []
+    sys.setprofile(lambda frame, event, _: event == "call" and calls.append(frame.f_code))
+    try:
+        function()
+    finally:
+        sys.setprofile(None)
+    return len(calls)
+
+
+def test_an_append_that_needs_nothing_but_its_bytes_is_few_calls(broker, monkeypatch):
+    """A record that needs an index entry, a roll or a codec goes on from there."""
+    monkeypatch.setattr("logstore.runtime.environment.VERIFY", False)
+    monkeypatch.setattr("logstore.log.writer.VERIFY", False)
+    append = partial(broker.append, "t", key=b"k", value=b"v")
+    append()  # measures how far the next ones may go
+    assert python_calls(append) <= 30
 
 
 def test_own_times_are_not_compared_with_bounds(broker, monkeypatch):

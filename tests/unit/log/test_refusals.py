@@ -5,6 +5,7 @@ import random
 import numpy as np
 import pytest
 
+from logstore.config.log_config import LogConfig
 from logstore.errors import (
     CorruptRecordError,
     InvalidRecordError,
@@ -29,6 +30,7 @@ from logstore.types import INT32_MAX, INT64_MAX, NO_TIMESTAMP, AppendOrigin, Tim
 from tests.support.oracles.cleaner_oracle import empty_batch
 from tests.support.world.builders import (
     batch,
+    batches_of,
     commit,
     data_batch,
     log_name,
@@ -429,3 +431,18 @@ def test_timestamps_that_are_no_64_bit_numbers_are_each_named(world, count, time
         )
     assert [row for row, _ in no.value.record_errors] == sorted([2, *range(1, count, 2)])
     assert log.log_end_offset == 0
+
+
+def test_a_record_obeys_the_settings_of_now(world):
+    """Rules that were made for the settings of before are not asked any more."""
+    log = world.log()
+    keyless = NewRecord(None, b"v")
+    log.writer.append_record(keyless)
+    log.local.set_config(LogConfig(cleanup_policy=("compact",), compression_type="gzip"))
+    with pytest.raises(InvalidRecordError):
+        log.writer.append_record(keyless)
+    log.writer.append_record(NewRecord(b"k", b"v"))
+    log.local.set_config(LogConfig(message_timestamp_type=TimestampType.LOG_APPEND_TIME))
+    assert log.writer.append_record(NewRecord(None, b"v", 5)).log_append_time == NOW
+    codecs = [found.codec for found in batches_of(world.files()[log_name(0)])]
+    assert codecs == [Codec.NONE, Codec.GZIP, Codec.NONE]

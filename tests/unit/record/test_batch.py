@@ -3,6 +3,7 @@
 import random
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -12,13 +13,15 @@ from logstore.record.batch import (
     RecordBatch,
     build_batch,
     built_batch,
+    pack_batch,
+    pack_record,
     seal_batch,
 )
 from logstore.record.choice import SMALL_BATCH_RECORDS
 from logstore.record.codecs import Codec
 from logstore.record.control import ControlType, EndTxnMarker, end_txn_marker_of
 from logstore.record.header import BatchHeader
-from logstore.record.records import Record, encode_records
+from logstore.record.records import Record, encode_headers, encode_record, encode_records
 from logstore.types import TimestampType
 from tests.support.oracles.cleaner_oracle import empty_batch
 from tests.support.world import golden
@@ -410,6 +413,22 @@ def test_seal_batch_takes_any_section():
         max_timestamp=1005,
     )
     assert RecordBatch(data).records() == list(golden.G2_RECORDS)
+
+
+SIZES = (None, 0, 1, 63, 64, 1023, 1024, 8191, 8192, 70_000)
+
+
+@pytest.mark.parametrize("headers", ((), (("h", b"1"), ("h", None))))
+def test_a_record_is_packed_in_one_step_as_in_two(headers):
+    """Keys and values around each length of their sizes, and none."""
+    for row, (key_size, value_size) in enumerate([*product(SIZES, SIZES)]):
+        key, value = (None if size is None else bytes(size) for size in (key_size, value_size))
+        encoded = encode_headers(headers)
+        attributes, timestamp, largest = (0, row, row) if row % 2 else (8, -1, 1 << 40)
+        section = encode_record(0, 0, key, value, encoded)
+        assert pack_record(
+            key, value, encoded, 1 << 33, row, attributes, timestamp, largest
+        ) == pack_batch(section, 1 << 33, row, attributes, 0, timestamp, largest, -1, -1, -1, 1)
 
 
 def test_a_batch_describes_itself():

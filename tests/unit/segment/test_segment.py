@@ -550,3 +550,78 @@ def test_after_a_truncation_the_bytes_up_to_the_next_entry_count_anew(world):
     assert segment.offset_index.entries == 0
     append(segment, batch(3))
     assert [entry.offset for entry in segment.offset_index] == [3]
+
+
+# -- what comes next -------------------------------------------------------------------------
+
+
+def begun(world, *timestamps, **config):
+    """Return a segment of batches of one record, and how to append the next one, if that goes."""
+    segment = world.segment(BASE, **config)
+    for offset, timestamp in enumerate(timestamps, BASE):
+        append(segment, batch(offset, timestamp=timestamp))
+
+    def goes_on(timestamp=1000):
+        offset = segment.read_next_offset()
+        return segment.append_next(batch(offset, timestamp=timestamp), offset, timestamp)
+
+    return segment, goes_on
+
+
+def test_the_first_batch_of_a_segment_is_more_than_its_bytes(world):
+    segment, goes_on = begun(world)
+    assert not goes_on()
+    append(segment, batch(BASE))
+    assert goes_on()
+    segment.truncate_to(BASE)
+    assert not goes_on()
+
+
+def test_nothing_comes_next_once_a_batch_may_be_too_late(world):
+    segment, goes_on = begun(world, 1000, segment_ms=10)
+    assert goes_on(1010)
+    assert not goes_on(1011)
+    assert segment.roll_reason(1, 1011, BASE + 2, 0) is RollReason.TIME
+
+
+def test_nothing_comes_next_as_long_as_the_first_batch_has_no_time(world):
+    _, goes_on = begun(world, -1)
+    assert not goes_on(-1), "its age counts, by the clock"
+
+
+def test_nothing_comes_next_in_a_segment_that_was_opened_until_something_was_appended(world):
+    begun(world, 1000)[0].close()
+    segment = world.segment(BASE, create=False)
+    segment.resize_indexes()
+    segment.rolls_from_ms(10)  # asks when its first batch was
+    assert not segment.append_next(batch(BASE + 1), BASE + 1, 1000)
+    append(segment, batch(BASE + 1))
+    assert segment.append_next(batch(BASE + 2), BASE + 2, 1000)
+
+
+@pytest.mark.parametrize(
+    ("timestamps", "index_bytes"), (((1, 2), 24), ((1000,) * 4, 36)), ids=("times", "offsets")
+)
+def test_nothing_comes_next_once_an_index_is_full(world, timestamps, index_bytes):
+    segment, goes_on = begun(world, index_interval_bytes=100, segment_index_bytes=index_bytes)
+    for offset, timestamp in enumerate(timestamps, BASE):
+        append(segment, batch(2 * offset, timestamp=timestamp, value=bytes(200)))
+        append(segment, batch(2 * offset + 1, timestamp=timestamp, value=b""))
+    assert (segment.time_index.is_full, segment.offset_index.is_full) == (
+        index_bytes == 24,
+        index_bytes == 36,
+    )
+    assert not goes_on()
+
+
+def test_nothing_comes_next_where_indexes_are_trimmed_or_settings_are_others(world):
+    segment, goes_on = begun(world, 1000)
+    assert goes_on()
+    segment.on_become_inactive()
+    assert not goes_on()
+    segment.resize_indexes()
+    assert not goes_on(), "as long as nothing was appended"
+    append(segment, batch(BASE + 2))
+    assert goes_on()
+    segment.set_config(LogConfig(segment_bytes=segment.size_bytes))
+    assert not goes_on()
