@@ -3,14 +3,6 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from logstore.broker.broker import Broker
-from logstore.broker.partitioner import Partitioner, murmur2
-from logstore.broker.records import ConsumerRecord, RecordMetadata
-from logstore.config.overrides import ConfigValue
-from logstore.faults.rules import FaultRule
-from logstore.record.records import NewRecord
-from logstore.topics.store import Topic
-
 if TYPE_CHECKING:
     from logstore.broker.admin_client import (
         AdminClient,
@@ -19,15 +11,18 @@ if TYPE_CHECKING:
         NewTopic,
         OffsetSpec,
     )
+    from logstore.broker.broker import Broker
     from logstore.broker.consumer import Consumer
     from logstore.broker.doors import Page
     from logstore.broker.erasure import ErasurePlace, ErasureReport
     from logstore.broker.fates import PartitionFates, RecordFate
     from logstore.broker.futures import FutureRecordMetadata
     from logstore.broker.losses import Loss, LostRecords
+    from logstore.broker.partitioner import Partitioner, murmur2
     from logstore.broker.positions import ConsumedRecord
     from logstore.broker.preview import Outlook, PartitionPreview, Preview
     from logstore.broker.producer import Producer
+    from logstore.broker.records import ConsumerRecord, RecordMetadata
     from logstore.broker.reports import (
         AlterReplicaLogDirsResult,
         CleanReport,
@@ -42,9 +37,13 @@ if TYPE_CHECKING:
     from logstore.broker.writer import AppendedRange, BatchWriter
     from logstore.cleaner.pool.metrics import CleanerMetrics
     from logstore.cleaner.stats import CleanerStats
+    from logstore.config.overrides import ConfigValue
+    from logstore.faults.rules import FaultRule
     from logstore.groups.offsets import ConsumerGroupMetadata, OffsetAndMetadata
     from logstore.log.drafts import AppendInfo
     from logstore.log.reader import ListedOffset
+    from logstore.record.records import NewRecord
+    from logstore.topics.store import Topic
 
 __all__ = [
     "AdminClient",
@@ -96,6 +95,8 @@ __all__ = [
 ]
 
 _HOMES = (
+    "logstore.broker.broker",
+    "logstore.broker.partitioner",
     "logstore.log.drafts",
     "logstore.log.reader",
     "logstore.broker.writer",
@@ -116,7 +117,7 @@ _HOMES = (
     "logstore.broker.erasure",
     "logstore.broker.doors",
 )
-"""Modules of the names that a broker can do without, what is loaded quickly first."""
+"""Modules of the public names; after the broker itself, what is loaded quickly first."""
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401  # any public name
@@ -125,5 +126,6 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401  # any public name
         for home in _HOMES:
             module = importlib.import_module(home)
             if hasattr(module, name):
-                return getattr(module, name)
+                value = globals()[name] = getattr(module, name)
+                return value
     raise AttributeError(f"module 'logstore.broker' has no attribute {name!r}")

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from logstore.directories.directory import ShownFolder
     from logstore.manager.opening import LoadProgress
     from logstore.runtime import Clock
+    from logstore.topics.store import Topic
 
 FORMATS = ("table", "json", "jsonl", "csv")
 
@@ -191,8 +192,7 @@ class Settings(NamedTuple):
         from logstore.broker import Broker
         from logstore.cli.show.messages import Recovery, show_messages
         from logstore.cli.show.progress import ProgressBar
-        from logstore.errors import InvalidConfigurationError
-        from logstore.runtime import DiskFileSystem, raise_descriptor_limit
+        from logstore.runtime import raise_descriptor_limit
 
         raise_descriptor_limit()
         on_damage = self._on_damage(read_only=read_only and not dry_run)
@@ -203,12 +203,8 @@ class Settings(NamedTuple):
             return Broker(clock=self.clock(), broker_config=config, background=background)
         if directories is None:
             directories = self.directories(config)
-        fs = DiskFileSystem()
-        missing = [path for path in directories if not fs.exists(path)]
-        if missing and not create:
-            raise InvalidConfigurationError(
-                f"data directory {missing[0]} does not exist; --data-dir names another"
-            )
+        if not create:
+            _check_there(directories)
         with ProgressBar("partitions") as bar:
             broker = Broker(
                 list(directories),
@@ -223,6 +219,27 @@ class Settings(NamedTuple):
         if read_only:
             note_writers(directories)
         return broker
+
+    def topics(self) -> list[Topic]:
+        """Return the topics of the data directories by name, adopted ones included.
+
+        As a read-only broker has them, without the modules of one: no record is asked for.
+
+        Raises
+        ------
+        InvalidConfigurationError
+            The configuration is wrong, or a directory is missing.
+        """
+        from logstore.broker.topics import read_topics
+        from logstore.cli.show.messages import Recovery, show_messages
+
+        show_messages(Recovery.COMPUTED)
+        config = self.broker_config()
+        directories = self.directories(config)
+        _check_there(directories)
+        found = read_topics(directories, self.clock(), config, self._on_damage(read_only=True))
+        note_writers(directories)
+        return found
 
     def open_cluster(self, brokers: int, *, in_memory: bool) -> Cluster[Clock]:
         """Open a cluster with background work, on one data directory or none.
@@ -259,6 +276,19 @@ class Settings(NamedTuple):
         if read_only:
             return "recover" if self.as_recovered else "pass_over"
         return "recover" if self.accept_data_loss else "refuse"
+
+
+def _check_there(directories: Iterable[str]) -> None:
+    """Refuse a data directory that is missing."""
+    from logstore.errors import InvalidConfigurationError
+    from logstore.runtime import DiskFileSystem
+
+    fs = DiskFileSystem()
+    for path in directories:
+        if not fs.exists(path):
+            raise InvalidConfigurationError(
+                f"data directory {path} does not exist; --data-dir names another"
+            )
 
 
 def note_writers(directories: Iterable[str]) -> None:

@@ -100,8 +100,7 @@ def create(
 )
 def list_topics(settings: Settings) -> None:
     """List the topics of the data directory, adopted ones included."""
-    with settings.open_broker(read_only=True) as broker:
-        topics = broker.topics()
+    topics = settings.topics()
     if not settings.as_table:
         emit_items(
             (json.dumps(described.to_json()) for described in topics),

@@ -1,0 +1,39 @@
+"""The topics of data directories, read without a broker and all that it can do with records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from typing import TYPE_CHECKING, Literal
+
+from logstore.broker.setup import background_threads, directories_of, on_damage_of, runtime_of
+from logstore.manager.manager import LogManager
+from logstore.runtime import DiskFileSystem
+
+if TYPE_CHECKING:
+    from logstore.config.broker_config import BrokerConfig
+    from logstore.runtime import Clock
+    from logstore.topics.store import Topic
+
+
+def read_topics(
+    data_dirs: Sequence[str],
+    clock: Clock,
+    broker_config: BrokerConfig,
+    on_damage: Literal["recover", "refuse", "pass_over"],
+) -> list[Topic]:
+    """Return the topics that a read-only `Broker` with these parameters would, by name.
+
+    Raises as its constructor does.
+    """
+    threads = background_threads(broker_config)
+    runtime = runtime_of(clock, DiskFileSystem(clock), None, read_only=True, threads=threads)
+    manager = LogManager(
+        runtime,
+        directories_of(data_dirs),
+        broker_config,
+        read_only=True,
+        on_damage=on_damage_of(on_damage, read_only=True),
+    )
+    with closing(manager):
+        return manager.catalog.topics()
