@@ -20,21 +20,26 @@ loaded: small work never waits for it.
 ============== =================================================================
 """
 
-from logstore.jit.arrays import Bytes, Int32s, Int64s, UInt64s
+from logstore.jit.arrays import COPY_BLOCK, Bytes, Int32s, Int64s, UInt64s
 from logstore.jit.beside import load_beside
 from logstore.jit.instructions import (
     borrowed,
+    copy_block,
     copy_u8,
     load_be_i32,
     load_be_i64,
     load_u64,
     popcount,
     prefetch,
+    store_be_i32,
+    store_be_i64,
+    store_u64,
 )
 from logstore.jit.kernel import Bound, Kernel, inline_kernel, kernel, kernel_like
 from logstore.jit.policy import compile_always, follow, pays
 
 __all__ = [
+    "COPY_BLOCK",
     "Bound",
     "Bytes",
     "Int32s",
@@ -43,6 +48,7 @@ __all__ = [
     "UInt64s",
     "borrowed",
     "compile_always",
+    "copy_block",
     "copy_u8",
     "follow",
     "inline_kernel",
@@ -55,4 +61,7 @@ __all__ = [
     "pays",
     "popcount",
     "prefetch",
+    "store_be_i32",
+    "store_be_i64",
+    "store_u64",
 ]

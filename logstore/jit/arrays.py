@@ -9,3 +9,6 @@ Bytes = NDArray[np.uint8]
 Int32s = NDArray[np.int32]
 Int64s = NDArray[np.int64]
 UInt64s = NDArray[np.uint64]
+
+COPY_BLOCK = 64
+"""Bytes that `copy_block` copies."""

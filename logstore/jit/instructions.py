@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from logstore.jit.arrays import Bytes, UInt64s
+from logstore.jit.arrays import COPY_BLOCK, Bytes, UInt64s
 from logstore.jit.kernel import Kernel
 from logstore.jit.twins import Twofold
 
@@ -96,8 +96,28 @@ def _prefetch(array: Any, row: int) -> None:
     pass
 
 
+def _store_u64(out: Bytes, position: int, word: np.uint64) -> None:
+    _put(out, position, int(word).to_bytes(8, "little"))
+
+
+def _store_be_i64(out: Bytes, position: int, value: np.int64) -> None:
+    _put(out, position, int(value).to_bytes(8, "big", signed=True))
+
+
+def _store_be_i32(out: Bytes, position: int, value: np.int64) -> None:
+    _put(out, position, (int(value) & 0xFFFFFFFF).to_bytes(4, "big"))
+
+
+def _put(out: Bytes, position: int, data: bytes) -> None:
+    out[position : position + len(data)] = np.frombuffer(data, np.uint8)
+
+
 def _copy_u8(source: Bytes, start: int, out: Bytes, position: int, size: int) -> None:
     out[position : position + size] = source[start : start + size]
+
+
+def _copy_block(source: Bytes, start: int, out: Bytes, position: int) -> None:
+    out[position : position + COPY_BLOCK] = source[start : start + COPY_BLOCK]
 
 
 load_u64 = cast("Callable[[Bytes, int], np.uint64]", Instruction("load_u64", _load_u64))
@@ -124,6 +144,24 @@ copy_u8 = cast("Callable[[Bytes, int, Bytes, int, int], None]", Instruction("cop
 The caller guarantees that the bytes lie within both arrays and that these do not overlap; nothing
 checks it. An assignment of slices checks, but adds two seconds of compiling, for its error message.
 """
+
+copy_block = cast(
+    "Callable[[Bytes, int, Bytes, int], None]", Instruction("copy_block", _copy_block)
+)
+"""For kernels: copy `COPY_BLOCK` bytes without a call; see `copy_u8`."""
+
+store_u64 = cast("Callable[[Bytes, int, np.uint64], None]", Instruction("store_u64", _store_u64))
+"""For kernels: store 8 bytes at any position, little-endian; see `load_u64`."""
+
+store_be_i64 = cast(
+    "Callable[[Bytes, int, int | np.int64], None]", Instruction("store_be_i64", _store_be_i64)
+)
+"""For kernels: store 8 bytes at any position, big-endian; see `load_u64`."""
+
+store_be_i32 = cast(
+    "Callable[[Bytes, int, int | np.int64], None]", Instruction("store_be_i32", _store_be_i32)
+)
+"""For kernels: store the low 4 bytes at any position, big-endian; see `load_u64`."""
 
 borrowed = cast("Callable[[A], A]", Instruction("borrowed", lambda array: array))
 """For kernels: an array argument as one without reference count, writable or not.

@@ -18,6 +18,10 @@ from numba.core.registry import cpu_target
 from numba.core.typing.templates import signature
 from numba.extending import intrinsic
 
+from logstore.jit.arrays import COPY_BLOCK
+
+_I64 = ir.IntType(64)
+
 _config: Any = numba.config  # its attributes are set from the environment at run time
 
 
@@ -128,7 +132,55 @@ def copy_u8(
     return types.void(source, types.intp, out, types.intp, types.intp), generate
 
 
-_I64 = ir.IntType(64)
+@intrinsic
+def store_u64(typing_context: Any, out: Any, position: Any, word: Any) -> Any:
+    """Store a uint64 as 8 little-endian bytes at any `position` of a uint8 array."""
+
+    def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
+        struct = context.make_array(sig.args[0])(context, builder, arguments[0])
+        pointer = builder.gep(struct.data, [arguments[1]])
+        builder.store(arguments[2], builder.bitcast(pointer, _I64.as_pointer())).align = 1
+        return context.get_dummy_value()
+
+    return types.void(out, types.intp, types.uint64), generate
+
+
+def _store_be(bits: int) -> Any:
+    """Return the intrinsic that stores the low bits of an int64, big-endian."""
+
+    @intrinsic
+    def store(typing_context: Any, out: Any, position: Any, value: Any) -> Any:
+        def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
+            base = context.make_array(sig.args[0])(context, builder, arguments[0]).data
+            word = builder.bswap(builder.trunc(arguments[2], ir.IntType(bits)))
+            pointer = builder.bitcast(builder.gep(base, [arguments[1]]), word.type.as_pointer())
+            builder.store(word, pointer).align = 1
+            return context.get_dummy_value()
+
+        return types.void(out, types.intp, types.int64), generate
+
+    return store
+
+
+store_be_i64 = _store_be(64)
+store_be_i32 = _store_be(32)
+
+
+@intrinsic
+def copy_block(typing_context: Any, source: Any, start: Any, out: Any, position: Any) -> Any:
+    """Copy `COPY_BLOCK` bytes of a uint8 array into another one."""
+
+    def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
+        given, start, taking, position = arguments
+        block = ir.VectorType(ir.IntType(8), COPY_BLOCK).as_pointer()
+        from_data = context.make_array(sig.args[0])(context, builder, given).data
+        to_data = context.make_array(sig.args[2])(context, builder, taking).data
+        word = builder.load(builder.bitcast(builder.gep(from_data, [start]), block))
+        word.align = 1
+        builder.store(word, builder.bitcast(builder.gep(to_data, [position]), block)).align = 1
+        return context.get_dummy_value()
+
+    return types.void(source, types.intp, out, types.intp), generate
 
 
 @intrinsic

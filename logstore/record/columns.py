@@ -316,7 +316,7 @@ def encode_batches(
     jit.pays(kernels.encode_batches, count * _ENCODE_SECONDS)
     heads = BytesColumn(_NO_HEADERS, _NO_STARTS, _NO_SIZES) if headers is None else headers
     # A null counts as -1 among the sizes, for which the last 2 make up: headers are never null.
-    room = (len(bounds) - 1) * HEADER_SIZE + count * (MAX_RECORD_OVERHEAD + 2)
+    room = (len(bounds) - 1) * HEADER_SIZE + count * (MAX_RECORD_OVERHEAD + 2) + kernels.OUT_SLACK
     for column in (keys, values) if headers is None else (keys, values, headers):
         known = column.total_bytes
         room += int(_sum(column.sizes, dtype=np.int64)) if known is None else known

@@ -13,24 +13,41 @@ import google_crc32c
 import numpy as np
 
 from logstore.jit import (
+    COPY_BLOCK,
     Bytes,
     Int32s,
     Int64s,
+    UInt64s,
     borrowed,
+    copy_block,
     copy_u8,
     inline_kernel,
     kernel,
     kernel_like,
     load_be_i32,
     load_be_i64,
+    store_be_i32,
+    store_be_i64,
+    store_u64,
 )
 from logstore.jit.crc32c import CRC_BEGINNINGS, CRC_BLOCK, crc32c_register
 from logstore.record.layout import (
     ATTRIBUTES_POSITION,
+    BASE_OFFSET_POSITION,
+    BASE_SEQUENCE_POSITION,
+    BASE_TIMESTAMP_POSITION,
+    BATCH_LENGTH_POSITION,
     CRC_POSITION,
     HEADER_SIZE,
+    LAST_OFFSET_DELTA_POSITION,
     LOG_OVERHEAD,
     MAGIC,
+    MAGIC_POSITION,
+    MAX_TIMESTAMP_POSITION,
+    PARTITION_LEADER_EPOCH_POSITION,
+    PRODUCER_EPOCH_POSITION,
+    PRODUCER_ID_POSITION,
+    RECORD_COUNT_POSITION,
 )
 from logstore.record.varint import MAX_VARINT_BYTES, MAX_VARLONG_BYTES
 from logstore.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
@@ -388,6 +405,202 @@ def _put_record(
     return copy_bytes(header_data, header_start, header_start + header_size, out, position)
 
 
+PLANNED_ROWS = 64
+"""Records that are planned at a time."""
+
+PLANNED_VARINT = np.uint64(1 << 28)
+"""Zigzag values below it take four bytes at the most, as those of a planned record do."""
+
+OUT_SLACK = 128
+"""Bytes that are free behind the key and value of a planned record: its lengths, and what is
+written over by the next one."""
+
+
+@inline_kernel
+def _zigzag(value: Int) -> np.uint64:
+    """Return what a varint of `value` spells: its sign is the lowest bit."""
+    signed = np.int64(value)
+    return np.uint64(signed << np.int64(1)) ^ np.uint64(signed >> np.int64(63))
+
+
+@inline_kernel
+def _planned_size(zigzag: np.uint64) -> np.uint64:
+    """Return the bytes of a varint below `PLANNED_VARINT`."""
+    return (
+        np.uint64(1)
+        + np.uint64(zigzag > np.uint64(0x7F))
+        + np.uint64(zigzag > np.uint64(0x3FFF))
+        + np.uint64(zigzag > np.uint64(0x1FFFFF))
+    )
+
+
+@inline_kernel
+def _planned_word(zigzag: np.uint64) -> np.uint64:
+    """Return the bytes of a varint below `PLANNED_VARINT`, the first one lowest."""
+    return (
+        (zigzag & np.uint64(0x7F))
+        | (zigzag & np.uint64(0x3F80)) << np.uint64(1)
+        | (zigzag & np.uint64(0x1FC000)) << np.uint64(2)
+        | (zigzag & np.uint64(0xFE00000)) << np.uint64(3)
+        | np.uint64(zigzag > np.uint64(0x7F)) << np.uint64(7)
+        | np.uint64(zigzag > np.uint64(0x3FFF)) << np.uint64(15)
+        | np.uint64(zigzag > np.uint64(0x1FFFFF)) << np.uint64(23)
+    )
+
+
+@kernel
+def _plan_records(
+    first: int,
+    start: int,
+    stop: int,
+    base_timestamp: int,
+    timestamps: Int64s,
+    key_sizes: Int32s,
+    value_sizes: Int32s,
+    fronts: UInt64s,
+    middles: UInt64s,
+) -> int:
+    """Spell the lengths and deltas of rows [start, stop) of a batch that begins at row `first`.
+
+    Records do not depend on each other here, and nothing branches: so they are planned several at a
+    time, in wide registers.
+
+    Parameters
+    ----------
+    fronts : (stop - start,) uint64, out
+        What stands before each key, up to 8 bytes, the first one lowest.
+    middles : (stop - start,) uint64, out
+        What stands between key and value, up to 4 bytes; its size in the fifth byte, and in the
+        sixth that of the front. 0 for a record whose numbers take more.
+
+    Returns
+    -------
+    int
+        The largest timestamp.
+    """
+    largest = base_timestamp
+    for index in range(stop - start):
+        row = np.uint64(start + index)  # unsigned, so that no row counts from the end
+        timestamp = timestamps[row]
+        largest = max(largest, timestamp)
+        key_size = np.int64(key_sizes[row])
+        value_size = np.int64(value_sizes[row])
+        stamp = _zigzag(timestamp - base_timestamp)
+        place = np.uint64(start + index - first) << np.uint64(1)
+        key = _zigzag(key_size)
+        value = _zigzag(value_size)
+        stamp_size = _planned_size(stamp)
+        place_size = _planned_size(place)
+        key_length_size = _planned_size(key)
+        value_length_size = _planned_size(value)
+        sizes = stamp_size + place_size + key_length_size + value_length_size
+        # With the attributes, none of which is defined, and no headers: a byte each.
+        contents = max(key_size, np.int64(0)) + max(value_size, np.int64(0)) + np.int64(2)
+        body = (sizes + np.uint64(contents)) << np.uint64(1)
+        body_size = _planned_size(body)
+        shift = (body_size + np.uint64(1)) << np.uint64(3)
+        front = _planned_word(body) | _planned_word(stamp) << shift
+        shift += stamp_size << np.uint64(3)
+        front |= _planned_word(place) << shift
+        shift += place_size << np.uint64(3)
+        front |= _planned_word(key) << shift
+        front_size = body_size + np.uint64(1) + stamp_size + place_size + key_length_size
+        middle = (
+            _planned_word(value) | value_length_size << np.uint64(32) | front_size << np.uint64(40)
+        )
+        largest_number = stamp | place | key | value | body
+        is_planned = (largest_number < PLANNED_VARINT) & (front_size <= np.uint64(8))
+        fronts[np.uint64(index)] = front
+        middles[np.uint64(index)] = middle if is_planned else np.uint64(0)
+    return largest
+
+
+@inline_kernel
+def _put_bytes(source: Bytes, start: Int, size: Int, out: Bytes, position: int) -> int:
+    """Copy bytes to where `out` may lose a block behind them; return the position after them."""
+    if size > 2 * COPY_BLOCK or start + size + COPY_BLOCK > len(source):
+        return copy_bytes(source, start, start + size, out, position)
+    _ = source[start], out[position + size]  # so that NUMBA_BOUNDSCHECK=1 sees it
+    copy_block(source, start, out, position)  # type: ignore[arg-type]  # numba's int is one
+    if size > COPY_BLOCK:
+        copy_block(source, start + COPY_BLOCK, out, position + COPY_BLOCK)  # type: ignore[arg-type]
+    return position + size  # type: ignore[return-value]
+
+
+@kernel
+def _put_planned(
+    start: int,
+    row: int,
+    stop: int,
+    fronts: UInt64s,
+    middles: UInt64s,
+    key_data: Bytes,
+    key_starts: Int64s,
+    key_sizes: Int32s,
+    value_data: Bytes,
+    value_starts: Int64s,
+    value_sizes: Int32s,
+    out: Bytes,
+    position: Any,
+) -> tuple[int, int]:
+    """Write rows [row, stop) of those planned from `start` on, as far as they are.
+
+    Returns (row, position) after them.
+    """
+    key_data, value_data, out = borrowed(key_data), borrowed(value_data), borrowed(out)
+    room = len(out) - OUT_SLACK
+    while row < stop:
+        at = np.uint64(row)
+        key_size = max(np.int64(key_sizes[at]), np.int64(0))
+        value_size = max(np.int64(value_sizes[at]), np.int64(0))
+        middle = middles[np.uint64(row - start)]
+        if middle == np.uint64(0) or position + key_size + value_size > room:
+            break
+        # Of a null or an empty string nothing is copied, and its start may be anywhere.
+        key_start = key_starts[at] if key_size > 0 else np.int64(0)
+        value_start = value_starts[at] if value_size > 0 else np.int64(0)
+        store_u64(out, position, fronts[np.uint64(row - start)])
+        position += np.int64(middle >> np.uint64(40))
+        position = _put_bytes(key_data, key_start, key_size, out, position)
+        store_u64(out, position, middle)
+        position += np.int64((middle >> np.uint64(32)) & np.uint64(0xFF))
+        position = _put_bytes(value_data, value_start, value_size, out, position)
+        out[np.uint64(position)] = np.uint8(0)  # no headers
+        position += 1
+        row += 1
+    return row, position
+
+
+@inline_kernel
+def _put_header(
+    out: Bytes,
+    start: int,
+    end: int,
+    base_offset: Int,
+    leader_epoch: int,
+    attributes: int,
+    count: Int,
+    base_timestamp: Int,
+    max_timestamp: Int,
+) -> None:
+    """Write the header of the batch `out[start:end]`, whose records are there. See `layout`."""
+    _ = out[start], out[start + HEADER_SIZE - 1]  # so that NUMBA_BOUNDSCHECK=1 sees it
+    store_be_i64(out, start + BASE_OFFSET_POSITION, base_offset)
+    store_be_i32(out, start + BATCH_LENGTH_POSITION, end - start - LOG_OVERHEAD)
+    store_be_i32(out, start + PARTITION_LEADER_EPOCH_POSITION, leader_epoch)
+    out[start + MAGIC_POSITION] = np.uint8(MAGIC)
+    write_be(out, start + ATTRIBUTES_POSITION, attributes, 2)
+    store_be_i32(out, start + LAST_OFFSET_DELTA_POSITION, count - 1)
+    store_be_i64(out, start + BASE_TIMESTAMP_POSITION, base_timestamp)
+    store_be_i64(out, start + MAX_TIMESTAMP_POSITION, max_timestamp)
+    store_be_i64(out, start + PRODUCER_ID_POSITION, np.int64(NO_PRODUCER_ID))
+    write_be(out, start + PRODUCER_EPOCH_POSITION, np.int64(NO_PRODUCER_EPOCH), 2)
+    store_be_i32(out, start + BASE_SEQUENCE_POSITION, np.int64(NO_SEQUENCE))
+    store_be_i32(out, start + RECORD_COUNT_POSITION, count)
+    checksum = crc32c(out, start + ATTRIBUTES_POSITION, end)
+    store_be_i32(out, start + CRC_POSITION, checksum)
+
+
 @kernel
 def find_bounds(
     key_sizes: Int32s, value_sizes: Int32s, overhead: int, room: int, most: int, bounds: Int64s
@@ -467,7 +680,16 @@ def encode_batches(
         borrowed(value_data),
         borrowed(header_data),
     )
+    timestamps, key_starts, key_sizes, value_starts, value_sizes = (
+        borrowed(timestamps),
+        borrowed(key_starts),
+        borrowed(key_sizes),
+        borrowed(value_starts),
+        borrowed(value_sizes),
+    )
     out = borrowed(out)
+    fronts = np.empty(PLANNED_ROWS, np.uint64)
+    middles = np.empty(PLANNED_ROWS, np.uint64)
     has_headers = len(header_sizes) > 0
     end = 0  # of what is written
     for batch in range(len(bounds) - 1):
@@ -477,44 +699,72 @@ def encode_batches(
         end = start + HEADER_SIZE
         base_timestamp = timestamps[first]
         largest = base_timestamp
-        for row in range(first, last):
-            timestamp = timestamps[row]
-            largest = max(largest, timestamp)
-            header_start = np.int64(0)
-            header_size = np.int64(1)
-            if has_headers:
-                header_start = header_starts[row]
-                header_size = np.int64(header_sizes[row])
-            end = _put_record(
-                out,
-                end,
-                timestamp - base_timestamp,
-                row - first,
-                key_data,
-                key_starts[row],
-                np.int64(key_sizes[row]),
-                value_data,
-                value_starts[row],
-                np.int64(value_sizes[row]),
-                header_data,
-                header_start,
-                header_size,
+        for block in range(first, last, PLANNED_ROWS):
+            stop = min(last, block + PLANNED_ROWS)
+            planned = _plan_records(
+                first,
+                block,
+                stop,
+                base_timestamp,
+                timestamps,
+                key_sizes,
+                value_sizes,
+                fronts,
+                middles,
             )
+            largest = max(largest, planned)
+            row = block
+            while row < stop:
+                header_start = np.int64(0)
+                header_size = np.int64(1)
+                if has_headers:
+                    header_start = header_starts[row]
+                    header_size = np.int64(header_sizes[row])
+                else:
+                    row, end = _put_planned(
+                        block,
+                        row,
+                        stop,
+                        fronts,
+                        middles,
+                        key_data,
+                        key_starts,
+                        key_sizes,
+                        value_data,
+                        value_starts,
+                        value_sizes,
+                        out,
+                        end,
+                    )
+                if row < stop:
+                    end = _put_record(
+                        out,
+                        end,
+                        timestamps[row] - base_timestamp,
+                        row - first,
+                        key_data,
+                        key_starts[row],
+                        np.int64(key_sizes[row]),
+                        value_data,
+                        value_starts[row],
+                        np.int64(value_sizes[row]),
+                        header_data,
+                        header_start,
+                        header_size,
+                    )
+                    row += 1
         base_offset = first_offset + first - bounds[0]
-        position = write_be(out, start, base_offset, 8)
-        position = write_be(out, position, end - start - LOG_OVERHEAD, 4)
-        position = write_be(out, position, np.int64(leader_epoch), 4)
-        write_be(out, position, MAGIC, 1)
-        position = write_be(out, start + ATTRIBUTES_POSITION, attributes, 2)
-        position = write_be(out, position, last - first - 1, 4)
-        position = write_be(out, position, base_timestamp, 8)
-        position = write_be(out, position, largest, 8)
-        position = write_be(out, position, np.int64(NO_PRODUCER_ID), 8)
-        position = write_be(out, position, np.int64(NO_PRODUCER_EPOCH), 2)
-        position = write_be(out, position, np.int64(NO_SEQUENCE), 4)
-        write_be(out, position, last - first, 4)
-        checksum = crc32c(out, start + ATTRIBUTES_POSITION, end)
-        write_be(out, start + CRC_POSITION, checksum, 4)
+        _put_header(
+            out,
+            start,
+            end,
+            base_offset,
+            leader_epoch,
+            attributes,
+            last - first,
+            base_timestamp,
+            largest,
+        )
         extents[batch, 0] = base_offset + last - first - 1
         extents[batch, 1] = largest
         extents[batch, 2] = end - start

@@ -159,16 +159,19 @@ def test_decode_records(generated, base_timestamp, append_time):
     cuts=st.sets(st.integers(1, 8)),
     epoch=INT32,
     attributes=st.sampled_from((0, 8)),
+    has_headers=st.booleans(),
 )
 @settings(deadline=None)
-def test_encode_batches(generated, cuts, epoch, attributes):
+def test_encode_batches(generated, cuts, epoch, attributes, has_headers):
     _, plain = generated
+    if not has_headers:
+        plain = [record._replace(headers=()) for record in plain]
     bounds = sorted({0, len(plain), *(cut for cut in cuts if cut < len(plain))})
     data, extents = encode_batches(
         np.array([record.timestamp for record in plain], np.int64),
         BytesColumn.from_list([record.key for record in plain]),
         BytesColumn.from_list([record.value for record in plain]),
-        headers_column([record.headers for record in plain], len(plain)),
+        headers_column([record.headers for record in plain], len(plain)) if has_headers else None,
         bounds,
         first_offset=9,
         leader_epoch=epoch,

@@ -1,5 +1,6 @@
 """Columns of records: rows, arenas, and agreement with `records.py` at its edges."""
 
+import random
 import tracemalloc
 from itertools import pairwise
 
@@ -234,6 +235,43 @@ def test_batches_bear_attributes_and_begin_anywhere_in_the_columns():
     assert batch.header.timestamp_type is TimestampType.LOG_APPEND_TIME
     assert batch.records() == [each._replace(timestamp=2**50) for each in RECORDS[1:]]
     assert extents.tolist() == [[7, 2**50, len(data)]]
+
+
+EDGE_SIZES = (None, 0, 1, 63, 64, 65, 127, 128, 129, 8191, 8192)
+EDGE_DELTAS = (0, 63, -64, 64, 8191, -8192, 8192, 2**20 - 1, 2**20, 2**27 - 1, 2**27, -(2**40))
+
+
+def test_batches_of_records_whose_numbers_are_of_every_size():
+    """More records than are planned at a time; lengths and deltas that need a byte more.
+
+    Each column ends with its arena, so that the last strings have no bytes behind them.
+    """
+    chance = random.Random(11)
+    rows = []
+    for row in range(3 * kernels.PLANNED_ROWS + 1):
+        key, value = (
+            None if size is None else chance.randbytes(size)
+            for size in chance.choices(EDGE_SIZES, (4, 4, 9, 9, 9, 9, 9, 9, 9, 1, 1), k=2)
+        )
+        rows.append(Record(row, 2**41 + chance.choice(EDGE_DELTAS) * (row > 0), key, value))
+    for first, last in ((0, len(rows)), (0, 1), (60, 70), (len(rows) - 1, len(rows))):
+        times, keys, values, _ = columns_of(rows)
+        data, extents = encode_batches(
+            times, keys, values, None, (first, last), first_offset=first, leader_epoch=2
+        )
+        assert bytes(data) == build_batch(rows[first:last], partition_leader_epoch=2)
+        largest = max(record.timestamp for record in rows[first:last])
+        assert extents.tolist() == [[last - 1, largest, len(data)]]
+
+
+def test_what_a_null_row_says_of_its_start_means_nothing():
+    sizes = np.array([-1, 3, 0], np.int32)
+    column = BytesColumn(
+        np.frombuffer(b"key" + bytes(90), np.uint8), np.array([-(2**50), 0, 999]), sizes
+    )
+    data, _ = encode_batches(np.zeros(3, np.int64), column, column, None, (0, 3))
+    records = [Record(row, 0, each, each) for row, each in enumerate((None, b"key", b""))]
+    assert bytes(data) == build_batch(records)
 
 
 @pytest.mark.parametrize(

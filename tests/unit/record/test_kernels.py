@@ -333,20 +333,23 @@ def test_decode_records_names_the_record():
     assert decode(good, 2)[:2] == (kernels.PREMATURE_END, 1)
 
 
-def test_encode_batches_writes_within_its_bytes():
-    keys, values = array(b"xkey"), array(b"value")
+@pytest.mark.parametrize("spare_bytes", (0, 200))
+def test_encode_batches_writes_within_its_bytes(spare_bytes):
+    """Also where strings could be copied by whole blocks."""
+    keys, values = array(b"xkey" + bytes(spare_bytes)), array(b"value" + bytes(spare_bytes))
     columns = (
         (keys, np.array([1, 0], np.int64), np.array([3, -1], np.int32)),
         (values, np.array([0, 5], np.int64), np.array([5, 0], np.int32)),
-        (array(encode_headers(())), np.array([0, 0], np.int64), np.array([1, 1], np.int32)),
+        (array(encode_headers(())), np.empty(0, np.int64), np.empty(0, np.int32)),
     )
     timestamps = np.array([2**40, 2**40 - 1], np.int64)
     records = [Record(8, 2**40, b"key", b"value"), Record(9, 2**40 - 1, None, b"")]
     expected = build_batch(records, partition_leader_epoch=5)
-    out, extents = np.full(len(expected) + 1, 0xEE, np.uint8), np.zeros((1, 3), np.int64)
+    whole, extents = np.full(len(expected) + 200, 0xEE, np.uint8), np.zeros((1, 3), np.int64)
     flat = [each for column in columns for each in column]
     bounds = np.array([0, 2], np.int64)
+    out = whole[: len(expected)]
     size = kernels.encode_batches(8, 5, 0, bounds, timestamps, *flat, out, extents)
     assert size == len(expected)
-    assert out.tobytes() == expected + b"\xee"
+    assert whole.tobytes() == expected + b"\xee" * 200
     assert extents.tolist() == [[9, 2**40, size]]
