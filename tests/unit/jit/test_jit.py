@@ -425,6 +425,22 @@ def test_a_kernel_that_is_bound_again_looks_at_no_kinds_of_arguments(room, monke
     assert jit.Bound(kernel, 5)(np.array([7], np.int64)) == 35
 
 
+def first_of_second_row(data, factor):
+    return data[1, 0] * factor
+
+
+@WITHOUT_COMPILER
+def test_rows_with_gaps_never_meet_what_was_compiled_for_rows_without(room):
+    kernel = room(first_of_second_row)
+    jit.compile_always()
+    bound = jit.Bound(kernel, 3)
+    rows = np.arange(6, dtype=np.int64).reshape(2, 3)
+    for _ in range(2):
+        assert bound(rows) == 9
+        assert bound(rows[:, :2]) == 9
+        assert bound(rows.reshape(3, 2)) == 6
+
+
 def scaled_by(data, factor):
     return data[0] * factor.values[0]
 
