@@ -135,7 +135,7 @@ class LogCleanerManager:
         InvalidConfigurationError
             That would be too little memory.
         """
-        if threads is None:
+        if threads in (None, self._broker_config.log_cleaner_threads):
             return self.config
         broker_config = replace(self._broker_config, log_cleaner_threads=threads)
         return CleanerConfig.from_broker(broker_config)
