@@ -88,18 +88,17 @@ class MemoryCleaning:
         return Parts(mapping.sample, rewriting.sample, self._out[:end])
 
     def _chunks(self, *, verify: bool) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        sums = np.empty(kernels.SUMS, np.int64)
         for segment in self._segments:
             position = 0
             while position < len(segment):
                 data = segment[position : position + CHUNK_BYTES]
-                status, rows, size = kernels.scan_batches(
-                    data, len(data), verify, 0, INT64_MAX, self._table, sums
+                found = kernels.Scan(
+                    *kernels.scan_batches(data, len(data), verify, 0, INT64_MAX, self._table)
                 )
-                assert status == kernels.OK
-                assert rows
-                yield data, self._table[:rows]
-                position += size
+                assert found.status == kernels.OK
+                assert found.rows
+                yield data, self._table[: found.rows]
+                position += found.position
 
 
 def _lines(

@@ -25,12 +25,12 @@ from logstore.cleaner.kernels.table import (
     COL_SIZE,
     MISPLACED,
     NO_ROWS,
-    TORN,
+    PLACE_COLUMNS,
     fill_row,
     is_unfit,
     read_header,
+    scanned,
     with_row,
-    write_sums,
 )
 from logstore.cleaner.kernels.winners import count_winners, is_winner
 from logstore.jit import Bytes, Int64s, borrowed, inline_kernel, kernel
@@ -49,40 +49,68 @@ def has_winner(key_map: MapArrays, first_offset: Int, last_offset: Int) -> bool:
 
 
 @kernel
+def note_places(table: Int64s, start: int, places: Int64s, filled: int) -> int:
+    """Copy what tells what a chunk's batches are to `places`, from row `filled` on.
+
+    Parameters
+    ----------
+    table : (n, TABLE_COLUMNS) int64
+        The chunk's batches as they were mapped.
+    start : int
+        Where the chunk begins in its file.
+    places : (room, PLACE_COLUMNS) int64, out
+        Positions are those in the file.
+
+    Returns
+    -------
+    int
+        The rows that are filled then.
+    """
+    table = borrowed(table)
+    places = borrowed(places)
+    for index in range(len(table)):
+        place = places[filled + index]
+        for column in range(PLACE_COLUMNS):
+            place[column] = table[index, column]
+        place[COL_POSITION] += start
+    return filled + len(table)
+
+
+@kernel
 def choose_ranges(
-    places: Int64s,
     first_row: int,
+    room: int,
+    places: Int64s,
+    ranges: Int64s,
     key_map: MapArrays,
     rules: PassRules,
     kept_last_offset: int,
-    room: int,
     span: int,
     least_gap: int,
-    ranges: Int64s,
 ) -> Any:
     """Choose the bytes to read for the next chunk of a segment.
 
     Parameters
     ----------
-    places : (n, PLACE_COLUMNS) int64
-        The segment's batches, one behind the other, as they were mapped: the first columns of a
-        table, their positions those in the file. None is of a producer.
     first_row : int
         The first batch of the chunk, which is always read.
-    kept_last_offset : int
-        A batch that ends there is read: its header stays.
     room, span : int
         Most bytes to read, and to read or pass over, the first batch apart.
-    least_gap : int
-        Bytes that are passed over; fewer are read with those around them.
+    places : (n, PLACE_COLUMNS) int64
+        The segment's batches, one behind the other, as `note_places` took them down. None is of a
+        producer.
     ranges : (n, 2) int64, out
         Positions where a range begins and ends, exclusive.
+    kept_last_offset : int
+        A batch that ends there is read: its header stays.
+    least_gap : int
+        Bytes that are passed over; fewer are read with those around them.
 
     Returns
     -------
-    (count, row, records)
-        Ranges, at least one; the row that the next chunk begins with; records of the batches that
-        were passed over, all of them superseded.
+    (count, row, position, records)
+        Ranges, at least one; the row that the next chunk begins with, and where the one before it
+        ends; records of the batches that were passed over, all of them superseded.
     """
     places = borrowed(places)
     ranges = borrowed(ranges)
@@ -122,7 +150,8 @@ def choose_ranges(
         filled += end - begin
         waiting = np.int64(0)
         row += 1
-    return count, row, records + waiting
+    last = places[row - 1]
+    return count, row, last[COL_POSITION] + last[COL_SIZE], records + waiting
 
 
 @kernel
@@ -133,7 +162,6 @@ def scan_survivors(
     greatest_offset: int,
     kept_last_offset: int,
     table: Int64s,
-    sums: Int64s,
     key_map: MapArrays,
     rules: PassRules,
 ) -> Any:
@@ -146,12 +174,10 @@ def scan_survivors(
     ----------
     kept_last_offset : int
         A batch that ends there gets a row: its header stays.
-    sums : (SUMS,) int64, out
-        Also how many records got none, all of them superseded.
 
     Returns
     -------
-    (status, rows, position)
+    Scan
     """
     data = borrowed(data)
     table = borrowed(table)
@@ -188,5 +214,4 @@ def scan_survivors(
             found = with_row(found, rows, header)
             rows += 1
         position += header.size
-    write_sums(found, passed_over, sums)
-    return OK if status == TORN else status, rows, position
+    return scanned(status, rows, position, found, passed_over)

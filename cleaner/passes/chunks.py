@@ -58,8 +58,8 @@ class Chunk:
         Where the chunk begins in the segment's file.
     size_bytes : int
         Bytes of its whole batches.
-    sums : (SUMS,) int64
-        What the batches have in common, and no less than they add up to; see `kernels`.
+    found : Scan
+        What the batches have in common, and no less than they add up to.
     passed_over : int
         Records, all superseded, of batches that were not read or have no row: they stand between
         those that have one, or behind them, and count in `size_bytes`.
@@ -68,11 +68,11 @@ class Chunk:
     __slots__ = (
         "_ranges",
         "data",
+        "found",
         "passed_over",
         "position",
         "segment",
         "size_bytes",
-        "sums",
         "table",
     )
 
@@ -83,11 +83,11 @@ class Chunk:
         size_bytes: int,
         data: NDArray[np.uint8],
         table: NDArray[np.int64],
-        sums: NDArray[np.int64],
+        found: kernels.Scan,
         ranges: Ranges | None = None,
     ) -> None:
-        self.sums = sums
-        self.passed_over = int(sums[kernels.SUM_PASSED_OVER])
+        self.found = found
+        self.passed_over = found.passed_over
         if ranges is not None:
             self.passed_over += ranges.passed_over
         self._ranges = ranges
@@ -119,12 +119,12 @@ class Chunk:
 
     def may_have(self, attributes: int) -> bool:
         """Tell whether any of its batches may have one of some attribute bits."""
-        return bool(self.sums[kernels.SUM_ATTRIBUTES] & attributes)
+        return self.found.attributes & attributes != 0
 
     @property
     def has_producers(self) -> bool:
         """Whether any of its batches may be one of a producer that has an id."""
-        return bool(self.sums[kernels.SUM_PRODUCERS])
+        return self.found.producers != 0
 
     def refuse(self, row: int) -> NoReturn:
         """Raise the error of a batch that a kernel could not read."""
@@ -163,9 +163,8 @@ class ChunkReader:
     def __init__(self, io_buffer_bytes: int, unfolded_max: int | None = None) -> None:
         self._unfolded_max = unfolded_max
         self._io_buffer_bytes = max(io_buffer_bytes, HEADER_SIZE)
-        self._buffer = np.empty(self._io_buffer_bytes, np.uint8)
+        self._hold(self._io_buffer_bytes)
         self._table = np.empty((0, kernels.TABLE_COLUMNS), np.int64)
-        self._scan_all = jit.Bound(kernels.scan_batches)
 
     def chunks(
         self,
@@ -211,10 +210,10 @@ class ChunkReader:
             if chunk is None:
                 skipping = None
                 chunk = self._read(segment, position, next_offset, end_offset, verify, survivors)
-            if not segment.can_append_offset(chunk.last_offset):
+            last_offset = chunk.last_offset
+            if not segment.can_append_offset(last_offset):
                 raise OverflowedSegmentError(
-                    f"{segment.log_path}: offset {chunk.last_offset} is more than 31 bits above "
-                    "the base",
+                    f"{segment.log_path}: offset {last_offset} is more than 31 bits above the base",
                     base_offset=segment.base_offset,
                 )
             yield chunk
@@ -232,20 +231,18 @@ class ChunkReader:
         survivors: Survivors | None,
     ) -> Chunk | None:
         """Read what is not skipped; None if anything is odd about it, or does not fit."""
-        found = skipping.next_ranges(self._io_buffer_bytes)
-        if found is None:
+        ranges = skipping.next_ranges(self._io_buffer_bytes)
+        if ranges is None:
             return None
-        view = memoryview(self._buffer)  # type: ignore[arg-type]  # a buffer
-        file = segment.file
+        view, read_into = self._view, segment.file.read_into
         filled = 0
-        for start, end in found.ranges:
-            filled += file.read_into(view[filled : filled + end - start], start)
-        status, rows, end, sums = self._scan(filled, next_offset, end_offset, False, survivors)
-        if status != kernels.OK or end != filled or sums[kernels.SUM_UNFIT] >= 0:
+        for start, end in ranges.ranges:
+            filled += read_into(view[filled : filled + end - start], start)
+        found = self._scan(filled, next_offset, end_offset, False, survivors)
+        if found.status != kernels.OK or found.position != filled or found.unfit >= 0:
             return None
-        size_bytes = found.end_position - position
-        chunk = Chunk(segment, position, size_bytes, self._buffer, self._table[:rows], sums, found)
-        return self._finish(chunk)
+        size_bytes = ranges.end_position - position
+        return self._chunk(segment, position, size_bytes, found, ranges)
 
     def _scan(
         self,
@@ -254,19 +251,17 @@ class ChunkReader:
         end_offset: int,
         verify: bool,
         survivors: Survivors | None,
-    ) -> tuple[int, int, int, NDArray[np.int64]]:
+    ) -> kernels.Scan:
         """Tabulate the batches of the first bytes of the buffer; see `kernels.scan_batches`."""
         rows_max = min(count, self._io_buffer_bytes) // HEADER_SIZE + 1
         if len(self._table) < rows_max:
             self._table = np.empty((rows_max, kernels.TABLE_COLUMNS), np.int64)
-        sums = np.empty(kernels.SUMS, np.int64)
         data, table, last_offset = self._buffer, self._table, end_offset - 1
         if survivors is None:
-            found = self._scan_all(data, count, verify, next_offset, last_offset, table, sums)
+            fields = kernels.scan_batches(data, count, verify, next_offset, last_offset, table)
         else:
-            found = survivors.scan(data, count, next_offset, last_offset, table, sums)
-        status, rows, end = found
-        return status, rows, int(end), sums
+            fields = survivors.scan(data, count, next_offset, last_offset, table)
+        return kernels.Scan._make(fields)
 
     def _read(
         self,
@@ -279,15 +274,13 @@ class ChunkReader:
     ) -> Chunk:
         wanted = min(self._io_buffer_bytes, segment.size_bytes - position)
         while True:
-            view = memoryview(self._buffer)[:wanted]  # type: ignore[arg-type]  # a buffer
-            count = segment.file.read_into(view, position)
-            status, rows, end, sums = self._scan(count, next_offset, end_offset, verify, survivors)
-            if rows:
-                chunk = Chunk(segment, position, end, self._buffer, self._table[:rows], sums)
-                return self._finish(chunk)
-            if status == kernels.MISPLACED:
+            count = segment.file.read_into(self._view[:wanted], position)
+            found = self._scan(count, next_offset, end_offset, verify, survivors)
+            if found.rows:
+                return self._chunk(segment, position, int(found.position), found)
+            if found.status == kernels.MISPLACED:
                 raise self._misplaced(segment, position, next_offset, end_offset)
-            if status != kernels.OK or count < wanted:
+            if found.status != kernels.OK or count < wanted:
                 raise_damage(segment, position)
             wanted = self._grow(segment, position, count)
 
@@ -299,12 +292,17 @@ class ChunkReader:
         if size > segment.size_bytes - position or size <= count:
             raise_damage(segment, position)
         if size > len(self._buffer):
-            self._buffer = np.empty(size, np.uint8)
+            self._hold(size)
         return size
 
     def _shrink(self) -> None:
         if len(self._buffer) > self._io_buffer_bytes:
-            self._buffer = np.empty(self._io_buffer_bytes, np.uint8)
+            self._hold(self._io_buffer_bytes)
+
+    def _hold(self, size_bytes: int) -> None:
+        """Make a buffer of another size."""
+        self._buffer = np.empty(size_bytes, np.uint8)
+        self._view = memoryview(self._buffer)  # type: ignore[arg-type]  # a buffer
 
     def _misplaced(
         self, segment: LogSegment, position: int, next_offset: int, end_offset: int
@@ -321,35 +319,43 @@ class ChunkReader:
             found=header.last_offset,
         )
 
-    def _finish(self, chunk: Chunk) -> Chunk:
-        """Decompress what is compressed, and read what control batches say.
+    def _chunk(
+        self,
+        segment: LogSegment,
+        position: int,
+        size_bytes: int,
+        found: kernels.Scan,
+        ranges: Ranges | None = None,
+    ) -> Chunk:
+        """Return what was scanned: decompressed, and control batches told apart.
 
         A chunk ends before a batch that counts more records than it can hold: room will be taken
         for them.
         """
-        if chunk.sums[kernels.SUM_UNFIT] >= 0:
-            chunk.end_before(int(chunk.sums[kernels.SUM_UNFIT]))
-        records = int(chunk.sums[kernels.SUM_RECORDS])
-        jit.pays(kernels.scan_batches, chunk.rows * _BATCH_SECONDS + records * _RECORD_SECONDS)
-        if chunk.may_have(CODEC_MASK):
-            table = chunk.table
-            # A bare header left by compaction has nothing to unfold, whatever codec it names.
-            bare = (table[:, kernels.COL_SIZE] == HEADER_SIZE) & (
-                table[:, kernels.COL_RECORD_COUNT] == 0
-            )
-            compressed = np.flatnonzero(
-                (table[:, kernels.COL_ATTRIBUTES] & CODEC_MASK != 0) & ~bare
-            )
-            if len(compressed):
-                self._unfold(chunk, compressed)
-        if chunk.may_have(CONTROL_BIT):
+        table = self._table[: found.rows]
+        chunk = Chunk(segment, position, size_bytes, self._buffer, table, found, ranges)
+        if found.unfit >= 0:
+            chunk.end_before(found.unfit)
+        seconds = found.rows * _BATCH_SECONDS + found.records * _RECORD_SECONDS
+        jit.pays(kernels.scan_batches, seconds)
+        if found.attributes & CODEC_MASK:
+            self._unfold(chunk)
+        if found.attributes & CONTROL_BIT:
             status, row = kernels.read_control_types(chunk.data, chunk.table)
             if status != kernels.OK:
                 chunk.end_before(row)
         return chunk
 
-    def _unfold(self, chunk: Chunk, compressed: NDArray[np.intp]) -> None:
+    def _unfold(self, chunk: Chunk) -> None:
         """Append the sections of compressed batches behind a chunk's bytes, or end it early."""
+        table = chunk.table
+        # A bare header left by compaction has nothing to unfold, whatever codec it names.
+        bare = (table[:, kernels.COL_SIZE] == HEADER_SIZE) & (
+            table[:, kernels.COL_RECORD_COUNT] == 0
+        )
+        compressed = np.flatnonzero((table[:, kernels.COL_ATTRIBUTES] & CODEC_MASK != 0) & ~bare)
+        if not len(compressed):
+            return
         data, rows = self._decompress(
             chunk.segment, chunk.position, chunk.size_bytes, chunk.table, compressed
         )
@@ -377,7 +383,7 @@ class ChunkReader:
         """
         rows = len(table)
         limit = self._unfolded_max or segment.config.logstore_decompression_max_bytes
-        parts: list[bytes | memoryview] = [memoryview(self._buffer)[:size_bytes]]  # type: ignore[arg-type]
+        parts: list[bytes | memoryview] = [self._view[:size_bytes]]
         end = size_bytes
         for row in compressed.tolist():
             if end - size_bytes >= UNFOLDED_BYTES:

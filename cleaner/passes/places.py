@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,14 @@ LEAST_BATCH_BYTES = 4 * 1024
 """Mean size of the batches that are noted; between smaller ones nothing worth a read is left."""
 
 
+class _Span(NamedTuple):
+    """The rows of those of a segment's batches that were noted, and their bytes."""
+
+    first_row: int
+    end_row: int
+    size_bytes: int
+
+
 class BatchPlaces:
     """Where the batches stand of the segments that were mapped whole, as far as there is room.
 
@@ -30,28 +38,28 @@ class BatchPlaces:
     """
 
     def __init__(self) -> None:
-        self._rows: dict[int, list[NDArray[np.int64]]] = {}
-        self._ends: dict[int, int] = {}
-        self._room = PLACES_MAX
+        self._rows = np.empty((PLACES_MAX, kernels.PLACE_COLUMNS), np.int64)
+        self._filled = 0
+        self._spans: dict[int, _Span] = {}
 
     def note(self, chunk: Chunk) -> None:
-        """Note the batches of a chunk that was mapped."""
-        base_offset = chunk.segment.base_offset
+        """Note the batches of a chunk that was mapped; those of a segment follow one another."""
+        rows = len(chunk.table)
         if (
-            chunk.position == self._ends.get(base_offset, 0)
-            and chunk.rows <= self._room
-            and chunk.rows * LEAST_BATCH_BYTES <= chunk.size_bytes
-            and not chunk.has_producers
-            and not chunk.may_have(CODEC_MASK)
+            rows * LEAST_BATCH_BYTES > chunk.size_bytes
+            or rows > PLACES_MAX - self._filled
+            or chunk.has_producers
+            or chunk.may_have(CODEC_MASK)
         ):
-            rows = chunk.table[:, : kernels.PLACE_COLUMNS].copy()
-            rows[:, kernels.COL_POSITION] += chunk.position
-            self._rows.setdefault(base_offset, []).append(rows)
-            self._ends[base_offset] = chunk.position + chunk.size_bytes
-            self._room -= len(rows)
+            return
+        base_offset = chunk.segment.base_offset
+        first_row, _, size_bytes = self._spans.get(base_offset) or _Span(self._filled, 0, 0)
+        self._filled = kernels.note_places(chunk.table, chunk.position, self._rows, self._filled)
+        self._spans[base_offset] = _Span(first_row, self._filled, size_bytes + chunk.size_bytes)
 
     def of(self, segment: LogSegment) -> NDArray[np.int64] | None:
         """Return the places of a segment's batches; None unless all of them are known."""
-        if self._ends.get(segment.base_offset) != segment.size_bytes:
+        span = self._spans.get(segment.base_offset)
+        if span is None or span.size_bytes != segment.size_bytes:
             return None
-        return np.concatenate(self._rows[segment.base_offset])
+        return self._rows[span.first_row : span.end_row]

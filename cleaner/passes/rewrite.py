@@ -205,7 +205,7 @@ class Rewriter:
 
     def _filter(self, chunk: Chunk, destination: LogSegment | None) -> None:
         table = chunk.table
-        if chunk.first_offset < self._upper_bound_offset <= chunk.last_offset + 1:
+        if chunk.last_offset + 1 >= self._upper_bound_offset > chunk.first_offset:
             last_of_round = table[:, kernels.COL_LAST_OFFSET] == self._upper_bound_offset - 1
             table[last_of_round, kernels.COL_VERDICT] = kernels.VERDICT_RETAIN_EMPTY
         self._reserve_records(chunk)
@@ -213,21 +213,23 @@ class Rewriter:
         if status == kernels.DAMAGED:
             chunk.refuse(row)
         if chunk.passed_over:
-            self._judging.tally[[kernels.SUPERSEDED, kernels.TALLY_READ]] += chunk.passed_over
+            tally = self._judging.tally
+            tally[kernels.SUPERSEDED] += chunk.passed_over
+            tally[kernels.TALLY_READ] += chunk.passed_over
         if self._observer is not None:
             self._observer(self._map, chunk, self._judging.codes)
         self.bytes_written += self._assemble(chunk, destination)
         self.bytes_read += chunk.size_bytes
-        if destination is not None:
-            for transaction in self._transactions.kept_aborts:
-                destination.txn_index.append(transaction)
-        self._transactions.kept_aborts.clear()
+        if kept_aborts := self._transactions.kept_aborts:
+            if destination is not None:
+                for transaction in kept_aborts:
+                    destination.txn_index.append(transaction)
+            kept_aborts.clear()
 
     def _reserve_records(self, chunk: Chunk) -> None:
         """Make room for as many records as the batches of a chunk have."""
         judging = self._judging
-        total = int(chunk.sums[kernels.SUM_RECORDS])
-        largest = int(chunk.sums[kernels.SUM_LARGEST])
+        total, largest = chunk.found.records, chunk.found.largest
         if total > len(judging.codes):
             room = 2 * total  # of chunks whose batches mostly go the next one may have a few more
             judging = judging._replace(

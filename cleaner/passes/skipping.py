@@ -59,20 +59,19 @@ class Skipping:
     ) -> None:
         self._places = places
         self._row = 0
-        self._rules = key_map, rules, upper_bound_offset - 1
         self._ranges = np.empty((len(places), 2), np.int64)
+        self._choose = jit.Bound(
+            kernels.choose_ranges,
+            *(places, self._ranges, key_map, rules),
+            *(upper_bound_offset - 1, SPAN_BYTES, LEAST_GAP_BYTES),
+        )
 
     def next_ranges(self, room: int) -> Ranges | None:
         """Return what to read next, of so many bytes at the most; None if a batch is larger."""
-        places, row = self._places, self._row
-        if places[row, kernels.COL_SIZE] > room:
+        if self._places[self._row, kernels.COL_SIZE] > room:
             return None
-        count, self._row, passed_over = kernels.choose_ranges(
-            places, row, *self._rules, room, SPAN_BYTES, LEAST_GAP_BYTES, self._ranges
-        )
-        last = places[self._row - 1]
-        end_position = int(last[kernels.COL_POSITION] + last[kernels.COL_SIZE])
-        return Ranges(self._ranges[:count].tolist(), end_position, int(passed_over))
+        count, self._row, end_position, passed_over = self._choose(self._row, room)
+        return Ranges(self._ranges[:count].tolist(), int(end_position), int(passed_over))
 
 
 class Survivors:
@@ -99,11 +98,8 @@ class Survivors:
         least_offset: int,
         greatest_offset: int,
         table: NDArray[np.int64],
-        sums: NDArray[np.int64],
-    ) -> tuple[int, int, int]:
+    ) -> tuple[int, ...]:
         """Tabulate the batches of `data[:end]`; see `kernels.scan_survivors`."""
         kept = self._kept_last_offset
-        found: tuple[int, int, int] = self._scan(
-            data, end, least_offset, greatest_offset, kept, table, sums
-        )
-        return found
+        fields: tuple[int, ...] = self._scan(data, end, least_offset, greatest_offset, kept, table)
+        return fields

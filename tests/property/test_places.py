@@ -83,12 +83,28 @@ def test_choose_ranges_is_what_the_oracle_chooses(
         batches[number] = (size, records, is_dead and is_told)
     ranges = np.full((len(batches), 2), -1, np.int64)
     rules = Rules().for_kernels(0, 0, by_winners=True)._replace(keep_offset=keep_offset)
-    count, behind, passed_over = kernels.choose_ranges(
-        rows, row, a_map.arrays, rules, kept * step, room, span, least_gap, ranges
+    count, behind, end, passed_over = kernels.choose_ranges(
+        row, room, rows, ranges, a_map.arrays, rules, kept * step, span, least_gap
     )
+    assert end == sum(size for size, *_ in batches[:behind])
     expected = chosen(batches, row, kept, room, span, least_gap)
     assert (ranges[:count].tolist(), behind, passed_over) == expected
     assert (ranges[count:] == -1).all()
+
+
+@given(counts=st.lists(st.integers(0, 5), max_size=4), filled=st.integers(0, 3), seed=st.integers())
+@settings(max_examples=30)
+def test_note_places_copies_the_rows_of_chunks_as_they_stand_in_their_file(counts, filled, seed):
+    rng = np.random.default_rng(abs(seed))
+    noted = np.full((filled + sum(counts) + 2, kernels.PLACE_COLUMNS), -1, np.int64)
+    expected = noted.copy()
+    for number, count in enumerate(counts):
+        table = rng.integers(0, 2**40, (count, kernels.TABLE_COLUMNS))
+        before, start = filled, number << 20
+        filled = kernels.note_places(table, start, noted, filled)
+        expected[before:filled] = table[:, : kernels.PLACE_COLUMNS]
+        expected[before:filled, kernels.COL_POSITION] += start
+    assert noted.tolist() == expected.tolist()
 
 
 # --- whole passes -----------------------------------------------------------------------------

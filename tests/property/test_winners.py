@@ -4,7 +4,7 @@ Kernels: `has_bit`, `note_winner`, `note_loser`, `is_winner`, `count_winners`, `
 `pick_winners`, `hash_group`, `with_record`, `is_unread`, `is_expired`, `put_block`, `put_offset`,
 `get_offset`, `put_order`, `get_order`, `home_slot`, `hash_keys`, `sip_round`, `sip_words`,
 `borrowed_block`, `borrowed_keys`, `borrowed_strategy`, `borrowed_rules`, `winners_tell`,
-`has_winner`, `is_unfit`, `scan_survivors`, `read_header`, `fill_row`, `with_row`, `write_sums`.
+`has_winner`, `is_unfit`, `scan_survivors`, `read_header`, `fill_row`, `with_row`, `scanned`.
 """
 
 import random
@@ -198,8 +198,8 @@ def test_what_a_survivors_scan_leaves_out_is_superseded(odd, data, skipped, bits
     build(raw, table, base + skipped, a_map)
     kept_last_offset = batches[kept % len(batches)].header.last_offset
     rules = Rules(keep_offset=base + keep)
-    status, found, position, sums = scan_survivors(raw, a_map, rules, kept_last_offset)
-    assert (status, position) == (kernels.OK, len(raw))
+    sums, found = scan_survivors(raw, a_map, rules, kept_last_offset)
+    assert (sums.status, sums.position) == (kernels.OK, len(raw))
     _, every, _ = scan(raw.tobytes())
     has_row = np.isin(every[:, kernels.COL_BASE_OFFSET], found[:, kernels.COL_BASE_OFFSET])
     assert found[:, SCANNED].tolist() == every[has_row][:, SCANNED].tolist()
@@ -209,7 +209,7 @@ def test_what_a_survivors_scan_leaves_out_is_superseded(odd, data, skipped, bits
     fates = np.split(codes, ends[:-1])
     gone = [fates[row] for row in np.flatnonzero(~has_row)]
     assert all((each == kernels.SUPERSEDED).all() for each in gone)
-    assert sums[kernels.SUM_PASSED_OVER] == sum(map(len, gone))
+    assert sums.passed_over == sum(map(len, gone))
     last_offsets = every[:, kernels.COL_LAST_OFFSET]
     assert has_row[0]
     assert has_row[last_offsets == kept_last_offset].all()
@@ -242,12 +242,12 @@ def test_behind_what_may_end_a_chunk_every_batch_has_a_row(first: str) -> None:
         position = len(batches[0].data) + len(batches[1].data)
         count_at = position + RECORD_COUNT_POSITION
         raw[count_at : count_at + 4] = (1000).to_bytes(4, "big")
-    status, found, _, sums = scan_survivors(array(bytes(raw)), a_map, Rules())
-    assert status == kernels.OK
+    sums, found = scan_survivors(array(bytes(raw)), a_map, Rules())
+    assert sums.status == kernels.OK
     # The batch before it goes, and behind a producer's the next.
     expected = [0, 3, 5] if first == "producer" else [0, 3, 4, 5]
     assert found[:, kernels.COL_BASE_OFFSET].tolist() == expected
-    assert sums[kernels.SUM_PASSED_OVER] == 5 - len(expected)
+    assert sums.passed_over == 5 - len(expected)
 
 
 @given(bits=st.lists(st.booleans(), min_size=1, max_size=300), data=st.data())

@@ -23,22 +23,22 @@ def array(data: bytes) -> np.ndarray:
 def scan(data: bytes, *, check_crc: bool = True, rows: int = 200):
     """Status, table of the whole batches, and the position after them."""
     table = np.empty((rows, kernels.TABLE_COLUMNS), np.int64)
-    sums = np.empty(kernels.SUMS, np.int64)
-    status, found, position = kernels.scan_batches(
-        array(data), len(data), check_crc, 0, INT64_MAX, table, sums
+    found = kernels.Scan(
+        *kernels.scan_batches(array(data), len(data), check_crc, 0, INT64_MAX, table)
     )
-    return status, table[:found], position
+    return found.status, table[: found.rows], found.position
 
 
 def scan_survivors(data: np.ndarray, key_map: KeyMap, rules: Rules, kept_last_offset: int = -1):
-    """Status, table of the batches that may stay, the position after the last, and the sums."""
+    """What was found, and the table of the batches that may stay."""
     table = np.empty((200, kernels.TABLE_COLUMNS), np.int64)
-    sums = np.empty(kernels.SUMS, np.int64)
     by = rules.for_kernels(0, 0, by_winners=True)
-    status, found, position = kernels.scan_survivors(
-        data, len(data), 0, INT64_MAX, kept_last_offset, table, sums, key_map.arrays, by
+    found = kernels.Scan(
+        *kernels.scan_survivors(
+            data, len(data), 0, INT64_MAX, kept_last_offset, table, key_map.arrays, by
+        )
     )
-    return status, table[:found], position, sums
+    return found, table[: found.rows]
 
 
 def unfolded(data: bytes, table: np.ndarray, sections: list[bytes]) -> np.ndarray:

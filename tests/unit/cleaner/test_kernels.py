@@ -8,8 +8,9 @@ import pytest
 from logstore.cleaner import kernels
 from logstore.cleaner.passes.offset_map import OffsetMap
 from logstore.record.batch import RecordBatch, build_batch, seal_batch
+from logstore.record.layout import TRANSACTIONAL_BIT
 from logstore.record.records import Record, encode_records
-from logstore.types import TimestampType
+from logstore.types import INT64_MAX, TimestampType
 from tests.support.oracles import cleaner_oracle as oracle
 from tests.support.world.kernel_calls import FORMS, array, assemble, build, classify, scan
 
@@ -123,6 +124,28 @@ def test_scan_batches_takes_nothing_behind_the_largest_offset() -> None:
     last = changed(TWO, base_offset=2**63 - 1)
     status, table, position = scan(last + ONE)
     assert (status, len(table), position) == (kernels.MISPLACED, 1, len(last))
+
+
+def test_scan_batches_sums_up_what_batches_have() -> None:
+    """By which room is taken, and what need not be looked for is left."""
+    ours = build_batch(
+        records((b"c", b"4"), base=8), producer_id=5, producer_epoch=0, is_transactional=True
+    )
+    unfit = changed(build_batch(records((b"d", b"5"), base=9)), record_count=900)
+    data = array(ONE + TWO + ours + unfit)
+    table = np.empty((9, kernels.TABLE_COLUMNS), np.int64)
+    found = kernels.Scan(*kernels.scan_batches(data, len(data), True, 0, INT64_MAX, table))
+    assert found == kernels.Scan(
+        status=kernels.OK,
+        rows=4,
+        position=len(data),
+        attributes=TRANSACTIONAL_BIT,
+        producers=1,
+        records=2 + 1 + 1 + 900,
+        largest=900,
+        unfit=3,
+        passed_over=0,
+    )
 
 
 def test_scan_batches_may_leave_crcs_unchecked() -> None:

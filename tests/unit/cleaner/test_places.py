@@ -88,6 +88,15 @@ def test_batches_of_which_nothing_stays_are_read_once(log: Log) -> None:
     assert stats.bytes_read == 9 * size
 
 
+def test_each_of_several_segments_is_read_by_the_places_of_its_own_batches(log: Log) -> None:
+    size = put_keys(log, "axb")
+    put_keys(log, "bbbac")
+    run_pass(log, config=map_of(100, io_buffer_bytes=2 * size + 1))  # chunks of two
+    mapped = [(0, 2), (2, 1), (0, 2), (2, 2), (4, 1)]
+    assert ranges_of(log, size) == [*mapped, (0, 2), (0, 1), (2, 1), (3, 2)]
+    assert offsets_in(log) == [1, 5, 6, 7]
+
+
 def test_what_is_not_worth_a_read_of_its_own_is_read_with_the_rest(log: Log, monkeypatch) -> None:
     size = put_keys(log, "aaabaaaac")
     monkeypatch.setattr(skipping, "LEAST_GAP_BYTES", 3 * size)

@@ -44,11 +44,10 @@ def chunk_of(*batches: bytes) -> Chunk:
     """A chunk as its reader hands it on."""
     data = b"".join(batches)
     table = np.empty((len(batches), kernels.TABLE_COLUMNS), np.int64)
-    sums = np.empty(kernels.SUMS, np.int64)
-    kernels.scan_batches(array(data), len(data), True, 0, INT64_MAX, table, sums)
+    found = kernels.Scan(*kernels.scan_batches(array(data), len(data), True, 0, INT64_MAX, table))
     status, _ = kernels.read_control_types(array(data), table)
     assert status == kernels.OK
-    return Chunk(None, 0, len(data), array(data), table, sums)
+    return Chunk(None, 0, len(data), array(data), table, found)
 
 
 def judged(state: TransactionState, *batches: bytes) -> list[int]:
