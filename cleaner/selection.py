@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -95,8 +94,7 @@ class LogView(NamedTuple):
         return sum(s.size_bytes for s in segments if s.base_offset < end_offset)
 
 
-@dataclass(frozen=True, slots=True)
-class CleanableState:
+class CleanableState(NamedTuple):
     """A log's clean section, dirty section and limits, as selection measured them.
 
     Attributes
@@ -149,8 +147,7 @@ class CleanableState:
         return self.must_clean_bytes / self.total_bytes if self.total_bytes else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class CleaningDecision:
+class CleaningDecision(NamedTuple):
     """Whether a log will be cleaned, and every gate on the way.
 
     `opens_at_ms` is the first moment at which it will be, of a decision that foresaw, and
@@ -190,7 +187,7 @@ class CleaningDecision:
         gates = [gate for gate in self.gates if gate.gate != obstacle.gate]
         place = next((n for n, g in enumerate(self.gates) if g.gate == obstacle.gate), len(gates))
         gates.insert(place, obstacle)
-        return replace(self, gates=tuple(gates), opens_at_ms=None, opens_below_offset=None)
+        return self._replace(gates=tuple(gates), opens_at_ms=None, opens_below_offset=None)
 
 
 class Circumstances(NamedTuple):
@@ -393,8 +390,8 @@ def _foresee(
         if cleaned_at is not None and len(opens) == len(decision.gates):
             break
     gates = (gate._replace(opens_at_ms=opens.get(gate.gate)) for gate in decision.gates)
-    return replace(
-        decision, gates=tuple(gates), opens_at_ms=cleaned_at, opens_below_offset=end_offset
+    return decision._replace(
+        gates=tuple(gates), opens_at_ms=cleaned_at, opens_below_offset=end_offset
     )
 
 

@@ -298,7 +298,7 @@ def lost_by_forced_cleaning(cleaner: LogCleanerManager, log: Log, *, roll: bool)
         return NOTHING_LOST
     gone = []
     for bound in (state.upper_bound_offset, max(allowed, state.first_dirty_offset)):
-        steps = cleaner.run_pass(log, replace(state, upper_bound_offset=bound), dry_run=True)
+        steps = cleaner.run_pass(log, state._replace(upper_bound_offset=bound), dry_run=True)
         try:
             while True:
                 next(steps)

@@ -14,7 +14,6 @@ from logstore.loading.second_look import TRANSIENT
 from logstore.log.finding import Finding
 from logstore.log.reader import Isolation
 from logstore.record.batch import RecordBatch, decode_stored, stored_rows
-from logstore.record.survey import Damage, SegmentBounds, survey
 from logstore.record.walk import check_place, read_batch, walk_headers
 from logstore.runtime import OverlayFileSystem
 
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from logstore.log.log import Log
     from logstore.manager.manager import LogManager
     from logstore.record.records import Record
+    from logstore.record.survey import Damage, SegmentBounds
     from logstore.runtime import FileSystem
     from logstore.segment.segment import LogSegment
     from logstore.types import TopicPartition
@@ -187,6 +187,9 @@ class PartitionView:
 
     def _surveyed(self, log: Log, bounds: SegmentBounds) -> Iterator[StoredBatch]:
         """Yield the valid batches of a segment that is not shown as it lies."""
+        # Loaded where damage was met: it takes its time.
+        from logstore.record.survey import Damage, survey
+
         file = self.files.open(bounds.path)
         try:
             for found in survey(file, bounds, log.config.logstore_decompression_max_bytes):

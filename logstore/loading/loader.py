@@ -25,15 +25,8 @@ from logstore.errors import (
     SegmentOverflowError,
     UnsupportedFormatError,
 )
-from logstore.loading.damage import Lost, is_followed, lost_behind
 from logstore.loading.leftovers import PartitionFiles, finish_swaps, remove_leftovers
 from logstore.loading.on_damage import OnDamage
-from logstore.loading.surveyed import (
-    SurveyedFiles,
-    find_superseded,
-    leftover_text,
-    survey_files,
-)
 from logstore.loading.tail import find_tail
 from logstore.log.epochs import LeaderEpochCache
 from logstore.log.log import Log
@@ -60,6 +53,8 @@ from logstore.types import INT32_MAX, INT64_MAX, SMALL_FILE_MAX_BYTES
 
 if TYPE_CHECKING:
     from logstore.config.log_config import LogConfig
+    from logstore.loading.damage import Lost
+    from logstore.loading.surveyed import SurveyedFiles
     from logstore.log.recovery import SegmentRecovery
     from logstore.runtime import Runtime
     from logstore.types import TopicPartition
@@ -115,7 +110,7 @@ class LogLoader:
         self._keep_below = keep_below
         self._surveys = surveys
         self._lost: dict[str, Lost] = {}
-        self._surveyed = SurveyedFiles()
+        self._surveyed: SurveyedFiles | None = None
         self.files = PartitionFiles(runtime.fs, directory, finding_level)
         self._useless: set[int] = set()
         self._verified_ends: dict[int, int] = {}
@@ -132,6 +127,8 @@ class LogLoader:
         self._refuse_old_formats()
         remove_leftovers(self.files)
         if self._surveys:
+            from logstore.loading.surveyed import survey_files  # see `_judge_overlaps`
+
             self._surveyed = survey_files(self.files, self.config, self.clean)
         else:
             finish_swaps(self.files)
@@ -159,6 +156,7 @@ class LogLoader:
         # By the checkpoint, as Kafka does: an epoch may begin below the first segment's base.
         self.epochs.truncate_from_start(self.log_start_offset, flush=True)
         self._rebuild_producer_state(log_start, end_offset)
+        surveyed = self._surveyed
         return Log(
             self.runtime,
             self.directory,
@@ -173,9 +171,9 @@ class LogLoader:
             recovery_point=max(recovery_point, log_start),
             high_watermark=self._high_watermark,
             findings=self.files.findings,
-            damages=self._surveyed.damages,
-            torn=self._surveyed.torn,
-            surveyed=self._surveyed.bounds,
+            damages=() if surveyed is None else surveyed.damages,
+            torn=() if surveyed is None else surveyed.torn,
+            surveyed={} if surveyed is None else surveyed.bounds,
         )
 
     def _refuse_old_formats(self) -> None:
@@ -233,6 +231,9 @@ class LogLoader:
             return
         if self._on_damage is OnDamage.PASS_OVER:
             raise _overlap(segment, end_offset, following)
+        # What looks at every batch takes its time to load, and few logs need it.
+        from logstore.loading.surveyed import find_superseded, leftover_text
+
         limit = self.config.logstore_decompression_max_bytes
         paths = {segment.base_offset: segment.log_path for segment in view}
         superseded = find_superseded(self.fs, paths, limit)
@@ -266,7 +267,8 @@ class LogLoader:
             if self.clean and segment is self.segments.active and has_index:
                 self._judge_tail(segment)
             if reason := self._index_damage(segment, kinds):
-                if segment.log_path not in self._surveyed.bounds:
+                surveyed = self._surveyed
+                if surveyed is None or segment.log_path not in surveyed.bounds:
                     self.files.note("rebuilt_index", segment.log_path, reason)
                 self._rebuild_indexes(segment)
         self.files.settle()
@@ -446,6 +448,8 @@ class LogLoader:
         DataLossError
             The cut is to be refused.
         """
+        from logstore.loading.damage import is_followed, lost_behind  # see `_judge_overlaps`
+
         path, position = segment.log_path, recovery.valid_bytes
         later = [other for other in self.segments if other.base_offset > segment.base_offset]
         if is_followed(segment, position, later):

@@ -21,13 +21,6 @@ from logstore.log.drafts import AppendInfo, NewRecord
 from logstore.log.local_log import LocalLog
 from logstore.log.offsets import CheckpointOffsets, LogOffsets
 from logstore.log.reader import LogReader
-from logstore.log.retention import (
-    LogBounds,
-    RetentionDecision,
-    RetentionRule,
-    decide_retention,
-    expires_at_ms,
-)
 from logstore.log.writer import LogWriter
 from logstore.runtime.environment import VERIFY
 from logstore.runtime.lifetime import lasting
@@ -37,6 +30,7 @@ if TYPE_CHECKING:
     from logstore.config.log_config import LogConfig
     from logstore.log.epochs import LeaderEpochCache
     from logstore.log.finding import Finding
+    from logstore.log.retention import RetentionDecision, RetentionRule
     from logstore.producers.state import ProducerStateManager
     from logstore.record.survey import Damage, SegmentBounds
     from logstore.runtime import Runtime, Unsubscribe
@@ -350,6 +344,8 @@ class Log:
         OffsetOutOfRangeError
             `offset` is above the high watermark; nothing was changed.
         """
+        from logstore.log.retention import RetentionRule  # see `retention_decision`
+
         with self.lock:
             is_raised = self.offsets.maybe_increment_log_start_offset(offset)
             self._retain(self.retention_decision(rules=(RetentionRule.LOG_START,)))
@@ -358,10 +354,13 @@ class Log:
     def retention_decision(
         self,
         *,
-        rules: Sequence[RetentionRule] = tuple(RetentionRule),
+        rules: Sequence[RetentionRule] | None = None,
         first_dirty_offset: int = 0,
     ) -> RetentionDecision:
-        """Decide what a retention run would remove now; see `decide_retention`."""
+        """Decide what a retention run would remove now, by all rules; see `decide_retention`."""
+        # Loaded here, since a log that is only read, or written for a while, does without.
+        from logstore.log.retention import LogBounds, RetentionRule, decide_retention
+
         local, offsets = self.local, self.offsets
         with self.lock, local.guard("cannot decide about retention"):
             local.check_open()
@@ -371,7 +370,7 @@ class Log:
                 self.config,
                 LogBounds(offsets.log_start_offset, offsets.high_watermark, local.log_end.offset),
                 self.runtime.clock.now_ms(),
-                rules=rules,
+                rules=tuple(RetentionRule) if rules is None else rules,
                 first_dirty_offset=first_dirty_offset,
             )
 
@@ -383,6 +382,8 @@ class Log:
         first = self.segments.first
         if not self.config.delete or not self.size_bytes:
             return None  # an empty segment stays
+        from logstore.log.retention import expires_at_ms  # see `retention_decision`
+
         return expires_at_ms(first, self.config)
 
     def delete_old_segments(self, *, first_dirty_offset: int = 0) -> RetentionDecision:
