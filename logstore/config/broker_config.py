@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from logstore.config.broker_keys import BROKER_KEYS
@@ -16,6 +15,7 @@ from logstore.config.keys import Value, render, to_texts
 from logstore.config.legacy import translate_broker
 from logstore.config.log_config import MAX_LAG, MIN_LAG, LagSetting, check_lags
 from logstore.config.origins import ORIGIN_BROKER
+from logstore.config.settings import settings
 from logstore.config.suggest import nearest_broker_key
 from logstore.config.topic_keys import TOPIC_KEYS
 from logstore.errors import InvalidConfigurationError
@@ -36,7 +36,7 @@ class TopicDefault(NamedTuple):
     origin: str = ORIGIN_BROKER
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@settings
 class BrokerConfig:
     """The configuration of the engine as a whole.
 

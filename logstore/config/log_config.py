@@ -5,10 +5,10 @@ Source: storage-format §16, cleaner-semantics §12.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from logstore.config.settings import settings
 from logstore.config.topic_keys import COMPACT, DELETE, TOPIC_KEYS
 from logstore.errors import InvalidConfigurationError
 from logstore.types import INT64_MAX, TimestampType
@@ -21,7 +21,7 @@ def _topic(key: str) -> Any:  # noqa: ANN401  # a dataclass default of the field
     return TOPIC_KEYS[key].default
 
 
-@dataclass(frozen=True, kw_only=True)
+@settings
 class LogConfig:
     """The configuration in force for the logs of one topic.
 
@@ -55,7 +55,7 @@ class LogConfig:
     compression_lz4_level: int = _topic("compression.lz4.level")
     compression_zstd_level: int = _topic("compression.zstd.level")
     preallocate: bool = _topic("preallocate")
-    message_timestamp_type: TimestampType = _topic("message.timestamp.type")  # noqa: RUF009  # the row's value is immutable
+    message_timestamp_type: TimestampType = _topic("message.timestamp.type")
     message_timestamp_before_max_ms: int = _topic("message.timestamp.before.max.ms")
     message_timestamp_after_max_ms: int = _topic("message.timestamp.after.max.ms")
     message_timestamp_difference_max_ms: int = _topic("message.timestamp.difference.max.ms")
