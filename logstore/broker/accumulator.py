@@ -12,8 +12,8 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING
 
-from logstore.broker.futures import FutureRecordMetadata, ProducedMetadata
-from logstore.broker.open_batch import OpenBatch, estimated_size, limit_of
+from logstore.broker.futures import FutureRecordMetadata, ProducerBatch
+from logstore.broker.open_batch import limit_of
 from logstore.broker.producer_batch import build_producer_batch
 from logstore.errors import (
     InvalidRecordError,
@@ -24,41 +24,27 @@ from logstore.errors import (
     RequestError,
 )
 from logstore.faults.rules import is_injected, is_passing
-from logstore.log.drafts import AppendInfo, NewRecord
+from logstore.record.codecs import Codec
 from logstore.runtime import background_scheduler
 from logstore.transactions.produce import check_for_clients
-from logstore.types import NO_OFFSET, NO_TIMESTAMP, TopicPartition
+from logstore.types import NO_OFFSET
 
 if TYPE_CHECKING:
     from logstore.broker.producer_config import ProducerConfig
     from logstore.broker.producer_metrics import ProducerMetrics
     from logstore.broker.session import ProducerSession
+    from logstore.log.drafts import AppendInfo, RecordLists, Stamp
+    from logstore.log.writer import LogWriter
     from logstore.manager.manager import LogManager
+    from logstore.record.records import Header
     from logstore.runtime import Runtime, Scheduler
+    from logstore.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 
 
 SENDER_TASK = "kafka-producer-network-thread"
 """Kafka's name of what sends a batch that has lingered."""
-
-
-class _OpenBatch(OpenBatch[FutureRecordMetadata]):
-    __slots__ = ("due_ns", "opened_ns", "send_now", "topic_partition")
-
-    def __init__(
-        self,
-        topic_partition: TopicPartition,
-        limit_bytes: int,
-        opened_ns: int,
-        linger_ms: float,
-        send: Callable[[_OpenBatch], None],
-    ) -> None:
-        super().__init__(limit_bytes)
-        self.topic_partition = topic_partition
-        self.opened_ns = opened_ns
-        self.due_ns = opened_ns + round(linger_ms * 1_000_000)
-        self.send_now = partial(send, self)
 
 
 class _Locked:
@@ -68,7 +54,7 @@ class _Locked:
 
     def __init__(self, lock: AbstractContextManager[bool]) -> None:
         self._lock = lock
-        self.settled: list[FutureRecordMetadata] = []
+        self.settled: list[ProducerBatch] = []
 
     def __enter__(self) -> None:
         self._lock.__enter__()
@@ -78,8 +64,8 @@ class _Locked:
         if settled:
             self.settled = []
         self._lock.__exit__(None, None, None)
-        for future in settled:
-            future.call_back()
+        for batch in settled:
+            batch.call_back()
 
 
 class RecordAccumulator:
@@ -113,7 +99,7 @@ class RecordAccumulator:
         self._session = session
         self._metrics = metrics
         self._lock = runtime.lock()
-        self._open: dict[TopicPartition, _OpenBatch] = {}
+        self._open: dict[TopicPartition, ProducerBatch] = {}
         self._locked = _Locked(self._lock)
         self._scheduler: Scheduler = runtime.scheduler
         self._own_scheduler: Scheduler | None = None
@@ -127,13 +113,19 @@ class RecordAccumulator:
         """Tell whether the partition has an open batch."""
         return topic_partition in self._open
 
-    def has_room(self, topic_partition: TopicPartition, record: NewRecord) -> bool:
-        """Tell whether the partition has an open batch that would take a record."""
+    def has_room(self, topic_partition: TopicPartition, size_bytes: int) -> bool:
+        """Tell whether the partition has an open batch that would take a record of that size."""
         batch = self._open.get(topic_partition)
-        return batch is not None and batch.has_room(estimated_size(record))
+        return batch is not None and batch.has_room(size_bytes)
 
     def add(
-        self, topic_partition: TopicPartition, record: NewRecord, size_bytes: int
+        self,
+        topic_partition: TopicPartition,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp: int,
+        headers: tuple[Header, ...],
+        size_bytes: int,
     ) -> FutureRecordMetadata:
         """Put a record into the partition's batch, and append the batches that this completes.
 
@@ -144,9 +136,12 @@ class RecordAccumulator:
         FutureRecordMetadata
             Whatever happens to the record, nothing is raised.
         """
-        batch = self._batch_with_room(topic_partition, size_bytes)
-        future = FutureRecordMetadata(self._lock, batch.send_now, record, size_bytes)
-        if batch.add(future, size_bytes) or self._config.linger_ms == 0:
+        batch = self._open.get(topic_partition)
+        if batch is None or not batch.has_room(size_bytes):
+            batch = self._next_batch(topic_partition, batch)
+        future = FutureRecordMetadata(batch, len(batch.keys))
+        batch.sizes.append(size_bytes)
+        if batch.add(key, value, timestamp, headers, size_bytes) or self._config.linger_ms == 0:
             self._send([batch])
         return future
 
@@ -167,20 +162,16 @@ class RecordAccumulator:
         if self._own_scheduler is not None:
             self._own_scheduler.shutdown()
 
-    def _batch_with_room(self, tp: TopicPartition, size_bytes: int) -> _OpenBatch:
-        """Return the partition's open batch; one that has no room for the record is sent first."""
-        batch = self._open.get(tp)
-        if batch is not None and not batch.has_room(size_bytes):
-            self._send([batch])
-            batch = None
-        if batch is None:
-            now_ns = self._clock.monotonic_ns()
-            batch = _OpenBatch(
-                tp, self._limit_bytes(tp), now_ns, self._config.linger_ms, self._send_if_open
-            )
-            self._open[tp] = batch
-            if self._config.linger_ms > 0:
-                self._arm(now_ns)
+    def _next_batch(self, tp: TopicPartition, full: ProducerBatch | None) -> ProducerBatch:
+        """Open a batch for the partition; the one that has no room any more is sent first."""
+        if full is not None:
+            self._send([full])
+        now_ns, linger_ms = self._clock.monotonic_ns(), self._config.linger_ms
+        batch = self._open[tp] = ProducerBatch(
+            tp, self._limit_bytes(tp), now_ns, linger_ms, self._lock, self._send_if_open
+        )
+        if linger_ms > 0:
+            self._arm(now_ns)
         return batch
 
     def _limit_bytes(self, tp: TopicPartition) -> int:
@@ -190,7 +181,7 @@ class RecordAccumulator:
             return self._config.batch_size  # the batch will hear of it
         return limit_of(config, self._config.batch_size)
 
-    def _send_if_open(self, batch: _OpenBatch) -> None:
+    def _send_if_open(self, batch: ProducerBatch) -> None:
         """Append a batch unless that was done; called without the lock."""
         with self.locked():
             if self._open.get(batch.topic_partition) is batch:
@@ -219,13 +210,13 @@ class RecordAccumulator:
 
     # -- batches into logs -----------------------------------------------------------------
 
-    def _take(self, batches: Iterable[_OpenBatch]) -> None:
+    def _take(self, batches: Iterable[ProducerBatch]) -> None:
         now_ns = self._clock.monotonic_ns()
         for batch in batches:
             del self._open[batch.topic_partition]
             self._metrics.record_wait((now_ns - batch.opened_ns) / 1e6)
 
-    def _send(self, batches: Sequence[_OpenBatch]) -> None:
+    def _send(self, batches: Sequence[ProducerBatch]) -> None:
         """Append open batches and settle their futures."""
         self._take(batches)
         if self._session is not None and batches:
@@ -235,35 +226,35 @@ class RecordAccumulator:
                 self._refuse(batches, error)
                 return
         for batch in batches:
-            self._append(batch.topic_partition, batch.items)
+            self._locked.settled.append(batch)
+            self._append(batch, 0, len(batch))
 
-    def _append(self, tp: TopicPartition, waiting: Sequence[FutureRecordMetadata]) -> None:
+    def _append(self, batch: ProducerBatch, start: int, stop: int) -> None:
+        """Append the records [start, stop) of a batch, and settle them."""
+        tp, count = batch.topic_partition, stop - start
         try:
             if self._session is not None:
                 self._session.raise_if_failed()
-            info = self._write(tp, [each.waiting for each in waiting])
+            info = self._write(tp, batch if count == len(batch) else batch.part(start, stop))
         except (MessageSizeTooLargeError, RecordListTooLargeError) as error:
-            if len(waiting) == 1:
-                self._fail(tp, waiting, error)
+            if count == 1:
+                self._fail(batch, stop, error)
                 return
             # The topic's limit was lowered, or it stores with a codec that makes it larger.
-            self._metrics.retries += len(waiting)
-            half = len(waiting) // 2
-            self._append(tp, waiting[:half])
-            self._append(tp, waiting[half:])
+            self._metrics.retries += count
+            middle = start + count // 2
+            self._append(batch, start, middle)
+            self._append(batch, middle, stop)
         except LogStoreError as error:
-            self._fail(tp, waiting, error)
+            self._fail(batch, stop, error)
         else:
-            largest = max(each.size_bytes for each in waiting)
-            self._metrics.record_batch(len(waiting), info.size_bytes, largest)
-            is_told = self._config.acks != 0
-            stamped = info.log_append_time if is_told else NO_TIMESTAMP
-            for row, each in enumerate(waiting):
-                offset = info.first_offset + row if is_told else NO_OFFSET
-                each.settle(_stored(tp, each.waiting, offset, stamped))
-            self._locked.settled += waiting
+            self._metrics.record_batch(count, info.size_bytes, max(batch.sizes[start:stop]))
+            if self._config.acks == 0:
+                batch.settle(stop, NO_OFFSET)
+            else:
+                batch.settle(stop, info.first_offset, info.log_append_time)
 
-    def _write(self, tp: TopicPartition, records: Sequence[NewRecord]) -> AppendInfo:
+    def _write(self, tp: TopicPartition, records: RecordLists) -> AppendInfo:
         """Append a batch, again and again as long as it is refused with an error that passes.
 
         An idempotent producer sends the same sequences again, so that nothing is stored twice
@@ -289,18 +280,18 @@ class RecordAccumulator:
             self._metrics.retries += len(records)
             self._clock.sleep(config.retry_backoff_ms / 1000)
 
-    def _write_once(self, tp: TopicPartition, records: Sequence[NewRecord]) -> AppendInfo:
+    def _write_once(self, tp: TopicPartition, records: RecordLists) -> AppendInfo:
         check_for_clients(tp.topic)
         session, codec = self._session, self._config.codec
         if session is None:
             writer = self._manager.log(tp).writer
-            append = partial(writer.append_records, records, codec)
+            append = partial(writer.append_lists, records, codec)
             return self._manager.faults.request("append", (tp,), append)
         is_retry = False
         while True:
-            data = build_producer_batch(records, codec, session.stamp(tp))
+            stamp = session.stamp(tp)
             try:
-                info = session.append(self._manager, tp, data)
+                info = session.append(self._manager, tp, _appending(records, codec, stamp))
             except RequestError as error:
                 if is_retry or not session.recovers_from(error):
                     raise
@@ -311,60 +302,39 @@ class RecordAccumulator:
                 session.sent(tp, len(records))
                 return info
 
-    def _fail(
-        self, tp: TopicPartition, waiting: Sequence[FutureRecordMetadata], error: LogStoreError
-    ) -> None:
-        """Settle the futures of a batch that was refused, and draw the consequence."""
-        logger.info("%s: a batch of %d records was refused: %s", tp, len(waiting), error)
+    def _fail(self, batch: ProducerBatch, stop: int, error: LogStoreError) -> None:
+        """Settle the records up to `stop`, which were refused, and draw the consequence."""
+        count = stop - batch.settled_rows
+        tp = batch.topic_partition
+        logger.info("%s: a batch of %d records was refused: %s", tp, count, error)
         if self._session is not None:
             if is_injected(error) or isinstance(error, KafkaTimeoutError):
                 self._session.lost_answer()
             self._session.failed(error)
-        self._metrics.errors += len(waiting)
+        self._metrics.errors += count
+        if self._config.acks == 0:
+            batch.settle(stop, NO_OFFSET)
+            return
         faults = dict(error.record_errors) if isinstance(error, InvalidRecordError) else {}
-        for row, each in enumerate(waiting):
-            if self._config.acks == 0:
-                self._settle(each, _stored(tp, each.waiting, NO_OFFSET, NO_TIMESTAMP))
-            else:
-                self._settle(each, _record_error(error, faults, row))
+        errors = [_record_error(error, faults, row) for row in range(count)]
+        batch.settle(stop, NO_OFFSET, errors=errors)
 
-    def _refuse(self, batches: Iterable[_OpenBatch], error: LogStoreError) -> None:
-        """Settle the futures of batches that were not sent."""
+    def _refuse(self, batches: Iterable[ProducerBatch], error: LogStoreError) -> None:
+        """Settle the records of batches that were not sent."""
         for batch in batches:
-            self._metrics.errors += len(batch.items)
-            for each in batch.items:
-                self._settle(each, error)
-
-    def _settle(
-        self, future: FutureRecordMetadata, outcome: ProducedMetadata | LogStoreError
-    ) -> None:
-        future.settle(outcome)
-        self._locked.settled.append(future)
+            self._locked.settled.append(batch)
+            self._metrics.errors += len(batch)
+            batch.settle(len(batch), NO_OFFSET, errors=[error] * len(batch))
 
 
-def _stored(tp: TopicPartition, record: NewRecord, offset: int, stamped: int) -> ProducedMetadata:
-    """Return what is told of a record; `stamped` is the time that the log gave it, or -1."""
-    key, value, timestamp, headers = record
-    assert timestamp is not None, "set when the record was sent"
-    header_size = -1
-    if headers:
-        header_size = sum(len(name.encode()) + len(each or b"") for name, each in headers)
-    # Once a record; see `logstore.log.drafts`.
-    metadata: ProducedMetadata = tuple.__new__(
-        ProducedMetadata,
-        (
-            tp[0],
-            tp[1],
-            tp,
-            offset,
-            timestamp if stamped == NO_TIMESTAMP else stamped,
-            None,
-            -1 if key is None else len(key),
-            -1 if value is None else len(value),
-            header_size,
-        ),
-    )
-    return metadata
+def _appending(
+    records: RecordLists, codec: Codec, stamp: Stamp
+) -> Callable[[LogWriter], AppendInfo]:
+    """Return what appends records as the batch of a producer."""
+    if codec is Codec.NONE:
+        return lambda writer: writer.append_stamped(records, stamp)
+    data = build_producer_batch(records, codec, stamp)
+    return lambda writer: writer.append_batches(data)
 
 
 def _record_error(error: LogStoreError, faults: Mapping[int, str], row: int) -> LogStoreError:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING
 
+from logstore.log.drafts import RecordLists
 from logstore.record.layout import HEADER_SIZE, MAX_RECORD_OVERHEAD
 
 if TYPE_CHECKING:
-    from logstore.config.log_config import LogConfig
-    from logstore.log.drafts import NewRecord
+    from collections.abc import Sequence
 
-T = TypeVar("T")
+    from logstore.config.log_config import LogConfig
+    from logstore.record.records import Header
 
 _HEADER_OVERHEAD = 10
 
 
-class OpenBatch(Generic[T]):
-    """Items that stand for records, up to a limit of bytes; sizes are upper bounds.
+class OpenBatch(RecordLists):
+    """Records up to a limit of bytes; sizes are upper bounds.
 
     Parameters
     ----------
@@ -24,20 +25,31 @@ class OpenBatch(Generic[T]):
         See `limit_of`. One record alone may be larger: whoever appends it refuses it, or not.
     """
 
-    __slots__ = ("items", "limit_bytes", "size_bytes")
+    __slots__ = ("limit_bytes", "size_bytes")
 
     def __init__(self, limit_bytes: int) -> None:
+        super().__init__([], [], [], {})
         self.limit_bytes = limit_bytes
         self.size_bytes = HEADER_SIZE
-        self.items: list[T] = []
 
     def has_room(self, size_bytes: int) -> bool:
         """Tell whether a record of that size fits."""
-        return not self.items or self.size_bytes + size_bytes <= self.limit_bytes
+        return self.size_bytes + size_bytes <= self.limit_bytes or not self.keys
 
-    def add(self, item: T, size_bytes: int) -> bool:
-        """Take a record of that size; tell whether the batch is full now."""
-        self.items.append(item)
+    def add(
+        self,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp: int | None,
+        headers: tuple[Header, ...],
+        size_bytes: int,
+    ) -> bool:
+        """Take a record of that size, for which there is room; tell whether it is full now."""
+        if headers:
+            self.headers[len(self.keys)] = headers
+        self.keys.append(key)
+        self.values.append(value)
+        self.timestamps.append(timestamp)
         self.size_bytes += size_bytes
         return self.size_bytes >= self.limit_bytes
 
@@ -48,9 +60,8 @@ def limit_of(config: LogConfig, batch_bytes: int | None = None) -> int:
     return limit if batch_bytes is None else min(limit, batch_bytes)
 
 
-def estimated_size(record: NewRecord) -> int:
+def estimated_size(key: bytes | None, value: bytes | None, headers: Sequence[Header] = ()) -> int:
     """Return an upper bound of a record's bytes in an uncompressed batch."""
-    key, value, _, headers = record
     size = MAX_RECORD_OVERHEAD
     if key is not None:
         size += len(key)

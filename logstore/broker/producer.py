@@ -25,7 +25,6 @@ from logstore.errors import (
     UnknownTopicOrPartitionError,
 )
 from logstore.groups.offsets import checked_group, checked_offsets
-from logstore.log.drafts import NewRecord
 from logstore.record.layout import HEADER_SIZE
 from logstore.types import INT64_MAX, NO_TIMESTAMP, TopicPartition
 
@@ -165,30 +164,42 @@ class Producer:
             The producer is closed, or transactional and not in a transaction.
         """
         self._check_open()
-        headers = _checked_headers(headers)
-        topic, partition = topic_and_partition(topic, partition)
-        if not isinstance(topic, str):
-            raise TypeError(f"a topic is a string, not {topic!r}")
+        config = self.config
+        headers = [] if headers is None else _checked_headers(headers)
+        if type(topic) is not str:
+            topic, partition = topic_and_partition(topic, partition)
+            if not isinstance(topic, str):
+                raise TypeError(f"a topic is a string, not {topic!r}")
         if key is None and value is None:
             raise ValueError("a record needs a key or a value")
-        record = NewRecord(
-            _serialized("key", self.config.serialize_key, topic, headers, key),
-            _serialized("value", self.config.serialize_value, topic, headers, value),
-            self._timestamp(timestamp_ms),
-            tuple(headers),
+        data = (
+            _serialized("key", config.serialize_key, topic, headers, key),
+            _serialized("value", config.serialize_value, topic, headers, value),
         )
-        size_bytes = estimated_size(record)
-        if HEADER_SIZE + size_bytes > self.config.max_request_size:
+        timestamp = self._clock.now_ms() if timestamp_ms is None else _checked_time(timestamp_ms)
+        pairs = tuple(headers)
+        size_bytes = estimated_size(*data, pairs)
+        if HEADER_SIZE + size_bytes > config.max_request_size:
             raise MessageSizeTooLargeError(
                 f"a record of up to {HEADER_SIZE + size_bytes} bytes is larger than"
-                f" max_request_size {self.config.max_request_size}"
+                f" max_request_size {config.max_request_size}"
             )
         with self._accumulator.locked():
             self._check_open()
             if self._session is not None:
                 self._session.check_can_send()
-            number = self._partition(topic, partition, key, value, record)
-            return self._accumulator.add(TopicPartition(topic, number), record, size_bytes)
+            numbers = self._manager.catalog.topic(topic).partitions
+            if partition is None and config.partitioner is None:
+                number = self._default_partition(topic, data[0], numbers)
+            else:
+                if partition is None:
+                    partition = self._custom_partition(topic, key, value, data, size_bytes)
+                if isinstance(partition, bool) or partition not in numbers:
+                    raise ValueError(f"topic '{topic}' has no partition {partition!r}")
+                number = partition
+            # Once a record; see `logstore.log.drafts`.
+            tp: TopicPartition = tuple.__new__(TopicPartition, (topic, number))
+            return self._accumulator.add(tp, *data, timestamp, pairs, size_bytes)
 
     def flush(self, timeout: float | None = None) -> None:
         """Send what waits; every future given so far is done on return.
@@ -399,32 +410,6 @@ class Producer:
         if self._closed:
             raise IllegalStateError("the producer is closed")
 
-    def _timestamp(self, timestamp_ms: int | None) -> int:
-        if timestamp_ms is None:
-            return self._clock.now_ms()
-        if isinstance(timestamp_ms, bool) or not isinstance(timestamp_ms, int):
-            raise TypeError(f"a timestamp is an int in ms, not {timestamp_ms!r}")
-        if not NO_TIMESTAMP <= timestamp_ms <= INT64_MAX:
-            raise ValueError(f"no timestamp: {timestamp_ms}")
-        return timestamp_ms
-
-    def _partition(
-        self,
-        topic: str,
-        partition: int | None,
-        key: Any,  # noqa: ANN401  # the user's
-        value: Any,  # noqa: ANN401  # the user's
-        record: NewRecord,
-    ) -> int:
-        numbers = self._manager.catalog.topic(topic).partitions
-        if partition is None:
-            if self.config.partitioner is None:
-                return self._default_partition(topic, record.key, numbers)
-            partition = self._custom_partition(topic, key, value, record)
-        if isinstance(partition, bool) or partition not in numbers:
-            raise ValueError(f"topic '{topic}' has no partition {partition!r}")
-        return partition
-
     def _default_partition(self, topic: str, key: bytes | None, numbers: Sequence[int]) -> int:
         if key is not None:
             return self._partitioner.of_key(key, numbers)
@@ -439,24 +424,34 @@ class Producer:
         topic: str,
         key: Any,  # noqa: ANN401  # the user's
         value: Any,  # noqa: ANN401  # the user's
-        record: NewRecord,
+        data: tuple[bytes | None, bytes | None],
+        size_bytes: int,
     ) -> Any:  # noqa: ANN401  # whatever it chose
         partitioner = self.config.partitioner
+        key_data, value_data = data
         if not hasattr(partitioner, "partition"):
             numbers = sorted(self.partitions_for(topic))
-            return partitioner(record.key, numbers, numbers)
-        arguments = (topic, key, record.key, value, record.value, self._cluster)
+            return partitioner(key_data, numbers, numbers)
+        arguments = (topic, key, key_data, value, value_data, self._cluster)
         number = partitioner.partition(*arguments)
         # KIP-480: a partitioner that sticks to a partition is told that a new batch begins.
         on_new_batch = getattr(partitioner, "on_new_batch", None)
         if (
             on_new_batch is not None
-            and record.key is None
-            and not self._accumulator.has_room(TopicPartition(topic, number), record)
+            and key_data is None
+            and not self._accumulator.has_room(TopicPartition(topic, number), size_bytes)
         ):
             on_new_batch(topic, self._cluster, number)
             number = partitioner.partition(*arguments)
         return number
+
+
+def _checked_time(timestamp_ms: int) -> int:
+    if isinstance(timestamp_ms, bool) or not isinstance(timestamp_ms, int):
+        raise TypeError(f"a timestamp is an int in ms, not {timestamp_ms!r}")
+    if not NO_TIMESTAMP <= timestamp_ms <= INT64_MAX:
+        raise ValueError(f"no timestamp: {timestamp_ms}")
+    return timestamp_ms
 
 
 def _serialized(
@@ -476,8 +471,6 @@ def _serialized(
 
 
 def _checked_headers(headers: object) -> list[tuple[str, bytes]]:
-    if headers is None:
-        return []
     if isinstance(headers, Mapping):
         headers = list(headers.items())
     if not isinstance(headers, list):

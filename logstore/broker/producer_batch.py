@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 from logstore.record.batch import build_batch, seal_batch
@@ -10,30 +10,28 @@ from logstore.record.choice import encodes_by_kernel
 from logstore.record.records import Record
 
 if TYPE_CHECKING:
-    from logstore.broker.session import Stamp
-    from logstore.log.drafts import NewRecord
+    from logstore.log.drafts import RecordLists, Stamp
     from logstore.record.codecs import Codec
 
 
-def build_producer_batch(records: Sequence[NewRecord], codec: Codec, stamp: Stamp) -> bytes:
+def build_producer_batch(records: RecordLists, codec: Codec, stamp: Stamp) -> bytes:
     """Return the batch as a client sends it: base offset 0, create times.
 
     Parameters
     ----------
-    records : sequence of NewRecord
+    records : RecordLists
         At least one; timestamps are set.
     codec : Codec
         What the section is compressed with.
     stamp : Stamp
         Producer id, epoch, first sequence, and whether it is transactional.
     """
-    timestamps = [0 if record.timestamp is None else record.timestamp for record in records]
+    timestamps = [0 if timestamp is None else timestamp for timestamp in records.timestamps]
+    each_headers = records.each_headers()
     if not encodes_by_kernel(len(records)):
+        rows = zip(timestamps, records.keys, records.values, each_headers or repeat(()))  # noqa: B905  # headers may repeat for ever
         return build_batch(
-            [
-                Record(row, timestamp, record.key, record.value, record.headers)
-                for row, (record, timestamp) in enumerate(zip(records, timestamps, strict=True))
-            ],
+            [Record(row, *fields) for row, fields in enumerate(rows)],
             codec=codec,
             **stamp._asdict(),
         )
@@ -41,12 +39,11 @@ def build_producer_batch(records: Sequence[NewRecord], codec: Codec, stamp: Stam
 
     from logstore.record.columns import BytesColumn, encode_section, headers_column
 
-    has_headers = any(record.headers for record in records)
     section = encode_section(
         np.array(timestamps, np.int64),
-        BytesColumn.from_list([record.key for record in records]),
-        BytesColumn.from_list([record.value for record in records]),
-        headers_column([r.headers for r in records], len(records)) if has_headers else None,
+        BytesColumn.from_list(records.keys),
+        BytesColumn.from_list(records.values),
+        None if each_headers is None else headers_column(each_headers, len(records)),
     )
     return seal_batch(
         section,

@@ -20,8 +20,8 @@ did not expect is not sent again, since by then some of it may be gone: it may n
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from logstore.errors import (
     IllegalStateError,
@@ -33,13 +33,15 @@ from logstore.errors import (
     ProducerFencedError,
     TransactionAbortedError,
 )
-from logstore.transactions.produce import append_as_client
+from logstore.log.drafts import Stamp
+from logstore.transactions.produce import append_of_producer
 from logstore.transactions.state import ProducerIdAndEpoch
 from logstore.types import INT16_MAX, INT32_MAX, TopicPartition
 
 if TYPE_CHECKING:
     from logstore.groups.offsets import ConsumerGroupMetadata, OffsetAndMetadata
     from logstore.log.drafts import AppendInfo
+    from logstore.log.writer import LogWriter
     from logstore.manager.manager import LogManager
     from logstore.transactions.coordinator import TransactionCoordinator
 
@@ -58,15 +60,6 @@ class SessionState(enum.Enum):
     IN_TRANSACTION = "in a transaction"
     ABORTABLE_ERROR = "in a transaction that can only be aborted"
     FATAL_ERROR = "of no more use"
-
-
-class Stamp(NamedTuple):
-    """The producer fields of a batch."""
-
-    producer_id: int
-    producer_epoch: int
-    base_sequence: int
-    is_transactional: bool
 
 
 class ProducerSession:
@@ -204,9 +197,14 @@ class ProducerSession:
         sequence = self._sequences.get(topic_partition, 0)
         return Stamp(*self._producer, sequence, self.is_transactional)
 
-    def append(self, manager: LogManager, tp: TopicPartition, data: bytes) -> AppendInfo:
-        """Append a batch that bears its stamp; see `append_as_client`."""
-        return append_as_client(manager, self._coordinator, tp, data, self._transactional_id)
+    def append(
+        self, manager: LogManager, tp: TopicPartition, append: Callable[[LogWriter], AppendInfo]
+    ) -> AppendInfo:
+        """Append a batch that bears its stamp; see `append_of_producer`."""
+        producer = self._producer if self.is_transactional else None
+        return append_of_producer(
+            manager, self._coordinator, tp, producer, append, self._transactional_id
+        )
 
     def sent(self, topic_partition: TopicPartition, records: int) -> None:
         """Go on to the sequence after `records` more, which wraps after 2³¹ − 1 to 0."""

@@ -41,7 +41,7 @@ class AppendedRange(NamedTuple):
     bytes: int
 
 
-class _OpenBatch(OpenBatch["NewRecord"]):
+class _OpenBatch(OpenBatch):
     __slots__ = ("log",)
 
     def __init__(self, log: Log, limit_bytes: int) -> None:
@@ -101,7 +101,7 @@ class BatchWriter:
         self._done: dict[int, AppendedRange] = {}
 
     def __repr__(self) -> str:
-        waiting = sum(len(batch.items) for batch in self._open.values())
+        waiting = sum(len(batch) for batch in self._open.values())
         return f"BatchWriter({self.topic}, {waiting} records waiting)"
 
     def add(self, record: NewRecord, partition: int | None = None) -> None:
@@ -116,14 +116,15 @@ class BatchWriter:
             The topic has no such partition.
         """
         number = self.partition_for(record, partition)
-        size_bytes = estimated_size(record)
+        key, value, _, headers = record
+        size_bytes = estimated_size(key, value, headers)
         batch = self._open.get(number)
         if batch is not None and not batch.has_room(size_bytes):
             self.flush(number)
             batch = None
         if batch is None:
             batch = self._open[number] = self._new_batch(number)
-        if batch.add(record, size_bytes) or len(batch.items) == self._batch_records:
+        if batch.add(*record, size_bytes) or len(batch) == self._batch_records:
             self.flush(number)
 
     def add_all(self, items: Iterable[RecordLike], partition: int | None = None) -> None:
@@ -195,7 +196,7 @@ class BatchWriter:
         batch = self._open.pop(number, None)
         if batch is None:
             return
-        append = partial(batch.log.writer.append_records, batch.items, self._codec)
+        append = partial(batch.log.writer.append_lists, batch, self._codec)
         self._append(batch.log, append)
 
     def _append(self, log: Log, append: Callable[[], AppendInfo]) -> None:

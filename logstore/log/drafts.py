@@ -31,7 +31,7 @@ from logstore.record.control import (
     encode_end_txn_value,
     end_txn_marker_of,
 )
-from logstore.record.layout import HEADER_SIZE, TIMESTAMP_TYPE_BIT
+from logstore.record.layout import HEADER_SIZE, TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT
 from logstore.record.records import (
     NO_HEADERS,
     NewRecord,
@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from logstore.producers.state import ProducerStateManager
     from logstore.record.columns import BytesColumn
     from logstore.record.header import BatchHeader
+    from logstore.record.records import Header
     from logstore.segment.values import RollReason
 
 
@@ -141,17 +142,89 @@ class AppendInfo(NamedTuple):
 NOTHING_APPENDED = AppendInfo(-1, -1, NO_TIMESTAMP, NO_TIMESTAMP, 0, 0, None)
 
 
+class RecordLists:
+    """Records to append, as a list for each of their fields.
+
+    Attributes
+    ----------
+    keys, values : list of bytes or None
+    timestamps : list of int or None
+        In ms; None means the log's clock.
+    headers : dict of int to headers
+        By row; of those records that have any.
+    """
+
+    __slots__ = ("headers", "keys", "timestamps", "values")
+
+    def __init__(
+        self,
+        keys: list[bytes | None],
+        values: list[bytes | None],
+        timestamps: list[int | None],
+        headers: dict[int, tuple[Header, ...]],
+    ) -> None:
+        self.keys = keys
+        self.values = values
+        self.timestamps = timestamps
+        self.headers = headers
+
+    @classmethod
+    def of(cls, records: Sequence[NewRecord]) -> RecordLists:
+        """Return the lists of records."""
+        return RecordLists(
+            [record.key for record in records],
+            [record.value for record in records],
+            [record.timestamp for record in records],
+            {row: record.headers for row, record in enumerate(records) if record.headers},
+        )
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def part(self, start: int, stop: int) -> RecordLists:
+        """Return the records in [start, stop)."""
+        rows = slice(start, stop)
+        headers = self.headers
+        if headers:
+            headers = {row - start: headers[row] for row in range(start, stop) if row in headers}
+        return RecordLists(self.keys[rows], self.values[rows], self.timestamps[rows], headers)
+
+    def record(self, row: int) -> NewRecord:
+        """Return one of them."""
+        return NewRecord(
+            self.keys[row], self.values[row], self.timestamps[row], self.headers.get(row, ())
+        )
+
+    def each_headers(self) -> list[tuple[Header, ...]] | None:
+        """Return the headers of each record; None if no record has any."""
+        headers = self.headers
+        return [headers.get(row, ()) for row in range(len(self))] if headers else None
+
+
+class Stamp(NamedTuple):
+    """The producer fields of a batch."""
+
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    is_transactional: bool
+
+
 class Placement(NamedTuple):
-    """Where and under which rules a draft becomes a batch: all that the log's lock guards."""
+    """Where and under which rules a draft becomes a batch: all that the log's lock guards.
+
+    `stamp` is that of the producer who sends it, None if it is of none.
+    """
 
     config: LogConfig
     base_offset: int
     leader_epoch: int
     now_ms: int
+    stamp: Stamp | None = None
 
 
 class SealedDraft(NamedTuple):
-    """A batch of no producer, ready to be written, and what its log notes of it.
+    """A batch ready to be written, and what its log notes of it.
 
     Attributes
     ----------
@@ -163,12 +236,15 @@ class SealedDraft(NamedTuple):
         Of the batch, in ms.
     log_append_time : int
         The time stamped on it by the topic's rules, else -1.
+    batch : RecordBatch or None
+        The same, its header known, if it bears a stamp.
     """
 
     data: bytes | memoryview
     record_count: int
     max_timestamp: int
     log_append_time: int
+    batch: RecordBatch | None = None
 
 
 class SealedBatches(NamedTuple):
@@ -229,30 +305,32 @@ class RecordRules:
         )
         if len(data) > self._bytes_max:
             return None
-        sealed: SealedDraft = _new(SealedDraft, (data, 1, largest, log_append_time))
+        sealed: SealedDraft = _new(SealedDraft, (data, 1, largest, log_append_time, None))
         return sealed
 
 
 class RecordsDraft:
-    """A few records, to be encoded in plain Python; timestamps are set."""
+    """A few records, to be encoded in plain Python; their times, which are all set, are apart."""
 
-    def __init__(self, records: Sequence[NewRecord], timestamps: Sequence[int]) -> None:
+    def __init__(self, records: RecordLists, timestamps: Sequence[int]) -> None:
         self._records = records
         self._timestamps = timestamps
 
     def seal(self, codec: Codec, place: Placement) -> SealedDraft:
         """Validate and encode; see `ColumnsDraft.seal`."""
         records, timestamps = self._records, self._timestamps
-        first = timestamps[0]
+        first, headers = timestamps[0], records.headers
         section = encode_rows(
-            (wrap_int64(timestamp - first), row, record[0], record[1], record[3])
-            for row, (record, timestamp) in enumerate(zip(records, timestamps, strict=True))
+            (wrap_int64(timestamp - first), row, key, value, headers.get(row, ()))
+            for row, (timestamp, key, value) in enumerate(
+                zip(timestamps, records.keys, records.values, strict=True)
+            )
         )
         times = _Times(first, min(timestamps), max(timestamps), timestamps)
         return _sealed(section, times, self._keyless, codec, place)
 
     def _keyless(self) -> list[int]:
-        return [row for row, record in enumerate(self._records) if record.key is None]
+        return [row for row, key in enumerate(self._records.keys) if key is None]
 
 
 class ColumnsDraft:
@@ -374,7 +452,7 @@ class BatchesDraft:
         None, and nothing is done, if the topic's rules want other batches, or refuse one: they
         are to be appended one by one, which says so; see `apart`.
         """
-        config, base, leader_epoch, now_ms = place
+        config, base, leader_epoch, now_ms, _ = place
         if (
             target_codec(config, codec) is not Codec.NONE
             or _attributes(config)
@@ -429,8 +507,11 @@ def _sealed(
 
     `batch` is the section with a header of its own, which serves if the rules want no other.
     """
-    config, base, leader_epoch, now_ms = place
+    config, base, leader_epoch, now_ms, stamp = place
     first, lowest, largest, timestamps = times
+    if stamp is not None:
+        # A client's batch is judged as it was sent, before anybody looks into it.
+        check_batch_size(HEADER_SIZE + len(section), config)
     if not timestamps_in_bounds(lowest, largest, config, now_ms):
         check_timestamps([int(each) for each in timestamps], config, now_ms, keyless())
     if config.compact:
@@ -444,7 +525,15 @@ def _sealed(
         attributes |= stored
         section = compress(stored, section, codec_level(config, stored))
     data: bytes | memoryview
-    if batch is not None and not attributes:
+    stamped = None
+    if stamp is not None:
+        *producer, is_transactional = stamp
+        if is_transactional:
+            attributes |= TRANSACTIONAL_BIT
+        covered = (attributes, count - 1, first, largest, *producer, count)
+        stamped = RecordBatch.packed(section, base, leader_epoch, *covered)
+        data = stamped.data
+    elif batch is not None and not attributes:
         data = batch
         place_batch(data, base, leader_epoch)
     else:
@@ -463,16 +552,15 @@ def _sealed(
         )
     if len(data) > config.batch_bytes_max:
         check_batch_size(len(data), config)
-    sealed: SealedDraft = _new(SealedDraft, (data, count, largest, log_append_time))
-    return sealed
+    return SealedDraft(data, count, largest, log_append_time, stamped)
 
 
-def draft_records(records: Sequence[NewRecord], now_ms: int) -> RecordsDraft | ColumnsDraft:
+def draft_records(records: RecordLists, now_ms: int) -> RecordsDraft | ColumnsDraft:
     """Return the draft that suits the number of records, at least one.
 
     Timestamps that are no 64-bit numbers fit no column; a `RecordsDraft` refuses them.
     """
-    timestamps = [now_ms if r.timestamp is None else r.timestamp for r in records]
+    timestamps = [now_ms if each is None else each for each in records.timestamps]
     fits = min(timestamps) >= NO_TIMESTAMP and max(timestamps) <= INT64_MAX
     if not fits or not encodes_by_kernel(len(records)):
         return RecordsDraft(records, timestamps)
@@ -480,14 +568,12 @@ def draft_records(records: Sequence[NewRecord], now_ms: int) -> RecordsDraft | C
 
     from logstore.record.columns import BytesColumn, headers_column
 
-    headers = None
-    if any(r.headers for r in records):
-        headers = headers_column([r.headers for r in records], len(records))
+    each_headers = records.each_headers()
     return ColumnsDraft(
-        BytesColumn.from_list([r.key for r in records]),
-        BytesColumn.from_list([r.value for r in records]),
+        BytesColumn.from_list(records.keys),
+        BytesColumn.from_list(records.values),
         np.array(timestamps, np.int64),
-        headers,
+        None if each_headers is None else headers_column(each_headers, len(records)),
     )
 
 

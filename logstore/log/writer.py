@@ -16,10 +16,12 @@ from logstore.log.drafts import (
     ColumnsDraft,
     NewRecord,
     Placement,
+    RecordLists,
     RecordRules,
     RecordsDraft,
     SealedDraft,
     SectionDraft,
+    Stamp,
     check_producers,
     draft_records,
     end_txn_batch,
@@ -99,6 +101,12 @@ class LogWriter:
         """
         if len(records) == 1:
             return self.append_record(records[0], codec)
+        return self.append_lists(RecordLists.of(records), codec)
+
+    def append_lists(self, records: RecordLists, codec: Codec = Codec.NONE) -> AppendInfo:
+        """Append records as one batch; parameters and errors as `append_records`."""
+        if len(records) == 1:
+            return self.append_record(records.record(0), codec)
         if not records:
             return NOTHING_APPENDED
         now_ms = self._clock.now_ms()
@@ -117,7 +125,24 @@ class LogWriter:
                 sealed = rules.seal(record, base, epoch, now_ms)
                 if sealed is not None:
                     return self._append_sealed(sealed, base, epoch, now_ms)
-            return self._append(draft_records((record,), now_ms), codec, now_ms)
+            draft = draft_records(RecordLists.of((record,)), now_ms)
+            return self._append(draft, codec, now_ms)
+
+    def append_stamped(self, records: RecordLists, stamp: Stamp) -> AppendInfo:
+        """Append records, at least one, as the uncompressed batch of a producer of this process.
+
+        What `append_batches` does with the same batch, without taking it apart: judged in the same
+        order, with the same errors. Timestamps are set.
+        """
+        local = self._local
+        now_ms = self._clock.now_ms()
+        draft = draft_records(records, now_ms)
+        with local.lock:
+            base, epoch = self._begin()
+            place = Placement(local.config, base, epoch, now_ms, stamp)
+            batch = draft.seal(Codec.NONE, place).batch
+            assert batch is not None, "it bears the stamp"
+            return self._write([batch], AppendOrigin.CLIENT, now_ms)
 
     def append_columns(
         self,
@@ -209,7 +234,7 @@ class LogWriter:
 
     def _append_sealed(self, sealed: SealedDraft, base: int, epoch: int, now_ms: int) -> AppendInfo:
         """Write a batch that was sealed at the offset and epoch that `_begin` gave."""
-        data, count, max_timestamp, append_time = sealed
+        data, count, max_timestamp, append_time, _ = sealed
         last, size = base + count - 1, len(data)
         extent: BatchExtent = _new(BatchExtent, (last, max_timestamp, size))
         reason = self._store((extent,), (data,), ((epoch, base),), now_ms)

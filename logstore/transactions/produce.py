@@ -18,7 +18,10 @@ from logstore.record.header import BatchHeader
 from logstore.transactions.state import ProducerIdAndEpoch
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from logstore.log.drafts import AppendInfo
+    from logstore.log.writer import LogWriter
     from logstore.manager.manager import LogManager
     from logstore.transactions.coordinator import TransactionCoordinator
     from logstore.types import TopicPartition
@@ -48,11 +51,40 @@ def append_as_client(
     RequestError, CorruptRecordError, UnsupportedFormatError, KafkaStorageError
         As `LogWriter.append_batches`. The log is unchanged.
     """
+    return append_of_producer(
+        manager,
+        coordinator,
+        topic_partition,
+        _in_transaction(data),
+        lambda writer: writer.append_batches(data),
+        transactional_id,
+    )
+
+
+def append_of_producer(
+    manager: LogManager,
+    coordinator: TransactionCoordinator,
+    topic_partition: TopicPartition,
+    producer: ProducerIdAndEpoch | None,
+    append: Callable[[LogWriter], AppendInfo],
+    transactional_id: str | None = None,
+) -> AppendInfo:
+    """Append what a client sends; errors as `append_as_client`.
+
+    Parameters
+    ----------
+    producer : ProducerIdAndEpoch or None
+        Whose transaction it is part of, None if of none.
+    append : callable
+        Appends one batch, through the writer of the log.
+    transactional_id : str, optional
+        See `append_as_client`.
+    """
     check_for_clients(topic_partition.topic)
     return manager.faults.request(
         "append",
         (topic_partition,),
-        lambda: _append(manager, coordinator, topic_partition, data, transactional_id),
+        lambda: _append(manager, coordinator, topic_partition, producer, append, transactional_id),
     )
 
 
@@ -60,19 +92,19 @@ def _append(
     manager: LogManager,
     coordinator: TransactionCoordinator,
     topic_partition: TopicPartition,
-    data: bytes,
+    producer: ProducerIdAndEpoch | None,
+    append: Callable[[LogWriter], AppendInfo],
     transactional_id: str | None,
 ) -> AppendInfo:
     log = manager.log(topic_partition)
-    producer = _in_transaction(data)
     if producer is None:
-        return log.writer.append_batches(data)
+        return append(log.writer)
     # Answer and append under one lock, which a marker needs: none comes between them.
     with log.lock:
         if log.producer_state.has_open_transaction(producer.producer_id):
-            return log.writer.append_batches(data)
+            return append(log.writer)
     with coordinator.verified(topic_partition, producer, transactional_id):
-        return log.writer.append_batches(data)
+        return append(log.writer)
 
 
 def check_for_clients(topic: str) -> None:

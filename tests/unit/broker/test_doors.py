@@ -1,5 +1,6 @@
 """What the doors of a broker do for a record, counted: they stay quick only if they do little."""
 
+import gc
 import sys
 from functools import partial
 
@@ -81,12 +82,51 @@ def test_a_read_makes_no_record_but_those_it_gives(broker, monkeypatch):
 
 
 def test_a_record_that_is_sent_is_measured_once(broker, monkeypatch):
-    from logstore.broker import accumulator, producer
+    from logstore.broker import producer
 
     producing = broker.producer(linger_ms=1000, batch_size=1 << 20)
     measured = counting(monkeypatch, producer, "estimated_size")
-    monkeypatch.setattr(accumulator, "estimated_size", lambda _: pytest.fail("measured again"))
     hashed = counting(monkeypatch, broker_partitioner, "murmur2")
     futures = [producing.send("t", b"v", key=b"%d" % number) for number in range(9)]
     assert (len(measured), len(hashed)) == (9, 0)  # one partition: whatever the hash
     assert [future.get().offset for future in futures] == list(range(1, 10))
+
+
+def test_a_record_that_is_sent_into_an_open_batch_is_few_calls(broker):
+    producing = broker.producer(linger_ms=1000, batch_size=1 << 20)
+    producing.send("t", b"v", key=b"k")
+    assert python_calls(partial(producing.send, "t", b"v", b"k")) <= 22
+
+
+@pytest.mark.parametrize("idempotent", (True, False))
+def test_a_batch_that_is_sent_is_not_taken_apart_nor_its_futures_told(
+    broker, monkeypatch, idempotent
+):
+    """Whoever looks at a future looks into its batch: that is stored by columns, at any size."""
+    monkeypatch.setattr("logstore.runtime.environment.VERIFY", False)
+    monkeypatch.setattr("logstore.log.writer.VERIFY", False)
+    producing = broker.producer(linger_ms=1000, batch_size=1 << 20, enable_idempotence=idempotent)
+    calls = []
+    for count in (100, 100, 700):  # the first one imports
+        futures = [producing.send("t", b"v", key=b"k") for _ in range(count)]
+        with monkeypatch.context() as patched:
+            patched.setattr(BatchHeader, "unpack_from", lambda *_: pytest.fail("parsed"))
+            patched.setattr(batch_module, "crc32c", lambda *_: pytest.fail("verified"))
+            calls.append(python_calls(producing.flush))
+        assert [future.value.offset for future in futures[::99]] == [
+            *range(futures[0].value.offset, broker.log("t").log_end_offset, 99)
+        ]
+    assert calls[2] <= calls[1] + 5
+
+
+def test_what_is_left_of_a_batch_that_was_sent_is_small(broker):
+    """Its futures tell sizes and times; keys, values and headers they do not hold."""
+    producing = broker.producer(linger_ms=1000)
+    future = producing.send("t", b"v" * 9, b"key", [("h", b"12")])
+    waiting = gc.get_referents(future)[0]
+    assert waiting.keys == [b"key"]
+    producing.flush()
+    assert (waiting.keys, waiting.values, waiting.sizes, waiting.headers) == ([], [], [], {})
+    metadata = future.get()
+    sizes = (metadata.serialized_key_size, metadata.serialized_value_size)
+    assert (*sizes, metadata.serialized_header_size) == (3, 9, 3)

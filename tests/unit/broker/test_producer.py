@@ -2,6 +2,7 @@
 
 import logging
 import threading
+from unittest.mock import Mock
 
 import pytest
 
@@ -18,7 +19,6 @@ from logstore import (
 )
 from logstore.broker.open_batch import estimated_size
 from logstore.errors import IllegalStateError, RequestError
-from logstore.log import NewRecord
 from logstore.record.codecs import Codec
 from logstore.record.layout import HEADER_SIZE
 from logstore.runtime import DeterministicScheduler, MemoryFileSystem, SystemClock
@@ -126,6 +126,27 @@ def test_errbacks_are_told_when_a_waiting_batch_is_refused(broker):
     assert told == []
     producer.flush()
     assert told == [(1, 2, future.exception)]
+
+
+def test_callbacks_are_told_in_the_order_of_their_records(broker):
+    producer = broker.producer(linger_ms=1000)
+    futures = [producer.send("t", b"v", partition=0) for _ in range(5)]
+    told = []
+    for row in (3, 1, 4):
+        futures[row].add_callback(lambda metadata: told.append(metadata.offset))
+    producer.flush()
+    assert told == [1, 3, 4]
+
+
+def test_nobody_is_told_of_a_record_whose_fate_is_not_known(broker, monkeypatch):
+    producer = broker.producer(linger_ms=1000)
+    told = []
+    future = producer.send("t", b"v", partition=0).add_both(told.append)
+    failing = Mock(side_effect=[KeyboardInterrupt])
+    monkeypatch.setattr(type(broker.log("t").writer), "append_stamped", failing)
+    with pytest.raises(KeyboardInterrupt):
+        producer.flush()
+    assert (told, future.is_done, future.value, future.exception) == ([], False, None, None)
 
 
 def test_what_a_callback_raises_is_logged_and_stops_nothing(broker, caplog):
@@ -242,13 +263,17 @@ def test_with_acks_0_nothing_is_heard(broker):
     assert (refused.value.offset, refused.value.timestamp) == (-1, T)
     assert values(broker) == [b"v"]
     assert values(broker, "compacted") == []
+    waiting = broker.producer(acks=0, linger_ms=1000)
+    futures = [waiting.send("t", b"v", partition=0) for _ in range(2)]
+    waiting.flush()
+    assert [future.value.offset for future in futures] == [-1, -1]
 
 
 # -- batches -------------------------------------------------------------------------------
 
 
 def test_a_record_of_exactly_the_largest_request_is_sent(broker):
-    size = HEADER_SIZE + estimated_size(NewRecord(None, b"v" * 1000, T))
+    size = HEADER_SIZE + estimated_size(None, b"v" * 1000)
     producer = broker.producer(max_request_size=size)
     assert producer.send("t", b"v" * 1000, partition=0).succeeded()
     with pytest.raises(MessageSizeTooLargeError, match=f"max_request_size {size}"):
@@ -380,9 +405,14 @@ def test_a_batch_stays_below_what_the_topic_takes(broker):
 @pytest.mark.parametrize("idempotent", (True, False))
 def test_a_batch_that_got_too_large_meanwhile_is_split(broker, idempotent):
     producer = broker.producer(linger_ms=1000, enable_idempotence=idempotent)
-    futures = [producer.send("t", b"%03d" % n + b"x" * 100, partition=0) for n in range(10)]
+    headers = [[("h", b"%d" % n)] * (n % 2) for n in range(10)]
+    futures = [
+        producer.send("t", b"%03d" % n + b"x" * 100, headers=headers[n], partition=0)
+        for n in range(10)
+    ]
     broker.alter_configs("t", {"max.message.bytes": 300})
     producer.flush()
+    assert [list(record.headers) for record in broker.read("t")] == headers
     assert [future.value.offset for future in futures] == list(range(10))
     assert [value[:3] for value in values(broker)] == [b"%03d" % n for n in range(10)]
     assert max(counts(broker)) == 2
@@ -410,6 +440,18 @@ def test_batches_are_compressed_as_asked_however_many_records_they_have(broker, 
     batch.ensure_valid()
     found = [(r.key, r.value, r.headers, r.timestamp) for r in broker.read("t", 0)]
     assert found == expected
+
+
+def test_each_part_of_a_batch_that_is_split_has_its_own_outcome(broker):
+    broker.create_topic("compacted", configs={"cleanup.policy": "compact"})
+    producer = broker.producer(linger_ms=1000)
+    keys = [b"0", b"1", b"2", None, None, b"5", b"6", b"7"]
+    futures = [producer.send("compacted", b"x" * 100, key) for key in keys]
+    broker.alter_configs("compacted", {"max.message.bytes": 300})
+    producer.flush()
+    offsets = [future.value and future.value.offset for future in futures]
+    assert offsets == [0, 1, None, None, None, None, 2, 3]
+    assert ["key" in str(future.exception) for future in futures[2:6]] == [False, True, True, False]
 
 
 # -- the rest of the shape ---------------------------------------------------------------------

@@ -174,7 +174,10 @@ def test_records_that_linger_are_not_sent_when_the_transaction_is_aborted(bench)
     producer.begin_transaction()
     producer.send("t", b"sent", partition=0).get()
     waiting = producer.send("t", b"waiting", partition=0)
+    told = []
+    waiting.add_both(told.append)
     producer.abort_transaction()
+    assert told == [waiting.exception]
     with pytest.raises(TransactionAbortedError):
         waiting.get()
     assert bench.seen(isolation="read_uncommitted") == [b"sent"]
@@ -183,6 +186,28 @@ def test_records_that_linger_are_not_sent_when_the_transaction_is_aborted(bench)
     producer.commit_transaction()
     assert bench.seen() == [b"next"]
     assert [stamp[3] for stamp in stamps(bench.log())] == [0, 1]
+
+
+def test_the_coordinator_is_asked_before_the_first_data_of_a_partition(bench, monkeypatch):
+    producer = bench.broker.producer(transactional_id="x", linger_ms=0)
+    producer.init_transactions()
+    asked = []
+    verify = bench.broker.coordinator._verify
+
+    def noting(topic_partition, *arguments):
+        asked.append(topic_partition)
+        verify(topic_partition, *arguments)
+
+    monkeypatch.setattr(bench.broker.coordinator, "_verify", noting)
+    producer.begin_transaction()
+    for partition in (0, 0, 1):
+        producer.send("t", b"v", partition=partition)
+    producer.commit_transaction()
+    assert asked == [T0, TopicPartition("t", 1)]
+    producer.close()
+    plain = bench.broker.producer()
+    plain.send("t", b"v", partition=0)
+    assert len(asked) == 2
 
 
 def test_an_empty_transaction_leaves_no_trace(bench):

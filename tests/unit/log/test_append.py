@@ -7,8 +7,10 @@ from logstore.errors import (
     IllegalStateError,
     InvalidTimestampError,
     KafkaStorageError,
+    RequestError,
 )
 from logstore.log import NewRecord
+from logstore.log.drafts import RecordLists, Stamp
 from logstore.log.epochs import EpochEntry
 from logstore.record.batch import RecordBatch, build_batch, seal_batch
 from logstore.record.codecs import Codec
@@ -109,6 +111,81 @@ def test_every_door_writes_the_same_bytes(codec, timestamp_type):
         for offset, r in enumerate(expected)
     ]
     assert [batch.codec for batch in batches_of(written[0][0][log_name(0)])] == [codec] * 5
+
+
+# -- batches of producers --------------------------------------------------------------------
+
+
+def as_client(log, records, stamp):
+    data = build_batch(
+        [Record(row, r.timestamp, r.key, r.value, r.headers) for row, r in enumerate(records)],
+        **stamp._asdict(),
+    )
+    return log.writer.append_batches(data)
+
+
+def as_stamped(log, records, stamp):
+    return log.writer.append_stamped(RecordLists.of(records), stamp)
+
+
+@pytest.mark.parametrize("is_transactional", (False, True))
+@pytest.mark.parametrize("compression", ("producer", "gzip"))
+@pytest.mark.parametrize("timestamp_type", tuple(TimestampType))
+def test_a_producer_of_this_process_writes_what_a_client_does(
+    timestamp_type, compression, is_transactional
+):
+    written = []
+    for door in (as_client, as_stamped):
+        world = memory_world()
+        log = world.log(message_timestamp_type=timestamp_type, compression_type=compression)
+        infos = []
+        sequence = 0
+        for count in (1, 2, 64, 65, 300):
+            stamp = Stamp(7, 1, sequence, is_transactional)
+            infos += [door(log, new_records(count), stamp), door(log, new_records(count), stamp)]
+            sequence += count
+        assert [info.is_duplicate for info in infos] == [False, True] * 5
+        log._check()
+        written.append((world.files(), infos, log.last_stable_offset))
+        log.close()
+    assert written[0] == written[1]
+    assert written[0][2] == (0 if is_transactional else 432)
+
+
+REFUSED = {
+    "too large": ([NewRecord(b"k", b"v" * 999, NOW)], 0),
+    "too large before it is compressed, and of a wrong time": (
+        [NewRecord(b"k", b"v" * 999, 5)],
+        0,
+    ),
+    "a wrong time and no key": ([NewRecord(b"k", b"v", 5), NewRecord(None, b"v", NOW)], 0),
+    "no key": ([NewRecord(b"k", b"v", NOW), NewRecord(None, b"v", 5)], 0),
+    "no key among many": ([NewRecord(None, b"v", NOW)] + [NewRecord(b"k", None, NOW)] * 70, 0),
+    "out of order": ([NewRecord(b"k", b"v", NOW)], 7),
+}
+
+
+@pytest.mark.parametrize("compression", ("producer", "gzip"))
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_producer_of_this_process_is_refused_as_a_client_is(name, compression):
+    records, sequence = REFUSED[name]
+    refusals = []
+    for door in (as_client, as_stamped):
+        world = memory_world()
+        log = world.log(
+            cleanup_policy=("compact",),
+            compression_type=compression,
+            max_message_bytes=1000,
+            message_timestamp_before_max_ms=1000,
+        )
+        door(log, [NewRecord(b"k", b"v", NOW)], Stamp(7, 1, 0, is_transactional=False))
+        before = (world.files(), log.log_end_offset)
+        with pytest.raises(RequestError) as refusal:
+            door(log, records, Stamp(7, 1, sequence or 1, is_transactional=False))
+        assert before == (world.files(), log.log_end_offset)
+        error = refusal.value
+        refusals.append((type(error), str(error), getattr(error, "record_errors", None)))
+    assert refusals[0] == refusals[1]
 
 
 def test_an_append_tells_what_it_did(world):
