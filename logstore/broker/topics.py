@@ -1,13 +1,12 @@
-"""The topics of data directories, read without a broker and all that it can do with records."""
+"""The topics of data directories, read without a broker and the logs that it manages."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import closing
 from typing import TYPE_CHECKING, Literal
 
 from logstore.broker.setup import background_threads, directories_of, on_damage_of, runtime_of
-from logstore.manager.manager import LogManager
+from logstore.directories.opening import close_unused, open_directories
 from logstore.runtime import DiskFileSystem
 
 if TYPE_CHECKING:
@@ -27,13 +26,14 @@ def read_topics(
     Raises as its constructor does.
     """
     threads = background_threads(broker_config)
-    runtime = runtime_of(clock, DiskFileSystem(clock), None, read_only=True, threads=threads)
-    manager = LogManager(
-        runtime,
+    directories, _, catalog = open_directories(
+        runtime_of(clock, DiskFileSystem(clock), None, read_only=True, threads=threads),
         directories_of(data_dirs),
         broker_config,
         read_only=True,
         on_damage=on_damage_of(on_damage, read_only=True),
     )
-    with closing(manager):
-        return manager.catalog.topics()
+    try:
+        return catalog.topics()
+    finally:
+        close_unused(directories)

@@ -7,30 +7,25 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from logstore.config.dynamic import Layer, layered
-from logstore.config.overrides import effective_config
-from logstore.directories.directory import LogDirectory, ShownFolder
-from logstore.directories.identity import BrokerIdentity, identity_of
-from logstore.directories.moving import settle_moves
+from logstore.directories.directory import LogDirectory
+from logstore.directories.opening import close_unused, open_directories
 from logstore.errors import (
-    InvalidConfigurationError,
     KafkaStorageError,
     UnknownTopicOrPartitionError,
 )
 from logstore.faults.rules import REQUEST_KINDS, Faults
 from logstore.loading.on_damage import OnDamage
-from logstore.manager.registry import LogRegistry, close_unused, open_directories
+from logstore.manager.registry import LogRegistry
 from logstore.manager.services import LogServices
 from logstore.manager.topic_admin import TopicAdmin
 from logstore.runtime import Lifetime
 from logstore.runtime.lifetime import lasting
-from logstore.topics.catalog import TopicCatalog
-from logstore.topics.partitions import PartitionMap
-from logstore.topics.store import TopicStore
 from logstore.types import TopicPartition
 
 if TYPE_CHECKING:
     from logstore.config.broker_config import BrokerConfig
+    from logstore.directories.directory import ShownFolder
+    from logstore.directories.identity import BrokerIdentity
     from logstore.log.log import Log
     from logstore.log.offsets import CheckpointOffsets
     from logstore.manager.opening import LoadListener
@@ -116,24 +111,15 @@ class LogManager:
         self.lifetime = Lifetime("the broker")
         self._lock = self.lifetime.lock(runtime.lock())
         self._closing = runtime.lock()
-        max_bytes = broker_config.logstore_small_file_max_bytes
-        self.directories = open_directories(
+        self.directories, homes, self.catalog = open_directories(
             runtime,
             log_dirs,
+            broker_config,
             read_only=read_only,
-            file_delete_delay_ms=effective_config({}, broker_config).file_delete_delay_ms,
-            small_file_max_bytes=max_bytes,
             on_damage=on_damage,
             shown=shown,
         )
         try:
-            self.directories[0].check_online()
-            homes: PartitionMap[LogDirectory] = PartitionMap()
-            tolerant = on_damage is OnDamage.PASS_OVER
-            store = TopicStore(runtime.fs, log_dirs[0], max_bytes, is_tolerant=tolerant)
-            self.catalog = TopicCatalog(
-                store, homes, _with_stored(broker_config, store), is_tolerant=tolerant
-            )
             self.registry = LogRegistry(
                 runtime,
                 self.directories,
@@ -145,8 +131,6 @@ class LogManager:
                 replicated=replicated,
             )
             self.topics = TopicAdmin(self.registry, self.catalog, self.services, self._lock)
-            settle_moves(self.directories)
-            _find_partitions(self.directories, homes)
             if not read_only:
                 self.topics.give_ids()
                 self.topics.finish_deletions()
@@ -179,6 +163,9 @@ class LogManager:
             See `identity_of`.
         """
         if self._identity is None:
+            # Loaded by those who tell them.
+            from logstore.directories.identity import identity_of
+
             paths = [directory.path for directory in self.directories if directory.is_online]
             self._identity = identity_of(self.runtime.fs, paths, self.broker_config)
         return self._identity
@@ -335,28 +322,6 @@ class LogManager:
             with self._lock:  # whoever opens a log or changes a topic
                 self.registry.abandon(why)
                 self.lifetime.end(why)
-
-
-def _with_stored(static: BrokerConfig, store: TopicStore) -> BrokerConfig:
-    """Return what is in force under the settings that were changed in an earlier run."""
-    try:
-        return layered(static, store.settings(Layer.CLUSTER), store.settings(Layer.BROKER))
-    except InvalidConfigurationError as error:
-        raise InvalidConfigurationError(
-            f"{store.path}: its broker settings go before those given, and do not fit: {error}"
-        ) from error
-
-
-def _find_partitions(
-    directories: Sequence[LogDirectory], homes: PartitionMap[LogDirectory]
-) -> None:
-    for directory in directories:
-        for tp in directory.partitions:
-            if tp in homes:
-                raise InvalidConfigurationError(
-                    f"partition {tp} stands in {homes[tp].path} and in {directory.path}"
-                )
-            homes[tp] = directory
 
 
 def _write_current(

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 from logstore.checkpoint.topic_id import write_partition_metadata
-from logstore.directories.directory import LogDirectory, find_folder, partition_folders
+from logstore.directories.directory import LogDirectory, find_folder
 from logstore.directories.moving import PartitionMove, find_directory
 from logstore.errors import (
     IllegalStateError,
@@ -20,16 +20,12 @@ from logstore.errors import (
     NotLeaderForPartitionError,
     UnknownTopicOrPartitionError,
 )
-from logstore.loading.second_look import LOOKS_MAX, pause_after
-from logstore.manager.opening import load_logs
 from logstore.runtime import one_at_a_time
 from logstore.runtime.guard import StorageGuard
 from logstore.topics.ids import folder_topic_id, inconsistent
 from logstore.types import decode_topic_id
 
 if TYPE_CHECKING:
-    from logstore.directories.directory import ShownFolder
-    from logstore.loading.on_damage import OnDamage
     from logstore.log.log import Log
     from logstore.log.offsets import CheckpointOffsets
     from logstore.manager.opening import LoadListener
@@ -145,6 +141,8 @@ class LogRegistry:
         KafkaStorageError
             Every directory is offline now.
         """
+        from logstore.manager.opening import load_logs  # which nobody who only reads needs
+
         pending = [
             tp
             for directory in self.directories
@@ -423,49 +421,3 @@ class LogRegistry:
 
 def _refuse_without_leader(topic_partition: TopicPartition) -> NoReturn:
     raise NotLeaderForPartitionError(f"this broker does not know who leads {topic_partition}")
-
-
-def open_directories(
-    runtime: Runtime,
-    log_dirs: Sequence[str],
-    *,
-    read_only: bool,
-    file_delete_delay_ms: int,
-    small_file_max_bytes: int,
-    on_damage: OnDamage,
-    shown: ShownFolder | None = None,
-) -> list[LogDirectory]:
-    """Open data directories; again while another process moves partitions between them.
-
-    Raises as `LogDirectory` does; then none of them is held.
-    """
-    for look in range(1, LOOKS_MAX + 1):
-        before = [partition_folders(runtime.fs, path) for path in log_dirs]
-        directories: list[LogDirectory] = []
-        try:
-            for path in log_dirs:
-                directory = LogDirectory(
-                    runtime,
-                    path,
-                    read_only=read_only,
-                    file_delete_delay_ms=file_delete_delay_ms,
-                    small_file_max_bytes=small_file_max_bytes,
-                    on_damage=on_damage,
-                    shown=shown,
-                )
-                directories.append(directory)
-        except BaseException:
-            close_unused(directories)
-            raise
-        if all(directory.is_at_hand() for directory in directories):
-            break
-        if before == [partition_folders(runtime.fs, path) for path in log_dirs]:
-            break
-        pause_after(look, runtime.clock)
-    return directories
-
-
-def close_unused(directories: Sequence[LogDirectory]) -> None:
-    """Close directories that were opened in vain."""
-    for directory in directories:
-        directory.close(clean=False)
