@@ -92,15 +92,6 @@ class TimeIndex(SparseIndex):
             raise SegmentOverflowError(f"{self._path}: no slot left after {self._entries}")
         self._put((timestamp, relative_offset))
 
-    def are_later(self, timestamps: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Tell which of timestamps that do not fall would add an entry, one after another."""
-        import numpy as np
-
-        before = np.empty_like(timestamps)
-        before[:1] = self.last_entry.timestamp
-        np.maximum(timestamps[:-1], self.last_entry.timestamp, out=before[1:])
-        return timestamps > before
-
     def append_rows(self, rows: NDArray[np.int64]) -> None:
         """Add entries in one write.
 

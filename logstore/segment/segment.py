@@ -313,42 +313,39 @@ class LogSegment(SegmentFiles):
             raise SegmentOverflowError(
                 f"offset {last_offset} does not fit segment {self.base_offset}"
             )
-        largest = self._max_timestamp
-        if largest is None:
-            largest = self.time_index.last_entry
         jit.pays(kernels.find_index_entries, len(extents) * _BATCH_SECONDS)
-        counters = np.array([self._bytes_since_last_index_entry, *largest], np.int64)
-        entries = np.empty((len(extents), kernels.ENTRY_COLUMNS), np.int64)
-        rows, size_bytes = kernels.find_index_entries(
-            extents, position, self.index_interval_bytes, counters, entries
-        )
+        places, times = np.empty((2, len(extents), 2), np.int64)
+        rows = 0
         try:
             self._write(buffers, position)
-            self._append_entries(entries[:rows])
+            counters = np.array(self._entry_counters(), np.int64)
+            rows, time_rows, size_bytes = kernels.find_index_entries(
+                extents, position, self.index_interval_bytes, counters, places, times
+            )
+            self.offset_index.append_rows(places[:rows])
+            self.time_index.append_rows(times[:time_rows])
+            if self._rebuilt_index is not None:
+                self._rebuilt_index.append_rows(places[:rows])
         except OSError:
             self._take_back(position, first_offset if rows else None)
             raise
-        counter, timestamp, offset = counters.tolist()
-        largest = TimestampOffset(timestamp, offset)
-        self._publish(position, first_timestamp, int(size_bytes), counter, largest)
+        counter, *largest, _, _, _ = counters.tolist()
+        self._publish(
+            position, first_timestamp, int(size_bytes), counter, TimestampOffset(*largest)
+        )
         return position
 
-    def _append_entries(self, entries: NDArray[np.int64]) -> None:
-        """Append to both sparse indexes as many entries as both have room for."""
-        if not len(entries):
-            return
-        places, times = entries[:, :2], entries[:, 2:]
-        is_later = self.time_index.are_later(times[:, 0])
-        # As many as fit before either is full; the next append rolls.
-        time_room = self.time_index.max_entries - 1 - self.time_index.entries
-        room = min(
-            self.offset_index.max_entries - self.offset_index.entries,
-            int((is_later.cumsum() - is_later < time_room).sum()),
+    def _entry_counters(self) -> tuple[int, ...]:
+        """Return what the next entries of the indexes go by; see `kernels.COUNTERS`."""
+        index, time_index = self.offset_index, self.time_index
+        last_entry = time_index.last_entry
+        return (
+            self._bytes_since_last_index_entry,
+            *(self._max_timestamp or last_entry),
+            last_entry.timestamp,
+            index.max_entries - index.entries,
+            time_index.max_entries - 1 - time_index.entries,
         )
-        self.offset_index.append_rows(places[:room])
-        self.time_index.append_rows(times[:room][is_later[:room]])
-        if self._rebuilt_index is not None:
-            self._rebuilt_index.append_rows(places[:room])
 
     def _write(self, buffers: Sequence[Buffer], position: int) -> None:
         if position == 0:
