@@ -442,10 +442,11 @@ class DiskFile:
 
     def read_into(self, view: memoryview, position: int) -> int:
         """Fill `view` from `position` on; return the bytes read, fewer only at the end."""
-        done = 0
-        while done < len(view):
+        size, done = len(view), 0
+        while done < size:
+            rest = view[done:] if done else view
             try:
-                count = os.preadv(self._descriptor, [view[done:]], position + done)
+                count = os.preadv(self._descriptor, [rest], position + done)
             except OSError as error:
                 raise _named(error, self._path) from error
             if count == 0:
