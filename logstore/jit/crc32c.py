@@ -126,11 +126,11 @@ def _crc_of_three(
     return position, crc
 
 
-CRC_BLOCK = 64
+CRC_BLOCK = 256
 
 
 def _crc_beginnings() -> NDArray[np.uint64]:
-    """Return the registers that become that of no byte yet behind 0 to 63 zero bytes."""
+    """Return the registers that become that of no byte yet behind 0 to 255 zero bytes."""
     # A step over a zero byte, backwards: the high byte of its result tells the entry it took.
     entry_of = {int(entry) >> 24: number for number, entry in enumerate(CRC_TABLES[0])}
     registers = [0xFFFFFFFF]
@@ -142,7 +142,7 @@ def _crc_beginnings() -> NDArray[np.uint64]:
 
 
 CRC_BEGINNINGS = _crc_beginnings()
-"""(64,): a first block that is filled up with zero bytes in front begins with the register that is
+"""(256,): a first block that is filled up with zero bytes in front begins with the register that is
 as far before the usual one as there are of them. So each range is whole blocks, and nobody guesses
 how many words and bytes are left: a wrong guess costs as much as a short batch."""
 

@@ -13,7 +13,13 @@ import llvmlite.binding
 import numba
 from llvmlite import ir
 from numba.core import types
-from numba.core.cgutils import alloca_once_value, get_or_insert_function, raw_memcpy
+from numba.core.cgutils import (
+    alloca_once,
+    alloca_once_value,
+    get_or_insert_function,
+    global_constant,
+    raw_memcpy,
+)
 from numba.core.registry import cpu_target
 from numba.core.typing.templates import signature
 from numba.extending import intrinsic
@@ -225,6 +231,7 @@ _CRC32C = 0x11EDC6F41
 """The polynomial, its highest power first."""
 
 _Eight = ir.VectorType(_I64, 8)
+_MASKS = ir.Constant(ir.ArrayType(ir.IntType(8), 512), [0] * 256 + [255] * 256)
 
 
 def _power(exponent: int) -> int:
@@ -249,17 +256,15 @@ def _distance(bits: int) -> list[int]:
 def _crc32c_of_blocks(typing_context: Any, data: Any, start: Any, end: Any, crc: Any) -> Any:
     """Return the CRC-32C register behind some bytes, at least one (VPCLMULQDQ, AVX-512).
 
-    Taken as blocks of 64 bytes, the first filled up in front, with a register to match.
+    Taken as blocks of four times 64 bytes, the first filled up in front, with a register to match.
 
-    What lies in a register is multiplied by what makes it stand for the same 64 bytes later, and
-    added to what is there. Four registers take turns, as a product takes a few cycles.
+    What lies in a register is multiplied by what makes it stand for the same so much later, and
+    added to what is there.
     """
 
     def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
         base = context.make_array(sig.args[0])(context, builder, arguments[0]).data
         _, start, end, crc = arguments
-        lacking = builder.and_(builder.sub(start, end), _I64(63))
-        position = builder.sub(start, lacking)
         product = get_or_insert_function(
             builder.module,
             ir.FunctionType(_Eight, [_Eight, _Eight, ir.IntType(8)]),
@@ -272,8 +277,8 @@ def _crc32c_of_blocks(typing_context: Any, data: Any, start: Any, end: Any, crc:
             word.align = 1
             return word
 
-        def load_first() -> Any:
-            """Load the first block; what stands before the start is not touched."""
+        def load_filled(at: Any, lacking: Any) -> Any:
+            """Load a block, 0 in the place of what stands before the start; no more is touched."""
             i1, i8, i32 = ir.IntType(1), ir.IntType(8), ir.IntType(32)
             bytes_of = ir.VectorType(i8, 64)
             function = get_or_insert_function(
@@ -283,8 +288,12 @@ def _crc32c_of_blocks(typing_context: Any, data: Any, start: Any, end: Any, crc:
                 ),
                 "llvm.masked.load.v64i8.p0",
             )
-            pointer = builder.bitcast(builder.gep(base, [position]), bytes_of.as_pointer())
-            taken = builder.bitcast(builder.shl(_I64(-1), lacking), ir.VectorType(i1, 64))
+            pointer = builder.bitcast(builder.gep(base, [at]), bytes_of.as_pointer())
+            none, all_ = _I64(0), _I64(64)
+            lacking = builder.select(builder.icmp_signed("<", lacking, none), none, lacking)
+            taken = builder.shl(_I64(-1), builder.and_(lacking, _I64(63)))
+            taken = builder.select(builder.icmp_signed("<", lacking, all_), taken, none)
+            taken = builder.bitcast(taken, ir.VectorType(i1, 64))
             block = builder.call(function, [pointer, i32(1), taken, bytes_of([0] * 64)])
             return builder.bitcast(block, _Eight)
 
@@ -296,26 +305,41 @@ def _crc32c_of_blocks(typing_context: Any, data: Any, start: Any, end: Any, crc:
         def later(block: Any, blocks: int) -> Any:
             return moved(block, _distance(512 * blocks) * 4)
 
+        # The first four blocks, be there bytes in them or not: nobody guesses how many there are.
+        size = builder.sub(end, start)
+        behind = builder.add(
+            start, builder.add(builder.and_(builder.sub(size, _I64(1)), _I64(255)), _I64(1))
+        )
+        head = builder.sub(behind, _I64(256))
+        registers = [alloca_once(builder, _Eight) for _ in range(4)]
+        is_inside = builder.icmp_signed(">=", head, _I64(0))
+        with builder.if_else(is_inside) as (if_inside, if_outside):
+            with if_inside:
+                window = builder.sub(_I64(256), builder.sub(start, head))
+                masks = builder.bitcast(
+                    global_constant(builder, "crc_masks", _MASKS), ir.IntType(8).as_pointer()
+                )
+                for number, each in enumerate(registers):
+                    pointer = builder.gep(masks, [builder.add(window, _I64(64 * number))])
+                    mask = builder.load(builder.bitcast(pointer, _Eight.as_pointer()))
+                    mask.align = 1
+                    builder.store(builder.and_(load(head, number), mask), each)
+            with if_outside:
+                for number, each in enumerate(registers):
+                    at = builder.add(head, _I64(64 * number))
+                    builder.store(load_filled(at, builder.sub(start, at)), each)
         first = builder.insert_element(_Eight([0] * 8), crc, ir.IntType(32)(0))
-        register = alloca_once_value(builder, builder.xor(load_first(), first))
-        at = alloca_once_value(builder, builder.add(position, _I64(64)))
-        with builder.if_then(builder.icmp_signed(">=", builder.sub(end, position), _I64(512))):
-            others = [alloca_once_value(builder, load(position, block)) for block in (1, 2, 3)]
-            builder.store(builder.add(position, _I64(256)), at)
-            with _repeated(builder, at, builder.sub(end, _I64(255))):
-                for block, each in enumerate((register, *others)):
-                    added = builder.xor(later(builder.load(each), 4), load(builder.load(at), block))
-                    builder.store(added, each)
-                builder.store(builder.add(builder.load(at), _I64(256)), at)
-            for each in others:
-                added = builder.xor(later(builder.load(register), 1), builder.load(each))
-                builder.store(added, register)
+        builder.store(builder.xor(builder.load(registers[0]), first), registers[0])
+        at = alloca_once_value(builder, builder.add(head, _I64(256)))
         with _repeated(builder, at, end):
-            added = builder.xor(later(builder.load(register), 1), load(builder.load(at)))
-            builder.store(added, register)
-            builder.store(builder.add(builder.load(at), _I64(64)), at)
+            for number, each in enumerate(registers):
+                added = builder.xor(later(builder.load(each), 4), load(builder.load(at), number))
+                builder.store(added, each)
+            builder.store(builder.add(builder.load(at), _I64(256)), at)
+        whole = builder.load(registers[3])
+        for number in range(3):
+            whole = builder.xor(whole, later(builder.load(registers[number]), 3 - number))
         # Four times 16 bytes become one, and these are short enough for the other instruction.
-        whole = builder.load(register)
         sums = moved(whole, [*_distance(384), *_distance(256), *_distance(128), 0, 0])
         halves = []
         for half in (0, 1):
